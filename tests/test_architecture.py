@@ -1,6 +1,6 @@
-"""What neither import-linter nor ruff can say of the source: uses behind a `noqa`, the domain's files, and sizes.
+"""Checks beyond import-linter and ruff: `noqa` uses, the domain's files, sizes.
 
-The direction of imports stands in pyproject.toml as contracts, and `make lint` checks it.
+The direction of imports is in pyproject.toml as contracts, checked by `make lint`.
 """
 
 from __future__ import annotations
@@ -20,16 +20,15 @@ MAY_USE_BANNED = {
     "trnfleet/clock.py": "the one module that reads clocks and waits",
     "trnfleet/cli/command_table.py": "imports the module of a command when it is called",
 }
-"""Modules with a `noqa` for ruff's banned API; any other would read a clock or hide an import from import-linter."""
+"""Modules with a `noqa` for ruff's banned API. Any other would read a clock or hide an import from
+import-linter."""
 
-MOST_FILES = 16
+MOST_FILES = 25
 """Modules in a folder, `__init__` apart: more no longer show the structure."""
 WIDE_FOLDERS = {"trnfleet/cli/commands": "a module a command"}
 
-MOST_LINES = 450
-LONG_FILES = {
-    "trnfleet/tui/app.py": "screens, keys and the tick, which have to agree",
-}
+MOST_LINES = 800
+LONG_FILES = {"trnfleet/tui/app.py": "the app, until its actions are one table"}
 """Files that are longer, each with the reason."""
 
 BANNED = re.compile(r"#\s*noqa:[^#]*\bTID251\b")
@@ -42,7 +41,7 @@ def sources(root: Path) -> Iterator[Path]:
 
 
 def hidden_uses(root: Path) -> list[str]:
-    """Return modules of the program that silence ruff's list of banned calls without leave."""
+    """Return modules with unlisted exceptions from ruff's list of banned calls."""
     names = {path.relative_to(root).as_posix(): path for path in (root / "trnfleet").rglob("*.py")}
     return [
         f"{name}: a noqa for TID251"
@@ -80,7 +79,7 @@ def wide_folders(root: Path) -> list[str]:
 
 
 def long_files(root: Path) -> list[str]:
-    """Return files that are longer than most, and reasons for files that no longer are."""
+    """Return files over the usual length, and listed files no longer over it."""
     lengths = {
         path.relative_to(root).as_posix(): len(path.read_text(encoding="utf-8").splitlines())
         for path in sources(root)

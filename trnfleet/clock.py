@@ -1,6 +1,6 @@
-"""Time as an argument: the only module that reads the machine's clocks.
+"""Time as an argument: the only module reading the machine's clocks.
 
-The core takes `now`; what surrounds it takes a `Clock`, so that tests advance time themselves.
+The core receives `now`. Its surroundings receive a `Clock`, so tests can advance time.
 """
 
 from __future__ import annotations
@@ -14,19 +14,26 @@ from typing import Protocol
 
 NS_PER_S = 1_000_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 
 
 class Clock(Protocol):
-    """Wall time, monotonic time and waiting, in one object that can be replaced."""
+    """Wall time, monotonic time and waiting, in one replaceable object."""
 
     def wall_ns(self) -> int:
         """Return nanoseconds since 1970-01-01 UTC; it may step."""
 
     def monotonic_s(self) -> float:
-        """Return seconds that never step; only differences mean anything."""
+        """Return seconds without steps.
+
+        Only differences mean anything.
+        """
 
     def cpu_s(self) -> float:
-        """Return seconds for which the calling thread had a processor: work takes as many of them on a busy machine."""
+        """Return the calling thread's processor seconds.
+
+        They do not grow with the machine's load.
+        """
 
     async def sleep(self, seconds: float) -> None:
         """Wait for `seconds` (none for zero or less, but other tasks get their turn)."""
@@ -53,7 +60,7 @@ class SystemClock:
 
 
 class SteadyWall:
-    """Wall time that never steps: the wall clock at the begin, and what the monotonic clock has passed since."""
+    """Wall time without steps: the wall clock at the start, plus monotonic time since."""
 
     def __init__(self, clock: Clock) -> None:
         """Begin now."""
@@ -66,11 +73,14 @@ class SteadyWall:
 
 _MOST_TURNS = 100
 _IDLE_TURNS = 3
-"""Turns with nothing to run: what comes from a socket or a thread is ready a turn later."""
+"""Turns with nothing to run. Data from a socket or a thread is ready a turn later."""
 
 
 class ManualClock:
-    """A clock that stands still until a test advances it; sleepers wake in the order of their deadlines."""
+    """A clock at rest until a test advances it.
+
+    Sleepers wake in the order of their deadlines.
+    """
 
     def __init__(self, wall_ns: int = 0, monotonic_s: float = 0.0) -> None:
         self._wall_ns = wall_ns
@@ -100,7 +110,10 @@ class ManualClock:
         await woken
 
     async def advance(self, seconds: float) -> None:
-        """Move time forward, waking sleepers one by one and letting the woken run as far as they can."""
+        """Move time forward, waking sleepers one by one.
+
+        Each woken task runs until it waits again.
+        """
         target = self._monotonic_s + seconds
         await _settle()
         while self._sleepers and self._sleepers[0][0] <= target:
@@ -122,9 +135,10 @@ class ManualClock:
 
 
 async def _settle() -> None:
-    """Let tasks that are ready run until none is, at most for far more turns than anything of ours takes.
+    """Let ready tasks run until none is left, for a limited number of turns.
 
-    asyncio has no public question for that; a loop without CPython's queue of ready handles gets all the turns.
+    The limit is far above the needs of our code. asyncio has no public way to find out; a loop
+    without CPython's queue of ready handles gets all the turns.
     """
     ready = getattr(asyncio.get_running_loop(), "_ready", None)
     idle = 0
@@ -136,14 +150,20 @@ async def _settle() -> None:
 
 
 def format_rfc3339(ns: int) -> str:
-    """Return `ns` since 1970 as RFC 3339 in UTC with milliseconds, such as 2026-01-31T23:59:58.250Z."""
+    """Return `ns` since 1970 as RFC 3339 in UTC with milliseconds.
+
+    Example: 2026-01-31T23:59:58.250Z.
+    """
     seconds, rest = divmod(ns, NS_PER_S)
     moment = _EPOCH + timedelta(seconds=seconds)
     return f"{moment.replace(tzinfo=None).isoformat(timespec='seconds')}.{rest // 1_000_000:03d}Z"
 
 
 def format_basic(ns: int) -> str:
-    """Return `ns` since 1970 in the basic format of ISO 8601, to the second in UTC, such as 20260131T235958Z: a name of a file has no colons."""
+    """Return `ns` since 1970 in the basic format of ISO 8601, in UTC.
+
+    Precise to the second. Example: 20260131T235958Z, for file names: it has no colons.
+    """
     return f"{format_rfc3339(ns)[:19].replace('-', '').replace(':', '')}Z"
 
 
@@ -151,7 +171,8 @@ def parse_rfc3339(text: str) -> int:
     """Return nanoseconds since 1970 of an RFC 3339 instant.
 
     Raises:
-        ValueError: the text is not an instant, has no time zone, or is none of the years 1 to 9999 in UTC.
+        ValueError: the text is not an instant, has no time zone, or is none of the years 1 to 9999
+            in UTC.
     """
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
@@ -164,8 +185,8 @@ def parse_rfc3339(text: str) -> int:
 
 
 def datetime_ns(moment: datetime) -> int:
-    """Return nanoseconds since 1970 of a moment that has a time zone."""
-    return (moment - _EPOCH) // timedelta(microseconds=1) * 1_000
+    """Return a moment with a time zone in ns since 1970."""
+    return (moment - _EPOCH) // _MICROSECOND * 1_000
 
 
 _FIRST_NS = datetime_ns(datetime.min.replace(tzinfo=UTC))

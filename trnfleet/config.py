@@ -1,6 +1,7 @@
-"""User-written TOML files: found by name or path, validated against a model; errors are one line.
+"""User-written TOML files, found by name or path and validated against a model.
 
-What ships (`config/` in the source tree, `trnfleet/_config` in the wheel) resolves by name from any folder.
+Errors are one line. Shipped files (`config/` in the source tree, `trnfleet/_config` in the wheel)
+resolve by name from any folder.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 _NAME_CHARS = 64
-"""Characters of the longest name that an error repeats."""
+"""Most characters of a name repeated in an error."""
 _QUOTED = re.compile(r"'([^']*)'")
 """One of the choices in an error of pydantic's."""
 _PACKAGE = Path(__file__).resolve().parent
@@ -36,23 +37,29 @@ def shipped_folder(kind: str) -> Path:
 
 
 def shipped_names(kind: str) -> list[str]:
-    """Return the names that resolve without a path, sorted."""
+    """Return the names valid without a path, sorted."""
     return sorted(path.stem for path in shipped_folder(kind).glob("*.toml"))
 
 
 def find_file(kind: str, name: str) -> Path:
-    """Return the file that `name` means: a path if it looks like one or exists, else the shipped file of that name.
+    """Return the file for `name`.
+
+    It is a path if it has the form of one or exists, else a shipped file.
 
     Raises:
         ConfigError: there is no such file; the message names the nearest shipped one.
     """
     given = Path(name)
-    if given.suffix == ".toml" or "/" in name or given.is_file():
-        if given.is_file():
+    try:
+        is_there = given.is_file()
+    except OSError:  # such as a name that is too long
+        is_there = False
+    if given.suffix == ".toml" or "/" in name or is_there:
+        if is_there:
             return given
         raise ConfigError(f"{name}: no such file; shipped {kind}: {', '.join(shipped_names(kind))}")
     shipped = shipped_folder(kind) / f"{name}.toml"
-    if not shipped.is_file():
+    if name not in shipped_names(kind):
         raise ConfigError(
             f"no file in {kind} is called {name!r}: {nearest(name, shipped_names(kind))}"
         )
@@ -63,7 +70,7 @@ def load_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file.
 
     Raises:
-        ConfigError: it cannot be read, is not UTF-8 or is not TOML; the message says where.
+        ConfigError: it cannot be read, is not UTF-8 or is not TOML. The message has the place.
     """
     try:
         with path.open("rb") as file:
@@ -80,18 +87,22 @@ def load_model(path: Path, model: type[ModelT]) -> ModelT:
     """Read a TOML file into a model.
 
     Raises:
-        ConfigError: the file is invalid; the message names the key, the value and what is allowed.
+        ConfigError: the file is invalid. The message names the key, the value and the valid ones.
     """
     return validate(load_toml(path), model, str(path))
 
 
 def validate(data: Mapping[str, Any], model: type[ModelT], where: str) -> ModelT:
-    """Validate parsed data against a model; `where` (a file's name) opens the message of a refusal.
+    """Validate parsed data against a model.
+
+    `where` (a file's name) begins an error's message.
 
     Raises:
         ConfigError: the data is invalid.
     """
-    from pydantic import ValidationError  # noqa: PLC0415  who has a model has it; finding and parsing files need none
+    from pydantic import (  # noqa: PLC0415  who has a model has it; finding and parsing files need none
+        ValidationError,
+    )
 
     try:
         return model.model_validate(_tuples(data))
@@ -109,7 +120,7 @@ def validate(data: Mapping[str, Any], model: type[ModelT], where: str) -> ModelT
 
 
 def _tuples(value: Any) -> Any:
-    """Turn lists into tuples, which is what frozen models hold."""
+    """Turn lists into tuples for frozen models."""
     if isinstance(value, list):
         return tuple(_tuples(item) for item in value)
     if isinstance(value, dict):
@@ -118,7 +129,7 @@ def _tuples(value: Any) -> Any:
 
 
 def _lists(value: Any) -> Any:
-    """Turn tuples back into the lists that the file has."""
+    """Turn tuples back into lists, as in the file."""
     return [_lists(item) for item in value] if isinstance(value, tuple) else value
 
 
@@ -134,10 +145,13 @@ def _explain(problem: ErrorDetails, model: type[BaseModel]) -> str:
     if problem["type"] == "union_tag_invalid":
         context = problem["ctx"]
         tags = map(_bare, context["expected_tags"].split(", "))
-        return f"{place}.{_bare(context['discriminator'])} = {context['tag']!r}: {nearest(context['tag'], tags)}"
+        return (
+            f"{place}.{_bare(context['discriminator'])} = {context['tag']!r}:"
+            f" {nearest(context['tag'], tags)}"
+        )
     message = _message(problem)
     given = problem["input"]
-    # A check of a table as a whole names in its message what it is about.
+    # The message of a check of a whole table names its subject itself.
     if not place or (isinstance(given, dict) and problem["type"] == "value_error"):
         return f"{place}: {message}" if place else message
     value = given.isoformat() if isinstance(given, date | time) else repr(_lists(given))
@@ -145,7 +159,7 @@ def _explain(problem: ErrorDetails, model: type[BaseModel]) -> str:
 
 
 def _message(problem: ErrorDetails) -> str:
-    """Return what is wrong with a value, and for one of a few the nearest."""
+    """Return the problem of a value, with the nearest valid choice if there are few."""
     if problem["type"] in {"literal_error", "enum"} and isinstance(problem["input"], str):
         return nearest(problem["input"], _QUOTED.findall(problem["ctx"]["expected"]))
     if problem["type"] == "too_short":
@@ -154,13 +168,17 @@ def _message(problem: ErrorDetails) -> str:
 
 
 def _bare(quoted: str) -> str:
-    """Return a name without the quotes that pydantic puts around it."""
+    """Return a name without pydantic's quotes."""
     return quoted.strip("'")
 
 
 def _owner(data: Mapping[str, Any], place: tuple[int | str, ...]) -> str:
-    """Return the name of the innermost table of a list that a place lies in, such as a rule's; empty where it has none."""
-    owner, value = "", data
+    """Return the name of the innermost listed table around a place, such as a rule's.
+
+    Empty if it has no name.
+    """
+    owner = ""
+    value = data
     for part in () if place[-1:] == ("name",) else place:
         try:
             value = value[part]  # type: ignore[index]  # a place may name a kind of table, which is no key
@@ -172,20 +190,20 @@ def _owner(data: Mapping[str, Any], place: tuple[int | str, ...]) -> str:
 
 
 def _keys_at(model: type[BaseModel], place: tuple[int | str, ...]) -> list[str]:
-    """Return the keys that are valid at a place inside a model, walking through tuples and tagged unions."""
+    """Return the valid keys at a place inside a model, through tuples and tagged unions."""
     models = [model]
     for part in place:
         below: list[type[BaseModel]] = []
-        for each in models:
-            if isinstance(part, str) and part in each.model_fields:
-                below.extend(_models_in(each.model_fields[part].annotation))
+        for variant in models:
+            if isinstance(part, str) and part in variant.model_fields:
+                below.extend(_models_in(variant.model_fields[part].annotation))
             elif isinstance(part, str):
-                below.extend([each] if _is_tagged(each, part) else [])
+                below.extend([variant] if _is_tagged(variant, part) else [])
             else:
-                below.append(each)
+                below.append(variant)
         models = below or models
     return sorted(
-        {field.alias or key for each in models for key, field in each.model_fields.items()}
+        {field.alias or key for variant in models for key, field in variant.model_fields.items()}
     )
 
 
@@ -199,4 +217,4 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
 
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    return [found for part in getattr(annotation, "__args__", ()) for found in _models_in(part)]
+    return [model for part in getattr(annotation, "__args__", ()) for model in _models_in(part)]

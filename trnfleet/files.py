@@ -1,7 +1,7 @@
-"""Files that are their owner's alone, and temporary folders that do not outlive a killed process for long.
+"""Private files, and temporary folders that a killed process does not leave for long.
 
-Who has a temporary folder holds a lock on a file in it, which ends with the process, however that ends; the next one that
-makes a folder of the same kind deletes those whose lock is free.
+The owner of a temporary folder has a lock on a file in it. The lock ends with the process, however
+it ends. The next process making a folder of the same kind deletes folders with a free lock.
 """
 
 from __future__ import annotations
@@ -19,20 +19,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PRIVATE = 0o600
-"""Mode of files that we make with what a fleet has sent; a stricter umask takes more away."""
+"""Mode of files made from a fleet's data. A stricter umask removes more."""
 LOCK_NAME = ".lock"
 
 _LOCK_FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def open_private(path: str, flags: int) -> int:
-    """Return a descriptor of a file, as an `opener` for `open`: one that is made can be read by its owner alone."""
+    """Return a file descriptor, as an `opener` for `open`.
+
+    A new file is readable by its owner only.
+    """
     return os.open(path, flags | os.O_CLOEXEC, PRIVATE)
 
 
 @contextlib.contextmanager
 def temporary_folder(prefix: str) -> Iterator[Path]:
-    """Return a folder of our own, deleted at the end; those that killed processes left under its prefix go first.
+    """Return a folder of our own, deleted at the end.
+
+    Folders left by killed processes under its prefix are deleted first.
 
     Raises:
         OSError: it cannot be made.
@@ -66,15 +71,15 @@ def _locked_folder(prefix: str) -> tuple[Path, int]:
         lock = os.open(path, _LOCK_FLAGS | os.O_CREAT, PRIVATE)
         with contextlib.suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Before it was locked it looked like one that was left behind.
+            # Without the lock it looked orphaned, and may have been deleted.
             if path.exists():
                 return folder, lock
         os.close(lock)
 
 
 def _delete_left(folder: Path) -> bool:
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         return False
     lock = os.open(folder / LOCK_NAME, _LOCK_FLAGS)
     try:

@@ -1,4 +1,7 @@
-"""Folders of the user's own for logs, snapshots and caches, and a private temporary one where the home is missing or not writable."""
+"""The user's folders for logs, snapshots and caches.
+
+A private temporary folder replaces them if the home is missing or not writable.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ _NAME = "trnfleet"
 
 
 class OwnFolder(NamedTuple):
-    """A folder that exists and can be written to."""
+    """An existing, writable folder."""
 
     path: Path
     problem: str = ""
@@ -23,25 +26,31 @@ class OwnFolder(NamedTuple):
 
 
 def state_folder() -> OwnFolder:
-    """Return the folder for logs and snapshots: `$XDG_STATE_HOME/trnfleet`, or `~/.local/state/trnfleet`.
+    """Return the folder for logs and snapshots.
+
+    It is `$XDG_STATE_HOME/trnfleet`, or `~/.local/state/trnfleet`.
 
     Raises:
-        ConfigError: neither it nor a temporary folder can be written to.
+        ConfigError: neither it nor a temporary folder is writable.
     """
     return _usable("XDG_STATE_HOME", ".local/state")
 
 
 def cache_folder() -> OwnFolder:
-    """Return the folder for what may be deleted: `$XDG_CACHE_HOME/trnfleet`, or `~/.cache/trnfleet`.
+    """Return the folder for deletable files.
+
+    It is `$XDG_CACHE_HOME/trnfleet`, or `~/.cache/trnfleet`.
 
     Raises:
-        ConfigError: neither it nor a temporary folder can be written to.
+        ConfigError: neither it nor a temporary folder is writable.
     """
     return _usable("XDG_CACHE_HOME", ".cache")
 
 
 def temporary_folder() -> Path:
-    """Return this user's temporary folder, the same at each call unless somebody else has taken its name.
+    """Return this user's temporary folder.
+
+    The same at each call, unless another user has its name.
 
     Raises:
         ConfigError: there is no folder for temporary files.
@@ -49,12 +58,12 @@ def temporary_folder() -> Path:
     try:
         folder = Path(tempfile.gettempdir()) / f"{_NAME}-{os.getuid()}"
         folder.mkdir(mode=0o700, exist_ok=True)
-        found = folder.lstat()
-        # The name is known to everybody: what another user has put there is not written to.
+        status = folder.lstat()
+        # The name is predictable: never write to another user's folder.
         if (
-            stat.S_ISDIR(found.st_mode)
-            and found.st_uid == os.getuid()
-            and not found.st_mode & 0o077
+            stat.S_ISDIR(status.st_mode)
+            and status.st_uid == os.getuid()
+            and not status.st_mode & 0o077
         ):
             return folder
         return Path(tempfile.mkdtemp(prefix=f"{folder.name}-"))
@@ -67,7 +76,7 @@ def temporary_folder() -> Path:
 
 
 def named(folder: Path) -> str:
-    """Return a folder as a shell has it: `~` for the home, where there is one and it is in that."""
+    """Return a folder in shell form, with `~` for the home if it is inside."""
     try:
         return f"~/{folder.relative_to(Path.home())}"
     except (RuntimeError, ValueError):
@@ -75,7 +84,10 @@ def named(folder: Path) -> str:
 
 
 def why_not_writable(file: Path) -> str:
-    """Return why a file cannot be appended to, empty where it can; makes it where it is missing."""
+    """Return why a file cannot be appended to.
+
+    Empty if it can. Creates a missing file.
+    """
     try:
         with open(file, "ab", opener=open_private):
             pass

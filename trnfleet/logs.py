@@ -1,9 +1,9 @@
-"""Logs: structlog, configured once by a command; never to stdout, which is for data.
+"""Logs: structlog, configured once by a command, never on stdout.
 
-Event names are constants in snake_case and values are key/values, so that nothing that came from the wire can make a
-line of its own or reach the terminal raw. A log is bounded: of each kind of event the first few a minute are written and
-the rest is counted, and a file is rotated. structlog is loaded with the first event that is written: it takes a fifth of
-a second, which a command that has nothing to say should not spend before its first picture.
+Event names are constants in snake_case and values are key/values, so nothing from the wire can make
+a line of its own or reach the terminal raw. A log is bounded: of each kind of event the first few a
+minute are written and the rest is counted, and a file is rotated. structlog is loaded with the
+first written event: this takes a fifth of a second, too long before a command's first picture.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ LogFormat = Literal["json", "console"]
 Level = Literal["debug", "info", "warning", "error"]
 
 FILE_BYTES = 4 * 2**20
-"""Size at which a log file is renamed to `.1`, in place of the one before, and begun again: a few days of a bad network, and
-two of them are still sent by mail."""
+"""Size at which a log file is renamed to `.1` and begun again. An older `.1` is replaced. It holds
+a few days of a bad network, and two such files still fit into a mail."""
 FIRST_LINES = 5
-"""Lines of one kind that are written in a window: enough to see what varies between them."""
+"""Lines of one kind written in a window: enough to see the variation."""
 WINDOW_S = 60.0
-"""Length of a window; what it leaves out is told in one line after its end."""
+"""Length of a window. One line after its end counts the lines left out."""
 MOST_KINDS = 500
-"""Kinds that are told apart; further ones are counted by the name of their event alone."""
+"""Most distinct kinds. Further ones are counted by the name of their event alone."""
 _SECRET_KEYS = ("password", "secret", "token", "credential")
 _LEVELS: dict[str, int] = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _OWN = "trnfleet"
-"""Name of log records that are whole lines."""
+"""Name of log records with complete lines."""
 
 
 class _Settings:
@@ -50,16 +50,18 @@ class _Settings:
     handler: logging.Handler | None = None
     configured: bool = False
     lost_lines: int = 0
-    """Events that could not be written."""
+    """Events lost because writing failed."""
 
 
 def configure(
     *, log_format: LogFormat = "console", level: str = "warning", file: Path | None = None
 ) -> logging.Handler:
-    """Set up logging for this process: to `file` where one is given (while the app owns the terminal), else stderr.
+    """Set up logging for this process.
+
+    Lines go to `file` if set (while the app owns the terminal), else to stderr.
 
     Returns:
-        What writes the lines; it stays open as long as the process.
+        The handler. It stays open as long as the process.
 
     Raises:
         OSError: the file cannot be opened.
@@ -72,16 +74,19 @@ def configure(
     _Settings.handler = handler
     _Settings.configured = False
     _Windows.all = Windows()
-    # Libraries that use the standard library's logging (paho) are heard from warnings on.
+    # Libraries with the standard library's logging (paho) are logged from warnings on.
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     return handler
 
 
 class _Losing:
-    """A full disk or a closed stream must not end what the log is about, nor reach the terminal."""
+    """Handler for lines lost in a failed write.
+
+    A full disk or a closed stream must not stop the program, nor print to the terminal.
+    """
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802, ARG002  the handler's
-        """Count a line that could not be written."""
+        """Count a lost line."""
         _Settings.lost_lines += 1
 
 
@@ -107,7 +112,12 @@ class _File(_Losing, logging.handlers.RotatingFileHandler):
         )
 
     def doRollover(self) -> None:  # noqa: N802  the handler's
-        """Begin a new file; where its folder allows no second one, empty it, so that it stays bounded."""
+        """Begin a new file.
+
+        Empty the old one if its folder allows no second file.
+
+        The log stays bounded.
+        """
         try:
             super().doRollover()
         except OSError:
@@ -126,7 +136,10 @@ class _Formatter(logging.Formatter):
 
 
 class Windows:
-    """The lines of each kind in the last minute, counted: the first few are written, the others told as a number."""
+    """Line counts per kind in the last minute.
+
+    The first few are written, the others counted.
+    """
 
     def __init__(self) -> None:
         self._windows: dict[str, list[float]] = {}
@@ -135,11 +148,11 @@ class Windows:
         self._lock = threading.Lock()
 
     def admits(self, event: str, part: str, now_s: float) -> bool:
-        """Count an event; return whether its line is to be written.
+        """Count an event, and return whether to write its line.
 
         Args:
             event: Its name.
-            part: What tells kinds of the event apart, such as the reason of a rejection; empty for nothing.
+            part: Kind of the event, such as the reason of a rejection. Empty if there is one kind.
             now_s: Monotonic seconds.
         """
         kind = f"{event}: {part}" if part else event
@@ -151,7 +164,7 @@ class Windows:
             return window[1] <= FIRST_LINES
 
     def ended(self, now_s: float) -> list[tuple[str, int]]:
-        """Return the kinds whose window has ended, with how many lines it left out, and begin them again."""
+        """Return ended kinds with their lines left out, and restart their windows."""
         if now_s - self._looked_s < 1.0:
             return []
         with self._lock:
@@ -177,7 +190,7 @@ def _tell_suppressed(now_s: float) -> None:
 
 @atexit.register
 def _tell_last() -> None:
-    """Tell at the end of the process what the windows of the last minute leave out."""
+    """Log at the process's end how many lines the last windows left out."""
     if _Settings.handler is not None:
         _tell_suppressed(float("inf"))
 
@@ -212,11 +225,14 @@ class Logger:
         self._write("error", event, values)
 
     def exception(self, event: str, **values: Any) -> None:
-        """Write a failure with the traceback of the exception that is being handled."""
+        """Log a failure with the traceback of the current exception."""
         self._write("error", event, {"exc_info": True, **values})
 
     def audit(self, event: str, **values: Any) -> None:
-        """Write a record of what somebody did, as a warning; none of them is left out."""
+        """Log a user's action as a warning.
+
+        No audit line is left out.
+        """
         self._write("warning", event, values, is_limited=False)
 
     def _write(
@@ -288,8 +304,13 @@ def _render_json(_logger: Any, _name: str, event: MutableMapping[str, Any]) -> s
 
 
 def _render_line(_logger: Any, _name: str, event: MutableMapping[str, Any]) -> str:
-    """Return `time level event key=value ...` on one line; values are JSON, so control characters are escaped."""
-    stamp, level, name = event.pop("timestamp", ""), event.pop("level", ""), event.pop("event", "")
+    """Return `time level event key=value ...` on one line, with control characters escaped.
+
+    Values are JSON.
+    """
+    stamp = event.pop("timestamp", "")
+    level = event.pop("level", "")
+    name = event.pop("event", "")
     trace = event.pop("exception", None)
     values = " ".join(f"{key}={json.dumps(value, default=str)}" for key, value in event.items())
     line = f"{stamp[:23]} {level:<7} {name} {values}".rstrip()

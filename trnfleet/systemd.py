@@ -1,7 +1,9 @@
-"""systemd as the manager of this process (`Type=notify`): readiness, status, end, the watchdog, and credentials.
+"""systemd as the manager of this process (`Type=notify`).
 
-Reports are datagrams to the socket that `NOTIFY_SOCKET` names; where there is none, nothing is sent. The watchdog is fed only while
-every loop that does the work goes on: a process whose event loop turns while its work hangs is ended by systemd and started again.
+It covers readiness, status, end, the watchdog and credentials. Reports are datagrams to the socket
+in `NOTIFY_SOCKET`; without it nothing is sent. The watchdog is fed only while every working loop
+makes progress: a process with a running event loop but hanging work is ended and restarted by
+systemd.
 """
 
 from __future__ import annotations
@@ -27,21 +29,22 @@ STATUS_EVERY_S = 5.0
 LOOKS = 4
 """Looks at the work within the watchdog's time."""
 STILL_S = 30.0
-"""Time without progress after which work counts as hanging: passes, ticks and elections come each second or more often, unless a
-broker lets two messages wait for its acknowledgement."""
+"""Seconds without progress before work counts as hanging. Passes, ticks and elections come each
+second or more often, unless a broker delays two messages until its acknowledgement."""
 LINK_STILL_S = 90.0
-"""The same of a connection that is being made: twice the longest pause between two attempts, and the time that one takes."""
+"""The same for a connection attempt. Twice the longest pause between two attempts, plus the
+duration of one."""
 LONGEST_STATUS = 300
 PASSWORD = "mqtt-password"  # noqa: S105  the credential's name
 """Name of the credential with the password of the broker's user."""
 
 
 class Work(NamedTuple):
-    """A loop that has to go on."""
+    """A loop required to make progress."""
 
     name: str
     progress: Callable[[], object]
-    """Returns a value that changes as the loop works."""
+    """Returns a value. It changes while the loop works."""
     is_idle: Callable[[], bool] = bool
     """Returns whether it has nothing to do; by default it always has."""
     still_s: float = STILL_S
@@ -57,7 +60,10 @@ class Link(Protocol):
 
 
 def link_works(name: str, links: Sequence[Link]) -> list[Work]:
-    """Return the work of connections: each stands, where its own keepalive watches over it, or is tried again and again."""
+    """Return the work of connections.
+
+    Each is either connected, with its own keepalive, or tries again and again.
+    """
     return [_link_work(f"{name} {number}", link) for number, link in enumerate(links, 1)]
 
 
@@ -66,13 +72,16 @@ def _link_work(name: str, link: Link) -> Work:
 
 
 class ServiceManager:
-    """The manager that has started this process, if any."""
+    """The manager of this process, if any."""
 
     def __init__(self, clock: Clock, environ: MutableMapping[str, str] | None = None) -> None:
-        """Take what systemd has put into the environment out of it, so that no program that is started here feeds the watchdog."""
+        """Remove systemd's variables from the environment and store them.
+
+        No program started from here can then feed the watchdog.
+        """
         environ = os.environ if environ is None else environ
         address = environ.pop("NOTIFY_SOCKET", "")
-        # A name that begins with @ has no file: Linux's abstract sockets.
+        # A name with a leading @ has no file: Linux's abstract sockets.
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self._watchdog_s = _watchdog_s(environ)
         self._clock = clock
@@ -84,17 +93,21 @@ class ServiceManager:
         return bool(self._address)
 
     async def run(self, works: Sequence[Work], status: Callable[[], str]) -> None:
-        """Report readiness, then the status as it changes, and feed the watchdog while all works go on; cancelled, report the end."""
+        """Report readiness and status, and feed the watchdog while all works make progress.
+
+        Cancelled: report the end.
+        """
         if not self.is_there:
             return
         clock = self._clock
         every_s = min(STATUS_EVERY_S, (self._watchdog_s or STATUS_EVERY_S) / LOOKS)
         seen: dict[str, tuple[object, float]] = {}
-        is_ready, told = False, ""
+        is_ready = False
+        told = ""
         try:
             while True:
                 state = _status_line(status())
-                # What finds no room in the manager's queue is told with the next look.
+                # If the manager's queue is full, the report is sent in the next round.
                 is_ready = is_ready or self._send("READY=1")
                 if state != told and self._send(state):
                     told = state
@@ -107,7 +120,10 @@ class ServiceManager:
     def _go_on(
         self, works: Sequence[Work], seen: dict[str, tuple[object, float]], now_s: float
     ) -> bool:
-        """Return whether all works go on; one that does not is logged once."""
+        """Return whether all works make progress.
+
+        A hanging one is logged once.
+        """
         for work in works:
             value = work.progress()
             if work.name not in seen or work.is_idle() or value != seen[work.name][0]:
@@ -121,7 +137,10 @@ class ServiceManager:
         return not self._hanging
 
     def _send(self, line: str) -> bool:
-        """Send a line, and return whether it was; a manager that does not read must not hold the work up."""
+        """Send a line, and return whether it was sent.
+
+        A manager that does not read must not block the work.
+        """
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
                 channel.setblocking(False)
@@ -133,7 +152,9 @@ class ServiceManager:
 
 
 def read_credential(name: str, environ: Mapping[str, str] | None = None) -> str:
-    """Return a credential that systemd has passed (`LoadCredential=`), without the line break at its end; empty where there is none.
+    """Return a systemd credential (`LoadCredential=`) without its final line break.
+
+    Empty if missing.
 
     Raises:
         ConfigError: it cannot be read.
@@ -151,20 +172,27 @@ def read_credential(name: str, environ: Mapping[str, str] | None = None) -> str:
 
 
 def credential_file(name: str, environ: Mapping[str, str] | None = None) -> Path | None:
-    """Return the file of a credential, should systemd have passed it; None where this process is no service with credentials."""
+    """Return the file of a credential, existing or not.
+
+    None if this process is not a service with credentials.
+    """
     folder = (os.environ if environ is None else environ).get("CREDENTIALS_DIRECTORY")
     return Path(folder) / name if folder else None
 
 
 def is_credential(file: str) -> bool:
-    """Return whether a file is one of the service's credentials: systemd keeps others out of their folder, whatever their modes say."""
+    """Return whether a file is one of the service's credentials.
+
+    systemd protects their folder, whatever the files' modes are.
+    """
     folder = os.environ.get("CREDENTIALS_DIRECTORY")
     return bool(folder) and Path(file).parent == Path(folder or "")
 
 
 def _watchdog_s(environ: MutableMapping[str, str]) -> float:
-    """Return the time within which the watchdog has to be fed; 0 where there is none, or it is for another process."""
-    text, process = environ.pop("WATCHDOG_USEC", ""), environ.pop("WATCHDOG_PID", "")
+    """Return the watchdog's interval in seconds; 0 if off or for another process."""
+    text = environ.pop("WATCHDOG_USEC", "")
+    process = environ.pop("WATCHDOG_PID", "")
     if not text.isdecimal() or process not in {"", str(os.getpid())}:
         return 0.0
     return int(text) / 1e6

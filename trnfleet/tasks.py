@@ -1,4 +1,4 @@
-"""Background tasks that cannot die unseen: named, supervised, ended together."""
+"""Supervised background tasks: named, ended together, never failing unseen."""
 
 from __future__ import annotations
 
@@ -18,19 +18,23 @@ log = logs.get_logger(__name__)
 Result = TypeVar("Result")
 
 END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""The signals at which every command ends in an orderly way."""
+"""Signals ending every command in an orderly way."""
 END_S = 2.0
-"""Longest time in which a command ends after a signal, whatever the broker does, on a machine that lets it run."""
+"""Longest time until a command ends after a signal, whatever the broker does. An overloaded machine
+may take longer."""
 GOODBYE_S = 0.7
-"""Longest wait for the goodbye of cancelled work, such as a last message that the broker does not acknowledge, and again for
-that of each connection: with both a command ends within `END_S`."""
+"""Longest wait for cancelled work, and again for each connection. An example is a last message
+without an acknowledgement from the broker. Both fit into `END_S`."""
 
 
 @contextlib.asynccontextmanager
 async def background(**coroutines: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run coroutines, each under its keyword's name, while the body runs; cancel them when it ends.
+    """Run coroutines while the body runs, named after their keywords.
 
-    The first failure among them cancels the body and is raised in its place, so that nothing goes on half alive.
+    Cancel them at its end.
+
+    The first failure among them cancels the body and is raised in its place, so that nothing
+    continues half alive.
     """
     try:
         async with asyncio.TaskGroup() as group:
@@ -52,13 +56,13 @@ def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 async def preserve_cancellation(work: Awaitable[Result]) -> Result:
-    """Await `work` of a library that waits with `asyncio.wait_for`, and lose no cancellation over it.
+    """Await `work` without losing a cancellation to `asyncio.wait_for` in a library.
 
-    Up to Python 3.11 `wait_for` forgets a cancellation that comes along with a result: a caller that cancels once waits for
-    ever then.
+    Up to Python 3.11 `wait_for` forgets a cancellation arriving together with a result. A caller
+    cancelling once would then wait for ever.
 
     Raises:
-        CancelledError: the task was cancelled meanwhile, whatever came of `work`.
+        CancelledError: the task was cancelled meanwhile, regardless of the result of `work`.
     """
     task = asyncio.current_task()
     before = task.cancelling() if task is not None else 0
@@ -70,9 +74,10 @@ async def preserve_cancellation(work: Awaitable[Result]) -> Result:
 
 
 async def in_thread(call: Callable[[], Result]) -> Result:
-    """Return what `call` returns, or raise what it raises, while the loop goes on.
+    """Run `call` in a thread, and return its result or raise its exception.
 
-    Unlike with `asyncio.to_thread`, a call that still waits for the network when the process ends does not hold the end up.
+    Unlike with `asyncio.to_thread`, a call still waiting for the network does not delay the end of
+    the process.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Result] = loop.create_future()
@@ -86,7 +91,8 @@ async def in_thread(call: Callable[[], Result]) -> Result:
             done.set_result(result)  # type: ignore[arg-type]  # it is one where there is no error
 
     def work() -> None:
-        result, failure = None, None
+        result = None
+        failure = None
         try:
             result = call()
         except Exception as error:  # noqa: BLE001  it is raised where the answer is awaited
@@ -100,12 +106,15 @@ async def in_thread(call: Callable[[], Result]) -> Result:
 
 
 class Ending:
-    """A request to end, by a signal or by the program itself; `signal_number` says which signal it was."""
+    """A request to end, by a signal or by the program.
+
+    `signal_number` is the signal.
+    """
 
     def __init__(self) -> None:
         self._asked = asyncio.Event()
         self.has_work = False
-        """Whether `run_until` waits for work that it ends itself."""
+        """Whether `run_until` is waiting for work it can end."""
         self.signal_number: int | None = None
 
     def ask(self, signal_number: int | None = None) -> None:
@@ -125,13 +134,14 @@ class Ending:
 
     @contextlib.contextmanager
     def on_signals(self) -> Iterator[Ending]:
-        """Ask for the end at SIGINT, SIGTERM and SIGHUP, instead of dying at once, while the body runs.
+        """Request the end at SIGINT, SIGTERM and SIGHUP while the body runs, instead of dying.
 
-        A body that is outside `run_until`, such as one that still connects, is cancelled; so is one that a second signal meets
-        while it tidies up.
+        A body outside `run_until`, such as one still connecting, is cancelled. A second signal
+        cancels a body that is tidying up.
 
         Raises:
-            SystemExit: a signal cancelled the body; the status is the shell's for a death by that signal.
+            SystemExit: a signal cancelled the body. The status is the shell's for a death by this
+                signal.
         """
         loop, body = asyncio.get_running_loop(), asyncio.current_task()
         cancelled_by: int | None = None
@@ -157,7 +167,10 @@ class Ending:
 
 
 async def run_until(ending: Ending, work: Coroutine[Any, Any, None]) -> None:
-    """Run `work` to its end, or cancel it when the end is asked for: again each `GOODBYE_S` until it has ended."""
+    """Run `work` to its end, or cancel it when the end is requested.
+
+    The cancellation is repeated each `GOODBYE_S` until it has ended.
+    """
     task = asyncio.create_task(work, name="work")
     waiter = asyncio.create_task(ending.wait(), name="ending")
     ending.has_work = True

@@ -1,9 +1,13 @@
-"""What the app may cost: `python tests/bench/bench_budget.py [--part demo] [--part large] [--part paced] [--against CHECKOUT]`.
+"""Cost of the app.
 
-`demo` is the app of `trnfleet demo` at 120x40, without its simulator and broker: user and system CPU after a minute, and its memory;
-with `--against` beside that of another checkout at the same time, which is what a busy machine allows to compare. `large` is the app at 240x70 over 62,500 instances
-(1,000,000 chips) whose values change ten times a second inside the same process, without messages; what changing them takes is left out.
-`paced` is the same in a terminal that takes 500 KB/s. Figures are printed, never asserted.
+`python tests/bench/bench_budget.py [--part demo|large|paced]... [--against CHECKOUT]`
+
+`demo` is the app of `trnfleet demo` at 120x40, without its simulator and broker: user and system
+CPU after a minute, and its memory. `--against` runs another checkout at the same time, so that
+figures compare on a busy machine. `large` is the app at 240x70 over 62,500 instances (1,000,000
+chips) with values changed ten times a second inside the same process, without messages; the cost of
+the changes is left out. `paced` is the same in a terminal accepting 500 KB/s. Figures are printed,
+never asserted.
 """
 
 # ruff: noqa: T201  a benchmark's figures go to the terminal
@@ -48,11 +52,14 @@ CHANGED = ("nc_util_pct", "power_w", "temperature_c", "tflops", "hbm_used_bytes"
 EVERY_S = 0.1
 PACE_BYTES_PER_S = 500_000
 NOTE = b"charts show"
-"""What the keys of this benchmark bring onto the screen."""
+"""Text shown by this benchmark's keys."""
 
 
 class BareTerminal(Terminal):
-    """A terminal that draws nothing itself, which would take the processor that is measured, and may be slow."""
+    """A terminal without drawing, optionally slow.
+
+    Drawing would use the measured processor.
+    """
 
     pace_bytes_per_s = 0
 
@@ -86,17 +93,17 @@ class QuietSource(SilentSource):
 
 
 def cpu_s(process: psutil.Process) -> float:
-    """Return the CPU seconds that a process has used, without its children's."""
+    """Return the CPU seconds used by a process, without its children's."""
     times = process.cpu_times()
     return times.user + times.system
 
 
 class Memory(NamedTuple):
-    """What a process has of some kind of memory, MiB."""
+    """Memory of a process in MiB."""
 
     rss: float
     pss: float
-    """Each page divided by the number of processes that have it."""
+    """Each page divided by the number of processes sharing it."""
     uss: float
     """Pages that no other process has."""
 
@@ -123,10 +130,17 @@ class Demo:
         settings.touch()
         # A new interpreter: one that is forked from another shares its memory.
         self.terminal = BareTerminal(
-            "demo", "--seed", "1", columns=120, rows=40, PYTHONPATH=str(checkout), PYTHONSAFEPATH="1",
-            XDG_STATE_HOME=str(folder), XDG_CACHE_HOME=str(folder),
+            "demo",
+            "--seed",
+            "1",
+            columns=120,
+            rows=40,
+            PYTHONPATH=str(checkout),
+            PYTHONSAFEPATH="1",
+            XDG_STATE_HOME=str(folder),
+            XDG_CACHE_HOME=str(folder),
             TRNFLEET_CONFIG=str(settings),
-        )  # fmt: skip  # the two lines are program and variables
+        )
         self._begun = self._used = 0.0
         self._size = 0
 
@@ -136,7 +150,7 @@ class Demo:
         self._size = len(self.terminal.raw)
 
     def report(self) -> str:
-        """Return what it has used since, and what memory it has."""
+        """Return its CPU since then, and its memory."""
         elapsed = time.monotonic() - self._begun
         share = (cpu_s(self.terminal.process) - self._used) / elapsed * 100
         output = (len(self.terminal.raw) - self._size) / elapsed / 1e3
@@ -145,11 +159,14 @@ class Demo:
             f"{kind} {each.rss:.1f} / {each.pss:.1f} / {each.uss:.1f}"
             for kind, each in memory.items()
         )
-        return f"{share:.2f} % of a core over {elapsed:.0f} s, output {output:.1f} KB/s; RSS / PSS / USS, MiB: {sizes}"
+        return (
+            f"{share:.2f} % of a core over {elapsed:.0f} s, output {output:.1f} KB/s; RSS / PSS /"
+            f" USS, MiB: {sizes}"
+        )
 
 
 def demo(seconds: float, checkouts: Sequence[Path]) -> None:
-    """Print what the demo's app costs in each of some checkouts, all of them running at the same time."""
+    """Print the cost of the demo's app in some checkouts, all running at once."""
     with contextlib.ExitStack() as stack:
         demos = []
         for checkout in checkouts:
@@ -166,7 +183,7 @@ def demo(seconds: float, checkouts: Sequence[Path]) -> None:
 
 
 def large(seconds: float, kind: type[BareTerminal]) -> None:
-    """Print what the app costs over a large fleet, and how long keys take."""
+    """Print the cost of the app over a large fleet, and the time of keys."""
     with tempfile.TemporaryDirectory() as folder:
         spent = Path(folder) / "spent"
         program = [sys.executable, __file__, "--app", str(spent)]
@@ -176,7 +193,9 @@ def large(seconds: float, kind: type[BareTerminal]) -> None:
                 time.sleep(0.1)
             time.sleep(15)
             fed = float(spent.read_text())
-            begun, before, size = time.monotonic(), cpu_s(terminal.process), len(terminal.raw)
+            begun = time.monotonic()
+            before = cpu_s(terminal.process)
+            size = len(terminal.raw)
             time.sleep(seconds)
             elapsed = time.monotonic() - begun
             used = cpu_s(terminal.process) - before
@@ -188,13 +207,15 @@ def large(seconds: float, kind: type[BareTerminal]) -> None:
     print(f"{ULTRASERVERS * 4:,} instances at {1 / EVERY_S:g} Hz, 240x70", end="")
     print(f", {PACE_BYTES_PER_S // 1000} KB/s" if kind.pace_bytes_per_s else "", end=": ")
     print(
-        f"{(used - feeding) / elapsed * 100:.1f} % of a core (changing values: {feeding / elapsed * 100:.1f} %),",
+        f"{(used - feeding) / elapsed * 100:.1f} % of a core (changing values:"
+        f" {feeding / elapsed * 100:.1f} %),",
         end=" ",
     )
     print(f"output {output:.0f} KB/s, {memory:.0f} MiB")
     low, middle, high = np.percentile(keys, [5, 50, 95])
     print(
-        f"  key to screen: median {middle:.0f} ms, p95 {high:.0f} ms, p5 {low:.0f} ms ({len(keys)} keys)"
+        f"  key to screen: median {middle:.0f} ms, p95 {high:.0f} ms, p5 {low:.0f} ms ({len(keys)}"
+        " keys)"
     )
 
 
@@ -210,7 +231,7 @@ def key_ms(terminal: Terminal, number: int) -> float:
 
 
 async def app(spent: Path) -> None:
-    """Show a large fleet whose values change all the time, and write what changing them takes into a file."""
+    """Show a large, constantly changing fleet, and write the changes' cost to a file."""
     clock = SystemClock()
     monitor = Monitor(QuietSource(), "bench", clock=clock, rules=load_rules(()))
     store, feed = monitor.store, Feed(ultraservers(ULTRASERVERS))

@@ -1,15 +1,16 @@
-"""A fleet of millions of chips: on one broker with one app, in cells with relays, and as roll-ups alone.
+"""A fleet of millions of chips on one broker, in cells, or as roll-ups.
 
-`python tests/bench/bench_cells.py direct --chips 1024000 2048000`: one Mosquitto, and the app with all rules.
-`python tests/bench/bench_cells.py cells --chips 4096000 --cells 4`: for each cell a Mosquitto, a generator of its share and a
-`trnfleet relay`; a top Mosquitto, and the app on it.
-`python tests/bench/bench_cells.py rollups --ultraservers 156250 --cells 5`: the top Mosquitto and the app, which get what that many
-relays would publish.
-`python tests/bench/bench_cells.py parts`: CPU a second of what app, relay and viewer do with it, without brokers, terminals and readers.
+`python tests/bench/bench_cells.py direct --chips 1024000 2048000`: one Mosquitto, and the app with
+all rules. `python tests/bench/bench_cells.py cells --chips 4096000 --cells 4`: for each cell a
+Mosquitto, a generator of its share and a `trnfleet relay`; a top Mosquitto, and the app on it.
+`python tests/bench/bench_cells.py rollups --ultraservers 156250 --cells 5`: the top Mosquitto and
+the app, with the messages of that many relays. `python tests/bench/bench_cells.py parts`: CPU a
+second of app, relay and viewer, without brokers, terminals and readers.
 
-A generator sends a frame of 512 chips a block and second, whose values a running simulator of ten thousand chips makes; its CPU is listed
-apart. The app joins in a real pseudo-terminal when all of it is going on, at 120x40 and then at 240x70: CPU and memory of every process and
-what share of the time it waited for a processor, lag, losses, keys and alerts. Figures are printed, never asserted.
+A generator sends a frame of 512 chips a block and second, with values from a running simulator of
+ten thousand chips; its CPU is listed separately. The app joins the running fleet in a real
+pseudo-terminal, at 120x40 and then at 240x70. Figures are CPU, memory and processor waits of every
+process, lag, losses, keys and alerts. They are printed, never asserted.
 """
 
 # ruff: noqa: T201  a benchmark's figures go to the terminal
@@ -98,7 +99,7 @@ class Generator:
 
 
 def generate(url: str, what: str, first: int, count: int) -> None:
-    """Be a generator: of some clusters' blocks, or of a number of UltraServers' roll-ups from some cells."""
+    """Run a generator of some clusters' blocks, or of UltraServers' roll-ups from cells."""
     if what == "blocks":
         publish(url, BlockPublisher(f"generator-{first}", range(first, first + count)))
     else:
@@ -119,7 +120,9 @@ class Bench:
     """The processes of one run."""
 
     def __init__(self, folder: Path, stack: ExitStack, lines: Sequence[str]) -> None:
-        self._folder, self._stack, self._lines = folder, stack, lines
+        self._folder = folder
+        self._stack = stack
+        self._lines = lines
         self.processes = {"this program": psutil.Process()}
         self.generators: list[Generator] = []
         self.brokers: dict[str, BrokerUrl] = {}
@@ -175,16 +178,20 @@ def run(mode: str, chips: int, options: argparse.Namespace) -> None:
         clusters = max(1, round(chips / CLUSTER_CHIPS))
         cells = min(options.cells, clusters)
         if mode == "direct":
-            url, chips = bench.broker("broker"), clusters * CLUSTER_CHIPS
+            url = bench.broker("broker")
+            chips = clusters * CLUSTER_CHIPS
             bench.generator("generator", url, "blocks", 0, clusters)
         elif mode == "cells":
-            url, chips = bench.broker("top broker"), clusters * CLUSTER_CHIPS
+            url = bench.broker("top broker")
+            chips = clusters * CLUSTER_CHIPS
             for cell in range(cells):
-                first, stop = cell * clusters // cells, (cell + 1) * clusters // cells
+                first = cell * clusters // cells
+                stop = (cell + 1) * clusters // cells
                 own = bench.broker(f"broker cell-{cell}")
                 bench.generator(f"generator cell-{cell}", own, "blocks", first, stop - first)
         else:
-            url, chips = bench.broker("top broker"), 64 * options.ultraservers
+            url = bench.broker("top broker")
+            chips = 64 * options.ultraservers
             bench.generator("generator", url, "rollups", options.ultraservers, options.cells)
         for generator in bench.generators:
             generator.wait_ready()
@@ -192,7 +199,8 @@ def run(mode: str, chips: int, options: argparse.Namespace) -> None:
             for cell in range(cells):
                 bench.relay(f"cell-{cell}", bench.brokers[f"broker cell-{cell}"], url)
         print(
-            f"{mode}, {chips:,} chips{f' in {options.cells} cells' if mode != 'direct' else ''}, --past {options.past}",
+            f"{mode}, {chips:,} chips{f' in {options.cells} cells' if mode != 'direct' else ''},"
+            f" --past {options.past}",
             flush=True,
         )
         look(bench, bench.app(url, options.past), chips, options)
@@ -231,7 +239,8 @@ def look(bench: Bench, terminal: Terminal, chips: int, options: argparse.Namespa
             keys.append(key_ms(terminal, len(keys)))
         app = (cpu_s(terminal.process) - first) / (time.monotonic() - begun_s)
         print(
-            f"  {columns}x{rows}: key to screen, ms: p50 {quantile(keys, 0.5):.0f}, p95 {quantile(keys, 0.95):.0f} ({len(keys)} keys); app {app:.1%}"
+            f"  {columns}x{rows}: key to screen, ms: p50 {quantile(keys, 0.5):.0f}, p95"
+            f" {quantile(keys, 0.95):.0f} ({len(keys)} keys); app {app:.1%}"
         )
         if options.screens:
             print(terminal.text)
@@ -239,13 +248,19 @@ def look(bench: Bench, terminal: Terminal, chips: int, options: argparse.Namespa
     memory = {name: each.memory_info().rss / 2**20 for name, each in bench.processes.items()}
     report(whole, end, memory)
     print(
-        f"  lag, ms: median {quantile(lags, 0.5):.0f}, p95 {quantile(lags, 0.95):.0f} ({len(lags)} looks)"
+        f"  lag, ms: median {quantile(lags, 0.5):.0f}, p95 {quantile(lags, 0.95):.0f} ({len(lags)}"
+        " looks)"
     )
     after = account(terminal)
-    print("  app's account of that time: " + ", ".join(f"{name} {after[name] - before_account[name]:,}" for name in after)
-          + "; since its start: " + ", ".join(f"{name} {count:,}" for name, count in after.items()))  # fmt: skip
     print(
-        f"  alerts seen: {', '.join(sorted(alerts)) or 'none'}; {' '.join(terminal.lines[-1].split())}"
+        "  app's account of that time: "
+        + ", ".join(f"{name} {after[name] - before_account[name]:,}" for name in after)
+        + "; since its start: "
+        + ", ".join(f"{name} {count:,}" for name, count in after.items())
+    )
+    print(
+        f"  alerts seen: {', '.join(sorted(alerts)) or 'none'};"
+        f" {' '.join(terminal.lines[-1].split())}"
     )
     terminal.end(keys="q", within_s=30)
     for name, relay in bench.relays.items():
@@ -255,7 +270,7 @@ def look(bench: Bench, terminal: Terminal, chips: int, options: argparse.Namespa
 
 
 def report(before: Sample, after: Sample, memory: dict[str, float]) -> None:
-    """Print what each process took, and what generators and brokers say."""
+    """Print each process's usage, and the output of generators and brokers."""
     elapsed_s = after.at_s - before.at_s
     print(
         f"  {'process':24}{'CPU, %':>8}{'waited, %':>11}{'RSS, MiB':>10}   over {elapsed_s:.0f} s"
@@ -269,8 +284,8 @@ def report(before: Sample, after: Sample, memory: dict[str, float]) -> None:
     print(f"  {'without the bench':24}{ours * 100:8.1f}")
     for was, now in zip(before.sent, after.sent, strict=True):
         print(
-            f"  a generator sent {now.frames - was.frames:,} frames in {now.seconds - was.seconds} s, "
-            f"left {now.left_out - was.left_out} s out, was late by {now.late_s:.2f} s at most"
+            f"  a generator sent {now.frames - was.frames:,} frames in {now.seconds - was.seconds}"
+            f" s, left {now.left_out - was.left_out} s out, was late by {now.late_s:.2f} s at most"
         )
     lost = []
     for name, count in after.dropped.items():
@@ -282,7 +297,7 @@ def report(before: Sample, after: Sample, memory: dict[str, float]) -> None:
 
 
 def parts(options: argparse.Namespace) -> None:
-    """Print the CPU of each part of an app and of a relay with some chips, and of a viewer of roll-ups."""
+    """Print the CPU of an app, a relay and a roll-up viewer, part by part."""
     for chips in options.chips:
         clusters = range(max(1, round(chips / CLUSTER_CHIPS)))
         for name in ("app", "relay"):
@@ -349,7 +364,8 @@ def main() -> None:
             parser.error(f"no mode {mode!r}; there are {', '.join(MODES)}")
     load = os.getloadavg()[0]
     print(
-        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}; load {load:.1f}"
+        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}; load"
+        f" {load:.1f}"
     )
     for mode in options.modes:
         if mode == "parts":

@@ -1,4 +1,6 @@
-"""How long the Fleet view's charts take to draw, by span and size: run it by hand, it asserts nothing.
+"""Drawing time of the Fleet view's charts, by span and size.
+
+Run by hand, no assertions.
 
 python tests/bench/bench_charts.py
 """
@@ -25,18 +27,20 @@ from trnfleet.tui.state.context import UiContext
 from trnfleet.tui.trends.grid import Plan
 from trnfleet.tui.widgets import charts, sparks
 
-DRAWN, PUSHED = 40, 4_000
+DRAWN = 40
+PUSHED = 4_000
 SPACES = ((70, 20), (150, 40))
 """Cells and rows for all charts: of a terminal of 120x40, and of 240x70."""
 
 
 def watched() -> Feed:
-    """Return a feed whose history is long enough for roll-ups."""
+    """Return a feed with a history long enough for roll-ups."""
     feed = Feed(ultraservers(2))
     feed.scatter()
     feed.describe()
     feed.tick()
-    monitor, random = feed.monitor, np.random.default_rng(1)
+    monitor = feed.monitor
+    random = np.random.default_rng(1)
     for _ in range(PUSHED):
         feed.monitor.store.columns["power_w"][:] = random.integers(900, 4_000, 128)
         monitor.history.push(monitor.store, monitor.rollups)

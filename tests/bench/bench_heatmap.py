@@ -1,4 +1,6 @@
-"""How long a frame of the heat map takes, by fleet and zoom level: run it by hand, it asserts nothing.
+"""Time of a heat map frame, by fleet and zoom level.
+
+Run by hand, no assertions.
 
 python tests/bench/bench_heatmap.py [chips]
 """
@@ -68,7 +70,10 @@ def change(monitor: Monitor, random: np.random.Generator) -> None:
 
 
 async def measure(monitor: Monitor, size: tuple[int, int]) -> None:
-    """Print, for every zoom level, the milliseconds of making a frame and of making and painting it."""
+    """Print the ms of making a frame, and of making and painting it.
+
+    For every zoom level.
+    """
     app = FleetApp(monitor, clock=monitor.clock)
     random = np.random.default_rng(2)
     async with app.run_test(size=size) as pilot:
@@ -78,7 +83,8 @@ async def measure(monitor: Monitor, size: tuple[int, int]) -> None:
         while heat.level > 0:
             await pilot.press("plus")
         for level, zoom in enumerate(zooms_of(4)):
-            made, painted = [], []
+            made = []
+            painted = []
             shown = heat.scrollable_content_region.size
             for _ in range(FRAMES):
                 change(monitor, random)

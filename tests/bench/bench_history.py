@@ -1,8 +1,12 @@
-"""What history costs: `python tests/bench/bench_history.py [--recording FILE] [--chips 1000000]`.
+"""Cost of history.
 
-First a minute of many chips, without a broker: processor time of a sample (one message of each chip), of the minute's figures, of its
-file and of ten minutes. Then a recording (by default made here: `--minutes` of cluster-10k): processor time of reading it with and without
-history, bytes of the files before and after compaction, and five queries, before and after. Timings are told, never asserted.
+`python tests/bench/bench_history.py [--recording FILE] [--chips 1000000]`
+
+First a minute of many chips, without a broker: processor time of a sample (one message of each
+chip), of the minute's figures, of its file and of ten minutes. Then a recording (by default made
+here: `--minutes` of cluster-10k): processor time of reading it with and without history, bytes of
+the files before and after compaction, and five queries, before and after. Timings are printed,
+never asserted.
 """
 
 # ruff: noqa: T201  a benchmark's figures go to the terminal
@@ -60,20 +64,24 @@ QUERIES: tuple[tuple[str, str | Figure], ...] = (
     ),
     (
         "corrected ECC errors by UltraServer",
-        "SELECT cluster, ultraserver, sum(mem_ecc_corrected_increase) FROM chips GROUP BY ALL ORDER BY 3 DESC LIMIT 10",
+        (
+            "SELECT cluster, ultraserver, sum(mem_ecc_corrected_increase) FROM chips GROUP BY ALL"
+            " ORDER BY 3 DESC LIMIT 10"
+        ),
     ),
 )
 
 
 def timed(call: Callable[[], Any]) -> tuple[float, float]:
     """Return the processor seconds and the seconds of a call."""
-    cpu_s, begun_s = time.process_time(), time.perf_counter()
+    cpu_s = time.process_time()
+    begun_s = time.perf_counter()
     call()
     return time.process_time() - cpu_s, time.perf_counter() - begun_s
 
 
 def peak_mb() -> float:
-    """Return the most memory that the process has had."""
+    """Return the process's peak memory."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1_024
 
 
@@ -110,18 +118,21 @@ def one_minute(chips: int) -> None:
         )
     print(f"a minute of {chips:,} chips, {SAMPLES} samples; {os.cpu_count()} processors")
     print(
-        f"  a sample             {np.median(times):8.1f} ms of processor time (first {times[0]:.0f}, p95 {np.percentile(times, 95):.1f})"
+        f"  a sample             {np.median(times):8.1f} ms of processor time (first"
+        f" {times[0]:.0f}, p95 {np.percentile(times, 95):.1f})"
     )
     print(f"  share of a core      {np.median(times) / 10:8.1f} % at a message a second")
     made: list[Any] = []
     print(
-        f"  the minute's figures {timed(lambda: made.extend(minutes.close(0.0, 1.0, at_end=True)))[0] * 1e3:8.0f} ms"
+        "  the minute's figures"
+        f" {timed(lambda: made.extend(minutes.close(0.0, 1.0, at_end=True)))[0] * 1e3:8.0f} ms"
     )
     with tempfile.TemporaryDirectory() as name:
         writer = HistoryWriter(Path(name), "bench", "main", "bench")
         cpu_s, wall_s = timed(lambda: writer.write_chips(made))
         print(
-            f"  its file             {cpu_s * 1e3:8.0f} ms of processor time, {wall_s:.2f} s; {writer.file_bytes / chips:.1f} bytes a chip (values at random)"
+            f"  its file             {cpu_s * 1e3:8.0f} ms of processor time, {wall_s:.2f} s;"
+            f" {writer.file_bytes / chips:.1f} bytes a chip (values at random)"
         )
         for later in range(1, 10):
             writer.write_chips(
@@ -175,7 +186,10 @@ def read_alone(recording: Recording, fleet: str, rules: tuple[Rule, ...]) -> Non
 
 
 def queries(folder: Path) -> list[tuple[float, float, int]]:
-    """Return processor seconds, seconds and rows of each query at its second time, the listing of files and the views included."""
+    """Return processor seconds, seconds and rows of each query's second run.
+
+    The listing of files and the views are included.
+    """
     made = []
     for _, asked in QUERIES:
         with open_history(folder) as history:
@@ -190,7 +204,7 @@ def queries(folder: Path) -> list[tuple[float, float, int]]:
 
 
 def one_recording(path: Path, folder: Path, *, has_alerts: bool) -> None:
-    """Print what the history of a recording costs and answers."""
+    """Print the cost and the answers of a recording's history."""
     recording = Recording.open([path])
     fleet = fleets_of(recording)[0]
     rules = load_rules() if has_alerts else ()
@@ -214,27 +228,33 @@ def one_recording(path: Path, folder: Path, *, has_alerts: bool) -> None:
     recording.close()
     [total] = totals
     print(
-        f"{path.name}: {fleet}, {length_s / 60:.0f} minutes, {path.stat().st_size / 2**20:,.0f} MiB recorded, {len(rules)} rules"
+        f"{path.name}: {fleet}, {length_s / 60:.0f} minutes, {path.stat().st_size / 2**20:,.0f} MiB"
+        f" recorded, {len(rules)} rules"
     )
     print(f"  read by a monitor alone  {alone_s:7.1f} s of processor time")
     print(
-        f"  and written as history   {with_s:7.1f} s, {wall_s:.0f} s of time: {(with_s - alone_s) / total.minutes * 1e3:.0f} ms a minute more"
+        f"  and written as history   {with_s:7.1f} s, {wall_s:.0f} s of time:"
+        f" {(with_s - alone_s) / total.minutes * 1e3:.0f} ms a minute more"
     )
     print(
-        f"  {total.minutes:,} minutes, {total.chips:,} rows of chips, {total.files:,} files, {total.file_bytes / 2**20:.2f} MiB, {total.file_bytes / total.chips:.1f} bytes a row"
+        f"  {total.minutes:,} minutes, {total.chips:,} rows of chips, {total.files:,} files,"
+        f" {total.file_bytes / 2**20:.2f} MiB, {total.file_bytes / total.chips:.1f} bytes a row"
     )
     before = queries(folder)
     cpu_s, wall_s = timed(lambda: _compact(folder))
     sizes = {each.name.partition("-")[0]: each.stat().st_size for each in folder.rglob("*.parquet")}
     print(
-        f"  compacted in {cpu_s:.1f} s of processor time, {wall_s:.1f} s: {sum(sizes.values()) / 2**20:.2f} MiB, chips {sizes['chips'] / total.chips:.1f} bytes a row"
+        f"  compacted in {cpu_s:.1f} s of processor time, {wall_s:.1f} s:"
+        f" {sum(sizes.values()) / 2**20:.2f} MiB, chips {sizes['chips'] / total.chips:.1f} bytes"
+        " a row"
     )
     print("  bytes " + ", ".join(f"{name} {size:,}" for name, size in sorted(sizes.items())))
     after = queries(folder)
     print(f"  {'query':<40}{'rows':>6}{'many files: CPU, time':>26}{'compacted: CPU, time':>26}")
     for (name, _), old, new in zip(QUERIES, before, after, strict=True):
         print(
-            f"  {name:<40}{new[2]:>6}{old[0]:>16.2f} s,{old[1]:>6.2f} s{new[0]:>16.2f} s,{new[1]:>6.2f} s"
+            f"  {name:<40}{new[2]:>6}{old[0]:>16.2f} s,{old[1]:>6.2f} s{new[0]:>16.2f}"
+            f" s,{new[1]:>6.2f} s"
         )
 
 

@@ -1,10 +1,14 @@
-"""What a message a host costs the whole app: `python tests/bench/bench_hosts.py [--hosts 10000 30000 62500] [--past 1GB 0]`.
+"""Cost of one message per host for the whole app.
 
-Every host publishes a frame a second, with a name and a boot of its own, and its descriptor each minute, as agents do. They are one
-process that has encoded all before, so that it takes little of the machine; the values are a simulated fleet's, those of two ticks in turn.
-The app joins when all of it is going on, through Mosquitto on its default configuration, in a real pseudo-terminal: CPU of each
-process, memory, what is lost, what fires, and how long keys take. `--one` has one publisher for all hosts, as a simulator is.
-Figures are printed, never asserted. `--record` has `trnfleet record` in the app's place.
+`python tests/bench/bench_hosts.py [--hosts 10000 30000 62500] [--past 1GB 0]`
+
+Every host publishes a frame a second, with a name and a boot of its own, and its descriptor each
+minute, as agents do. They are one process with pre-encoded messages, so that it uses little of the
+machine; values are from two alternating ticks of a simulated fleet. The app joins the running
+fleet, through Mosquitto on its default configuration, in a real pseudo-terminal. Figures are CPU of
+each process, memory, losses, alerts, and the time of keys. `--one` has one publisher for all hosts,
+like a simulator. `--record` runs `trnfleet record` in the app's place. Figures are printed, never
+asserted.
 """
 
 # ruff: noqa: T201  a benchmark's figures go to the terminal
@@ -76,8 +80,16 @@ class Hosts:
     """The messages of all hosts, encoded beforehand."""
 
     def __init__(self, count: int, *, is_one: bool) -> None:
-        run = load_run({"period", "speed", "fleet"}, fleet=FLEET, scenario=None, seed=7, period_s=1.0, speed=1.0,
-                       start=None, random_faults=False)  # fmt: skip  # one call
+        run = load_run(
+            {"period", "speed", "fleet"},
+            fleet=FLEET,
+            scenario=None,
+            seed=7,
+            period_s=1.0,
+            speed=1.0,
+            start=None,
+            random_faults=False,
+        )
         engine = make_engine(run, run.fleet)
         engine.restart_at(time.time_ns())
         engine.begin()
@@ -114,7 +126,7 @@ class Hosts:
         for _ in range(VARIANTS):
             engine.step()
             for name in counters:
-                # One that fell with each other tick would be events again and again, of which rules tell.
+                # A counter that fell every other tick would make rules fire again and again.
                 engine.columns[name][...] = counted.setdefault(name, engine.columns[name].copy())
             self.frames.append(
                 [
@@ -125,7 +137,7 @@ class Hosts:
 
 
 def publish(url: str, count: int, *, is_one: bool) -> None:
-    """Publish all state, say so, and then the frames of every host each second until told to stop."""
+    """Publish all state, report it, then every host's frames each second until stopped."""
     hosts = Hosts(count, is_one=is_one)
     broker = parse_url(url)
     connections = [connect(broker, f"bench-hosts-{n}") for n in range(CONNECTIONS)]
@@ -137,11 +149,18 @@ def publish(url: str, count: int, *, is_one: bool) -> None:
     for frames in hosts.frames:
         of_variant: list[list[list[bytes]]] = []
         for part in range(SLICES_PER_S):
-            first, stop = part * count // SLICES_PER_S, (part + 1) * count // SLICES_PER_S
-            of_variant.append([
-                list(itertools.chain.from_iterable((before, b"", after) for before, after in frames[n:stop:CONNECTIONS]))
-                for n in range(first, min(stop, first + CONNECTIONS))
-            ])  # fmt: skip  # one list
+            first = part * count // SLICES_PER_S
+            stop = (part + 1) * count // SLICES_PER_S
+            of_variant.append(
+                [
+                    list(
+                        itertools.chain.from_iterable(
+                            (before, b"", after) for before, after in frames[n:stop:CONNECTIONS]
+                        )
+                    )
+                    for n in range(first, min(stop, first + CONNECTIONS))
+                ]
+            )
         slices.append(of_variant)
     hosts.frames.clear()
     print("ready", flush=True)
@@ -174,15 +193,24 @@ def _parts(items: Sequence[Any], size: int) -> list[Any]:
 def publishing(
     hosts: int, options: argparse.Namespace
 ) -> Iterator[tuple[MosquittoProcess, psutil.Process, Path]]:
-    """Run broker and hosts, and give them with a folder for what is written."""
+    """Run broker and hosts, and yield them with a folder for files."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_STATE_HOME"] = os.environ["XDG_CACHE_HOME"] = folder
         broker = MosquittoProcess(Path(folder), *options.broker_line)
         broker.start()
         publisher = subprocess.Popen(
-            [sys.executable, __file__, "--publish", str(broker.url), "--hosts", str(hosts), *(["--one"] if options.one else [])],
-            stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip  # one call
+            [
+                sys.executable,
+                __file__,
+                "--publish",
+                str(broker.url),
+                "--hosts",
+                str(hosts),
+                *(["--one"] if options.one else []),
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         try:
             assert publisher.stdout is not None
             assert publisher.stdout.readline() == "ready\n"
@@ -201,23 +229,22 @@ def measure(hosts: int, options: argparse.Namespace, past: str) -> None:
 
 
 def record(hosts: int, options: argparse.Namespace) -> None:
-    """Print what `trnfleet record` takes of the same messages, what it writes, and what is lost."""
+    """Print the cost of `trnfleet record` for these messages, its output and losses."""
     with publishing(hosts, options) as (broker, _, folder):
         file = folder / "hosts.mcap"
         recorder = subprocess.Popen(
             [sys.executable, "-m", "trnfleet", "record", str(file), "--broker", str(broker.url)],
-            stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip  # one call
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         try:
             processes = {
                 "record": psutil.Process(recorder.pid),
                 "broker": psutil.Process(broker.pid),
             }
             time.sleep(options.settle)
-            before, begun_s = (
-                {name: cpu_s(each) for name, each in processes.items()},
-                time.monotonic(),
-            )
+            before = {name: cpu_s(each) for name, each in processes.items()}
+            begun_s = time.monotonic()
             size_bytes = file.stat().st_size
             time.sleep(options.seconds)
             elapsed_s = time.monotonic() - begun_s
@@ -228,9 +255,12 @@ def record(hosts: int, options: argparse.Namespace) -> None:
             recorder.send_signal(signal.SIGINT)
             said = recorder.communicate()[1].splitlines()
     print(f"{hosts:,} hosts, record, {elapsed_s:.0f} s after {options.settle:.0f} s")
-    print("  CPU, % of a core: " + ", ".join(f"{name} {value / elapsed_s * 100:.1f}" for name, value in used.items())
-          + f"; us a message: record {used['record'] / elapsed_s / hosts * 1e6:.2f}; memory {memory:.0f} MiB; "
-          f"{size_bytes / elapsed_s / 1e6:.1f} MB/s in the file")  # fmt: skip  # one line
+    print(
+        "  CPU, % of a core: "
+        + ", ".join(f"{name} {value / elapsed_s * 100:.1f}" for name, value in used.items())
+        + f"; us a message: record {used['record'] / elapsed_s / hosts * 1e6:.2f}; memory"
+        f" {memory:.0f} MiB; {size_bytes / elapsed_s / 1e6:.1f} MB/s in the file"
+    )
     # Every 10 s, and at the end.
     print("  " + "\n  ".join(said[1:]), flush=True)
 
@@ -238,11 +268,9 @@ def record(hosts: int, options: argparse.Namespace) -> None:
 def measured(
     hosts: int, seconds: float, terminal: Terminal, processes: dict[str, psutil.Process]
 ) -> str:
-    """Return what each process takes over some seconds, the app's lag, and how long keys take meanwhile."""
-    before, begun_s = (
-        {name: cpu_s(process) for name, process in processes.items()},
-        time.monotonic(),
-    )
+    """Return each process's usage over some seconds, the app's lag, and the time of keys."""
+    before = {name: cpu_s(process) for name, process in processes.items()}
+    begun_s = time.monotonic()
     lags: list[float] = []
     keys: list[float] = []
     while time.monotonic() - begun_s < seconds:
@@ -262,8 +290,14 @@ def measured(
             + ", ".join(
                 f"{name} {each.memory_info().rss / 2**20:.0f}" for name, each in processes.items()
             ),
-            f"lag, ms: p50 {quantile(lags, 0.5):.0f}, p95 {quantile(lags, 0.95):.0f} ({len(lags)} looks)",
-            f"key to screen, ms: p50 {quantile(keys, 0.5):.0f}, p95 {quantile(keys, 0.95):.0f} ({len(keys)} keys)",
+            (
+                f"lag, ms: p50 {quantile(lags, 0.5):.0f}, p95 {quantile(lags, 0.95):.0f}"
+                f" ({len(lags)} looks)"
+            ),
+            (
+                f"key to screen, ms: p50 {quantile(keys, 0.5):.0f}, p95 {quantile(keys, 0.95):.0f}"
+                f" ({len(keys)} keys)"
+            ),
             " ".join(terminal.lines[-1].split()),
         )
     )
@@ -276,13 +310,23 @@ def look(
     broker: MosquittoProcess,
     publisher: psutil.Process,
 ) -> None:
-    """Open the app, and print what is seen over some seconds."""
+    """Open the app, and print its figures over some seconds."""
     pasts = () if past == "default" else ("--past", past)
     log = Path(os.environ["XDG_STATE_HOME"]) / "app.log"
     with Terminal(
-        "monitor", "--broker", str(broker.url), "--name", FLEET, *pasts, "--log-file", str(log), "--log-level", "info",
-        columns=120, rows=40,
-    ) as terminal:  # fmt: skip  # one call
+        "monitor",
+        "--broker",
+        str(broker.url),
+        "--name",
+        FLEET,
+        *pasts,
+        "--log-file",
+        str(log),
+        "--log-level",
+        "info",
+        columns=120,
+        rows=40,
+    ) as terminal:
         begun_s = time.monotonic()
         found = -1.0
         while time.monotonic() - begun_s < options.settle:
@@ -296,7 +340,8 @@ def look(
             "publisher": publisher,
         }
         print(
-            f"{hosts:,} hosts, --past {past}, from {options.settle:.0f} s on; all instances shown after {found:.1f} s"
+            f"{hosts:,} hosts, --past {past}, from {options.settle:.0f} s on; all instances shown"
+            f" after {found:.1f} s"
         )
         for columns, rows in SIZES:
             terminal.resize(columns, rows)
@@ -319,7 +364,10 @@ def _of_slices(took_s: list[float]) -> str:
 
 
 def parts(count: int) -> None:
-    """Print the CPU of what a monitor does with the messages, in this process and without a broker: what comes first, and ticks after it."""
+    """Print a monitor's CPU for the first messages and for later ticks.
+
+    In this process and without a broker.
+    """
     hosts, clock = Hosts(count, is_one=False), SystemClock()
     rules = load_rules()
     monitor = Monitor(SilentSource(), FLEET, clock=clock, rules=rules)
@@ -336,7 +384,8 @@ def parts(count: int) -> None:
     def apply(batch: list[Envelope]) -> None:
         end = 0
         while end < len(batch):
-            begin, end = end, slicing.end(batch, end)
+            begin = end
+            end = slicing.end(batch, end)
             begun_s = clock.monotonic_s()
             monitor.ingest.apply(batch[begin:end], begun_s, clock.wall_ns())
             slicing.note(end - begin, clock.monotonic_s() - begun_s)
@@ -374,9 +423,11 @@ def parts(count: int) -> None:
 
     state = [Envelope(topic, payload, 1, retain=True) for topic, payload in hosts.state]
     described, announced = state[-count:], state[:-count]
-    print(f"{count:,} hosts: us a descriptor {spent_s(lambda: apply(described)) / count * 1e6:.1f}, "
-          f"a presence {spent_s(lambda: apply(announced)) / count * 1e6:.1f}, "
-          f"{_of_slices(layout_slices_s(is_new=True))}")  # fmt: skip  # one line
+    print(
+        f"{count:,} hosts: us a descriptor {spent_s(lambda: apply(described)) / count * 1e6:.1f}, "
+        f"a presence {spent_s(lambda: apply(announced)) / count * 1e6:.1f}, "
+        f"{_of_slices(layout_slices_s(is_new=True))}"
+    )
     ticks = []
     for seq in range(6):
         batch = tick(seq)
@@ -389,9 +440,11 @@ def parts(count: int) -> None:
     for seq in range(6, 10):
         apply(tick(seq))
         passes.append(spent_s(monitor.compute) * 1e3)
-    print(f"  ms of a pass with all rules: {statistics.median(passes[1:]):.0f}; "
-          f"of the fleet's time {spent_s(monitor.moment) * 1e3:.2f}, "
-          f"of the pipeline {spent_s(lambda: monitor.pipeline(at_once=True)) * 1e3:.1f}")  # fmt: skip  # one line
+    print(
+        f"  ms of a pass with all rules: {statistics.median(passes[1:]):.0f}; "
+        f"of the fleet's time {spent_s(monitor.moment) * 1e3:.2f}, "
+        f"of the pipeline {spent_s(lambda: monitor.pipeline(at_once=True)) * 1e3:.1f}"
+    )
     counts = monitor.counts
     print(
         f"  applied {counts.messages:,}, lost {counts.lost}, rejected {counts.rejected}",
@@ -429,7 +482,8 @@ def main() -> None:
         publish(options.publish, options.hosts[0], is_one=options.one)
         return
     print(
-        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}; load {os.getloadavg()[0]:.1f}"
+        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}; load"
+        f" {os.getloadavg()[0]:.1f}"
     )
     for hosts in options.hosts:
         if options.parts:

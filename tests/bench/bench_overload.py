@@ -1,11 +1,15 @@
-"""A reader that gets what fits, then twice what it can take, then what fits again: lag, losses, memory, keys, alerts, and the way back.
+"""A reader under a fitting load, then twice its limit, then a fitting one again.
 
-`python tests/bench/bench_overload.py [--shape hosts] [--topics 8000] [--fits 1.0] [--times 2] [--seconds 60]`
+Measures lag, losses, memory, keys, alerts, and the recovery.
 
-Everything runs on this machine: Mosquitto, a generator with a million chips' worth of frames or less, and `trnfleet monitor` in a
-pseudo-terminal. Frames are encoded beforehand and written to one socket, so that the generator's share is small; it knows how many it sent, and
-the app's own account is read from its screen. `--shape blocks` sends frames of 512 chips, `--shape hosts` one of 16 chips a host. With
-`--ramp` it looks for what fits. Figures are printed, never asserted.
+`python tests/bench/bench_overload.py [--shape hosts] [--topics 8000] [--fits 1.0] [--times 2]
+[--seconds 60]`
+
+Everything runs on this machine: Mosquitto, a generator with up to a million chips' worth of frames,
+and `trnfleet monitor` in a pseudo-terminal. Frames are pre-encoded and written to one socket, so
+that the generator's share is small. It counts the sent frames, and the app's own counts are read
+from its screen. `--shape blocks` sends frames of 512 chips, `--shape hosts` one of 16 chips a host.
+`--ramp` searches for the fitting load. Figures are printed, never asserted.
 """
 
 # ruff: noqa: T201  a benchmark's figures go to the terminal
@@ -67,7 +71,7 @@ DESCRIBED_AT_ONCE = 50
 
 
 class Phase(NamedTuple):
-    """A time in which every topic is published at one rate."""
+    """A time with one publishing rate for every topic."""
 
     name: str
     seconds: float
@@ -78,7 +82,7 @@ class Phase(NamedTuple):
 
 
 def shape_topics(shape: str, topics: int) -> list[tuple[str, list[str]]]:
-    """Return the paths that are published, each with its instances."""
+    """Return the published paths, each with its instances."""
     if shape == "hosts":
         names = [path for path, _ in ultraservers((topics + 3) // 4)][:topics]
         return [(name, [name]) for name in names]
@@ -111,7 +115,7 @@ def descriptor_of(path: str, instances: list[str], period_s: float) -> bytes:
 
 
 def packets_of(paths: list[str], instances: int) -> tuple[np.ndarray[Any, Any], int, int]:
-    """Return the packets of all topics, one a row, and where their sequence number and time begin."""
+    """Return all topics' packets, one a row, and the offsets of sequence number and time."""
     feed = Feed(ultraservers(max(1, instances // 4))[:instances])
     feed.scatter()
     rows: list[bytes] = []
@@ -141,7 +145,10 @@ def packets_of(paths: list[str], instances: int) -> tuple[np.ndarray[Any, Any], 
 
 
 def generate(url: str, shape: str, topics: int, period_s: float, phases: list[Phase]) -> None:
-    """Publish descriptors, then telemetry by phases, each of which begins when a line comes; report each when it is over."""
+    """Publish descriptors, then telemetry by phases.
+
+    Each phase begins with an input line, and is reported when it is over.
+    """
     broker = parse_url(url)
     described = shape_topics(shape, topics)
     table, seq_at, ts_at = packets_of([path for path, _ in described], len(described[0][1]))
@@ -160,11 +167,16 @@ def generate(url: str, shape: str, topics: int, period_s: float, phases: list[Ph
             if not (number + 1) % DESCRIBED_AT_ONCE:
                 time.sleep(0.05)
         seq = np.zeros(topics, np.uint64)
-        next_row, sent, late_s = 0, 0, 0.0
+        next_row = 0
+        sent = 0
+        late_s = 0.0
         say({"ready": True, "frame_bytes": int(table.shape[1])})
         for phase in phases:
             sys.stdin.readline()
-            begun_s, cpu_s, owed, before = time.perf_counter(), time.process_time(), 0.0, sent
+            begun_s = time.perf_counter()
+            cpu_s = time.process_time()
+            owed = 0.0
+            before = sent
             for part in range(round(phase.seconds * SLICES_PER_S)):
                 wait_s = begun_s + part / SLICES_PER_S - time.perf_counter()
                 late_s = max(late_s, -wait_s)
@@ -182,7 +194,9 @@ def generate(url: str, shape: str, topics: int, period_s: float, phases: list[Ph
                     )
                     connection.sendall(rows.reshape(-1).data)
                     numbers += np.uint64(1)
-                    owed, sent, next_row = owed - count, sent + count, (next_row + count) % topics
+                    owed = owed - count
+                    sent = sent + count
+                    next_row = (next_row + count) % topics
             wall_s = time.perf_counter() - begun_s
             say(
                 {
@@ -207,7 +221,7 @@ def say(facts: dict[str, Any]) -> None:
 
 
 class Looks:
-    """What was seen of the app over a phase."""
+    """Observations of the app over a phase."""
 
     def __init__(self) -> None:
         self.lags_s: list[float] = []
@@ -215,7 +229,7 @@ class Looks:
         self.rss_mib: list[float] = []
         self.alerts: set[str] = set()
         self.names: set[str] = set()
-        """Names of the rules of those that fired."""
+        """Names of the fired rules."""
         self.stale: set[str] = set()
 
     def look(self, terminal: Terminal, *, key: int | None) -> None:
@@ -230,7 +244,7 @@ class Looks:
         is_other = any("pending" not in each for each in shown - self.alerts)
         self.alerts |= shown
         if is_other and HELP not in text:
-            # Each number of those that fire is looked at once: another view takes time from what is measured.
+            # Read each number of firing alerts once: another view costs time that is measured.
             self.names |= alert_names(terminal)
         self.stale |= set(re.findall(r"[\d,.]+k? (?:stale|offline)", header))
         if key is not None:
@@ -240,10 +254,12 @@ class Looks:
     def line(self) -> str:
         """The figures."""
         return (
-            f"lag median {quantile(self.lags_s, 0.5):.2f} s, most {quantile(self.lags_s, 1):.2f} s | "
-            f"RSS {quantile(self.rss_mib, 0.5):.0f}, most {quantile(self.rss_mib, 1):.0f} MiB | "
-            f"keys median {quantile(self.keys_ms, 0.5):.0f}, p95 {quantile(self.keys_ms, 0.95):.0f}, most {quantile(self.keys_ms, 1):.0f} ms "
-            f"({len(self.keys_ms)}) | alerts {self._alerts} | {', '.join(sorted(self.stale)) or 'none stale'}"
+            f"lag median {quantile(self.lags_s, 0.5):.2f} s, most {quantile(self.lags_s, 1):.2f} s"
+            f" | RSS {quantile(self.rss_mib, 0.5):.0f}, most {quantile(self.rss_mib, 1):.0f} MiB |"
+            f" keys median {quantile(self.keys_ms, 0.5):.0f}, p95"
+            f" {quantile(self.keys_ms, 0.95):.0f}, most {quantile(self.keys_ms, 1):.0f} ms"
+            f" ({len(self.keys_ms)}) | alerts {self._alerts} |"
+            f" {', '.join(sorted(self.stale)) or 'none stale'}"
         )
 
     @property
@@ -255,7 +271,7 @@ class Looks:
 
 
 def help_ms(terminal: Terminal, number: int) -> float:
-    """Open or close the help, and return how long it took until the screen has, or has no longer, its title."""
+    """Open or close the help, and return the ms until its title appears or disappears."""
     begun = time.perf_counter()
     terminal.send("?" if number % 2 == 0 else "\x1b")
     wanted = number % 2 == 0
@@ -268,7 +284,7 @@ HELP = " Keys and words "
 
 
 def run(options: argparse.Namespace, phases: list[Phase]) -> None:
-    """Play the phases once, and print what was seen."""
+    """Play the phases once, and print the observations."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_STATE_HOME"] = os.environ["XDG_CACHE_HOME"] = os.environ[
             "XDG_CONFIG_HOME"
@@ -277,9 +293,19 @@ def run(options: argparse.Namespace, phases: list[Phase]) -> None:
         broker.start()
         url = str(broker.url)
         arguments = [
-            sys.executable, __file__, "--generate", url, "--shape", options.shape, "--topics", str(options.topics),
-            "--period", str(options.period), "--phases", json.dumps(phases),
-        ]  # fmt: skip  # a command line
+            sys.executable,
+            __file__,
+            "--generate",
+            url,
+            "--shape",
+            options.shape,
+            "--topics",
+            str(options.topics),
+            "--period",
+            str(options.period),
+            "--phases",
+            json.dumps(phases),
+        ]
         generator = subprocess.Popen(
             arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -298,14 +324,16 @@ def run(options: argparse.Namespace, phases: list[Phase]) -> None:
         )
         with Terminal(*monitor, columns=120, rows=40) as terminal:
             terminal.keep = False
-            # It is there first, and all are described before the first message, so that none of them goes uncounted.
+            # It is there first, and all are described before the first message, so that none of
+            # them goes uncounted.
             terminal.wait_for("msg/s", within_s=60)
             time.sleep(1)
             generator.stdin.write("\n")
             generator.stdin.flush()
             print(f"  {generator.stdout.readline().strip()}")
             time.sleep(options.settle)
-            key, normal_mib = 0, 0.0
+            key = 0
+            normal_mib = 0.0
             for phase in phases:
                 looks = Looks()
                 processes = {"app": terminal.process, "broker": psutil.Process(broker.pid)}
@@ -327,7 +355,8 @@ def run(options: argparse.Namespace, phases: list[Phase]) -> None:
                     back_s = (passed_s if back_s is None else back_s) if is_normal else None
                     if options.trace and count % 8 == 0:
                         print(
-                            f"    {passed_s:5.1f} {looks.rss_mib[-1]:.0f} MiB {terminal.lines[0].strip()} | {status.strip()}",
+                            f"    {passed_s:5.1f} {looks.rss_mib[-1]:.0f} MiB"
+                            f" {terminal.lines[0].strip()} | {status.strip()}",
                             flush=True,
                         )
                     time.sleep(max(0.0, begun + count * LOOK_EVERY_S - time.perf_counter()))
@@ -338,11 +367,15 @@ def run(options: argparse.Namespace, phases: list[Phase]) -> None:
                     for name, each in processes.items()
                 )
                 waited = (waited_s(terminal.pid) - waited) / wall_s
-                print(f"  {phase.name}: {said['per_s']:,.0f} messages/s, generator {said['cpu']:.0%} (late {said['late_s']:.2f} s), {shares}; "
-                      f"the app waited {waited:.0%} of it for a processor")  # fmt: skip
+                print(
+                    f"  {phase.name}: {said['per_s']:,.0f} messages/s, generator {said['cpu']:.0%}"
+                    f" (late {said['late_s']:.2f} s), {shares}; the app waited {waited:.0%} of it"
+                    " for a processor"
+                )
                 print(f"    {looks.line}")
                 print(
-                    f"    as usual since {'no time' if back_s is None else f'{back_s:.1f} s'}: {terminal.lines[-1].strip()}",
+                    f"    as usual since {'no time' if back_s is None else f'{back_s:.1f} s'}:"
+                    f" {terminal.lines[-1].strip()}",
                     flush=True,
                 )
                 normal_mib = normal_mib or quantile(looks.rss_mib, 1)
@@ -362,8 +395,10 @@ def run(options: argparse.Namespace, phases: list[Phase]) -> None:
                 print(terminal.text)
             total = said["total"]
             parts = found["came"] + found["mended"] + found["lost"] + found["passed_over"]
-            print(f"  sent {total:,}; the app: {found}; published beyond what it knows of {total - found['published']:,}, "
-                  f"unaccounted {found['published'] - parts:,}")  # fmt: skip
+            print(
+                f"  sent {total:,}; the app: {found}; published beyond what it knows of"
+                f" {total - found['published']:,}, unaccounted {found['published'] - parts:,}"
+            )
             terminal.end(keys="q")
         generator.stdin.close()
         generator.wait()
@@ -405,7 +440,8 @@ def main() -> None:
         generate(options.generate, options.shape, options.topics, options.period, phases)
         return
     print(
-        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}; {options.shape}, {options.topics:,} topics, {options.client}"
+        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()};"
+        f" {options.shape}, {options.topics:,} topics, {options.client}"
     )
     if options.ramp is not None:
         phases = [Phase(f"{hz:g} Hz", 10, hz) for hz in options.ramp]

@@ -1,10 +1,14 @@
-"""What a pass costs: `python tests/bench/bench_passes.py [--fleet rainier-1m] [--passes 20] [--against CHECKOUT] [--hosts]`.
+"""Cost of a pass.
 
-Freshness, roll-ups, findings, all shipped rules and samples over a simulated fleet whose values change between passes: CPU of each,
-the longest slice, and all together. With `--against` another checkout's passes are measured in turn with these, ten at a time, on the
-same values. With `--missing` some chips lack some values, some instances are stale, and what real hosts do not publish is not available.
-With `--hosts` each instance has a publisher of its own, from which a message came between two passes; with `--offline` so it
-does, and one of them is offline, as one of many mostly is.
+`python tests/bench/bench_passes.py [--fleet rainier-1m] [--passes 20] [--against CHECKOUT]
+[--hosts]`
+
+Freshness, roll-ups, findings, all shipped rules and samples over a simulated fleet with values
+changed between passes: CPU of each, the longest slice, and all together. With `--against` another
+checkout's passes are measured alternately with these, ten at a time, on the same values. With
+`--missing` some chips lack some values, some instances are stale, and metrics unpublished by real
+hosts are not available. With `--hosts` each instance has a publisher of its own, with a message
+between two passes. `--offline` is the same with one of them offline, the usual case among many.
 Figures are printed, never asserted.
 """
 
@@ -43,11 +47,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 TICKS = 4
-"""Ticks of the simulator whose values come in turn."""
+"""Simulator ticks used in turn."""
 PARTLY = ("nc_util_pct", "power_w", "temperature_c", "tflops", "hbm_used_bytes")
 UNAVAILABLE = (
-    "engine_util_pct", "hbm_read_bytes_per_s", "hbm_write_bytes_per_s", "link_tx_bytes_per_s", "link_rx_bytes_per_s",
-)  # fmt: skip  # names in a row
+    "engine_util_pct",
+    "hbm_read_bytes_per_s",
+    "hbm_write_bytes_per_s",
+    "link_tx_bytes_per_s",
+    "link_rx_bytes_per_s",
+)
 STAGES = ("freshness", "roll-ups", "findings", "alerts", "all")
 PASSES_A_TURN = 10
 
@@ -84,7 +92,8 @@ class Bench:
 
     def _announce_hosts(self) -> NDArray[np.int64]:
         """Give each instance a publisher of its own, and return their rows in the traffic."""
-        ingest, store = self._run.monitor.ingest, self._run.monitor.store
+        ingest = self._run.monitor.ingest
+        store = self._run.monitor.store
         publishers = ingest.publishers
         for instance in range(len(store.layout.instances)):
             state = publishers.number(f"host-{instance}", f"{instance:016x}", described=True)
@@ -127,8 +136,9 @@ class Bench:
             yield
 
     def _change(self) -> None:
-        """Let a second pass in which every value comes."""
-        store, clock = self._run.monitor.store, self._run.clock
+        """Advance a second with every value changed."""
+        store = self._run.monitor.store
+        clock = self._run.clock
         asyncio.run(clock.advance(1.0))
         self._ticks.append(self._ticks.pop(0))
         for name, column in self._ticks[-1].items():
@@ -140,7 +150,8 @@ class Bench:
         if self._has_missing:
             store.chip_seen_s[: store.layout.chips // 100] = store.instance_seen_s[:10] = 0.0
         store.chip_ts_ns[:] = clock.wall_ns()
-        traffic, hosts = self._run.monitor.ingest.publishers.traffic, len(self._hosts)
+        traffic = self._run.monitor.ingest.publishers.traffic
+        hosts = len(self._hosts)
         if hosts:
             sizes, lags_s, behind_s = (np.full(hosts, each) for each in (2_055, 0.02, 0.01))
             traffic.take(self._hosts, sizes, lags_s, behind_s, clock.monotonic_s())
@@ -152,7 +163,8 @@ class Bench:
     def measure(self) -> dict[str, float]:
         """Return the CPU seconds of a pass over changed values, by stage."""
         self._change()
-        monitor, self._spent = self._run.monitor, {}
+        monitor = self._run.monitor
+        self._spent = {}
         begun_s = time.thread_time()
         monitor._refresh_states()
         self._spent["freshness"] = time.thread_time() - begun_s
@@ -161,7 +173,7 @@ class Bench:
         return self._spent
 
     def serve(self) -> None:
-        """Measure ten passes for every line that comes, and print them as one."""
+        """Measure ten passes for every input line, and print them as one."""
         for _ in range(3):
             self.measure()
         self.longest_s = 0.0
@@ -209,18 +221,23 @@ def main() -> None:
             has_offline=options.offline,
         ).serve()
         return
-    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
-          f"NumPy {np.__version__}; {options.fleet}")  # fmt: skip
+    print(
+        f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python"
+        f" {platform.python_version()}, NumPy {np.__version__}; {options.fleet}"
+    )
     command = [sys.executable, __file__, "--serve", "--fleet", options.fleet]
     command += [f"--{name}" for name in ("missing", "hosts", "offline") if getattr(options, name)]
     checkouts = [*options.against, Path(__file__).parents[2]]
     children = [
         subprocess.Popen(
-            command, env={**os.environ, "BENCH_CHECKOUT": str(each.resolve())},
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            command,
+            env={**os.environ, "BENCH_CHECKOUT": str(each.resolve())},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         for each in checkouts
-    ]  # fmt: skip  # program and pipes
+    ]
     try:
         for child in children:
             assert child.stdout is not None
@@ -232,14 +249,22 @@ def main() -> None:
     finally:
         for child in children:
             child.terminate()
-    print(f"{'ms of CPU a pass, median (least)':<34}", *(f"{stage:>16}" for stage in STAGES), "   longest slice: median, most")  # fmt: skip
+    print(
+        f"{'ms of CPU a pass, median (least)':<34}",
+        *(f"{stage:>16}" for stage in STAGES),
+        "   longest slice: median, most",
+    )
     for each, passes in zip(checkouts, found, strict=True):
         columns = list(zip(*passes, strict=True))
         figures = [
             f"{1e3 * statistics.median(column):8.2f} ({1e3 * min(column):5.2f})"
             for column in columns
         ]
-        print(f"{each.resolve().name:<34}", *(f"{figure:>16}" for figure in figures[:-1]), f"   {1e3 * statistics.median(columns[-1]):.2f}, {1e3 * max(columns[-1]):.2f}")  # fmt: skip
+        print(
+            f"{each.resolve().name:<34}",
+            *(f"{figure:>16}" for figure in figures[:-1]),
+            f"   {1e3 * statistics.median(columns[-1]):.2f}, {1e3 * max(columns[-1]):.2f}",
+        )
 
 
 if __name__ == "__main__":

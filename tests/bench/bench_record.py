@@ -1,9 +1,9 @@
-"""What recording costs: `python tests/bench/bench_record.py`.
+"""Cost of recording: `python tests/bench/bench_record.py`.
 
-A process hands messages to a recorder as the event loop does; what is printed is processor time a message, all threads
-together and the part of it that the event loop pays, how late a loop that wants its turn gets it meanwhile, and what a message
-takes in the file. Values drift slowly, as JSON (about 0.8 KB a chip) and as CBOR frames (about 2 KB an
-instance). Timings are told, never asserted: recording should cost less than 25 us a message.
+A process queues messages to a recorder like the event loop. Output is processor time a message, for
+all threads and for the event loop alone, the wait of a loop for its turn, and a message's size in
+the file. Values drift slowly, as JSON (about 0.8 KB a chip) and as CBOR frames (about 2 KB an
+instance). Timings are printed, never asserted: recording should cost less than 25 us a message.
 """
 
 # ruff: noqa: T201  a benchmark's figures go to the terminal
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 TAKES_PER_S = 20
 CHIPS = 16
 STEP = 0.02
-"""Share of the values that change from tick to tick."""
+"""Share of values changed from tick to tick."""
 
 
 def columns(instances: int, chance: np.random.Generator) -> dict[str, Any]:
-    """Return columns with values that differ from row to row."""
+    """Return columns with different values in each row."""
     made: dict[str, Any] = {}
     for metrics, rows in ((CHIP_METRICS, instances * CHIPS), (INSTANCE_METRICS, instances)):
         for metric in metrics:
@@ -69,11 +69,18 @@ def payloads(kind: str, count: int) -> Iterator[tuple[str, bytes]]:
     paths = [path for path, _ in ultraservers(16)]
     made = columns(len(paths), chance)
     encoders = [
-        FrameEncoder(path, "b" * 16, revision=1, columns=made,
-                     chips=slice(row * CHIPS, row * CHIPS + CHIPS), instances=slice(row, row + 1))
+        FrameEncoder(
+            path,
+            "b" * 16,
+            revision=1,
+            columns=made,
+            chips=slice(row * CHIPS, row * CHIPS + CHIPS),
+            instances=slice(row, row + 1),
+        )
         for row, path in enumerate(paths)
-    ]  # fmt: skip  # one encoder an instance
-    done, tick = 0, 0
+    ]
+    done = 0
+    tick = 0
     while done < count:
         ts_ns = 1_767_571_200_000_000_000 + tick * 1_000_000_000
         for row, path in enumerate(paths):
@@ -108,7 +115,10 @@ async def measure(
         )
         recorder.start()
         waiting = asyncio.create_task(_feel(late))
-        loop_s, cpu_s, began_s, number = 0.0, 0.0, time.perf_counter(), 0
+        loop_s = 0.0
+        cpu_s = 0.0
+        began_s = time.perf_counter()
+        number = 0
         while number < len(messages):
             await asyncio.sleep(1 / TAKES_PER_S)
             until = min(len(messages), int((time.perf_counter() - began_s) * rate))
@@ -128,10 +138,11 @@ async def measure(
         file_bytes = status.file_bytes
     late.sort()
     print(
-        f"{kind:5} {size:7.0f} B  {rate:6}/s  {(cpu_s + loop_s) / count * 1e6:5.1f} us a message "
-        f"({loop_s / count * 1e6:4.2f} of it in the event loop)  {file_bytes / count:6.0f} B in the file "
-        f"({size * count / file_bytes:4.1f} to 1)  turns late p99 {late[len(late) * 99 // 100] * 1e3:4.1f} ms, "
-        f"at most {late[-1] * 1e3:4.1f} ms  lost {status.lost}"
+        f"{kind:5} {size:7.0f} B  {rate:6}/s  {(cpu_s + loop_s) / count * 1e6:5.1f} us a message"
+        f" ({loop_s / count * 1e6:4.2f} of it in the event loop)  {file_bytes / count:6.0f} B in"
+        f" the file ({size * count / file_bytes:4.1f} to 1)  turns late p99"
+        f" {late[len(late) * 99 // 100] * 1e3:4.1f} ms, at most {late[-1] * 1e3:4.1f} ms  lost"
+        f" {status.lost}"
         + (
             f"  {status.syncs} syncs of {status.sync_s / status.syncs * 1e3:.1f} ms"
             if status.syncs

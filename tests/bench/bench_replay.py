@@ -1,9 +1,10 @@
 """How exactly a replay keeps its schedule: `python tests/bench/bench_replay.py`.
 
-`trnfleet replay`, Mosquitto and a subscriber are three processes. A minute of 1,000 messages a second is played at the
-recorded speed, and ten minutes of 100 a second ten times as fast. Drift is how much longer it took the subscriber to get
-the last second's messages (their median) than it should have; jitter is how late each message was after the drift is
-taken out, over the least late one. Timings are told, never asserted.
+`trnfleet replay`, Mosquitto and a subscriber are three processes. A minute of 1,000 messages a
+second is played at the recorded speed, and ten minutes of 100 a second ten times as fast. Drift is
+how much longer it took the subscriber to get the last second's messages (their median) than it
+should have; jitter is how late each message was after the drift is taken out, over the least late
+one. Timings are told, never asserted.
 """
 
 from __future__ import annotations
@@ -102,18 +103,25 @@ async def subscribe(url: str, count: int, rate: float) -> dict[str, Any]:
 
 
 async def control(seconds: float, rate: int) -> str:
-    """Wake up `rate` times a second and do nothing: how late this machine is of itself, as loaded as it is now."""
+    """Wake up `rate` times a second, and report this machine's own lateness.
+
+    At its present load.
+    """
     gc.collect()
-    began_s, woken = time.perf_counter(), []
+    began_s = time.perf_counter()
+    woken = []
     for number in range(round(seconds * rate)):
         await asyncio.sleep(max(0.0, began_s + number / rate - time.perf_counter()))
         woken.append(time.perf_counter() - began_s - number / rate)
     p50, p99 = np.percentile(woken, (50, 99)) * 1e3
-    return f"a loop that only wakes up: p50 {p50:.2f} ms, p99 {p99:.2f} ms, max {max(woken) * 1e3:.1f} ms"
+    return (
+        f"a loop that only wakes up: p50 {p50:.2f} ms, p99 {p99:.2f} ms, max"
+        f" {max(woken) * 1e3:.1f} ms"
+    )
 
 
 def play(url: str, folder: Path, rate: int, speed: float, seconds: float) -> str:
-    """Play a recording of a length, and return what the subscriber saw."""
+    """Play a recording of a length, and return the subscriber's observations."""
     count = round(rate * speed * seconds)
     file = folder / f"{rate}-{speed:g}.mcap"
     write(file, rate, count)
@@ -126,9 +134,9 @@ def play(url: str, folder: Path, rate: int, speed: float, seconds: float) -> str
         subprocess.run(replay, check=True, env=environment(), stderr=subprocess.DEVNULL)
         found = json.loads(subscriber.stdout.read())
     return (
-        f"{rate:>6,}/s x {speed:<4g} for {seconds:g} s: {found['received']:,} messages, lost {found['lost']}, "
-        f"drift {found['drift']:+.5%}, jitter p50 {found['p50_ms']:.2f} ms, p99 {found['p99_ms']:.2f} ms, "
-        f"max {found['max_ms']:.1f} ms"
+        f"{rate:>6,}/s x {speed:<4g} for {seconds:g} s: {found['received']:,} messages, lost"
+        f" {found['lost']}, drift {found['drift']:+.5%}, jitter p50 {found['p50_ms']:.2f} ms, p99"
+        f" {found['p99_ms']:.2f} ms, max {found['max_ms']:.1f} ms"
     )
 
 

@@ -1,8 +1,10 @@
-"""What going back in time costs: `python tests/bench/bench_seek.py [--minutes 60] [--ultraservers 16] [--format cbor]`.
+"""Cost of going back in time.
 
-A simulated fleet (16 UltraServers are 1,024 chips) is recorded at 1 Hz as fast as it goes, then places drawn from the whole
-recording are sought: by keyframe, which is what a key waits for, and exactly, alerts and all, from the nearest snapshot.
-Figures are printed, never asserted.
+`python tests/bench/bench_seek.py [--minutes 60] [--ultraservers 16] [--format cbor]`
+
+A simulated fleet (16 UltraServers are 1,024 chips) is recorded at 1 Hz as fast as possible. Then
+random places of the whole recording are sought: by keyframe, the wait of a key, and exactly, with
+alerts, from the nearest snapshot. Figures are printed, never asserted.
 """
 
 # ruff: noqa: T201  a benchmark's figures go to the terminal
@@ -65,7 +67,8 @@ def main() -> None:
         fleet.write_text(text, encoding="utf-8")
         path = Path(folder) / "bench.mcap"
         print(
-            f"{platform.python_version()} on {platform.machine()}, {count * 64:,} chips, {options.format}"
+            f"{platform.python_version()} on {platform.machine()}, {count * 64:,} chips,"
+            f" {options.format}"
         )
         begun = time.perf_counter()
         arguments = ["simulate", "--record", str(path), "--fleet", str(fleet)]
@@ -75,7 +78,8 @@ def main() -> None:
         )
         size = path.stat().st_size
         print(
-            f"recorded {options.minutes} min in {time.perf_counter() - begun:.0f} s, {size / 2**20:.0f} MiB"
+            f"recorded {options.minutes} min in {time.perf_counter() - begun:.0f} s,"
+            f" {size / 2**20:.0f} MiB"
         )
         begun = time.perf_counter()
         recording = Recording.open([path])
@@ -104,23 +108,26 @@ def seek(recording: Recording, seeks: int) -> None:
         lambda at_s: recording.start_ns + round(at_s * NS_PER_S), time.monotonic, every_s=10.0
     )
     surveyor.monitor.on_pass.append(lambda: timeline.take(surveyor.monitor, surveyor.position_ns))
-    begun, longest = time.perf_counter(), 0.0
+    begun = time.perf_counter()
+    longest = 0.0
     for work in (surveyor.begin(), surveyor.advance(recording.end_ns)):
         longest = max(longest, exhaust(work))
     spent_s = time.perf_counter() - begun
     span_s = (recording.end_ns - recording.start_ns) / NS_PER_S
     print(
-        f"looked through at {span_s / spent_s:.0f} times its speed, longest slice {1e3 * longest:.0f} ms, "
-        f"{len(timeline.snapshots)} snapshots, {len(timeline.marks)} marks"
+        f"looked through at {span_s / spent_s:.0f} times its speed, longest slice"
+        f" {1e3 * longest:.0f} ms, {len(timeline.snapshots)} snapshots, {len(timeline.marks)} marks"
     )
     places = [draw.randrange(recording.start_ns, recording.end_ns) for _ in range(seeks)]
-    times, slices = [], []
+    times = []
+    slices = []
     for place in places:
         begun = time.perf_counter()
         slices.append(exhaust(past().rebuild(place)))
         times.append(time.perf_counter() - begun)
     tell("seek by keyframe", times, slices)
-    times, slices = [], []
+    times = []
+    slices = []
     for place in places[: seeks // 4]:
         found = timeline.snapshot(place)
         if found is None:
@@ -136,10 +143,12 @@ def seek(recording: Recording, seeks: int) -> None:
 
 def exhaust(work: Iterator[None]) -> float:
     """Do work to its end and return the longest slice."""
-    longest, begun = 0.0, time.perf_counter()
+    longest = 0.0
+    begun = time.perf_counter()
     for _ in work:
         now = time.perf_counter()
-        longest, begun = max(longest, now - begun), now
+        longest = max(longest, now - begun)
+        begun = now
     return max(longest, time.perf_counter() - begun)
 
 

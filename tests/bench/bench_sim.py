@@ -1,6 +1,9 @@
-"""What a tick costs: `python tests/bench/bench_sim.py [--fleet rainier-1m] [--ticks 30] [--inlet-c 50] [--profile]`.
+"""Cost of a tick.
 
-Prints the figures with the machine's; it asserts nothing. A warm inlet makes training chips throttle, fleet-wide.
+`python tests/bench/bench_sim.py [--fleet rainier-1m] [--ticks 30] [--inlet-c 50] [--profile]`
+
+Prints the figures with the machine's; it asserts nothing. A warm inlet makes training chips
+throttle, fleet-wide.
 """
 
 # ruff: noqa: T201  a benchmark's figures go to the terminal
@@ -47,7 +50,8 @@ def main() -> None:
     )
     options = parser.parse_args()
     print(
-        f"{_processor()}, {os.cpu_count()} cores, Python {platform.python_version()}, NumPy {np.__version__}"
+        f"{_processor()}, {os.cpu_count()} cores, Python {platform.python_version()}, NumPy"
+        f" {np.__version__}"
     )
     engine = _measure_ticks(options.fleet, options.ticks, options.inlet_c)
     print(f"peak memory of the process with the simulator alone {_peak_mb():.0f} MB")
@@ -71,24 +75,27 @@ def _measure_ticks(name: str, ticks: int, inlet_c: float | None) -> Engine:
     begin = time.process_time()
     engine = _load(name, inlet_c)
     built_s = time.process_time() - begin
-    cpu_ms, wall_ms = [], []
+    cpu_ms = []
+    wall_ms = []
     for _ in range(ticks + 1):
-        cpu, wall = time.process_time(), time.perf_counter()
+        cpu = time.process_time()
+        wall = time.perf_counter()
         engine.step()
         cpu_ms.append((time.process_time() - cpu) * 1e3)
         wall_ms.append((time.perf_counter() - wall) * 1e3)
     size = sum(column.nbytes for column in engine.columns.values()) / 1e6
     print(
-        f"{name}: {engine.layout.chips:,} chips, {len(engine.job_names)} jobs, columns {size:.0f} MB, built in "
-        f"{built_s:.2f} s"
+        f"{name}: {engine.layout.chips:,} chips, {len(engine.job_names)} jobs, columns {size:.0f}"
+        f" MB, built in {built_s:.2f} s"
     )
     metric = BY_NAME["throttle_pct"]
     throttled = int(np.count_nonzero(engine.columns[metric.name] >= metric.code_of(5.0)))
     print(f"chips that withhold 5 % or more of their peak after the last tick: {throttled:,}")
     # The first tick touches the memory for the first time.
     print(
-        f"tick: median of {ticks} {statistics.median(cpu_ms[1:]):.1f} ms CPU, {statistics.median(wall_ms[1:]):.1f} ms "
-        f"wall, worst {max(cpu_ms[1:]):.1f}, first {cpu_ms[0]:.1f}"
+        f"tick: median of {ticks} {statistics.median(cpu_ms[1:]):.1f} ms CPU,"
+        f" {statistics.median(wall_ms[1:]):.1f} ms wall, worst {max(cpu_ms[1:]):.1f}, first"
+        f" {cpu_ms[0]:.1f}"
     )
     return engine
 
@@ -111,7 +118,8 @@ def _measure_frames(engine: Engine) -> None:
         size = sum(len(encoder.encode(seq, seq)) for encoder in encoders)
         runs.append((time.process_time() - begin) * 1e3)
     print(
-        f"encode: {len(encoders)} frames, {size / 1e6:.1f} MB, median {statistics.median(runs):.1f} ms CPU"
+        f"encode: {len(encoders)} frames, {size / 1e6:.1f} MB, median {statistics.median(runs):.1f}"
+        " ms CPU"
     )
 
 
@@ -120,7 +128,8 @@ def _measure_lines() -> None:
     begin = time.process_time()
     lines = sum(1 for _ in stdout_lines(engine, ticks=50))
     print(
-        f"stdout: {(time.process_time() - begin) / lines * 1e6:.1f} us CPU a line over {lines} lines"
+        f"stdout: {(time.process_time() - begin) / lines * 1e6:.1f} us CPU a line over {lines}"
+        " lines"
     )
 
 

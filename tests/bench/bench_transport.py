@@ -1,9 +1,12 @@
-"""What a million chips' worth of frames costs in the transport: `python tests/bench/bench_transport.py`.
+"""Transport cost of a million chips' worth of frames.
 
-Publisher, Mosquitto and subscriber are three processes; what is printed is each one's share of a core, what was lost, and
-the time from publishing to taking. `--hosts` has rows of hosts that publish a frame each second, read with either client; their
-messages are encoded beforehand and written to one socket, so that the publisher's share is small. `--simulate` has rows of
-`trnfleet simulate` alone. Timings are told, never asserted.
+`python tests/bench/bench_transport.py`
+
+Publisher, Mosquitto and subscriber are three processes. Output is each one's share of a core, the
+losses, and the time from publishing to receipt. `--hosts` has rows of hosts with a frame each
+second, read with either client; their messages are pre-encoded and written to one socket, so that
+the publisher's share is small. `--simulate` has rows of `trnfleet simulate` alone. Timings are
+printed, never asserted.
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ from trnfleet.transport.url import parse_url
 from trnfleet.wire.ports import CONTENT_TYPE_CBOR, Envelope
 
 SILENT_S = 3.0
-"""Time without a message after which a run is over."""
+"""Seconds without a message until a run is over."""
 SLICES_PER_S = 50
 TAKES_PER_S = 20
 
@@ -50,7 +53,9 @@ async def publish(url: str, rate: int, size_bytes: int, seconds: float, qos: int
     topics = [f"trnfleet/v1/bench/telemetry/uc1/block-{number:04d}" for number in range(rate)]
     running = asyncio.create_task(publisher.run())
     await publisher.wait_connected(5)
-    cpu_s, began_s, number = time.process_time(), time.perf_counter(), 0
+    cpu_s = time.process_time()
+    began_s = time.perf_counter()
+    number = 0
     for tick in range(int(seconds * SLICES_PER_S)):
         await asyncio.sleep(max(0.0, began_s + tick / SLICES_PER_S - time.perf_counter()))
         until = (tick + 1) * rate // SLICES_PER_S
@@ -65,7 +70,8 @@ async def publish(url: str, rate: int, size_bytes: int, seconds: float, qos: int
             for n in range(number, until)
         )
         number = until
-    wall_s, cpu_s = time.perf_counter() - began_s, time.process_time() - cpu_s
+    wall_s = time.perf_counter() - began_s
+    cpu_s = time.process_time() - cpu_s
     await publisher.publish([Envelope("trnfleet/v1/bench/event/end", b"end", 1)])
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
@@ -79,7 +85,10 @@ async def publish(url: str, rate: int, size_bytes: int, seconds: float, qos: int
 
 
 def publish_hosts(url: str, hosts: int, size_bytes: int, seconds: float) -> dict[str, Any]:
-    """Publish a frame of every host a second, in slices of 20 ms, without a client's work for each."""
+    """Publish a frame of every host a second, in slices of 20 ms.
+
+    No client works on each message.
+    """
     broker = parse_url(url)
     body = os.urandom(size_bytes - 16)
     topics = [
@@ -91,7 +100,8 @@ def publish_hosts(url: str, hosts: int, size_bytes: int, seconds: float) -> dict
     with socket.create_connection((broker.host, broker.port)) as connection:
         connection.sendall(mqtt5.ConnectPacket("bench-hosts").write())
         connection.recv(100)
-        cpu_s, began_s = time.process_time(), time.perf_counter()
+        cpu_s = time.process_time()
+        began_s = time.perf_counter()
         for tick in range(int(seconds * SLICES_PER_S)):
             time.sleep(max(0.0, began_s + tick / SLICES_PER_S - time.perf_counter()))
             part = tick % SLICES_PER_S
@@ -100,7 +110,8 @@ def publish_hosts(url: str, hosts: int, size_bytes: int, seconds: float) -> dict
             for n in range(part * hosts // SLICES_PER_S, (part + 1) * hosts // SLICES_PER_S):
                 slice_ += packets[n][: stamped[n]] + stamp + packets[n][stamped[n] + 8 :]
             connection.sendall(slice_)
-        wall_s, cpu_s = time.perf_counter() - began_s, time.process_time() - cpu_s
+        wall_s = time.perf_counter() - began_s
+        cpu_s = time.process_time() - cpu_s
         connection.sendall(_publish("trnfleet/v1/bench/event/end", b"end"))
         connection.sendall(mqtt5.DisconnectPacket().write())
     return {"cpu": cpu_s / wall_s, "sent": int(seconds) * hosts, "dropped": 0, "wall_s": wall_s}
@@ -126,7 +137,9 @@ async def subscribe(url: str, protocol: Any, client: Any) -> dict[str, Any]:
     delays: list[float] = []
     silent_s = 0.0
     batch = await source.take()
-    cpu_s, began_s, frames = time.process_time(), time.perf_counter(), 0
+    cpu_s = time.process_time()
+    began_s = time.perf_counter()
+    frames = 0
     while True:
         now_ns = time.time_ns()
         for envelope in batch:
@@ -142,7 +155,8 @@ async def subscribe(url: str, protocol: Any, client: Any) -> dict[str, Any]:
             # The broker has dropped the end, too.
             silent_s = SILENT_S
             break
-    wall_s, cpu_s = time.perf_counter() - began_s - silent_s, time.process_time() - cpu_s
+    wall_s = time.perf_counter() - began_s - silent_s
+    cpu_s = time.process_time() - cpu_s
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     delays.sort()
@@ -196,30 +210,39 @@ def compare(
         publisher = _child(
             role, str(broker.url), str(rate), str(size_bytes), str(seconds), str(qos)
         )
-        sent, received = _last(publisher), _last(subscriber)
+        sent = _last(publisher)
+        received = _last(subscriber)
         after = psutil.Process(broker.pid).cpu_times()
         broker_cpu = (after.user + after.system - before.user - before.system) / sent["wall_s"]
     sys.stdout.write(
-        f"{rate:6d} x {size_bytes:6d} B, QoS {qos}, MQTT {received['protocol']:>5}, {client:>7}: "
-        f"{sent['sent'] / sent['wall_s']:7.0f}/s {sent['sent'] * size_bytes / sent['wall_s'] / 1e6:5.0f} MB/s | "
-        f"publisher {sent['cpu']:4.0%} broker {broker_cpu:4.0%} subscriber {received['cpu']:4.0%}, "
-        f"{received['us']:.1f} us a message | "
-        f"p50 {received['p50_ms']:.1f} ms p99 {received['p99_ms']:.1f} ms | "
-        f"lost {sent['sent'] - received['frames']} (dropped {sent['dropped']}+{received['dropped']}) | "
-        f"queue peak {received['queue_peak']} | {received['rss_mb']:.0f} MB\n"
+        f"{rate:6d} x {size_bytes:6d} B, QoS {qos}, MQTT {received['protocol']:>5}, {client:>7}:"
+        f" {sent['sent'] / sent['wall_s']:7.0f}/s"
+        f" {sent['sent'] * size_bytes / sent['wall_s'] / 1e6:5.0f} MB/s | publisher"
+        f" {sent['cpu']:4.0%} broker {broker_cpu:4.0%} subscriber {received['cpu']:4.0%},"
+        f" {received['us']:.1f} us a message | p50 {received['p50_ms']:.1f} ms p99"
+        f" {received['p99_ms']:.1f} ms | lost {sent['sent'] - received['frames']} (dropped"
+        f" {sent['dropped']}+{received['dropped']}) | queue peak {received['queue_peak']} |"
+        f" {received['rss_mb']:.0f} MB\n"
     )
     sys.stdout.flush()
 
 
 def simulate(ultraservers: int, settling_s: float, seconds: float, *options: str) -> None:
-    """Run `trnfleet simulate` on a fleet of training jobs of 40 UltraServers each, and print its CPU in one line."""
+    """Run `trnfleet simulate` on training jobs of 40 UltraServers, and print its CPU.
+
+    In one line.
+    """
     jobs = "".join(
-        f'[[jobs]]\nkind = "training"\nname = "job-{first}"\non = ["uc1/us-{first:04}..us-{first + count - 1:04}"]\n'
-        f'model = "llama-3.3-70b"\ntensor_parallel = 8\ntokens_per_step = {78_643.0 * count}\nmfu = 0.35\n'
+        f'[[jobs]]\nkind = "training"\nname = "job-{first}"\non ='
+        f' ["uc1/us-{first:04}..us-{first + count - 1:04}"]\nmodel ='
+        f' "llama-3.3-70b"\ntensor_parallel = 8\ntokens_per_step = {78_643.0 * count}\nmfu = 0.35\n'
         for first in range(1, ultraservers + 1, 40)
         for count in (min(40, ultraservers + 1 - first),)
     )
-    fleet = f'name = "bench"\n[[clusters]]\nname = "uc1"\nultraservers = [{{ count = {ultraservers} }}]\n'
+    fleet = (
+        f'name = "bench"\n[[clusters]]\nname = "uc1"\nultraservers = [{{ count = {ultraservers}'
+        " }]\n"
+    )
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         file = Path(folder) / "fleet.toml"
         file.write_text(fleet + jobs)
@@ -246,7 +269,8 @@ def simulate(ultraservers: int, settling_s: float, seconds: float, *options: str
             for a, b in zip(before, after, strict=True)
         ]
     sys.stdout.write(
-        f"{4 * ultraservers:,} hosts, {' '.join(options)}: simulator {used[0]:.1%}, broker {used[1]:.1%}\n"
+        f"{4 * ultraservers:,} hosts, {' '.join(options)}: simulator {used[0]:.1%}, broker"
+        f" {used[1]:.1%}\n"
     )
     sys.stdout.flush()
 
@@ -280,7 +304,8 @@ def main(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     cores = os.cpu_count()
     sys.stdout.write(
-        f"{platform.machine()}, {cores} cores, Python {platform.python_version()}; CPU as a share of one core\n"
+        f"{platform.machine()}, {cores} cores, Python {platform.python_version()}; CPU as a share"
+        " of one core\n"
     )
     if options.simulate:
         simulate(2_500, 25.0, 20.0, "--format", "cbor", "--granularity", "instance")

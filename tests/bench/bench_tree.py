@@ -1,4 +1,7 @@
-"""What the tree-table costs on large fleets: `python tests/bench/bench_tree.py`. Timings are told, never asserted."""
+"""Cost of the tree-table on large fleets: `python tests/bench/bench_tree.py`.
+
+Timings are printed, never asserted.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,8 @@ def took_ms(action: Callable[[], object], times: int = 20) -> str:
 
 def filled(monitor: Monitor, layout: Layout) -> None:
     """Put a fleet with random values into a monitor's store."""
-    store, random = monitor.store, np.random.default_rng(1)
+    store = monitor.store
+    random = np.random.default_rng(1)
     store.replace_layout(layout)
     for metric in METRICS:
         column = store.columns[metric.name]
@@ -79,14 +83,15 @@ def index_costs(servers: int) -> None:
     for number in random.integers(0, len(layout.instances), 500).tolist():
         expansion.toggle(layout.instances[number])
     say(
-        f"  index rebuilt with 500 toggled instances: {took_ms(lambda: TreeIndex(layout, expansion))}"
+        "  index rebuilt with 500 toggled instances:"
+        f" {took_ms(lambda: TreeIndex(layout, expansion))}"
     )
     index = TreeIndex(layout, expansion)
     say(f"  refresh after a key:                   {took_ms(index.refresh)}")
 
 
 async def view_costs(servers: int, size: tuple[int, int]) -> None:
-    """Print what the views cost with every value changing."""
+    """Print the cost of the views with every value changing."""
     monitor = Monitor(SilentSource(), "bench", clock=SystemClock())
     filled(monitor, Layout.of(ultraservers(servers)))
     monitor.compute()
@@ -131,7 +136,8 @@ async def view_costs(servers: int, size: tuple[int, int]) -> None:
 
         shown = len(tree.index.window(tree.top, tree.size.height))
         say(
-            f"  {size[0]}x{size[1]} tree of {tree.index.rows:,} rows, {shown} on the screen, row {tree.row:,} selected"
+            f"  {size[0]}x{size[1]} tree of {tree.index.rows:,} rows, {shown} on the screen, row"
+            f" {tree.row:,} selected"
         )
         took: list[float] = []
         for _ in range(20):
@@ -140,13 +146,16 @@ async def view_costs(servers: int, size: tuple[int, int]) -> None:
             live()
             took.append(1_000 * (time.thread_time() - begun))
         say(
-            f"  {size[0]}x{size[1]} tree open to cores, tick: median {np.median(took):.2f} ms, worst {max(took):.2f} ms"
+            f"  {size[0]}x{size[1]} tree open to cores, tick: median {np.median(took):.2f} ms,"
+            f" worst {max(took):.2f} ms"
         )
         say(
-            f"  {size[0]}x{size[1]} a key down:               {took_ms(lambda: tree.action_move(1))}"
+            f"  {size[0]}x{size[1]} a key down:              "
+            f" {took_ms(lambda: tree.action_move(1))}"
         )
         say(
-            f"  {size[0]}x{size[1]} a page down:              {took_ms(lambda: tree.action_page(1))}"
+            f"  {size[0]}x{size[1]} a page down:             "
+            f" {took_ms(lambda: tree.action_page(1))}"
         )
         tree.sort_by("nc_util_pct")
         say(f"  {size[0]}x{size[1]} sorted, with resort:      {took_ms(resort)}")
@@ -164,7 +173,7 @@ async def view_costs(servers: int, size: tuple[int, int]) -> None:
 
 
 async def sort_costs(instances: int) -> None:
-    """Print what sorting costs where all instances are siblings."""
+    """Print the cost of sorting with all instances as siblings."""
     monitor = Monitor(SilentSource(), "bench", clock=SystemClock())
     filled(monitor, Layout.of(standalone(instances)))
     monitor.compute()
@@ -185,7 +194,8 @@ async def sort_costs(instances: int) -> None:
             table.tick()
 
         say(
-            f"  {table.index.rows:,} rows, all instances siblings, sorted again and painted: {took_ms(resort)}"
+            f"  {table.index.rows:,} rows, all instances siblings, sorted again and painted:"
+            f" {took_ms(resort)}"
         )
 
 

@@ -1,4 +1,7 @@
-"""Telemetry in batches on real connections: order, few writes, what is refused, a broker that stops taking, and counts."""
+"""Telemetry in batches on real connections.
+
+Order, few writes, refusals, a stalled broker, and counts.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ HUGE = 20 * 2**20
 
 @pytest.fixture
 def writings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return the sizes of the batches that are written."""
+    """Return the sizes of the written batches."""
     sizes: list[int] = []
     write = Client.write
 
@@ -48,7 +51,10 @@ def writings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 async def test_state_and_telemetry_arrive_in_order(
     mosquitto_with: Callable[..., MosquittoProcess], writings: list[int], protocol: ProtocolName
 ) -> None:
-    """Presence, descriptor, frames in a few writes, and what is acknowledged between them and after, arrive as they were published."""
+    """Presence, descriptor, frames and acknowledged messages arrive in order.
+
+    Frames are sent in a few writes.
+    """
     broker = mosquitto_with("max_queued_messages 0")
     publisher = MqttPublisher(broker.url, client_id="p", protocol=protocol)
     publisher.on_connect(lambda: [Envelope("t/online", b"1", 1, retain=True)])
@@ -88,7 +94,7 @@ async def test_a_websocket_has_a_message_a_frame(
 async def test_of_a_batch_only_what_cannot_be_sent_stays(
     mosquitto_with: Callable[..., MosquittoProcess],
 ) -> None:
-    """It is counted, and named with the reason that it has by itself."""
+    """An unsendable message of a batch is counted, and named with its own reason."""
     broker = mosquitto_with("max_packet_size 1500")
     publisher = MqttPublisher(broker.url, client_id="p")
     source = MqttSource(broker.url, [("t/#", 0)])
@@ -138,8 +144,12 @@ async def still(writings: list[int]) -> None:
 
 
 async def test_a_broker_that_stops_taking_holds_the_publisher_back(writings: list[int]) -> None:
-    """One batch waits, whatever there is to publish; when the connection ends, sent and dropped make up all."""
-    count, made = 20_000, 0
+    """With a stalled broker one batch waits.
+
+    At the end sent and dropped add up.
+    """
+    count = 20_000
+    made = 0
 
     def messages() -> Iterator[Envelope]:
         nonlocal made

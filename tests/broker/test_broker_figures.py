@@ -1,4 +1,4 @@
-"""What a broker says of itself, of a real Mosquitto that allows it, and of one whose access list does not."""
+"""A broker's own figures, from a real Mosquitto with and without permission."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ WAIT_S = 5.0
 
 
 def said_by(broker: MosquittoProcess, wanted: float = WAIT_S) -> BrokerHealth:
-    """Return a broker as a source of telemetry sees it, once it has said its version, or after some time."""
+    """Return a broker's health as seen by a source, once its version is known.
+
+    Or after some time.
+    """
 
     async def look() -> BrokerHealth:
         session = BrokerSession(broker.url)
@@ -45,7 +48,7 @@ def said_by(broker: MosquittoProcess, wanted: float = WAIT_S) -> BrokerHealth:
 
 
 def test_mosquitto_says_its_version_clients_and_drops(tmp_path: Path) -> None:
-    """The figures come beside the connection's own, which they do not touch."""
+    """Mosquitto's figures are beside the connection's own, and do not change them."""
     seen = said_by(MosquittoProcess(tmp_path, "sys_interval 1"))
     assert seen.kind.startswith("mosquitto version")
     assert seen.figures is not None
@@ -67,7 +70,7 @@ def test_where_the_access_list_denies_them_nothing_is_wrong(tmp_path: Path) -> N
 
 @pytest.mark.skipif(Nats.version() is None, reason="NATS MISSING")
 def test_a_broker_without_figures_leaves_the_log_alone(tmp_path: Path) -> None:
-    """NATS Server refuses topics with spaces, which is a debug line and no warning."""
+    """NATS Server refuses topics with spaces: a debug line and no warning."""
     with Nats(tmp_path) as broker:
         look = (
             "status",
@@ -79,7 +82,8 @@ def test_a_broker_without_figures_leaves_the_log_alone(tmp_path: Path) -> None:
             "1s",
             "--log-level",
         )
-        quiet, all_lines = run(*look, "warning"), run(*look, "debug")
+        quiet = run(*look, "warning")
+        all_lines = run(*look, "debug")
     assert "subscription_refused" in all_lines.stderr
     assert quiet.stderr.splitlines() == [
         f"trnfleet: {broker.url}: nothing describes a fleet 'lab' within 1 s; --wait waits longer"

@@ -37,7 +37,10 @@ pytestmark = pytest.mark.broker
 
 
 async def why_not(url: BrokerUrl, tls: TlsSettings = VERIFIED, password: Any = None) -> str:
-    """Return why a broker cannot be connected to, which both readers must say in the same words; empty where it can."""
+    """Return the reason of a failed connection, the same from both readers.
+
+    Empty if it succeeds.
+    """
 
     async def why_not_with(client: ClientName) -> str:
         source = MqttSource(url, [("#", 0)], tls=tls, password=password, client=client)
@@ -65,7 +68,7 @@ def as_client(certificates: Certificates, name: str = "client") -> TlsSettings:
 async def test_a_burst_comes_through_every_kind_of_connection(
     scheme: str, mosquitto_with: Start, certificates: Certificates
 ) -> None:
-    """Messages at once, large ones among them, arrive in order over TLS and websockets; none is lost."""
+    """A burst with large messages arrives in order and complete over TLS and websockets."""
     broker = mosquitto_with(*certificates.listener(), "max_queued_messages 0", scheme=scheme)
     tls = trusting(certificates)
     publisher = MqttPublisher(broker.url, client_id="p", tls=tls)
@@ -88,7 +91,7 @@ async def test_a_burst_comes_through_every_kind_of_connection(
 async def test_a_packet_over_the_limit_is_skipped_in_tls(
     mosquitto_with: Start, certificates: Certificates
 ) -> None:
-    """Over TLS, too, a packet that is too large is counted and what follows it arrives."""
+    """Over TLS, too, an oversized packet is counted and the next one arrives."""
     broker = mosquitto_with(*certificates.listener(), scheme="mqtts")
     tls = trusting(certificates)
     size = MAX_PACKET_BYTES + 100_000
@@ -104,7 +107,7 @@ async def test_a_packet_over_the_limit_is_skipped_in_tls(
 
 @contextlib.asynccontextmanager
 async def websocket_broker(*frames: bytes) -> AsyncIterator[BrokerUrl]:
-    """Grant connections and subscriptions in MQTT 3.1.1 over a websocket, and send frames after each subscription."""
+    """Accept MQTT 3.1.1 over a websocket, and send frames after each subscription."""
 
     async def serve_one(client: ServerConnection) -> None:
         with contextlib.suppress(ConnectionClosed):
@@ -123,7 +126,7 @@ async def websocket_broker(*frames: bytes) -> AsyncIterator[BrokerUrl]:
 
 
 async def test_a_packet_over_the_limit_is_skipped_in_a_websocket() -> None:
-    """A packet that is too large is counted, and frames that end within packets are put together."""
+    """An oversized packet is counted, and packets split over frames are joined."""
     size = MAX_PACKET_BYTES + 100_000
     length = bytes([size & 127 | 128, size >> 7 & 127 | 128, size >> 14 & 127 | 128, size >> 21])
     large = b"\x30" + length + b"\x00\x01a" + bytes(size - 3)
@@ -138,7 +141,10 @@ async def test_a_packet_over_the_limit_is_skipped_in_a_websocket() -> None:
 
 
 async def test_a_frame_over_the_limit_ends_the_connection() -> None:
-    """A websocket's frame is there as a whole before it is read, so that one without bound is not taken."""
+    """An unbounded websocket frame is refused.
+
+    A frame is received as a whole before it is read.
+    """
     async with websocket_broker(bytes(MAX_FRAME_BYTES + 1)) as url:
         source = MqttSource(url, [("#", 0)], protocol="3.1.1")
         async with running(source.run()):
@@ -148,7 +154,7 @@ async def test_a_frame_over_the_limit_ends_the_connection() -> None:
 async def test_a_connection_that_says_nothing_any_more_ends(
     mosquitto_with: Start, certificates: Certificates
 ) -> None:
-    """A half-open connection is found by the keepalive over TLS and websockets, too, and made again."""
+    """The keepalive finds a half-open connection over TLS and websockets, and reconnects."""
     brokers = [
         mosquitto_with(*certificates.listener(), scheme=scheme) for scheme in ("wss", "mqtts")
     ]
@@ -172,7 +178,7 @@ async def test_a_connection_that_says_nothing_any_more_ends(
 async def test_a_port_that_speaks_another_protocol_is_named(
     mosquitto_with: Start, certificates: Certificates
 ) -> None:
-    """A port mistaken for another is answered by what it speaks and how to write it, whichever was taken for which."""
+    """A wrong scheme is reported with the port's protocol and the right URL."""
     tls = trusting(certificates)
     brokers = {
         "mqtt": mosquitto_with(),
@@ -184,15 +190,18 @@ async def test_a_port_that_speaks_another_protocol_is_named(
         ("mqtt", "mqtts"): "speaks TLS: write mqtts://",
         ("mqtt", "ws"): "speaks websockets: write ws://",
         ("mqtt", "wss"): "speaks TLS: write mqtts://",
-        ("mqtts", "mqtt"): "speaks MQTT without TLS: write mqtt://",
-        ("mqtts", "ws"): "speaks websockets: write ws://",
+        ("mqtts", "mqtt"): "speaks MQTT without TLS: TLS may have been removed on the way",
+        ("mqtts", "ws"): "speaks websockets without TLS: TLS may have been removed on the way",
         ("mqtts", "wss"): "speaks websockets: write wss://",
         ("ws", "mqtt"): "speaks MQTT without websockets: write mqtt://",
         ("ws", "mqtts"): "speaks TLS: write wss://",
         ("ws", "wss"): "speaks TLS: write wss://",
-        ("wss", "mqtt"): "speaks MQTT without TLS or websockets: write mqtt://",
+        (
+            "wss",
+            "mqtt",
+        ): "speaks MQTT without TLS or websockets: TLS may have been removed on the way",
         ("wss", "mqtts"): "speaks MQTT without websockets: write mqtts://",
-        ("wss", "ws"): "speaks HTTP without TLS: write ws://",
+        ("wss", "ws"): "speaks websockets without TLS: TLS may have been removed on the way",
     }
     said = await asyncio.gather(
         *(
@@ -209,7 +218,7 @@ async def test_a_port_that_speaks_another_protocol_is_named(
 
 
 async def test_a_web_server_and_a_silent_port_are_named() -> None:
-    """A port that answers in HTTP is no broker's, and one that keeps silent is told apart from it."""
+    """An HTTP port is reported as no broker, and a silent one differently."""
 
     async def web(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
@@ -219,7 +228,9 @@ async def test_a_web_server_and_a_silent_port_are_named() -> None:
 
     async with served(web) as url:
         assert "speaks HTTP, not MQTT" in await why_not(url)
-        assert "speaks HTTP, not MQTT" in await why_not(url.spoken("mqtts"))
+        assert "speaks HTTP without TLS: TLS may have been removed" in await why_not(
+            url.spoken("mqtts")
+        )
         assert "no websocket at the path /mqtt (HTTP status 404)" in await why_not(url.spoken("ws"))
 
 
@@ -234,7 +245,10 @@ async def served(serve: Callable[..., Any]) -> AsyncIterator[BrokerUrl]:
 
 
 async def test_no_password_goes_to_a_port_that_may_be_another(certificates: Certificates) -> None:
-    """A port is asked what it speaks without user or password, after the one CONNECT that the URL asked for."""
+    """A port's protocol is probed without user and password.
+
+    Only the URL's own CONNECT before had them.
+    """
     heard: list[bytes] = []
 
     async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -266,7 +280,7 @@ async def test_no_password_goes_to_a_port_that_may_be_another(certificates: Cert
 async def test_a_certificate_that_is_no_good_is_refused(
     certificate: str, words: str, mosquitto_with: Start, certificates: Certificates
 ) -> None:
-    """One line says what is wrong with a broker's certificate: for whom it is, until when, from when, of whom."""
+    """One line reports a broker certificate's fault: name, end, start or issuer."""
     broker = mosquitto_with(*certificates.listener(certificate), scheme="mqtts")
     line = await why_not(broker.url, trusting(certificates))
     assert f"the broker's certificate {words}" in line
@@ -275,7 +289,10 @@ async def test_a_certificate_that_is_no_good_is_refused(
 async def test_an_unknown_authority_is_refused_unless_nothing_is_verified(
     mosquitto_with: Start, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The authorities of the system or of the file decide; without verification each connection is warned of."""
+    """The system's or the file's authorities decide.
+
+    Without verification each connection is a warning.
+    """
     broker = mosquitto_with(*certificates.listener(), scheme="mqtts")
     unknown = "the broker's certificate is of an unknown authority 'ca of the tests'"
     assert await why_not(broker.url) == f"{unknown}; give the authority's with --ca FILE"
@@ -298,7 +315,10 @@ async def test_an_unknown_authority_is_refused_unless_nothing_is_verified(
 async def test_client_certificates(
     version: str, mosquitto_with: Start, certificates: Certificates
 ) -> None:
-    """A missing client certificate and one of another authority are told apart; in TLS 1.3 the broker says it after the handshake."""
+    """A missing client certificate and one of another authority are reported differently.
+
+    In TLS 1.3 the broker refuses after the handshake.
+    """
     listener = certificates.listener(asks_client=True)
     broker = mosquitto_with(*listener, f"tls_version {version}", scheme="mqtts")
     assert await why_not(broker.url, as_client(certificates)) == ""
@@ -311,7 +331,10 @@ async def test_client_certificates(
 async def test_a_token_is_read_for_every_connection(
     mosquitto_with: Start, tmp_path: Path, passwords: Callable[..., str]
 ) -> None:
-    """A token that is replaced counts from the next connection on; while its file is missing, that is the reason."""
+    """A replaced token is used from the next connection on.
+
+    While its file is missing, this is the reason.
+    """
     file = passwords(ops="first")
     broker = mosquitto_with(f"password_file {file}", anonymous=False, user="ops")
     token = tmp_path / "token"

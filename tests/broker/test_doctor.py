@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from datetime import UTC, datetime, timedelta
@@ -14,7 +15,11 @@ from support.processes.programs import Program
 from support.processes.waiting import running
 
 from trnfleet.cli.main import run
+from trnfleet.services.doctor.clocks import telemetry_findings
+from trnfleet.services.doctor.findings import Health
 from trnfleet.services.session import BatchReader, BrokerSession
+from trnfleet.transport.mqtt import MqttPublisher
+from trnfleet.wire.ports import Envelope
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +34,7 @@ pytestmark = pytest.mark.broker
 def examined(
     capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0
 ) -> dict[str, dict[str, Any]]:
-    """Return what is found about the broker, by name."""
+    """Return the findings about the broker, by name."""
     assert run(["doctor", "--json", "--listen", "100ms", "--retained", "200", *arguments]) == status
     facts = json.loads(capsys.readouterr().out)
     assert facts["healthy"] is (status == 0)
@@ -49,7 +54,10 @@ async def retained(url: Any) -> list[str]:
 def test_a_mosquitto_can_all(
     mosquitto: MosquittoProcess, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is named with what it says and does; the fleets are none, and so the clocks unknown."""
+    """A Mosquitto passes all checks.
+
+    There are no fleets, so clocks are unknown.
+    """
     found = examined(capsys, "--broker", str(mosquitto.url))
     assert {name: each["health"] for name, each in found.items() if each["health"] != "ok"} == {
         "clocks": "unknown"
@@ -64,7 +72,7 @@ def test_a_mosquitto_can_all(
 
 
 async def test_nothing_is_left_at_the_broker(mosquitto: MosquittoProcess, tmp_path: Path) -> None:
-    """A trial that is ended by a signal clears what it has left, too."""
+    """A trial ended by a signal clears its messages, too."""
     program = Program(tmp_path, "doctor", "--broker", str(mosquitto.url), "--retained", "4000")
     with program:
         session = BrokerSession(mosquitto.url)
@@ -100,7 +108,10 @@ def test_what_a_mosquitto_is_told_not_to_do_is_found(
 def test_a_viewer_is_not_tried_to_write_with(
     mosquitto_with: Callable[..., MosquittoProcess], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The shipped access list lets a viewer read; what has to be written is unknown, and no problem."""
+    """A viewer's write checks are unknown and no problem.
+
+    The shipped access list lets it only read.
+    """
     broker = mosquitto_with(
         f"acl_file {ROOT / 'config' / 'brokers' / 'mosquitto.acl'}", user="viewer"
     )
@@ -115,7 +126,10 @@ def test_tls_is_told_with_the_end_of_the_certificate(
     certificates: Certificates,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Version and cipher as they were agreed upon; without a verification nothing is known of the certificate."""
+    """The agreed version and cipher are reported, with the certificate's end.
+
+    Without verification nothing is known of the certificate.
+    """
     broker = mosquitto_with(*certificates.listener())
     url = f"mqtts://localhost:{broker.port}"
     found = examined(capsys, "--broker", url, "--ca", certificates.pem("ca"), "--retained", "0")
@@ -139,7 +153,7 @@ def test_tls_is_told_with_the_end_of_the_certificate(
 def test_clocks_that_differ_are_found_by_telemetry(
     mosquitto: MosquittoProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A publisher whose clock is half an hour ahead is a warning; its fleet is named."""
+    """A publisher's clock half an hour ahead is a warning with the fleet's name."""
     start = (datetime.now(UTC) + timedelta(minutes=30)).isoformat()
     arguments = (
         "--broker",
@@ -151,11 +165,41 @@ def test_clocks_that_differ_are_found_by_telemetry(
         "--period",
         "20ms",
     )
-    with Program(tmp_path, "simulate", *arguments):
-        found = examined(capsys, "--broker", str(mosquitto.url), "--listen", "10s")
+    with Program(tmp_path, "simulate", *arguments) as simulator:
+        simulator.wait_for("publishing")
+        found = examined(capsys, "--broker", str(mosquitto.url), "--listen", "2s")
     assert found["clocks"]["health"] == "warning"
     assert "ahead when it comes" in found["clocks"]["value"]
     assert found["fleets"]["value"] == "1 fleet: lab (live)"
+
+
+async def test_two_publishers_of_one_topic_are_a_problem(mosquitto: MosquittoProcess) -> None:
+    """Alternating boots are named with a topic.
+
+    A replacing boot is not.
+    """
+    session, publisher = (
+        BrokerSession(mosquitto.url),
+        MqttPublisher(mosquitto.url, client_id="twins"),
+    )
+    shared, restarted = ("trnfleet/v1/lab/telemetry/uc1/standalone/" + host for host in ("a", "b"))
+
+    async def publish() -> None:
+        await publisher.wait_connected(10)
+        for turn in range(1_000):
+            for topic, boot in ((shared, f"boot-{turn % 2}"), (restarted, f"boot-{min(turn, 1)}")):
+                sample = (
+                    f'{{"v":1,"boot":"{boot}","seq":{turn},"ts":"2026-01-05T09:00:00Z","cluster":"uc1",'
+                    f'"ultraserver":"standalone","instance":"{topic[-1]}","vcpu_util_pct":1.0}}'
+                )
+                await publisher.publish([Envelope(topic, sample.encode())])
+            await asyncio.sleep(0.02)
+
+    async with running(publisher.run(), publish()):
+        found = await telemetry_findings(session, "broker", listen_s=1.0)
+    [contested] = [each for each in found if each.name == "publishers"]
+    assert contested.health is Health.PROBLEM
+    assert contested.value == f"two publishers take turns on 1 topic, such as {shared}"
 
 
 def test_a_broker_that_is_not_there_ends_with_status_1(
@@ -194,7 +238,7 @@ def test_a_broker_that_is_not_there_ends_with_status_1(
 def test_settings_that_are_wrong_are_a_finding(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """All the rest is looked at; so it is where a password file cannot be read."""
+    """Faulty settings or an unreadable password file do not stop other checks."""
     file = tmp_path / "settings.toml"
     file.write_text("[common\n")
     for words, said in (

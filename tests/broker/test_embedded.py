@@ -33,7 +33,10 @@ pytestmark = pytest.mark.broker
 
 @pytest.fixture(params=["mosquitto", "nats"])
 def kind(request: pytest.FixtureRequest) -> BrokerKind:
-    """Name each broker in turn; the one that is not installed is skipped, and that is said."""
+    """Name each broker in turn.
+
+    A missing one is skipped and reported.
+    """
     kind: BrokerKind = request.param
     if kind == "mosquitto" and mosquitto_program() is None:
         pytest.skip("MOSQUITTO MISSING: install the mosquitto package")
@@ -41,7 +44,10 @@ def kind(request: pytest.FixtureRequest) -> BrokerKind:
 
 
 async def test_it_serves_on_loopback_alone(kind: BrokerKind) -> None:
-    """The broker's only listening sockets are on loopback; messages pass; it ends with the body, its files too."""
+    """The broker listens on loopback only, passes messages, and ends with the body.
+
+    Its files are deleted, too.
+    """
     async with embedded_broker(clock=SystemClock(), prefer=kind) as broker:
         process = psutil.Process(broker.pid)
         listening = [
@@ -66,7 +72,7 @@ async def test_it_serves_on_loopback_alone(kind: BrokerKind) -> None:
 
 
 async def test_it_ends_while_clients_are_connected(kind: BrokerKind) -> None:
-    """The end of the broker does not wait for its clients for more than the time it has."""
+    """The broker's end waits for its clients only for a limited time."""
     async with embedded_broker(clock=SystemClock(), prefer=kind) as broker:
         source = MqttSource(broker.url, [("#", 1)], protocol=broker.protocol)
         client = asyncio.create_task(source.run())
@@ -79,7 +85,10 @@ async def test_it_ends_while_clients_are_connected(kind: BrokerKind) -> None:
 
 
 async def test_terminal_interrupt_does_not_reach_it(kind: BrokerKind) -> None:
-    """The broker has a session of its own, so that ctrl+c ends the app first, which then ends the broker."""
+    """The broker has its own session: ctrl+c ends the app first.
+
+    The app then ends the broker.
+    """
     async with embedded_broker(clock=SystemClock(), prefer=kind) as broker:
         assert os.getsid(broker.pid) == broker.pid != os.getsid(0)
 
@@ -114,7 +123,7 @@ asyncio.run(main())
 
 
 async def test_taken_port_is_named(kind: BrokerKind) -> None:
-    """A port on which something listens already is refused by its number, before anything is started."""
+    """A port in use is refused by number before anything is started."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -125,7 +134,7 @@ async def test_taken_port_is_named(kind: BrokerKind) -> None:
 
 
 async def test_asked_port_is_used(kind: BrokerKind) -> None:
-    """A free port that was asked for is the one that is served, twice in a row."""
+    """A requested free port is served, twice in a row."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -144,7 +153,8 @@ async def test_lost_race_for_a_port_is_run_again(
         free = embedded._free_port("127.0.0.1")
         ports = iter([taken.getsockname()[1], free])
         monkeypatch.setattr(embedded, "_free_port", lambda _host: next(ports))
-        # On a busy machine Mosquitto takes longer to find the port taken than two connections to the other listener.
+        # On a busy machine Mosquitto takes longer to find the port taken than two connections to
+        # the other listener.
         monkeypatch.setattr(embedded, "_POLL_S", 0.5)
         async with embedded_broker(clock=SystemClock(), prefer=kind) as broker:
             assert broker.url.port == free
@@ -152,7 +162,7 @@ async def test_lost_race_for_a_port_is_run_again(
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "broker.example"])  # noqa: S104  refused here
 async def test_other_addresses_are_refused(host: str) -> None:
-    """A broker that lets everyone in is started on no address but loopback."""
+    """A broker without passwords is started on loopback only."""
     with pytest.raises(BrokerError, match="loopback only"):
         async with embedded_broker(clock=SystemClock(), host=host):
             pass
@@ -164,14 +174,17 @@ async def test_other_addresses_are_refused(host: str) -> None:
         ("no-such-host.invalid", "cannot listen on no-such-host.invalid: name not found"),
         (
             "198.51.100.7",
-            "cannot listen on 198.51.100.7: it is no address of this machine; 0.0.0.0 stands for all",
+            (
+                "cannot listen on 198.51.100.7: it is no address of this machine; 0.0.0.0 stands"
+                " for all"
+            ),
         ),
     ],
 )
 async def test_an_address_of_another_machine_is_named(
     host: str, words: str, tmp_path: Path
 ) -> None:
-    """It is not called a port that is taken, and no certificate is made for it."""
+    """A foreign address is not reported as a port in use, and gets no certificate."""
     with pytest.raises(BrokerError) as error:
         async with embedded_broker(clock=SystemClock(), host=host, folder=tmp_path / "access"):
             pass
@@ -180,7 +193,10 @@ async def test_an_address_of_another_machine_is_named(
 
 
 async def test_nats_stands_in_where_mosquitto_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a mosquitto program NATS Server is taken; who insists on mosquitto is told that it is missing."""
+    """Without mosquitto NATS Server is used.
+
+    An explicit mosquitto is an error.
+    """
     monkeypatch.setattr(embedded, "mosquitto_program", lambda: None)
     async with embedded_broker(clock=SystemClock()) as broker:
         assert broker.kind.startswith("nats ")
@@ -192,7 +208,7 @@ async def test_nats_stands_in_where_mosquitto_is_missing(monkeypatch: pytest.Mon
 async def test_a_platform_without_either_is_told_what_to_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Where neither program is installed, the error says what to install, and that a broker can be named."""
+    """Without both programs the error names a package, and the option of another broker."""
     monkeypatch.setattr(embedded, "mosquitto_program", lambda: None)
     monkeypatch.setattr(embedded, "nats_program", lambda: None)
     with pytest.raises(BrokerError, match="install Mosquitto, or name a broker with --broker"):
@@ -201,7 +217,7 @@ async def test_a_platform_without_either_is_told_what_to_do(
 
 
 async def test_files_go_with_the_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The private folder with the generated configuration is gone after the body, whatever ended it."""
+    """The folder with the generated configuration is deleted after any end."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     async def fail() -> None:
@@ -217,7 +233,10 @@ async def test_files_go_with_the_broker(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 async def test_beyond_loopback_it_asks_for_a_password_over_tls(tmp_path: Path) -> None:
-    """Listening for others it has a certificate of its own with the host's names, and one user; both stay over restarts."""
+    """Beyond loopback it has its own certificate with the host's names, and one user.
+
+    Both survive restarts.
+    """
     folder = tmp_path / "broker"
 
     async def connect(
@@ -267,9 +286,13 @@ async def test_beyond_loopback_it_asks_for_a_password_over_tls(tmp_path: Path) -
 
 
 async def test_a_certificate_is_made_again_for_other_names(tmp_path: Path) -> None:
-    """A host that is renamed gets another certificate of the same authority, which clients know already."""
+    """A renamed host gets a new certificate of the same authority.
+
+    Clients know it already.
+    """
     first = keep_access(tmp_path, ["one.example", "192.0.2.1"])
-    ca, cert = first.ca.read_bytes(), first.cert.read_bytes()
+    ca = first.ca.read_bytes()
+    cert = first.cert.read_bytes()
     assert keep_access(tmp_path, ["one.example"]).cert.read_bytes() == cert
     again = keep_access(tmp_path, ["two.example"])
     assert (again.ca.read_bytes(), again.cert.read_bytes() != cert) == (ca, True)
@@ -278,7 +301,10 @@ async def test_a_certificate_is_made_again_for_other_names(tmp_path: Path) -> No
 async def test_what_tls_needs_is_named_where_it_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without Mosquitto or openssl nothing listens beyond loopback, and the line says which of them is missing."""
+    """Without Mosquitto or openssl nothing listens beyond loopback.
+
+    The line names the missing one.
+    """
 
     async def refusal(**options: Any) -> str:
         with pytest.raises(BrokerError) as error:

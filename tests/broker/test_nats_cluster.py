@@ -1,4 +1,7 @@
-"""Three nodes of NATS Server on loopback, over MQTT 3.1.1: one that dies, and a top broker of cells."""
+"""Three nodes of NATS Server on loopback over MQTT 3.1.1.
+
+A dying node, and a top broker of cells.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,10 @@ pytestmark = pytest.mark.broker
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[NatsNode]]:
-    """Yield three nodes: one that leads nothing, one that leads all that is kept of MQTT, and one that decides where it is kept."""
+    """Yield three nodes: no leader, leader of all MQTT streams, and the meta leader.
+
+    The meta leader decides where streams are stored.
+    """
     with NatsCluster(tmp_path_factory.mktemp("nats")) as cluster:
         deciding = cluster.deciding()
         first, second = (node for node in cluster.nodes if node is not deciding)
@@ -47,7 +53,10 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[NatsNode]]:
 
 @pytest.fixture(scope="module")
 def cells(nodes: list[NatsNode], tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Have two cells, a Mosquitto with half of a fleet each, whose relays publish at two of the nodes."""
+    """Run two cells with half of a fleet each, and their relays.
+
+    Each cell has a Mosquitto. The relays publish at two of the nodes.
+    """
     folder = tmp_path_factory.mktemp("cells")
     with ExitStack() as stack:
         for number, node in enumerate(nodes[1:]):
@@ -81,9 +90,12 @@ def cells(nodes: list[NatsNode], tmp_path_factory: pytest.TempPathFactory) -> It
 async def test_a_node_that_dies_takes_its_own_clients_along_and_nobody_else(
     nodes: list[NatsNode], tmp_path: Path
 ) -> None:
-    """Chips of a simulator at that node are stale at another node, not offline, and live once it is back; cells stay live in `status` at a third."""
+    """A dead node's simulator is stale at another node, and live once it is back.
+
+    It is not offline. Cells stay live in `status` at a third.
+    """
     simulate = ("simulate", "--fleet", "demo", "--format", "cbor", "--granularity", "block")
-    with Program(tmp_path, *simulate, "--period", "0.2", "--broker", str(nodes[0].url), **LET_IN):
+    with Program(tmp_path, *simulate, "--period", "200ms", "--broker", str(nodes[0].url), **LET_IN):
         session = BrokerSession(nodes[1].url, password=nodes[1].password)
         demo, mixed = (monitor_fleet(session, name) for name in ("demo", "mixed"))
 
@@ -105,7 +117,8 @@ async def test_a_node_that_dies_takes_its_own_clients_along_and_nobody_else(
             line = ("status", "--broker", str(nodes[2].url), "--name", "mixed", "--json")
             status = asyncio.create_task(asyncio.to_thread(run, *line, **LET_IN))
             await eventually(lambda: count(Freshness.STALE) == CHIPS)
-            # While it is dead. It publishes no last will, and what is retained is known to the others.
+            # While it is dead. It publishes no last will, and what is retained is known to the
+            # others.
             await eventually(cells_are_live)
             assert count(Freshness.OFFLINE) == 0
             node_start(nodes[0])

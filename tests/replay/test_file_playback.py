@@ -1,4 +1,7 @@
-"""The playback of a recording in memory: what is shown is what the live monitor knew then, however one came there."""
+"""Playback of a recording in memory: it shows the live monitor's state of then.
+
+Whatever the way there.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,11 @@ from support.monitor.playback_bench import (
 )
 from support.monitor.state import values_of
 
-from trnfleet.clock import NS_PER_S, ManualClock
+from trnfleet.clock import NS_PER_S, ManualClock, format_rfc3339
 from trnfleet.monitor.replay.controls import Mode
 from trnfleet.monitor.replay.past_monitor import PastMonitor
 from trnfleet.monitor.replay.seeker import Survey
+from trnfleet.monitor.store.gaps import Reason
 from trnfleet.tasks import background
 
 if TYPE_CHECKING:
@@ -75,7 +79,7 @@ async def test_a_sought_place_is_what_it_was_alerts_and_all(second: int) -> None
         assert picture(playback.state.at) == played().known[played().at(second)]
 
 
-async def test_a_place_that_was_not_looked_through_yet_shows_values_and_says_that_alerts_are_not_known(
+async def test_a_place_that_was_not_looked_through_yet_shows_values_and_says_that_alerts_are_not_known(  # noqa: E501
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Survey, "run", _no_survey)
@@ -87,7 +91,32 @@ async def test_a_place_that_was_not_looked_through_yet_shows_values_and_says_tha
         await turn(clock)
         assert picture(playback.state.at)[:2] == played().known[played().at(50)][:2]
         assert not playback.is_exact
+        assert playback.state.incomplete == "loading"
+        reasons = {gap.reason for gap in playback.state.history.gaps_since(0)}
+        assert Reason.LOADING in reasons
+        # Looked through to its end, without a snapshot to begin from: there is no more to come.
+        playback.index.surveyed_ns = playback.end_ns
         assert playback.alerts_since_ns == played().at(50)
+        assert playback.state.incomplete == f"since {format_rfc3339(played().at(50))[11:16]}"
+
+
+async def test_events_and_alerts_are_loading_until_they_are_complete() -> None:
+    """Loading from the request on, while the place or its past is on its way."""
+    clock = ManualClock(0, 50.0)
+    playback = file_playback(clock)
+    async with background(playback=playback.run()):
+        playback.pause()
+        assert playback.state.incomplete == "loading"
+        await turn(clock)
+        playback.seek(played().at(50))
+        assert playback.state.incomplete == "loading"
+        for _ in range(200):
+            await clock.advance(0.02)
+            if not playback.state.incomplete:
+                break
+        assert picture(playback.state.at) == played().known[played().at(50)]
+        playback.seek(played().at(37))
+        assert playback.state.incomplete == "loading"
 
 
 async def _no_survey(_survey: Survey) -> None:

@@ -1,4 +1,7 @@
-"""The playback of the past of a live monitor, which goes on meanwhile."""
+"""Playback of a live monitor's past.
+
+The monitor goes on meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -106,14 +109,14 @@ async def test_a_wish_in_the_midst_of_a_turn_is_heeded_even_where_the_present_is
         assert wished <= playback.position_ns < wished + 8 * NS_PER_S
 
 
-async def test_a_snapshot_of_the_present_ends_with_a_message_of_the_recording_to_the_nanosecond() -> (
+async def test_a_snapshot_of_the_present_ends_with_a_message_of_the_recording_to_the_nanosecond() -> (  # noqa: E501
     None
 ):
     clock = ManualClock(played().recording.start_ns, 50.0)
     present = Present(clock)
 
     def odd(monotonic_s: float) -> int:
-        """Round in a way of its own, as no other sum of the same numbers does."""
+        """Round unlike any other sum of the same numbers."""
         return 3 + played().recording.start_ns + int((monotonic_s - 50.0) * NS_PER_S) // 7 * 7
 
     present.to_ns = odd  # type: ignore[method-assign]  # the recording's own rounding
@@ -135,7 +138,8 @@ async def test_where_the_present_is_kept_no_more_playing_stands_at_the_end_and_s
     playback = live_playback(clock, present)
     async with background(present=present.run()):
         await turn(clock, 20.0)
-    present.problem, present.window_s = "No space left on device", 20.0
+    present.problem = "No space left on device"
+    present.window_s = 20.0
     async with background(playback=playback.run()):
         assert playback.window_s == 20.0
         assert not playback.is_recording

@@ -1,7 +1,8 @@
-"""The theorem as a property: whatever comes in, a recording of it replayed gives what the live monitor had.
+"""The theorem as a property: a replayed recording gives the live monitor's state.
 
-Envelopes are drawn: ticks of some or all instances, late, double and lost ones, descriptors, new starts, publishers that come and go,
-events, jobs, reservations, acknowledgements, and payloads that are none, at any times.
+Envelopes are drawn: ticks of some or all instances, late, double and lost ones, descriptors, new
+starts, publishers coming and going, events, jobs, reservations, acknowledgements, and invalid
+payloads, at any times.
 """
 
 from __future__ import annotations
@@ -36,12 +37,25 @@ INSTANCES = [
 PATHS = [path for path, _ in INSTANCES]
 RULES = load_rules()
 BEGIN_NS = 1_767_600_000 * NS_PER_S + NS_PER_S // 4
-"""A quarter past a whole second: what comes at the very instant of a pass could be on either side of it."""
+"""A quarter past a whole second. A message at the very instant of a pass could be on either side of
+it."""
 STEPS_NS = [0, NS_PER_S // 50, NS_PER_S // 2, NS_PER_S, 4 * NS_PER_S, 17 * NS_PER_S]
 KINDS = (
-    "tick", "part", "again", "garbage", "describe", "reboot", "offline", "online", "event", "job", "reservation",
-    "hot", "silent", "other",
-)  # fmt: skip  # a list of names
+    "tick",
+    "part",
+    "again",
+    "garbage",
+    "describe",
+    "reboot",
+    "offline",
+    "online",
+    "event",
+    "job",
+    "reservation",
+    "hot",
+    "silent",
+    "other",
+)
 
 Drawn = list[tuple[str, int, int]]
 
@@ -74,7 +88,8 @@ class World:
         if kind == "describe":
             return feed.announcements()
         if kind == "reboot":
-            feed.boot, feed.seq = f"boot-{number}", 0
+            feed.boot = f"boot-{number}"
+            feed.seq = 0
             return feed.announcements()
         if kind in {"offline", "online"}:
             return [feed.publisher_envelope(kind)]
@@ -98,9 +113,10 @@ class World:
 def live(
     drawn: Drawn, world: World, path: Path
 ) -> tuple[dict[int, Any], list[tuple[int, PackedSnapshot]]]:
-    """Record what is drawn and return what the live monitor knew after each, and snapshots.
+    """Record drawn messages, and return the live monitor's states and snapshots.
 
-    What comes at one instant is one batch, as in a replay: a monitor that applied it one by one might lay out in between.
+    Messages of one instant are one batch, as in a replay: applied one by one, a layout might happen
+    in between.
     """
     clock = RecordingClock(SystemClock(), BEGIN_NS, 50.0, BEGIN_NS)
     monitor = Monitor(SilentSource(), "demo", clock=clock, rules=RULES)
@@ -113,7 +129,8 @@ def live(
         if step_ns and batch:
             monitor.apply(batch)
             batch = []
-        before_ns, now_ns = now_ns, now_ns + step_ns + (1 if step_ns else 0)
+        before_ns = now_ns
+        now_ns = now_ns + step_ns + (1 if step_ns else 0)
         for second in range(before_ns // NS_PER_S + 1, now_ns // NS_PER_S + 1):
             clock.position_ns = second * NS_PER_S
             monitor.compute()
@@ -150,7 +167,8 @@ LOSSY: Drawn = [
     ("part", 24, STEPS_NS[2]),
     ("tick", 8, STEPS_NS[4]),
 ]
-"""Most messages of a second are lost just before and after a snapshot, so that what is silent is not yet stale."""
+"""Most messages of a second are lost just before and after a snapshot. Silence is then not yet
+stale."""
 
 
 @example(drawn=LOSSY, json=True)

@@ -1,4 +1,4 @@
-"""Published figures that the workloads must reproduce, a test each; what is only assumed says so."""
+"""Published figures reproduced by the workloads, a test each; assumed ones are marked."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ PROVISIONED_W = 16 * TRN2_48XLARGE.chip.power_max_w.value + TRN2_48XLARGE.host_p
 def largest_swing(
     jobs: JobRun, for_s: float, window_s: float, *, within_s: float = 2.0, job: int = 0
 ) -> float:
-    """Return the most that the chips of an instance rise or fall within a number of seconds, of provisioned power."""
+    """Return the largest power swing of an instance's chips within some seconds.
+
+    It is a share of provisioned power.
+    """
     watts = np.array([jobs.chip_w(tick)[job] for tick in jobs.until(jobs.now_s + for_s, window_s)])
     spans = np.lib.stride_tricks.sliding_window_view(watts, round(within_s / window_s))
     return float((spans.max(axis=1) - spans.min(axis=1)).max()) * 16 / PROVISIONED_W
@@ -39,7 +42,10 @@ def largest_swing(
 
 @pytest.mark.parametrize("fleet", ["demo", "training", "cluster-10k", "rainier-1m"])
 def test_mfu_of_training_is_30_to_45_percent_over_a_checkpoint_interval(fleet: str) -> None:
-    """Published for large training runs: 38-43 % (Llama 3 405B), 28-31 % (70B on Trn1); DESIGN asks for 30-45 %."""
+    """MFU over a checkpoint interval is 30-45 %, as DESIGN requires.
+
+    Published for large training runs: 38-43 % (Llama 3 405B), 28-31 % (70B on Trn1).
+    """
     file = shipped_fleet(fleet)
     tick = JobRun(file).advance(100_000.0)
     found = [
@@ -51,12 +57,21 @@ def test_mfu_of_training_is_30_to_45_percent_over_a_checkpoint_interval(fleet: s
 
 
 def test_llama_70b_on_32_trn1_makes_a_step_in_129_seconds() -> None:
-    """Published (Neuron SDK): Llama-3.1-70B on 32 trn1.32xlarge, 7.94 sequences of 8,192 a second, 1,024 a step."""
+    """Llama-3.1-70B on 32 trn1.32xlarge needs 129 s per step.
+
+    Published (Neuron SDK): 7.94 sequences of 8,192 a second, 1,024 a step.
+    """
     job = {
-        "kind": "training", "name": "t", "on": ["c/standalone/trn1-0001..trn1-0032"], "model": "llama-3.3-70b",
-        "tensor_parallel": 16, "pipeline_parallel": 8, "tokens_per_step": 1_024 * 8_192.0, "mfu": 0.283,
+        "kind": "training",
+        "name": "t",
+        "on": ["c/standalone/trn1-0001..trn1-0032"],
+        "model": "llama-3.3-70b",
+        "tensor_parallel": 16,
+        "pipeline_parallel": 8,
+        "tokens_per_step": 1_024 * 8_192.0,
+        "mfu": 0.283,
         "checkpoint_every_steps": 0,
-    }  # fmt: skip  # a job reads as a line
+    }
     clusters = [{"name": "c", "instances": [{"type": "trn1.32xlarge", "count": 32}]}]
     fleet = validate({"name": "f", "clusters": clusters, "jobs": [job]}, FleetFile, "f.toml")
     tick = JobRun(fleet).advance(13_000.0)
@@ -66,7 +81,10 @@ def test_llama_70b_on_32_trn1_makes_a_step_in_129_seconds() -> None:
 
 
 def test_llama_405b_trains_at_the_published_mfu() -> None:
-    """Published (The Llama 3 Herd of Models): 38-43 % on 16,384 H100; the shipped job is at its lower end."""
+    """The shipped 405B job is at the lower end of the published MFU.
+
+    Published (The Llama 3 Herd of Models): 38-43 % on 16,384 H100.
+    """
     tick = JobRun(shipped_fleet("training")).advance(1.0)
     flops = 6 * 405e9 * 196_608 / figure(tick, "step_time_s")
     assert 0.38 <= flops / (192 * 667e12) <= 0.43
@@ -84,14 +102,20 @@ def test_llama_405b_trains_at_the_published_mfu() -> None:
 def test_published_times_of_serving_are_met(
     settings: dict[str, Any], tpot_s: float, ttft_s: float
 ) -> None:
-    """Published (Neuron SDK, nxd-inference tutorials): four models and configurations, by two constants, within 15 %."""
+    """Two constants reproduce four models and configurations within 15 %.
+
+    Published (Neuron SDK, nxd-inference tutorials).
+    """
     (times,) = JobRun(fleet_of(SERVING | TUTORIAL | settings)).workloads.serving_times
     assert times.tpot_s(1) == pytest.approx(tpot_s, rel=0.15)
     assert times.prefill_s == pytest.approx(ttft_s, rel=0.15)
 
 
 def test_a_server_of_one_sequence_after_the_other_shows_these_times() -> None:
-    """What a job publishes under little load: its time per token, and that to the first token without queueing."""
+    """Under little load a job publishes these times per token and to the first token.
+
+    The latter is without queueing.
+    """
     jobs = JobRun(fleet_of(SERVING | TUTORIAL | {"model": "llama-3.1-405b", "load_mean": 0.9}))
     (times,) = jobs.workloads.serving_times
     ticks = jobs.until(300.0)
@@ -110,7 +134,10 @@ def test_a_server_of_one_sequence_after_the_other_shows_these_times() -> None:
 
 @pytest.mark.parametrize("profile", [*PROFILES])
 def test_decode_never_reads_more_than_95_percent_of_hbm_bandwidth(profile: str) -> None:
-    """Published (AWS blog on Trainium2): 95 % of the memory bandwidth can be reached; here at full load and batch."""
+    """Decode reads at most 95 % of the memory bandwidth at full load and batch.
+
+    Published (AWS blog on Trainium2) as reachable.
+    """
     job = SERVING | {"profile": profile, "on": ["c/us-0001"], "load_mean": 1.0, "load_swing": 0.0}
     for tick in JobRun(fleet_of(job, instances=0, ultraservers=1)).until(40.0):
         read = tick.average[2:, QUANTITIES["hbm_read"]] + tick.hbm_read_bytes_per_s[2:] / 2.9e12
@@ -118,7 +145,10 @@ def test_decode_never_reads_more_than_95_percent_of_hbm_bandwidth(profile: str) 
 
 
 def test_latency_optimised_405b_is_more_than_three_times_as_fast() -> None:
-    """Published: AWS called it so at launch; here as the tutorials' two configurations, and its profile's batches are small."""
+    """Latency-optimised 405B is over three times as fast, as AWS published at launch.
+
+    Here these are the tutorials' two configurations; its profile's batches are small.
+    """
     plain, fast = (
         JobRun(
             fleet_of(SERVING | TUTORIAL | {"model": "llama-3.1-405b"} | rest)
@@ -132,11 +162,15 @@ def test_latency_optimised_405b_is_more_than_three_times_as_fast() -> None:
 
 
 def test_tokens_cost_what_the_products_prices_say() -> None:
-    """Derived: instance-hours at 35.76 USD over the tokens that come out of them at the mean load, USD a million."""
+    """Tokens cost what the products' prices imply, USD a million: derived.
+
+    Instance-hours at 35.76 USD over their tokens at the mean load.
+    """
     cost = {}
     for profile in PROFILES:
         (times,) = JobRun(fleet_of(SERVING | {"profile": profile})).workloads.serving_times
-        load, chips = PROFILES[profile]["load_mean"], PROFILES[profile]["chips_per_replica"]
+        load = PROFILES[profile]["load_mean"]
+        chips = PROFILES[profile]["chips_per_replica"]
         tokens_per_hour = 3_600 * load * times.requests_per_s * times.answer_tokens
         cost[profile] = 35.76 * chips / 16 / tokens_per_hour * 1e6
     assert 1 < cost["shopping-assistant"] < 5
@@ -145,7 +179,10 @@ def test_tokens_cost_what_the_products_prices_say() -> None:
 
 
 def test_chips_of_a_job_dip_together() -> None:
-    """Published (Llama 3; arXiv 2508.14318): power of all accelerators of a job falls and rises at the same time."""
+    """Power of all accelerators of a job falls and rises at the same time.
+
+    Published (Llama 3; arXiv 2508.14318).
+    """
     jobs = JobRun(shipped_fleet("training"))
     alike = np.array([jobs.alike_share(tick, 0) for tick in jobs.until(120.0, 0.5)])
     assert alike.shape[1] >= 1
@@ -159,7 +196,10 @@ def test_chips_of_a_job_dip_together() -> None:
 def test_training_swings_by_up_to_37_5_percent_of_provisioned_power_within_2_s(
     step_s: float,
 ) -> None:
-    """Published (POLCA): training clusters swing by up to 37.5 % of provisioned power within 2 s."""
+    """Training clusters swing by up to 37.5 % of provisioned power within 2 s.
+
+    Published (POLCA).
+    """
     jobs = JobRun(
         fleet_of(TRAINING | {"step_time_s": step_s, "mfu": 0.33, "checkpoint_every_steps": 0})
     )
@@ -167,7 +207,10 @@ def test_training_swings_by_up_to_37_5_percent_of_provisioned_power_within_2_s(
 
 
 def test_clusters_that_serve_swing_by_at_most_9_percent_within_2_s() -> None:
-    """Published (POLCA): inference clusters swing by at most 9 % of provisioned power; one replica of 405B by far more."""
+    """Inference clusters swing by at most 9 % of provisioned power.
+
+    Published (POLCA). One replica of 405B swings by far more.
+    """
     job = {"kind": "inference", "name": "s", "on": ["c/us-0001..us-0016"], "profile": "llama-70b"}
     many = JobRun(fleet_of(job, instances=0, ultraservers=16))
     assert 0 < largest_swing(many, 60.0, 1.0) <= 0.09
@@ -185,7 +228,10 @@ def test_oscillation_lies_between_a_tenth_and_three_hertz() -> None:
 
 
 def test_checkpoints_are_near_idle_power() -> None:
-    """Published (arXiv 2508.14318): power falls to near idle; here under 5 % of the range above the background."""
+    """Checkpoints draw under 5 % of the range above the background.
+
+    Published (arXiv 2508.14318): power falls to near idle.
+    """
     jobs = JobRun(
         fleet_of(
             TRAINING | {"step_time_s": 1.0, "checkpoint_every_steps": 10, "checkpoint_s": 50.0}
@@ -215,7 +261,10 @@ def test_phases_draw_their_share_of_power(phase: Phase, least: float, most: floa
 
 
 def test_decode_draws_its_share_of_power() -> None:
-    """Assumed after the published power studies: decode 35-55 % of the range above the background."""
+    """Decode draws 35-55 % of the range above the background.
+
+    Assumed after the published power studies.
+    """
     jobs = JobRun(fleet_of(SERVING | TUTORIAL | {"model": "llama-3.3-70b", "load_mean": 0.6}))
     shares = [
         jobs.power_share(tick)[0] for tick in jobs.until(60.0) if tick.time[0, Phase.DECODE] == 1.0
@@ -224,7 +273,10 @@ def test_decode_draws_its_share_of_power() -> None:
 
 
 def test_power_follows_the_active_tensor_engine_and_not_mfu() -> None:
-    """Derived from what MFU means: useful FLOPs say nothing of an engine that is busy with others, which draws its power."""
+    """Power follows the busy tensor engine, not MFU: derived.
+
+    MFU counts useful FLOPs only, and an engine draws its power for others, too.
+    """
     jobs = [
         TRAINING
         | {
@@ -246,7 +298,10 @@ def test_power_follows_the_active_tensor_engine_and_not_mfu() -> None:
 
 
 def test_a_start_ramps_over_seconds() -> None:
-    """Published (openg2g's synthetic trace): power of a starting job ramps over 18 s and more; here over its start."""
+    """A starting job's power ramps over its start.
+
+    Published (openg2g's synthetic trace): 18 s and more.
+    """
     jobs = JobRun(fleet_of(TRAINING | {"starts_at_s": 0.0, "startup_s": 60.0}))
     watts = np.array([jobs.chip_w(tick)[0] for tick in jobs.until(60.0)])
     assert (np.diff(watts) > 0).all()
@@ -254,12 +309,18 @@ def test_a_start_ramps_over_seconds() -> None:
 
 
 def test_collectives_reach_what_efa_was_measured_to_give() -> None:
-    """Measured (Mooncake's EFA documents): 266-279 of 400 GB/s on trn2.48xlarge with all adapters."""
+    """Collectives reach 266-279 of 400 GB/s on trn2.48xlarge with all adapters.
+
+    Measured (Mooncake's EFA documents).
+    """
     assert 266 / 400 <= ACTIVITY[Phase.COLLECTIVE, QUANTITIES["efa"]] <= 279 / 400
 
 
 def test_jobs_do_not_move_with_each_other() -> None:
-    """Job means of the demo's power correlate below 0.3 over ten minutes, with its straggler and its slow link."""
+    """Job means of the demo's power correlate below 0.3 over ten minutes.
+
+    The demo has a straggler and a slow link.
+    """
     jobs = JobRun(shipped_fleet("demo"), seed=0)
     watts = []
     for second in range(600):

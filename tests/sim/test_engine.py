@@ -103,7 +103,7 @@ def test_ticks_have_numbers_and_whole_milliseconds(make_engine: Callable[..., En
 
 
 def test_a_run_can_be_dated_only_before_its_first_step(make_engine: Callable[..., Engine]) -> None:
-    """Later the ticks that were made would have other times."""
+    """Dating a run after its first step is refused: earlier ticks would have other times."""
     engine = make_engine()
     engine.restart_at(1_700_000_000_123_456_789)
     assert engine.step().ts_ns == 1_700_000_000_123_000_000
@@ -114,7 +114,10 @@ def test_a_run_can_be_dated_only_before_its_first_step(make_engine: Callable[...
 def test_long_ticks_average_what_short_ones_show(
     make_engine: Callable[..., Engine], training: Job
 ) -> None:
-    """Ten minutes in ticks of 2 s and at once have the same mean utilisation, power and TFLOP/s."""
+    """Ten minutes in ticks of 2 s and at once have the same means.
+
+    These are utilisation, power and TFLOP/s.
+    """
     jobs = [training(checkpoint_every_steps=20)]
     short, long = (make_engine(*jobs, period_s=period_s) for period_s in (2.0, 600.0))
     long.step()
@@ -137,7 +140,7 @@ def test_long_ticks_average_what_short_ones_show(
 def test_ticks_follow_each_other_without_a_gap(
     make_engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch, period_s: float
 ) -> None:
-    """A tick's window begins at the very number at which the last one ended, whatever rounding does to differences."""
+    """A tick's window begins exactly at the last one's end, under any rounding."""
     engine = make_engine(period_s=period_s, instances=1)
     windows: list[tuple[float, float]] = []
 
@@ -156,12 +159,16 @@ def test_ticks_follow_each_other_without_a_gap(
 def test_what_is_asked_for_shows_in_the_next_tick(
     make_engine: Callable[..., Engine], training: Job
 ) -> None:
-    """It begins at the last tick's time, and the whole of the next tick is logged and marked with it."""
+    """A requested fault begins at the last tick's time.
+
+    The whole next tick is logged and marked with it.
+    """
     engine = make_engine(training(), period_s=0.1)
     for number in range(30):
         engine.step()
         engine.inject("chip_throttle", "c/standalone/trn2-0001/chip03", lasts_s=0.15)
-        at_s, tick = engine.now_s, engine.step()
+        at_s = engine.now_s
+        tick = engine.step()
         assert [event.time_s for event in tick.events if event.name == "chip_throttle"] == [at_s]
         assert engine.columns["throttle_pct"][3] == 80, number
         engine.step()
@@ -172,7 +179,7 @@ def test_what_is_asked_for_shows_in_the_next_tick(
 def test_jobs_begin_and_end_when_they_say(
     make_engine: Callable[..., Engine], training: Job, period_s: float
 ) -> None:
-    """The event has the job's own time, wherever in a tick that lies."""
+    """The event has the job's own time, anywhere within a tick."""
     engine = make_engine(
         training(starts_at_s=90.5, ends_at_s=400.25, startup_s=20.0), period_s=period_s
     )
@@ -186,11 +193,12 @@ def test_jobs_begin_and_end_when_they_say(
 def test_a_ticks_length_changes_nothing_of_what_happens(
     make_fleet: Callable[..., FleetFile], training: Job, inference: Job
 ) -> None:
-    """One run in ticks of 3, 7 and 60 s: the same events at the same times, and the same counters in the end."""
+    """Ticks of 3, 7 and 60 s give the same events, times and final counters."""
     fleet = make_fleet(
         training(on=["c/us-0001"], startup_s=40.0), inference(chips_per_replica=4), ultraservers=1
     )
-    chip, alone = "c/us-0001/trn2u-0001-2/chip05", "c/standalone/trn2-0001"
+    chip = "c/us-0001/trn2u-0001-2/chip05"
+    alone = "c/standalone/trn2-0001"
     entries = [
         {"fault": "ecc_corrected_storm", "target": chip, "at": 3.5, "for": 50},
         {"fault": "hang_compute", "target": chip, "at": 60.25},
@@ -213,7 +221,8 @@ def test_a_ticks_length_changes_nothing_of_what_happens(
         assert engine.now_s == 840.0
         assert [event.time_s for event in events] == sorted(event.time_s for event in events)
         incidents = engine.incidents
-        # Of a failed job's steps a tick's text says how many, as far as they are done by whole ticks.
+        # Of a failed job's steps a tick's text says how many, as far as they are done by whole
+        # ticks.
         said = [event._replace(text="") if event.source == "job" else event for event in events]
         runs.append(
             (
@@ -236,7 +245,8 @@ def test_skipped_ticks_leave_the_same_state(
     make_engine: Callable[..., Engine], training: Job
 ) -> None:
     """Catching up four ticks at once brings the jobs to where four single ticks do."""
-    single, leaping = make_engine(training()), make_engine(training())
+    single = make_engine(training())
+    leaping = make_engine(training())
     for _ in range(5):
         single.step()
     leaping.step()
@@ -253,8 +263,12 @@ def test_skipped_ticks_leave_the_same_state(
 def test_a_jump_leaves_the_temperatures_of_a_fleet_that_ran_through(
     shipped: Callable[[str], FleetFile], scenario: str, seconds: int
 ) -> None:
-    """A rack that grows hot within a jump is as hot after it as after single ticks: nothing settles that had no time to."""
-    fleet, script = shipped("demo"), load_model(find_file("scenarios", scenario), Scenario)
+    """A rack heating up within a jump is as hot as after single ticks.
+
+    Nothing settles without enough time.
+    """
+    fleet = shipped("demo")
+    script = load_model(find_file("scenarios", scenario), Scenario)
     single, leaping = (Engine(fleet, 7, 1.0, to_ns(fleet.start), scenario=script) for _ in range(2))
     for _ in range(seconds):
         single.step()
@@ -271,7 +285,10 @@ def test_a_jump_leaves_the_temperatures_of_a_fleet_that_ran_through(
 def test_power_swings_together_within_a_job_and_apart_between_jobs(
     shipped: Callable[[str], FleetFile],
 ) -> None:
-    """In the demo chips of a training job correlate above 0.8, and the means of different jobs below 0.3."""
+    """Chips of a training job correlate above 0.8, means of different jobs below 0.3.
+
+    Checked in the demo.
+    """
     fleet = shipped("demo")
     engine = Engine(fleet, 7, 1.0, to_ns(fleet.start))
     power = np.empty((300, engine.layout.chips))
@@ -309,12 +326,16 @@ def test_executions_are_the_jobs_and_errors_none(
 def test_corrected_errors_come_at_their_rate(
     make_engine: Callable[..., Engine], period_s: float
 ) -> None:
-    """Two HBM errors a chip and day, one SRAM error in twenty, spread over the chips, for short and long ticks."""
+    """Each chip has two HBM errors a day and one SRAM error in twenty.
+
+    They are spread over the chips, for short and long ticks.
+    """
     engine = make_engine(instances=100, period_s=period_s)
     for _ in range(72 if period_s == 600 else 10):
         engine.step()
     days = engine.ticks * period_s / 86_400
-    memory, sram = engine.columns["mem_ecc_corrected"], engine.columns["sram_ecc_corrected"]
+    memory = engine.columns["mem_ecc_corrected"]
+    sram = engine.columns["sram_ecc_corrected"]
     expected = 1_600 * days * 2
     assert memory.sum() == pytest.approx(expected, abs=10 * expected**0.5)
     assert sram.sum() == pytest.approx(expected / 40, abs=10 * (expected / 40) ** 0.5)
@@ -323,7 +344,10 @@ def test_corrected_errors_come_at_their_rate(
 
 
 def test_hosts_work_for_their_jobs(make_engine: Callable[..., Engine], training: Job) -> None:
-    """Jobs over several instances use EFA, jobs on one do not; busy hosts draw more, within their type's range."""
+    """Jobs over several instances use EFA, jobs on one do not.
+
+    Busy hosts draw more, within their type's range.
+    """
     engine = make_engine(
         training(name="wide", on=["c/standalone/trn2-0001..trn2-0002"]),
         training(name="narrow", on=["c/standalone/trn2-0003"]),
@@ -339,7 +363,8 @@ def test_hosts_work_for_their_jobs(make_engine: Callable[..., Engine], training:
     assert (power[:3] > power[3]).all()
     assert power.min() >= 1_500
     assert power.max() <= 2_500
-    p50, p99 = engine.columns["exec_latency_p50_s"], engine.columns["exec_latency_p99_s"]
+    p50 = engine.columns["exec_latency_p50_s"]
+    p99 = engine.columns["exec_latency_p99_s"]
     assert p50[0] * 1e-6 == pytest.approx(8.0 / EXECUTIONS_PER_STEP, rel=0.05)
     assert (p99[:3] > p50[:3]).all()
     assert engine.columns["host_memory_used_bytes"][3] < engine.columns["host_memory_used_bytes"][0]
@@ -367,13 +392,13 @@ def test_hosts_work_for_their_jobs(make_engine: Callable[..., Engine], training:
 def test_jobs_that_cannot_be_are_refused(
     make_engine: Callable[..., Engine], training: Job, jobs: list[dict[str, Any]], message: str
 ) -> None:
-    """The message names the job, the key and what is wrong."""
+    """The message names the job, the key and the problem."""
     with pytest.raises(ConfigError, match=message):
         make_engine(*(training(**job) for job in jobs), ultraservers=2)
 
 
 def test_hardware_that_cannot_be_is_refused(make_engine: Callable[..., Engine]) -> None:
-    """Instances named twice, members of UltraServers that stand alone, and a period of nothing."""
+    """Duplicate instances, standalone UltraServer members, and a period of 0 are refused."""
     twice = [{"type": "trn2.48xlarge", "count": 2}, {"type": "trn2.3xlarge", "count": 1}]
     with pytest.raises(ConfigError, match=r"instance 'c/standalone/trn2-0001' is there twice"):
         make_engine(clusters=[{"name": "c", "instances": twice}])
@@ -398,7 +423,7 @@ def test_hardware_that_cannot_be_is_refused(make_engine: Callable[..., Engine]) 
 def test_shipped_fleets_run(
     shipped: Callable[[str], FleetFile], name: str, chips: int, jobs: int
 ) -> None:
-    """Every fleet that ships loads, has its chips and jobs, and makes ticks."""
+    """Every shipped fleet loads, has its chips and jobs, and produces ticks."""
     fleet = shipped(name)
     engine = Engine(fleet, 1, 1.0, to_ns(fleet.start))
     engine.step()

@@ -32,7 +32,7 @@ def jobs(chips: int = 16, seed: int = 4, **rest: Any) -> InferenceJobs:
 
 
 class Served:
-    """A job on an UltraServer over some time, and the figures and rows of its windows."""
+    """A job on an UltraServer over some time, with its windows' figures and rows."""
 
     def __init__(self, for_s: float, window_s: float = 1.0, seed: int = 4, **rest: Any) -> None:
         self.run = JobRun(fleet_of(JOB | rest, instances=0, ultraservers=1), seed=seed)
@@ -53,7 +53,10 @@ class Served:
 
 
 def test_load_follows_the_day() -> None:
-    """The mean of the load peaks at its hour, is lowest twelve hours later, and swings as far as the file says."""
+    """The mean load peaks at its hour and is lowest twelve hours later.
+
+    It swings by the amount in the file.
+    """
     serving = jobs(load_mean=0.5, load_swing=0.3, peak_hour_utc=18.0)
     hours = {
         hour: np.mean([serving.loads.at(60.0 * at + 5, hour * 3_600.0)[0] for at in range(200)])
@@ -65,7 +68,7 @@ def test_load_follows_the_day() -> None:
 
 
 def test_peaks_come_once_or_every_day() -> None:
-    """A peak multiplies the load while it lasts, and a window that it covers in part in proportion."""
+    """A peak multiplies the load; a partly covered window counts in proportion."""
     hour = 3_600.0
     daily = jobs(
         load_mean=0.2,
@@ -95,7 +98,10 @@ def test_peaks_come_once_or_every_day() -> None:
 
 @pytest.mark.parametrize("mean", [0.0, 0.02, 0.7, 3.3, 15.9, 40.0])
 def test_requests_are_poisson_distributed(mean: float) -> None:
-    """Mean and variance are both the mean asked for, within 4 %, from tables as from the normal distribution."""
+    """Mean and variance are both the requested mean, within 4 %.
+
+    This holds for tables and for the normal distribution.
+    """
     counts = poisson(np.full(400_000, mean), Rng(1).words(Stream.REQUESTS, 7, 400_000))
     assert counts.mean() == pytest.approx(mean, rel=0.04)
     assert counts.var() == pytest.approx(mean, rel=0.04)
@@ -103,7 +109,10 @@ def test_requests_are_poisson_distributed(mean: float) -> None:
 
 
 def test_without_requests_nothing_is_done() -> None:
-    """No decode, no HBM traffic, no executions: chips draw what idle ones do, with the weights still in HBM."""
+    """Without requests chips draw idle power, with the weights still in HBM.
+
+    No decode, no HBM traffic, no executions.
+    """
     served = Served(30.0, load_mean=0.0, load_swing=0.0, model="llama-3.3-70b")
     last = served.ticks[-1]
     assert not served.tflops().any()
@@ -117,7 +126,10 @@ def test_without_requests_nothing_is_done() -> None:
 
 
 def test_more_load_means_more_tokens_and_longer_waits() -> None:
-    """Tokens a second follow the load; TTFT, TPOT and power rise with it, and stay finite at full load."""
+    """Tokens a second, TTFT, TPOT and power rise with the load.
+
+    They stay finite at full load.
+    """
     low, high, full = (Served(200.0, load_mean=mean, **STEADY) for mean in (0.2, 0.8, 1.0))
     assert high.mean("tokens_per_s") == pytest.approx(4 * low.mean("tokens_per_s"), rel=0.15)
     assert low.mean("ttft_s") < high.mean("ttft_s") < full.mean("ttft_s") < 40
@@ -127,7 +139,10 @@ def test_more_load_means_more_tokens_and_longer_waits() -> None:
 
 
 def test_full_replicas_make_what_they_are_said_to_carry() -> None:
-    """Offered three times what they carry, replicas give tokens at their capacity within 5 %; queues are bounded."""
+    """Offered three times their capacity, replicas reach it within 5 %.
+
+    Queues are bounded.
+    """
     served = Served(1.0, load_mean=1.0, **STEADY)
     served.run.slowdowns.load[:] = 3.0
     served.go(60.0).go(120.0)
@@ -140,7 +155,7 @@ def test_full_replicas_make_what_they_are_said_to_carry() -> None:
 
 
 def test_replicas_have_loads_of_their_own() -> None:
-    """Their FLOP/s, prefill and executions differ: correlations between any two stay below 0.9 at every load."""
+    """Any two replicas' FLOP/s, prefill and executions correlate below 0.9 at every load."""
     for profile in ("llama-405b-latency", "llama-70b", "shopping-assistant"):
         served = Served(150.0, profile=profile, load_mean=0.8, **STEADY)
         tflops = served.tflops()
@@ -150,10 +165,14 @@ def test_replicas_have_loads_of_their_own() -> None:
 
 
 def test_a_replica_of_405b_alternates_between_prefill_and_decode() -> None:
-    """A prompt of 10,000 tokens has the chips for 2.4 s, decode for seconds more; without both they are idle."""
+    """A prompt of 10,000 tokens occupies the chips for 2.4 s, decode for seconds more.
+
+    Without both they are idle.
+    """
     served = Served(200.0, profile="llama-405b-latency")
     tflops = served.tflops()[:, 0]
-    prefilling, idle = tflops > 150, tflops == 0
+    prefilling = tflops > 150
+    idle = tflops == 0
     decoding = ~idle & (tflops < 20)
     assert min(prefilling.sum(), decoding.sum(), idle.sum()) >= 5
     watts = np.array([served.run.alike_share(tick, 0)[0] for tick in served.ticks]) * 410 + 90
@@ -162,7 +181,10 @@ def test_a_replica_of_405b_alternates_between_prefill_and_decode() -> None:
 
 
 def test_a_lost_replica_s_requests_go_to_the_others() -> None:
-    """Tokens a second recover, with larger batches and longer waits at the other three; then it takes its part again."""
+    """Tokens a second recover, with larger batches and longer waits at the other three.
+
+    Then the replica receives its share again.
+    """
     healthy, served = (Served(20.0, load_mean=0.6, **STEADY) for _ in range(2))
     served.run.slowdowns.replica_halt[1] = Halt.DOWN
     for each in (healthy, served):
@@ -184,7 +206,7 @@ def test_a_lost_replica_s_requests_go_to_the_others() -> None:
 
 
 def test_what_too_few_replicas_cannot_carry_waits_and_is_shed() -> None:
-    """With one of four left, it is full, and waits are as long as clients bear."""
+    """One remaining replica of four is full, with the longest waits clients accept."""
     served = Served(1.0, load_mean=0.6, **STEADY)
     served.run.slowdowns.replica_halt[1:] = Halt.DOWN
     served.go(120.0).go(100.0)
@@ -207,7 +229,10 @@ def test_a_hung_replica_is_busy_and_does_nothing() -> None:
 
 
 def test_a_slow_replica_gets_less_and_takes_longer() -> None:
-    """At half pace it makes about half of what the others make, at twice the time a pass; the job loses nothing."""
+    """At half pace a replica does about half the work.
+
+    A pass lasts twice as long, and the job loses nothing.
+    """
     healthy, served = (Served(10.0, load_mean=0.5, **STEADY) for _ in range(2))
     served.run.slowdowns.replica[2] = 0.5
     for each in (healthy, served):
@@ -220,7 +245,10 @@ def test_a_slow_replica_gets_less_and_takes_longer() -> None:
 
 
 def test_a_cache_takes_its_share_of_hbm() -> None:
-    """Llama 3.3 70B: 327,680 bytes a token, so that 10 sequences of 8,192 tokens take 26.8 GB of 16 chips' HBM."""
+    """Llama 3.3 70B needs 327,680 bytes of HBM per token.
+
+    So 10 sequences of 8,192 tokens need 26.8 GB of 16 chips' HBM.
+    """
     served = Served(100.0, model="llama-3.3-70b", load_mean=0.5, **STEADY)
     room = 16 * 96 * 2**30
     assert served.figures("kv_cache_share") == pytest.approx(
@@ -233,7 +261,7 @@ def test_a_cache_takes_its_share_of_hbm() -> None:
 
 
 def test_a_share_of_hbm_in_the_file_holds_with_half_a_batch() -> None:
-    """What the file says replaces what follows from the model; the cache still comes and goes."""
+    """A share in the file replaces the model's; the cache still varies."""
     served = Served(100.0, model="llama-3.3-70b", load_mean=0.5, hbm_used=0.6, **STEADY)
     used = np.array([tick.hbm_used[2:].mean() for tick in served.ticks])
     half = 16 * 327_680 * 8_192 / (16 * 96 * 2**30)
@@ -241,7 +269,10 @@ def test_a_share_of_hbm_in_the_file_holds_with_half_a_batch() -> None:
 
 
 def test_windows_of_any_length_are_the_same_requests() -> None:
-    """Seconds, odd parts and minutes of the same time make the same tokens, to the last bit of a sum."""
+    """Seconds, odd parts and minutes of the same time produce the same tokens.
+
+    Equal to the last bit of a sum.
+    """
     found = [Served(120.0, window_s) for window_s in (1.0, 8.0, 60.0)]
     for name in ("tokens_per_s", "batch"):
         means = [each.figures(name)[-1] if name == "batch" else each.mean(name) for each in found]
@@ -252,13 +283,17 @@ def test_windows_of_any_length_are_the_same_requests() -> None:
 
 def test_parts_of_seconds_are_the_same_requests() -> None:
     """Requests come at the beginning of a second; quarters of it go on with them."""
-    whole, parts = Served(60.0), Served(60.0, 0.25)
+    whole = Served(60.0)
+    parts = Served(60.0, 0.25)
     assert parts.mean("tokens_per_s") == pytest.approx(whole.mean("tokens_per_s"), rel=0.03)
     assert parts.figures("batch")[-1] == pytest.approx(whole.figures("batch")[-1], abs=1.0)
 
 
 def test_long_windows_are_those_of_some_of_their_seconds() -> None:
-    """Windows of an hour have the mean of seconds, within what 64 of them miss, and leave a bounded state."""
+    """Windows of an hour have the mean of seconds, and leave a bounded state.
+
+    Precise within the error of 64 sampled seconds.
+    """
     seconds = Served(300.0, **STEADY)
     hours = Served(5 * 3_600.0, 3_600.0, **STEADY)
     for name, within in (("tokens_per_s", 0.1), ("tpot_s", 0.05), ("batch", 0.2)):
@@ -296,15 +331,19 @@ def test_what_the_hardware_cannot_do_is_refused(settings: dict[str, Any], messag
 
 
 def test_times_of_the_file_replace_those_of_the_model() -> None:
-    """At batch 1 and without waiting; larger batches add what they read."""
+    """Times in the file apply at batch 1 without waiting; larger batches add their reads."""
     (times,) = jobs(model="llama-3.3-70b", tpot_s=0.025, ttft_s=1.5, speculative_tokens=3).times
     assert (times.tpot_s(1), times.prefill_s) == pytest.approx((0.025, 1.5))
     assert times.tpot_s(8) > 0.025
 
 
 def test_a_window_of_the_last_bits_has_no_requests_of_its_own() -> None:
-    """Between changes whose instants differ by rounding there is less than what a float tells apart: nothing is lost by it."""
-    whole, cut = jobs(load_mean=0.6), jobs(load_mean=0.6)
+    """A window below float precision has no requests, and none is lost.
+
+    It lies between changes whose instants differ only by rounding.
+    """
+    whole = jobs(load_mean=0.6)
+    cut = jobs(load_mean=0.6)
     for serving in (whole, cut):
         serving.advance(100.0, 50.0, 50.0)
     cut.advance(1e-15, 100.0, 100.0)
@@ -313,10 +352,14 @@ def test_a_window_of_the_last_bits_has_no_requests_of_its_own() -> None:
 
 
 def test_a_replica_that_hangs_in_its_start_is_not_starting() -> None:
-    """A window has each second once: a start stands still while its processes hang, and goes on after."""
+    """A start pauses while its processes hang, and continues after.
+
+    So a window has each second once.
+    """
     serving = jobs(load_mean=0.6, startup_s=60.0)
     halts = [(Halt.DOWN, 10.0), (Halt.NONE, 20.0), (Halt.HANG, 30.0), (Halt.NONE, 10.0)]
-    at_s, starts = 0.0, []
+    at_s = 0.0
+    starts = []
     for halt, for_s in halts:
         halted = np.full(serving.count.sum(), halt, np.int8)
         work, _ = serving.advance(for_s, at_s + for_s / 2, at_s + for_s / 2, halt=halted)

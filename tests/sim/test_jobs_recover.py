@@ -16,23 +16,29 @@ if TYPE_CHECKING:
 
     Job = Callable[..., dict[str, Any]]
 
-TRAINING, SERVING = 0, 1
+TRAINING = 0
+SERVING = 1
 STARTUP_S = 40.0
 SETTLED_S = 300.0
-"""Until a replica that has come back has its part of the requests again."""
+"""Seconds until a recovered replica receives its share of requests again."""
 PERIOD_S = 20.0
 PHYSICAL = [name for name, fault in FAULTS.items() if not fault.is_transport]
 ON_ONE_INSTANCE = [
     name for name in PHYSICAL if FAULTS[name].scope in {FaultScope.CHIP, FaultScope.INSTANCE}
 ]
-MEMBER, SERVER, IDLE = "c/us-0001/trn2u-0001-2", "c/standalone/trn2-0001", "c/standalone/trn2-0002"
+MEMBER = "c/us-0001/trn2u-0001-2"
+SERVER = "c/standalone/trn2-0001"
+IDLE = "c/standalone/trn2-0002"
 
 
 @pytest.fixture
 def make(
     make_engine: Callable[..., Engine], training: Job, inference: Job
 ) -> Callable[..., Engine]:
-    """Return a maker of a fleet: an UltraServer that trains, an instance that serves with four replicas, an idle one."""
+    """Return a maker of a fleet with training, serving and idle hardware.
+
+    An UltraServer trains, an instance serves with four replicas, and one is idle.
+    """
     return lambda period_s=PERIOD_S: make_engine(
         training(on=["c/us-0001"], startup_s=STARTUP_S, checkpoint_every_steps=5),
         inference(on=[SERVER], chips_per_replica=4),
@@ -60,8 +66,9 @@ def target_of(name: str, instance: str) -> str:
 
 
 def go(engine: Engine, seconds: float) -> tuple[list[list[str]], list[str]]:
-    """Move on; return each tick's states of the two jobs, and the names of all events."""
-    states, names = [], []
+    """Advance; return each tick's states of the two jobs, and all event names."""
+    states = []
+    names = []
     for _ in range(round(seconds / PERIOD_S)):
         tick = engine.step()
         states.append([JOB_STATES[number] for number in tick.states])
@@ -70,7 +77,7 @@ def go(engine: Engine, seconds: float) -> tuple[list[list[str]], list[str]]:
 
 
 def over_s(name: str) -> float:
-    """Return how long a fault and all that follows from it take."""
+    """Return the duration of a fault with all its consequences."""
     fault = FAULTS[name]
     return (
         (fault.lasts_s if fault.ends_by_itself else fault.stages.total_s) + STARTUP_S + 4 * PERIOD_S
@@ -79,7 +86,10 @@ def over_s(name: str) -> float:
 
 @pytest.mark.parametrize("name", PHYSICAL)
 def test_a_training_job_comes_back_from_every_fault(engine: Engine, name: str) -> None:
-    """It fails once at most, loses its steps once, starts, and runs on; then nothing is slow, silent, marked or apart."""
+    """A job fails at most once, loses its steps once, restarts, and runs on.
+
+    In the end nothing is slow, silent, marked or apart.
+    """
     go(engine, 60.0)
     engine.inject(name, target_of(name, MEMBER))
     states, names = go(engine, over_s(name))
@@ -114,7 +124,10 @@ def test_a_training_job_comes_back_from_every_fault(engine: Engine, name: str) -
 
 @pytest.fixture(scope="module")
 def healthy() -> list[float]:
-    """Return a list for the tokens a second of the serving job without faults, by tick; the first test fills it."""
+    """Return a list for the serving job's tokens a second without faults, by tick.
+
+    The first test fills it.
+    """
     return []
 
 
@@ -122,7 +135,10 @@ def healthy() -> list[float]:
 def test_a_serving_job_is_never_stopped(
     make: Callable[..., Engine], healthy: list[float], name: str
 ) -> None:
-    """It serves with the remaining replicas, has no event, and all its throughput in the end."""
+    """The job serves with the remaining replicas and regains its full throughput.
+
+    It has no event.
+    """
     engine = make()
     go(engine, 60.0)
     engine.inject(name, target_of(name, SERVER))
@@ -133,7 +149,8 @@ def test_a_serving_job_is_never_stopped(
         engine.step().figures["tokens_per_s"][SERVING] for _ in range(round(SETTLED_S / PERIOD_S))
     ]
     if not healthy:
-        other, longest_s = make(), 60.0 + max(map(over_s, ON_ONE_INSTANCE)) + SETTLED_S
+        other = make()
+        longest_s = 60.0 + max(map(over_s, ON_ONE_INSTANCE)) + SETTLED_S
         ticks = [other.step() for _ in range(round(longest_s / PERIOD_S) + 1)]
         healthy += [float(each.figures["tokens_per_s"][SERVING]) for each in ticks]
     usual = healthy[engine.ticks - len(made) : engine.ticks]

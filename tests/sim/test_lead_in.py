@@ -64,7 +64,10 @@ def engine(lead_in: int, *, shard: Shard | None = None, period_s: float = 1.0) -
 
 
 def test_faults_begin_where_they_do_without_one() -> None:
-    """Of a scenario, a fleet file and rates: the same faults at the same seconds, and no event before the start."""
+    """A lead-in changes no fault or its second, and has no event before the start.
+
+    Faults come from a scenario, a fleet file and rates.
+    """
     with_one, without = engine(LEAD_IN), engine(0)
     for number in range(-LEAD_IN, 0):
         tick = with_one.step()
@@ -104,9 +107,11 @@ def _begun() -> Engine:
 
 
 def test_the_fleet_is_in_operation_before_the_start() -> None:
-    """Load, power and steps go on from tick to tick; nothing stands still until the start."""
+    """Load, power and steps advance from tick to tick before the start."""
     made = engine(LEAD_IN)
-    tokens, powers, steps = [], [], []
+    tokens = []
+    powers = []
+    steps = []
     for _ in range(LEAD_IN):
         tick = made.step()
         tokens.append(float(tick.figures["tokens_per_s"][1]))
@@ -119,7 +124,7 @@ def test_the_fleet_is_in_operation_before_the_start() -> None:
 
 
 def test_a_shard_makes_its_part_of_the_same_lead_in() -> None:
-    """Columns of two shards together are those of the whole fleet, bit by bit, before the start and after it."""
+    """Two shards' columns equal the whole fleet's bit by bit, before and after the start."""
     whole = engine(LEAD_IN)
     shards = [engine(LEAD_IN, shard=Shard(part, 2)) for part in (1, 2)]
     for _ in range(LEAD_IN + 3):
@@ -151,7 +156,10 @@ def test_time_is_set_before_its_first_step_only() -> None:
 
 
 async def test_the_same_publisher_goes_on_live() -> None:
-    """Frames of the lead-in and live samples: one boot, numbers and times without a gap, tick 0 at once at the start."""
+    """Frames of the lead-in and live samples share one boot, without a gap.
+
+    Numbers and times continue; tick 0 is published at once at the start.
+    """
     stage = SimulationRun(engine(3), first_seq=3, publishing=Publishing(format="json"))
     await stage.run(5.0, ticks=2)
     twin = engine(3)
@@ -183,13 +191,15 @@ async def test_the_same_publisher_goes_on_live() -> None:
 
 
 def test_a_step_through_all_of_it_ends_about_where_single_ticks_do() -> None:
-    """What goes on live after one step is as if each tick had been lived through: steps, heat and counters."""
-    one, each = engine(60 + LEAD_IN), engine(60 + LEAD_IN)
+    """One long step ends with about the steps, heat and counters of single ticks."""
+    one = engine(60 + LEAD_IN)
+    each = engine(60 + LEAD_IN)
     one.step(60 + LEAD_IN)
     each.step(60)
     for _ in range(LEAD_IN):
         each.step()
-    first, second = one.step(), each.step()
+    first = one.step()
+    second = each.step()
     np.testing.assert_allclose(
         first.figures["steps_completed"][0], second.figures["steps_completed"][0], atol=1
     )

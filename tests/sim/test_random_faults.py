@@ -37,15 +37,19 @@ def process(
 
 
 def drawn(wear: RandomFaults, end_s: float, window_s: float) -> list[RandomFault]:
-    """Return what comes until `end_s`, asked for window by window."""
-    found, windows = [], round(end_s / window_s)
+    """Return the faults until `end_s`, requested window by window."""
+    found = []
+    windows = round(end_s / window_s)
     for number in range(1, windows + 1):
         found += wear.until(number * window_s)
     return found
 
 
 def test_faults_come_as_often_as_their_rates_say() -> None:
-    """As many as in 54 days of 16,384 chips, in a tenth of the time: each kind's number lies within four standard deviations of rate x device-days."""
+    """Each kind's number is within four standard deviations of rate x device-days.
+
+    As many as in 54 days of 16,384 chips, in a tenth of the time.
+    """
     counted = Counter(wear.fault.name for wear in process(10.0).until(5.4 * DAY_S))
     for name in BY_THEMSELVES:
         mean = (FAULTS[name].rate_per_device_day or 0.0) * 16_384 * 54
@@ -54,14 +58,18 @@ def test_faults_come_as_often_as_their_rates_say() -> None:
 
 
 def test_jobs_are_interrupted_as_often_as_published() -> None:
-    """Published: 419 unexpected interruptions in 54 days on 16,384 accelerators, one in 3.1 h; within three standard deviations of a Poisson process, over five times as many device-days."""
+    """Interruptions match the published rate within three Poisson standard deviations.
+
+    Published: 419 unexpected interruptions in 54 days on 16,384 accelerators, one in 3.1 h. Checked
+    over five times as many device-days.
+    """
     times = [each.time_s for each in process(50.0).until(5.4 * DAY_S) if each.fault.is_interruption]
     assert len(times) == pytest.approx(5 * 419, abs=3 * (5 * 419) ** 0.5)
     assert 50.0 * np.diff(times).mean() / 3_600.0 == pytest.approx(3.1, rel=3 / (5 * 419) ** 0.5)
 
 
 def test_an_acceleration_of_zero_turns_them_off() -> None:
-    """So that a file can say that nothing comes by itself."""
+    """An acceleration of 0 turns random faults off, so that a file can exclude them."""
     assert process(0.0, chips=1_000_000).until(1e9) == []
 
 
@@ -82,7 +90,10 @@ def test_an_acceleration_of_zero_turns_them_off() -> None:
 def test_a_big_fleet_fails_unless_it_is_told_not_to(
     ultraservers: int, fleet: dict[str, Any], scenario: dict[str, Any] | None, comes: bool
 ) -> None:
-    """From 10,000 chips on faults come at the published rates; a fleet file says otherwise, and a scenario has its own."""
+    """From 10,000 chips on faults occur at the published rates by default.
+
+    A fleet file can change this, and a scenario has its own rates.
+    """
     clusters = [{"name": "c", "ultraservers": [{"count": ultraservers}]}]
     model = validate({"name": "f", "clusters": clusters, **fleet}, FleetFile, "fleet.toml")
     layout = Layout.of(expand(model))
@@ -126,7 +137,8 @@ def test_the_same_faults_come_for_any_tick(window_s: float) -> None:
 
 def test_nothing_is_drawn_late() -> None:
     """New faults lie after the end of the earlier call, at any instant."""
-    wear, before = process(500.0), 0.0
+    wear = process(500.0)
+    before = 0.0
     for end_s in (
         3.0,
         10.0,
@@ -144,14 +156,18 @@ def test_nothing_is_drawn_late() -> None:
 
 
 def test_a_stretch_does_not_depend_on_blocks_drawn_before() -> None:
-    """A process that jumps over many blocks finds in each what one that went through them found."""
-    steps, jump = process(200.0), process(200.0)
+    """A process skipping many blocks draws the same faults as one without skips."""
+    steps = process(200.0)
+    jump = process(200.0)
     end_s = 20 * STRETCHES * STRETCH_S
     assert sorted(drawn(steps, end_s, STRETCH_S)) == sorted(jump.until(end_s))
 
 
 def test_each_fault_has_a_place_of_its_own() -> None:
-    """Several in one stretch, at the highest rate that is allowed, fall on different chips at different times."""
+    """Several faults in one stretch hit different chips at different times.
+
+    Checked at the highest allowed rate.
+    """
     rate = FAULTS["ecc_corrected_storm"].rate_per_device_day or 0.0
     highest = HIGHEST_MEAN * DAY_S / (STRETCH_S * rate * 16_384)
     found = process(0.99 * highest, only=("ecc_corrected_storm",)).until(DAY_S)
@@ -163,7 +179,7 @@ def test_each_fault_has_a_place_of_its_own() -> None:
 
 
 def test_only_and_without_choose() -> None:
-    """`only` leaves these alone, `without` takes some away; the others come when they would have come anyway."""
+    """`only` and `without` select faults; the others occur at unchanged times."""
     every = process(2_000.0).until(3_600.0)
     only = process(2_000.0, only=("link_down", "straggler")).until(3_600.0)
     rest = process(2_000.0, without=("link_down", "straggler")).until(3_600.0)
@@ -181,7 +197,7 @@ def test_another_seed_brings_other_faults() -> None:
 def test_a_new_fault_leaves_the_others_alone(
     is_first: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wherever a row is put into the table, the others come at the times and places at which they came without it."""
+    """A new row anywhere in the table changes no other fault's times and places."""
     before = process(2_000.0).until(3_600.0)
     new = {"made_up": replace(FAULTS["straggler"], name="made_up", rate_per_device_day=1e-4)}
     monkeypatch.setattr(random_faults_module, "FAULTS", new | FAULTS if is_first else FAULTS | new)
@@ -191,7 +207,7 @@ def test_a_new_fault_leaves_the_others_alone(
 
 
 def test_what_a_seed_brings_stays() -> None:
-    """The first faults of a seed, with their times and places: what a recorded run was made of does not change."""
+    """A seed's first faults, times and places are pinned, so recorded runs stay valid."""
     first = process(2_000.0, seed=7).until(3_600.0)[:3]
     assert [(round(wear.time_s, 3), wear.fault.name, wear.word % 16_384) for wear in first] == [
         (2.489, "ecc_corrected_storm", 12_554),
@@ -206,7 +222,7 @@ def test_without_rates_nothing_comes() -> None:
 
 
 def test_too_high_an_acceleration_is_refused() -> None:
-    """The message names the fault and the highest that is possible, which is then accepted."""
+    """The message names the fault and the highest possible value, an accepted one."""
     with pytest.raises(
         ConfigError, match=r"rates.acceleration = 1e\+06: .* on 16,384 chips; at most"
     ) as refused:
@@ -218,9 +234,13 @@ def test_too_high_an_acceleration_is_refused() -> None:
 
 
 def test_wear_hits_what_the_fleet_has_and_heals() -> None:
-    """Faults of chance begin and end like any other, at addresses of their scope, and the same for any windows."""
+    """Random faults begin and end like others, at addresses of their scope.
+
+    The same for any windows.
+    """
     rates = {"acceleration": 20_000.0}
-    fine, coarse = SmallFleet(rates=rates), SmallFleet(rates=rates)
+    fine = SmallFleet(rates=rates)
+    coarse = SmallFleet(rates=rates)
     fine.go(3_000.0, 5.0)
     coarse.go(3_000.0, 500.0)
     assert fine.events == coarse.events
@@ -233,7 +253,7 @@ def test_wear_hits_what_the_fleet_has_and_heals() -> None:
 
 
 def test_wear_of_a_jobs_own_faults_spares_idle_chips() -> None:
-    """A runtime that does not run does not crash, and logs nothing."""
+    """A runtime on idle chips does not crash, and logs nothing."""
     fleet = SmallFleet(
         rates={"acceleration": 300_000.0, "only": ["runtime_crash", "hang_collectives"]}
     )

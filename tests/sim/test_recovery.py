@@ -14,7 +14,8 @@ from trnfleet.sim.faults.effects import BURST_S
 from trnfleet.sim.jobs.slowdown import Halt
 from trnfleet.wire.limits import DEFAULT_LIMITS
 
-TRAINING, SERVING = 0, 1
+TRAINING = 0
+SERVING = 1
 BEGIN_S = 10.0
 PHYSICAL = [name for name, fault in FAULTS.items() if not fault.is_transport]
 RECOVERING = [name for name in PHYSICAL if not FAULTS[name].ends_by_itself]
@@ -23,7 +24,7 @@ PLACES = (TRAIN, SERVE)
 
 
 def target_of(name: str, ultraserver: str = TRAIN, place: int = 2) -> str:
-    """Return something in an UltraServer that a fault can hit."""
+    """Return a valid target of a fault in an UltraServer."""
     instance = f"{ultraserver}/trn2u-{ultraserver[-4:]}-{place}"
     lane = "z_prev" if FAULTS[name].links is Links.BETWEEN_INSTANCES else "north"
     return {
@@ -55,7 +56,7 @@ def over_s(name: str) -> float:
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", PHYSICAL)
 def test_every_fault_shows_and_then_all_is_as_before(name: str, place: str) -> None:
-    """From its begin to just before its end something is there; at its end nothing is left but counters."""
+    """A fault shows from its begin to its end, then leaves only counters."""
     fleet = SmallFleet(entry(name, target_of(name, place)))
     fleet.go(BEGIN_S)
     assert fleet.incidents.active(), "it begins at its instant"
@@ -85,7 +86,7 @@ def test_every_fault_shows_and_then_all_is_as_before(name: str, place: str) -> N
 
 @pytest.mark.parametrize("name", RECOVERING)
 def test_nothing_recovers_at_once(name: str) -> None:
-    """A job that a fault has stopped stands still until the last step, each of which comes at its time."""
+    """A stopped job waits until the last recovery step; each step is on time."""
     fault = FAULTS[name]
     fleet = SmallFleet(entry(name))
     seen: list[tuple[float, int]] = []
@@ -109,9 +110,13 @@ def test_nothing_recovers_at_once(name: str) -> None:
 
 
 def test_a_replacement_goes_step_by_step() -> None:
-    """Failed, noticed, quarantined, drained, replaced, returned: the job waits without the instance that it needs."""
+    """The job waits without its instance through all steps of a replacement.
+
+    Failed, noticed, quarantined, drained, replaced, returned.
+    """
     fleet = SmallFleet(entry("hbm_uncorrectable"))
-    chip, instance = (fleet.row(f"{TRAIN}/trn2u-0001-2/chip05"), fleet.row(f"{TRAIN}/trn2u-0001-2"))
+    chip = fleet.row(f"{TRAIN}/trn2u-0001-2/chip05")
+    instance = fleet.row(f"{TRAIN}/trn2u-0001-2")
     stages = FAULTS["hbm_uncorrectable"].stages
     incidents = fleet.incidents
     fleet.go(BEGIN_S + 1.0)
@@ -151,7 +156,10 @@ def test_a_replacement_goes_step_by_step() -> None:
 
 
 def test_a_rebooted_instance_is_the_same_one() -> None:
-    """It is silent while it boots, keeps its EC2 id and its counters, and has booted once more."""
+    """A rebooting instance is silent, then has the same EC2 id and counters.
+
+    It has one more boot.
+    """
     fleet = SmallFleet(
         entry("firmware_heartbeat_lost"), entry("ecc_corrected_storm", at=1.0, lasts=4.0)
     )
@@ -165,7 +173,7 @@ def test_a_rebooted_instance_is_the_same_one() -> None:
 
 
 def test_a_watchdog_ends_a_hang() -> None:
-    """A hung job hangs until it is noticed, is then stopped, and starts again; no instance is touched."""
+    """A hung job is noticed, stopped and restarted; no instance is touched."""
     fleet = SmallFleet(entry("hang_collectives"))
     stages = FAULTS["hang_collectives"].stages
     fleet.go(BEGIN_S + stages.detect_s - 0.5)
@@ -181,7 +189,10 @@ def test_a_watchdog_ends_a_hang() -> None:
 
 @pytest.mark.parametrize(("name", "errors"), [("hang_compute", 1), ("hang_collectives", 0)])
 def test_a_hang_is_logged_when_it_times_out(name: str, errors: int) -> None:
-    """Published: executions time out after 30 s (nrt-troubleshoot); before that no log says a word and none has failed."""
+    """A hang is logged, and fails executions, only at its timeout.
+
+    Published: executions time out after 30 s (nrt-troubleshoot).
+    """
     fleet = SmallFleet(entry(name))
     fleet.go(BEGIN_S + 29.5)
     assert fleet.events == []
@@ -198,7 +209,10 @@ def test_a_hang_is_logged_when_it_times_out(name: str, errors: int) -> None:
 
 
 def test_a_drained_instance_stops_all_its_replicas() -> None:
-    """One chip stops its own replica of four chips; its instance, once drained, all four that run on it."""
+    """One chip stops its own replica, a drained instance all four on it.
+
+    A replica has four chips.
+    """
     fleet = SmallFleet(
         entry("hbm_uncorrectable", target_of("hbm_uncorrectable", SERVE)), chips_per_replica=4
     )
@@ -253,7 +267,10 @@ def test_a_serving_job_loses_a_replica_and_not_its_processes() -> None:
 def test_a_split_takes_only_replicas_that_reach_over_both_racks(
     chips_per_replica: int, stopped: int
 ) -> None:
-    """Instances 0 and 1 are in one rack, 2 and 3 in the other (the driver's election of node ids)."""
+    """A split stops only replicas that span both racks.
+
+    Instances 0 and 1 are in one rack, 2 and 3 in the other (the driver's election of node ids).
+    """
     fleet = SmallFleet(entry("ultraserver_split", SERVE), chips_per_replica=chips_per_replica)
     fleet.go(BEGIN_S + 5.0)
     assert np.count_nonzero(fleet.effects.slowdowns.replica_halt) == stopped
@@ -262,7 +279,7 @@ def test_a_split_takes_only_replicas_that_reach_over_both_racks(
 
 
 def test_nothing_happens_to_what_is_switched_off() -> None:
-    """An instance that is down cannot fail; what it shares with others can."""
+    """A stopped instance cannot fail; its shared parts can."""
     fleet = SmallFleet(
         entry("instance_reboot"),
         entry("hbm_uncorrectable", at=BEGIN_S + 20.0),
@@ -282,7 +299,7 @@ def test_nothing_happens_to_what_is_switched_off() -> None:
 
 
 def test_new_hardware_ends_what_was_wrong_with_the_old() -> None:
-    """A straggler and a lost link go with the instance, with an event; one elsewhere stays."""
+    """A straggler and a lost link end with the instance, with an event; others stay."""
     fleet = SmallFleet(
         entry("straggler", f"{TRAIN}/trn2u-0001-2/chip07", lasts="1d"),
         entry("chip_throttle", f"{TRAIN}/trn2u-0001-2/chip08", lasts="1d"),
@@ -303,7 +320,7 @@ def test_new_hardware_ends_what_was_wrong_with_the_old() -> None:
 
 
 def test_one_replacement_is_enough_for_many_chips() -> None:
-    """Sixteen chips that fail at once are one instance's, which is replaced once."""
+    """An instance with sixteen failing chips is replaced once."""
     fleet = SmallFleet(entry("dma_abort", f"{TRAIN}/trn2u-0001-2/*"))
     fleet.go(over_s("dma_abort") + 1.0)
     assert fleet.is_well()
@@ -312,7 +329,7 @@ def test_one_replacement_is_enough_for_many_chips() -> None:
 
 
 def test_a_replaced_instance_can_fail_again() -> None:
-    """However many failures took the old one down at a time, none of them still holds the new one for down."""
+    """No earlier failure of the old instance marks the new one as down."""
     fleet = SmallFleet(
         *(entry("dma_abort", f"{TRAIN}/trn2u-0001-2/chip0{n}", at=BEGIN_S + n) for n in range(4))
     )
@@ -331,7 +348,10 @@ def test_a_replaced_instance_can_fail_again() -> None:
     ],
 )
 def test_one_reboot_or_reload_is_enough_for_many_chips(name: str, events: str) -> None:
-    """Sixteen chips that need it at once get it once; other instances are none of it."""
+    """Sixteen chips that need a reboot or reload at once get one.
+
+    Other instances are not affected.
+    """
     fleet = SmallFleet(
         entry(name, f"{TRAIN}/trn2u-0001-2/*"), entry(name, f"{TRAIN}/trn2u-0001-3/chip00", at=12.0)
     )
@@ -368,7 +388,7 @@ def test_an_idle_chip_fails_without_a_job(name: str) -> None:
 
 @pytest.mark.parametrize("name", PHYSICAL)
 def test_every_word_of_it_has_room_in_a_message(name: str) -> None:
-    """No event of a fault's life is longer than a message's text may be, at the longest of addresses."""
+    """Every event of a fault fits a message's text, even at the longest address."""
     cluster = "c" * 64
     fleet = SmallFleet(entry(name, target_of(name).replace("c", cluster, 1)), cluster=cluster)
     fleet.go(over_s(name) + 1.0)
@@ -394,7 +414,7 @@ HITS = st.lists(
 def test_faults_that_overlap_leave_nothing_behind(
     hits: list[tuple[str, str, int, int, int | None]], window_s: float | None
 ) -> None:
-    """Whatever comes upon whatever, and however long the windows are: in the end all is as before."""
+    """Overlapping faults leave nothing behind, in windows of any length."""
     fleet = SmallFleet(
         *(
             entry(name, target_of(name, ultraserver, place), at, lasts)
@@ -417,9 +437,10 @@ def test_faults_that_overlap_leave_nothing_behind(
 def test_what_happens_does_not_depend_on_the_windows(
     hits: list[tuple[str, str, int, int, int | None]],
 ) -> None:
-    """Events, counters and generations are those of any other division of time."""
+    """Events, counters and generations are the same for any division of time."""
     entries = [entry(name, target_of(name, us, place), at) for name, us, place, at, _ in hits]
-    fine, coarse = SmallFleet(*entries), SmallFleet(*entries)
+    fine = SmallFleet(*entries)
+    coarse = SmallFleet(*entries)
     fine.go(1_500.0, 5.0)
     coarse.go(1_500.0, 1_500.0)
     assert fine.events == coarse.events

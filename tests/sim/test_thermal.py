@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     Plant = Callable[[float], float]
     """Power of a chip, W, at a pace."""
 
-BACKGROUND_W, DYNAMIC_W = 90.0, 410.0
+BACKGROUND_W = 90.0
+DYNAMIC_W = 410.0
 TRAINING_W = 385.0
 """Mean power of a training chip: compute, collectives and optimizer together."""
 
@@ -36,14 +37,18 @@ def falls_with_pace(pace: float) -> float:
 
 
 def falls_less(pace: float) -> float:
-    """Power of a whole training step: a slower compute phase takes a greater part of it."""
-    compute_s, collective_s = 0.78 / pace, 0.22
+    """Power of a whole training step.
+
+    A slower compute phase is a greater part of it.
+    """
+    compute_s = 0.78 / pace
+    collective_s = 0.22
     energy = compute_s * 0.85 * pace + collective_s * 0.45
     return BACKGROUND_W + DYNAMIC_W * energy / (compute_s + collective_s)
 
 
 def stays(_pace: float) -> float:
-    """Power that what is withheld does not change, as in a collective."""
+    """Power unaffected by throttling, as in a collective."""
     return BACKGROUND_W + 0.5 * DYNAMIC_W
 
 
@@ -98,7 +103,10 @@ class Stand:
 
 @pytest.mark.parametrize(("kind", "most_w"), [("trn2.48xlarge", 500.0), ("trn1.32xlarge", 200.0)])
 def test_the_hottest_chip_at_maximum_power_is_clear_of_throttling(kind: str, most_w: float) -> None:
-    """At the default inlet nothing throttles, however long and hard it works (assumed start of throttling)."""
+    """At the default inlet nothing throttles, for any load and duration.
+
+    The start of throttling is assumed.
+    """
     stand = Stand(make_fleet(kind=kind, instances=40))
     stand.power_w[:] = most_w
     for _ in range(5):
@@ -108,7 +116,7 @@ def test_the_hottest_chip_at_maximum_power_is_clear_of_throttling(kind: str, mos
 
 @pytest.mark.parametrize("delta_c", [20.0, 25.0])
 def test_an_overheated_rack_throttles_within_two_minutes(delta_c: float) -> None:
-    """Inlets 20 to 25 degC warmer slow a training job's chips; those of decode stay clear."""
+    """Inlets 20 to 25 degC warmer throttle training chips, but not decode."""
     stand = Stand(make_fleet(instances=3))
     stand.power_w[1] = BACKGROUND_W + 0.40 * DYNAMIC_W
     stand.advance(1.0)
@@ -129,7 +137,10 @@ def test_an_overheated_rack_throttles_within_two_minutes(delta_c: float) -> None
 @pytest.mark.parametrize("plant", [falls_with_pace, falls_less, stays])
 @pytest.mark.parametrize("ahead", [False, True])
 def test_heat_settles_without_swinging(elapsed_s: float, plant: Plant, *, ahead: bool) -> None:
-    """Power and pace, each of which follows the other, come to rest at one place whatever the window's length."""
+    """Power and pace depend on each other and settle at one point.
+
+    The same point for windows of any length.
+    """
     stand = Stand()
     stand.run(plant, elapsed_s, 2)
     stand.inlet_delta_c[:] = 35
@@ -147,7 +158,10 @@ def test_heat_settles_without_swinging(elapsed_s: float, plant: Plant, *, ahead:
 @pytest.mark.parametrize("elapsed_s", [0.1, 1.0, 10.0, 60.0, 600.0, 3_600.0])
 @pytest.mark.parametrize("plant", [falls_with_pace, falls_less, stays])
 def test_a_cap_settles_without_swinging(elapsed_s: float, plant: Plant) -> None:
-    """The chip that draws most comes to rest at the cap; where pace does not lower it, as if its whole range were in use."""
+    """The chip with the highest draw settles at the cap.
+
+    If pace does not lower its draw, it settles as if its whole range were in use.
+    """
     stand = Stand()
     stand.run(plant, elapsed_s, 2)
     stand.cap_share[:] = 0.5
@@ -179,7 +193,10 @@ def test_recovery_is_as_steady_as_the_onset() -> None:
 
 
 def test_temperature_is_exact_for_constant_power_however_time_is_cut() -> None:
-    """One time constant, 30 s (assumed), takes 1 - 1/e of the way, in one window or in 300."""
+    """One time constant covers 1 - 1/e of the way, in one window or 300.
+
+    It is 30 s (assumed).
+    """
     ends = []
     for elapsed_s, windows in ((30.0, 1), (1.0, 30), (0.1, 300)):
         stand = Stand()
@@ -196,7 +213,7 @@ def test_temperature_is_exact_for_constant_power_however_time_is_cut() -> None:
 
 
 def test_hottest_chips_throttle_first_and_most() -> None:
-    """Chips of an instance differ in temperature, and what they withhold goes by it."""
+    """Chips of an instance differ in temperature, and throttle accordingly."""
     stand = Stand()
     stand.inlet_delta_c[:] = 18
     counts = []
@@ -219,10 +236,14 @@ def test_hottest_chips_throttle_first_and_most() -> None:
 
 
 def test_chips_show_the_temperature_that_throttling_goes_by() -> None:
-    """Noise apart, every chip has the temperature that throttling thinks it has, on the way as well as at the end."""
+    """Apart from noise, every chip shows the temperature used for throttling.
+
+    On the way as well as at the end.
+    """
     chips = Chips(make_fleet("c/standalone/trn2-0001"))
     throttling = Throttling(chips.layout, chips.fleet, chips.rng)
-    none, cap = np.zeros(2, np.float32), np.ones(2)
+    none = np.zeros(2, np.float32)
+    cap = np.ones(2)
     for which in (Phase.CHECKPOINT, *[Phase.COMPUTE] * 20):
         jobs = doing(phase(which))
         power_w = chips.physics.instance_power_w(jobs)
@@ -234,7 +255,10 @@ def test_chips_show_the_temperature_that_throttling_goes_by() -> None:
 
 
 def test_a_cap_keeps_power_under_it_through_a_job_s_phases() -> None:
-    """The limit of the compute phase outlasts collectives, so that power does not shoot over it when compute resumes."""
+    """The compute phase's limit outlasts collectives.
+
+    So power does not overshoot when compute resumes.
+    """
     stand = Stand()
     stand.cap_share[0] = 0.7
     over = []
@@ -253,7 +277,7 @@ def test_a_cap_keeps_power_under_it_through_a_job_s_phases() -> None:
 
 
 def test_the_background_cannot_be_capped() -> None:
-    """Below what a chip draws when it does nothing, the lowest clock is all that a cap can have."""
+    """A cap below a chip's idle power results in the lowest clock."""
     stand = Stand()
     stand.cap_share[:] = 0.1
     assert stand.run(falls_with_pace, 1.0, 10)[-1] == LEAST_PACE
@@ -272,7 +296,10 @@ def test_no_cap_withholds_nothing_at_any_power() -> None:
 
 
 def test_a_rack_s_cap_counts_both_its_instances_and_their_hosts() -> None:
-    """Two instances of an UltraServer share a rack's limit; the other rack, with the same load on one, has room."""
+    """Two instances of an UltraServer share a rack's limit.
+
+    The other rack, with the same load on one instance, has room.
+    """
     cap_w = 15_000.0
     stand = Stand(make_fleet(instances=1, ultraservers=1, rack_power_cap_w=cap_w))
     host_w = np.full(5, 1_600.0)
@@ -291,7 +318,10 @@ def test_a_rack_s_cap_counts_both_its_instances_and_their_hosts() -> None:
 
 
 def test_a_rack_s_cap_below_idle_is_refused() -> None:
-    """A cap that no clock can keep is refused at the start, with the rack and its power."""
+    """A cap no clock can meet is refused with the rack and its power.
+
+    This happens at the start.
+    """
     with pytest.raises(
         ConfigError, match=r"rack_power_cap_w = 5000: c/us-0001/rack-a draws 5,880 W"
     ):
@@ -299,7 +329,7 @@ def test_a_rack_s_cap_below_idle_is_refused() -> None:
 
 
 def test_a_window_can_be_limited_ahead() -> None:
-    """For a window of an hour a change of the inlet counts at once, not an hour later."""
+    """In a window of an hour a change of the inlet counts at once."""
     stand = Stand()
     stand.run(falls_with_pace, 1.0, 3)
     stand.inlet_delta_c[:] = 25
@@ -321,7 +351,7 @@ def test_a_fleet_that_starts_too_hot_starts_throttled() -> None:
 
 
 def test_liquid_cooling_rides_out_a_warm_rack() -> None:
-    """With a cold plate the same load stays clear of throttling at inlets 20 degC warmer."""
+    """A cold plate avoids throttling at inlets 20 degC warmer under the same load."""
     stand = Stand(make_fleet(cooling="liquid"))
     stand.inlet_delta_c[:] = 20
     stand.power_w[:] = 500

@@ -1,4 +1,7 @@
-"""FLOP/s of the training jobs of every fleet, as tokens, as the chips' tflops and as MFU: three figures that are one."""
+"""FLOP/s of every fleet's training jobs, in three equal forms.
+
+As tokens, as the chips' tflops and as MFU.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,10 @@ def jobs_of(name: str) -> list[tuple[int, Training | FineTuning]]:
 
 
 def flops_per_token(job: Training | FineTuning) -> float:
-    """Return the model FLOPs of a token: stated, those of frozen weights and adapters, or six a parameter."""
+    """Return the model FLOPs of a token.
+
+    Stated, from frozen weights and adapters, or six per parameter.
+    """
     assert job.model is not None
     active = MODELS[job.model].active_parameters
     if job.flops_per_token is not None:
@@ -49,10 +55,14 @@ def flops_per_token(job: Training | FineTuning) -> float:
 
 @pytest.mark.parametrize("name", [name for name in FLEETS if jobs_of(name)])
 def test_tokens_tflops_and_mfu_agree_for_every_training_job(name: str) -> None:
-    """Over more than a hundred checkpoint cycles: FLOPs of the tokens, of the chips, and of the MFU; each step 2 to 30 s."""
+    """FLOPs of tokens, chips and MFU agree over more than a hundred checkpoint cycles.
+
+    Each step lasts 2 to 30 s.
+    """
     tick = (run := JobRun(fleet(name))).advance(400_000.0)
     for number, job in jobs_of(name):
-        chips, kind = int(run.placement.chips[number]), run.placement.chip_types[number]
+        chips = int(run.placement.chips[number])
+        kind = run.placement.chip_types[number]
         peak = {"bf16": kind.bf16_dense_flops.value, "fp8": kind.fp8_dense_flops.value}
         of_mfu = figure(tick, "mfu", number) * peak[job.dtype] * chips
         of_tokens = figure(tick, "tokens_per_s", number) * flops_per_token(job)
@@ -65,10 +75,14 @@ def test_tokens_tflops_and_mfu_agree_for_every_training_job(name: str) -> None:
 
 @pytest.mark.parametrize("name", SMALL)
 def test_the_chips_columns_add_up_to_the_jobs_figures(name: str) -> None:
-    """The tflops that chips publish are the job's MFU of their BF16 peak, and 6 x parameters x its tokens, within 2 %."""
+    """The chips' published tflops match the job's MFU and tokens within 2 %.
+
+    They are MFU of the BF16 peak, and 6 x parameters x tokens.
+    """
     file = fleet(name)
     engine = Engine(file, 7, 20.0, to_ns(file.start))
-    columns, ticks = [], []
+    columns = []
+    ticks = []
     for _ in range(90):
         ticks.append(engine.step())
         columns.append(BY_NAME["tflops"].decode(engine.columns["tflops"]))
@@ -87,11 +101,21 @@ def test_the_chips_columns_add_up_to_the_jobs_figures(name: str) -> None:
 
 
 def test_an_fp8_job_shows_more_than_the_bf16_peak() -> None:
-    """Chips publish what they do: in FP8 up to nearly twice the BF16 peak; MFU goes by the FP8 peak."""
+    """Chips in FP8 publish up to nearly twice the BF16 peak.
+
+    MFU uses the FP8 peak.
+    """
     job = {
-        "kind": "training", "name": "t", "on": ["c/standalone/trn2-0001"], "model": "llama-3.1-8b", "tensor_parallel": 4,
-        "tokens_per_step": 786_432.0, "mfu": 0.55, "dtype": "fp8", "checkpoint_every_steps": 0,
-    }  # fmt: skip  # a job reads as lines
+        "kind": "training",
+        "name": "t",
+        "on": ["c/standalone/trn2-0001"],
+        "model": "llama-3.1-8b",
+        "tensor_parallel": 4,
+        "tokens_per_step": 786_432.0,
+        "mfu": 0.55,
+        "dtype": "fp8",
+        "checkpoint_every_steps": 0,
+    }
     file = fleet_of(job, instances=1)
     engine = Engine(file, 7, 20.0, to_ns(file.start))
     ticks = [engine.step() for _ in range(20)]

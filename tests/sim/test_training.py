@@ -48,7 +48,7 @@ def run(**rest: Any) -> JobRun:
 
 
 def test_shares_of_a_window_add_up_to_one() -> None:
-    """Whatever the window's length and the pace, the phases fill it."""
+    """The phases fill a window of any length at any pace."""
     for elapsed_s in (0.01, 1.0, 7.9, 60.0, 1_000.0):
         steps = Jobs(data_stall_every_steps=2)
         for number in range(50):
@@ -58,7 +58,10 @@ def test_shares_of_a_window_add_up_to_one() -> None:
 
 
 def test_windows_of_any_length_average_the_same() -> None:
-    """The same time in seconds, in odd parts, in minutes and at once spends the same time in each phase."""
+    """Any windows of the same time spend the same time in each phase.
+
+    Seconds, odd parts, minutes and the whole.
+    """
     means = []
     for elapsed_s, count in ((1.0, 2_100), (7.0, 300), (60.0, 35), (2_100.0, 1)):
         steps = Jobs(data_stall_every_steps=2, data_stall_s=1.3)
@@ -69,7 +72,7 @@ def test_windows_of_any_length_average_the_same() -> None:
 
 
 def test_a_slow_chip_and_a_slow_link_stretch_their_phases() -> None:
-    """A step takes compute / slowest chip + collectives / slowest link + optimizer, and the time shows it."""
+    """A step lasts compute / slowest chip + collectives / slowest link + optimizer."""
     steps = Jobs(compute_share=0.7, collective_share=0.2, checkpoint_every_steps=0)
     expected_s = 8.0 * (0.7 / 0.5 + 0.2 / 0.25 + 0.1)
     assert steps.jobs.step_time_s(steps.jobs.pace(ONE * 0.5, ONE * 0.25, ONE, ONE))[
@@ -82,7 +85,7 @@ def test_a_slow_chip_and_a_slow_link_stretch_their_phases() -> None:
 
 
 def test_forward_and_backward_passes_wait_for_a_slow_link() -> None:
-    """At a quarter of a link's bandwidth tensor parallelism's all-reduces take four times as long, and so do gradients."""
+    """At a quarter of a link's bandwidth all-reduces and gradients last four times as long."""
     each = planned()
     jobs = TrainingJobs(
         [Training(kind="training", name="t", on=("c",))], [each], np.array([0], np.intp), Rng(4)
@@ -94,14 +97,20 @@ def test_forward_and_backward_passes_wait_for_a_slow_link() -> None:
 
 
 def test_checkpoints_take_their_share_of_a_cycle_and_wait_for_storage() -> None:
-    """Five steps of 8 s and a checkpoint of 12 s: 12 of 52 seconds; at a third of the bandwidth 36 of 76."""
+    """A 12 s checkpoint after five 8 s steps is 12 of 52 seconds.
+
+    At a third of the bandwidth it is 36 of 76.
+    """
     assert at(Jobs().advance(5_200.0), Phase.CHECKPOINT) == pytest.approx(12 / 52, rel=0.02)
     slow = Jobs().advance(7_600.0, storage=1 / 3)
     assert at(slow, Phase.CHECKPOINT) == pytest.approx(36 / 76, rel=0.02)
 
 
 def test_waits_for_data_differ_and_have_their_mean() -> None:
-    """Waits come after a fixed number of steps, half to one and a half times as long as the file says, longer on slow storage."""
+    """Waits are 0.5 to 1.5 times the file's length, after a fixed number of steps.
+
+    Longer on slow storage.
+    """
     steps = Jobs(
         step_time_s=1.0, checkpoint_every_steps=0, data_stall_every_steps=4, data_stall_s=2.0
     )
@@ -131,7 +140,7 @@ def test_waits_for_data_differ_and_have_their_mean() -> None:
 
 
 def test_executions_count_steps_and_never_fall() -> None:
-    """Executions grow by a fixed number a step, whatever the pace does in between, and through lost steps."""
+    """Executions grow by a fixed number a step, at any pace, including lost steps."""
     steps = Jobs(checkpoint_every_steps=7, data_stall_every_steps=3)
     counts = [int(steps.jobs.executions()[0])]
     for number in range(1_000):
@@ -149,14 +158,14 @@ def test_executions_count_steps_and_never_fall() -> None:
 
 
 def test_an_impossible_mfu_is_refused() -> None:
-    """A job cannot achieve more than a tensor engine that is busy in its compute phase."""
+    """An MFU beyond a busy tensor engine's in the compute phase is refused."""
     with pytest.raises(ConfigError, match=r"jobs\.t\.mfu = 0\.9: .* 0\.7"):
         Jobs(mfu=0.9)
 
 
 @pytest.mark.parametrize(("mfu", "seconds"), [(0.40, 7.3), (0.31, 5.1)])
 def test_a_whole_step_has_the_mfu_of_the_file(mfu: float, seconds: float) -> None:
-    """FLOP/s over many steps are the job's MFU of peak; single moments are far above and below."""
+    """FLOP/s over many steps are the job's MFU of peak; moments vary widely."""
     jobs = run(mfu=mfu, step_time_s=seconds, checkpoint_every_steps=0)
     ticks = jobs.until(seconds * 20, seconds / 8)
     shares = [tick.peak_flops_share[0] for tick in ticks]
@@ -169,7 +178,10 @@ def test_a_whole_step_has_the_mfu_of_the_file(mfu: float, seconds: float) -> Non
 
 
 def test_mfu_falls_as_steps_get_longer() -> None:
-    """With a straggler MFU, step rate and FLOP/s fall by step time over effective step time."""
+    """With a straggler MFU, step rate and FLOP/s fall by the same factor.
+
+    It is step time over effective step time.
+    """
     jobs = run(step_time_s=4.0, checkpoint_every_steps=0)
     jobs.slowdowns.compute[0] = 0.6
     tick = jobs.advance(1_000.0)
@@ -190,7 +202,10 @@ def test_a_checkpoint_is_said_and_slows_the_figures() -> None:
 
 @pytest.mark.usefixtures("even_steps")
 def test_steps_since_the_checkpoint_are_lost_once() -> None:
-    """A crash takes the job back to its checkpoint; from a hang to a crash is one loss; each change has its event."""
+    """A crash resets the job to its checkpoint; after a hang it counts once.
+
+    Each change has its event.
+    """
     jobs = run(
         step_time_s=2.0,
         checkpoint_every_steps=100,
@@ -230,7 +245,7 @@ def test_steps_since_the_checkpoint_are_lost_once() -> None:
 
 @pytest.mark.usefixtures("even_steps")
 def test_a_checkpoint_that_is_not_complete_saves_nothing() -> None:
-    """A crash while a checkpoint is written loses all of its interval; just after it nothing."""
+    """A crash during a checkpoint loses its whole interval, just after it nothing."""
 
     def lost(after_s: float) -> float:
         jobs = run(
@@ -249,7 +264,7 @@ def test_a_checkpoint_that_is_not_complete_saves_nothing() -> None:
 
 @pytest.mark.usefixtures("even_steps")
 def test_without_checkpoints_all_is_lost() -> None:
-    """A job that saves nothing starts again from step 0."""
+    """A job without checkpoints restarts from step 0."""
     jobs = run(step_time_s=2.0, checkpoint_every_steps=0, startup_s=10.0, starts_at_s=0.0)
     jobs.until(50.0)
     jobs.halt(Halt.DOWN)
@@ -276,7 +291,10 @@ def test_goodput_is_the_productive_share_of_wall_time() -> None:
 
 
 def test_traffic_follows_from_the_parallelism() -> None:
-    """405B on three UltraServers, tensor 16, pipeline 4, data 3: bytes counted by hand over times and bandwidths."""
+    """Traffic of 405B on three UltraServers matches bytes counted by hand.
+
+    Tensor 16, pipeline 4, data 3: bytes over times and bandwidths.
+    """
     each = planned()
     step_s = 6 * 405e9 * 196_608 / (192 * 667e12 * 0.38)
     assert sum(each[:4]) == pytest.approx(step_s)
@@ -332,7 +350,10 @@ def test_gradients_stay_on_neuronlink_within_an_ultraserver() -> None:
         ({"step_time_s": 5.0}, r"jobs\.t\.step_time_s = 5: .* mfu of 0\.7"),
         (
             {"hbm_used": 0.4},
-            r"jobs\.t\.hbm_used = 0\.4: .* take 47 GiB and activations 17 GiB, .* of a chip's 96 GiB",
+            (
+                r"jobs\.t\.hbm_used = 0\.4: .* take 47 GiB and activations 17 GiB, .* of a chip's"
+                r" 96 GiB"
+            ),
         ),
         ({"mfu": 0.85}, r"jobs\.t\.mfu = 0\.85"),
     ],
@@ -350,8 +371,9 @@ def test_what_the_hardware_cannot_do_is_refused(settings: dict[str, Any], messag
 
 
 def test_a_longer_collective_phase_carries_the_same_bytes() -> None:
-    """A file may claim more time for collectives than they need; their traffic is thinner then."""
-    derived, claimed = planned(), planned(collective_share=0.10)
+    """More time for collectives than needed spreads the same traffic."""
+    derived = planned()
+    claimed = planned(collective_share=0.10)
     efa = [
         each.activity[Phase.COLLECTIVE, QUANTITIES["efa"]] * each.collective_s
         for each in (derived, claimed)
@@ -361,7 +383,7 @@ def test_a_longer_collective_phase_carries_the_same_bytes() -> None:
 
 
 def test_tensor_parallelism_in_a_row_uses_rows_only() -> None:
-    """Four chips are a row of the torus; stages of one row each pass activations along columns."""
+    """Stages of four chips use one torus row each; activations pass along columns."""
     settings = {
         "model": "llama-3.1-8b",
         "tensor_parallel": 4,
@@ -376,11 +398,20 @@ def test_tensor_parallelism_in_a_row_uses_rows_only() -> None:
 
 @pytest.mark.usefixtures("even_steps")
 def test_runs_of_fine_tuning_have_evaluations_and_pauses() -> None:
-    """Steps, a checkpoint, an evaluation and a pause with empty HBM, and then the next run."""
+    """A run has steps, a checkpoint, an evaluation and a pause with empty HBM.
+
+    Then the next run begins.
+    """
     job = JOB | {
-        "kind": "finetuning", "step_time_s": 1.0, "checkpoint_every_steps": 20, "checkpoint_s": 5.0,
-        "evaluation_s": 10.0, "pause_s": 15.0, "startup_s": 5.0, "starts_at_s": 0.0,
-    }  # fmt: skip  # a run reads as a line
+        "kind": "finetuning",
+        "step_time_s": 1.0,
+        "checkpoint_every_steps": 20,
+        "checkpoint_s": 5.0,
+        "evaluation_s": 10.0,
+        "pause_s": 15.0,
+        "startup_s": 5.0,
+        "starts_at_s": 0.0,
+    }
     jobs = JobRun(fleet_of(job))
     ticks = jobs.until(5 + 50)
     seen = [state(tick) for tick in ticks]
@@ -395,11 +426,15 @@ def test_runs_of_fine_tuning_have_evaluations_and_pauses() -> None:
 
 @pytest.mark.usefixtures("even_steps")
 def test_a_run_that_is_saved_is_not_lost() -> None:
-    """A failure in the evaluation or the pause after a checkpoint continues with the next run."""
+    """A failure in the evaluation or pause after a checkpoint continues with the next run."""
     job = JOB | {
-        "kind": "finetuning", "step_time_s": 1.0, "checkpoint_every_steps": 20, "checkpoint_s": 5.0,
-        "startup_s": 5.0, "starts_at_s": 0.0,
-    }  # fmt: skip  # a run reads as a line
+        "kind": "finetuning",
+        "step_time_s": 1.0,
+        "checkpoint_every_steps": 20,
+        "checkpoint_s": 5.0,
+        "startup_s": 5.0,
+        "starts_at_s": 0.0,
+    }
     jobs = JobRun(fleet_of(job))
     jobs.until(5 + 20 + 8)
     jobs.halt(Halt.DOWN)
@@ -411,8 +446,12 @@ def test_a_run_that_is_saved_is_not_lost() -> None:
 
 
 def test_a_window_of_many_cycles_is_like_many_windows() -> None:
-    """Beyond 64 cycles those of a window have their mean length: phases and steps agree within half a per cent."""
-    together, apart = Jobs(data_stall_every_steps=2), Jobs(data_stall_every_steps=2)
+    """Cycles beyond 64 in a window have their mean length.
+
+    Phases and steps agree within half a per cent.
+    """
+    together = Jobs(data_stall_every_steps=2)
+    apart = Jobs(data_stall_every_steps=2)
     before = int(together.jobs.steps_completed()[0])
     once = together.advance(26_000.0)
     windows = [apart.advance(260.0) for _ in range(100)]
@@ -428,7 +467,8 @@ def test_a_cycle_that_is_made_again_is_another() -> None:
     """A job that fails at its begin has another cycle before it than it had."""
 
     def five_steps_s(jobs: Jobs) -> float:
-        begin, tenths = int(jobs.jobs.steps_completed()[0]), 360
+        begin = int(jobs.jobs.steps_completed()[0])
+        tenths = 360
         jobs.advance(36.0)
         while int(jobs.jobs.steps_completed()[0]) < begin + 5:
             jobs.advance(0.1)

@@ -15,9 +15,14 @@ from trnfleet.sim.jobs.workloads import IDLE_HBM_SHARE
 from trnfleet.wire.messages import JobMessage
 
 TRAINING: dict[str, Any] = {
-    "kind": "training", "name": "train", "on": ["c/standalone/trn2-0001"], "step_time_s": 3.0,
-    "checkpoint_every_steps": 20, "checkpoint_s": 6.0, "data_stall_every_steps": 6,
-}  # fmt: skip  # a job reads as a line
+    "kind": "training",
+    "name": "train",
+    "on": ["c/standalone/trn2-0001"],
+    "step_time_s": 3.0,
+    "checkpoint_every_steps": 20,
+    "checkpoint_s": 6.0,
+    "data_stall_every_steps": 6,
+}
 INFERENCE: dict[str, Any] = {"kind": "inference", "name": "serve", "on": ["c/standalone/trn2-0002"]}
 RESERVED: dict[str, Any] = {"kind": "reserved", "name": "held", "on": ["c/standalone/trn2-0003"]}
 
@@ -27,7 +32,7 @@ def run(*jobs: dict[str, Any], **rest: Any) -> JobRun:
 
 
 def test_every_kind_fills_its_windows() -> None:
-    """Times of the phases add up to the window for every job and for idle instances, halted or not."""
+    """Phase times fill the window for every job and idle instance, halted or not."""
     jobs = run()
     for number in range(60):
         jobs.halt(Halt(number // 5 % 4), number % 2)
@@ -35,7 +40,7 @@ def test_every_kind_fills_its_windows() -> None:
 
 
 def test_figures_are_those_of_the_table_and_of_the_message() -> None:
-    """The message of a job has room for every figure; what makes no sense for a kind is NaN."""
+    """A job's message has room for every figure; not applicable ones are NaN."""
     tick = run().advance()
     assert set(tick.figures) == set(JOB_FIGURES) <= set(JobMessage.model_fields)
     there = {name: ~np.isnan(values) for name, values in tick.figures.items()}
@@ -46,7 +51,10 @@ def test_figures_are_those_of_the_table_and_of_the_message() -> None:
 
 
 def test_reserved_is_idle_with_the_runtime_loaded() -> None:
-    """A reserved instance executes nothing, holds a little HBM, and its job says so; an idle one has no job."""
+    """A reserved instance executes nothing, uses a little HBM, and has a job.
+
+    An idle one has no job.
+    """
     tick = run().advance()
     assert state(tick, 2) == "idle"
     assert mean(tick, "nc", 2) == 0
@@ -57,7 +65,10 @@ def test_reserved_is_idle_with_the_runtime_loaded() -> None:
 
 @pytest.mark.parametrize("job", [0, 1])
 def test_a_hang_looks_busy_and_does_nothing(job: int) -> None:
-    """Cores 100 % busy, tensor engine and links at 0, power low; progress stands still and goes on after it."""
+    """A hang has cores 100 % busy and low power.
+
+    Tensor engine and links are at 0. Progress stops, and continues after it.
+    """
     jobs = run()
     before = jobs.advance()
     jobs.halt(Halt.HANG, job)
@@ -81,7 +92,10 @@ def test_a_hang_looks_busy_and_does_nothing(job: int) -> None:
 
 @pytest.mark.parametrize("job", [0, 1])
 def test_a_start_climbs_from_nothing(job: int) -> None:
-    """Down, chips are idle and their HBM empty; a start fills HBM and raises power little by little."""
+    """A job that is down has idle chips and empty HBM.
+
+    A start fills HBM and raises power gradually.
+    """
     jobs = run()
     jobs.advance()
     jobs.halt(Halt.DOWN, job)
@@ -113,10 +127,15 @@ def test_a_start_waits_for_storage() -> None:
 
 
 def test_jobs_begin_and_end_at_the_times_of_the_file() -> None:
-    """Before and after, its instances are idle; both have events, and a window may hold both ends."""
+    """Instances are idle before a job's begin and after its end.
+
+    Both have events, and a window may include both.
+    """
     job = TRAINING | {"starts_at_s": 10.0, "ends_at_s": 70.0, "startup_s": 5.0}
     jobs = run(job)
-    before, start, running = jobs.advance(8.0), jobs.advance(4.0), jobs.advance(8.0)
+    before = jobs.advance(8.0)
+    start = jobs.advance(4.0)
+    running = jobs.advance(8.0)
     assert [state(tick) for tick in (before, start, running)] == ["idle", "starting", "running"]
     assert [change.name for change in start.changes] == ["job_started"]
     assert share(start, Phase.IDLE) == pytest.approx(0.5)
@@ -131,10 +150,13 @@ def test_jobs_begin_and_end_at_the_times_of_the_file() -> None:
 
 
 def test_joining_windows_weighs_rates_and_keeps_totals() -> None:
-    """Two windows of different length join to what one window over both would say."""
-    jobs, whole = run(), run()
-    first, second = jobs.advance(2.0), jobs.advance(6.0)
-    both, expected = JobTick.join([(first, 2.0), (second, 6.0)]), whole.advance(8.0)
+    """Two joined windows of different length equal one window over both."""
+    jobs = run()
+    whole = run()
+    first = jobs.advance(2.0)
+    second = jobs.advance(6.0)
+    both = JobTick.join([(first, 2.0), (second, 6.0)])
+    expected = whole.advance(8.0)
     assert JobTick.join([(first, 2.0)]) is first
     rows = [0, 2, 3]
     for name in ("average", "work", "time", "peak_flops_share", "hbm_used"):
@@ -161,7 +183,10 @@ def test_a_figure_that_is_missing_for_a_while_is_the_mean_of_the_rest() -> None:
 
 @pytest.mark.parametrize("fleet", ["demo", "training"])
 def test_training_averages_are_the_same_for_any_window(fleet: str) -> None:
-    """Windows of 1, 7 and 60 s over the same 14 minutes: work, time, tokens and steps to 1e-9."""
+    """Windows of 1, 7 and 60 s have equal work, time, tokens and steps.
+
+    To 1e-9 over the same 14 minutes.
+    """
     file = shipped_fleet(fleet)
     rows = [number for number, job in enumerate(file.jobs) if job.kind == "training"]
     found = []
@@ -187,8 +212,11 @@ def test_training_averages_are_the_same_for_any_window(fleet: str) -> None:
 def test_traffic_of_links_is_the_jobs_own() -> None:
     """A job's demand on an axis follows its own table, by phase."""
     job = {
-        "model": "llama-3.1-8b", "tensor_parallel": 4, "tokens_per_step": 524_288.0, "hbm_used": 0.9,
-    }  # fmt: skip  # a job reads as a line
+        "model": "llama-3.1-8b",
+        "tensor_parallel": 4,
+        "tokens_per_step": 524_288.0,
+        "hbm_used": 0.9,
+    }
     jobs = run({"kind": "training", "name": "t", "on": ["c/standalone/trn2-0001"]} | job)
     tick = jobs.advance(100.0)
     demand = tick.work[0] * tick.activity[tick.kind[0], :, QUANTITIES["rows"]]

@@ -1,4 +1,4 @@
-"""The Events view through its keys, and what other views tell of events."""
+"""The Events view through its keys, and events in other views."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ def view(app: FleetApp) -> EventsView:
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_newest_first_at_every_size(size: tuple[int, int]) -> None:
-    """Key 9 opens the list: newest on top under its titles, the chosen one in full below, all within the screen."""
+    """Key 9 opens the list, newest first below its titles.
+
+    The chosen event is in full below. Everything is within the screen.
+    """
     feed = fed()
     app = fleet_app(feed)
     async with running(app, size=size) as pilot:
@@ -74,7 +77,10 @@ async def test_newest_first_at_every_size(size: tuple[int, int]) -> None:
 
 
 async def test_the_cursor_stays_on_its_event() -> None:
-    """At the newest event it goes on to newer ones; elsewhere it stays, as does what is read, while others come."""
+    """At the newest event the cursor follows newer ones.
+
+    Elsewhere the cursor and the window stay while events arrive.
+    """
     feed = fed()
     told(feed, 60)
     app = fleet_app(feed)
@@ -101,7 +107,10 @@ async def test_the_cursor_stays_on_its_event() -> None:
 
 
 async def test_dropped_events_leave_the_list() -> None:
-    """What the ring has let go is gone from the list, too, and counted; the cursor goes to the oldest that is left."""
+    """Events evicted from the ring leave the list and are counted.
+
+    The cursor moves to the oldest remaining event.
+    """
     feed = fed()
     feed.monitor.ingest.events = type(feed.monitor.events)(kept=10)
     told(feed, 10)
@@ -118,7 +127,10 @@ async def test_dropped_events_leave_the_list() -> None:
 
 
 async def test_the_filter() -> None:
-    """/ leaves what matches as one types, new events too; Esc brings back all before it leaves the view."""
+    """/ filters while typing, new events too.
+
+    Esc shows all before it leaves the view.
+    """
     feed = fed()
     told(feed, 5)
     feed.monitor.apply([feed.event("uc1/us-0002", "link down", severity="warning")])
@@ -136,7 +148,7 @@ async def test_the_filter() -> None:
         await pilot.press("slash", *["backspace"] * 4, *"!warn", "enter")
         assert events.count == 6
         await pilot.press("slash", *["backspace"] * 5, "x", "y", "enter")
-        assert "No event matches xy" in pilot.text()
+        assert 'No match for "xy" (8 events). Esc clears.' in pilot.text()
         await pilot.press("escape")
         assert events.count == 8
         assert isinstance(app.page, EventsView)
@@ -145,7 +157,11 @@ async def test_the_filter() -> None:
 
 
 async def test_enter_goes_to_the_place() -> None:
-    """A chip's event opens the Chip view, an instance's the Hierarchy, a job's where the job runs; the fleet's nothing."""
+    """Enter opens the event's place.
+
+    A chip's event opens the Chip view, an instance's the Hierarchy, a job's its place, the fleet's
+    nothing.
+    """
     feed = fed()
     app = fleet_app(feed)
     async with running(app, size=(120, 40)) as pilot:
@@ -179,12 +195,16 @@ async def test_the_mouse_selects_and_opens() -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_a_fault_is_noticed_in_the_fleet_view(size: tuple[int, int]) -> None:
-    """A critical event is told for a while beside the place, without taking a line from anything; information is not."""
+    """A critical event is shown for a while beside the place, without an extra line.
+
+    Information is not shown.
+    """
     feed = fed()
     app = fleet_app(feed)
     async with running(app, size=size) as pilot:
         await pilot.tick(feed)
-        crumbs, before = app.query_one("#crumbs", Bar), pilot.screen()
+        crumbs = app.query_one("#crumbs", Bar)
+        before = pilot.screen()
         told(feed, 1)
         await pilot.tick(feed)
         assert "event" not in crumbs.text
@@ -216,7 +236,7 @@ async def test_help_knows_the_view() -> None:
 
 
 async def test_remote_text_is_shown_plainly() -> None:
-    """Markup is no markup, and nothing that a terminal acts upon leaves the app."""
+    """Markup is not interpreted, and no terminal control leaves the app."""
     feed = fed()
     app = fleet_app(feed)
     async with running(app, size=(120, 40)) as pilot:

@@ -1,4 +1,7 @@
-"""What the Events view shows below its list where there is room: events over time, and charts of the place under the cursor."""
+"""Below the event list, if there is room: events over time, and charts.
+
+The charts are of the place under the cursor.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,8 @@ if TYPE_CHECKING:
     from trnfleet.tui.app import FleetApp
     from trnfleet.tui.events.rates import EventRates
 
-CHIP, OTHER = "uc1/us-0001/trn2u-0001-2/chip11", "uc1/us-0002/trn2u-0002-1"
+CHIP = "uc1/us-0001/trn2u-0001-2/chip11"
+OTHER = "uc1/us-0002/trn2u-0002-1"
 
 
 def fed() -> Feed:
@@ -56,7 +60,10 @@ def bars(lines: list[str], severity: str) -> dict[int, str]:
 
 
 async def test_events_stand_where_they_happened() -> None:
-    """Each severity has a line with its number, heights say how many, and the cursor's event is marked below."""
+    """Each severity has a line with its number, and bars at the events' times.
+
+    Heights are counts. The cursor's event is marked below.
+    """
     feed = fed()
     for ago_s, severity in (
         (400.0, "warning"),
@@ -131,7 +138,12 @@ async def test_the_time_line_counts_what_the_filter_leaves() -> None:
 
 
 async def test_charts_are_of_the_place_under_the_cursor() -> None:
-    """They follow the cursor; without an event, and where it is about no place, they are the fleet's. A publisher has those of what it publishes, a broker none."""
+    """Charts follow the cursor.
+
+    Without an event or a place they are the fleet's.
+
+    A publisher has charts of everything it publishes, a broker none.
+    """
     feed = fed()
     app = fleet_app(feed)
     async with running(app, size=(240, 70)) as pilot:

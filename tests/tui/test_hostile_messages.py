@@ -1,4 +1,4 @@
-"""Every view, drawn of what hostile messages have left behind."""
+"""Every view, drawn after hostile messages."""
 
 from __future__ import annotations
 
@@ -18,9 +18,13 @@ PLACES = ("", f"{CLUSTER}/us-0001/trn2u-0001-0/chip05", "uc1/us-0001", "cr-evil"
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_every_view_is_drawn_whatever_has_come(seed: int) -> None:
-    """What was taken of mutated messages can be drawn, in lists and in details, and nothing raw reaches the screen."""
+    """Accepted parts of mutated messages can be drawn, in lists and in details.
+
+    Nothing raw reaches the screen.
+    """
     random = Random(seed)  # noqa: S311  mutations, not secrets
-    feed, evil = hot_feed(), hostile_feed()
+    feed = hot_feed()
+    evil = hostile_feed()
     feed.monitor.ingest.alerts = Alerts("demo", rules_of(HOT), adopts=True)
     app = fleet_app(feed)
     async with running(app, size=(120, 40)) as pilot:

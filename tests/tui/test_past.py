@@ -1,4 +1,7 @@
-"""Another monitor under the app: nothing of another moment stays, and the past is not written to."""
+"""Exchange of the monitor below the app.
+
+Nothing of another moment remains, and nothing is written to the past.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,9 @@ from trnfleet.tui.widgets.bar import Bar
 
 @pytest.mark.parametrize(("size", "count"), [*((size, 2) for size in SIZES), (SIZES[1], 5)])
 async def test_nothing_of_another_moment_stays(size: tuple[int, int], count: int) -> None:
-    """What is on the screen after an exchange is what an app shows that never knew the other monitor, in each view."""
-    feed, then = await burning(3), fed(ultraservers(count), util=75.0)
+    """After an exchange each view is as in an app without the other monitor."""
+    feed = await burning(3)
+    then = fed(ultraservers(count), util=75.0)
     feed.monitor.apply([feed.event("uc1/us-0001", "the present", severity="warning")])
     then.monitor.apply([then.event("uc1/us-0001", "the past", severity="warning")])
     wanted = {}
@@ -49,8 +53,12 @@ async def test_nothing_of_another_moment_stays(size: tuple[int, int], count: int
 
 
 async def test_a_fleet_of_another_shape() -> None:
-    """A moment before half of the fleet was there is shown, and the keys work at once; so does the way back."""
-    feed, then = fed(ultraservers(3) + standalone(3)), fed(ultraservers(1))
+    """A moment with half of the fleet is shown, and keys work at once.
+
+    The return works, too.
+    """
+    feed = fed(ultraservers(3) + standalone(3))
+    then = fed(ultraservers(1))
     app, playback = made(feed)
     async with running(app, size=(120, 40)) as pilot:
         for view in ("1", "2", "4", "7", "8", "9"):
@@ -67,8 +75,9 @@ async def test_a_fleet_of_another_shape() -> None:
 
 
 async def test_the_cursor_stays_where_it_is() -> None:
-    """Place, order and filter outlive an exchange, even through a moment that has nothing of them."""
-    feed, then = fed(ultraservers(3)), fed(ultraservers(1))
+    """Place, order and filter survive an exchange, even through an empty moment."""
+    feed = fed(ultraservers(3))
+    then = fed(ultraservers(1))
     app, playback = made(feed)
     address = "uc1/us-0003/trn2u-0003-1"
     async with running(app, size=(120, 40)) as pilot:
@@ -77,6 +86,7 @@ async def test_the_cursor_stays_where_it_is() -> None:
         page = app.page
         assert isinstance(page, HierarchyView)
         page.table.sort_by("nc_util_pct")
+        page.show_place(address)
         playback.show(then.monitor, START_NS + MIN)
         await pilot.tick(feed, 0.6)
         await pilot.press("end")
@@ -88,7 +98,10 @@ async def test_the_cursor_stays_where_it_is() -> None:
 
 
 async def test_the_cursor_stays_on_its_event() -> None:
-    """Other numbers for the same events do not move it; before it happened, it is on what happened before."""
+    """Other numbers for the same events do not move the cursor.
+
+    Before the event happened, the cursor is on the previous one.
+    """
     feed = fed()
     told = [("first", 1), ("second", 2), ("third", 3), ("fourth", 4)]
     stamps = {
@@ -124,8 +137,9 @@ async def test_the_cursor_stays_on_its_event() -> None:
 
 
 async def test_ages_stand_while_the_past_does() -> None:
-    """Ages go by the clock of what is shown, not by the real one."""
-    feed, then = fed(), fed()
+    """Ages follow the clock of the moment shown, not the real one."""
+    feed = fed()
+    then = fed()
     then.monitor.apply(then.telemetry())
     await then.clock.advance(40.0)
     then.monitor.compute()
@@ -142,7 +156,10 @@ async def test_ages_stand_while_the_past_does() -> None:
 async def test_news_of_the_past_is_looked_for_four_times_a_second(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its passes are not those of the live fleet, each of which has a tick, and it goes on faster than that."""
+    """The past is checked for news four times a second.
+
+    Its passes are not the live fleet's, with a tick each, and it can run faster.
+    """
     feed, then = fed(), fed()
     app, playback = made(feed)
     ticks: list[float] = []
@@ -158,7 +175,10 @@ async def test_news_of_the_past_is_looked_for_four_times_a_second(
 
 
 async def test_the_past_is_not_written_to() -> None:
-    """Acknowledging and silencing say why not; in the present they open their forms."""
+    """Acknowledging and silencing show why they are refused in the past.
+
+    In the present they open their forms.
+    """
     feed = await burning(3)
     operator = OperatorActions("demo", publisher=None, owner="ann")
     for is_file, words in ((False, PAST), (True, RECORDED)):
@@ -175,7 +195,10 @@ async def test_the_past_is_not_written_to() -> None:
 
 
 async def test_the_bell_is_the_present_s(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An alert of the past does not ring, one of the present does while one looks at the past, and only once."""
+    """An alert of the past does not ring.
+
+    One of the present rings once, also while the past is shown.
+    """
     feed, then = fed(), await burning(5)
     app, playback = made(feed, bell=True)
     rung: list[int] = []
@@ -214,7 +237,7 @@ async def test_a_file_does_not_ring(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_from_an_alert_to_its_moment() -> None:
-    """`o` goes to a little before it fired, from the list and from the history, and plays."""
+    """`o` goes to shortly before it fired, from list and history, and plays."""
     feed = await burning(3)
     app, playback = made(feed)
     fired_ns = next(iter(feed.monitor.alerts.active())).fired_ns
@@ -232,8 +255,13 @@ async def test_from_an_alert_to_its_moment() -> None:
 
 
 async def test_the_cursor_waits_for_its_alert() -> None:
-    """A little before it fires it is not there; when it is, the cursor is on it, unless somebody has moved it."""
-    feed, before, other = await burning(3), fed(), await burning(40)
+    """When the alert fires, the cursor moves to it, unless it was moved meanwhile.
+
+    Shortly before that the alert is not listed.
+    """
+    feed = await burning(3)
+    before = fed()
+    other = await burning(40)
     fired_ns = next(iter(feed.monitor.alerts.active())).fired_ns
     assert fired_ns is not None
     app, playback = made(feed)
@@ -261,7 +289,7 @@ async def test_the_cursor_waits_for_its_alert() -> None:
 
 
 async def test_from_an_event_to_its_moment() -> None:
-    """`o` goes to just after it, so that the list there has it."""
+    """`o` goes to just after the event, so that the list contains it."""
     feed = fed()
     feed.monitor.apply([feed.event("uc1/us-0001", "it broke")])
     app, playback = made(feed)

@@ -1,4 +1,7 @@
-"""Publishers and brokers in the Events view, and the same figures wherever the pipeline is shown."""
+"""Publishers and brokers in the Events view.
+
+The pipeline's figures are the same everywhere.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from trnfleet.wire.ports import LinkStatus
 
 
 async def troubled(number: int = 6) -> Hosts:
-    """Return hosts of which one has lost 3 messages, one is silent, and one is gone."""
+    """Return hosts: one lost 3 messages, one is silent, one is gone."""
     hosts = Hosts(number)
     for second in range(14):
         without = ["host-2"] if second in {4, 5, 6} else []
@@ -27,7 +30,10 @@ async def troubled(number: int = 6) -> Hosts:
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_publishers_are_listed_the_worst_first_at_every_size(size: tuple[int, int]) -> None:
-    """T shows them below their titles, with the one under the cursor and what is wrong below, all within the screen."""
+    """T lists publishers, the worst first, below their titles.
+
+    Details and problems are below. Everything is within the screen.
+    """
     hosts = await troubled()
     async with running(fleet_app(hosts.feed), size=size) as pilot:
         await pilot.press("9", "t")
@@ -42,14 +48,17 @@ async def test_publishers_are_listed_the_worst_first_at_every_size(size: tuple[i
         text = pilot.text()
         assert re.search(r"publisher +host-5: offline", text)
         if size[1] > 30:
-            # With room for both it stands right below the list.
+            # With room for both it is right below the list.
             assert "host-5: offline" in lines[12]
-        assert re.search(r"critical +1 of 6 publishers is offline: host-5. Its last will", text)
+        assert re.search(r"critical +1 of 6 publishers is offline: host-5. Is the process up", text)
         assert all(len(line.rstrip()) <= size[0] for line in lines)
 
 
 async def test_what_a_publisher_publishes_is_charted_below_it() -> None:
-    """Where list and facts leave rows; brokers have no place, and a narrow screen no room."""
+    """Charts appear if list and facts leave rows.
+
+    Brokers have no place, and a narrow screen has no room.
+    """
     hosts = await troubled()
     app = fleet_app(hosts.feed)
     async with running(app, size=(120, 40)) as pilot:
@@ -71,7 +80,7 @@ async def test_what_a_publisher_publishes_is_charted_below_it() -> None:
 
 
 async def test_they_are_filtered_and_sorted_as_any_list() -> None:
-    """The filter compares their columns, s puts them in another order, and what matches nothing says so."""
+    """The filter compares their columns, s changes the order, and no match is reported."""
     hosts = await troubled()
     app = fleet_app(hosts.feed)
     async with running(app) as pilot:
@@ -98,10 +107,15 @@ async def test_enter_goes_to_what_a_publisher_publishes() -> None:
 
 
 async def test_a_broker_is_shown_beside_what_it_says_of_itself() -> None:
-    """Its queue adds up, and its own figures stand below; messages that it drops for slow readers are a problem."""
+    """A broker's queue adds up, and its own figures are below.
+
+    Messages dropped for slow readers are a problem.
+    """
     hosts = await troubled()
     link = hosts.feed.monitor.link
-    link.received, link.waiting, link.shed = 100, 5, 7
+    link.received = 100
+    link.waiting = 5
+    link.shed = 7
     link.broker_says.update(
         {"version": "mosquitto version 2.0.11", "publish/messages/dropped": "10"}
     )
@@ -156,7 +170,8 @@ async def test_status_line_view_and_status_have_the_same_figures() -> None:
         await pilot.press("9", "t")
         lines = pilot.screen()
         health = monitor.pipeline()
-        facts, rows = pipeline_facts(health), dict(pipeline_rows(health))
+        facts = pipeline_facts(health)
+        rows = dict(pipeline_rows(health))
         bar = lines[-1]
         assert f"lost {facts['counts']['lost']}" in bar
         assert (

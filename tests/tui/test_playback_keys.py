@@ -1,4 +1,4 @@
-"""The keys of time: what they wish of the playback, what is asked and what is said."""
+"""The keys of time: their requests to the playback, prompts and notes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,10 @@ async def test_keys_wish_of_playback_in_every_view() -> None:
 
 
 async def test_the_bar_is_there_in_the_past_alone() -> None:
-    """In the present the status line says how much is kept; back in time the bar and the banner appear at once."""
+    """In the present the status line shows the recorded span.
+
+    Back in time the bar and the banner appear at once.
+    """
     feed = fed()
     app, playback = made(feed)
     async with running(app, size=(120, 40)) as pilot:
@@ -79,17 +82,18 @@ async def test_the_bar_is_there_in_the_past_alone() -> None:
 
 
 async def test_a_problem_of_the_recording_is_told() -> None:
-    """That nothing more is kept, and why, stands in the status line at any width."""
+    """The status line shows that recording has ended, and why, at any width."""
     feed = fed()
     app, playback = made(feed)
     async with running(app, size=(80, 24)) as pilot:
-        playback.recording_problem, playback.is_recording = "No space left on device", False
+        playback.recording_problem = "No space left on device"
+        playback.is_recording = False
         await pilot.tick(feed, 0.6)
         assert "not recording: No space left on" in app.query_one("#status", Bar).text
 
 
 async def test_a_file_has_its_bar_and_no_banner() -> None:
-    """There is no present to return to, so nothing says so."""
+    """A file has no present to return to, and no note about one."""
     feed = fed()
     app, playback = made(feed, is_file=True)
     async with running(app, size=(80, 24)) as pilot:
@@ -118,7 +122,7 @@ async def test_end_is_the_lists_in_the_present() -> None:
 
 
 async def test_keys_of_time_are_letters_in_a_filter() -> None:
-    """What is typed is typed, and End goes to the end of the line."""
+    """Keys of time are characters there, and End goes to the end of the line."""
     feed = fed()
     app, playback = made(feed)
     async with running(app, size=(80, 24)) as pilot:
@@ -130,7 +134,10 @@ async def test_keys_of_time_are_letters_in_a_filter() -> None:
 
 
 async def test_without_playback_the_keys_say_so() -> None:
-    """Each key shows why it does nothing here; the help has neither keys nor signs of time, and End stays with the lists."""
+    """Each key shows why it does nothing here.
+
+    The help has neither keys nor signs of time, and End remains with the lists.
+    """
     feed = fed()
     app = FleetApp(feed.monitor, clock=feed.clock)
     async with running(app, size=(120, 60)) as pilot:
@@ -153,7 +160,7 @@ async def test_without_playback_the_keys_say_so() -> None:
 
 
 async def test_the_help_cuts_nothing() -> None:
-    """No column runs into the next, and what has no room goes on in the next line."""
+    """Columns do not overlap, and long text continues on the next line."""
     feed = fed()
     app, _ = made(feed)
     async with running(app, size=(120, 40)) as pilot:
@@ -173,14 +180,66 @@ async def test_a_note_ends_with_the_next_request() -> None:
     async with running(app, size=(120, 40)) as pilot:
         playback.show(feed.monitor, START_NS + 5 * MIN)
         await pilot.press("at", *"99:00", "enter")
-        assert "no time of day" in app.query_one("#status", Bar).text
-        await pilot.press(*["backspace"] * 5, *"-30s", "enter")
-        assert "no time of day" not in app.query_one("#status", Bar).text
+        assert "no time of day" in pilot.text()
+        await pilot.press(*"-30s", "enter")
+        assert "no time of day" not in pilot.text()
         assert "Space" in app.query_one("#status", Bar).text
 
 
+async def test_no_list_is_calm_while_it_loads() -> None:
+    """Header, tabs, problems, events and alerts show that they load, at every width.
+
+    Once loaded they show their content.
+    """
+    for size in ((80, 24), (120, 40), (240, 70)):
+        feed = fed()
+        app, playback = made(feed, is_file=True)
+        async with running(app, size=size) as pilot:
+            playback.state.read_incomplete = lambda: "loading"
+            playback.revision += 1
+            await pilot.paint()
+            for key, said in (
+                ("1", "Loading problems …"),
+                ("8", "Loading alerts …"),
+                ("9", "Loading events before"),
+            ):
+                await pilot.press(key)
+                await pilot.paint()
+                text = pilot.text()
+                assert said in text
+                assert "Loading problems …" in pilot.screen()[0]
+                assert "No problems" not in text
+                assert "8 Aler" not in text or ":?" in text
+            assert "[events loading]" in text
+            playback.state.read_incomplete = str
+            playback.revision += 1
+            await pilot.paint()
+            assert "No events before 00:00:0" in pilot.text()
+            assert "No problems" in pilot.screen()[0]
+            await pilot.press("1")
+            await pilot.paint()
+            assert "oading" not in pilot.text()
+
+
+async def test_a_mark_that_is_not_known_yet() -> None:
+    """Between the last scanned place and the one shown there may be more marks."""
+    feed = fed()
+    app, playback = made(feed, is_file=True)
+    async with running(app, size=(120, 40)) as pilot:
+        playback.position_ns = START_NS + 5 * MIN
+        playback.surveyed_ns = START_NS + MIN
+        await pilot.press("left_parenthesis")
+        assert "known so far: the recording is still being scanned" in pilot.screen()[-1]
+        playback.surveyed_ns = START_NS + 6 * MIN
+        await pilot.press("left_parenthesis")
+        assert "known so far" not in pilot.screen()[-1]
+
+
 async def test_a_replay_says_that_it_is_one() -> None:
-    """What a broker carries of the past is not taken for the present; a live fleet is not called so."""
+    """A replay through a broker is not mistaken for the present.
+
+    A live fleet is not called a replay.
+    """
     for is_replay in (False, True):
         feed = Feed(standalone(1))
         feed.replay = is_replay
@@ -192,7 +251,10 @@ async def test_a_replay_says_that_it_is_one() -> None:
 
 
 async def test_the_help_has_a_section_of_time() -> None:
-    """Every key of time stands there once, as it is on a keyboard; those of everywhere stay apart."""
+    """Every key of time is listed once, by its name on a keyboard.
+
+    General keys have their own section.
+    """
     feed = fed()
     app, playback = made(feed)
     async with running(app, size=(200, 70)) as pilot:
@@ -235,14 +297,14 @@ def asks(app: FleetApp) -> bool:
 
 
 async def test_asking_for_a_time() -> None:
-    """It is gone to; what is not understood is said, and the line stays open."""
+    """A valid time is reached; an invalid one is reported, and the prompt remains open."""
     feed = fed()
     app, playback = made(feed)
     async with running(app, size=(120, 40)) as pilot:
         await pilot.press("at", *"noon", "enter")
-        assert "'noon' is no time; write it as 14:03" in app.query_one("#status", Bar).text
+        assert "'noon' is no time; write it as 14:03" in pilot.text()
         assert asks(app)
-        await pilot.press(*["backspace"] * 4, *"00:04", "enter")
+        await pilot.press(*"00:04", "enter")
         assert playback.wishes == [("seek", START_NS + 4 * MIN)]
         assert not asks(app)
         assert not isinstance(app.focused, Input)
@@ -251,7 +313,10 @@ async def test_asking_for_a_time() -> None:
 
 
 async def test_saving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name is proposed; nothing is overwritten, the line stays open for a name that does, and what came of it is said."""
+    """Saving proposes a name, overwrites nothing, and reports the result.
+
+    After a refused name the prompt remains open.
+    """
     monkeypatch.chdir(tmp_path)
     feed = fed()
     app, playback = made(feed)
@@ -259,7 +324,7 @@ async def test_saving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     proposed.touch()
     async with running(app, size=(160, 40)) as pilot:
         await pilot.press("W", "enter")
-        assert "is there already, and nothing is overwritten" in app.query_one("#status", Bar).text
+        assert "is there already, and nothing is overwritten" in pilot.text()
         assert not playback.wishes
         await pilot.press(*["backspace"] * 5, *"-b.mcap", "enter")
         await pilot.pause()
@@ -267,7 +332,7 @@ async def test_saving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert "saved 12 messages" in app.query_one("#status", Bar).text
         playback.wishes.clear()
         await pilot.press("W", "home", *"~nobody-of-that-name/", "enter")
-        assert "Could not determine home directory" in app.query_one("#status", Bar).text
+        assert "Could not determine home directory" in pilot.text()
         assert asks(app)
         assert not playback.wishes
         await pilot.press("escape")
@@ -279,7 +344,7 @@ async def test_saving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_only_a_recording_loops() -> None:
-    """What is kept of the present has no end at which it could."""
+    """The recorded present has no end to loop at."""
     feed = fed()
     app, playback = made(feed)
     async with running(app, size=(120, 40)) as pilot:
@@ -308,7 +373,7 @@ async def test_only_a_recording_loops() -> None:
 def test_names_that_no_new_file_can_have(
     name: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The reason is told, and nothing is raised that would end the app."""
+    """The reason is shown, and no exception ends the app."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     with pytest.raises(ValueError, match=reason):
@@ -316,7 +381,7 @@ def test_names_that_no_new_file_can_have(
 
 
 async def test_nothing_earlier_is_said() -> None:
-    """The playback's word on a wish stands in the status line for a while."""
+    """The playback's answer to a request is in the status line for a while."""
     feed = fed()
     app, playback = made(feed)
     async with running(app, size=(80, 24)) as pilot:
@@ -328,7 +393,7 @@ async def test_nothing_earlier_is_said() -> None:
 
 
 async def test_no_further_alert_is_said() -> None:
-    """That a file is still being scanned is no less than the truth."""
+    """While a file is still being scanned, the note says so."""
     feed = fed()
     app, playback = made(feed, is_file=True)
     async with running(app, size=(120, 24)) as pilot:
@@ -342,7 +407,7 @@ async def test_no_further_alert_is_said() -> None:
 
 
 async def test_what_playback_says_by_itself() -> None:
-    """It is told once, and not for ever."""
+    """It is shown once, and not for ever."""
     feed = fed()
     app, playback = made(feed, is_file=True)
     async with running(app, size=(120, 24)) as pilot:
@@ -362,7 +427,8 @@ async def test_the_pointer_goes_to_a_place() -> None:
         playback.show(feed.monitor, START_NS + 5 * MIN)
         await pilot.tick(feed, 0.6)
         bar = app.query_one("#seek", SeekBar)
-        first, last = bar.track.start, bar.track.stop - 1
+        first = bar.track.start
+        last = bar.track.stop - 1
         await pilot.mouse_down(bar, offset=(first, 0))
         await pilot.hover(bar, offset=(first + 10, 0))
         await pilot.hover(bar, offset=(first + 10, 0))
@@ -376,7 +442,10 @@ async def test_the_pointer_goes_to_a_place() -> None:
 
 
 async def test_at_asks_for_a_time_in_every_view() -> None:
-    """@ is the app's, whatever list has the keys: Textual calls a widget's method `key_at` where there is one."""
+    """@ belongs to the app, in every list.
+
+    Textual would call a widget's method `key_at` if there were one.
+    """
     feed = fed()
     app, _ = made(feed)
     async with running(app) as pilot:

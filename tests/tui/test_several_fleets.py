@@ -1,4 +1,7 @@
-"""Several fleets in one app: one hierarchy, one list of problems, keys between them; with one fleet none of it is there."""
+"""Several fleets in one app: one hierarchy, one problem list, keys between fleets.
+
+Nothing of it is shown with one fleet.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ BROKEN = 64 + 16 + 3
 
 
 class Fleet(Feed):
-    """A fleet with the rule about uncorrectable errors, on a clock that several share."""
+    """A fleet with the rule about uncorrectable errors, on a shared clock."""
 
     def __init__(
         self, name: str, instances: list[tuple[str, str]], clock: ManualClock | None = None
@@ -45,7 +48,7 @@ class Fleet(Feed):
 
 
 def two() -> tuple[Fleet, Fleet]:
-    """Return fleet alpha, which is well, and beta, one of whose chips has an error."""
+    """Return fleet alpha, healthy, and fleet beta, with an error on one chip."""
     alpha = Fleet("alpha", ultraservers(1))
     beta = Fleet("beta", DEMO, alpha.clock)
     return alpha, beta
@@ -66,7 +69,10 @@ def both(alpha: Fleet, beta: Fleet, operator: OperatorActions | None = None) -> 
 
 
 async def test_problems_of_all_fleets_are_one_list() -> None:
-    """Each has its fleet's name; Enter goes to the chip in that fleet, and back leads to the first one."""
+    """Each problem has its fleet's name.
+
+    Enter goes to the chip in its fleet, and back returns to the first fleet.
+    """
     alpha, beta = two()
     app = both(alpha, beta)
     async with running(app, size=(120, 40)) as pilot:
@@ -90,7 +96,10 @@ async def test_problems_of_all_fleets_are_one_list() -> None:
 
 
 async def test_the_hierarchy_has_a_row_for_each_fleet() -> None:
-    """The tree of the fleet on the screen is open below its row; Enter on another row opens that, left closes it."""
+    """The tree of the fleet on screen is open below its row.
+
+    Enter on another row opens that one, left closes it.
+    """
     alpha, beta = two()
     app = both(alpha, beta)
     async with running(app, size=(120, 40)) as pilot:
@@ -116,7 +125,10 @@ async def test_the_hierarchy_has_a_row_for_each_fleet() -> None:
 
 
 async def test_keys_and_commands_go_between_fleets() -> None:
-    """F goes on, `:ctx` and `:fleet` go to a name, each to where one was there; the palette has them, too."""
+    """F goes to the next fleet, `:ctx` and `:fleet` to a name.
+
+    Each fleet is at its last place. The palette has them, too.
+    """
     alpha, beta = two()
     app = both(alpha, beta)
     async with running(app, size=(120, 40)) as pilot:
@@ -142,7 +154,7 @@ async def test_keys_and_commands_go_between_fleets() -> None:
 
 
 async def test_a_problem_of_another_fleet_is_acknowledged_there() -> None:
-    """`a` on it opens the form, and the message goes to the topic of its own fleet."""
+    """`a` on it opens the form, and the message goes to its own fleet's topic."""
     alpha, beta = two()
     bus = MemoryBus()
     publisher = bus.publisher("desk")
@@ -159,7 +171,10 @@ async def test_a_problem_of_another_fleet_is_acknowledged_there() -> None:
 
 
 async def test_a_broker_that_is_away_is_named() -> None:
-    """By the status line in every fleet, by the banner in the fleet that is heard there, and by that fleet's row."""
+    """An absent broker is named by the status line of every fleet.
+
+    The banner of the fleet heard there and its row name it, too.
+    """
     alpha, beta = two()
     parts = tuple(
         LinkStatus(broker=f"mqtt://b{number}:1883", connected=True, connects=1) for number in (1, 2)
@@ -182,8 +197,8 @@ async def test_a_broker_that_is_away_is_named() -> None:
         await pilot.press("f")
         said = next(line for line in pilot.screen() if "no connection" in line)
         assert (
-            "no connection to mqtt://b2:1883 for 12 s (connection refused); what comes from there is the last known"
-            in said
+            "no connection to mqtt://b2:1883 for 12 s (connection refused); what comes from there"
+            " is the last known" in said
         )
 
 
@@ -197,13 +212,16 @@ async def test_one_fleet_has_none_of_it() -> None:
         await pilot.press("f")
         assert "f does nothing here" in pilot.text()
         await pilot.press("colon", *"ctx", "space", *"alpha", "enter")
-        assert ":ctx is no command" in pilot.text()
+        assert 'no command "ctx"' in pilot.text()
         await pilot.press("escape", "2")
         assert pilot.screen()[6].startswith(" ▾ uc1")
 
 
 async def test_a_fleet_that_comes_while_the_app_runs_is_shown() -> None:
-    """Its row, the key and the command are there where one fleet was before; the cursor stays, and one beyond the room is named."""
+    """A second fleet adds its row, the key and the command, and the cursor stays.
+
+    A fleet beyond the room is named.
+    """
     alpha, beta = two()
     coming: asyncio.Queue[WatchedFleet | str] = asyncio.Queue()
 
@@ -238,7 +256,7 @@ async def test_a_fleet_that_comes_while_the_app_runs_is_shown() -> None:
 
 
 async def test_a_fleet_that_has_gone_keeps_its_row() -> None:
-    """It is gone for so long, with its last values beside that."""
+    """The row shows for how long it is gone, and its last values."""
     alpha, beta = two()
     async with running(both(alpha, beta), size=(120, 40)) as pilot:
         await go_wrong(pilot, alpha, beta)

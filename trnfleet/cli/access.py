@@ -1,4 +1,7 @@
-"""Credentials and TLS for a broker, as options give them, and where a password comes from: never from the command line."""
+"""Credentials and TLS for a broker from options, and the source of a password.
+
+A password never comes from the command line.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ PASSWORD_VARIABLE = "TRNFLEET_MQTT_PASSWORD"  # noqa: S105  the variable's name,
 _PASSWORDS = ("password_file", "token_file", "ask_password")
 _TLS = ("ca", "cert", "key", "alpn", "insecure")
 _INSTEAD = (_PASSWORDS, ("ca", "insecure"))
-"""Options of which one comes instead of the others, unless both are of one source, which contradicts itself."""
+"""Options that replace each other. Two of them from one source are a contradiction."""
 
 
 class AccessOptions(NamedTuple):
@@ -44,21 +47,24 @@ class AccessOptions(NamedTuple):
     def fitting(
         self, url: BrokerUrl, given: Collection[str], urls: Sequence[BrokerUrl]
     ) -> AccessOptions:
-        """Return the options without those that a URL has no use for.
+        """Return the options without those unused by a URL.
 
-        They are meant for all brokers; on the command line an option that none of them has a use for is a contradiction, and stays.
+        They are meant for all brokers. An option on the command line unused by all brokers is a
+        contradiction, and stays.
 
         Args:
             url: The URL.
-            given: Names of options that are on the command line.
-            urls: Those of all brokers.
+            given: Names of options on the command line.
+            urls: URLs of all brokers.
         """
-        wrong = {name for name in given if all(name in self._unused(each) for each in urls)}
+        wrong = {
+            name for name in given if all(name in self._unused(broker_url) for broker_url in urls)
+        }
         unused = self._unused(url) - wrong
         return self._replace(**{name: self._field_defaults[name] for name in unused})
 
     def _unused(self, url: BrokerUrl) -> set[str]:
-        """Return the names of the options that a URL has no use for."""
+        """Return the names of the options unused by a URL."""
         unused = set() if url.is_tls else set(_TLS)
         if url.user is not None:
             unused.add("user")
@@ -67,10 +73,12 @@ class AccessOptions(NamedTuple):
         return unused
 
     def strongest(self, strengths: Mapping[str, tuple[int, int]]) -> AccessOptions:
-        """Return the options without those in whose place one of a stronger source stands, such as a file of [common] beside --token-file.
+        """Return the options without those replaced by one of a stronger source.
+
+        An example is a file of [common] beside --token-file.
 
         Args:
-            strengths: Where each comes from, the lower the stronger.
+            strengths: Source of each option, the lower the stronger.
         """
         weak: set[str] = set()
         if os.environ.get(PASSWORD_VARIABLE):
@@ -89,10 +97,15 @@ class AccessOptions(NamedTuple):
 
 
 def find_password(url: BrokerUrl, access: AccessOptions) -> Password | TokenFile | None:
-    """Return the password from its file, a prompt, its variable or the service's credentials, or the file of a token; None where there is none.
+    """Return the password or token file.
+
+    The password comes from its file, a prompt, its variable or the service's credentials. None
+    without one.
 
     Raises:
-        ConfigError: a file cannot be read, is empty, or others may read it; or several of the ways are given at once.
+        ConfigError: a file cannot be read, is empty, or is readable by others; or several ways are
+            set
+            at once.
     """
     ways = {
         "--password-file": access.password_file,
@@ -106,7 +119,10 @@ def find_password(url: BrokerUrl, access: AccessOptions) -> Password | TokenFile
         raise ConfigError(
             f"{given[0]} needs a user: {url.scheme}://user@{url.host}, or --user NAME"
         )
-    from trnfleet.transport.security.secrets import TokenFile, read_secret  # noqa: PLC0415  few commands need it
+    from trnfleet.transport.security.secrets import (  # noqa: PLC0415  few commands need it
+        TokenFile,
+        read_secret,
+    )
 
     if access.password_file:
         return Password(read_secret("--password-file", access.password_file))
@@ -127,7 +143,8 @@ def _has_terminal() -> bool:
 def _asked_password(url: BrokerUrl) -> Password:
     if not _has_terminal():
         raise ConfigError(
-            f"--ask-password needs a terminal on stdin; give --password-file FILE or {PASSWORD_VARIABLE} instead"
+            "--ask-password needs a terminal on stdin; give --password-file FILE or"
+            f" {PASSWORD_VARIABLE} instead"
         )
     try:
         text = getpass.getpass(f"Password of {url.user} at {url.host}: ")

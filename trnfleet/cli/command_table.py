@@ -1,4 +1,7 @@
-"""Table of the commands: module and short help of each, so that help and completion import none of them."""
+"""Table of the commands: module and short help of each.
+
+Help and completion so import none of them.
+"""
 
 from __future__ import annotations
 
@@ -56,6 +59,7 @@ COMMANDS = {
     "silence": CommandRow("silence", "Silence alerts for a while; list and expire silences."),
     "rules": CommandRow("rules", "Check, test and list alert rules."),
     "fleet": CommandRow("fleet", "Hierarchy and totals of a fleet file."),
+    "forget": CommandRow("forget", "Clear what a fleet that is gone has left on a broker."),
     "doctor": CommandRow(
         "doctor", "Look what this machine and a broker can do; exit status 3 for problems."
     ),
@@ -71,7 +75,10 @@ COMMANDS = {
 
 
 def load_command(name: str) -> click.Command:
-    """Import and return a command of the table, with what few commands use left for its first use."""
+    """Import and return a command of the table.
+
+    Rarely used parts load on first use.
+    """
     defer_imports()
     module = importlib.import_module(f"trnfleet.cli.commands.{COMMANDS[name].module}")  # noqa: TID251  the table says which modules there are
     command: click.Command = module.command

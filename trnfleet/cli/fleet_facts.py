@@ -1,4 +1,4 @@
-"""What a fleet's hardware is and adds up to, as `trnfleet fleet` prints it."""
+"""A fleet's hardware and its totals, as `trnfleet fleet` prints them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def hardware_of(
     name: str, title: str, layout: Layout, members: Sequence[int] | None = None
 ) -> Hardware:
-    """Return a fleet's hardware, or that of some of its instances."""
+    """Return the hardware of a fleet or of some of its instances."""
     chosen = range(len(layout.instances)) if members is None else members
     return of_fleet(name, title, _counts(layout, chosen), _whole(layout, chosen))
 
@@ -37,7 +37,8 @@ def facts_of(fleet: FleetFile, layout: Layout, jobs: Mapping[str, int]) -> dict[
         jobs: Number of instances of each job.
     """
     everything = range(len(layout.instances))
-    by_type, whole = _counts(layout, everything), _whole(layout, everything)
+    by_type = _counts(layout, everything)
+    whole = _whole(layout, everything)
     hardware = of_fleet(fleet.name, fleet.title, by_type, whole)
     kinds = [(INSTANCE_TYPES[name], count) for name, count in by_type.items()]
     chips: dict[str, int] = {}
@@ -100,12 +101,12 @@ def _whole(layout: Layout, members: Sequence[int]) -> dict[str, int]:
     before = np.concatenate([[0], np.cumsum(there)])
     starts = layout.ultraserver_start
     full = before[starts[1:]] - before[starts[:-1]] == np.diff(starts)
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for number in np.flatnonzero(full & ~layout.is_standalone).tolist():
         kind = layout.ultraserver_type(number)
         if kind is not None:
-            found[kind.name] = found.get(kind.name, 0) + 1
-    return found
+            counts[kind.name] = counts.get(kind.name, 0) + 1
+    return counts
 
 
 def _logical_cores(fleet: FleetFile, layout: Layout, by_type: Mapping[str, int]) -> int:
@@ -122,7 +123,7 @@ def _logical_cores(fleet: FleetFile, layout: Layout, by_type: Mapping[str, int])
 
 
 def _switch_ports(by_type: Mapping[str, int], whole: Mapping[str, int]) -> int:
-    """Return the number of links that end at a switch."""
+    """Return the number of links to a switch."""
     inside = sum(
         INSTANCE_TYPES[name].topology.links * count
         for name, count in by_type.items()

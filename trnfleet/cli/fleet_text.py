@@ -1,4 +1,4 @@
-"""What `trnfleet fleet` prints: a fleet's hardware, hardware side by side, and what is claimed of it."""
+"""Text of `trnfleet fleet`: a fleet's hardware, comparisons, and published claims."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ _RATIOS = (
     ("dense BF16 / USD", "bf16_dense_flops", "price_usd_per_h", "FLOP"),
     ("HBM read / USD", "hbm_bytes_per_s", "price_usd_per_h", "B"),
 )
-"""Label, figure, what it is divided by, and the unit of the text, in which a price is for an hour's work."""
+"""Label, figure, divisor, and the unit of the text. A price there is for an hour's work."""
 _PER = {"power_max_w": "w", "price_usd_per_h": "usd_per_h"}
 
 
 def amount(value: float, unit: str, *, is_size: bool = False) -> str:
-    """Return a value with its unit and a prefix by its size: `83.2 PFLOP/s`, `12.5 Gb/s`, `1.5 TiB`.
+    """Return a value with a prefixed unit: `83.2 PFLOP/s`, `12.5 Gb/s`, `1.5 TiB`.
 
     Args:
         value: In the unit.
         unit: Without a prefix.
-        is_size: Whether it is memory, whose prefixes are binary.
+        is_size: Whether it is memory, with binary prefixes.
     """
     scaled, prefix = scaled_by(value, IEC, 1024.0) if is_size else scaled_by(value, SI, 1000.0)
     text = f"{scaled:,.2f}" if scaled < 10 or (is_size and scaled < 100) else f"{scaled:,.1f}0"
@@ -52,7 +52,10 @@ def amount(value: float, unit: str, *, is_size: bool = False) -> str:
 
 
 def published_or(value: float, published: float | None) -> float:
-    """Return the figure that AWS prints for a total, which it rounds before it adds up; else the total itself."""
+    """Return AWS's published figure for a total, or the total itself.
+
+    AWS rounds before it adds up.
+    """
     return value if published is None or abs(published - value) > 0.01 * value else published
 
 
@@ -66,7 +69,8 @@ def described(facts: dict[str, Any], title: str) -> str:
     published = facts["published"]
 
     def peak(name: str) -> str:
-        exact, shown = facts[name], published_or(facts[name], published.get(name))
+        exact = facts[name]
+        shown = published_or(facts[name], published.get(name))
         text = amount(shown, "FLOP/s")
         same = amount(exact, "FLOP/s")
         return (
@@ -81,21 +85,33 @@ def described(facts: dict[str, Any], title: str) -> str:
         ("instances", _with_kinds(facts["instances"], facts["instance_types"])),
         ("chips", _with_kinds(facts["chips"], facts["chip_types"])),
         ("NeuronCores", _cores(facts)),
-        ("HBM", f"{amount(facts['hbm_bytes'], 'B', is_size=True)} in {facts['hbm_stacks']:,} stacks, {amount(facts['hbm_bytes_per_s'], 'B/s')} peak"),
+        (
+            "HBM",
+            (
+                f"{amount(facts['hbm_bytes'], 'B', is_size=True)} in {facts['hbm_stacks']:,}"
+                f" stacks, {amount(facts['hbm_bytes_per_s'], 'B/s')} peak"
+            ),
+        ),
         *((label, peak(name)) for label, name in PEAKS if facts[name]),
         ("NeuronLinks", _links(facts)),
-        ("hosts", f"{facts['vcpus']:,} vCPUs, {amount(facts['host_memory_bytes'], 'B', is_size=True)}"),
+        (
+            "hosts",
+            f"{facts['vcpus']:,} vCPUs, {amount(facts['host_memory_bytes'], 'B', is_size=True)}",
+        ),
         _network(facts["efa_bytes_per_s"], facts["network_bytes_per_s"]),
-        ("chip power", f"{amount(facts['chip_power_max_w'], 'W')} at most (assumed: AWS publishes no wattage)"),
+        (
+            "chip power",
+            f"{amount(facts['chip_power_max_w'], 'W')} at most (assumed: AWS publishes no wattage)",
+        ),
         ("jobs", _jobs(facts["jobs"])),
-    ]  # fmt: skip  # a table reads as rows
+    ]
     head = f"{facts['fleet']}: {title}" if title else str(facts["fleet"])
     lines = [head, *(f"  {name:<14}{value}" for name, value in rows)]
     return "\n".join([*lines, *_sources(facts["sources_differ"], "  ")])
 
 
 def _network(efa_bytes_per_s: float, all_bytes_per_s: float) -> tuple[str, str]:
-    """Return the row about the network between hosts: EFA, and what is none."""
+    """Return the row about the network between hosts: EFA, and the rest."""
     other = all_bytes_per_s - efa_bytes_per_s
     if not efa_bytes_per_s:
         return "network", f"{amount(other * 8, 'b/s')}, no EFA"
@@ -107,17 +123,20 @@ def _network(efa_bytes_per_s: float, all_bytes_per_s: float) -> tuple[str, str]:
 def compared(
     subjects: Sequence[Hardware], training: Training | None, columns: int | None = None
 ) -> str:
-    """Return hardware side by side, a column each, with the claims that are made of it.
+    """Return hardware side by side, a column each, with its published claims.
 
     Args:
         subjects: The hardware.
         training: A model to train on each.
-        columns: Width of the terminal, into which the claims are fitted; None where there is none.
+        columns: Width of the terminal, for fitting the claims; None without a terminal.
     """
-    names = ["", *(each.name for each in subjects)]
+    names = ["", *(subject.name for subject in subjects)]
     rows: list[Sequence[str]] = [names]
     rows.append(
-        ["chips", *(f"{each.chips:,.0f} {' + '.join(each.chip_titles)}" for each in subjects)]
+        [
+            "chips",
+            *(f"{subject.chips:,.0f} {' + '.join(subject.chip_titles)}" for subject in subjects),
+        ]
     )
     for label, name, unit in (
         *((label, name, "FLOP/s") for label, name in PEAKS),
@@ -128,14 +147,14 @@ def compared(
         ("power at most", "power_max_w", "W"),
         ("price an hour", "price_usd_per_h", "USD"),
     ):
-        rows.append([label, *(_figure(each, name, unit) for each in subjects)])
+        rows.append([label, *(_figure(subject, name, unit) for subject in subjects)])
     for label, name, per, unit in _RATIOS:
-        rows.append([label, *(_ratio(each, name, per, unit) for each in subjects)])
+        rows.append([label, *(_ratio(subject, name, per, unit) for subject in subjects)])
     lines = table_lines(rows)
     if training is not None:
         lines += ["", *_training(subjects, training)]
     lines += ["", "~ assumed, or computed from what is:"]
-    sources = dict.fromkeys(source for each in subjects for source in each.assumed.values())
+    sources = dict.fromkeys(source for subject in subjects for source in subject.assumed.values())
     lines += [f"  {source}" for source in sources]
     claims = claims_about(subjects)
     if claims:
@@ -149,13 +168,13 @@ def compared(
 
 def as_json(subjects: Sequence[Hardware], training: Training | None) -> dict[str, Any]:
     """Return the same for programs; figures in SI units."""
-    found: dict[str, Any] = {"subjects": [_subject(each, training) for each in subjects]}
+    facts: dict[str, Any] = {"subjects": [_subject(subject, training) for subject in subjects]}
     if training is not None:
-        found["training"] = training._asdict() | {
+        facts["training"] = training._asdict() | {
             "flops": training.flops,
             "state_bytes": training.state_bytes,
         }
-    found["claims"] = [
+    facts["claims"] = [
         {
             "subject": claim.subject,
             "claim": claim.claim,
@@ -170,12 +189,12 @@ def as_json(subjects: Sequence[Hardware], training: Training | None) -> dict[str
         }
         for claim in claims_about(subjects)
     ]
-    found["sources_differ"] = claims_json(disagreements(subjects))
-    return found
+    facts["sources_differ"] = claims_json(disagreements(subjects))
+    return facts
 
 
 def claims_json(claims: Iterable[Claim]) -> list[dict[str, Any]]:
-    """Return quantities about which sources disagree, for programs."""
+    """Return quantities with contradicting sources, for programs."""
     return [
         {
             "subject": claim.subject,
@@ -210,12 +229,14 @@ def _with_kinds(number: int, kinds: dict[str, int]) -> str:
 
 
 def _cores(facts: dict[str, Any]) -> str:
-    cores, logical = facts["neuroncores"], facts["logical_neuroncores"]
+    cores = facts["neuroncores"]
+    logical = facts["logical_neuroncores"]
     return f"{cores:,}" if cores == logical else f"{cores:,}  ({logical:,} logical)"
 
 
 def _links(facts: dict[str, Any]) -> str:
-    inside, between = facts["torus_links"], facts["z_links"]
+    inside = facts["torus_links"]
+    between = facts["z_links"]
     if facts["has_only_tori"]:
         return f"{inside:,} torus, {between:,} Z"
     ports = (
@@ -226,8 +247,8 @@ def _links(facts: dict[str, Any]) -> str:
 
 def _jobs(jobs: dict[str, dict[str, int]]) -> str:
     shown = [
-        f"{name} on {counted(each['instances'], 'instance')}"
-        for name, each in list(jobs.items())[:_MOST_JOBS]
+        f"{name} on {counted(job['instances'], 'instance')}"
+        for name, job in list(jobs.items())[:_MOST_JOBS]
     ]
     more = f", and {len(jobs) - _MOST_JOBS:,} more" if len(jobs) > _MOST_JOBS else ""
     return (", ".join(shown) or "none") + more
@@ -254,20 +275,20 @@ def _mark(hardware: Hardware, name: str) -> str:
 
 
 def _training(subjects: Sequence[Hardware], training: Training) -> list[str]:
-    estimates = [estimate(training, each) for each in subjects]
+    estimates = [estimate(training, subject) for subject in subjects]
     head = (
         f"To train {_count(training.parameters)} parameters on {_count(training.tokens)} tokens: "
         f"{training.flops:.3g} FLOP at an MFU of {training.mfu:g} in {training.dtype.upper()} "
         "(6 FLOP a parameter and token)"
     )
-    rows: list[Sequence[str]] = [["", *(each.name for each in subjects)]]
-    rows.append(["time", *(_long(each.elapsed_s) for each in estimates)])
+    rows: list[Sequence[str]] = [["", *(subject.name for subject in subjects)]]
+    rows.append(["time", *(_long(cost.elapsed_s) for cost in estimates)])
     rows.append(
         [
             "price",
             *(
-                _mark(one, "price_usd_per_h") + f"{each.cost_usd:,.0f} USD"
-                for one, each in zip(subjects, estimates, strict=True)
+                _mark(one, "price_usd_per_h") + f"{cost.cost_usd:,.0f} USD"
+                for one, cost in zip(subjects, estimates, strict=True)
             ),
         ]
     )
@@ -275,8 +296,8 @@ def _training(subjects: Sequence[Hardware], training: Training) -> list[str]:
         [
             "energy",
             *(
-                _mark(one, "power_max_w") + amount(each.energy_j / 3_600, "Wh")
-                for one, each in zip(subjects, estimates, strict=True)
+                _mark(one, "power_max_w") + amount(cost.energy_j / 3_600, "Wh")
+                for one, cost in zip(subjects, estimates, strict=True)
             ),
         ]
     )
@@ -284,14 +305,14 @@ def _training(subjects: Sequence[Hardware], training: Training) -> list[str]:
     rows.append(
         [
             "fits",
-            *("yes" if each.fits else f"no: {state} of state" for each in estimates),
+            *("yes" if cost.fits else f"no: {state} of state" for cost in estimates),
         ]
     )
     return [head, *table_lines(rows)]
 
 
 def _count(number: float) -> str:
-    """Return a number as people who train models write it: `300B`, `6T`."""
+    """Return a number in the style of model training: `300B`, `6T`."""
     for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M")):
         if number >= size:
             return f"{number / size:,.4g}{letter}"
@@ -306,7 +327,10 @@ def _long(elapsed_s: float) -> str:
 
 
 def _published(claims: Sequence[PublishedClaim], columns: int | None) -> list[str]:
-    """Return the table of claims; where it is wider than the terminal, each claim's source is below it."""
+    """Return the table of claims.
+
+    If it is wider than the terminal, each claim's source is below it.
+    """
     rows: list[Sequence[str]] = [("claim", "about", "here", "", "by", "source")]
     for claim in claims:
         here = f"{claim.value:.2f} x" if claim.unit == "x" else f"{claim.value:.1f} {claim.unit}"
@@ -324,7 +348,8 @@ def _published(claims: Sequence[PublishedClaim], columns: int | None) -> list[st
         shown = [_wrapped(text, "", "  ", columns) for text in texts]
         head = []
     else:
-        head, shown = lines[:1], [[line] for line in lines[1:]]
+        head = lines[:1]
+        shown = [[line] for line in lines[1:]]
     return head + [
         line
         for above, row in zip(shown, rows[1:], strict=True)
@@ -337,7 +362,7 @@ def _wrapped(text: str, first: str, later: str, columns: int) -> list[str]:
 
 
 def _sources(claims: Iterable[dict[str, Any]], indent: str) -> list[str]:
-    """Return the lines of quantities about which sources disagree."""
+    """Return the lines of quantities with contradicting sources."""
     lines = []
     for claim in claims:
         lines.append(f"{indent}  {claim['subject']}: {_said(claim['used'])}, which is used here")
@@ -346,6 +371,10 @@ def _sources(claims: Iterable[dict[str, Any]], indent: str) -> list[str]:
 
 
 def _said(figure: dict[str, Any]) -> str:
-    value, unit = figure["value"], figure["unit"]
+    value = figure["value"]
+    unit = figure["unit"]
     units = {"FLOP/s": "FLOP/s", "bytes/s": "B/s"}
-    return f"{amount(value, units[unit]) if unit in units else f'{value:g} {unit}'} ({figure['source']})"
+    return (
+        f"{amount(value, units[unit]) if unit in units else f'{value:g} {unit}'}"
+        f" ({figure['source']})"
+    )

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     import click
 
 THEMES = ("dark", "light", "high-contrast", "colour-blind", "ansi", "monochrome")
-"""Those of `trnfleet.tui.theme`, whose import would make every command's start and help slower."""
+"""Theme names of `trnfleet.tui.theme`. Importing it would slow every command's start and help."""
 
 
 class LookOptions(NamedTuple):
     """Options about the look of the app."""
 
     theme: str | None
-    """One of `THEMES`; None for the one that fits the terminal."""
+    """One of `THEMES`. None to fit the terminal."""
     ascii_only: bool
     """Whether the terminal gets ASCII only, even where it has UTF-8."""
 
@@ -49,20 +49,28 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "--theme",
         type=ThemeName(),
         metavar="NAME",
-        help=f"Colours of the app: {', '.join(THEMES)}; by default dark, ansi on a terminal of 16 colours, and monochrome "
-        "where NO_COLOR is set.",
+        help=(
+            f"Colours of the app: {', '.join(THEMES)}; by default dark, ansi on a terminal of 16"
+            " colours, and monochrome where NO_COLOR is set."
+        ),
     ),
     setting(
         "--ascii",
         "ascii_only",
         is_flag=True,
-        help="Draw with ASCII only; without the option where the locale has no UTF-8.",
+        help=(
+            "Draw with ASCII only; the default where the locale has no UTF-8 and where TERM is"
+            " linux or vt100."
+        ),
     ),
 )
 
 
 def look_options(command: CommandT) -> CommandT:
-    """Add the options about the look of the app; the command takes `looks: LookOptions`."""
+    """Add the options about the look of the app.
+
+    The command gets `looks: LookOptions`.
+    """
 
     @functools.wraps(command)
     def with_looks(*args: Any, theme: str | None, ascii_only: bool, **others: Any) -> Any:

@@ -1,15 +1,27 @@
-"""The command line: finds the command, loads only what it needs, and turns errors into one line and an exit status."""
+"""The command line: finds and loads the command, and reports errors in one line.
+
+An error ends it with an exit status.
+"""
 
 from __future__ import annotations
 
+import itertools
+import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from trnfleet import __version__
 from trnfleet.cli.command_table import COMMANDS, load_command
-from trnfleet.errors import ConfigError, NotConfirmedError, TrnfleetError, nearest
+from trnfleet.errors import (
+    BrokerError,
+    CloudError,
+    ConfigError,
+    NotConfirmedError,
+    TrnfleetError,
+    nearest,
+)
 from trnfleet.text import plain
 
 if TYPE_CHECKING:
@@ -21,8 +33,14 @@ _AS_JSON = "trnfleet.version_as_json"
 _WIDEST = 4_000
 """Characters of a line of an error."""
 
-STATUSES: dict[type[TrnfleetError], int] = {ConfigError: 2, NotConfirmedError: 4}
-"""Exit statuses of errors; 1 for any other."""
+_KINDS: dict[type[TrnfleetError], tuple[str, int]] = {
+    ConfigError: ("config", 2),
+    NotConfirmedError: ("not-confirmed", 4),
+    BrokerError: ("broker", 1),
+    CloudError: ("cloud", 1),
+    TrnfleetError: ("failed", 1),
+}
+"""Kind and exit status of each class of errors, a class before its base."""
 
 EPILOG = """\b
 Examples:
@@ -39,15 +57,15 @@ Examples:
 \b
 Exit status: 0 success, 1 a failure explained in one line, 2 wrong use or an invalid file, 3 unhealthy
 (status, alerts, doctor, watch --exit-on), 4 sent, but not confirmed (MQTT 3.1.1).
-"""
+"""  # noqa: E501
 
 
 _OWN_OPTIONS = {"-h", "--help", "--version"}
-"""Options of the group itself; any other that begins a call is the demo's."""
+"""Options of the group itself. Any other option at the start of a call is the demo's."""
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported when they are called, so that `--help` is quick."""
+    """A group that imports its commands on call, so that `--help` is quick."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         """Return the names in the order of the table."""
@@ -61,7 +79,8 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command; an unknown name is refused with the nearest known one."""
-        # While a shell completes a line, a wrong name has nothing to complete and no place for a message.
+        # While a shell completes a line, a wrong name has nothing to complete and no place for a
+        # message.
         is_wrong = args and not args[0].startswith("-") and args[0] not in COMMANDS
         if is_wrong and not ctx.resilient_parsing:
             raise click.UsageError(f"no command {args[0]!r}: {nearest(args[0], COMMANDS)}", ctx)
@@ -73,7 +92,10 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, row.help) for name, row in COMMANDS.items()])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read a call without a command as the demo's; during completion the command may still follow."""
+        """Read a call without a command as the demo's.
+
+        During completion the command may still follow.
+        """
         is_bare = not args and not ctx.resilient_parsing
         is_own = bool(args) and (
             args[0] in _OWN_OPTIONS or ("--version" in args and args[0] == "--json")
@@ -82,8 +104,20 @@ class LazyGroup(click.Group):
             args = ["demo", *args]
         return super().parse_args(ctx, args)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command, after a warning about unknown variables."""
+        from trnfleet.cli.settings.variables import unknown_variables  # noqa: PLC0415  as above
+        from trnfleet.cli.streams import report  # noqa: PLC0415  as above
+
+        for line in unknown_variables(os.environ):
+            report(f"trnfleet: {line}")
+        return super().invoke(ctx)
+
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return commands without importing them, or options: the group's and the demo's, which needs no name."""
+        """Return commands without importing them, or options of the group and the demo.
+
+        The demo needs no command name.
+        """
         from click.shell_completion import CompletionItem  # noqa: PLC0415  only completion needs it
 
         if not incomplete.startswith("-"):
@@ -119,7 +153,10 @@ class LazyGroup(click.Group):
     is_eager=True,  # it is read before --version, which prints and exits
     expose_value=False,
     callback=lambda ctx, _param, is_given: ctx.meta.__setitem__(_AS_JSON, is_given),
-    help="With --version: print all versions as JSON, those of dependencies, wire and recordings, too.",
+    help=(
+        "With --version: print all versions as JSON, those of dependencies, wire and recordings,"
+        " too."
+    ),
 )
 def cli() -> None:
     """Watch a fleet of AWS Trainium chips in the terminal, or simulate one, over MQTT.
@@ -148,31 +185,54 @@ def main(args: Sequence[str] | None = None) -> None:
 
 
 def run(args: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status: 0, 1 (explained failure), 2 (wrong use), 3 (unhealthy), 4 (not confirmed)."""
+    """Run the command line and return its exit status.
+
+    `EPILOG` lists them.
+
+    Errors go to stderr: as text, or with --json as one line of JSON.
+    """
+    words = list(sys.argv[1:] if args is None else args)
     try:
-        result: Any = cli.main(
-            args=list(args) if args is not None else None,
-            prog_name="trnfleet",
-            standalone_mode=False,
-        )
+        result: Any = cli.main(args=words, prog_name="trnfleet", standalone_mode=False)
     except click.exceptions.Exit as ended:
         return ended.exit_code
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return 130
-    except TrnfleetError as error:
-        _explain(error)
-        return next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 1)
-    except OSError as error:
-        named = f"{plain(str(error.filename), _WIDEST)}: " if error.filename is not None else ""
-        click.echo(f"trnfleet: {named}{error.strerror or error}", err=True)
-        return 1
+    except (click.ClickException, TrnfleetError, OSError) as error:
+        failure = Failure.of(error)
+        if "--json" in itertools.takewhile(lambda word: word != "--", words):
+            click.echo(failure.as_json(), err=True)
+        elif isinstance(error, click.ClickException):
+            error.show()
+        else:
+            click.echo(f"trnfleet: {failure.message}", err=True)
+        return failure.status
     return result if isinstance(result, int) else 0
 
 
-def _explain(error: TrnfleetError) -> None:
-    """Write an error to stderr; text from files and names in it is made plain."""
-    lines = [plain(line, _WIDEST) for line in str(error).splitlines()]
-    click.echo("trnfleet: " + "\n".join(lines), err=True)
+class Failure(NamedTuple):
+    """Why a command failed; text from files and names in it is plain."""
+
+    kind: str
+    status: int
+    message: str
+
+    @staticmethod
+    def of(error: click.ClickException | TrnfleetError | OSError) -> Failure:
+        """Return an error's meaning to the user."""
+        if isinstance(error, click.ClickException):
+            return Failure("usage", error.exit_code, plain(error.format_message(), _WIDEST))
+        if isinstance(error, TrnfleetError):
+            kind, status = next(
+                row for error_type, row in _KINDS.items() if isinstance(error, error_type)
+            )
+            lines = [plain(line, _WIDEST) for line in str(error).splitlines()]
+            return Failure(kind, status, "\n".join(lines))
+        named = f"{plain(str(error.filename), _WIDEST)}: " if error.filename is not None else ""
+        return Failure("system", 1, f"{named}{error.strerror or error}")
+
+    def as_json(self) -> str:
+        """Return it as one line."""
+        import json  # noqa: PLC0415  only --json needs it
+
+        return json.dumps({"v": 1, "error": self._asdict()})

@@ -1,7 +1,7 @@
-"""Types of values that a shell completes, and of those the ones that name a file, what ships by name, or a place in a fleet.
+"""Types of values with shell completion: files, shipped names, places in a fleet, and others.
 
-A path in a settings file is relative to that file (`PathType.in_folder`), on the command line and in variables to the
-working folder.
+A path in a settings file is relative to that file (`PathType.in_folder`), on the command line and
+in variables to the working folder.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.fleet import FleetFile
 
 MOST_ADDRESSES = 500
-"""Addresses that a shell is offered at once."""
+"""Most addresses offered to a shell at once."""
 STREAM = "-"
 """Name of stdin or stdout where a file is expected."""
 
@@ -28,7 +28,7 @@ ValueT = TypeVar("ValueT")
 
 
 class Typed(NamedTuple):
-    """What has been typed of a value that a shell is to complete."""
+    """The typed text of a value to complete."""
 
     text: str
     ctx: click.Context
@@ -37,22 +37,29 @@ class Typed(NamedTuple):
 
 
 class CompletedType(click.ParamType[ValueT]):
-    """A value of which a shell is offered those that begin with what has been typed."""
+    """A value with shell completion by its beginning."""
 
     def choices(self, typed: Typed) -> Iterable[str]:  # noqa: ARG002  what it is for is a subclass's
-        """Return the values that there are; others may be valid as well."""
+        """Return the known values.
+
+        Others may be valid as well.
+        """
         return ()
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Return the values that begin with what has been typed."""
+        """Return the values beginning with the typed text."""
         typed = Typed(incomplete, ctx, param)
-        return [CompletionItem(each) for each in self.choices(typed) if each.startswith(incomplete)]
+        return [
+            CompletionItem(choice)
+            for choice in self.choices(typed)
+            if choice.startswith(incomplete)
+        ]
 
 
 class PathType(CompletedType[str]):
-    """A value that is, or may be, the path of a file."""
+    """A value for the path of a file, possibly among others."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002  click's arguments
         """Return the text."""
@@ -63,7 +70,10 @@ class PathType(CompletedType[str]):
         return text != STREAM
 
     def in_folder(self, text: str, folder: Path) -> str:
-        """Return a value of a settings file in `folder` as the working folder needs it; `~` is the user's home."""
+        """Return a path from a settings file in `folder`, for the working folder.
+
+        `~` is the user's home.
+        """
         if not self.is_path(text):
             return text
         try:
@@ -76,9 +86,14 @@ class PathType(CompletedType[str]):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Return the values that begin so; where none does, files, which a shell finds: it does not mix the two."""
-        found = super().shell_complete(ctx, param, incomplete)
-        return found or [CompletionItem(incomplete, type="file")]
+        """Return the matching values.
+
+        Without any, the shell completes files instead.
+
+        A shell does not mix the two.
+        """
+        items = super().shell_complete(ctx, param, incomplete)
+        return items or [CompletionItem(incomplete, type="file")]
 
 
 class FileName(PathType):
@@ -88,31 +103,47 @@ class FileName(PathType):
 
 
 class ShippedName(PathType):
-    """The name of a file that ships, such as `demo` of the fleets, or a file's path."""
+    """The name of a shipped file, such as fleet `demo`, or a file's path."""
 
     name = "name"
 
     def __init__(self, kind: str) -> None:
-        """Choose what ships.
+        """Choose the kind of shipped files.
 
         Args:
             kind: Folder of the files: `fleets`, `scenarios` or `alerts`.
         """
         self._kind = kind
 
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text: a path or a shipped name."""
+        from trnfleet.config import find_file  # noqa: PLC0415  who names one needs it
+        from trnfleet.errors import ConfigError  # noqa: PLC0415  as above
+
+        # No setting gives an argument: its command says more of a wrong one.
+        if not self.is_path(str(value)) and not isinstance(param, click.Argument):
+            try:
+                find_file(self._kind, str(value))
+            except ConfigError as error:
+                self.fail(str(error), param, ctx)
+        return str(value)
+
     def is_path(self, text: str) -> bool:
-        """Return whether a value is a path, as `config.find_file` reads it: by its ending or a slash."""
+        """Return whether a value is a path: by its ending or a slash.
+
+        `config.find_file` has the same rule.
+        """
         return text.endswith(".toml") or "/" in text
 
     def choices(self, typed: Typed) -> Iterable[str]:  # noqa: ARG002  what ships depends on nothing
-        """Return what ships."""
+        """Return the shipped names."""
         from trnfleet.config import shipped_names  # noqa: PLC0415  only completion needs it here
 
         return shipped_names(self._kind)
 
 
 class Target(CompletedType[str]):
-    """The target of a fault: an address of a fleet, a pattern, or a random choice of what a pattern matches."""
+    """The target of a fault: an address, a pattern, or a random match."""
 
     name = "text"
 
@@ -121,9 +152,11 @@ class Target(CompletedType[str]):
         return str(value)
 
     def choices(self, typed: Typed) -> Iterable[str]:
-        """Return addresses of a shipped fleet of the level that the fault has; no broker is asked.
+        """Return addresses of a shipped fleet at the fault's level.
 
-        It is the fleet that --name or the settings name, else the demo's.
+        No broker is queried.
+
+        The fleet comes from --name or the settings, else it is the demo's.
         """
         from trnfleet.config import find_file, load_model, shipped_names  # noqa: PLC0415  only completion needs them
         from trnfleet.domain.address import Level  # noqa: PLC0415
@@ -143,9 +176,10 @@ class Target(CompletedType[str]):
 
 
 def _addresses(fleet: FleetFile, start: str, level: Level) -> list[str]:
-    """Return the addresses that begin so, of a level, or of the lowest one above it of which there are at most `MOST_ADDRESSES`.
+    """Return the matching addresses of a level, or of a higher one.
 
-    A shell then completes as far as they have in common, one level after the other.
+    With more than `MOST_ADDRESSES` it is the lowest higher level within that limit. A shell
+    completes their common beginning, one level after the other.
     """
     from trnfleet.domain.address import Level, format_chip  # noqa: PLC0415  as above
     from trnfleet.domain.fleet import expand  # noqa: PLC0415
@@ -157,7 +191,7 @@ def _addresses(fleet: FleetFile, start: str, level: Level) -> list[str]:
         for path, kind in expand(fleet)
         if f"{path}/".startswith(start[: len(path) + 1])
     ]
-    found: list[str] = []
+    addresses: list[str] = []
     for depth in range(min(inside + 1, level), level + 1):
         if depth == Level.CHIP:
             below = [
@@ -167,8 +201,8 @@ def _addresses(fleet: FleetFile, start: str, level: Level) -> list[str]:
             ]
         else:
             below = ["/".join(path[:depth]) for path, _ in paths]
-        below = [each for each in dict.fromkeys(below) if each.startswith(start)]
+        below = [address for address in dict.fromkeys(below) if address.startswith(start)]
         if len(below) > MOST_ADDRESSES:
             break
-        found = below
-    return found
+        addresses = below
+    return addresses

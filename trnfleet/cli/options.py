@@ -1,10 +1,12 @@
-"""Options that several commands share, with their variables and their place in the settings file.
+"""Options shared by several commands, with their variables and places in the settings file.
 
-An option comes from the command line, else from its `TRNFLEET_...` variable, else from the settings files, else from its
-default. Passwords come from TRNFLEET_MQTT_PASSWORD, a file or a prompt, never from the command line.
+An option comes from the command line, else from its `TRNFLEET_...` variable, else from the settings
+files, else from its default. Passwords come from TRNFLEET_MQTT_PASSWORD, a file or a prompt, never
+from the command line.
 
-`broker_options` turns all options about a broker into one `BrokerSession`: an option for every command that talks to a
-broker is a row in `_access_rows` here, a field of `AccessOptions`, and a field there, which `make_session` fills; `broker_arguments` hands it to the simulator that the demo starts.
+`broker_options` turns all options about a broker into one `BrokerSession`. An option for every
+command with a broker is a row in `_access_rows` here, a field of `AccessOptions`, and a field
+there, filled by `make_session`; `broker_arguments` passes it to the demo's simulator.
 """
 
 from __future__ import annotations
@@ -19,13 +21,13 @@ from click.core import ParameterSource
 from trnfleet import folders, logs
 from trnfleet.cli.access import PASSWORD_VARIABLE, AccessOptions, find_password
 from trnfleet.cli.names import FileName
-from trnfleet.cli.params import Broker, Duration, FleetName, Root, Size
+from trnfleet.cli.params import Broker, Duration, FleetName, Printable, Root, Size
 from trnfleet.cli.settings.layers import complete_profile, read_settings, strengths
 from trnfleet.cli.settings.one_of import OneOf
 from trnfleet.cli.streams import report
 from trnfleet.errors import ConfigError
 from trnfleet.text import plain
-from trnfleet.transport.url import Password, with_user
+from trnfleet.transport.url import LONGEST_ALPN, Password, with_user
 from trnfleet.wire.ports import MOST_LINKS
 from trnfleet.wire.topics import DEFAULT_ROOT
 
@@ -38,14 +40,18 @@ if TYPE_CHECKING:
 CommandT = TypeVar("CommandT", bound="Callable[..., Any]")
 
 LONGEST_WAIT_S = 3_600.0
-"""Longest wait for an answer or for telemetry; simulators refuse commands that are valid for longer."""
+"""Longest wait for an answer or for telemetry. Simulators refuse commands with a longer validity.
+"""
 
 
-BROKER_HELP = "The broker: [mqtt|mqtts|ws|wss]://[user@]host[:port][/path]; mqtt:// may be left out, the port is 1883, 8883 with TLS."
+BROKER_HELP = (
+    "The broker: [mqtt|mqtts|ws|wss]://[user@]host[:port][/path]; mqtt:// may be left out, the port"
+    " is 1883, 8883 with TLS."
+)
 
 
 def setting(*flags: str, **attributes: Any) -> Callable[[CommandT], CommandT]:
-    """Return a click option that also listens to its TRNFLEET_ variable and shows it in the help."""
+    """Return a click option with its TRNFLEET_ variable, also shown in the help."""
     name = next(flag for flag in flags if flag.startswith("--")).split("/")[0][2:].replace("-", "_")
     attributes.setdefault("envvar", f"TRNFLEET_{name.upper()}")
     attributes.setdefault("show_envvar", True)
@@ -55,7 +61,7 @@ def setting(*flags: str, **attributes: Any) -> Callable[[CommandT], CommandT]:
 
 
 def settings_options(read: Callable[..., None] = read_settings) -> tuple[Callable[[Any], Any], ...]:
-    """Return the options that choose settings.
+    """Return the options to choose settings.
 
     Args:
         read: Reads them once both are known.
@@ -70,8 +76,10 @@ def settings_options(read: Callable[..., None] = read_settings) -> tuple[Callabl
             callback=read,
             type=FileName(),
             metavar="FILE",
-            help="Settings file (TOML) that gives other defaults, in place of the user's and the system's (trnfleet config path); "
-            "none for no file.",
+            help=(
+                "Settings file (TOML) that gives other defaults, in place of the user's and the"
+                " system's (trnfleet config path); none for no file."
+            ),
         ),
         click.option(
             "--profile",
@@ -82,7 +90,10 @@ def settings_options(read: Callable[..., None] = read_settings) -> tuple[Callabl
             callback=read,
             shell_complete=complete_profile,
             metavar="NAME",
-            help="Profile of the settings file: the defaults in its table [profile.NAME]; none for no profile.",
+            help=(
+                "Profile of the settings file: the defaults in its table [profile.NAME]; none for"
+                " no profile."
+            ),
         ),
     )
 
@@ -130,12 +141,25 @@ history_option = setting(
     "--history",
     type=FileName(),
     metavar="FOLDER",
-    help="Folder of `trnfleet history write`: charts of 24 hours, 7 and 30 days, and all of it. Needs DuckDB: pip install duckdb.",
+    help=(
+        "Folder of `trnfleet history write`: charts of 24 hours, 7 and 30 days, and all of it."
+        " Needs DuckDB: pip install duckdb."
+    ),
 )
 durable_option = setting(
     "--durable",
     is_flag=True,
-    help="Wait for the disk every second (fsync), so that a recording survives the machine's loss of power.",
+    help=(
+        "Wait for the disk every second (fsync), so that a recording survives the machine's loss of"
+        " power."
+    ),
+)
+clear_option = setting(
+    "--clear",
+    is_flag=True,
+    help=(
+        "At the end, clear what the broker retains of it: descriptors, jobs, presence and the rest."
+    ),
 )
 log_file_option = setting(
     "--log-file",
@@ -146,16 +170,25 @@ log_file_option = setting(
 
 
 def broker_options(
-    *, required: bool, with_root: bool = False, several: bool = False
+    *,
+    required: bool,
+    with_root: bool = False,
+    several: bool = False,
+    from_variable: bool = True,
 ) -> Callable[[CommandT], CommandT]:
-    """Return the options about a broker; the command takes `session: BrokerSession` in their place.
+    """Return the options about a broker.
 
-    A command that also has `--mqtt` gives its version to the session.
+    The command gets `session: BrokerSession` instead.
+
+    If a command also has `--mqtt`, the session uses that version.
 
     Args:
         required: Whether a broker must be given; otherwise `session` is None where none is.
-        with_root: Whether the command takes `root`, too, because it needs the topics without a broker.
-        several: Whether several brokers may be given; the command takes `sessions: tuple[BrokerSession, ...]` then.
+        with_root: Whether the command takes `root`, too, because it needs the topics without a
+            broker.
+        several: Whether several brokers may be given; the command takes
+            `sessions: tuple[BrokerSession, ...]` then.
+        from_variable: Whether the broker may come from its variable.
     """
 
     def decorate(command: CommandT) -> CommandT:
@@ -170,7 +203,7 @@ def broker_options(
             urls = tuple(dict.fromkeys(urls))
             if len(urls) > MOST_LINKS:
                 raise ConfigError(f"--broker: {len(urls)} brokers, over the limit of {MOST_LINKS}")
-            sessions = tuple(make_session(each, root, access, protocol, urls) for each in urls)
+            sessions = tuple(make_session(url, root, access, protocol, urls) for url in urls)
             if with_root:
                 others["root"] = root
             if several:
@@ -182,6 +215,7 @@ def broker_options(
             type=Broker(),
             required=required,
             **({"multiple": True} if several else {"cls": OneOf, "noun": "broker"}),
+            **({} if from_variable else {"envvar": None, "show_envvar": False}),
             help=BROKER_HELP + (" Once more for each further broker." if several else ""),
         )
         return broker_option(with_session)  # type: ignore[return-value]  # click reads its parameters, not its signature
@@ -190,7 +224,9 @@ def broker_options(
 
 
 def access_options(prefix: str = "") -> Callable[[CommandT], CommandT]:
-    """Return the options about credentials and TLS; the command takes `access: AccessOptions` in their place.
+    """Return the options about credentials and TLS.
+
+    The command gets `access: AccessOptions` instead.
 
     Args:
         prefix: Words before the help of each.
@@ -209,18 +245,29 @@ def access_options(prefix: str = "") -> Callable[[CommandT], CommandT]:
 
 def _access_rows(prefix: str) -> tuple[Callable[[Any], Any], ...]:
     return (
-        setting("--user", metavar="NAME", help=f"{prefix}User's name, where the URL has none."),
+        setting(
+            "--user",
+            type=Printable(),
+            metavar="NAME",
+            help=f"{prefix}User's name, where the URL has none.",
+        ),
         setting(
             "--password-file",
             type=FileName(),
             metavar="FILE",
-            help=f"{prefix}File with the user's password, readable by you alone; else {PASSWORD_VARIABLE}.",
+            help=(
+                f"{prefix}File with the user's password, readable by you alone; else"
+                f" {PASSWORD_VARIABLE}."
+            ),
         ),
         setting(
             "--token-file",
             type=FileName(),
             metavar="FILE",
-            help=f"{prefix}File with a token in the password's place, read again for every connection; readable by you alone.",
+            help=(
+                f"{prefix}File with a token in the password's place, read again for every"
+                " connection; readable by you alone."
+            ),
         ),
         setting(
             "--ask-password", is_flag=True, help=f"{prefix}Ask for the password on the terminal."
@@ -229,7 +276,10 @@ def _access_rows(prefix: str) -> tuple[Callable[[Any], Any], ...]:
             "--ca",
             type=FileName(),
             metavar="FILE",
-            help=f"{prefix}Certificates of the authorities that a TLS broker may be of (PEM); by default the system's.",
+            help=(
+                f"{prefix}Certificates of the authorities that a TLS broker may be of (PEM); by"
+                " default the system's."
+            ),
         ),
         setting(
             "--cert",
@@ -241,23 +291,36 @@ def _access_rows(prefix: str) -> tuple[Callable[[Any], Any], ...]:
             "--key",
             type=FileName(),
             metavar="FILE",
-            help=f"{prefix}The certificate's private key (PEM, not encrypted); by default in the same file.",
+            help=(
+                f"{prefix}The certificate's private key (PEM, not encrypted); by default in the"
+                " same file."
+            ),
         ),
         setting(
             "--alpn",
+            type=Printable(LONGEST_ALPN),
             metavar="NAME",
-            help=f"{prefix}Protocol to ask for within TLS, such as x-amzn-mqtt-ca for port 443 of AWS IoT Core.",
+            help=(
+                f"{prefix}Protocol to ask for within TLS, such as x-amzn-mqtt-ca for port 443 of"
+                " AWS IoT Core."
+            ),
         ),
         setting(
             "--insecure",
             is_flag=True,
-            help=f"{prefix}Verify neither certificate nor host name of a TLS broker: anybody may read and write along.",
+            help=(
+                f"{prefix}Verify neither certificate nor host name of a TLS broker: anybody may"
+                " read and write along."
+            ),
         ),
         setting(
             "--client",
             type=click.Choice(["mqtt5", "aiomqtt"]),
             default="mqtt5",
-            help=f"{prefix}What reads in MQTT 5 over TCP and TLS: the quicker one, or the one that writes and reads all else.",
+            help=(
+                f"{prefix}What reads in MQTT 5 over TCP and TLS: the quicker one, or the one that"
+                " writes and reads all else."
+            ),
         ),
     )
 
@@ -298,9 +361,9 @@ def make_session(
 
 
 def broker_arguments(session: BrokerSession | None, root: str) -> list[str]:
-    """Return the options about a broker, without the broker itself, as arguments of a command that this one starts.
+    """Return the broker options, without the broker, as arguments for a child command.
 
-    A password is no argument; its variable hands it on.
+    A password is not an argument; its variable passes it on.
 
     Args:
         session: The session of this command; None for a broker of its own.
@@ -309,15 +372,16 @@ def broker_arguments(session: BrokerSession | None, root: str) -> list[str]:
     arguments = ["--root", root]
     if session is None:
         return arguments
-    tls, password = session.tls, session.password
+    tls = session.tls
+    password = session.password
     named = {
         "--ca": tls.ca,
         "--cert": tls.cert,
         "--key": tls.key,
         "--alpn": tls.alpn,
-        "--token-file": None
-        if password is None or isinstance(password, Password)
-        else password.path,
+        "--token-file": (
+            None if password is None or isinstance(password, Password) else password.path
+        ),
     }
     for option, value in named.items():
         if value:
@@ -361,7 +425,10 @@ def log_options(command: CommandT) -> CommandT:
 
 
 def app_log_options(command: CommandT) -> CommandT:
-    """Add the options about logs; the command takes `log: LogOptions` and sets them up, to a file for the app."""
+    """Add the options about logs and set logging up, to a file for the app.
+
+    The command gets `log: LogOptions`.
+    """
 
     @functools.wraps(command)
     def with_log(*args: Any, log_format: str, log_level: str, **others: Any) -> Any:
@@ -396,16 +463,17 @@ def _with_options(
 
 
 def given_on_command_line(ctx: click.Context) -> set[str]:
-    """Return the options on the command line itself, without those from variables and settings files."""
+    """Return the options on the command line itself, not from variables or settings files."""
     return {
         name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
     }
 
 
 def log_file_for_app(given: str | None, *, keeps_past: bool = False) -> Path:
-    """Return the log file of the app: the given one, or one in the state folder, or in a temporary folder.
+    """Return the app's log file: the given one, or one in the state folder.
 
-    Where the home is missing or not writable, stderr says once where log and past are instead.
+    Without a writable home it is in a temporary folder, and stderr names once the places of log and
+    past instead.
 
     Args:
         given: The option's value.
@@ -434,6 +502,7 @@ def log_file_for_app(given: str | None, *, keeps_past: bool = False) -> Path:
         names = " and ".join(elsewhere)
         verb = "are" if len(elsewhere) > 1 else "is"
         report(
-            f"trnfleet: {plain(problem, 300)}; {names} {verb} in {plain(next(iter(elsewhere.values())), 300)}"
+            f"trnfleet: {plain(problem, 300)}; {names} {verb} in"
+            f" {plain(next(iter(elsewhere.values())), 300)}"
         )
     return file

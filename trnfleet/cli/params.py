@@ -29,12 +29,21 @@ KINDS = ("telemetry", "events", "jobs", "reservations")
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
 _BYTES = {
-    "": 1, "b": 1,
-    "k": 1_000, "kb": 1_000, "kib": 2**10,
-    "m": 1_000_000, "mb": 1_000_000, "mib": 2**20,
-    "g": 1_000_000_000, "gb": 1_000_000_000, "gib": 2**30,
-    "t": 1_000_000_000_000, "tb": 1_000_000_000_000, "tib": 2**40,
-}  # fmt: skip  # a line a prefix
+    "": 1,
+    "b": 1,
+    "k": 1_000,
+    "kb": 1_000,
+    "kib": 2**10,
+    "m": 1_000_000,
+    "mb": 1_000_000,
+    "mib": 2**20,
+    "g": 1_000_000_000,
+    "gb": 1_000_000_000,
+    "gib": 2**30,
+    "t": 1_000_000_000_000,
+    "tb": 1_000_000_000_000,
+    "tib": 2**40,
+}
 _DAY_NS = 86_400 * NS_PER_S
 _MOMENT_FORMS = (
     "write it as 2026-01-31T14:03:00Z, 14:03, +90s (after the start) or -90s (before the end)"
@@ -42,7 +51,7 @@ _MOMENT_FORMS = (
 
 
 class Duration(click.ParamType[float]):
-    """A duration such as `10s`, `500ms`, `5m`, `2h`; a bare number means seconds."""
+    """A duration such as `10s`, `500ms`, `5m`, `1h30m`."""
 
     name = "duration"
 
@@ -54,13 +63,10 @@ class Duration(click.ParamType[float]):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         """Return seconds, above zero."""
-        if isinstance(value, (int, float)):
-            seconds = float(value)
-        else:
-            try:
-                seconds = parse_duration_s(str(value))
-            except ValueError as error:
-                self.fail(str(error), param, ctx)
+        try:
+            seconds = parse_duration_s(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
         if 0 < seconds < self._least_s:
             self.fail(f"{value!r} is not at least {duration(self._least_s)}", param, ctx)
         if not 0 < seconds <= self._most_s:
@@ -82,7 +88,10 @@ class FleetName(CompletedType[str]):
         return str(value)
 
     def choices(self, typed: Typed) -> Iterable[str]:
-        """Return the fleets that ship: what a broker has is not asked, for an answer may take long."""
+        """Return the shipped fleets.
+
+        Brokers are not queried, as an answer may take long.
+        """
         return shipped_names("fleets") if "--name" in typed.param.opts else ()
 
 
@@ -101,6 +110,61 @@ class Broker(click.ParamType[BrokerUrl]):
             return parse_url(str(value))
         except ConfigError as error:
             self.fail(str(error), param, ctx)
+
+
+class ReceiverUrl(click.ParamType[str]):
+    """The URL of an Alertmanager or a webhook."""
+
+    name = "url"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text if it is one."""
+        from trnfleet.export.http import parse_target  # noqa: PLC0415  only `watch` needs it
+
+        try:
+            parse_target(str(value))
+        except ConfigError as error:
+            self.fail(str(error), param, ctx)
+        return str(value)
+
+
+class Program(click.ParamType[str]):
+    """A program and its arguments, as a shell would read them."""
+
+    name = "program"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text if it names a program."""
+        from trnfleet.export.command import split_command  # noqa: PLC0415  only `watch` needs it
+
+        try:
+            split_command(str(value))
+        except ConfigError as error:
+            self.fail(str(error), param, ctx)
+        return str(value)
+
+
+class Printable(click.ParamType[str]):
+    """Text of printable characters, such as a user's name."""
+
+    name = "text"
+
+    def __init__(self, most: int | None = None) -> None:
+        """Limit the text.
+
+        Args:
+            most: Most characters, of ASCII; None for any number of any printable ones.
+        """
+        self._most = most
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text."""
+        text = str(value)
+        if not text or not text.isprintable():
+            self.fail(f"{text!r} is empty or not printable", param, ctx)
+        if self._most is not None and not (text.isascii() and len(text) <= self._most):
+            self.fail(f"{text!r} is not 1 to {self._most} printable ASCII characters", param, ctx)
+        return text
 
 
 class WebUrl(click.ParamType[str]):
@@ -134,7 +198,7 @@ class Root(click.ParamType[str]):
 
 
 class TopicFilter(click.ParamType[str]):
-    """A filter of topics: `+` stands for one level, `#` for the rest."""
+    """A filter of topics: `+` matches one level, `#` the rest."""
 
     name = "topic filter"
 
@@ -174,7 +238,8 @@ class PositiveNumber(click.ParamType[float]):
     name = "number"
 
     def __init__(self, most: float, least: float = 0.0) -> None:
-        self._most, self._least = most, least
+        self._most = most
+        self._least = least
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -229,7 +294,7 @@ class Kinds(CompletedType[tuple[str, ...]]):
         return chosen
 
     def choices(self, typed: Typed) -> Iterable[str]:
-        """Return the kinds that may follow those that have been typed."""
+        """Return the kinds that may follow the typed ones."""
         before, comma, _ = typed.text.rpartition(",")
         given = before.split(",")
         return (f"{before}{comma}{kind}" for kind in KINDS if kind not in given)
@@ -258,7 +323,10 @@ class Size(click.ParamType[int]):
 
 
 class Moment(click.ParamType[str]):
-    """A moment of a recording, still as text: what it means depends on the recording (`part_of`)."""
+    """A moment of a recording, still as text.
+
+    `part_of` resolves it with the recording.
+    """
 
     name = "moment"
 

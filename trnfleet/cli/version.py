@@ -1,4 +1,4 @@
-"""Versions for `trnfleet --version --json`: the program's, those of what it runs on, and those of what it reads and writes."""
+"""Versions for `trnfleet --version --json`: program, platform and file formats."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _REQUIREMENT = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def versions() -> dict[str, Any]:
-    """Return all versions; a dependency that is not installed, such as an extra's, is None."""
+    """Return all versions.
+
+    None for a missing dependency, such as an extra's.
+    """
     return {
         "version": __version__,
         "wire": VERSION,
@@ -29,12 +32,19 @@ def versions() -> dict[str, Any]:
 
 
 def _required() -> set[str]:
-    """Return the names of the direct dependencies, extras included; none where the program runs without being installed."""
+    """Return the names of the direct dependencies, with extras.
+
+    Empty if not installed.
+    """
     try:
         requirements = metadata.requires("trnfleet") or []
     except metadata.PackageNotFoundError:
         return set()
-    return {found[0].lower() for each in requirements if (found := _REQUIREMENT.match(each))}
+    return {
+        match[0].lower()
+        for requirement in requirements
+        if (match := _REQUIREMENT.match(requirement))
+    }
 
 
 def _installed(name: str) -> str | None:

@@ -1,6 +1,7 @@
-"""Addresses of things in a fleet: `cluster/ultraserver/instance/chipNN/ncN`, cut where the thing's level ends.
+"""Addresses in a fleet: `cluster/ultraserver/instance/chipNN/ncN`, or the first segments of it.
 
-The UltraServer segment of an instance outside an UltraServer is `standalone`: a segment, not an UltraServer.
+The UltraServer segment of an instance outside an UltraServer is `standalone`: a segment, not an
+UltraServer.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _CORE = re.compile(r"nc(\d{1,2})")
 
 
 class Level(enum.IntEnum):
-    """The levels of the hierarchy, by how many segments an address of that level has."""
+    """The levels of the hierarchy, by an address's number of segments."""
 
     FLEET = 0
     CLUSTER = 1
@@ -38,7 +39,7 @@ LEVEL_NAMES = {
 
 
 def is_segment(text: str) -> bool:
-    """Return whether `text` may stand between two slashes of an address or a topic."""
+    """Return whether `text` is valid between two slashes of an address or a topic."""
     return SEGMENT.fullmatch(text) is not None
 
 
@@ -54,8 +55,8 @@ def format_chip(number: int) -> str:
 
 def parse_chip(segment: str) -> int | None:
     """Return the chip's number, or None where the segment is no chip's."""
-    found = _CHIP.fullmatch(segment)
-    return int(found[1]) if found else None
+    match = _CHIP.fullmatch(segment)
+    return int(match[1]) if match else None
 
 
 def format_core(number: int) -> str:
@@ -65,8 +66,8 @@ def format_core(number: int) -> str:
 
 def parse_core(segment: str) -> int | None:
     """Return the physical NeuronCore's number, or None where the segment is no core's."""
-    found = _CORE.fullmatch(segment)
-    return int(found[1]) if found else None
+    match = _CORE.fullmatch(segment)
+    return int(match[1]) if match else None
 
 
 def split(address: str) -> tuple[str, ...]:
@@ -85,18 +86,22 @@ def split(address: str) -> tuple[str, ...]:
     for segment in segments:
         if not is_segment(segment):
             raise ValueError(
-                f"address {address!r}: segment {segment!r} does not match [A-Za-z0-9_-] with 1 to 64 characters",
+                f"address {address!r}: segment {segment!r} does not match [A-Za-z0-9_-] with 1 to"
+                " 64 characters",
             )
     return segments
 
 
 def level_of(address: str) -> Level:
-    """Return the level that an address names, from the number of its segments."""
+    """Return the level of an address, from its number of segments."""
     return Level(address.count("/") + 1 if address else 0)
 
 
 def sort_key(address: str) -> str:
-    """Return by what addresses are sorted: segment by segment, because the separator is less than any character."""
+    """Return the sort key of an address.
+
+    Segments are compared one by one: the separator sorts below any character.
+    """
     return address.replace("/", "\0")
 
 

@@ -1,4 +1,4 @@
-"""The models of a fleet file: its hardware, its jobs, and the slow or broken parts.
+"""Models of a fleet file: its hardware, jobs, and slow or broken parts.
 
 The file is TOML. `expand` turns its counts into instances.
 """
@@ -45,18 +45,40 @@ if TYPE_CHECKING:
     from trnfleet.domain.hardware.catalogue import UltraServerType
 
 __all__ = (
-    "Cluster", "FineTuning", "FleetFile", "Inference", "Instances", "Job", "Link", "Model", "Peak",
-    "Positive", "Publishing", "Rates", "Reserved", "Segment", "Share", "Straggler", "Traced", "Training", "UltraServers",
-    "chip_at", "expand", "find_lane", "instances_of", "lnc_by_instance",
-)  # fmt: skip  # the models of jobs and the fields' types are part of what a fleet file says
+    "Cluster",
+    "FineTuning",
+    "FleetFile",
+    "Inference",
+    "Instances",
+    "Job",
+    "Link",
+    "Model",
+    "Peak",
+    "Positive",
+    "Publishing",
+    "Rates",
+    "Reserved",
+    "Segment",
+    "Share",
+    "Straggler",
+    "Traced",
+    "Training",
+    "UltraServers",
+    "chip_at",
+    "expand",
+    "find_lane",
+    "instances_of",
+    "lnc_by_instance",
+)
 
 MAX_INSTANCES = 250_000
-"""Instances of one fleet (4,000,000 chips), so that a typing error does not fill the memory."""
+"""Most instances of a fleet (4,000,000 chips). A typing error must not fill the memory."""
 
 
 FAILING_CHIPS = 10_000
-"""Chips from which on a fleet has faults at random unless its file says otherwise: assumed. By the published rates 10,000
-chips interrupt their jobs about every five hours; on smaller fleets a day may well pass without a fault."""
+"""Chips from which a fleet has random faults by default (assumed). By the published rates 10,000
+chips interrupt their jobs about every five hours; on smaller fleets a day may well pass without a
+fault."""
 
 
 def _known(name: str) -> str:
@@ -92,8 +114,9 @@ def _lnc_of_chip(lnc: Any, info: ValidationInfo) -> Any:
         and (type(lnc) is not int or lnc not in kind.chip.lnc_choices)
     ):
         raise ValueError(
-            f"a {kind.chip.title} of {kind.name} has {counted(kind.chip.neuroncores, 'NeuronCore')}; "
-            f"choose {' or '.join(map(str, kind.chip.lnc_choices))}"
+            f"a {kind.chip.title} of {kind.name} has"
+            f" {counted(kind.chip.neuroncores, 'NeuronCore')}; choose"
+            f" {' or '.join(map(str, kind.chip.lnc_choices))}"
         )
     return lnc
 
@@ -105,14 +128,17 @@ class _Run(Model):
     type: str
     first: Annotated[int, Field(ge=0, le=999_999_999)] = 1
     digits: Annotated[int, Field(ge=1, le=9)] = 4
-    """Digits of the number in the name: 4 gives `us-0001` with instances `trn2u-0001-0` to `-3`."""
+    """Digits of the number in the name. 4 makes `us-0001` with instances `trn2u-0001-0` to `-3`."""
     lnc: Annotated[int | None, BeforeValidator(_lnc_of_chip)] = None
-    """Physical NeuronCores that the runtime makes one logical core of, one of its chip's `lnc_choices`; by default the
-    chip's own."""
+    """Physical NeuronCores per logical core, one of the chip's `lnc_choices`; the chip's default if
+    None."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        """Addresses are sorted as text, so numbers of one run must have the same number of digits."""
+        """Check the digits of a run's numbers.
+
+        Addresses are sorted as text, so numbers of one run must have the same number of digits.
+        """
         last = self.first + self.count - 1
         if last >= 10**self.digits:
             raise ValueError(
@@ -140,39 +166,41 @@ class Cluster(Model):
     ultraservers: tuple[UltraServers, ...] = ()
     instances: tuple[Instances, ...] = ()
     fabric_bits_per_s: Positive | None = None
-    """Bandwidth of the network between UltraServers and instances; by default 10 Pb/s for each 3,125 instances
-    or part of them. Published: an UltraCluster's network has 10 Pb/s and takes 10 us ("10p10u"). Derived: that is the
-    full EFA rate (3.2 Tb/s) of 3,125 instances. Assumed: larger clusters have as many such networks."""
+    """Bandwidth of the network between UltraServers and instances. By default 10 Pb/s for each
+    3,125 instances or part of them. Published: an UltraCluster's network has 10 Pb/s and 10 us
+    latency ("10p10u"). Derived: that is the full EFA rate (3.2 Tb/s) of 3,125 instances. Assumed:
+    larger clusters have as many such networks."""
     storage_bytes_per_s: Positive = 2e12
-    """Bandwidth of the shared file system, to which checkpoints go (assumed)."""
+    """Bandwidth of the shared file system for checkpoints (assumed)."""
     zone: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,32}$")] = "us-east-2b"
-    """Availability Zone; Capacity Blocks of Trn2 UltraServers are sold in that region (assumed: in this zone)."""
+    """Availability Zone. Capacity Blocks of Trn2 UltraServers are sold in that region (assumed: in
+    this zone)."""
     fabric_latency_s: Positive = 10e-6
-    """Latency from one host to another; published: 10 us, measured from HBM to HBM: 15 us (Neuron SDK)."""
+    """Latency between two hosts. Published: 10 us; 15 us measured from HBM to HBM (Neuron SDK)."""
 
 
 class Straggler(Model):
-    """A chip that withholds part of its peak."""
+    """A chip below its peak."""
 
     chip: str
     """The chip's address."""
     throttle_pct: Annotated[float, Field(gt=0, lt=100)] = 30.0
     """Share of peak withheld."""
     from_s: Annotated[float, Field(ge=0)] = 0.0
-    """Seconds after the start at which it begins."""
+    """Start in seconds after the simulation's."""
     until_s: Annotated[float, Field(gt=0)] | None = None
 
 
 class Link(Model):
-    """A NeuronLink that is slow or down; both of its ends show it."""
+    """A slow or down NeuronLink; both of its ends show it."""
 
     chip: str
     """Address of the chip at one end."""
     direction: str
     """Name of the link lane there, such as `east`."""
     capacity: Share = 0.25
-    """Share of the link's bandwidth that is left. 0 means down, which is the fault `link_down` or `z_link_down` with its
-    recovery: until `until_s`, or as long as the table of faults says."""
+    """Remaining share of the link's bandwidth. 0 means down: the fault `link_down` or `z_link_down`
+    with its recovery, until `until_s`, or as long as the table of faults says."""
     from_s: Annotated[float, Field(ge=0)] = 0.0
     until_s: Annotated[float, Field(gt=0)] | None = None
 
@@ -186,22 +214,22 @@ class Link(Model):
 
 
 class Publishing(Model):
-    """Publishing options, unless the command line gives others."""
+    """Publishing options; command-line options override them."""
 
     format: Literal["json", "cbor"] = "json"
     granularity: Literal["chip", "instance", "ultraserver", "block"] | None = None
-    """Part of the fleet that one message covers; by default chip for JSON and ultraserver for CBOR."""
+    """Part of the fleet in one message. By default chip for JSON and ultraserver for CBOR."""
     block_ultraservers: Annotated[int, Field(ge=1, le=16)] = 8
-    """UltraServers in a block: 8 make frames of 512 chips, which stay under 128 KB."""
+    """UltraServers in a block. 8 make frames of 512 chips, below 128 KB."""
 
 
 class Rates(Model):
-    """Faults that come by themselves, at the rates of the table of faults."""
+    """Random faults, at the rates of the table of faults."""
 
     acceleration: Annotated[float, Field(ge=0.0, le=1e18, allow_inf_nan=False)] = 1.0
     """Factor on the rates; with 0 nothing comes by itself."""
     only: tuple[FaultName, ...] = ()
-    """These alone; all that have a rate if empty."""
+    """Only these faults; empty for all faults with a rate."""
     without: tuple[FaultName, ...] = ()
 
 
@@ -215,9 +243,10 @@ class FleetFile(Model):
     inlet_c: Annotated[float, Field(ge=0, le=50)] = 27.0
     """Air at the racks' inlets, or the coolant's supply where cooling is liquid, degC."""
     cooling: CoolingKind = "air"
-    """Trainium2 is air-cooled, as published; `liquid` is a what-if."""
+    """Trainium2 is air-cooled (published); `liquid` is a what-if."""
     rack_power_cap_w: Positive | None = None
-    """Power that a rack (its instances of an UltraServer with their hosts, or a standalone instance) may draw."""
+    """Power limit of a rack. A rack is its instances of an UltraServer with their hosts, or a
+    standalone instance."""
     pue: Annotated[float, Field(ge=1, le=3)] = PUE
     """Power usage effectiveness of the site; AWS's global figure for 2025 is 1.14."""
     publish: Publishing = Publishing()
@@ -226,11 +255,13 @@ class FleetFile(Model):
     stragglers: tuple[Straggler, ...] = ()
     links: tuple[Link, ...] = ()
     rates: Rates | None = None
-    """Faults at random; by default a fleet of `FAILING_CHIPS` or more has all at their published rates, others none."""
+    """Random faults. By default a fleet of `FAILING_CHIPS` or more has all at their published
+    rates, others none."""
     market: Market = Market()
     """Sale of Capacity Blocks."""
     blocks: Annotated[tuple[BlockEntry, ...], Field(max_length=4_096)] = ()
-    """Capacity Blocks that there are at the start. Jobs on their instances run while a block is active."""
+    """Capacity Blocks that there are at the start. Jobs on their instances run while a block is
+    active."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -249,17 +280,17 @@ class FleetFile(Model):
         return self
 
     def rates_for(self, chips: int) -> Rates | None:
-        """Return the rates of the file's faults at random, or those of a fleet of that size."""
+        """Return the file's random faults, or the default for a fleet of that size."""
         if self.rates is not None or chips < FAILING_CHIPS:
             return self.rates
         return Rates()
 
 
 def expand(fleet: FleetFile) -> list[tuple[str, str]]:
-    """Return the (instance path, instance type) pairs that a fleet file stands for.
+    """Return a fleet file's (instance path, instance type) pairs.
 
     Raises:
-        ValueError: two runs give the same instance.
+        ValueError: two runs contain the same instance.
     """
     pairs = [member for name, run in _runs(fleet) for member in _members(name, run)]
     _unique("instance", [path for path, _ in pairs])
@@ -267,7 +298,7 @@ def expand(fleet: FleetFile) -> list[tuple[str, str]]:
 
 
 def lnc_by_instance(fleet: FleetFile) -> dict[str, int]:
-    """Return the logical NeuronCore configuration of the instances for which a fleet file says one, by path."""
+    """Return the logical NeuronCore configurations set in the fleet file, by instance path."""
     return {
         path: run.lnc
         for name, run in _runs(fleet)
@@ -302,14 +333,15 @@ def _members(cluster: str, run: UltraServers | Instances) -> Iterator[tuple[str,
 
 
 def instances_of(layout: Layout, targets: tuple[str, ...], owner: str) -> list[range]:
-    """Return the instance ranges that addresses, or ranges of them, name.
+    """Return the instance ranges named by addresses, or by ranges of them.
 
-    A range `uc1/us-0001..us-0008` includes both ends, which are siblings.
+    A range `uc1/us-0001..us-0008` includes both ends; they are siblings.
 
     Raises:
-        ValueError: an address is not in the fleet; the message names `owner` and the nearest address.
+        ValueError: an address is not in the fleet; the message names `owner` and the nearest
+            address.
     """
-    found: list[range] = []
+    ranges: list[range] = []
     for target in targets:
         covered = layout.find_instances(target)
         if covered is None:
@@ -319,8 +351,8 @@ def instances_of(layout: Layout, targets: tuple[str, ...], owner: str) -> list[r
             )
         if not covered:
             raise ValueError(f"{owner}: range {target!r} runs backwards")
-        found.append(covered)
-    return found
+        ranges.append(covered)
+    return ranges
 
 
 def chip_at(layout: Layout, path: str, owner: str) -> int:
@@ -349,38 +381,46 @@ def find_lane(layout: Layout, chip: int, name: str) -> int:
     lane = names.index(name) if name in names else -1
     if lane < 0 or link_end(layout, chip, lane) is None:
         raise ValueError(
-            f"{layout.path(Node(Level.CHIP, chip))}: a {layout.type_of(instance).name} has no {name} link"
+            f"{layout.path(Node(Level.CHIP, chip))}: a {layout.type_of(instance).name} has no"
+            f" {name} link"
         )
     return lane
 
 
 def _unknown(what: str, name: str, choices: Iterable[str]) -> str:
-    """Return the error for a type that cannot be in a fleet."""
+    """Return the error for a type unknown in a fleet."""
     if name in ACCELERATED_TYPES:
         return (
-            f"{name} is in the catalogue for comparison only (trnfleet fleet compare): a fleet has Trainium and Inferentia, "
-            f"{', '.join(sorted(choices))}"
+            f"{name} is in the catalogue for comparison only (trnfleet fleet compare): a fleet has"
+            f" Trainium and Inferentia, {', '.join(sorted(choices))}"
         )
     for kind in ULTRASERVER_TYPES.values():
         if name in kind.aliases and kind.name in choices:
             return f"unknown {what} type {name!r}: did you mean {kind.name!r}?"
-    generation, known = (
-        _generation(name),
-        sorted({_generation(choice) for choice in choices} - {""}),
-    )
+    generation = _generation(name)
+    known = sorted({_generation(choice) for choice in choices} - {""})
     if generation and known and generation not in known:
-        return f"unknown {what} type {name!r}: trnfleet does not know {generation}; it knows {', '.join(known)}"
+        return (
+            f"unknown {what} type {name!r}: trnfleet does not know {generation}; it knows"
+            f" {', '.join(known)}"
+        )
     return f"unknown {what} type {name!r}: {nearest(name, choices)}"
 
 
 def _generation(name: str) -> str:
-    """Return the generation of an instance type, such as `trn2` of `trn2u.48xlarge`; empty where the name has none."""
-    found = re.match(r"((?:trn|inf)\d+)[a-z]*\.", name)
-    return found[1] if found else ""
+    """Return the generation of an instance type: `trn2` of `trn2u.48xlarge`.
+
+    Empty if the name has none.
+    """
+    match = re.match(r"((?:trn|inf)\d+)[a-z]*\.", name)
+    return match[1] if match else ""
 
 
 def _digits(kind: UltraServerType) -> int:
-    """Return the digits of an instance's place, the same for all: addresses are sorted as text."""
+    """Return the digits of an instance's number in its UltraServer.
+
+    All have the same: addresses are sorted as text.
+    """
     return len(str(kind.instances - 1))
 
 

@@ -1,6 +1,6 @@
-"""Jobs of a fleet: the `[[jobs]]` of a fleet file, one model a kind, and the states that a job can be in.
+"""Jobs of a fleet, the `[[jobs]]` of a fleet file, and the job states.
 
-Pure data: the effect of a job on chips is the simulator's.
+One model for each kind. Pure data: the simulator computes the effect of a job on chips.
 """
 
 from __future__ import annotations
@@ -20,10 +20,23 @@ if TYPE_CHECKING:
 ChoiceT = TypeVar("ChoiceT")
 
 JOB_STATES = (
-    "running", "checkpointing", "stalled", "starting", "hung", "failed", "waiting", "idle",
-)  # fmt: skip  # one line is the order
-"""States of a job: stalled waits for input data, hung for a collective that one of its processes never joins;
-failed is down after a fault, waiting lacks instances, idle holds its instances and executes nothing."""
+    "running",
+    "checkpointing",
+    "stalled",
+    "starting",
+    "hung",
+    "failed",
+    "waiting",
+    "idle",
+)
+"""Job states.
+
+- stalled: waiting for input data
+- hung: in a collective that one of its processes never joins
+- failed: down after a fault
+- waiting: lacks instances
+- idle: has its instances and executes nothing
+"""
 
 Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
 
@@ -35,86 +48,94 @@ class _Job(Model):
     on: Paths
     """Addresses of UltraServers or instances, or ranges such as `uc1/us-0001..us-0008`."""
     starts_at_s: Seconds | None = None
-    """Simulated seconds at which the job starts, its ramp in view; without it the job is in the middle of its life."""
+    """Simulated start in seconds, with a visible ramp. None for a job in the middle of its life."""
     ends_at_s: Positive | None = None
-    """Simulated seconds at which it ends; its instances are idle from then on."""
+    """Simulated end in seconds; its instances are idle from then on."""
 
     @model_validator(mode="after")
     def _life(self) -> Self:
         if self.ends_at_s is not None and self.ends_at_s <= (self.starts_at_s or 0.0):
             raise ValueError(
-                f"ends_at_s {self.ends_at_s:g} must be after starts_at_s, {self.starts_at_s or 0.0:g}"
+                f"ends_at_s {self.ends_at_s:g} must be after starts_at_s,"
+                f" {self.starts_at_s or 0.0:g}"
             )
         return self
 
 
 class _Steps(_Job):
-    """A synchronous job that makes optimizer steps: a step takes as long as its slowest chip.
+    """A synchronous job of optimizer steps: a step lasts as long as its slowest chip.
 
-    FLOPs of a step are those of its tokens, and they take `step_time_s` at `mfu`. Of `tokens_per_step`, `step_time_s` and
-    `mfu` one follows from the others and the model; a file that gives all three is refused where they contradict each other.
-    Without a model its parameters are implied by them.
+    The FLOPs of a step are those of its tokens, and take `step_time_s` at `mfu`. Of
+    `tokens_per_step`, `step_time_s` and `mfu` one follows from the others and the model; a file
+    with all three is refused where they contradict each other. Without a model they imply its
+    parameters.
     """
 
     step_time_s: Length = 8.0
-    """Time of one step when nothing is slow. With a model it follows from `tokens_per_step` and `mfu` unless it is given."""
+    """Time of one step without slow parts. With a model it is computed from `tokens_per_step` and
+    `mfu` unless set."""
     compute_share: Share = 0.72
-    """Share of a step spent in forward and backward passes, with their tensor-parallel traffic. Derived with a model."""
+    """Share of a step spent in forward and backward passes, with their tensor-parallel traffic.
+    Derived with a model."""
     collective_share: Share = 0.20
-    """Share of a step spent in gradient collectives that compute does not hide. Derived with a model, and a smaller one is
-    refused."""
+    """Share of a step spent in gradient collectives that compute does not hide. Derived with a
+    model, and a smaller one is refused."""
     mfu: Share = 0.40
-    """Model FLOP/s utilisation over a whole step, of the dense peak of `dtype`. The FLOPs are the model's: what recomputation
-    does again does not count."""
+    """Model FLOP/s utilisation over a whole step, of the dense peak of `dtype`. The FLOPs are the
+    model's: recomputation does not count."""
     dtype: Literal["bf16", "fp8"] = "bf16"
-    """Type of the products' operands, whose peak `mfu` is of."""
+    """Type of the products' operands; `mfu` is relative to its peak."""
     tensor_active: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Share of the compute phase in which the tensor engine is active, by default that of its FLOPs at an active engine's
-    efficiency; power follows it, and `mfu` does not change it."""
+    """Share of the compute phase in which the tensor engine is active. By default from the job's
+    FLOPs at an active engine's efficiency. Power follows it; `mfu` does not change it."""
     tokens_per_step: Positive = 4_194_304.0
     hbm_used: Share = 0.78
-    """Share of HBM in use. With a model it follows from weights, gradients, optimizer state and activations; a smaller one is
-    refused."""
+    """Share of HBM in use. With a model it follows from weights, gradients, optimizer state and
+    activations; a smaller one is refused."""
     checkpoint_every_steps: Steps = 200
     """Steps between checkpoints; 0 for none."""
     checkpoint_s: Length = 12.0
-    """Time of a checkpoint at the full bandwidth of the shared storage. With a model it follows from the size of the optimizer
-    state."""
+    """Time of a checkpoint at the full bandwidth of the shared storage. With a model it follows
+    from the size of the optimizer state."""
     startup_s: Length = 90.0
-    """From the processes' start to the first step: weights from storage, compile cache, first collectives (assumed)."""
+    """Time from process start to the first step: load weights, compile cache, first collectives
+    (assumed)."""
     data_stall_every_steps: Steps = 0
     """Steps between waits for the input pipeline, counted from each checkpoint; 0 for none."""
     data_stall_s: Length = 1.5
-    """Mean length of such a wait; single ones are half to one and a half times as long."""
+    """Mean length of a data stall. Single ones last half to one and a half times as long."""
 
     profile: str | None = None
-    """Name of a kind of training (`claude-like-pretraining`): defaults for what the file leaves out."""
+    """Kind of training (`claude-like-pretraining`): defaults for omitted keys."""
     model: str | None = None
-    """Name of a model (`llama-3.1-405b`): fills in `parameters`, `active_parameters`, `layers` and `hidden`."""
+    """Name of a model (`llama-3.1-405b`): fills in `parameters`, `active_parameters`, `layers` and
+    `hidden`."""
     parameters: Positive | None = None
-    """Parameters of the model. With them FLOPs, traffic, memory and the times of the phases are derived from the parallelism."""
+    """Parameters of the model. With them FLOPs, traffic, memory and the times of the phases are
+    derived from the parallelism."""
     active_parameters: Positive | None = None
-    """Those that a token goes through in a mixture of experts; by default all."""
+    """Active parameters per token in a mixture of experts; by default all."""
     flops_per_token: Positive | None = None
-    """Model FLOPs of a token. By default six for each active parameter, forward and backward, and with `adapter_parameters`
-    four for each active parameter and six for each of the adapters'. Reinforcement learning states its own."""
+    """Model FLOPs of a token. By default six for each active parameter, forward and backward, and
+    with `adapter_parameters` four for each active parameter and six for each of the adapters'.
+    Reinforcement learning states its own."""
     layers: Count = 80
     hidden: Count = 8_192
     """Width of the residual stream."""
     sequence_length: Count = 8_192
-    """Tokens of a sequence, of which a microbatch has one."""
+    """Tokens of a sequence; a microbatch is one sequence."""
     tensor_parallel: Count | None = None
-    """Chips over which every layer is sharded, a divisor of an instance's: 1, 2, 4 (a row of the torus), 8 or 16 of a Trn2
-    instance; by default all of an instance."""
+    """Chips that share every layer, a divisor of an instance's chips. 1, 2, 4 (a row of the torus),
+    8 or 16 of a Trn2 instance; by default all of an instance."""
     pipeline_parallel: Count = 1
     """Stages of consecutive layers."""
     microbatches: Count | None = None
     """Microbatches of a step and replica; by default one for each sequence."""
     overlap: Annotated[float, Field(ge=0, le=0.95)] = 0.7
-    """Share of the gradient collectives that the backward pass hides (assumed)."""
+    """Share of the gradient collectives hidden behind the backward pass (assumed)."""
     recompute: Share = 0.0
-    """Share of the forward pass that the backward pass does again, so that fewer activations stay in HBM. It is activity and
-    time without model FLOPs: an `mfu` that the file leaves out is the smaller for it."""
+    """Share of the forward pass repeated in the backward pass to save activations in HBM. It is
+    activity and time without model FLOPs: it lowers an `mfu` not set in the file."""
 
     @model_validator(mode="before")
     @classmethod
@@ -140,7 +161,7 @@ class _Steps(_Job):
             "hidden": facts.hidden,
         }
         if "parameters" in data:
-            # Another size of the model: those of its tokens follow it.
+            # Another model size: its active parameters follow from it.
             del filled["active_parameters"]
         return filled | data
 
@@ -148,47 +169,57 @@ class _Steps(_Job):
     def _shares(self) -> Self:
         if self.compute_share <= 0 or self.compute_share + self.collective_share > 1:
             raise ValueError(
-                f"compute_share {self.compute_share} + collective_share {self.collective_share} must be above 0 and at "
-                "most 1 (the rest is the optimizer)",
+                f"compute_share {self.compute_share} + collective_share {self.collective_share}"
+                " must be above 0 and at most 1 (the rest is the optimizer)",
             )
         sizes = {kind.chips for kind in INSTANCE_TYPES.values()}
         if self.tensor_parallel is not None and all(size % self.tensor_parallel for size in sizes):
             *some, last = [
-                str(each)
-                for each in range(1, max(sizes) + 1)
-                if any(size % each == 0 for size in sizes)
+                str(degree)
+                for degree in range(1, max(sizes) + 1)
+                if any(size % degree == 0 for size in sizes)
             ]
             raise ValueError(
-                f"tensor_parallel {self.tensor_parallel}: choose {', '.join(some)} or {last} chips, which an instance "
-                "divides into"
+                f"tensor_parallel {self.tensor_parallel}: choose {', '.join(some)} or {last} chips,"
+                " which an instance divides into"
             )
         keys = self.model_fields_set & {
-            "active_parameters", "adapter_parameters", "tensor_parallel", "pipeline_parallel", "microbatches", "layers", "hidden",
+            "active_parameters",
+            "adapter_parameters",
+            "tensor_parallel",
+            "pipeline_parallel",
+            "microbatches",
+            "layers",
+            "hidden",
             "recompute",
-        }  # fmt: skip  # a set reads as lines
+        }
         if self.parameters is None and keys:
             raise ValueError(
                 f"{min(keys)} needs parameters (or model), from which the traffic is derived"
             )
         if self.parameters is not None and (self.active_parameters or 0.0) > self.parameters:
             raise ValueError(
-                f"active_parameters {self.active_parameters:g} must be at most parameters, {self.parameters:g}"
+                f"active_parameters {self.active_parameters:g} must be at most parameters,"
+                f" {self.parameters:g}"
             )
         return self
 
     @property
     def trained_parameters(self) -> float:
-        """Parameters that have gradients, optimizer state and checkpoints; 0 without a model."""
+        """Parameters with gradients, optimizer state and checkpoints; 0 without a model."""
         return self.parameters or 0.0
 
     @property
     def forward_flops(self) -> float:
-        """FLOPs of a token in the forward pass of the model: two for each active parameter; 0 without a model."""
+        """FLOPs per token of the forward pass.
+
+        Two for each active parameter; 0 without a model.
+        """
         return 2.0 * (self.active_parameters or self.parameters or 0.0)
 
     @property
     def model_flops(self) -> float | None:
-        """Model FLOPs of a token; None where neither the file nor a model says them."""
+        """Model FLOPs of a token; None if neither the file nor a model has them."""
         return self.flops_per_token or 3.0 * self.forward_flops or None
 
 
@@ -199,22 +230,23 @@ class Training(_Steps):
 
 
 class FineTuning(_Steps):
-    """A chain of short runs: steps, a checkpoint, an evaluation and a pause until the next."""
+    """A chain of short runs: steps, a checkpoint, an evaluation and a pause."""
 
     kind: Literal["finetuning"]
     checkpoint_every_steps: Count = 240
     """Steps of a run; its end is its checkpoint."""
     startup_s: Length = 45.0
     adapter_parameters: Positive | None = None
-    """Parameters of adapters (LoRA), which alone are trained: gradients, optimizer state and checkpoints are theirs."""
+    """Parameters of adapters (LoRA). Only these are trained: gradients, optimizer state and
+    checkpoints are theirs."""
     evaluation_s: Seconds = 40.0
-    """Time of the evaluation after a run, which generates text."""
+    """Time of the evaluation (text generation) after a run."""
     pause_s: Seconds = 90.0
-    """Time from an evaluation to the next run, in which the instances are idle."""
+    """Idle time between an evaluation and the next run."""
 
     @property
     def trained_parameters(self) -> float:
-        """Those of the adapters, where there are any."""
+        """Parameters of the adapters, if any."""
         return self.adapter_parameters or super().trained_parameters
 
     @property
@@ -226,7 +258,10 @@ class FineTuning(_Steps):
 
 
 class Peak(Model):
-    """A time of more load than the daily curve has, such as a sale: either at an instant or at an hour of every day."""
+    """A peak of load above the daily curve, such as a sale.
+
+    Either at an instant or at an hour of every day.
+    """
 
     at_s: Seconds | None = None
     """Simulated seconds after the start."""
@@ -244,48 +279,51 @@ class Peak(Model):
 
 
 class Inference(_Job):
-    """A serving job: requests go to its replicas, where prefill is bound by compute and decode by HBM and overheads.
+    """A serving job: requests go to its replicas.
 
-    Times, traffic and HBM in use follow from the model, the replica's chips and the requests.
+    Prefill is bound by compute, decode by HBM and overheads. Times, traffic and HBM in use follow
+    from the model, the replica's chips and the requests.
     """
 
     kind: Literal["inference"]
     profile: str | None = None
-    """Name of a kind of serving (`llama-405b-latency`, `shopping-assistant`, `llama-70b`): defaults for what follows."""
+    """Kind of serving (`llama-405b-latency`, `shopping-assistant`, `llama-70b`): defaults for the
+    keys below."""
     model: str | None = None
     """Name of a model: fills in `parameters`, `layers`, `model_bytes` and `kv_bytes_per_token`."""
     dtype: Literal["bf16", "fp8"] = "bf16"
     """Type of the weights; computed is in BF16 (assumed)."""
     speculative_tokens: Annotated[int, Field(ge=0, le=64)] = 0
-    """Tokens that a draft model, Llama 3.2 1B, proposes before each pass of the model; 0 for none."""
+    """Tokens proposed by a draft model, Llama 3.2 1B, before each pass of the model. 0 disables it.
+    """
     chips_per_replica: Count | None = None
-    """Chips over which one copy of the model is sharded; by default all of an instance."""
+    """Chips per copy of the model; by default all of an instance."""
     model_bytes: Positive = 141.2e9
-    """Weights that every decode pass reads; 141.2 GB is Llama-3.3-70B in BF16."""
+    """Bytes of weights read by every decode pass; 141.2 GB is Llama-3.3-70B in BF16."""
     parameters: Positive | None = None
     """Active parameters; by default as many as `model_bytes` hold."""
     layers: Count = 80
     kv_bytes_per_token: Positive | None = None
-    """KV cache of one token; by default a sequence of 8,192 tokens takes 2 % of the weights, as of Llama-3.3-70B."""
+    """KV cache of one token. By default 8,192 tokens use 2 % of the weights, like Llama-3.3-70B."""
     context_tokens: Count = 8_192
     """Tokens of a sequence, in and out."""
     input_tokens: Count | None = None
-    """Tokens of a prompt; by default those of `context_tokens` that are not put out."""
+    """Tokens of a prompt; by default `context_tokens` minus the output tokens."""
     output_tokens: Count | None = None
-    """Tokens that a request puts out; by default an eighth of `context_tokens` (assumed)."""
+    """Output tokens of a request; by default an eighth of `context_tokens` (assumed)."""
     tpot_s: Positive | None = None
-    """Time per output token at batch 1, where it is not what follows from the model."""
+    """Time per output token at batch 1; by default computed from the model."""
     ttft_s: Positive | None = None
-    """Time to first token without queueing, where it is not what follows from the model."""
+    """Time to first token without queueing; by default computed from the model."""
     max_batch: Count = 32
     load_mean: Share = 0.55
-    """Mean load over a day, as a share of what the replicas can carry."""
+    """Mean load over a day, as a share of the replicas' capacity."""
     load_swing: Share = 0.25
     """Swing of the daily curve above and below the mean."""
     peak_hour_utc: Annotated[float, Field(ge=0, lt=24)] = 18.0
     peaks: tuple[Peak, ...] = ()
     hbm_used: Share | None = None
-    """Share of HBM in use with half a batch; by default weights, KV cache and what the runtime takes."""
+    """Share of HBM in use at half a batch. By default weights, KV cache and the runtime."""
     startup_s: Length = 60.0
     """From the processes' start to the first request: weights from storage, warm-up (assumed)."""
 
@@ -324,7 +362,8 @@ class Inference(_Job):
                 # The file's own request, as a whole.
                 defaults = {key: value for key, value in defaults.items() if key not in _TOKENS}
             data = defaults | data
-        given, put_out = data.get("input_tokens"), data.get("output_tokens")
+        given = data.get("input_tokens")
+        put_out = data.get("output_tokens")
         if isinstance(given, int) and isinstance(put_out, int):
             data = {"context_tokens": given + put_out} | data
         name = data.get("model")
@@ -348,22 +387,23 @@ class Inference(_Job):
         tokens = (self.input_tokens or 0) + (self.output_tokens or 0)
         if both and tokens != self.context_tokens:
             raise ValueError(
-                f"input_tokens {self.input_tokens} and output_tokens {self.output_tokens} are {tokens} tokens, "
-                f"context_tokens says {self.context_tokens}: leave one out"
+                f"input_tokens {self.input_tokens} and output_tokens {self.output_tokens} are"
+                f" {tokens} tokens, context_tokens says {self.context_tokens}: leave one out"
             )
         if not both and tokens >= self.context_tokens > 1:
             raise ValueError(
-                f"context_tokens {self.context_tokens} must be more than {tokens}, of which the rest of a request is left"
+                f"context_tokens {self.context_tokens} must be more than {tokens}, of which the"
+                " rest of a request is left"
             )
         return self
 
 
 class Reserved(_Job):
-    """Instances that are held with the runtime loaded, and on which nothing executes."""
+    """Reserved instances with the runtime loaded and nothing executing."""
 
     kind: Literal["reserved"]
     hbm_used: Share = 0.03
-    """Share of HBM that the loaded runtime takes (assumed)."""
+    """Share of HBM used by the loaded runtime (assumed)."""
 
 
 class Traced(_Job):
@@ -371,11 +411,12 @@ class Traced(_Job):
 
     kind: Literal["trace"]
     file: Annotated[str, Field(min_length=1, max_length=1_000)]
-    """Documents of neuron-monitor (`.ndjson`, `.json`) or CSV with the header `time_s,utilization_pct`; relative to the fleet file."""
+    """neuron-monitor documents (`.ndjson`, `.json`), or CSV with the header
+    `time_s,utilization_pct`. Relative to the fleet file."""
     loop: bool = True
     """Whether the recording starts again at its end; else its last value holds."""
     like: Literal["training", "inference"] = "training"
-    """Activity of the chips while their cores are busy, which the recording does not say."""
+    """Activity of the chips while their cores are busy; the recording has none."""
     mfu: Share = 0.35
     """Model FLOP/s utilisation while the cores are fully busy (assumed)."""
     hbm_used: Share = 0.6

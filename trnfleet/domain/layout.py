@@ -1,8 +1,9 @@
-"""A fleet's hierarchy as index arithmetic over sorted rows; no object stands for a chip.
+"""A fleet's hierarchy as index arithmetic over sorted rows, without an object per chip.
 
-Instances are sorted by address, their chips follow each other, and every level above is a range of the level below.
-A node is a pair (level, number): chip numbers are rows of the chip columns, instance numbers rows of the instance
-columns. A layout never changes; a changed fleet gets a new one. Where links lead to is in `links`.
+Instances are sorted by address, their chips follow each other, and every level above is a range of
+the level below. A node is a pair (level, number): chip numbers are rows of the chip columns,
+instance numbers rows of the instance columns. A layout never changes; a changed fleet gets a new
+one. The ends of links are in `links`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Node(NamedTuple):
-    """A place in the hierarchy: its level and its number (from 0, in address order) at that level."""
+    """A node: its level and its number there, from 0 in address order."""
 
     level: Level
     number: int
@@ -44,7 +45,7 @@ class Node(NamedTuple):
 FLEET_NODE = Node(Level.FLEET, 0)
 NO_ROLLUPS: Mapping[str, int] = MappingProxyType({})
 _MOST_REMEMBERED = 20_000
-"""Addresses of which a layout remembers the chips: more alerts are rarely active at once."""
+"""Most addresses with cached chips in a layout: more alerts are rarely active at once."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Layout:
 
     clusters: tuple[str, ...]
     ultraservers: tuple[str, ...]
-    """Paths `cluster/ultraserver`; `cluster/standalone` where instances stand alone."""
+    """Paths `cluster/ultraserver`; `cluster/standalone` for standalone instances."""
     instances: tuple[str, ...]
     """Paths `cluster/ultraserver/instance`, sorted."""
     instance_type: NDArray[np.int16]
@@ -70,10 +71,12 @@ class Layout:
     lane_names: tuple[tuple[str, ...], ...]
     """For each entry of `types`, the names of a chip's link lanes."""
     members: NDArray[np.int64]
-    """Instances that each row of instances stands for: 1 of one whose chips are described, or of one known from roll-ups only; of a
-    row that is known from roll-ups of an UltraServer, whose path it has, as many as that has."""
+    """Number of instances per instance row. 1 if its chips are described, or for an instance known
+    from roll-ups only. A row of an UltraServer known from roll-ups has the UltraServer's path and
+    its number of instances."""
     is_rolled: NDArray[np.bool_]
-    """Which rows of instances are known from roll-ups only: such a row has one chip row, which stands for no chip and has no values."""
+    """Instance rows known from roll-ups only. Such a row has one chip row without values, not a
+    real chip."""
 
     @staticmethod
     def of(
@@ -84,10 +87,12 @@ class Layout:
         """Build the layout of a fleet.
 
         Args:
-            instances: Instance paths with the names of their types, in any order, without duplicates.
-            lane_names: Names of link lanes by instance type, where they are not the catalogue's.
-            rolled: For the paths among them that are known from roll-ups only, how many instances each stands for; one of a whole
-                UltraServer has its path.
+            instances: Instance paths with the names of their types, in any order, without
+                duplicates.
+            lane_names: Names of link lanes by instance type, where they differ from the
+                catalogue's.
+            rolled: Number of instances by path, for paths known from roll-ups only. A whole
+                UltraServer has its own path.
 
         Raises:
             ConfigError: an instance type is not in the hardware catalogue.
@@ -95,7 +100,8 @@ class Layout:
         given = list(instances)
         keys = [address.sort_key(path) for path, _ in given]
         rows = [given[place] for place in sorted(range(len(given)), key=keys.__getitem__)]
-        paths, kinds = [path for path, _ in rows], [kind for _, kind in rows]
+        paths = [path for path, _ in rows]
+        kinds = [kind for _, kind in rows]
         type_names = sorted(set(kinds))
         types = tuple(find_instance_type(name) for name in type_names)
         type_index = {name: index for index, name in enumerate(type_names)}
@@ -157,7 +163,7 @@ class Layout:
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
-        """Chips of each row of instances, in hardware: also of those that have no rows of their own."""
+        """Chips in hardware per instance row, including chips without rows."""
         rows = np.diff(self.chip_start)
         if not self.has_rolled:
             return rows
@@ -182,7 +188,7 @@ class Layout:
         return int(self.sizes[covered.start : covered.stop].sum())
 
     def is_rolled_up(self, node: Node) -> bool:
-        """Return whether all that is known of a node comes from roll-ups, so that it has no chips to look at."""
+        """Return whether a node is known from roll-ups only, without chips to show."""
         covered = self.instance_range(node)
         return bool(self.is_rolled[covered.start : covered.stop].all())
 
@@ -213,7 +219,10 @@ class Layout:
 
     @cached_property
     def domain_of_instance(self) -> NDArray[np.int64]:
-        """NeuronLink domain of each instance: a number that is the same within an UltraServer, and its own for a standalone one."""
+        """NeuronLink domain number per instance.
+
+        Equal within an UltraServer; a standalone instance has its own.
+        """
         group = self.ultraserver_of_instance
         return np.where(self.is_standalone[group], -1 - np.arange(len(group)), group)
 
@@ -230,7 +239,7 @@ class Layout:
 
     @cached_property
     def chip_links_mask(self) -> NDArray[np.uint8]:
-        """For each chip, the bits of `links_up` that are set while all its links are up."""
+        """Bits of `links_up` per chip when all its links are up."""
         if not self.has_uneven_links.any():
             return self.links_mask[self.instance_of_chip]
         masks = [np.array(kind.chip_masks, np.uint8) for kind in self.types]
@@ -248,7 +257,10 @@ class Layout:
 
     @cached_property
     def links_mask(self) -> NDArray[np.uint8]:
-        """For each instance, the bits of `links_up` that all its chips have set while all links are up."""
+        """Bits of `links_up` common to all chips of an instance when all links are up.
+
+        One value per instance.
+        """
         if not len(self.instances):
             return np.zeros(0, np.uint8)
         masks = np.array(
@@ -258,7 +270,10 @@ class Layout:
 
     @cached_property
     def has_uneven_links(self) -> NDArray[np.bool_]:
-        """For each instance, whether some of its chips have links that others lack, as at the ends of a line."""
+        """Whether chips of an instance differ in links, per instance.
+
+        They do at the ends of a line.
+        """
         uneven = np.array([len(set(kind.chip_masks)) > 1 for kind in self.types], np.bool_)
         return uneven[self.instance_type] if len(self.instances) else np.zeros(0, np.bool_)
 
@@ -278,7 +293,7 @@ class Layout:
         return self.types[int(self.instance_type[instance])]
 
     def totals(self) -> Totals:
-        """Return what the fleet's hardware adds up to."""
+        """Return the totals of the fleet's hardware."""
         weighted = np.bincount(self.instance_type, self.members, minlength=len(self.types))
         counts: list[int] = weighted.astype(np.int64).tolist()
         joined: dict[str, int] = {}
@@ -295,17 +310,45 @@ class Layout:
         )
 
     def ultraserver_type(self, ultraserver: int) -> UltraServerType | None:
-        """Return the type of an UltraServer by its first instance; None for a standalone segment."""
+        """Return the type of an UltraServer by its first instance.
+
+        None for a standalone segment.
+        """
         if self.is_standalone[ultraserver]:
             return None
         return ultraserver_type_of(self.type_of(int(self.ultraserver_start[ultraserver])).name)
+
+    def rack_of(self, instance: int) -> str:
+        """Return the name of an instance's rack, such as `rack-b`; empty if unknown.
+
+        Racks follow from the order of an UltraServer's instances, so all of them must be described.
+        """
+        group = int(self.ultraserver_of_instance[instance])
+        kind = self.ultraserver_type(group)
+        start, end = self.ultraserver_start[group : group + 2].tolist()
+        types = self.instance_type[start:end]
+        if kind is None or end - start != kind.instances or (types != types[0]).any():
+            return ""
+        return kind.racks[kind.rack_of(instance - start)]
+
+    @cached_property
+    def racks(self) -> tuple[str, ...]:
+        """Rack address per instance, such as `uc1/us-0001/rack-b`; empty if unknown."""
+        names = map(self.rack_of, range(len(self.instances)))
+        return tuple(
+            f"{path.rpartition('/')[0]}/{name}" if name else ""
+            for path, name in zip(self.instances, names, strict=True)
+        )
 
     def lane_names_of(self, instance: int) -> tuple[str, ...]:
         """Return the names of the link lanes of an instance's chips."""
         return self.lane_names[int(self.instance_type[instance])]
 
     def count(self, level: Level) -> int:
-        """Return how many nodes a level has (cores are not counted: they depend on the chip)."""
+        """Return the number of nodes of a level.
+
+        Cores are not counted: they depend on the chip.
+        """
         return {
             Level.FLEET: 1,
             Level.CLUSTER: len(self.clusters),
@@ -315,7 +358,10 @@ class Layout:
         }[level]
 
     def children(self, node: Node) -> range:
-        """Return the indices of a node's children, at the next level; a chip's are its physical cores."""
+        """Return the indices of a node's children at the next level.
+
+        A chip's children are its physical cores.
+        """
         level, index = node
         if level is Level.FLEET:
             return range(len(self.clusters))
@@ -323,16 +369,16 @@ class Layout:
             return _range(self.cluster_start, index)
         if level is Level.ULTRASERVER:
             below = _range(self.ultraserver_start, index)
-            # A row of the whole UltraServer is no instance of it.
-            is_whole = self.has_rolled and self.instances[below.start] == self.ultraservers[index]
-            return range(below.start, below.start) if is_whole else below
+            # A row of roll-ups has the UltraServer's path, and is no instance of it.
+            has_row = self.has_rolled and self.instances[below.start] == self.ultraservers[index]
+            return range(below.start + has_row, below.stop)
         if level is Level.INSTANCE:
             below = _range(self.chip_start, index)
             return range(below.start, below.start) if self.is_rolled[index] else below
         return range(self.type_of(int(self.instance_of_chip[index])).chip.neuroncores)
 
     def instance_range(self, node: Node) -> range:
-        """Return the instances that a node of cluster level or above, UltraServer or instance covers."""
+        """Return the instances of a node at instance level or above."""
         level, index = node
         if level is Level.FLEET:
             return range(len(self.instances))
@@ -349,9 +395,9 @@ class Layout:
         return range(owner, owner + 1)
 
     def find_instances(self, target: str) -> range | None:
-        """Return the instances at an address from cluster to instance, or at a range of siblings; None if unknown.
+        """Return the instances at an address or a range of siblings; None if unknown.
 
-        A range `uc1/us-0001..us-0008` includes both ends.
+        Levels: cluster to instance. A range `uc1/us-0001..us-0008` includes both ends.
         """
         first, dots, last = target.partition("..")
         ends = [first, f"{address.parent(first)}/{last}"] if dots else [first]
@@ -371,7 +417,10 @@ class Layout:
         return range(int(self.chip_start[covered.start]), int(self.chip_start[covered.stop]))
 
     def chips_at(self, path: str) -> range:
-        """Return the chip rows below an address, which is asked for again and again; none for an unknown one."""
+        """Return the chip rows below an address; empty if unknown.
+
+        Memoised: the same addresses are looked up again and again.
+        """
         known = self._chips_at.get(path)
         if known is None:
             node = self.find(path)
@@ -385,7 +434,10 @@ class Layout:
         return {}
 
     def chips_of(self, instances: Rows) -> Rows:
-        """Return the chip rows of some instances, in their order; a slice where the instances are one."""
+        """Return the chip rows of instances, in their order.
+
+        A slice if the instances are a slice.
+        """
         if isinstance(instances, slice):
             return slice(
                 int(self.chip_start[instances.start]), int(self.chip_start[instances.stop])
@@ -429,7 +481,10 @@ class Layout:
         return f"{self.instances[owner]}/{address.format_chip(index - int(self.chip_start[owner]))}"
 
     def find(self, path: str) -> Node | None:
-        """Return the node at an address down to chip level (a core's address gives its chip), or None."""
+        """Return the node at an address, at most chip level; None if unknown.
+
+        A core's address returns its chip.
+        """
         if not path:
             return FLEET_NODE
         segments = path.split("/")
@@ -456,4 +511,4 @@ def _range(starts: NDArray[np.int64], index: int) -> range:
 
 
 EMPTY_LAYOUT = Layout.of(())
-"""The layout of a fleet of which nothing is known yet."""
+"""The layout of an unknown fleet."""

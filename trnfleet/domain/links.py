@@ -13,13 +13,16 @@ if TYPE_CHECKING:
 
 
 def link_end(layout: Layout, chip: int, lane: int) -> LinkEnd | None:
-    """Return the chip row and lane whose traffic arrives at a lane of a chip; None where it has no such link.
+    """Return the chip row and lane that send to a chip's lane.
 
-    Through a switch, that is the chip before it in a ring. The instances of an UltraServer are taken in the order of
-    their names, as far as they are known.
+    None without such a link.
+
+    Through a switch, that is the chip before it in a ring. The known instances of an UltraServer
+    count in the order of their names.
     """
     instance = int(layout.instance_of_chip[chip])
-    kind, first = layout.type_of(instance), int(layout.chip_start[instance])
+    kind = layout.type_of(instance)
+    first = int(layout.chip_start[instance])
     inside = len(kind.topology.lanes)
     if lane < inside:
         end = kind.topology.ends[chip - first][lane]
@@ -35,7 +38,10 @@ def link_end(layout: Layout, chip: int, lane: int) -> LinkEnd | None:
 
 
 def neighbour(layout: Layout, chip: int, lane: int) -> int | None:
-    """Return the chip row at the other end of a link; None where there is none, or a switch."""
+    """Return the chip row at the other end of a link.
+
+    None without a link or at a switch.
+    """
     end = link_end(layout, chip, lane)
     is_port = layout.type_of(int(layout.instance_of_chip[chip])).is_port(lane)
     return None if end is None or is_port else end.member

@@ -1,7 +1,7 @@
-"""Figures of a minute: what history keeps of each chip, derived from the table of metrics.
+"""Figures of a minute: history's columns per chip, derived from the metrics.
 
-A gauge has its mean, and its largest value where peaks matter; a counter its last value and its increase; a bit mask the bits of
-all of the minute's values together.
+A gauge has its mean, and its maximum where peaks matter; a counter its last value and its increase;
+a bit mask the union of the minute's bits.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 MINUTE_NS = 60_000_000_000
 FINER_STEPS = 5
-"""Parts into which a mean divides the step of a one-byte wire code: half a percent is too coarse for a mean."""
+"""Steps of a mean per step of a one-byte code. Half a percent is too coarse for a mean."""
 
 _PEAKS = frozenset({"power_w"})
-"""Gauges whose largest value is kept, besides those that roll up to their largest one."""
+"""Gauges with a stored maximum, besides gauges that roll up to their maximum."""
 
 
 class Part(enum.StrEnum):
@@ -71,7 +71,10 @@ def has_peak(metric: Metric) -> bool:
 
 
 def mean_values(metric: Metric, codes: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Return means in the metric's unit from means of its wire codes, rounded to its step so that they take little room."""
+    """Return means in the metric's unit from means of its wire codes.
+
+    Rounded to the metric's step, to save space.
+    """
     finer = FINER_STEPS if metric.wire == "u8" else 1
     steps = np.rint(codes * finer)
     values = (
@@ -91,26 +94,26 @@ class MinuteRows(NamedTuple):
     minute: int
     """Minutes since 1970."""
     instances: tuple[str, ...]
-    """Paths of the instances that `instance` numbers."""
+    """Instance paths, indexed by `instance`."""
     instance: NDArray[np.int32]
     chip: NDArray[np.int16]
     """Number within the instance."""
     covered_s: NDArray[np.float32]
-    """Seconds of the minute that samples stand for."""
+    """Seconds of the minute covered by samples."""
     jobs: tuple[str, ...]
-    """Names of the jobs that `job` numbers."""
+    """Job names, indexed by `job`."""
     job: NDArray[np.int32]
     """Number of the job, -1 for none."""
     figures: dict[str, NDArray[Any]]
-    """By the names of `MINUTE_COLUMNS`; NaN, or the highest whole number, where there is none."""
+    """Values by the names of `MINUTE_COLUMNS`; NaN, or the highest whole number, if missing."""
     samples: int = 0
-    """Samples of chips that it is made of."""
+    """Number of chip samples in it."""
 
     @property
     def nbytes(self) -> int:
         """Bytes that it takes."""
         own: tuple[NDArray[Any], ...] = (self.instance, self.chip, self.covered_s, self.job)
-        return sum(each.nbytes for each in (*own, *self.figures.values()))
+        return sum(column.nbytes for column in (*own, *self.figures.values()))
 
 
 class Wanted(NamedTuple):
@@ -123,11 +126,11 @@ class Wanted(NamedTuple):
     to_ns: int
     step_ns: int
     jobs: tuple[str, ...] = ()
-    """Jobs whose figures are wanted instead of the node's."""
+    """Read the figures of these jobs instead of the node's."""
 
 
 class KeptColumn(NamedTuple):
-    """A figure, a value a step; NaN where there is none."""
+    """A figure, one value per step; NaN if missing."""
 
     low: NDArray[np.float32]
     mean: NDArray[np.float32]
@@ -135,17 +138,17 @@ class KeptColumn(NamedTuple):
 
 
 class KeptSeries(NamedTuple):
-    """What history has of what was wanted."""
+    """Series read from history."""
 
     wanted: Wanted
     columns: dict[str, KeptColumn]
     """By the metrics' names; of jobs by `NAME JOB`."""
     chips: NDArray[np.float32]
-    """Chips that were covered; NaN in steps of which history has nothing."""
+    """Number of chips covered; NaN in steps without history."""
 
 
 class Reach(NamedTuple):
-    """The times that history has anything of."""
+    """The times covered by history."""
 
     first_ns: int
     end_ns: int

@@ -10,7 +10,7 @@ NOT_AVAILABLE = "n/a"
 SI = ("", "k", "M", "G", "T", "P", "E", "Z")
 IEC = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
-_SHORT_UNITS = {
+SHORT_UNITS = {
     "bytes/s": "B/s",
     "bytes": "B",
     "TFLOP/s": "TF/s",
@@ -18,11 +18,11 @@ _SHORT_UNITS = {
     "degC": "°C",
     "events": "",
 }
-"""Units as they stand behind a number; others stand as they are."""
+"""Units as written behind a number; others are unchanged."""
 
 
 def scaled_by(value: float, prefixes: tuple[str, ...], step: float) -> tuple[float, str]:
-    """Return a value in the unit of the prefix that fits its size, and that prefix: one of `SI` or `IEC`."""
+    """Return a value scaled by its prefix, and the prefix: one of `SI` or `IEC`."""
     magnitude = abs(value)
     for prefix in prefixes[:-1]:
         # What would round up to four digits already belongs to the next prefix.
@@ -33,7 +33,10 @@ def scaled_by(value: float, prefixes: tuple[str, ...], step: float) -> tuple[flo
 
 
 def with_unit(value: float | None, unit: str) -> str:
-    """Return a value with its unit and about three significant digits, such as `4.31 TB/s`, `412 W`, `87.5 %`."""
+    """Return a value with its unit: `4.31 TB/s`, `412 W`, `87.5 %`.
+
+    About three significant digits.
+    """
     if value is None or math.isnan(value):
         return NOT_AVAILABLE
     if unit == "%":
@@ -51,11 +54,14 @@ def with_unit(value: float | None, unit: str) -> str:
     if unit in {"events", ""}:
         return f"{value:,.0f}"
     scaled, prefix = scaled_by(value, SI, 1000.0)
-    return f"{_digits(scaled)} {prefix}{_SHORT_UNITS.get(unit, unit)}"
+    return f"{_digits(scaled)} {prefix}{SHORT_UNITS.get(unit, unit)}"
 
 
 def bare(value: float | None, unit: str) -> str:
-    """Return a value for a column whose head names the unit: at most seven characters, prefix but no unit."""
+    """Return a value without its unit, for a column with the unit in its head.
+
+    At most seven characters, with its prefix.
+    """
     if value is None or math.isnan(value):
         return NOT_AVAILABLE
     if unit in {"%", "degC"}:
@@ -76,7 +82,10 @@ def bare(value: float | None, unit: str) -> str:
 
 
 def in_three(value: float, unit: str) -> str:
-    """Return a value in at most three characters (four for some), empty where it is not known, for a heat map's cell."""
+    """Return a value for a heat map's cell; empty if unknown.
+
+    At most three characters (four for some).
+    """
     if math.isnan(value):
         return ""
     if unit in {"%", "degC", "W", "TFLOP/s"} and value < 999.5:
@@ -95,12 +104,12 @@ def in_three(value: float, unit: str) -> str:
 
 
 class DurationStyle(enum.Enum):
-    """Forms of a duration, by the room that they take."""
+    """Forms of a duration, by width."""
 
     LONG = enum.auto()
-    """Two largest units: `850 ms`, `12 s`, `3 min 05 s`, `2 h 10 min`, `14 d 3 h`."""
+    """Two largest units. Examples: `850 ms`, `12 s`, `3 min 05 s`, `2 h 10 min`, `14 d 3 h`."""
     SHORT = enum.auto()
-    """The same in letters, at most seven cells: `12s`, `3m 05s`, `2h 10m`, `14d 03h`, `182d`."""
+    """The same in at most seven cells: `12s`, `3m 05s`, `2h 10m`, `14d 03h`, `182d`."""
     COARSE = enum.auto()
     """Largest unit alone: `12 s`, `3 min`, `2 h`, `14 d`."""
     NARROW = enum.auto()
@@ -118,7 +127,8 @@ def duration(seconds: float, style: DurationStyle = DurationStyle.LONG) -> str:
         return f"{max(0.0, seconds) * 1000:.0f} ms"
     whole = max(0, int(seconds))
     if style is DurationStyle.CLOCK:
-        hours, minutes = whole // 3_600, whole % 3_600 // 60
+        hours = whole // 3_600
+        minutes = whole % 3_600 // 60
         return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes}:{whole % 60:02d}"
     place = next(
         (place for place, (size, _) in enumerate(_UNITS) if whole >= size), len(_UNITS) - 1
@@ -143,12 +153,23 @@ def duration(seconds: float, style: DurationStyle = DurationStyle.LONG) -> str:
 
 
 def mean_label(seconds: float) -> str:
-    """Return what a figure is that is a mean over some seconds: `10 s mean`, or `now` for none."""
+    """Return the label of a mean, such as `10 s mean`; `now` for 0 seconds."""
     return f"{seconds:g} s mean" if seconds else "now"
 
 
+def part_label(live: int, chips: int) -> str:
+    """Return the number of chips in a sum: `of 322,560 live`.
+
+    Empty if all or none are live.
+    """
+    return f"of {live:,} live" if 0 < live < chips else ""
+
+
 def signed_percent(value: float) -> str:
-    """Return a distance in whole percent with its sign, such as `+21 %`; without one where it rounds to nothing."""
+    """Return a difference in whole percent with its sign: `+21 %`.
+
+    Without a sign if it rounds to 0.
+    """
     whole = round(value)
     return f"{whole:+d} %" if whole else "0 %"
 

@@ -1,4 +1,4 @@
-"""Targets of faults: addresses with patterns, ranges and random choices, resolved against a fleet's layout."""
+"""Targets of faults: patterns, ranges and random choices, resolved against a layout."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.hardware.catalogue import InstanceType
 
 MOST_TARGETS = 4_096
-"""Things that one fault may hit at once."""
+"""Most targets of one fault at once."""
 
 _RANDOM = re.compile(r"random\((\d{1,5})\)(?: of (\S+))?")
 _LEVELS = {
@@ -42,7 +42,7 @@ _NAMES = {
 
 
 class Target(NamedTuple):
-    """A chip, link, instance, rack, UltraServer or cluster that a fault hits."""
+    """A chip, link, instance, rack, UltraServer or cluster hit by a fault."""
 
     node: Node
     direction: int = -1
@@ -60,18 +60,20 @@ class Target(NamedTuple):
 def resolve(
     layout: Layout, fault: Fault, text: str, draw: Callable[[int, int], list[int]]
 ) -> list[Target]:
-    """Return the targets that a text names.
+    """Return the targets named by a text.
 
     Args:
         layout: The fleet.
         fault: Row of the table.
-        text: An address of the scope's level, with `*` and `?` within segments; `uc1/us-0001..us-0004` for siblings;
-            `random(2)`, or `random(2) of PATTERN`. A link's direction stands behind a colon; without one, or as `*`, it
-            is drawn. Of many chips those without such a link are left out.
+        text: An address of the scope's level, with `*` and `?` within segments;
+            `uc1/us-0001..us-0004` for siblings; `random(2)`, or `random(2) of PATTERN`. A link's
+            direction is after a colon; omitted or `*`, it is drawn. With several chips, chips
+                without
+            such a link are left out.
         draw: Draws a number of different numbers below a limit, ascending.
 
     Raises:
-        ConfigError: nothing has that address, or too much has; the message names the nearest.
+        ConfigError: no target or too many have that address; the message names the nearest.
     """
     scope = fault.scope
     chosen = _RANDOM.fullmatch(text.strip())
@@ -83,7 +85,8 @@ def resolve(
     if chosen and pattern is None and scope is not FaultScope.ULTRASERVER:
         numbers = range(layout.count(_LEVELS[scope]))
     else:
-        # Standalone segments are numbered among the UltraServers and are none: these are looked through.
+        # Standalone segments are numbered among the UltraServers and are none: these are looked
+        # through.
         numbers = _matching(layout, scope, "*" if pattern is None else pattern)
         if not numbers and pattern is not None:
             raise ConfigError(f"target {text!r}: {_hint(layout, scope, pattern)}")
@@ -105,12 +108,12 @@ def resolve(
 
 
 def _wanted(digits: str, count: int, text: str) -> int:
-    wanted = int(digits)
-    if wanted > MOST_TARGETS:
-        raise _too_many(text, wanted)
-    if not 1 <= wanted <= count:
+    requested = int(digits)
+    if requested > MOST_TARGETS:
+        raise _too_many(text, requested)
+    if not 1 <= requested <= count:
         raise ConfigError(f"target {text!r}: 1 to {count:,} are there to choose from")
-    return wanted
+    return requested
 
 
 def _too_many(text: str, count: int) -> ConfigError:
@@ -118,7 +121,7 @@ def _too_many(text: str, count: int) -> ConfigError:
 
 
 def _matching(layout: Layout, scope: FaultScope, pattern: str) -> Sequence[int]:
-    """Return the numbers of the nodes of a scope's level whose addresses match."""
+    """Return the numbers of the nodes at a scope's level with matching addresses."""
     level = _LEVELS[scope]
     if ".." in pattern:
         return _in_range(layout, level, pattern)
@@ -162,7 +165,8 @@ def _chips(layout: Layout, instance: str, chip: str) -> list[int]:
         if (place == exact if exact is not None else fnmatch.fnmatchcase(format_chip(place), chip))
     ]
     owners = np.array(_matching(layout, FaultScope.INSTANCE, instance), np.int64)
-    first, last = layout.chip_start[owners], layout.chip_start[owners + 1]
+    first = layout.chip_start[owners]
+    last = layout.chip_start[owners + 1]
     rows = first[:, None] + np.array(places, np.int64)
     numbers: list[int] = rows[rows < last[:, None]].tolist()
     return numbers
@@ -190,7 +194,7 @@ def _matcher(segments: Sequence[str]) -> Callable[[str], bool]:
 
 
 def lanes_of(kind: InstanceType, links: Links) -> list[int]:
-    """Return the link lanes of a type's chips that lead within the instance, to other instances, or either way."""
+    """Return the link lanes of a type's chips: within the instance, between instances, or both."""
     return [
         lane
         for lane in range(len(kind.lanes))
@@ -199,7 +203,7 @@ def lanes_of(kind: InstanceType, links: Links) -> list[int]:
 
 
 def _with_links(layout: Layout, chips: Sequence[int], links: Links, way: str) -> list[int]:
-    """Return those of the chips that have such a link: of the name `way` where a type has one."""
+    """Return the chips with such a link, named `way` if the type has it."""
     asked = []
     for kind, names in zip(layout.types, layout.lane_names, strict=True):
         lanes = lanes_of(kind, links)
@@ -246,7 +250,7 @@ def _lane(
 
 
 def _hint(layout: Layout, scope: FaultScope, pattern: str) -> str:
-    """Return a hint on a target that names nothing."""
+    """Return a hint for a target without any match."""
     level = _LEVELS[scope]
     real = [
         path for number, path in enumerate(layout.ultraservers) if not layout.is_standalone[number]
@@ -262,7 +266,10 @@ def _hint(layout: Layout, scope: FaultScope, pattern: str) -> str:
     node = layout.find(pattern)
     if node is not None and Level.CLUSTER <= node.level < level:
         article = "an" if scope in {FaultScope.INSTANCE, FaultScope.ULTRASERVER} else "a"
-        return f"{pattern} is above {article} {scope.value}; all below it: {pattern}{'/*' * (level - node.level)}"
+        return (
+            f"{pattern} is above {article} {scope.value}; all below it:"
+            f" {pattern}{'/*' * (level - node.level)}"
+        )
     if len(pattern.split("/")) != level or "*" in pattern:
         return f"no {scope.value} has such an address; name {_NAMES[scope].format(known[0])}"
     if level is not Level.CHIP:

@@ -29,41 +29,44 @@ log = logs.get_logger(__name__)
 
 REPEATED_EVERY_S = 60.0
 HOLDS_S = 240.0
-"""`endsAt` of a firing alert is this far ahead, as Prometheus does: without repeats, Alertmanager resolves it by itself."""
+"""`endsAt` of a firing alert is this far ahead, as in Prometheus. Without repeats, Alertmanager
+resolves it by itself."""
 RESOLVED_FOR_S = 900.0
-"""Time for which a resolved alert is repeated, for an Alertmanager that was unreachable."""
+"""Seconds of repeats of a resolved alert, for an Alertmanager that was unreachable."""
 MOST_OF_ONE = 500
 """Alerts of one request."""
 MOST_BYTES = 16 * 2**20
-"""Longest list of alerts that is read: some 10,000."""
+"""Longest list of alerts read: some 10,000 alerts."""
 STOPPED_S = 10.0
-"""A wait that was longer by that than asked for: the process was stopped, or the machine asleep."""
+"""Overrun of a wait, in seconds, caused by a stopped process or a sleeping machine."""
 SETTLES_S = 5.0
-"""Time after that in which a lost connection shows, and alerts that are over end, before any is repeated."""
+"""Seconds without repeats after that. A lost connection shows, and alerts that are over end."""
 
 
 @dataclass(slots=True)
 class _Kept:
-    """An alert that is sent to Alertmanager."""
+    """An alert for Alertmanager."""
 
     notification: Notification
     is_due: bool
     sent_s: float = 0.0
     resolved_s: float | None = None
-    """Monotonic seconds at which its end was first delivered."""
+    """Monotonic seconds of the first delivery of its end."""
     refusal: str = ""
     """Reason why Alertmanager refuses it; empty where it does not."""
     wall_ns: int = 0
-    """Wall clock when it came, which its times go by."""
+    """Wall clock at its arrival; its times refer to it."""
     mono_s: float = 0.0
     """Monotonic seconds then."""
 
 
 class AlertmanagerReceiver(Receiver):
-    """Sends to one Alertmanager. Only the newest state of an alert is queued, so the queue is as large as the fleet's alerts.
+    """Sends to one Alertmanager.
 
-    Alertmanager compares times with its own clock: an end that lies ahead for us may be past there. What is sent goes by the clock
-    that its answers tell.
+    Only the newest state of an alert is queued, so the queue is as large as the fleet's alerts.
+
+    Alertmanager compares times with its own clock: an end in our future may be in its past. Times
+    sent are by Alertmanager's clock, known from its answers.
     """
 
     repeats = True
@@ -81,8 +84,8 @@ class AlertmanagerReceiver(Receiver):
         Args:
             name: Its name.
             target: Alertmanager's own URL, without `/api/v2/alerts`.
-            clock: The time to go by.
-            transport: For tests: what answers in place of a network.
+            clock: The clock.
+            transport: For tests: replaces the network.
         """
         super().__init__(name, clock)
         self._target = target
@@ -92,7 +95,7 @@ class AlertmanagerReceiver(Receiver):
         self._changed = asyncio.Event()
         self._there = OtherClock(clock)
         self._refused: dict[str, str] = {}
-        """Reasons of alerts that it refuses, by fingerprint."""
+        """Reasons of refused alerts, by fingerprint."""
         self._unreachable = ""
         """Reason why nothing is taken; empty while alerts are."""
         self._is_sure = True
@@ -106,35 +109,45 @@ class AlertmanagerReceiver(Receiver):
         return len(notifications)
 
     def refresh(self, notification: Notification) -> None:
-        """Replace a notification by a newer one, or take on one that another `watch` delivered: also an end of what is repeated here."""
-        kept = self._kept.get(notification.fingerprint)
-        if kept is None or kept.notification.mark != notification.mark:
+        """Replace a notification by a newer one, or add one delivered by another `watch`.
+
+        Also an end of an alert repeated here.
+        """
+        alert = self._kept.get(notification.fingerprint)
+        if alert is None or alert.notification.mark != notification.mark:
             self._keep(notification)
             self._count()
             self._changed.set()
         else:
-            kept.notification = notification
-            kept.wall_ns, kept.mono_s = self.clock.wall_ns(), self.clock.monotonic_s()
+            alert.notification = notification
+            alert.wall_ns, alert.mono_s = self.clock.wall_ns(), self.clock.monotonic_s()
 
     def errors(self) -> ReceiverErrors:
-        """Return the alerts that it refuses, and why it takes none where it cannot be reached."""
+        """Return refused alerts, and the reason if Alertmanager is unreachable."""
         of_all = (
             [ReceiverError(self.name, "alerts", "", self._unreachable)] if self._unreachable else []
         )
-        of_one = (ReceiverError(self.name, "alert", *each) for each in self._refused.items())
+        of_one = (ReceiverError(self.name, "alert", *refusal) for refusal in self._refused.items())
         return ReceiverErrors.of(len(of_all) + len(self._refused), itertools.chain(of_all, of_one))
 
+    def note_failure(self, why: str) -> None:
+        """Note why nothing can be delivered."""
+        self._log_failure("receiver_failed", why)
+
     def set_sure(self, is_sure: bool) -> None:
-        """Repeat everything, or of what fires only what Alertmanager has."""
+        """Repeat all alerts if sure, else only firing ones known to Alertmanager."""
         self._is_sure = is_sure
 
     def end_leadership(self, own: Container[str] = ()) -> None:
-        """Forget everything but ends of `own` that wait; the leader repeats the rest from here on."""
+        """Forget everything except waiting ends of `own`.
+
+        From now on the leader repeats the rest.
+        """
         self._is_sure = False
         self._kept = {
-            fingerprint: kept
-            for fingerprint, kept in self._kept.items()
-            if fingerprint in own and kept.is_due and not kept.notification.is_firing
+            fingerprint: alert
+            for fingerprint, alert in self._kept.items()
+            if fingerprint in own and alert.is_due and not alert.notification.is_firing
         }
         self._count()
 
@@ -147,7 +160,7 @@ class AlertmanagerReceiver(Receiver):
                 if not due:
                     await self._idle()
                     continue
-                repeated = [kept for kept in due if not kept.is_due]
+                repeated = [alert for alert in due if not alert.is_due]
                 if repeated and not self._is_sure:
                     is_settled = await self._leave_out_ended(client, repeated)
                     due = self._due()
@@ -166,33 +179,33 @@ class AlertmanagerReceiver(Receiver):
         )
 
     def _due(self) -> list[_Kept]:
-        """Return what is to be sent now, changes first; forget what has resolved long ago."""
+        """Return the alerts to send now, changes first; forget long resolved ones."""
         now_s = self.clock.monotonic_s()
         over = [
             fingerprint
-            for fingerprint, kept in self._kept.items()
-            if kept.resolved_s is not None and now_s - kept.resolved_s >= RESOLVED_FOR_S
+            for fingerprint, alert in self._kept.items()
+            if alert.resolved_s is not None and now_s - alert.resolved_s >= RESOLVED_FOR_S
         ]
         for fingerprint in over:
             del self._kept[fingerprint]
         repeated = [
-            kept
-            for kept in self._kept.values()
-            if not kept.is_due
-            and not kept.refusal
-            and now_s - kept.sent_s >= REPEATED_EVERY_S
-            # An end that is repeated could end what has begun again, and another watch told.
-            and (self._is_sure or kept.notification.is_firing)
+            alert
+            for alert in self._kept.values()
+            if not alert.is_due
+            and not alert.refusal
+            and now_s - alert.sent_s >= REPEATED_EVERY_S
+            # A repeated end could end an alert that fires again, as sent by another watch.
+            and (self._is_sure or alert.notification.is_firing)
         ]
-        return [kept for kept in self._kept.values() if kept.is_due] + repeated
+        return [alert for alert in self._kept.values() if alert.is_due] + repeated
 
     async def _idle(self) -> None:
         """Wait for changes, or until something is to be repeated."""
         now_s = self.clock.monotonic_s()
         waits = [
-            REPEATED_EVERY_S - (now_s - kept.sent_s)
-            for kept in self._kept.values()
-            if not kept.refusal and (self._is_sure or kept.notification.is_firing)
+            REPEATED_EVERY_S - (now_s - alert.sent_s)
+            for alert in self._kept.values()
+            if not alert.refusal and (self._is_sure or alert.notification.is_firing)
         ]
         idle_s = max(0.05, min([REPEATED_EVERY_S, *waits]))
         self._changed.clear()
@@ -201,9 +214,10 @@ class AlertmanagerReceiver(Receiver):
             await self.clock.sleep(SETTLES_S)
 
     async def _leave_out_ended(self, client: httpx.AsyncClient, repeated: Sequence[_Kept]) -> bool:
-        """Leave out repeats of alerts that another watch has ended, for Alertmanager has them no more; return whether it answered.
+        """Skip repeats of alerts ended by another watch; return whether Alertmanager answered.
 
-        One that has begun since they were sent has forgotten them: it gets all.
+        Alertmanager no longer has these alerts. An Alertmanager that restarted since they were sent
+        has forgotten them: it gets all.
         """
         base = self._target.url.rstrip("/") + "/api/v2"
         fleet = quote(f'fleet="{repeated[0].notification.fleet}"')
@@ -217,29 +231,33 @@ class AlertmanagerReceiver(Receiver):
                 return False
         try:
             begun_ns = parse_rfc3339(answers[0].content["uptime"]) - self._there.ahead_ns
-            active = {frozenset(each["labels"].items()) for each in answers[1].content}
+            active = {frozenset(listed["labels"].items()) for listed in answers[1].content}
         except (TypeError, KeyError, ValueError, OverflowError, AttributeError):
             # Something else that takes alerts, and does not tell which it has.
             return True
-        now_s, wall_ns = self.clock.monotonic_s(), self.clock.wall_ns()
-        for kept in repeated:
-            sent_ns = wall_ns - round((now_s - kept.sent_s) * NS_PER_S)
+        now_s = self.clock.monotonic_s()
+        wall_ns = self.clock.wall_ns()
+        for alert in repeated:
+            sent_ns = wall_ns - round((now_s - alert.sent_s) * NS_PER_S)
             if (
                 begun_ns < sent_ns
-                and frozenset(labels_of(kept.notification.message).items()) not in active
+                and frozenset(labels_of(alert.notification.message).items()) not in active
             ):
-                kept.sent_s = now_s
+                alert.sent_s = now_s
         return True
 
     async def _send(self, client: httpx.AsyncClient, batch: list[_Kept]) -> bool:
-        """Send a batch; return whether it is settled, which a refusal does, too."""
+        """Send a batch; return whether it is settled.
+
+        A refusal settles it, too.
+        """
         if self._there.has_stepped and not await self._asks_clock(client):
             return False
-        sent = [kept.notification for kept in batch]
+        sent = [alert.notification for alert in batch]
         answer = await self._post(client, batch)
         if self._learns_clock(answer):
-            # The times of what was sent were wrong: firing alerts may be over there.
-            sent = [kept.notification for kept in batch]
+            # The times sent were wrong: firing alerts may be over there.
+            sent = [alert.notification for alert in batch]
             answer = await self._post(client, batch)
         if answer.outcome is Outcome.FAILED:
             self._log_failure("alertmanager_unreachable", answer.why)
@@ -249,25 +267,26 @@ class AlertmanagerReceiver(Receiver):
             half = len(batch) // 2
             return await self._send(client, batch[:half]) and await self._send(client, batch[half:])
         now_s = self.clock.monotonic_s()
-        for kept, notification in zip(batch, sent, strict=True):
-            kept.sent_s = now_s
-            if kept.notification.mark == notification.mark:
-                was_due, kept.is_due = kept.is_due, False
+        for alert, notification in zip(batch, sent, strict=True):
+            alert.sent_s = now_s
+            if alert.notification.mark == notification.mark:
+                was_due = alert.is_due
+                alert.is_due = False
             else:
                 was_due = True
             if answer.outcome is Outcome.REFUSED:
-                kept.refusal = answer.why
+                alert.refusal = answer.why
                 self.tally.refused += 1
                 self._log_failure(
                     "alertmanager_refused", answer.why, alert=notification.fingerprint
                 )
-                if not kept.is_due and not notification.is_firing:
+                if not alert.is_due and not notification.is_firing:
                     # What never began there need not end.
                     self._kept.pop(notification.fingerprint, None)
                 continue
-            kept.refusal = ""
-            if not notification.is_firing and kept.resolved_s is None:
-                kept.resolved_s = now_s
+            alert.refusal = ""
+            if not notification.is_firing and alert.resolved_s is None:
+                alert.resolved_s = now_s
             if was_due:
                 self.tally.delivered += 1
                 self.confirm(notification)
@@ -280,15 +299,15 @@ class AlertmanagerReceiver(Receiver):
         ahead_ns = self._there.ahead_ns
         there_ns = self.clock.wall_ns() + ahead_ns
         alerts = []
-        for kept in batch:
-            shift_ns = stepped_ns((kept.wall_ns, kept.mono_s), self.clock) + ahead_ns
+        for alert in batch:
+            shift_ns = stepped_ns((alert.wall_ns, alert.mono_s), self.clock) + ahead_ns
             alerts.append(
-                _alert(kept.notification, there_ns, shift_ns if abs(shift_ns) > SKEW_NS else 0)
+                _alert(alert.notification, there_ns, shift_ns if abs(shift_ns) > SKEW_NS else 0)
             )
         return await post_json(client, self._url, alerts, self.clock)
 
     async def _asks_clock(self, client: httpx.AsyncClient) -> bool:
-        """Ask Alertmanager for its clock before anything is sent by a wrong one; return whether it has answered."""
+        """Ask for Alertmanager's clock before a wrong one is used; return whether it answered."""
         url = self._target.url.rstrip("/") + "/api/v2/status"
         answer = await request_json(client, "GET", url, self.clock)
         if answer.outcome is Outcome.FAILED:
@@ -299,7 +318,7 @@ class AlertmanagerReceiver(Receiver):
         return True
 
     def _learns_clock(self, answer: Answer) -> bool:
-        """Take Alertmanager's clock from an answer; return whether it is another than was assumed."""
+        """Read Alertmanager's clock from an answer; return whether it changed."""
         if not self._there.learn(answer.date_ns):
             return False
         log.warning(
@@ -311,9 +330,9 @@ class AlertmanagerReceiver(Receiver):
         return True
 
     def _count(self) -> None:
-        self.tally.waiting = sum(kept.is_due for kept in self._kept.values())
+        self.tally.waiting = sum(alert.is_due for alert in self._kept.values())
         self._refused = {
-            fingerprint: kept.refusal for fingerprint, kept in self._kept.items() if kept.refusal
+            fingerprint: alert.refusal for fingerprint, alert in self._kept.items() if alert.refusal
         }
 
     def _log_failure(self, event: str, why: str, **more: str) -> None:
@@ -321,16 +340,16 @@ class AlertmanagerReceiver(Receiver):
             # An outage is logged once, not with every attempt.
             log.warning(event, receiver=self.name, to=str(self._target), reason=why, **more)
         self.tally.last_error = why
-        self._unreachable = why if event == "alertmanager_unreachable" else ""
+        self._unreachable = "" if event == "alertmanager_refused" else why
 
 
 def _alert(notification: Notification, now_ns: int, shift_ns: int) -> dict[str, Any]:
-    """Return the alert as the API takes it.
+    """Return the alert in the form of the API.
 
     Args:
         notification: The alert.
         now_ns: Alertmanager's clock.
-        shift_ns: What to add to the alert's times for that clock.
+        shift_ns: Added to the alert's times for that clock.
     """
     if notification.ends_ns is None:
         ends_ns = now_ns + round(HOLDS_S * NS_PER_S)
@@ -339,7 +358,7 @@ def _alert(notification: Notification, now_ns: int, shift_ns: int) -> dict[str, 
     starts_ns = notification.starts_ns + shift_ns
     return {
         "labels": labels_of(notification.message),
-        "annotations": annotations_of(notification.message),
+        "annotations": annotations_of(notification),
         "startsAt": format_rfc3339(starts_ns),
         # An end that is not after the beginning is refused.
         "endsAt": format_rfc3339(max(ends_ns, starts_ns + 1_000_000)),

@@ -1,7 +1,8 @@
-"""Silences of an Alertmanager, by its API v2: listed, written and expired.
+"""Silences of an Alertmanager, by its API v2: list, write and expire.
 
-What is listed is bounded in bytes and in number, and an entry that cannot be read is counted and left out. Alertmanager compares times
-with its own clock: where that differs from ours, what is read is in ours, and what is written in that of Alertmanager.
+Listings are bounded in bytes and in number; unreadable entries are counted and skipped.
+Alertmanager compares times with its own clock: if it differs from ours, times read are converted to
+ours, and times written to Alertmanager's.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ if TYPE_CHECKING:
     from trnfleet.export.http import Target
 
 MOST_BYTES = 4 * 2**20
-"""Longest answer that is read: some 8,000 silences; Alertmanager also lists those that have expired within five days."""
+"""Longest answer read: some 8,000 silences. Alertmanager also lists silences expired within five
+days."""
 MOST = 2_000
-"""Silences that are looked at, those that have not expired in front."""
+"""Most silences considered, unexpired ones first."""
 MOST_MATCHERS = 100
 """Matchers of one silence: one with more is left out."""
 _ID = re.compile(r"[A-Za-z0-9_-]{1,50}")
@@ -38,7 +40,7 @@ class AlertmanagerSilence(NamedTuple):
 
     id: str
     matchers: tuple[Matcher, ...]
-    """As they are there, also those that no silence of ours may have."""
+    """Matchers as written there, including kinds invalid in our silences."""
     starts_ns: int
     ends_ns: int
     updated_ns: int
@@ -76,7 +78,7 @@ class SilenceDraft(NamedTuple):
 
 
 class AlertmanagerSilences:
-    """The silences of one Alertmanager; an asynchronous context that holds its connections."""
+    """Silences of one Alertmanager; an asynchronous context with its connections."""
 
     def __init__(
         self,
@@ -91,8 +93,8 @@ class AlertmanagerSilences:
         Args:
             name: Name of the receiver, such as `alertmanager`.
             target: Alertmanager's own URL.
-            clock: The time to go by.
-            transport: For tests: what answers in place of a network.
+            clock: The clock.
+            transport: For tests: replaces the network.
         """
         self.name = name
         self.target = target
@@ -114,7 +116,7 @@ class AlertmanagerSilences:
         await self._client.__aexit__(kind, error, trace)
 
     async def list(self) -> Listing:
-        """Return the silences, also those that have expired lately."""
+        """Return the silences, including recently expired ones."""
         answer = await request_json(
             self._client, "GET", f"{self._url}/silences", self._clock, most_bytes=MOST_BYTES
         )
@@ -131,12 +133,12 @@ class AlertmanagerSilences:
         content: dict[str, Any] = {
             "matchers": [
                 {
-                    "name": each.label,
-                    "value": each.value,
-                    "isRegex": each.operator.endswith("~"),
-                    "isEqual": each.operator.startswith("="),
+                    "name": matcher.label,
+                    "value": matcher.value,
+                    "isRegex": matcher.operator.endswith("~"),
+                    "isEqual": matcher.operator.startswith("="),
                 }
-                for each in draft.matchers
+                for matcher in draft.matchers
             ],
             "startsAt": format_rfc3339(draft.starts_ns + ahead_ns),
             "endsAt": format_rfc3339(draft.ends_ns + ahead_ns),
@@ -157,33 +159,34 @@ class AlertmanagerSilences:
 
 
 def read_listing(content: Sequence[Any], shift_ns: int = 0) -> Listing:
-    """Return the silences of an answer: those that have not expired in front, then the last to end.
+    """Return the silences of an answer: unexpired ones first, then the last to end.
 
     Args:
         content: The entries.
-        shift_ns: What to add to their times for our clock.
+        shift_ns: Added to their times for our clock.
     """
-    found, invalid = [], 0
-    for each in content:
+    silences = []
+    invalid = 0
+    for value in content:
         try:
-            found.append(_read(each, shift_ns))
-        except (KeyError, TypeError, ValueError, OverflowError):
+            silences.append(_read(value, shift_ns))
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
             invalid += 1
-    found.sort(
-        key=lambda each: (
-            each.is_expired,
-            -each.ends_ns if each.is_expired else each.starts_ns,
-            each.id,
+    silences.sort(
+        key=lambda silence: (
+            silence.is_expired,
+            -silence.ends_ns if silence.is_expired else silence.starts_ns,
+            silence.id,
         )
     )
-    return Listing(tuple(found[:MOST]), invalid, max(0, len(found) - MOST))
+    return Listing(tuple(silences[:MOST]), invalid, max(0, len(silences) - MOST))
 
 
 def _read(entry: Any, shift_ns: int) -> AlertmanagerSilence:
     """Return a silence of an answer.
 
     Raises:
-        KeyError, TypeError, ValueError, OverflowError: it is none.
+        AttributeError, KeyError, TypeError, ValueError, OverflowError: it is invalid.
     """
     matchers = entry["matchers"]
     if not isinstance(matchers, list) or not 0 < len(matchers) <= MOST_MATCHERS:
@@ -193,7 +196,7 @@ def _read(entry: Any, shift_ns: int) -> AlertmanagerSilence:
     ends_ns = parse_rfc3339(entry["endsAt"]) + shift_ns
     return AlertmanagerSilence(
         entry["id"],
-        tuple(_read_matcher(each) for each in matchers),
+        tuple(_read_matcher(matcher) for matcher in matchers),
         parse_rfc3339(entry["startsAt"]) + shift_ns,
         ends_ns,
         parse_rfc3339(entry["updatedAt"]) + shift_ns if "updatedAt" in entry else 0,

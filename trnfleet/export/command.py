@@ -1,4 +1,7 @@
-"""A program that is run for each notification: without a shell, in order for each alert, and a few at once."""
+"""A program run for each notification, without a shell.
+
+In order for each alert, and a few at once.
+"""
 
 from __future__ import annotations
 
@@ -26,33 +29,62 @@ if TYPE_CHECKING:
 log = logs.get_logger(__name__)
 
 LIMIT_S = 30.0
-"""Longest that a program may run; then it and what it has started are killed."""
+"""Longest run of a program in seconds; then it and its children are killed."""
 AT_ONCE = 4
 RETRIES = 3
 PREFIX = "TRNFLEET_ALERT_"
 _VARIABLES = (
-    "state", "alertname", "severity", "fleet", "target", "place", "summary", "runbook", "runbook_url", "generator_url", "cause", "value",
-    "fingerprint", "since", "fired", "resolved",
-)  # fmt: skip  # a list of names
+    "state",
+    "alertname",
+    "severity",
+    "fleet",
+    "target",
+    "place",
+    "summary",
+    "runbook",
+    "runbook_url",
+    "generator_url",
+    "cause",
+    "value",
+    "value_text",
+    "fingerprint",
+    "ack",
+    "since",
+    "fired",
+    "resolved",
+)
 
 
-def parse_command(option: str, text: str) -> tuple[str, ...]:
+def split_command(text: str) -> tuple[str, ...]:
     """Read a program and its arguments as a shell would, without one.
 
     Raises:
-        ConfigError: a quote is missing, or there is no such program.
+        ConfigError: a quote is missing, or there is no program; the message has no arguments, which
+            may be secret.
     """
     try:
         argv = tuple(shlex.split(text))
     except ValueError as error:
-        raise ConfigError(f"{option} {text!r}: {str(error).lower()}") from error
-    if not argv or shutil.which(argv[0]) is None:
-        raise ConfigError(f"{option} {text!r}: no such program")
+        raise ConfigError(str(error).lower()) from None
+    if not argv:
+        raise ConfigError("it names no program")
+    return argv
+
+
+def find_command(text: str) -> tuple[str, ...]:
+    """Return a program that is there, and its arguments.
+
+    Raises:
+        ConfigError: a quote is missing, or there is no such program.
+    """
+    argv = split_command(text)
+    if shutil.which(argv[0]) is None:
+        raise ConfigError(f"--exec {argv[0]!r}: no such program")
     return argv
 
 
 class CommandReceiver(Receiver):
-    """Runs a program with a notification as JSON on its standard input, and its parts in variables."""
+    """Runs a program with a notification as JSON on stdin, and its fields in variables."""
 
     def __init__(self, name: str, argv: Sequence[str], clock: Clock) -> None:
         """Describe the receiver.
@@ -65,22 +97,25 @@ class CommandReceiver(Receiver):
         super().__init__(name, clock)
         self._argv = tuple(argv)
         self._waiting: dict[str, deque[Notification]] = {}
-        """Notifications by alert; the first is the one that is being delivered."""
+        """Notifications by alert; the first is being delivered."""
         self._ready: asyncio.Queue[str] = asyncio.Queue()
         """Alerts whose first notification waits for a worker."""
 
     def notify(self, notifications: Sequence[Notification]) -> int:
-        taken = notifications[: max(0, MOST_WAITING - self.tally.waiting)]
-        self.tally.waiting += len(taken)
-        for notification in taken:
+        accepted = notifications[: max(0, MOST_WAITING - self.tally.waiting)]
+        self.tally.waiting += len(accepted)
+        for notification in accepted:
             waiting = self._waiting.setdefault(notification.fingerprint, deque())
             waiting.append(notification)
             if len(waiting) == 1:
                 self._ready.put_nowait(notification.fingerprint)
-        return len(taken)
+        return len(accepted)
 
     async def run(self) -> None:
         """Run the program for queued notifications until cancelled."""
+        self._ready = asyncio.Queue()
+        for fingerprint in self._waiting:
+            self._ready.put_nowait(fingerprint)
         async with asyncio.TaskGroup() as group:
             for number in range(AT_ONCE):
                 group.create_task(self._work(), name=f"{self.name}-{number}")
@@ -151,13 +186,13 @@ async def run_program(argv: Sequence[str], notification: Notification, clock: Cl
 
 def variables(notification: Notification, given: Mapping[str, str]) -> dict[str, str]:
     """Return a program's environment: our own without passwords, with the notification's parts."""
-    kept = {
+    inherited = {
         name: value
         for name, value in given.items()
         if not (name.startswith("TRNFLEET_") and name.endswith("_PASSWORD"))
     }
     parts = facts(notification)
     texts = {name: "" if parts[name] is None else str(parts[name]) for name in _VARIABLES}
-    return kept | {
+    return inherited | {
         f"{PREFIX}{name.upper()}": text.replace("\0", "") for name, text in texts.items()
     }

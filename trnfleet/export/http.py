@@ -1,6 +1,12 @@
-"""JSON requests to a URL and their outcome. Certificates are always checked.
+"""JSON requests to a URL and their outcome.
 
-A user and a password come from the URL or a variable; neither they nor the path, which may be a secret, are shown or logged.
+Certificates are always checked.
+
+Answers are requested without compression, and compressed ones are refused unread: a few kB could
+unpack to gigabytes. So the limits on bytes apply to memory.
+
+User and password come from the URL or a variable. They and the path, possibly a secret, are never
+shown or logged.
 """
 
 from __future__ import annotations
@@ -15,6 +21,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from trnfleet.clock import NS_PER_S
 from trnfleet.errors import ConfigError
 from trnfleet.export.receiver import finished_within
+from trnfleet.wire.values import EARLIEST_NS, LATEST_NS
 
 if TYPE_CHECKING:
     import httpx
@@ -25,10 +32,10 @@ CONNECT_LIMIT_S = 5.0
 ANSWER_LIMIT_S = 10.0
 """Longest wait for a part of an answer."""
 WHOLE_LIMIT_S = 20.0
-"""Longest that a request may take altogether."""
+"""Longest time of a whole request."""
 SHOWN_CHARACTERS = 300
 _RETRIED = frozenset({408, 425, 429})
-"""Refusals that are about the moment and not about what was sent."""
+"""Temporary refusals, independent of the content sent."""
 
 
 class Outcome(enum.Enum):
@@ -47,9 +54,12 @@ class Answer(NamedTuple):
     outcome: Outcome
     why: str = ""
     content: Any = None
-    """What was answered, where that was to be read."""
+    """Body of the answer, if it was to be read."""
     date_ns: int | None = None
-    """Wall clock of the other side, in whole seconds, where it said so (`Date`)."""
+    """Wall clock of the other side (`Date`), in whole seconds; None without it."""
+
+
+COMPRESSED = Answer(Outcome.FAILED, "the answer is compressed, which was not asked for")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,24 +76,26 @@ class Target:
         return f"{parts.scheme}://{parts.netloc}"
 
 
-def parse_target(option: str, text: str, password: str | None = None) -> Target:
+def parse_target(text: str, password: str | None = None) -> Target:
     """Read an `http://` or `https://` URL.
 
     Args:
-        option: The command line option, for messages.
         text: The URL; its user and password go into the request's header.
-        password: The user's password where the URL has none.
+        password: The user's password if the URL has none.
 
     Raises:
-        ConfigError: it is none; the message does not quote it, because it may hold a password.
+        ConfigError: it is invalid; the message does not quote it, because it may contain a
+            password.
     """
     try:
         parts = urlsplit(text)
-        host, port = parts.hostname, parts.port
+        host = parts.hostname
+        port = parts.port
     except ValueError:
-        host, port = None, None
+        host = None
+        port = None
     if not host or parts.scheme not in {"http", "https"} or port == 0 or not text.isprintable():
-        raise ConfigError(f"{option}: not a URL such as https://host:9093")
+        raise ConfigError("not a URL such as https://host:9093")
     netloc = f"[{host}]" if ":" in host else host
     if port is not None:
         netloc += f":{port}"
@@ -97,12 +109,18 @@ def parse_target(option: str, text: str, password: str | None = None) -> Target:
 def make_client(
     target: Target, transport: httpx.AsyncBaseTransport | None = None
 ) -> httpx.AsyncClient:
-    """Return a client for a target; it follows no redirects, which could lead its password elsewhere."""
+    """Return a client for a target.
+
+    It follows no redirects: they could send its password elsewhere.
+    """
     import httpx  # noqa: PLC0415  a tenth of a second that a watch without an HTTP receiver need not spend
 
     auth = None if target.user is None else httpx.BasicAuth(target.user, target.password)
     limits = httpx.Timeout(ANSWER_LIMIT_S, connect=CONNECT_LIMIT_S)
-    return httpx.AsyncClient(auth=auth, timeout=limits, transport=transport, follow_redirects=False)
+    headers = {"User-Agent": "trnfleet", "Accept-Encoding": "identity"}
+    return httpx.AsyncClient(
+        auth=auth, headers=headers, timeout=limits, transport=transport, follow_redirects=False
+    )
 
 
 async def post_json(client: httpx.AsyncClient, url: str, content: Any, clock: Clock) -> Answer:
@@ -119,10 +137,12 @@ async def request_json(
     *,
     most_bytes: int = 0,
 ) -> Answer:
-    """Make a request and return its outcome; of an answer that is not to be read only the beginning of a refusal is.
+    """Make a request and return its outcome.
+
+    If the answer is not to be read, only the beginning of a refusal is.
 
     Args:
-        client: The client.
+        client: The client, made by `make_client`.
         method: Such as `POST`.
         url: Where to.
         clock: The time to go by.
@@ -134,18 +154,24 @@ async def request_json(
     answers: list[Answer] = []
 
     async def send() -> None:
-        headers, body = {"User-Agent": "trnfleet"}, None
+        headers = {}
+        body = None
         if content is not None:
             body = json.dumps(content, ensure_ascii=True, allow_nan=False).encode()
             headers["Content-Type"] = "application/json"
         async with client.stream(method, url, content=body, headers=headers) as response:
-            status, said = response.status_code, ""
+            status = response.status_code
+            said = ""
             date_ns = _date_ns(response.headers.get("Date", ""))
+            coding = response.headers.get("Content-Encoding", "").strip().lower()
+            is_compressed = coding not in {"", "identity"}
             if status < 300 and most_bytes:
-                read = await _read_json(response, most_bytes)
+                read = COMPRESSED if is_compressed else await _read_json(response, most_bytes)
                 answers.append(read._replace(date_ns=date_ns))
                 return
-            if status >= 300:
+            if status >= 300 and is_compressed:
+                said = f"({COMPRESSED.why})"
+            elif status >= 300:
                 async for chunk in response.aiter_bytes():
                     said = ascii(chunk[:SHOWN_CHARACTERS].decode("utf-8", "replace"))
                     break
@@ -164,14 +190,18 @@ async def request_json(
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         # The text of some of these quotes the URL.
         return Answer(Outcome.FAILED, type(error).__name__)
+    finally:
+        # Each answer could set other ones, which would all be sent with the next request.
+        client.cookies.clear()
     return answers[0]
 
 
 def _date_ns(text: str) -> int | None:
     try:
-        return round(parsedate_to_datetime(text).timestamp()) * NS_PER_S
+        date_ns = round(parsedate_to_datetime(text).timestamp()) * NS_PER_S
     except (TypeError, ValueError, OverflowError):
         return None
+    return date_ns if EARLIEST_NS <= date_ns <= LATEST_NS else None
 
 
 async def _read_json(response: httpx.Response, most_bytes: int) -> Answer:

@@ -1,4 +1,7 @@
-"""Notifications: the state of an alert with times of the wall clock, whatever the fleet's own time is."""
+"""Notifications: the state of an alert with wall-clock times.
+
+Independent of the fleet's own time.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,14 @@ if TYPE_CHECKING:
 
 
 class Notification(NamedTuple):
-    """An alert that began to fire, or that resolved."""
+    """An alert that began to fire or resolved."""
 
     fleet: str
     message: AlertMessage
     starts_ns: int
-    """Wall clock at which it began to fire, ns since 1970."""
+    """Wall clock at its start, ns since 1970."""
     ends_ns: int | None = None
-    """Wall clock at which it resolved; None while it fires."""
+    """Wall clock at its end; None while it fires."""
 
     @property
     def fingerprint(self) -> str:
@@ -33,7 +36,10 @@ class Notification(NamedTuple):
 
 
 def mark_of(state: str, fired: str) -> str:
-    """Return the record of a delivered state: `firing@...` or `resolved@...`, with when the alert began to fire."""
+    """Return the record of a delivered state: `firing@...` or `resolved@...`.
+
+    With the time at which the alert began to fire.
+    """
     return f"{state}@{fired}"
 
 
@@ -56,34 +62,47 @@ def facts(notification: Notification) -> dict[str, Any]:
         "generator_url": message.generator_url,
         "cause": message.cause,
         "value": message.value,
+        "value_text": message.value_text,
         "members": message.members,
         "chips": message.chips,
         "flapping": message.flapping,
         "fingerprint": message.fingerprint,
+        "ack": ack_command(message, notification.fleet),
         "since": message.since,
         "fired": message.fired,
         "resolved": message.resolved,
     }
 
 
-def annotations_of(message: AlertMessage) -> dict[str, str]:
-    """Return an alert's texts as Alertmanager calls them; those that are empty are left out."""
+def ack_command(message: AlertMessage, fleet: str) -> str:
+    """Return the command that acknowledges an alert.
+
+    The reader's own settings name the broker.
+    """
+    return f"trnfleet ack {message.fingerprint} --name {fleet}"
+
+
+def annotations_of(notification: Notification) -> dict[str, str]:
+    """Return an alert's texts by their names in Alertmanager, without empty ones."""
+    message = notification.message
     texts = {
         "summary": message.summary,
         "description": message.description,
         "runbook": message.runbook,
         "runbook_url": message.runbook_url,
         "cause": message.cause,
-        "value": "" if message.value is None else f"{message.value:g}",
+        "value": message.value_text or ("" if message.value is None else f"{message.value:g}"),
+        "fingerprint": message.fingerprint,
+        "ack": ack_command(message, notification.fleet),
     }
     return {name: text for name, text in texts.items() if text}
 
 
 def links_of(message: AlertMessage) -> dict[str, str]:
-    """Return the link back to an alert as Alertmanager calls it; nothing where there is none."""
+    """Return the link to an alert by its name in Alertmanager; empty without one."""
     return {"generatorURL": message.generator_url} if message.generator_url else {}
 
 
 def labels_of(message: AlertMessage) -> dict[str, str]:
-    """Return an alert's labels as Alertmanager takes them: an empty one is none."""
+    """Return an alert's labels for Alertmanager, without empty ones."""
     return {name: text for name, text in message.labels.items() if text}

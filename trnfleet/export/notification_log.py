@@ -1,8 +1,9 @@
-"""The notification log of the leading watch: which alerts are published, and which receiver was notified of which state.
+"""The leading watch's notification log: published alerts, and states sent to receivers.
 
-It takes the alerts of the moment, decides what is published and what each receiver gets, and reads no clock. Its state is
-what is retained at the broker, so that another watch, or the same one after a restart, goes on from there. A receiver is
-notified of a beginning and of an end at least once each: a watch that dies between a delivery and its record repeats it.
+It receives the current alerts, decides which are published and which each receiver gets, and reads
+no clock. Its state is retained at the broker, so that another watch, or the same one after a
+restart, continues from there. A receiver gets each start and each end at least once: a watch that
+dies between a delivery and its record repeats it.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
 log = logs.get_logger(__name__)
 
 REFRESHED_EVERY_S = 10.0
-"""Shortest time between two messages of an alert that goes on with other values."""
+"""Shortest time between two messages of a firing alert with changed values."""
 CLEARED_AFTER_S = 900.0
-"""Time after which a resolved alert is cleared, once every receiver that knows of its beginning knows of its end."""
+"""Seconds before a resolved alert is cleared. Every receiver notified of its start must know of its
+end."""
 CLEARED_AT_LAST_S = 86_400.0
 """The same where a receiver could not be notified."""
 MOST_RECEIVERS = 16
@@ -40,18 +42,21 @@ class Now(NamedTuple):
     speed: float
     """Its seconds a wall second."""
     is_wall: bool
-    """Whether it is the wall clock's, which is ours but where that was set wrong."""
+    """Whether it is the wall clock's time. Equal to ours unless a clock was set wrong."""
     wall_ns: int
     mono_s: float
 
     def to_wall(self, fleet_ns: int) -> int:
-        """Return our wall clock at an instant of the fleet's, which is not after now."""
+        """Return our wall clock at an instant of the fleet's, at the latest now."""
         if self.is_wall and abs(self.wall_ns - self.fleet_ns) <= SKEW_NS:
             return min(fleet_ns, self.wall_ns)
         return self.wall_ns - max(0, round((self.fleet_ns - fleet_ns) / self.speed))
 
     def stepped_ns(self, since: Now) -> int:
-        """Return how far our wall clock was set since an earlier instant; 0 where it was not."""
+        """Return how far our wall clock was set since an earlier instant.
+
+        0 if not set.
+        """
         passed_ns = round((self.mono_s - since.mono_s) * NS_PER_S)
         step_ns = self.wall_ns - since.wall_ns - passed_ns
         return step_ns if abs(step_ns) > SKEW_NS else 0
@@ -71,7 +76,7 @@ class FiringAlert(NamedTuple):
     figures: Hashable
     """Its message is published again within `REFRESHED_EVERY_S` when this changes."""
     describe: Callable[[], AlertMessage]
-    """Gives its message, without `told`."""
+    """Returns its message, without `told`."""
 
 
 @dataclass(slots=True)
@@ -79,26 +84,27 @@ class _Entry:
     """An alert in the log."""
 
     message: AlertMessage
-    """As it was published last, but for `told`."""
+    """Last published message, except for `told`."""
     starts_ns: int
     """Our wall clock."""
     ends_ns: int | None = None
     is_quiet: bool = False
     confirmed: dict[str, str] = field(default_factory=dict)
-    """The state that each receiver has confirmed."""
+    """Last state confirmed, per receiver."""
     offered: dict[str, str] = field(default_factory=dict)
-    """The state that each receiver was given."""
+    """Last state offered, per receiver."""
     turned_away: dict[str, str] = field(default_factory=dict)
-    """The state that a receiver had no room for."""
+    """Last state per receiver that did not fit its queue."""
     urgent: Hashable = None
     figures: Hashable = None
     refreshed_s: float = 0.0
     resolved_s: float | None = None
-    """Monotonic seconds at which it was found to have resolved."""
+    """Monotonic seconds when its end was noticed."""
     is_dirty: bool = True
     """Whether it has changed since it was published."""
     may_be_told: bool = False
-    """Whether it fired when it was taken over: who led may have notified a receiver and not have come to record that."""
+    """Whether it fired at the takeover. The former leader may have notified a receiver without
+    recording it."""
 
     @property
     def mark(self) -> str:
@@ -106,7 +112,7 @@ class _Entry:
 
 
 class NotificationLog:
-    """The alerts of one fleet that fire or have resolved lately."""
+    """Firing and recently resolved alerts of one fleet."""
 
     def __init__(self, fleet: str, client: str, receivers: Sequence[Receiver] = ()) -> None:
         """Make an empty log.
@@ -120,7 +126,7 @@ class NotificationLog:
         self.client = client
         self.receivers = tuple(receivers)
         self.ended: list[str] = []
-        """Alerts that have resolved since this list was last taken."""
+        """Alerts resolved since this list was last read."""
         self._now: Now | None = None
         """The instant of the last step."""
         self._entries: dict[str, _Entry] = {}
@@ -142,7 +148,10 @@ class NotificationLog:
         return entry is not None and entry.message.state == "firing"
 
     def take_over(self, retained: Iterable[AlertMessage], now: Now) -> None:
-        """Become the leader, from what is retained; of messages of this watch the log itself knows more."""
+        """Become the leader, from retained messages.
+
+        For messages of this watch the log itself is more recent.
+        """
         self._note_step(now)
         for receiver in self.receivers:
             receiver.set_sure(True)
@@ -154,13 +163,13 @@ class NotificationLog:
             entry.offered = {}
 
     def take_late(self, retained: Iterable[AlertMessage], now: Now) -> None:
-        """Add retained alerts of other watches that are not in the log yet."""
+        """Add retained alerts of other watches missing in the log."""
         for message in retained:
             if message.fingerprint not in self._entries and message.watch != self.client:
                 self._load(message, now)
 
     def publish_again(self, fingerprints: Iterable[str]) -> None:
-        """Publish alerts again that somebody has overwritten or cleared."""
+        """Publish again alerts overwritten or cleared by somebody else."""
         for fingerprint in fingerprints:
             entry = self._entries.get(fingerprint)
             if entry is not None and entry.message.state == "firing":
@@ -176,9 +185,12 @@ class NotificationLog:
 
         Args:
             now: The instant.
-            own: Names of rules about this watch's own way to the broker. Their alerts end here, for the leader does not know them.
+            own: Names of rules about this watch's own way to the broker. Their alerts end here, for
+                the leader does not know them.
         """
-        fingerprints = {each for each, entry in self._entries.items() if entry.message.rule in own}
+        fingerprints = {
+            fingerprint for fingerprint, entry in self._entries.items() if entry.message.rule in own
+        }
         for fingerprint in fingerprints:
             entry = self._entries[fingerprint]
             if entry.message.state == "firing":
@@ -194,30 +206,30 @@ class NotificationLog:
         now: Now,
         only: Container[str] | None = None,
     ) -> None:
-        """Take the alerts of the moment, and give receivers the notifications that are due.
+        """Process the current alerts, and pass due notifications to receivers.
 
         Args:
-            firing: All that fire.
-            resolved_ns: Returns when an alert has resolved, in the fleet's time; None if unknown.
+            firing: All firing alerts.
+            resolved_ns: Returns when an alert resolved, in the fleet's time; None if unknown.
             now: The instant.
-            only: Names of the rules whose alerts these are all of, while those of others stay as they are; None for all.
+            only: Names of the rules evaluated; alerts of other rules stay unchanged. None for all.
         """
         self._note_step(now)
         present: set[str] = set()
-        for each in firing:
-            present.add(each.fingerprint)
-            entry = self._entries.get(each.fingerprint)
+        for alert in firing:
+            present.add(alert.fingerprint)
+            entry = self._entries.get(alert.fingerprint)
             if entry is not None and entry.message.state == "firing":
-                self._refresh(entry, each, now)
+                self._refresh(entry, alert, now)
                 continue
             if (
                 entry is not None
-                and format_rfc3339(each.fired_ns) == entry.message.fired
-                and each.is_unseen
+                and format_rfc3339(alert.fired_ns) == entry.message.fired
+                and alert.is_unseen
             ):
                 # A late message about an alert that is over.
                 continue
-            self._begin(each, entry, now)
+            self._begin(alert, entry, now)
         for fingerprint, entry in list(self._entries.items()):
             if only is not None and entry.message.rule not in only:
                 continue
@@ -228,7 +240,7 @@ class NotificationLog:
         self.notify_receivers()
 
     def notify_receivers(self, only: Container[str] | None = None) -> None:
-        """Give receivers the notifications that are due, as far as they have room: of all alerts, or of some by fingerprint."""
+        """Pass due notifications to receivers with room, for all alerts or some fingerprints."""
         for receiver in self.receivers:
             due: list[tuple[_Entry, Notification]] = []
             for fingerprint, entry in self._entries.items():
@@ -244,15 +256,17 @@ class NotificationLog:
                         continue
                 if self._is_due(entry, have, receiver):
                     due.append((entry, self._notification(entry)))
-            taken = receiver.notify([notification for _, notification in due]) if due else 0
-            for entry, notification in due[:taken]:
+            count = receiver.notify([notification for _, notification in due]) if due else 0
+            for entry, notification in due[:count]:
                 entry.offered[receiver.name] = notification.mark
                 entry.turned_away.pop(receiver.name, None)
-            self._turn_away(receiver, due[taken:])
+            self._turn_away(receiver, due[count:])
 
     def take_changes(self) -> list[tuple[str, AlertMessage | None]]:
-        """Return what is to be published, by fingerprint: a message, or None for what is cleared."""
-        changes: list[tuple[str, AlertMessage | None]] = [(each, None) for each in self._cleared]
+        """Return the messages to publish by fingerprint; None clears one."""
+        changes: list[tuple[str, AlertMessage | None]] = [
+            (fingerprint, None) for fingerprint in self._cleared
+        ]
         self._cleared = []
         for fingerprint, entry in self._entries.items():
             if entry.is_dirty:
@@ -265,12 +279,13 @@ class NotificationLog:
     def _is_due(entry: _Entry, have: str, receiver: Receiver) -> bool:
         if entry.message.state == "firing":
             return have != entry.mark and not entry.is_quiet
-        # An end is for those that know of the beginning, or may: who keeps alerts ignores the end of one that it does not have.
+        # An end goes to receivers that know, or may know, of the start: a receiver that stores
+        # alerts ignores the end of an unknown one.
         return have.startswith("firing@") or (not have and receiver.repeats and entry.may_be_told)
 
     @staticmethod
     def _turn_away(receiver: Receiver, left: Sequence[tuple[_Entry, Notification]]) -> None:
-        """Count what there was no room for, each state once; what is still true is offered again."""
+        """Count states without room, each once; if still true they are offered again."""
         before = receiver.tally.dropped
         for entry, notification in left:
             if entry.turned_away.get(receiver.name) != notification.mark:
@@ -280,8 +295,9 @@ class NotificationLog:
             log.warning("receiver_full", receiver=receiver.name, dropped=receiver.tally.dropped)
 
     def _note_step(self, now: Now) -> None:
-        """Keep the instants of alerts by our wall clock where that was set since the last step."""
-        before, self._now = self._now, now
+        """Preserve alert times in our wall clock if it was set since the last step."""
+        before = self._now
+        self._now = now
         step_ns = 0 if before is None else now.stepped_ns(before)
         if not step_ns:
             return
@@ -303,7 +319,8 @@ class NotificationLog:
             message,
             starts_ns,
             max(starts_ns, now.to_wall(resolved_ns)) if is_over else None,
-            # Whether it is silenced is known with the first step; until then there are no notifications.
+            # Whether it is silenced is known with the first step; until then there are no
+            # notifications.
             is_quiet=not is_over,
             confirmed=dict(message.told),
             resolved_s=now.mono_s if is_over else None,
@@ -314,7 +331,8 @@ class NotificationLog:
         return Notification(self.fleet, entry.message, entry.starts_ns, entry.ends_ns)
 
     def _begin(self, firing: FiringAlert, former: _Entry | None, now: Now) -> None:
-        message, fired_ns = firing.describe(), firing.fired_ns
+        message = firing.describe()
+        fired_ns = firing.fired_ns
         if former is not None and message.fired == former.message.fired:
             # It fires again: another beginning needs another time.
             fired_ns = now.fleet_ns
@@ -332,7 +350,10 @@ class NotificationLog:
         self._entries[firing.fingerprint] = entry
 
     def _refresh(self, entry: _Entry, firing: FiringAlert, now: Now) -> None:
-        """Update an alert's values; its beginning and its labels stay, because others know it by them."""
+        """Update an alert's values.
+
+        Its start and labels stay, because they identify it for others.
+        """
         entry.is_quiet = firing.is_quiet
         if entry.urgent == firing.urgent and (
             entry.figures == firing.figures or now.mono_s - entry.refreshed_s < REFRESHED_EVERY_S
@@ -340,17 +361,18 @@ class NotificationLog:
             return
         entry.urgent, entry.figures, entry.refreshed_s = firing.urgent, firing.figures, now.mono_s
         known = entry.message
-        kept = {
+        unchanged = {
             "since": known.since,
             "fired": known.fired,
             "labels": known.labels,
             "told": known.told,
             "watch": known.watch,
         }
-        message = firing.describe().model_copy(update=kept)
+        message = firing.describe().model_copy(update=unchanged)
         if message == known:
             return
-        entry.message, entry.is_dirty = message, True
+        entry.message = message
+        entry.is_dirty = True
         for receiver in self.receivers:
             if entry.offered.get(receiver.name) == entry.mark:
                 receiver.refresh(self._notification(entry))
@@ -367,7 +389,8 @@ class NotificationLog:
             }
         )
         entry.ends_ns = max(entry.starts_ns, now.to_wall(resolved_ns))
-        entry.resolved_s, entry.is_dirty = now.mono_s, True
+        entry.resolved_s = now.mono_s
+        entry.is_dirty = True
         self.ended.append(entry.message.fingerprint)
 
     def _clear_if_due(self, fingerprint: str, entry: _Entry, passed_s: float) -> None:

@@ -1,6 +1,7 @@
-"""The interface of receivers: they queue notifications at once, deliver them in their own time, and confirm deliveries.
+"""Interface of receivers: they queue notifications, deliver and confirm them.
 
-The notification log decides what is sent to which receiver. A receiver never blocks its caller.
+The notification log decides what each receiver gets. A receiver never blocks its caller; it
+delivers in its own time.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from trnfleet import logs
 from trnfleet.domain.alerts.watches import NO_ERRORS, ReceiverError, ReceiverErrors
 
 if TYPE_CHECKING:
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
     from trnfleet.clock import Clock
     from trnfleet.export.notification import Notification
+
+log = logs.get_logger(__name__)
 
 MOST_WAITING = 10_000
 """Largest queue of one receiver."""
@@ -45,7 +49,7 @@ class Receiver(abc.ABC):
     """A receiver of notifications."""
 
     repeats = False
-    """Whether it needs alerts that go on to be repeated."""
+    """Whether it needs repeats of ongoing alerts."""
 
     def __init__(self, name: str, clock: Clock) -> None:
         self.name = name
@@ -57,30 +61,45 @@ class Receiver(abc.ABC):
 
     @abc.abstractmethod
     def notify(self, notifications: Sequence[Notification]) -> int:
-        """Queue notifications, in order, and return the number queued: those at the front."""
+        """Queue notifications in order; return the number queued from the front."""
 
     def refresh(self, notification: Notification) -> None:  # noqa: B027  only those that repeat need it
-        """Replace a delivered notification of an alert that goes on by a newer one; of use where it repeats."""
+        """Replace a delivered notification of an ongoing alert by a newer one.
+
+        Used by receivers that repeat.
+        """
 
     def errors(self) -> ReceiverErrors:
-        """Return what it does not take at present."""
+        """Return the alerts it refuses at present."""
         if not self.tally.last_error:
             return NO_ERRORS
         return ReceiverErrors.of(1, [ReceiverError(self.name, "alerts", "", self.tally.last_error)])
 
+    def note_failure(self, why: str) -> None:
+        """Note why nothing can be delivered; it is logged when it changes."""
+        if self.tally.last_error != why:
+            log.warning("receiver_failed", receiver=self.name, reason=why)
+        self.tally.last_error = why
+
     def set_sure(self, is_sure: bool) -> None:  # noqa: B027  only those that repeat need it
-        """Take whether this watch knows that it leads: while the broker is away, another may, and end alerts."""
+        """Set whether this watch is sure to lead.
+
+        While the broker is away, another may lead, and end alerts.
+        """
 
     def end_leadership(self, own: Container[str] = ()) -> None:  # noqa: B027  only those that repeat need it
-        """Stop repeating: another watch is the leader from here on.
+        """Stop repeating: another watch is the leader from now on.
 
         Args:
-            own: Fingerprints of alerts that no other watch knows, so that their ends are still to be delivered.
+            own: Fingerprints of alerts unknown to other watches; their ends are still delivered.
         """
 
     @abc.abstractmethod
     async def run(self) -> None:
-        """Deliver notifications until cancelled."""
+        """Deliver notifications until cancelled.
+
+        It may raise anything. The queue remains, and the next call continues with it.
+        """
 
 
 def _ignore(_notification: Notification) -> None:
@@ -88,7 +107,10 @@ def _ignore(_notification: Notification) -> None:
 
 
 def pause_s(attempt: int) -> float:
-    """Return the seconds to wait after failed attempt number `attempt` (from 0): 1, 2, 4 and so on up to 30."""
+    """Return the seconds to wait after failed attempt `attempt` (from 0): 1, 2, 4 ...
+
+    30.
+    """
     return min(LONGEST_PAUSE_S, FIRST_PAUSE_S * float(1 << min(attempt, 10)))
 
 
@@ -103,8 +125,8 @@ async def finished_within(work: Coroutine[Any, Any, object], clock: Clock, secon
             return True
         return False
     finally:
-        for each in (task, timer):
-            each.cancel()
+        for pending in (task, timer):
+            pending.cancel()
         await asyncio.wait({task, timer})
         if not task.cancelled():
             # asyncio would complain about an error that came too late and was never retrieved.

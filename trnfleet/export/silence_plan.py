@@ -1,7 +1,7 @@
-"""Silences here and in an Alertmanager: what to write there, what to take from there, and what was ended on either side.
+"""Synchronise silences with an Alertmanager: what to write, import, and end.
 
-A silence that was passed on is found again by the end of its comment, `[trnfleet FLEET KIND NAME REVISION]`, by every watch and after
-every restart. Nothing here reads a clock; times are the wall clock's.
+A silence passed on is found again by the end of its comment, `[trnfleet FLEET KIND NAME REVISION]`,
+by every watch and after every restart. Nothing here reads a clock; times are wall-clock times.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from trnfleet.clock import NS_PER_S
-from trnfleet.domain.alerts.matchers import LONGEST, Matcher, parse_matchers
+from trnfleet.domain.alerts.matchers import Matcher, parse_matchers
 from trnfleet.errors import ConfigError
 from trnfleet.export.alertmanager_silences import SilenceDraft
 from trnfleet.text import plain
@@ -21,15 +21,16 @@ if TYPE_CHECKING:
     from trnfleet.export.alertmanager_silences import AlertmanagerSilence
 
 MOST_TAKEN = 200
-"""Silences of Alertmanager that are shown here; each is matched with every alert."""
+"""Most silences of Alertmanager shown here; each is matched with every alert."""
 TOLERANCE_NS = 2 * NS_PER_S
 TOLERANCE_SHARE = 0.01
-"""Difference of two ends, absolutely and as a share of what is left, that is the conversion's and no change: the fleet's time is known to
-some tenths of a second, and its speed to less than a percent."""
+"""Largest difference of two ends caused by conversion. Absolutely and as a share of the rest; it is
+not a change: the fleet's time is known to some tenths of a second, and its speed to less than a
+percent."""
 LEAST_LEFT_NS = NS_PER_S
-"""Shortest time left that is worth a silence; Alertmanager refuses an end that is over."""
+"""Shortest remaining time worth a silence; Alertmanager refuses past ends."""
 PREFIX = "alertmanager-"
-"""Begin of the id, here, of a silence that was made there."""
+"""Prefix of the local id of a silence created there."""
 _LONGEST_COMMENT = 1_000
 _MARK = re.compile(
     r"\[trnfleet ([A-Za-z0-9_-]{1,64}) (silence|ack) ([A-Za-z0-9_-]{1,64}) (\d{1,16})\]\s*$"
@@ -59,7 +60,7 @@ class Plan(NamedTuple):
     """Changes of one Alertmanager's silences, and of ours because of it."""
 
     write: list[tuple[SilenceDraft, str]]
-    """Silences to write, each with the id of the one that it replaces."""
+    """Silences to write, each with the id of the one it replaces."""
     expire: list[str]
     """Ids of silences to end there."""
     ended_there: list[Key]
@@ -67,7 +68,7 @@ class Plan(NamedTuple):
 
 
 class TakenSilence(NamedTuple):
-    """A silence that was made there, as it is shown here."""
+    """A silence created there, as shown here."""
 
     id: str
     """With `PREFIX`."""
@@ -81,8 +82,8 @@ class TakenSilence(NamedTuple):
 
 
 def comment_of(fleet: str, key: Key, own: OwnSilence) -> str:
-    """Return the comment of a silence that is passed on."""
-    return f"{own.why[:_LONGEST_COMMENT]} [trnfleet {fleet} {key.kind} {key.name} {own.revision}]".lstrip()
+    """Return the comment of a silence passed on."""
+    return f"{own.why[:_LONGEST_COMMENT]} [trnfleet {fleet} {key.kind} {key.name} {own.revision}]".lstrip()  # noqa: E501
 
 
 def plan(
@@ -92,82 +93,90 @@ def plan(
     is_over: Callable[[Key], bool],
     wall_ns: int,
 ) -> Plan:
-    """Return what makes an Alertmanager's silences those of here.
+    """Return the changes that make an Alertmanager's silences equal ours.
 
     Args:
         fleet: The fleet's name.
-        ours: All that Alertmanager is to have.
-        theirs: All that it has, also what has expired lately.
-        is_over: Returns whether one that is not among `ours` is known to be over.
+        ours: Silences Alertmanager should have.
+        theirs: Silences it has, recently expired ones included.
+        is_over: Returns whether a silence missing in `ours` is known to be over.
         wall_ns: The wall clock.
     """
     copies: dict[Key, list[tuple[AlertmanagerSilence, int]]] = {}
-    for each in theirs:
-        found = _mark(fleet, each)
-        if found is not None:
-            copies.setdefault(found[0], []).append((each, found[1]))
+    for silence in theirs:
+        mark = _mark(fleet, silence)
+        if mark is not None:
+            copies.setdefault(mark[0], []).append((silence, mark[1]))
     made = Plan([], [], [])
     for key, own in ours.items():
-        alive = sorted((each for each in copies.get(key, []) if not each[0].is_expired), key=_by_id)
+        alive = sorted((copy for copy in copies.get(key, []) if not copy[0].is_expired), key=_by_id)
         if alive:
-            # Two watches, or two members of a cluster, may have written at the same time: all keep the same one.
-            kept, revision = next(
-                (each for each in alive if _is_same(*each, own, wall_ns)), alive[0]
+            # Two watches, or two members of a cluster, may have written at the same time: all keep
+            # the same one.
+            chosen, revision = next(
+                (copy for copy in alive if _is_same(*copy, own, wall_ns)), alive[0]
             )
-            made.expire.extend(each.id for each, _ in alive if each.id != kept.id)
-            if not _is_same(kept, revision, own, wall_ns):
-                made.write.append((_draft(fleet, key, own, kept.starts_ns), kept.id))
+            made.expire.extend(copy.id for copy, _ in alive if copy.id != chosen.id)
+            if not _is_same(chosen, revision, own, wall_ns):
+                made.write.append((_draft(fleet, key, own, chosen.starts_ns), chosen.id))
         elif _was_ended(copies.get(key, []), own):
             made.ended_there.append(key)
         elif own.ends_ns - wall_ns >= LEAST_LEFT_NS:
             made.write.append((_draft(fleet, key, own, own.starts_ns), ""))
     for key, found_copies in copies.items():
         if key not in ours and is_over(key):
-            made.expire.extend(each.id for each, _ in found_copies if not each.is_expired)
+            made.expire.extend(copy.id for copy, _ in found_copies if not copy.is_expired)
     return made
 
 
 def take(
     fleet: str, theirs: Iterable[AlertmanagerSilence], labels: Collection[str]
 ) -> dict[str, TakenSilence]:
-    """Return the silences that were made there and may concern this fleet, by their id here.
+    """Return the silences created there that may concern this fleet, by local id.
 
     Args:
         fleet: The fleet's name.
-        theirs: All that Alertmanager has.
+        theirs: All silences of Alertmanager.
         labels: Names of the labels that alerts here can have.
     """
-    found: dict[str, TakenSilence] = {}
-    for each in theirs:
-        if each.is_expired or _mark(fleet, each) is not None or _is_elsewhere(fleet, each.matchers):
+    silences: dict[str, TakenSilence] = {}
+    for silence in theirs:
+        if (
+            silence.is_expired
+            or _mark(fleet, silence) is not None
+            or _is_elsewhere(fleet, silence.matchers)
+        ):
             continue
-        if len(found) >= MOST_TAKEN:
+        if len(silences) >= MOST_TAKEN:
             break
-        texts, why_not = _translate(each.matchers, labels)
-        silence_id = PREFIX + each.id
-        found[silence_id] = TakenSilence(
+        texts, why_not = _translate(silence.matchers, labels)
+        silence_id = PREFIX + silence.id
+        silences[silence_id] = TakenSilence(
             silence_id,
-            texts or (f'not_applied="{each.id}"',),
-            each.starts_ns,
-            each.ends_ns,
-            plain(each.who, 64).strip() or "unknown",
-            plain(each.comment, _LONGEST_COMMENT),
+            texts or (f'not_applied="{silence.id}"',),
+            silence.starts_ns,
+            silence.ends_ns,
+            plain(silence.who, 64).strip() or "unknown",
+            plain(silence.comment, _LONGEST_COMMENT),
             why_not,
         )
-    return found
+    return silences
 
 
 def differs(one_ns: int, other_ns: int, now_ns: int, *, scale: float = 1.0) -> bool:
-    """Return whether two instants differ by more than the conversion between clocks does; `scale` is a clock's seconds a second."""
+    """Return whether two instants differ by more than clock conversion explains.
+
+    `scale` is the clock's seconds per second.
+    """
     return abs(one_ns - other_ns) > TOLERANCE_NS * scale + TOLERANCE_SHARE * abs(other_ns - now_ns)
 
 
 def _mark(fleet: str, silence: AlertmanagerSilence) -> tuple[Key, int] | None:
-    """Return what a silence there is a copy of, and of which revision; None where it was made there."""
-    found = _MARK.search(silence.comment)
-    if found is None or found[1] != fleet:
+    """Return the original and revision of a copied silence; None if created there."""
+    match = _MARK.search(silence.comment)
+    if match is None or match[1] != fleet:
         return None
-    return Key("ack" if found[2] == "ack" else "silence", found[3]), int(found[4])
+    return Key("ack" if match[2] == "ack" else "silence", match[3]), int(match[4])
 
 
 def _by_id(copy: tuple[AlertmanagerSilence, int]) -> str:
@@ -188,7 +197,7 @@ def _was_ended(copies: Sequence[tuple[AlertmanagerSilence, int]], own: OwnSilenc
     """Return whether somebody has ended the last copy of this revision."""
     last = max(
         (copy for copy, revision in copies if revision == own.revision),
-        key=lambda each: each.ends_ns,
+        key=lambda silence: silence.ends_ns,
         default=None,
     )
     return last is not None and last.was_ended
@@ -200,11 +209,11 @@ def _draft(fleet: str, key: Key, own: OwnSilence, starts_ns: int) -> SilenceDraf
 
 
 def _is_elsewhere(fleet: str, matchers: Iterable[Matcher]) -> bool:
-    """Return whether matchers say that it is about other fleets."""
-    for each in matchers:
-        if each.label == "fleet" and len(each.value) < LONGEST:
+    """Return whether matchers restrict a silence to other fleets."""
+    for matcher in matchers:
+        if matcher.label == "fleet":
             try:
-                if not Matcher.parse(str(each)).matches({"fleet": fleet}):
+                if not Matcher.parse(str(matcher)).matches({"fleet": fleet}):
                     return True
             except ConfigError:
                 continue
@@ -212,13 +221,12 @@ def _is_elsewhere(fleet: str, matchers: Iterable[Matcher]) -> bool:
 
 
 def _translate(matchers: Sequence[Matcher], labels: Collection[str]) -> tuple[tuple[str, ...], str]:
-    """Return matchers as ours are written, and why they hide nothing here; none where they cannot be written."""
-    texts, unknown = tuple(str(each) for each in matchers), ""
+    """Return matchers in our syntax, and why they hide nothing here; empty if untranslatable."""
+    texts = tuple(str(matcher) for matcher in matchers)
+    unknown = ""
     for text in texts:
         if plain(text, len(text)) != text:
             return (), f"matcher {plain(text, 80)}: characters that do not show"
-        if len(text) > LONGEST:
-            return (), f"matcher {text[:80]}…: at most {LONGEST} characters"
         try:
             parsed = Matcher.parse(text)
         except ConfigError as error:

@@ -1,4 +1,7 @@
-"""A webhook with the payload of Alertmanager's webhooks (version 4): one request for the changes of one instant."""
+"""A webhook with the payload of Alertmanager's webhooks (version 4).
+
+One request has the changes of one instant.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +27,13 @@ if TYPE_CHECKING:
 log = logs.get_logger(__name__)
 
 MOST_OF_ONE = 500
-"""Alerts of one request; more that change at one instant make several."""
+"""Most alerts of a request; more changes at one instant make several requests."""
 NO_END = "0001-01-01T00:00:00Z"
-"""Alertmanager's end of an alert that goes on."""
+"""Alertmanager's end of an ongoing alert."""
 
 
 class WebhookReceiver(Receiver):
-    """Posts to one URL, in order: a request that fails is repeated before the next one is made."""
+    """Posts to one URL, in order: a failed request is repeated before the next one."""
 
     def __init__(
         self,
@@ -44,9 +47,9 @@ class WebhookReceiver(Receiver):
 
         Args:
             name: Its name.
-            target: Where to post.
-            clock: The time to go by.
-            transport: For tests: what answers in place of a network.
+            target: The URL to post to.
+            clock: The clock.
+            transport: For tests: replaces the network.
         """
         super().__init__(name, clock)
         self._target = target
@@ -55,13 +58,13 @@ class WebhookReceiver(Receiver):
         self._changed = asyncio.Event()
 
     def notify(self, notifications: Sequence[Notification]) -> int:
-        taken = list(notifications[: max(0, MOST_WAITING - self.tally.waiting)])
-        for first in range(0, len(taken), MOST_OF_ONE):
-            self._waiting.append(taken[first : first + MOST_OF_ONE])
-        self.tally.waiting += len(taken)
-        if taken:
+        accepted = list(notifications[: max(0, MOST_WAITING - self.tally.waiting)])
+        for first in range(0, len(accepted), MOST_OF_ONE):
+            self._waiting.append(accepted[first : first + MOST_OF_ONE])
+        self.tally.waiting += len(accepted)
+        if accepted:
             self._changed.set()
-        return len(taken)
+        return len(accepted)
 
     async def run(self) -> None:
         """Post queued notifications until cancelled."""
@@ -77,7 +80,8 @@ class WebhookReceiver(Receiver):
 
     async def _send(self, client: httpx.AsyncClient, batch: list[Notification]) -> None:
         """Post a batch until it has arrived or is refused."""
-        content, attempt = body(self.name, batch), 0
+        content = body(self.name, batch)
+        attempt = 0
         while True:
             answer = await post_json(client, self._target.url, content, self.clock)
             if answer.outcome is Outcome.DONE:
@@ -117,9 +121,7 @@ def body(receiver: str, batch: Sequence[Notification]) -> dict[str, Any]:
         "receiver": receiver,
         "groupLabels": {"fleet": fleet},
         "commonLabels": _common([labels_of(notification.message) for notification in batch]),
-        "commonAnnotations": _common(
-            [annotations_of(notification.message) for notification in batch]
-        ),
+        "commonAnnotations": _common([annotations_of(notification) for notification in batch]),
         "externalURL": "",
         "alerts": [_alert(notification) for notification in batch],
     }
@@ -129,7 +131,7 @@ def _alert(notification: Notification) -> dict[str, Any]:
     return {
         "status": notification.message.state,
         "labels": labels_of(notification.message),
-        "annotations": annotations_of(notification.message),
+        "annotations": annotations_of(notification),
         "startsAt": format_rfc3339(notification.starts_ns),
         "endsAt": NO_END if notification.ends_ns is None else format_rfc3339(notification.ends_ns),
         **links_of(notification.message),
@@ -138,7 +140,7 @@ def _alert(notification: Notification) -> dict[str, Any]:
 
 
 def _common(texts: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Return the names that all have with the same value."""
+    """Return the entries that all texts have in common."""
     first, *others = texts
     return {
         name: text

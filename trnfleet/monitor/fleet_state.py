@@ -1,7 +1,7 @@
-"""The state of a fleet that views read: the live monitor's, or that of a moment of the past, behind one interface.
+"""Interface of a fleet's state for views: the live monitor's, or a past moment's.
 
-A view keeps a `FleetState` and never the monitor in it, so that going back in time is an exchange in one place
-(`LiveOrPast.at`). A `Monitor` is a `FleetState`, too, where no past is shown.
+A view refers to a `FleetState`, never to its monitor, so `LiveOrPast.at` alone switches to the
+past. A `Monitor` is a `FleetState`, too, where no past is shown.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import LinkStatus
 
 T = TypeVar("T")
+
+LOADING = "loading"
+"""More data of the moment shown is being loaded."""
 
 
 class FleetState(Protocol):
@@ -89,6 +92,13 @@ class FleetState(Protocol):
         """Rules and their alerts."""
 
     @property
+    def incomplete(self) -> str:
+        """Missing events and alerts: `LOADING`, or since when they exist.
+
+        Empty if complete.
+        """
+
+    @property
     def link(self) -> LinkStatus:
         """State of the connection."""
 
@@ -106,7 +116,10 @@ class FleetState(Protocol):
 
     @property
     def on_pass(self) -> list[Callable[[], None]]:
-        """Called at the end of each pass of the monitor that is shown."""
+        """Called at the end of each pass of the monitor shown."""
+
+    def job_age_s(self, name: str) -> float | None:
+        """Return how long ago a job's chips were last heard; None while any is live."""
 
     def summary(self) -> Summary:
         """Return the fleet in a few figures."""
@@ -122,7 +135,7 @@ class FleetState(Protocol):
 
 
 class _Of(Generic[T]):
-    """A property of the monitor that is shown at present."""
+    """A property of the monitor shown at present."""
 
     def __init__(self, read: Callable[[Monitor], T]) -> None:
         self._read = read
@@ -138,11 +151,14 @@ class _Of(Generic[T]):
 
 
 class LiveOrPast:
-    """A `FleetState` whose monitor may be exchanged for another one of the same fleet."""
+    """A `FleetState` with an exchangeable monitor of the same fleet."""
 
     def __init__(self, monitor: Monitor) -> None:
         self._at = monitor
         self._exchanges = 0
+        self.read_incomplete: Callable[[], str] = str
+        """Returns the missing data of the moment shown. Set by the code that exchanges the
+        monitors."""
 
     @property
     def at(self) -> Monitor:
@@ -157,8 +173,16 @@ class LiveOrPast:
 
     @property
     def revision(self) -> MonitorRevision:
-        """Revisions of its parts; never those of a monitor that was shown before."""
+        """Revisions of its parts.
+
+        Never equal to an earlier monitor's.
+        """
         return self._at.revision._replace(source=self._exchanges)
+
+    @property
+    def incomplete(self) -> str:
+        """Missing events and alerts."""
+        return self.read_incomplete()
 
     fleet_name = _Of(lambda monitor: monitor.fleet_name)
     pue = _Of(lambda monitor: monitor.pue)
@@ -177,6 +201,7 @@ class LiveOrPast:
     message_rate = _Of(lambda monitor: monitor.message_rate)
     ended = _Of(lambda monitor: monitor.ended)
     on_pass = _Of(lambda monitor: monitor.on_pass)
+    job_age_s = _Of(lambda monitor: monitor.job_age_s)
     summary = _Of(lambda monitor: monitor.summary)
     pipeline = _Of(lambda monitor: monitor.pipeline)
     racks = _Of(lambda monitor: monitor.racks)

@@ -1,9 +1,10 @@
-"""The pace of layouts: when descriptors that have come are shown, so that rebuilding takes a small share of time.
+"""Pace of layouts: when to show new descriptors, so that rebuilds use little time.
 
-A rebuild for many changes goes through the whole fleet, in slices between which nothing is applied: 0.25 s for 1,000,000 chips in blocks, 0.6 s for as many in
-62,500 hosts. One for a few changes takes 4 ms with 8,000 hosts. It waits until descriptors have
-settled, then for its share of time, and a publisher that changes what it has described over and over waits for itself
-alone: what others describe, and what is new, is shown without it being asked for.
+A rebuild for many changes covers the whole fleet, in slices without applying messages in between:
+0.25 s for 1,000,000 chips in blocks, 0.6 s for as many in 62,500 hosts. One for a few changes takes
+4 ms with 8,000 hosts. A rebuild waits until descriptors have settled, then for its share of time. A
+publisher with repeated changes delays only itself: other publishers' descriptors and new ones are
+shown without waiting for it.
 """
 
 from __future__ import annotations
@@ -25,39 +26,39 @@ log = logs.get_logger(__name__)
 REBUILD_EVERY_S = 2.0
 """Least seconds between two rebuilds of the layout while descriptors keep coming."""
 DESCRIPTORS_SETTLE_S = 0.15
-"""Seconds without a new descriptor after which the layout is rebuilt."""
+"""Seconds without a new descriptor before a rebuild."""
 LAYOUT_SHARE = 0.2
-"""Share of time that rebuilds may take; the next one waits accordingly."""
+"""Largest share of time for rebuilds. The next one waits accordingly."""
 JOINING_FROM_PER_S = 200
-"""Descriptors a second that are many: of 62,500 hosts 2,000 to 5,000 come while they join (measured)."""
+"""Descriptors per second of a joining fleet. With 62,500 hosts, 2,000 to 5,000 arrive (measured).
+"""
 JOINING_WITHIN_S = 3.0
-"""Time after such a second for which the fleet counts as joining on."""
+"""Seconds the fleet still counts as joining after such a second."""
 JOINING_SHARE = 0.05
-"""The same while a fleet joins: the layouts in between take what the next descriptors need, and the last one does not wait."""
+"""`LAYOUT_SHARE` while a fleet joins. Layouts in between slow the next descriptors down, and the
+last one does not wait."""
 BURST = 4
-"""Rebuilds that one publisher may cause in a row by changing or withdrawing what it has described: a restart is two."""
+"""Most rebuilds in a row for changes or withdrawals by one publisher. A restart is two."""
 REFILL_S = 20.0
 """Seconds after which it may cause another one."""
-MOST_BUDGETS = 1_000
-"""Publishers whose rebuilds are counted."""
 
 
 class LayoutPacing:
-    """Says when a layout that is due is rebuilt, and whether a fleet is joining."""
+    """Decides when to rebuild a due layout, and whether a fleet is joining."""
 
     def __init__(self) -> None:
         self._described = 0
         self._settling_since_s = 0.0
         self._due_since_s: float | None = None
         self._free_s = -math.inf
-        """Monotonic seconds from which the next rebuild may begin."""
+        """Earliest monotonic second of the next rebuild."""
         self._budgets: dict[str, tuple[float, float]] = {}
-        """By publisher: rebuilds that it may still cause, and when that was so."""
+        """Remaining rebuilds per publisher, and the time of the count."""
         self._held: set[str] = set()
         self._counted, self._counted_s = 0, -math.inf
-        """Descriptors that had come or gone when they were counted last."""
+        """Descriptors added or removed by the last count, and its time."""
         self._joined_s = -math.inf
-        """End of the last second in which many came."""
+        """End of the last second with many descriptors."""
         self._completed_s = -math.inf
         """When a fleet had joined and was shown at once, last."""
 
@@ -66,17 +67,21 @@ class LayoutPacing:
         return copied(self, _budgets=self._budgets.copy(), _held=self._held.copy())
 
     def laying_out(self, ingest: Ingest, clock: Clock, *, at_once: bool = False) -> Slices[None]:
-        """Bring layout and job placement of an ingest up to date, in slices, if it is time for it; where that goes on already, wait for its end.
+        """Update layout and job placement of an ingest in slices, if it is time.
+
+        If an update is already running, wait for its end.
 
         Args:
             ingest: The ingest.
-            clock: Measures what the slices take.
-            at_once: Whether it is time in any case.
+            clock: Measures the time of the slices.
+            at_once: Whether to update in any case.
         """
         while ingest.layout_work.is_going_on and not at_once:
             yield
-        begun_s, own_s = clock.monotonic_s(), 0.0
-        changes, changers = ingest.descriptors.changes, ingest.layout_changers
+        begun_s = clock.monotonic_s()
+        own_s = 0.0
+        changes = ingest.descriptors.changes
+        changers = ingest.layout_changers
         self.note_changes(changes, begun_s)
         is_due = ingest.layout_due and (
             at_once
@@ -105,7 +110,8 @@ class LayoutPacing:
             many = JOINING_FROM_PER_S * min(now_s - self._counted_s, JOINING_WITHIN_S)
             if changes - self._counted >= many:
                 self._joined_s = now_s
-            self._counted, self._counted_s = changes, now_s
+            self._counted = changes
+            self._counted_s = now_s
 
     def is_time(
         self,
@@ -116,20 +122,21 @@ class LayoutPacing:
         *,
         all_described: bool = False,
     ) -> bool:
-        """Return whether a layout that is due is to be rebuilt now.
+        """Return whether to rebuild a due layout now.
 
         Args:
-            changes: Descriptors that have come or gone since the start.
-            publishers: The publishers of all that is due.
+            changes: Descriptors added or removed since the start.
+            publishers: The publishers of all due changes.
             now_s: Monotonic seconds.
-            counts: Counters, in which a publisher that has to wait is counted.
-            all_described: Whether a descriptor has come of all that is heard. A fleet that has joined is shown then, whatever the former
-                rebuilds took: the next one is its last.
+            counts: Counters, including one of delayed publishers.
+            all_described: Whether everything heard has a descriptor. A joined fleet is shown then,
+                whatever the former rebuilds cost: the next one is its last.
         """
         if self._due_since_s is None:
             self._due_since_s = now_s
         if changes != self._described:
-            self._described, self._settling_since_s = changes, now_s
+            self._described = changes
+            self._settling_since_s = now_s
         is_settling = now_s - self._settling_since_s < DESCRIPTORS_SETTLE_S
         has_joined = (
             all_described and self.is_joining(now_s) and now_s - self._completed_s >= REFILL_S
@@ -137,39 +144,37 @@ class LayoutPacing:
         is_free = now_s >= self._free_s or (has_joined and not is_settling)
         if (is_settling and now_s - self._due_since_s < REBUILD_EVERY_S) or not is_free:
             return False
-        if any(self._tokens(each, now_s) >= 1 for each in publishers):
+        if any(self._tokens(publisher, now_s) >= 1 for publisher in publishers):
             if now_s < self._free_s:
                 self._completed_s = now_s
             return True
-        for each in publishers - self._held:
+        for publisher in publishers - self._held:
             counts.layouts_held += 1
-            counts.last_problem = (
-                f"publisher {each} changes its instances too often: they wait for {REFILL_S:g} s"
-            )
-            log.warning("layout_held", publisher=each, wait_s=REFILL_S)
+            counts.last_problem = f"publisher {publisher} changes its instances too often: they wait for {REFILL_S:g} s"  # noqa: E501
+            log.warning("layout_held", publisher=publisher, wait_s=REFILL_S)
         self._held |= publishers
         return False
 
     def done(self, changers: set[str], begun_s: float, now_s: float) -> None:
-        """Charge a rebuild to those who caused it, and to the share of time.
+        """Charge a rebuild to its causes and to the share of time.
 
         Args:
-            changers: Publishers that changed or withdrew what they had described; who only describes more is not charged.
-            begun_s: Monotonic seconds at its begin.
+            changers: Publishers with changed or withdrawn descriptors. New descriptors are not
+                charged.
+            begun_s: Monotonic seconds at its beginning.
             now_s: Monotonic seconds at its end.
         """
         self._due_since_s = None
         share = JOINING_SHARE if self.is_joining(now_s) else LAYOUT_SHARE
         self._free_s = now_s + (now_s - begun_s) * (1 / share - 1)
-        for each in changers:
-            self._budgets[each] = max(0.0, self._tokens(each, now_s) - 1), now_s
+        for publisher in changers:
+            self._budgets[publisher] = max(0.0, self._tokens(publisher, now_s) - 1), now_s
         self._held.clear()
-        if len(self._budgets) > MOST_BUDGETS:
-            self._budgets = {
-                each: kept
-                for each, kept in self._budgets.items()
-                if self._tokens(each, now_s) < BURST
-            }
+        self._budgets = {
+            publisher: budget
+            for publisher, budget in self._budgets.items()
+            if self._tokens(publisher, now_s) < BURST
+        }
 
     def _tokens(self, publisher: str, now_s: float) -> float:
         tokens, at_s = self._budgets.get(publisher, (float(BURST), now_s))

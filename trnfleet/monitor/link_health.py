@@ -1,9 +1,12 @@
-"""Health of the link to the sources: what a monitor does not hear while the link, or it itself, fails is no silence of theirs.
+"""Health of the link to the sources.
 
-Three things of our own keep messages away: no connection, or one over which nothing comes at all; a pause of this process, such as
-SIGSTOP; and a queue that is behind, here or at the broker. In the first the rules about the fleet stand still. After each of them
-every source has its three periods afresh, and the time that it may take to connect again. Breaks of single publishers are followed
-in `publisher_breaks.py`, those of one connection among several in `link_outages.py`. It reads no clock.
+Own failures do not count as their silence.
+
+Three things of our own stop messages: no connection, or one without any messages; a pause of this
+process, such as SIGSTOP; and a backlog, here or at the broker. During the first, rules about the
+fleet pause. After each of them every source has its three periods again, plus the time it may need
+to reconnect. `publisher_breaks.py` handles breaks of single publishers, `link_outages.py` breaks of
+one connection among several. The module reads no clock.
 """
 
 from __future__ import annotations
@@ -28,47 +31,55 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import LinkStatus
 
 PAUSE_FROM_S = 1.0
-"""Delay of the loop that counts as a pause of the process; the longest slice of work is far shorter."""
+"""Least delay of the loop to count as a pause of the process. The longest slice of work is far
+shorter."""
 BEHIND_FROM_S = 2.0
-"""Age of messages when they are applied from which the monitor is behind: two ticks of a usual source."""
+"""Age of applied messages above which the monitor is behind. Two ticks of a usual source."""
 KNOWN_FOR_S = 1.0
-"""Time for which the age of the message that was applied last says something about the queue."""
+"""Seconds the age of the last applied message is valid for the queue."""
 PERIOD_PARTS = 10
-"""Parts of a period by which it is known how many messages were late."""
+"""Parts of a period for counting late messages."""
 LOSS_WINDOW_S = 3.0
 LOSSY_FROM = 0.5
-"""Share of messages that reveal a gap in their sequence from which silence means loss: it takes most topics at once."""
+"""Share of messages with a sequence gap above which silence means loss. Needs most topics at once.
+"""
 LOSSY_OVERLOADED_FROM = 0.1
-"""The same while this monitor leaves out telemetry itself: then the broker's queue for it drops messages as well. Of ten thousand hosts ten would
-miss three in a row."""
+"""`LOSSY_FROM` while this monitor sheds telemetry.
+
+The broker's queue for it then drops messages as well. Of ten thousand hosts ten would miss three in
+a row.
+"""
 OVERLOAD_GAP_S = 5.0
-"""Times of overload that are less than this apart are one."""
+"""Overloads less than this apart count as one."""
 TOLD_FROM_S = 3.0
-"""Length of an overload from which the rule about it fires, as `config/alerts/pipeline.toml` has it."""
+"""Length of an overload from which the rule about it fires, as `config/alerts/pipeline.toml` has
+it."""
 THINNED_FOR_S = 10.0
-"""Time without a message before which as many of its topic were left out, after which a recording is thinned less."""
+"""Seconds without an equally thinned topic before a recording counts as thinned less."""
 JOINS_FROM = 1_000
-"""Instances whose retained messages alone fill the queue that Mosquitto has for a client, so that it drops telemetry beside them."""
+"""Instances whose retained messages fill Mosquitto's queue for a client. It then drops telemetry
+beside them."""
 JOINS_FOR_S = 10.0
-"""Time after a layout in which a monitor that has joined that many takes in what comes first of all of them; assumed."""
+"""Seconds after a large layout for the first telemetry of all its instances. Assumed."""
 JOINS_WITHIN_S = 120.0
-"""Longest time after a connection was made in which that is part of joining."""
+"""Longest time after a connection for joining."""
 LEAST_MESSAGES = 10
-"""Fewest messages of a window whose share says something."""
+"""Fewest messages of a window for a meaningful share."""
 JUDGED_WITHIN_S = 0.4
-"""Longest time between two judgements of freshness while nothing comes, and at most half a period: a seventh of the time after which a
-source that publishes each second is stale."""
+"""Longest time between two freshness checks without messages, and at most half a period. A seventh
+of the time before a source with one message a second is stale."""
 MOST_PERIODS = 9.0
-"""Periods after which values are stale even while most messages are lost, so that they are not drawn as live for long."""
+"""Periods after which values are stale even while most messages are lost. They are not shown as
+live for long."""
 
 
 class Lateness:
-    """The share of messages that were late, over a period of the usual source."""
+    """Share of late messages over a period of the usual source."""
 
     def __init__(self) -> None:
         self._part_s = 0.0
         self._parts: deque[tuple[int, int, int]] = deque()
-        """Of each part of the period its number, its messages, and those of them that were late."""
+        """Number, messages and late messages of each part of the period."""
 
     @property
     def is_of_most(self) -> bool:
@@ -82,9 +93,14 @@ class Lateness:
         return copied(self, _parts=self._parts.copy())
 
     def add(self, now_s: float, messages: int, *, is_late: bool, period_s: float) -> None:
-        """Add messages of one batch, and forget what came a period before: of each source one message counts."""
+        """Add the messages of a batch, and drop those older than a period.
+
+        So each source counts with one message.
+        """
         part_s = max(KNOWN_FOR_S, period_s) / PERIOD_PARTS
-        parts, part, late = self._parts, math.floor(now_s / part_s), messages if is_late else 0
+        parts = self._parts
+        part = math.floor(now_s / part_s)
+        late = messages if is_late else 0
         if part_s != self._part_s or (parts and parts[-1][0] > part):
             self._part_s = part_s
             parts.clear()
@@ -92,37 +108,39 @@ class Lateness:
             parts.popleft()
         if parts and parts[-1][0] == part:
             _, before, late_before = parts.pop()
-            messages, late = messages + before, late + late_before
+            messages = messages + before
+            late = late + late_before
         parts.append((part, messages, late))
 
 
 class LinkHealth:
-    """The times in which the messages of the sources reach one monitor."""
+    """Reachability of one monitor for messages of the sources."""
 
     def __init__(self, proof_s: float = 0.0) -> None:
-        """Start without having heard anything.
+        """Start without any message heard.
 
         Args:
-            proof_s: Time without any message of the fleet after which a connection that stands is known to be whole, and the
-                silence the sources' own, because the broker has sent the last wills of those that have lost theirs; 0 where a
-                connection cannot fail unnoticed.
+            proof_s: Seconds without any message of the fleet before a working connection is proven
+                whole: the broker has then sent the last wills of lost publishers, so silence is the
+                sources' own. 0 if a connection cannot fail unnoticed.
         """
         self.since_s = -math.inf
-        """Monotonic seconds since which it hears without a break."""
+        """Monotonic seconds since the last break."""
         self.is_cut_off = False
-        """Whether nothing can be heard at present: there is no connection, or it is in doubt."""
+        """Whether nothing can be heard: not connected, or the connection is in doubt."""
         self._proof_s = proof_s
         self._cut_off_since_s = 0.0
         self._is_in_doubt = False
         self._proven_s = -math.inf
-        """The last message after which silence was found to be the sources' own."""
+        """Last message before a silence found to be the sources' own."""
         self._connects: int | None = None
         self._more_s = 0.0
         self._is_settled = True
         self._applied = (0.0, -math.inf)
-        """Age of the message that was applied last, and when."""
+        """Age of the last applied message, and when."""
         self._lag = (0.0, -math.inf)
-        """Median lag of the last batch, and when; not of a late one where most of what comes is not late."""
+        """Median lag of the last batch, and when. Late batches are left out while most messages are
+        in time."""
         self._lateness = Lateness()
         self._loss_mark = (-math.inf, 0, 0)
         self._lossy = 0.0
@@ -131,16 +149,16 @@ class LinkHealth:
         self._overloaded = (math.inf, -math.inf)
         """Since when the monitor has been overloaded, and when it was last."""
         self._late_here_s = -math.inf
-        """When this monitor left out telemetry last, or applied it long after it had come here: what is late only by its sources' clocks may be
-        late because of them."""
+        """Last time this monitor shed telemetry or applied it long after arrival. Telemetry late
+        only by its sources' clocks may be late because of them."""
         self._shed = self._lost = self._lost_before = 0
         self._laid_out = (-1, -math.inf)
         """The layout's generation, and since when it is known."""
         self._thinned = (0, -math.inf)
-        """Messages of a topic that a recording leaves out between two, and when that was seen last."""
+        """Messages of a topic left out between two by a recording, and when last seen."""
         self.heard_s = -math.inf
-        """Monotonic seconds at which the last message of a source came. What a watch says, such as the alert about this very outage, is
-        not heard of the fleet."""
+        """Monotonic seconds of the last message of a source. A watch's messages, such as the alert
+        about this very outage, do not count."""
         self._breaks = PublisherBreaks(proof_s)
         self._outages = LinkOutages()
 
@@ -155,20 +173,21 @@ class LinkHealth:
         )
 
     def update(self, now_s: float, link: LinkStatus, store: Store, counts: PipelineCounts) -> None:
-        """Bring it up to date, before freshness is judged.
+        """Update the health, before freshness is judged.
 
         Args:
             now_s: Monotonic seconds.
             link: The connection.
-            store: For the periods of what is live.
-            counts: For the share of messages that were lost.
+            store: For the periods of live rows.
+            counts: For the share of lost messages.
         """
         self._measure_loss(now_s, counts)
         self.tell_own_loss(now_s, link, store, counts)
         if link.parts:
             self._outages.update(now_s, link.parts, store)
         first = self._connects is None
-        again, self._connects = link.connects != self._connects, link.connects
+        again = link.connects != self._connects
+        self._connects = link.connects
         if not link.connected:
             if not self.is_cut_off:
                 self._begin(link.changed_s if not first else now_s)
@@ -198,8 +217,12 @@ class LinkHealth:
         self._is_settled = False
 
     def wake(self, now_s: float, slept_s: float = 0.0) -> None:
-        """Note that the loop runs; a delay beyond the time that it meant to sleep was a pause of the process."""
-        before, self._alive_s = self._alive_s, now_s
+        """Record a turn of the loop.
+
+        A delay beyond the intended sleep was a pause of the process.
+        """
+        before = self._alive_s
+        self._alive_s = now_s
         if before is None:
             return
         late_s = now_s - before - max(0.0, slept_s)
@@ -207,20 +230,21 @@ class LinkHealth:
             self.resume(now_s, late_s)
 
     def take(self, received_s: float, now_s: float) -> None:
-        """Note that a message is applied that came at `received_s`; 0 where that is not known."""
+        """Record the application of a message from `received_s`; 0 if unknown."""
         if received_s:
             self._applied = now_s - received_s, now_s
 
     def note_lag(self, lag_s: float, messages: int, now_s: float, period_s: float) -> None:
-        """Note how late the messages of a batch typically were, by their sources' clocks.
+        """Record the typical lateness of a batch by its sources' clocks.
 
-        Of a small fleet a batch may be of one host, whose clock is slow or which stalls: that is nothing of this monitor's.
+        A batch of a small fleet may be of one host with a slow clock or a stall: that says nothing
+        about this monitor.
 
         Args:
-            lag_s: Median of their lags.
-            messages: How many they are.
+            lag_s: Median of the lags.
+            messages: Number of messages.
             now_s: Monotonic seconds.
-            period_s: Publishing period of the usual source, within which most have to be late.
+            period_s: Publishing period of the usual source. Most messages within it must be late.
         """
         is_late = lag_s >= BEHIND_FROM_S
         self._lateness.add(now_s, messages, is_late=is_late, period_s=period_s)
@@ -232,18 +256,22 @@ class LinkHealth:
             self.resume(now_s, 0.0)
 
     def note_thinned(self, left_out: int, now_s: float) -> None:
-        """Note how many messages of a topic a recording has left out between two, at most of those that are applied now."""
+        """Record the most messages a recording left out between two of a topic.
+
+        Only topics of the messages being applied count.
+        """
         if left_out >= self._thinned[0] or now_s - self._thinned[1] > THINNED_FOR_S:
             self._thinned = left_out, now_s
 
     def tell_own_loss(
         self, now_s: float, link: LinkStatus, store: Store, counts: PipelineCounts
     ) -> None:
-        """Count as unheard what is lost while the monitor joins a large fleet, or does not keep up: that says nothing of the fleet.
+        """Count losses as unheard while the monitor joins a large fleet or is behind.
 
-        It comes before each reading of the counts, which else show for a moment what is none of the fleet's. Where telemetry is late by its
-        sources' clocks alone, that may be their doing: its losses are only left out from when the overload has an alert of its own, and then from
-        its begin on.
+        Such losses are not the fleet's. Call this before each reading of the counts: otherwise they
+        briefly show as losses of the fleet. Telemetry late only by its sources' clocks may be late
+        because of them: its losses are excluded only once the overload has its own alert, and then
+        from its beginning.
         """
         self._note_load(now_s, counts.shed)
         if self._laid_out[0] != store.generation:
@@ -264,14 +292,14 @@ class LinkHealth:
             self._lost_before = self._lost
 
     def behind_s(self, now_s: float) -> float:
-        """Return by how many seconds what is applied is behind what has come here, or what was sent to here."""
+        """Return the delay in seconds of applied messages since arrival here or sending."""
         return max(
             value_s if now_s - at_s < KNOWN_FOR_S else 0.0
             for value_s, at_s in (self._applied, self._lag)
         )
 
     def is_behind(self, now_s: float) -> bool:
-        """Return whether messages wait, or are lost, in such numbers that what does not come says nothing of its source."""
+        """Return whether too many messages wait or are lost to judge silence."""
         return self.behind_s(now_s) >= BEHIND_FROM_S or self._lossy >= self._lossy_from
 
     def unheard_s(self, now_s: float) -> float:
@@ -279,35 +307,50 @@ class LinkHealth:
         return max(0.0, now_s - self._cut_off_since_s) if self.is_cut_off else 0.0
 
     def heard_since(self) -> tuple[float, tuple[float, ...]]:
-        """Return since when it hears without a break, and over each connection where there are several; monotonic seconds."""
+        """Return the monotonic seconds of the last break, in all and per connection.
+
+        Empty per connection if there is only one.
+        """
         return self.since_s, self._outages.since_s
 
     def behind_outages(self, now_s: float, store: Store) -> NDArray[np.bool_] | None:
-        """Return the instances that cannot be heard while others can, because their connection is lost; None for none."""
+        """Return a mask of instances unheard because their connection alone is lost.
+
+        None if there are none.
+        """
         return self._outages.unsettled(now_s, store)
 
     def longest_outage_s(self, now_s: float) -> float:
-        """Return for how long nothing can be heard, or not over one of several connections; 0 while all is heard."""
+        """Return the seconds of the present outage, in all or of one connection.
+
+        0 while everything is heard.
+        """
         return max(self.unheard_s(now_s), self._outages.longest_s(now_s))
 
     def heard_for_s(self, now_s: float) -> float:
-        """Return for how long it has heard without a break; at most 1e9 seconds, where there never was one."""
+        """Return the seconds since the last break, at most 1e9."""
         return 0.0 if self.is_cut_off else min(1e9, now_s - self.since_s)
 
     def overloaded_s(self, now_s: float) -> float:
-        """Return for how long the monitor has been behind, or has left telemetry out; 0 while it keeps up."""
+        """Return the seconds the monitor has been behind or shedding; 0 if it is not."""
         since_s, last_s = self._overloaded
         return max(0.0, last_s - since_s) if now_s - last_s < OVERLOAD_GAP_S else 0.0
 
     def stale_periods(self) -> float:
-        """Return after how many periods values are stale: more while most messages are lost, so that they do not flutter."""
+        """Return the periods before values are stale.
+
+        More while most messages are lost, so that the state does not flap.
+        """
         as_kept = STALE_AFTER_PERIODS + self._thinned[0]
         if self._lossy < self._lossy_from:
             return as_kept
         return max(as_kept, min(MOST_PERIODS, STALE_AFTER_PERIODS / max(1e-3, 1.0 - self._lossy)))
 
     def unsettled(self, now_s: float, store: Store) -> NDArray[np.bool_] | None:
-        """Return of which instances silence says nothing yet, because too little time was heard; None for none."""
+        """Return a mask of instances not heard for long enough to judge their silence.
+
+        None if there are none.
+        """
         if self.is_cut_off:
             return np.ones(len(store.period_s), np.bool_)
         broken = _either(
@@ -315,24 +358,26 @@ class LinkHealth:
         )
         if self._is_settled:
             return broken
-        found: NDArray[np.bool_] = (
+        mask: NDArray[np.bool_] = (
             now_s < self.since_s + self._more_s + STALE_AFTER_PERIODS * store.period_s
         )
-        if not found.any():
+        if not mask.any():
             self._is_settled = True
             return broken
-        return _either(found, broken)
+        return _either(mask, broken)
 
     def _begin(self, since_s: float) -> None:
-        self.is_cut_off, self._cut_off_since_s = True, since_s
+        self.is_cut_off = True
+        self._cut_off_since_s = since_s
 
     def _doubt(self, now_s: float, store: Store, *, waiting: int) -> None:
-        """Doubt a connection over which nothing comes at all, until it is heard again or proven to be whole.
+        """Doubt a connection without any messages until it is heard again or proven.
 
         Args:
             now_s: Monotonic seconds.
-            store: For the periods of what is live.
-            waiting: Messages that have come and are to be applied: with some the connection is not silent, this monitor is behind.
+            store: For the periods of live rows.
+            waiting: Received messages not yet applied. If there are any, the connection is not
+                silent: this monitor is behind.
         """
         if not self._proof_s or (waiting and not self._is_in_doubt):
             return
@@ -343,7 +388,9 @@ class LinkHealth:
             if heard_s > self._cut_off_since_s:
                 self.resume(now_s, now_s - self._cut_off_since_s)
             elif quiet_s >= self._proof_s:
-                self.is_cut_off, self._is_in_doubt, self._proven_s = False, False, heard_s
+                self.is_cut_off = False
+                self._is_in_doubt = False
+                self._proven_s = heard_s
         elif (
             quiet_s > QUIET_FROM_S
             and heard_s != self._proven_s
@@ -360,7 +407,8 @@ class LinkHealth:
                 self._begin(max(heard_s, self.since_s))
 
     def _note_load(self, now_s: float, shed: int) -> None:
-        is_shedding, self._shed = shed > self._shed, shed
+        is_shedding = shed > self._shed
+        self._shed = shed
         if is_shedding or self.behind_s(now_s) >= BEHIND_FROM_S:
             since_s, last_s = self._overloaded
             self._overloaded = (since_s if now_s - last_s < OVERLOAD_GAP_S else now_s), now_s
@@ -387,7 +435,7 @@ def _either(
 
 
 class Judgements:
-    """When freshness was judged last, and of what."""
+    """Time and inputs of the last freshness check."""
 
     def __init__(self) -> None:
         self._of: tuple[int, bool, int] | None = None
@@ -402,8 +450,9 @@ class Judgements:
             link: The connection.
             period_s: Publishing period of the usual source.
         """
-        of = (revision, *link.changes)
-        if of == self._of and now_s - self._at_s < min(JUDGED_WITHIN_S, period_s / 2):
+        inputs = (revision, *link.changes)
+        if inputs == self._of and now_s - self._at_s < min(JUDGED_WITHIN_S, period_s / 2):
             return False
-        self._of, self._at_s = of, now_s
+        self._of = inputs
+        self._at_s = now_s
         return True

@@ -1,7 +1,10 @@
-"""Outages of single connections, of a fleet that is heard over several: the instances of the others go on.
+"""Outages of single connections in a fleet with several.
 
-What is published at a broker that cannot be reached is not silent, it is not heard. After the outage every source of that
-connection has its three periods afresh, and the time that it may take to connect again. It reads no clock.
+Other instances go on.
+
+Messages at an unreachable broker are unheard, but their sources are not silent. After the outage
+every source of that connection has its three periods again, plus the time it may need to reconnect.
+The module reads no clock.
 """
 
 from __future__ import annotations
@@ -22,7 +25,8 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import LinkStatus
 
 RECONNECT_S = 10.0
-"""Time that sources get to connect again after an outage, and at most as long as the outage was: publishers are back within it."""
+"""Seconds for sources to reconnect after an outage, at most its own length. Publishers are back
+within it."""
 
 
 class _Outage:
@@ -30,11 +34,11 @@ class _Outage:
 
     def __init__(self, connects: int) -> None:
         self.since_s: float | None = None
-        """Monotonic seconds at which it began; None while the connection stands."""
+        """Monotonic seconds of its beginning. None while connected."""
         self.connects = connects
         self.ended_s = -math.inf
         self.more_s = 0.0
-        """Time that the sources have had to connect again since its end."""
+        """Seconds the sources have had to reconnect since its end."""
 
 
 class LinkOutages:
@@ -43,7 +47,7 @@ class LinkOutages:
     def __init__(self) -> None:
         self._links: list[_Outage] = []
         self._heard = 0
-        """A bit for each connection over which anything of the fleet has been heard."""
+        """Bit mask of connections with any message of the fleet."""
 
     def update(self, now_s: float, links: Sequence[LinkStatus], store: Store) -> None:
         """Look at the connections.
@@ -73,34 +77,40 @@ class LinkOutages:
 
     @property
     def since_s(self) -> tuple[float, ...]:
-        """Monotonic seconds at which the last outage of each connection ended; -inf where there was none."""
-        return tuple([each.ended_s for each in self._links])
+        """Monotonic seconds of the end of each connection's last outage. -inf without one."""
+        return tuple([link.ended_s for link in self._links])
 
     def longest_s(self, now_s: float) -> float:
-        """Return for how long the connection that was lost first has been lost, of those over which anything was heard; 0 for none."""
+        """Return the seconds of the longest present outage; 0 for none.
+
+        Only connections with earlier messages count.
+        """
         lost = [
-            now_s - each.since_s
-            for number, each in enumerate(self._links)
-            if each.since_s is not None and self._heard >> number & 1
+            now_s - link.since_s
+            for number, link in enumerate(self._links)
+            if link.since_s is not None and self._heard >> number & 1
         ]
         return max(lost, default=0.0)
 
     def unsettled(self, now_s: float, store: Store) -> NDArray[np.bool_] | None:
-        """Return the instances whose silence says nothing, because no connection over which they are heard stands; None for none."""
+        """Return a mask of instances whose silence is meaningless for lack of a connection.
+
+        None if there are none.
+        """
         if not self._links:
             return None
         longest_s = STALE_AFTER_PERIODS * float(store.period_s.max(initial=0.0))
         if all(
-            each.since_s is None and now_s >= each.ended_s + each.more_s + longest_s
-            for each in self._links
+            link.since_s is None and now_s >= link.ended_s + link.more_s + longest_s
+            for link in self._links
         ):
             return None
         heard = np.zeros(len(store.links_of), np.bool_)
-        for number, each in enumerate(self._links):
-            if each.since_s is None:
+        for number, link in enumerate(self._links):
+            if link.since_s is None:
                 is_of_link = (store.links_of >> number) & 1 == 1
                 heard |= is_of_link & (
-                    now_s >= each.ended_s + each.more_s + STALE_AFTER_PERIODS * store.period_s
+                    now_s >= link.ended_s + link.more_s + STALE_AFTER_PERIODS * store.period_s
                 )
-        found: NDArray[np.bool_] = (store.links_of != 0) & ~heard
-        return found if found.any() else None
+        mask: NDArray[np.bool_] = (store.links_of != 0) & ~heard
+        return mask if mask.any() else None

@@ -1,8 +1,9 @@
-"""The monitor: reads envelopes from a source and keeps store, roll-ups, history, findings and alerts up to date.
+"""The monitor: reads envelopes and updates store, roll-ups, history, findings and alerts.
 
-It runs without a terminal, in one event loop with the views that show it. Two tasks share the work: one applies messages as
-they come (`_read`), the other makes passes over all that has come (`_keep_passing`), within a share of time and in slices, so
-that keys are served in between. A pass runs stage after stage: freshness, roll-ups, findings, reservations, alerts, history.
+It runs without a terminal, in one event loop with the views. Two tasks share the work: one applies
+messages as they arrive (`_read`), the other makes passes over everything received
+(`_keep_passing`), within a share of time and in slices, so that keys are handled in between. A pass
+runs stage after stage: freshness, roll-ups, findings, reservations, alerts, history.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from trnfleet.monitor.slices import (
 )
 from trnfleet.monitor.store import findings
 from trnfleet.monitor.store.history import History
+from trnfleet.monitor.store.last_known import age_s, find_last_known
 from trnfleet.monitor.store.rollup import Rollups
 from trnfleet.monitor.summary import PassFigures, rack_powers, summarize
 from trnfleet.tasks import background
@@ -69,7 +71,10 @@ log = logs.get_logger(__name__)
 
 
 class Snapshot(NamedTuple):
-    """The state of a monitor at a moment, without history and without what the next pass computes; never changed."""
+    """State of a monitor at a moment, without history and results of the next pass.
+
+    Immutable.
+    """
 
     applied_s: float
     """Monotonic seconds of the last message in it."""
@@ -109,12 +114,15 @@ class Monitor:
             limits: Limits on messages.
             pue: Power usage effectiveness of the site: facility power over IT power.
             rules: Alert rules.
-            adopts_alerts: Whether alerts that a former `watch` left are taken over before they are seen.
+            adopts_alerts: Whether alerts that a former `watch` left are taken over before they are
+                seen.
             history: Samples for charts; of the usual length if not given.
-            proof_s: Time without any message after which a connection that stands is known to be whole; 0 where it cannot fail unnoticed.
+            proof_s: Time without any message after which a connection that stands is known to be
+                whole; 0 where it cannot fail unnoticed.
             recorder: Keeps what comes, so that one can go back to it; None where nothing does.
         """
-        self.fleet_name, self.root = fleet_name, root
+        self.fleet_name = fleet_name
+        self.root = root
         self.pue = pue
         self.clock = clock
         alerts = Alerts(fleet_name, rules, adopts=adopts_alerts)
@@ -122,19 +130,22 @@ class Monitor:
         self.rollups = Rollups()
         self.history = History() if history is None else history
         self.link_health = LinkHealth(proof_s)
-        """The times in which the sources could be heard."""
+        """Times during which the sources could be heard."""
         self.on_pass: list[Callable[[], None]] = []
-        """Called at the end of each pass, when all that is known is of one moment."""
+        """Called at the end of each pass, when all data is of one moment."""
         self.evaluates_alerts = True
         """Whether passes evaluate the rules; else alerts stay as they are."""
+        self.incomplete = ""
+        """Missing events and alerts. Always empty for the present."""
         self.applied_s = -float("inf")
-        """Monotonic seconds at which the last message that was applied had come in."""
+        """Monotonic seconds of the arrival of the last applied message."""
         self.findings: Findings = findings.NOTHING
         self._recent_findings = findings.RecentFindings()
         self.ended = False
         """Whether the source has come to its end (a replay's)."""
         self.turns: contextlib.AbstractAsyncContextManager[Any] = contextlib.nullcontext()
-        """Held during a pass: a lock, where those of several monitors take turns; the wait for it is no pause of the process."""
+        """Acquired during a pass: a lock if several monitors alternate. Waiting for it is no pause
+        of the process."""
         self._source = source
         self._layout_pacing, self._pass_pacing = LayoutPacing(), PassPacing()
         self._usual_period, self._pipeline = (-1, -1, 0.0), PipelineReader(recorder)
@@ -158,7 +169,8 @@ class Monitor:
     @property
     def counts(self) -> PipelineCounts:
         """Counts of the way from publishers to the store."""
-        counts, status = self.ingest.counts, self._source.status
+        counts = self.ingest.counts
+        status = self._source.status
         counts.dropped = status.dropped + status.oversize
         counts.shed = status.shed
         return counts
@@ -194,7 +206,10 @@ class Monitor:
         return self._sampling.rate
 
     async def run(self) -> None:
-        """Read and compute until cancelled; once the source has ended, go on computing for the views."""
+        """Read and compute until cancelled.
+
+        After the source has ended, continue to compute for the views.
+        """
         async with background(monitor_reader=self._read(), monitor_passes=self._keep_passing()):
             await asyncio.Event().wait()
 
@@ -204,8 +219,12 @@ class Monitor:
         finish(self._laying_out())
 
     def apply_messages(self, batch: list[Envelope]) -> None:
-        """Apply a batch and leave the layout as it is: all that comes goes through here."""
-        now_s, link_health = self.clock.monotonic_s(), self.link_health
+        """Apply a batch without changing the layout.
+
+        Every message passes through here.
+        """
+        now_s = self.clock.monotonic_s()
+        link_health = self.link_health
         if batch:
             self.applied_s = batch[-1].received_s
             link_health.heard_s = self.ingest.newest_of_sources_s(batch, link_health.heard_s)
@@ -218,25 +237,36 @@ class Monitor:
             link_health.note_lag(*self.ingest.typical_lag, now_s, self._usual_period_s())
 
     def compute(self) -> None:
-        """Bring freshness, roll-ups and findings up to date in one go (for tests and one-shot commands)."""
+        """Update freshness, roll-ups and findings in one go, for tests and one-shot commands."""
         finish(self.passing())
 
     def passing(self, *, may_sample: bool = True) -> Slices[None]:
-        """Bring freshness, roll-ups, findings and alerts up to date, in slices; take a sample if one is due and may be."""
+        """Update freshness, roll-ups, findings and alerts in slices.
+
+        Record a sample if one is due and allowed.
+        """
         self.lay_out()
         self._refresh_states()
         yield from self._pass_slices(may_sample=may_sample)
 
     def lay_out(self) -> None:
-        """Let the layout show all descriptors that have come, without waiting for more."""
+        """Show all received descriptors in the layout, without waiting for more."""
         finish(self._laying_out(at_once=True))
 
     def is_joining(self) -> bool:
-        """Return whether descriptors have been coming in masses just now, as after a start, a reconnect or the broker's restart."""
+        """Return whether many descriptors have just arrived.
+
+        As after a start, a reconnect or the broker's restart.
+        """
         return self._layout_pacing.is_joining(self.clock.monotonic_s())
 
     def snapshot(self, *, with_alerts: bool = True) -> Snapshot:
-        """Return a copy of all that is known now, but for alerts if it is packed at once; to be taken between two passes."""
+        """Return a copy of the present state.
+
+        Call it between two passes.
+
+        Without `with_alerts` the alerts are not copied: pack the snapshot at once.
+        """
         return Snapshot(
             self.applied_s,
             self.ingest.copy(with_alerts=with_alerts),
@@ -248,7 +278,12 @@ class Monitor:
         )
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Go back to what was known at a moment; roll-ups come with the next pass, and the snapshot stays as it is."""
+        """Restore the state of a moment.
+
+        The snapshot is not changed.
+
+        Roll-ups follow with the next pass.
+        """
         self.applied_s = snapshot.applied_s
         self.ingest = snapshot.ingest.copy()
         self.findings = snapshot.findings
@@ -258,11 +293,24 @@ class Monitor:
         self.rollups = Rollups()
 
     def moment(self) -> Moment:
-        """Return the fleet's time: the wall clock's, or that of its simulator or replay."""
-        ingest, clock = self.ingest, self.clock
+        """Return the fleet's time: of the wall clock, a simulator or a replay."""
+        ingest = self.ingest
+        clock = self.clock
         return ingest.timebase.now(
             clock.monotonic_s(), clock.wall_ns(), ingest.descriptors.instances_of
         )
+
+    def job_age_s(self, name: str) -> float | None:
+        """Return the wall seconds since a job's chips were last heard.
+
+        None while any is live.
+        """
+        job = self.ingest.jobs.get(name)
+        if job is None or name not in self.ingest.job_table.last_known:
+            return None
+        moment = self.moment()
+        now_s = self.clock.monotonic_s()
+        return age_s(job, self.store, now_s=now_s, time_ns=moment.time_ns, speed=moment.speed)
 
     def summary(self) -> Summary:
         """Return the fleet in a few figures, from the last pass."""
@@ -277,28 +325,31 @@ class Monitor:
         )
 
     def pipeline(self, *, at_once: bool = False) -> PipelineHealth:
-        """Return publishers, brokers, losses, lag and clocks, at most a second old, or of this very moment."""
+        """Return publishers, brokers, losses, lag and clocks, at most a second old.
+
+        As of this moment with `at_once`.
+        """
         return finish(self._reading_pipeline(at_once=at_once))
 
     def _reading_pipeline(self, *, at_once: bool) -> Slices[PipelineHealth]:
-        health, now_s, of = (
-            self.link_health,
-            self.clock.monotonic_s(),
-            (self.ingest, self.counts, self.link),
-        )
+        health = self.link_health
+        now_s = self.clock.monotonic_s()
+        inputs = (self.ingest, self.counts, self.link)
         health.tell_own_loss(now_s, self.link, self.store, self.counts)
-        return self._pipeline.reading(*of, health, self.message_rate, now_s, at_once=at_once)
+        return self._pipeline.reading(*inputs, health, self.message_rate, now_s, at_once=at_once)
 
     def racks(self) -> list[RackPower]:
-        """Return the IT power of every rack of which all is live, in the order of addresses, from the last pass."""
+        """Return the IT power of every fully live rack, by address, from the last pass."""
         return rack_powers(self.store, self.rollups)
 
     async def _read(self) -> None:
-        clock, slicing = self.clock, BatchSlicing()
+        clock = self.clock
+        slicing = BatchSlicing()
         while batch := await gathered(self._source, self.ingest.topics.states, clock):
             end = 0
             while end < len(batch):
-                begin, end = end, slicing.end(batch, end, is_alone=not self.link.waiting)
+                begin = end
+                end = slicing.end(batch, end, is_alone=not self.link.waiting)
                 for _ in self._laying_out():
                     await let_in(self.link, slicing.messages, clock)
                 self.link_health.wake(clock.monotonic_s(), PASS_EVERY_S[1])
@@ -312,8 +363,14 @@ class Monitor:
         log.info("source_ended")
 
     async def _keep_passing(self) -> None:
-        """Refresh freshness each time and everything else when something has changed, within `PASS_SHARE` of time."""
-        clock, pause_s, judgements, pacing = self.clock, 0.0, Judgements(), self._pass_pacing
+        """Refresh freshness each time, and everything else after changes.
+
+        Passes use at most `PASS_SHARE` of time.
+        """
+        clock = self.clock
+        pause_s = 0.0
+        judgements = Judgements()
+        pacing = self._pass_pacing
         while True:
             self.link_health.wake(clock.monotonic_s(), pause_s)
             for wait_s in pacing.waits(clock.monotonic_s, self.store, self._usual_period_s()):
@@ -331,7 +388,9 @@ class Monitor:
                     self._refresh_states()
                 own_s = clock.monotonic_s() - begun_s
                 if pacing.is_due(begun_s, self.store):
-                    work, rests, going = self._pass_slices(), Rests(), True
+                    work = self._pass_slices()
+                    rests = Rests()
+                    going = True
                     while going:
                         slice_s = clock.monotonic_s()
                         self.link_health.wake(slice_s)
@@ -349,7 +408,8 @@ class Monitor:
             await clock.sleep(pause_s)
 
     def _refresh_states(self) -> None:
-        now_s, link_health = self.clock.monotonic_s(), self.link_health
+        now_s = self.clock.monotonic_s()
+        link_health = self.link_health
         with guard(self.counts, "freshness"):
             link_health.update(now_s, self.link, self.store, self.counts)
             self.store.refresh_states(
@@ -358,11 +418,14 @@ class Monitor:
             link_health.follow(now_s, self.store)
 
     def _pass_slices(self, *, may_sample: bool = True) -> Slices[None]:
-        """Bring all that follows from the store up to date, in slices.
+        """Update everything derived from the store, in slices.
 
-        A stage that fails, or that a new layout overtakes, leaves what it made before, and the others go on.
+        A stage leaves its earlier result if it fails or a new layout interrupts it. The others go
+        on.
         """
         yield from self._stage("roll-ups", self._rollup_slices())
+        with guard(self.counts, "jobs"):
+            self.ingest.job_table.last_known = find_last_known(self.ingest.job_table, self.rollups)
         yield from self._stage("findings", self._finding_slices())
         if len(self.reservations) or self.reservations.table():
             yield from self._stage("reservations", self._reservation_slices())
@@ -376,7 +439,10 @@ class Monitor:
                 follow()
 
     def _stage(self, name: str, work: Slices[None]) -> Slices[None]:
-        """Run one stage of a pass; a new layout ends it, and the next pass does it again."""
+        """Run one stage of a pass.
+
+        A new layout ends it, and the next pass repeats it.
+        """
         with contextlib.suppress(LayoutChanged):
             yield from guarded(self.counts, name, work)
 
@@ -388,10 +454,10 @@ class Monitor:
             # They stay as last known, as the values do that they are about.
             return
         unsettled = self.link_health.unsettled(self.clock.monotonic_s(), self.store)
-        found = yield from findings.search(
+        current = yield from findings.search(
             self.store, self.rollups, self.ingest.jobs.values(), unsettled
         )
-        self.findings = self._recent_findings.hold(found, self.clock.monotonic_s())
+        self.findings = self._recent_findings.hold(current, self.clock.monotonic_s())
 
     def _reservation_slices(self) -> Slices[None]:
         ingest = self.ingest
@@ -402,14 +468,18 @@ class Monitor:
 
     def _take_sample(self, *, may_sample: bool) -> None:
         """Take a sample once a second."""
-        moment, ingest = self.moment(), self.ingest
-        self.history.attend(
-            ingest.jobs, ingest.job_table.placed, is_cut_off=self.link_health.is_cut_off
-        )
+        moment = self.moment()
+        ingest = self.ingest
+        self.history.attend(ingest.job_table, is_cut_off=self.link_health.is_cut_off)
         if self._sampling.follow(
-            self.history, self.store, self.rollups, now_s=self.clock.monotonic_s(),
-            messages=self.counts.messages, speed=moment.speed, may_sample=may_sample,
-        ):  # fmt: skip  # one call, beside its condition
+            self.history,
+            self.store,
+            self.rollups,
+            now_s=self.clock.monotonic_s(),
+            messages=self.counts.messages,
+            speed=moment.speed,
+            may_sample=may_sample,
+        ):
             self.reservations.watch(moment)
             self.pipeline()
 
@@ -420,18 +490,24 @@ class Monitor:
         moment = self.moment()
         instant = self.alerts.next_instant(moment.time_ns, moment.speed, self.clock.monotonic_s())
         if instant is not None:
-            ingest, pipeline = self.ingest, (yield from self._reading_pipeline(at_once=True))
+            ingest = self.ingest
+            pipeline = yield from self._reading_pipeline(at_once=True)
             yield from self.alerts.evaluate(
                 self.readings(instant, pipeline), ingest.jobs, ingest.counts
             )
 
     def readings(self, instant: Instant, pipeline: PipelineHealth) -> Readings:
         """Return the inputs of the rules, with the events since the last call."""
-        ingest, link_health, now_s = self.ingest, self.link_health, self.clock.monotonic_s()
-        seen, self._events_seen = self._events_seen, ingest.events.received
+        ingest = self.ingest
+        link_health = self.link_health
+        now_s = self.clock.monotonic_s()
+        seen = self._events_seen
+        self._events_seen = ingest.events.received
         fresh = ingest.events.since(seen)
         table = self.reservations.table()
-        tables = all_tables(ingest.jobs, self.store, self.rollups, table, pipeline, instant.now_ns)
+        tables = all_tables(
+            ingest.job_table, self.store, self.rollups, table, pipeline, instant.now_ns
+        )
         return Readings(
             self.store,
             self.rollups,
@@ -441,13 +517,18 @@ class Monitor:
             tick_s=self._usual_period_s() * self.moment().speed,
             publishers=ingest.publishers.names(),
             all_events=ingest.events,
-            pipeline_causes={each.name: each.where for each in reversed(pipeline.problems)},
+            pipeline_causes={
+                problem.name: problem.where for problem in reversed(pipeline.problems)
+            },
             is_cut_off=link_health.is_cut_off,
             unsettled=link_health.unsettled(now_s, self.store),
         )
 
     def _usual_period_s(self) -> float:
-        """Return the median period: that of one slow source must not delay the alerts of all."""
+        """Return the median period.
+
+        One slow source must not delay everyone's alerts.
+        """
         mark = self.store.generation, self.ingest.descriptors.changes
         if self._usual_period[:2] != mark:
             period_s = self.store.period_s
@@ -455,6 +536,6 @@ class Monitor:
         return self._usual_period[2]
 
     def _laying_out(self, *, at_once: bool = False) -> Slices[None]:
-        """Rebuild the layout when descriptors have settled, as often as its share of time allows."""
+        """Rebuild the layout after descriptors have settled, within its share of time."""
         work = self._layout_pacing.laying_out(self.ingest, self.clock, at_once=at_once)
         return guarded(self.counts, "layout", work)

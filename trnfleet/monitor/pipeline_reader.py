@@ -1,4 +1,4 @@
-"""The pipeline of a monitor as a value, made once a second of what its parts know."""
+"""The pipeline of a monitor as a value, built once a second from its parts."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import LinkStatus
 
 EVERY_S = 1.0
-"""Time for which a value stands for the present."""
+"""Seconds a value is valid."""
 
 
 class _PublishedChips(NamedTuple):
-    """How many chips each row of the traffic publishes, and of what that is made."""
+    """Chips published per row of the traffic, with the inputs of the count."""
 
     layout: Layout
     rows: NDArray[np.int64]
@@ -44,7 +44,7 @@ class _PublishedChips(NamedTuple):
 
 
 class Recorder(Protocol):
-    """Keeps what comes."""
+    """Recorder of messages."""
 
     @property
     def problem(self) -> str:
@@ -52,18 +52,18 @@ class Recorder(Protocol):
 
 
 class PipelineReader:
-    """Makes the value, and keeps what it needs of those before."""
+    """Builder of the value, with the data it needs from earlier ones."""
 
     def __init__(self, recorder: Recorder | None = None) -> None:
-        """Begin without a value.
+        """Start without a value.
 
         Args:
-            recorder: Keeps what comes; None where nothing does.
+            recorder: Records the messages; None if there is none.
         """
         self._recorder = recorder
         self._health: PipelineHealth | None = None
         self._of: tuple[object, ...] = ()
-        """What the value is of, at the moment when it was made."""
+        """Inputs of the value when it was built."""
         self._marks: deque[tuple[float, Recent]] = deque()
         """Counts of the last `RECENT_S`, the oldest first."""
         self._is_told = False
@@ -81,35 +81,40 @@ class PipelineReader:
         *,
         at_once: bool = False,
     ) -> Slices[PipelineHealth]:
-        """Return the pipeline, at most `EVERY_S` old, in slices; it is of the moment of the first one.
+        """Return the pipeline, at most `EVERY_S` old, in slices.
+
+        It is of the moment of the first slice.
 
         Args:
-            ingest: What was applied.
+            ingest: The applied messages.
             counts: The counts, with those of the transport.
             link: The connection, or several as one.
-            link_health: The times in which the sources could be heard.
+            link_health: The health of the link.
             rate: The rate of telemetry messages.
             now_s: Monotonic seconds.
-            at_once: Whether it has to be of this very moment, such as for rules, whose others are.
+            at_once: Whether to build a new value now, such as for rules: their other inputs are of
+                now.
         """
-        health, of = self._health, (ingest, link.changes)
+        health = self._health
+        inputs = (ingest, link.changes)
         if (
             health is not None
-            and self._of[:1] == of[:1]
+            and self._of[:1] == inputs[:1]
             and not link.connected
             and link.last_error == STOPPED
         ):
             # An observation that is over stays what was seen.
             return health
-        if health is not None and self._of[:2] == of:
+        if health is not None and self._of[:2] == inputs:
             is_same_moment = now_s == health.at_s and self._of[2:] == (ingest.store.revision,)
             if is_same_moment or (not at_once and 0.0 < now_s - health.at_s < EVERY_S):
                 return health
-        read = (*of, ingest.store.revision)
+        read = (*inputs, ingest.store.revision)
         made = yield from self._make(ingest, counts.copy(), link, link_health, rate, now_s)
         yield
         made = dataclasses.replace(made, problems=judge(made))
-        self._of, self._health = read, made
+        self._of = read
+        self._health = made
         return made
 
     def _make(
@@ -122,7 +127,7 @@ class PipelineReader:
         now_s: float,
     ) -> Slices[PipelineHealth]:
         store = ingest.store
-        brokers = tuple(BrokerHealth.of(each, now_s) for each in link.parts or (link,))
+        brokers = tuple(BrokerHealth.of(part, now_s) for part in link.parts or (link,))
         undescribed_chips, undescribed_paths = ingest.topics.undescribed.counts(now_s)
         made = functools.partial(
             PipelineHealth,
@@ -139,9 +144,10 @@ class PipelineReader:
             unheard_s=link_health.unheard_s(now_s),
             outage_s=link_health.longest_outage_s(now_s),
             overloaded_s=link_health.overloaded_s(now_s),
-            contested=ingest.contests.pairs(now_s),
+            contested=ingest.contests.pairs(now_s, ingest.publishers.client_of),
             undescribed_chips=undescribed_chips,
             undescribed_paths=undescribed_paths,
+            doubts=ingest.doubts.newest_first(),
             recording_problem="" if self._recorder is None else self._recorder.problem,
         )
         table = functools.partial(
@@ -160,9 +166,14 @@ class PipelineReader:
         return made(publishers=publishers)
 
     def _chips_of(self, ingest: Ingest) -> NDArray[np.int64]:
-        """Return how many chips each row of the traffic publishes: as before while all instances have the publishers that they had."""
-        layout, publisher_of = ingest.store.layout, ingest.store.publisher_of
-        rows, count = ingest.publishers.rows(), len(ingest.publishers.traffic)
+        """Return the chips published per row of the traffic.
+
+        Cached while all instances have the same publishers.
+        """
+        layout = ingest.store.layout
+        publisher_of = ingest.store.publisher_of
+        rows = ingest.publishers.rows()
+        count = len(ingest.publishers.traffic)
         known = self._chips
         if (
             known is None
@@ -178,8 +189,11 @@ class PipelineReader:
     def _recent(
         self, counts: PipelineCounts, brokers: tuple[BrokerHealth, ...], now_s: float
     ) -> Recent:
-        """Return what was added to counts lately; a count that began again counts from 0."""
-        said = [each.figures.dropped or 0 for each in brokers if each.figures is not None]
+        """Return the recent increase of counts.
+
+        A restarted count counts from 0.
+        """
+        said = [broker.figures.dropped or 0 for broker in brokers if broker.figures is not None]
         now = Recent(
             **{name: getattr(counts, name) for name in COUNTED}, dropped_by_brokers=sum(said)
         )
@@ -194,7 +208,7 @@ class PipelineReader:
         if said and not self._is_told:
             # Of what brokers had dropped before they were first read, nobody knows when that was.
             told = {"dropped_by_brokers": now.dropped_by_brokers}
-            marks = self._marks = deque((at_s, each._replace(**told)) for at_s, each in marks)
+            marks = self._marks = deque((at_s, recent._replace(**told)) for at_s, recent in marks)
         self._is_told = bool(said)
         first = marks[0][1] if marks else Recent(dropped_by_brokers=now.dropped_by_brokers)
         marks.append((now_s, now))
@@ -204,8 +218,12 @@ class PipelineReader:
 
 
 def _behind_outages(ingest: Ingest, link_health: LinkHealth, now_s: float) -> NDArray[np.bool_]:
-    """Return which rows of the traffic cannot be heard: the connection to their broker, or the relay that forwards them, is lost alone."""
-    store, publishers = ingest.store, ingest.publishers
+    """Return a mask of unheard rows of the traffic.
+
+    Only the connection to their broker, or the relay that forwards them, is lost.
+    """
+    store = ingest.store
+    publishers = ingest.publishers
     unheard = link_health.behind_outages(now_s, store)
     count = len(publishers.traffic)
     if store.is_forwarded.any():
@@ -217,7 +235,7 @@ def _behind_outages(ingest: Ingest, link_health: LinkHealth, now_s: float) -> ND
         return np.zeros(count, np.bool_)
     rows = publishers.rows()[store.publisher_of]
     instances = np.bincount(rows, minlength=count)
-    found: NDArray[np.bool_] = (np.bincount(rows[unheard], minlength=count) == instances) & (
+    mask: NDArray[np.bool_] = (np.bincount(rows[unheard], minlength=count) == instances) & (
         instances > 0
     )
-    return found
+    return mask

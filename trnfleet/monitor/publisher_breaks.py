@@ -1,8 +1,9 @@
-"""Breaks of publishers: the times in which nothing comes of any of a publisher's instances.
+"""Breaks of publishers: times without messages from any of a publisher's instances.
 
-A publisher that speaks for several instances and falls silent says nothing of them: its own network, host or process is at fault,
-and its last will, which a broker sends after one and a half keepalives, says so. Until then its instances are in doubt, and not
-silent. When it speaks again, its instances do so one after the other: each has three periods for that.
+Silence of a publisher with several instances does not mean that its instances are silent: its own
+network, host or process is at fault. Its last will, sent by a broker after one and a half
+keepalives, confirms it. Until then its instances are in doubt, and not silent. After the break its
+instances return one after the other: each has three periods for that.
 """
 
 from __future__ import annotations
@@ -21,25 +22,26 @@ if TYPE_CHECKING:
 
 QUIET_FROM_S = 0.5
 QUIET_FROM_PERIODS = 2.0
-"""Periods, and at least `QUIET_FROM_S`, without any message after which a publisher, or a connection, is in doubt: less than the
-three after which a source is stale, so that none is called silent before."""
+"""Periods without a message before a publisher or connection is in doubt, at least `QUIET_FROM_S`.
+Less than the three periods before a source is stale, so that none is called silent before."""
 
 
 class PublisherBreaks:
-    """The breaks of all publishers of one monitor, by the instances that they publish."""
+    """Breaks of all publishers of one monitor, by published instance."""
 
     def __init__(self, doubt_s: float) -> None:
         """Start without a publisher.
 
         Args:
-            doubt_s: Time without any message of a publisher within which its last will comes; 0 to follow none.
+            doubt_s: Seconds without any message of a publisher within which its last will arrives;
+                0 to follow none.
         """
         self._doubt_s = doubt_s
         self._generation = -1
         self._was_quiet = self._was_offline = np.zeros(0, np.bool_)
-        """Instances whose publisher was quiet, or offline, at the last look."""
+        """Instances with a quiet, or offline, publisher at the last check."""
         self._back_s = np.zeros(0)
-        """Monotonic seconds at which each instance's publisher was heard again, or online again."""
+        """Monotonic seconds when each instance's publisher was last heard or online again."""
         self._in_doubt = np.zeros(0, np.bool_)
 
     def copy(self) -> PublisherBreaks:
@@ -48,12 +50,12 @@ class PublisherBreaks:
         return copied(self, _back_s=self._back_s.copy())
 
     def update(self, now_s: float, since_s: float, store: Store) -> None:
-        """Look at all publishers, once freshness has been judged.
+        """Check all publishers, once freshness has been judged.
 
         Args:
             now_s: Monotonic seconds.
-            since_s: Monotonic seconds since which publishers could be heard without a break of ours.
-            store: What was heard of them.
+            since_s: Monotonic seconds of our last break.
+            store: The publishers' instances.
         """
         instances = len(store.layout.instances)
         if not self._doubt_s or not instances:
@@ -79,15 +81,19 @@ class PublisherBreaks:
         is_quiet = newest_s[owner] < quiet_from_s
         is_back = (self._was_quiet & ~is_quiet) | (self._was_offline & ~is_offline)
         self._back_s[is_back] = now_s
-        self._was_quiet, self._was_offline = is_quiet, is_offline
+        self._was_quiet = is_quiet
+        self._was_offline = is_offline
         doubted_s = now_s - np.maximum(newest_s, since_s)
         self._in_doubt = is_quiet & (is_of_several & (doubted_s < self._doubt_s))[owner]
 
     def unsettled(self, now_s: float, store: Store) -> NDArray[np.bool_] | None:
-        """Return the instances whose silence says nothing yet; None for none."""
+        """Return a mask of instances whose silence is still meaningless.
+
+        None if there are none.
+        """
         if self._generation != store.generation:
             return None
-        found: NDArray[np.bool_] = self._in_doubt | (
+        mask: NDArray[np.bool_] = self._in_doubt | (
             now_s < self._back_s + STALE_AFTER_PERIODS * store.period_s
         )
-        return found if found.any() else None
+        return mask if mask.any() else None

@@ -1,9 +1,10 @@
-"""Room for what publishers send: bytes and numbers of each class, in all and for each owner.
+"""Room for messages of publishers: bytes and numbers per class, in all and per owner.
 
-Memory is counted as it is held, not as it came: a small message costs many times its bytes on the wire, and one emoji makes a
-text cost four bytes a character. No owner can take what the others need: a message is refused as soon as its owner would
-hold more than `SHARE` times what is left free, unless that is less than an equal part of the limit. Owners are who a message says
-that they are: one that makes up names is bounded by the limit alone.
+Memory is counted as stored, not as received: a small message costs many times its bytes on the
+wire, and one emoji makes a text cost four bytes a character. No owner can use up the room of
+others: a message is refused as soon as its owner would use more than `SHARE` times the free room,
+unless that is less than an equal part of the limit. The owner is the publisher named by the
+message: made-up names are bounded by the limit alone.
 """
 
 from __future__ import annotations
@@ -12,28 +13,29 @@ import enum
 from sys import getsizeof
 from typing import TypeVar
 
+import msgspec
 from pydantic import BaseModel
 
 from trnfleet.monitor.copies import copied
 
 SHARE = 15
-"""One owner alone may hold fifteen sixteenths of a limit, two that send without end hold 15 of 31 parts each: the next one
-finds room, and a fleet with one large publisher loses little."""
+"""One owner alone may use fifteen sixteenths of a limit. Two that send without end use 15 of 31
+parts each. The next one still finds room, and a fleet with one large publisher loses little."""
 SPARE = 64
-"""Of this many parts of a limit one is left to those who hold little."""
+"""One of this many parts of a limit is reserved for small owners."""
 ALLOCATION_BYTES = 8
-"""Bytes by which the allocator rounds an object up, on average: its sizes are multiples of 16."""
+"""Mean bytes an allocator adds to an object: its sizes are multiples of 16."""
 ENTRY_BYTES = 250
-"""Bytes of a message's entries in the tables that find it."""
+"""Bytes of a message's entries in lookup tables."""
 
 MOST_FIELD_SETS = 1_000
-"""Sets of field names that are shared; publishers leave out what they do not know, each always the same."""
+"""Most shared sets of field names. Publishers leave out unknown fields, each always the same."""
 
 M = TypeVar("M", bound=BaseModel)
 
 
 class Room:
-    """One limit, and what owners hold of it."""
+    """One limit, and its use by owner."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -50,16 +52,16 @@ class Room:
         return len(self._by_owner)
 
     def of(self, owner: str) -> int:
-        """Return what an owner holds."""
+        """Return an owner's use."""
         return self._by_owner.get(owner, 0)
 
     def refusal(self, owner: str, amount: int, noun: str) -> str | None:
-        """Return why an owner cannot hold that much more, or None where it can.
+        """Return the reason to refuse an owner more room; None if there is room.
 
         Args:
-            owner: Its name; empty where it is not known.
-            amount: What it would hold in addition; what is not more is never refused.
-            noun: What is counted, in the plural.
+            owner: Its name; empty if unknown.
+            amount: Additional amount; zero or less is never refused.
+            noun: The counted things, in the plural.
         """
         if amount <= 0:
             return None
@@ -72,10 +74,16 @@ class Room:
         if own // SHARE <= free or is_equal_part:
             return None
         have = own - amount
-        return f"{owner or 'one source'} has {have} of {self.most} {noun} already, and the rest is for others"
+        return (
+            f"{owner or 'one source'} has {have} of {self.most} {noun} already, and the rest is for"
+            " others"
+        )
 
     def change(self, owner: str, amount: int) -> None:
-        """Add to what an owner holds; a negative amount is given back."""
+        """Add to an owner's use.
+
+        A negative amount releases room.
+        """
         self.used += amount
         own = self.of(owner) + amount
         if own:
@@ -85,7 +93,7 @@ class Room:
 
 
 class Ledger:
-    """The messages of one retained class: their number, their bytes, and whose they are."""
+    """Messages of one retained class: number, bytes and owners."""
 
     def __init__(self, most: int, most_bytes: int) -> None:
         self._count = Room(most)
@@ -108,13 +116,13 @@ class Ledger:
         return self._bytes.used
 
     def refusal(self, key: str, owner: str, size_bytes: int, noun: str) -> str | None:
-        """Return why a message cannot be put, or None where it can.
+        """Return the reason to refuse a message; None if there is room.
 
         Args:
-            key: The name that its topic repeats.
-            owner: Who publishes it; empty where that is not known.
-            size_bytes: What it takes.
-            noun: What it is, in the plural.
+            key: The name in its topic.
+            owner: Its publisher; empty if unknown.
+            size_bytes: Its size.
+            noun: The kind of message, in the plural.
         """
         entry = self._entries.get(key)
         count, size = (
@@ -125,14 +133,17 @@ class Ledger:
         )
 
     def put(self, key: str, owner: str, size_bytes: int) -> None:
-        """Enter a message in the place of the one that its key had."""
+        """Enter a message in place of its key's former one."""
         self.remove(key)
         self._entries[key] = owner, size_bytes
         self._count.change(owner, 1)
         self._bytes.change(owner, size_bytes)
 
     def remove(self, key: str) -> None:
-        """Give the room of a message back; one that is not there has none."""
+        """Release the room of a message.
+
+        A missing one is ignored.
+        """
         entry = self._entries.pop(key, None)
         if entry is not None:
             self._count.change(entry[0], -1)
@@ -140,30 +151,35 @@ class Ledger:
 
 
 def held_bytes(value: object) -> int:
-    """Return the bytes of memory that a decoded message, or a part of it, takes with all that it refers to.
+    """Return the memory in bytes of a decoded message or part, with all its references.
 
-    Against tracemalloc it is between right and half as much again, because short texts that come often are shared. JSON as it comes
-    is no measure: its bytes are held 1.3 times (long texts) to 10 times (128 columns).
+    Against tracemalloc it is between right and half as much again, because frequent short texts are
+    shared. The size of the received JSON is no measure: it is stored in 1.3 times (long texts) to
+    10 times (128 columns) its bytes.
     """
-    if value is None or value == "" or isinstance(value, bool | enum.Enum):
+    if type(value) is str or type(value) is bytes:
+        return getsizeof(value) + ALLOCATION_BYTES if value else 0
+    if value is None or isinstance(value, (bool, enum.Enum)):
         return 0
     if isinstance(value, int) and -5 <= value <= 256:
         # The interpreter has one of each.
         return 0
     size = getsizeof(value) + ALLOCATION_BYTES
+    if isinstance(value, tuple):
+        return size + sum(map(held_bytes, value))
+    if isinstance(value, dict):
+        return size + sum(map(held_bytes, value)) + sum(map(held_bytes, value.values()))
+    if isinstance(value, msgspec.Struct):
+        return size + sum(held_bytes(getattr(value, name)) for name in value.__struct_fields__)
     if isinstance(value, BaseModel):
         fields = value.__dict__
         # The names of fields are shared by all models of a class.
         return size + getsizeof(fields) + ALLOCATION_BYTES + sum(map(held_bytes, fields.values()))
-    if isinstance(value, dict):
-        return size + sum(map(held_bytes, value)) + sum(map(held_bytes, value.values()))
-    if isinstance(value, tuple):
-        return size + sum(map(held_bytes, value))
     return size
 
 
 def compact(message: M) -> M:
-    """Return a message, which never changes, with the sets of its given fields shared with its like.
+    """Return an immutable message with shared sets of its given fields.
 
     Such a set is more than half of a small message: 2,264 of an alert's 3,500 bytes.
     """

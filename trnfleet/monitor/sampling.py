@@ -1,7 +1,8 @@
-"""What is sampled once a second: history for charts, means for headlines, and the rate of messages.
+"""Sampling once a second: history for charts, means for headlines, and message rate.
 
-A tick's messages come within some milliseconds, at any place of a second, and a pass may fall between them. A second is
-therefore the pass that stood longest in it: each tick is in the means once and whole, wherever the seconds begin.
+A tick's messages arrive within some milliseconds at any place of a second, and a pass may fall
+between them. So a second is represented by the pass that was current for most of it: each tick is
+in the means once and whole, wherever the seconds begin.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
 
 
 MOST_AT_ONCE = 2
-"""Seconds that one pass may be sampled for: passes are up to a second apart, and a little late on a busy machine."""
+"""Most seconds sampled from one pass. Passes are up to a second apart, and a little late on a busy
+machine."""
 MOST_WAIT_S = 10.0
-"""Longest wait for a fleet's first messages before history begins, whatever its period."""
+"""Longest wait for a fleet's first messages before history begins. Independent of its period."""
 
 
 class _Stood(NamedTuple):
@@ -28,18 +30,21 @@ class _Stood(NamedTuple):
 
     rollups: Rollups
     since_s: float
-    """Monotonic seconds of its pass, or of the second's begin if that is later."""
+    """Monotonic seconds of its pass, or of the second's beginning if later."""
 
 
 class _Longest(NamedTuple):
-    """The pass that stood longest in the second so far."""
+    """The pass current for the longest time in the second so far."""
 
     rollups: Rollups
     stood_s: float
 
 
 class Sampling:
-    """The samples of one monitor, but for history, which may be another's."""
+    """Samples of one monitor, except history.
+
+    History may belong to another monitor.
+    """
 
     def __init__(self) -> None:
         self.history_s = -1.0
@@ -71,19 +76,23 @@ class Sampling:
         speed: float,
         may_sample: bool,
     ) -> bool:
-        """Take what a pass has made; return whether a sample was taken.
+        """Apply the results of a pass.
+
+        Return whether a sample was recorded.
 
         Args:
-            history: Takes the sample, too.
+            history: Records the sample, too.
             store: The newest values.
             rollups: Those of the pass.
             now_s: Monotonic seconds.
-            messages: Telemetry messages so far; before the first there is nothing to sample.
-            speed: Seconds of the fleet's time a wall second.
-            may_sample: Whether a sample that is due may be taken; the first one may in any case. It waits for most of the fleet,
-                at most for a period and a second: sums over what has come until then would be a false low in every chart.
+            messages: Telemetry messages so far; nothing is sampled before the first.
+            speed: Seconds of fleet time per wall second.
+            may_sample: Whether a due sample may be recorded; the first one is in any case. It waits
+                for most of the fleet, at most for a period and a second: partial sums would be a
+                false low in every chart.
         """
-        # A pass on the very second must not miss it by what a difference of large numbers is wrong by.
+        # A pass on the very second must not miss it by what a difference of large numbers is wrong
+        # by.
         passed_s = now_s - self.history_s + 1e-6
         is_first = self.history_s < 0
         is_due = passed_s >= 1.0 and messages > 0
@@ -93,8 +102,8 @@ class Sampling:
             is_due = False
         ends_s: list[float] = []
         if is_due:
-            # On the second, so that a late pass does not stretch the charts' time. One that comes just after the next second
-            # has begun stands for both; a long pause leaves a gap.
+            # On the second, so that a late pass does not stretch the charts' time. One that comes
+            # just after the next second has begun stands for both; a long pause leaves a gap.
             seconds = 1 if is_first else int(passed_s)
             missed = seconds - 1 if seconds > MOST_AT_ONCE else 0
             if missed:
@@ -112,7 +121,8 @@ class Sampling:
                 # Nothing older has values, or the nodes of this layout.
                 at_s = now_s if self.history_s < 0 else self.history_s
                 self.averages = self.averages.sampled(frozen, at_s, is_first=is_first)
-                self._newest, self._longest = _Stood(frozen, now_s), None
+                self._newest = _Stood(frozen, now_s)
+                self._longest = None
             elif may_sample:
                 self._average(frozen, now_s, ends_s)
         return is_due
@@ -128,12 +138,13 @@ class Sampling:
         return chips_covered(rollups) >= LEAST_COVERED * rollups.layout.chips
 
     def _average(self, rollups: Rollups, now_s: float, ends_s: list[float]) -> None:
-        """Take a pass into account, and sample the seconds that are over.
+        """Apply a pass, and sample the completed seconds.
 
         Args:
-            rollups: Those of the pass. One at the place of a seek does not count, or the way there would show.
+            rollups: Those of the pass. One at the target of a seek does not count: it would show
+                the way there.
             now_s: Monotonic seconds of the pass.
-            ends_s: The ends of the seconds that are over.
+            ends_s: The ends of the completed seconds.
         """
         for end_s in ends_s:
             self._stand_until(end_s)
@@ -144,7 +155,7 @@ class Sampling:
         self._newest = _Stood(rollups, now_s)
 
     def _stand_until(self, until_s: float) -> None:
-        """Let the pass that stands have stood until then."""
+        """Extend the current pass to a time."""
         if self._newest is None:
             return
         rollups, since_s = self._newest

@@ -1,13 +1,15 @@
-"""The slicing protocol: long work in the event loop, cut into slices between which other tasks run.
+"""Slicing protocol: long work in the event loop in slices, with other tasks in between.
 
-* Long work is a generator of type `Slices[T]`. It yields None after each slice of a few milliseconds and returns its result;
-  a part of it is called with `result = yield from part()`. The caller at the top steps it and sleeps between two steps.
-* While it waits at a yield, messages are applied: values change, and a new layout may replace the rows. Work on rows
-  therefore notes `store.generation` when it begins and ends each slice with `yield from checkpoint(store, generation)`
-  instead of a bare `yield`. It publishes its results all at once at the end, so that an abandoned run changes nothing.
-* `LayoutChanged` abandons the work up to the stage of the pass that began it: row numbers that were computed before mean
-  other instances now. It is not caught on the way; `failures.guarded` lets it through, and the monitor ends the stage.
-  The next pass runs on the new layout.
+* Long work is a generator of type `Slices[T]`. It yields None after each slice of a few
+  milliseconds and returns its result. A part is called with `result = yield from part()`. The top
+  caller steps it and sleeps between two steps.
+* While it waits at a yield, messages are applied: values change, and a new layout may replace the
+  rows. So work on rows notes `store.generation` when it begins and ends each slice with
+  `yield from checkpoint(store, generation)` instead of a bare `yield`. It publishes its results all
+  at once at the end: an abandoned run changes nothing.
+* `LayoutChanged` abandons the work up to the stage of the pass that began it: earlier row numbers
+  mean other instances now. It is not caught on the way: `failures.guarded` passes it on, and the
+  monitor ends the stage. The next pass runs on the new layout.
 """
 
 from __future__ import annotations
@@ -28,70 +30,90 @@ T = TypeVar("T")
 Slices: TypeAlias = Generator[None, None, T]
 """Work in slices that returns a `T`."""
 DONE: Final = object()
-"""What `next` returns at the end of work in slices."""
+"""Return value of `next` at the end of work in slices."""
 
 SLICE_BYTES = 1_500_000
 SLICE_MESSAGES = 96
-"""Messages that are applied in one slice, at first and at least: about a millisecond of work on samples of chips."""
+"""Fewest and first number of messages in a slice. About a millisecond of work on samples of chips.
+"""
 MOST_SLICE_MESSAGES = 768
-"""The same at most. Of frames that are applied together these take 2 ms, of which a part of half a millisecond does not depend on their number."""
+"""Most messages in a slice. Frames applied together take 2 ms for it, half a millisecond of it
+whatever their number."""
 SLICE_S = 0.0015
-"""Work of a slice that is neither made longer nor shorter."""
-WHOLE_MESSAGES, WHOLE_S = 256, 0.008
-"""Messages of a batch, and work on them, up to which it is one slice where no other waits behind it: most of what a part costs does not depend
-on its messages, and a key waits for one such slice at most."""
+"""Target duration of a slice."""
+WHOLE_MESSAGES = 256
+WHOLE_S = 0.008
+"""Most messages, and work, of a batch to be applied in one slice.
+
+Only if no other batch waits. Most of a slice's cost does not depend on its messages, and a key
+waits for one such slice at most.
+"""
 EACH_FROM = 32
-"""Messages of a slice from which on it tells what each of them takes."""
+"""Fewest messages of a slice for its cost per message to count."""
 
 
 REST_AFTER_S = 0.002
-"""Work after which it rests for as long: a key takes a dozen turns of the loop until it is on the screen, and without rests a slice
-would stand before each of them."""
+"""Work before an equally long rest. A key needs a dozen turns of the loop to reach the screen, and
+without rests a slice would precede each of them."""
 SHORT_S = 0.008
-"""Work before the first rest: of a pass over a small fleet that is all of it, and a key that comes meanwhile has its turns in less."""
+"""Work before the first rest. A pass over a small fleet is shorter, and a key meanwhile has its
+turns in less."""
 TURN_AFTER_S = 0.001
-"""Work after which the loop has a turn: of a small fleet most slices are a few microseconds, less than a turn itself takes."""
+"""Work before a turn of the loop. Most slices of a small fleet are a few microseconds, less than a
+turn."""
 PASS_EVERY_S = (0.2, 1.0)
 """Shortest and longest time between the beginnings of two passes."""
 EXPECTED_AFTER_S = 0.9
-"""Time after a tick of sources that publish each second, or less often, before which no other one is looked for where nothing came during the pass."""
+"""Seconds after a tick before the next one is expected.
+
+Applies if nothing arrived during the pass, for sources that publish each second or less often.
+"""
 PASS_SHARE = 0.06
-"""Share of time that passes may take; the next one waits accordingly."""
+"""Largest share of time for passes. The next one waits accordingly."""
 OVERLOADED_EVERY_S = (1.0, 2.0)
-"""The same times while the monitor does not keep up, in which passes take half of that share; samples are taken for each second still."""
+"""`PASS_EVERY_S` while the monitor is behind. Passes then use half of `PASS_SHARE`; samples are
+still recorded for each second."""
 WHOLE_AFTER_S = 0.1
-"""Time without a message after which a tick of the sources is taken to be whole."""
+"""Seconds without a message before a tick counts as complete."""
 WHOLE_WITHIN_S = 0.3
-"""Longest wait for a tick to be whole, and lateness of a tick that comes each second; assumed, for busy machines."""
+"""Longest wait for a complete tick, and lateness of a tick each second. Assumed, for busy machines.
+"""
 
 GATHER_S = 0.05
-"""Time in which messages gather between two batches: many in a batch cost much less than one by one."""
-GATHER_FIRST_S, FEW = 0.01, 64
-"""The same after the first telemetry that comes while none waits, as a tick begins to, where that is less than this number of messages."""
+"""Seconds to gather messages between two batches. Many in a batch cost much less than one by one.
+"""
+GATHER_FIRST_S = 0.01
+FEW = 64
+"""`GATHER_S` at the start of a tick, for batches of fewer messages than this.
+
+A tick starts with the first telemetry while none waits.
+"""
 GATHER_BEHIND_S = 0.01
-"""The same of a reader that is behind, for whom more waits already: the time that keys and painting have between two batches."""
+"""`GATHER_S` for a reader with more messages waiting. Time for keys and painting between two
+batches."""
 
 LET_IN = 2
-"""Slices whose messages are taken in at most between two slices of work. More would only be shed (measured)."""
+"""Most slices of messages received between two slices of work. More would only be shed (measured).
+"""
 
 
 class LayoutChanged(Exception):  # noqa: N818  an event that ends a computation, as StopIteration does
-    """The store has another layout than the one that the work began with."""
+    """The store has a newer layout than the work began with."""
 
 
 class Generation(Protocol):
-    """Anything whose rows are numbered by a layout: the store."""
+    """Anything with rows numbered by a layout, such as the store."""
 
     generation: int
 
 
 class Revised(Protocol):
-    """Anything whose values change: the store."""
+    """Anything with changing values, such as the store."""
 
     revision: int
 
     def has_heard_all(self, since_s: float) -> bool:
-        """Return whether something has come since then of all that is live."""
+        """Return whether all live rows have had messages since then."""
 
 
 def require(laid: Generation, generation: int) -> None:
@@ -115,7 +137,7 @@ def checkpoint(laid: Generation, generation: int) -> Slices[None]:
 
 
 def finish(work: Slices[T]) -> T:
-    """Return the result of work that is done in one go, for tests and one-shot commands."""
+    """Return the result of work run in one go, for tests and one-shot commands."""
     while True:
         try:
             next(work)
@@ -134,9 +156,10 @@ class Rests:
         """Work that is left before the first rest."""
 
     def after(self, slice_s: float) -> float | None:
-        """Return the seconds to wait after a slice that took `slice_s`: as many as were worked since the last rest or beyond `SHORT_S`, or none yet.
+        """Return the seconds to wait after a slice of `slice_s` seconds.
 
-        None where the loop need not have a turn yet, either.
+        As many as worked since the last rest or beyond `SHORT_S`, or 0 if no rest is due. None if
+        the loop need not have a turn yet, either.
         """
         self._turn_s += slice_s
         self._worked_s += max(0.0, slice_s - self._short_s)
@@ -146,15 +169,19 @@ class Rests:
         self._turn_s = 0.0
         if self._worked_s < REST_AFTER_S:
             return 0.0
-        rest_s, self._worked_s = self._worked_s, 0.0
+        rest_s = self._worked_s
+        self._worked_s = 0.0
         return rest_s
 
 
 class PassPacing:
-    """When passes begin: after a tick of the sources, not amid its messages, since that pass is followed by another and both are painted.
+    """Start times of passes: after a tick, not amid its messages.
 
-    A tick is over when all that is live has been heard since the last pass and no message has come for `WHOLE_AFTER_S`. Ticks that come faster than each second are not waited for, and none for more than `WHOLE_WITHIN_S`. Without any messages there is
-    a pass each second, too, by which alerts and charts go on; one that only is a little late has none before it.
+    A pass amid a tick would be followed by another, and both would be painted. A tick is over when
+    everything live has been heard since the last pass and no message has arrived for
+    `WHOLE_AFTER_S`. Ticks faster than one a second are not awaited, and none for more than
+    `WHOLE_WITHIN_S`. Without any messages there is still a pass each second, for alerts and charts;
+    a tick that is only a little late has none before it.
     """
 
     def __init__(self) -> None:
@@ -186,13 +213,13 @@ class PassPacing:
     def pause_s(
         self, own_s: float, begun_s: float, ended_s: float, store: Revised, *, is_overloaded: bool
     ) -> float:
-        """Return the seconds until the next pass is thought of.
+        """Return the seconds until the next pass may be considered.
 
         Args:
             own_s: Work of the pass.
-            begun_s: Monotonic seconds at its begin.
-            ended_s: And at its end.
-            store: What changes.
+            begun_s: Monotonic seconds at its beginning.
+            ended_s: Monotonic seconds at its end.
+            store: The store.
             is_overloaded: Whether messages need the time more than passes do.
         """
         shortest, longest = OVERLOADED_EVERY_S if is_overloaded else PASS_EVERY_S
@@ -210,21 +237,24 @@ class PassPacing:
         )
         if store.revision == self._done and not is_late:
             return False
-        self._done, self._done_s = store.revision, now_s
+        self._done = store.revision
+        self._done_s = now_s
         return True
 
 
 async def gathered(source: Source, topics: Container[str], clock: Clock) -> list[Envelope]:
-    """Return what a source has next; of a tick whose first messages are here, with what comes in a moment after them.
+    """Return the next messages of a source.
+
+    At the start of a tick, wait a moment for more of its messages.
 
     Args:
-        source: Where messages come from.
-        topics: Those of telemetry that is described: anything else may be what somebody waits for.
+        source: Source of the messages.
+        topics: Topics of described telemetry: somebody may be waiting for anything else.
         clock: The clock.
     """
     is_idle = not source.status.waiting
     batch = await source.take()
-    if is_idle and 0 < len(batch) < FEW and all(each.topic in topics for each in batch):
+    if is_idle and 0 < len(batch) < FEW and all(message.topic in topics for message in batch):
         await clock.sleep(GATHER_FIRST_S)
         if source.status.waiting:
             batch += await source.take()
@@ -232,10 +262,11 @@ async def gathered(source: Source, topics: Container[str], clock: Clock) -> list
 
 
 async def let_in(link: LinkStatus, slice_messages: int, clock: Clock) -> None:
-    """Let the transport take in what has come, before more is applied: only what is here can be shed.
+    """Let the transport receive waiting messages before more are applied.
 
-    The transport takes a few messages in a turn of the loop; without this a monitor that is behind would leave them to the
-    broker's queue, where they grow old. It ends after those of `LET_IN` slices: a flood must not keep all from being applied.
+    Only received messages can be shed. The transport receives a few messages in a turn of the loop;
+    without this a monitor that is behind would leave them to age in the broker's queue. It ends
+    after the messages of `LET_IN` slices: a flood must not block all application.
 
     Args:
         link: Where they come in.
@@ -251,17 +282,17 @@ async def let_in(link: LinkStatus, slice_messages: int, clock: Clock) -> None:
 
 
 class BatchSlicing:
-    """The parts in which batches are applied: as many messages as take about `SLICE_S`, by what the last ones took.
+    """Slices of batches: as many messages as take about `SLICE_S`, judged by the last ones.
 
-    A slice that took long makes the next one shorter by half at most. What others on the machine take does not count: shorter slices cost more
-    for each message, with which a monitor that is behind would stay behind.
+    A slow slice makes the next one shorter by half at most. Time used by other processes does not
+    count: shorter slices cost more per message, and a monitor that is behind would stay behind.
     """
 
     def __init__(self) -> None:
         self.messages = SLICE_MESSAGES
         """Messages of the next slice, but for `SLICE_BYTES`."""
         self._each_s = SLICE_S / SLICE_MESSAGES
-        """What a message took of the last slice of many."""
+        """Seconds per message in the last slice of many."""
 
     def end(self, batch: Sequence[Envelope], begin: int, *, is_alone: bool = False) -> int:
         """Return where the slice ends that begins at a place of a batch.
@@ -293,10 +324,12 @@ class BatchSlicing:
 
 
 def batch_slices(batch: list[Envelope]) -> list[list[Envelope]]:
-    """Return a batch in parts that take about a millisecond each to apply, whatever its messages are."""
-    slicing, end = BatchSlicing(), 0
+    """Return a batch in slices of about a millisecond each, for any messages."""
+    slicing = BatchSlicing()
+    end = 0
     parts: list[list[Envelope]] = []
     while end < len(batch):
-        begin, end = end, slicing.end(batch, end)
+        begin = end
+        end = slicing.end(batch, end)
         parts.append(batch[begin:end])
     return parts

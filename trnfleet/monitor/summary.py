@@ -1,4 +1,4 @@
-"""A fleet in a few figures, as of the last pass: for headers, `status` and exporters."""
+"""Summary of a fleet as of the last pass, for headers, `status` and exporters."""
 
 from __future__ import annotations
 
@@ -38,10 +38,13 @@ _TEMPERATURE = BY_NAME["temperature_c"]
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """A fleet's figures as means over the last seconds; sums over live chips. None where nothing is known."""
+    """A fleet's figures as means over the last seconds; sums over live chips.
+
+    None where nothing is known.
+    """
 
     seconds: float = 0.0
-    """Seconds of the fleet's time that they are over; 0 where they are of the last pass alone."""
+    """Seconds of fleet time covered. 0 if only the last pass is used."""
     nc_util_pct: float | None = None
     mfu_pct: float | None = None
     power_w: float | None = None
@@ -55,31 +58,37 @@ class Means:
     hbm_bw_util_pct: float | None = None
     link_tx_bytes_per_s: float | None = None
     temperature_max_c: float | None = None
-    """The highest of any chip in those seconds."""
+    """Highest temperature of any chip in that time."""
     hottest_chip: str | None = None
     """Address of the hottest chip at present of the instance that had the highest temperature."""
     power_cap_w: float | None = None
-    """Sum of the highest power by the hardware catalogue, of the chips that the power is of."""
+    """Sum of the catalogue's maximum power, for the chips included in the power."""
     headroom_w: float | None = None
-    """What is left below the cap; negative above it."""
+    """Power left below the cap. Negative above it."""
     headroom_pct: float | None = None
     """The same as a share of the cap."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A fleet in a few figures, of the last pass; sums over live chips. None where nothing is known."""
+    """A fleet in a few figures, of the last pass; sums over live chips.
+
+    None where nothing is known.
+    """
 
     fleet: str
     chips: int
     instances: int
     ultraservers: int
     live_chips: int
+    """Live chips. Each chip is in one state: all states add up to `chips`."""
     stale_chips: int
-    """Stale and offline ones together."""
+    """Chips silent for three periods, without the offline ones."""
     offline_chips: int
     unknown_chips: int
+    """Chips described a moment ago without a report yet."""
     jobs: int
+    """All jobs, including those without a live chip."""
     publishers_online: int
     publishers: int
     nc_util_pct: float | None
@@ -90,7 +99,7 @@ class Summary:
     it_power_w: float | None
     """Chips and hosts together."""
     facility_power_w: float | None
-    """IT power with what cooling and conversion take on top."""
+    """IT power plus cooling and conversion."""
     pue: float
     tflops: float | None
     tflops_per_w: float | None
@@ -111,74 +120,93 @@ class Summary:
     rejected: int
     dropped: int
     lag_s: float | None
-    """Wall seconds from source to here, as far as the clocks tell; None while no chip is live."""
+    """Wall seconds from source to here, if the clocks allow. None while no chip is live."""
     undescribed_chips: int = 0
-    """Chips that publish at present without a descriptor, which are on no screen."""
+    """Chips publishing without a descriptor. They are on no screen."""
     undescribed_paths: int = 0
-    """Other paths that do, such as instances that publish frames."""
+    """Other paths publishing without a descriptor, such as instances with frames."""
     joining_instances: int = 0
-    """Instances that are described and will be shown with the next layout."""
+    """Described instances to be shown with the next layout."""
     clock_skew_s: float = 0.0
-    """By how much a source's clock is ahead of ours (behind: negative), 0 where none is off by more than 5 s."""
+    """Seconds a source's clock is ahead of ours (behind: negative). 0 if none is off by more than 5
+    s."""
     monitor_time: str = ""
     """RFC 3339: the wall clock, or the time of a simulated or replayed fleet."""
     speed: float = 1.0
     """Seconds of that time per wall second."""
     is_wall_time: bool = True
     events: int = 0
-    """Events that have come."""
+    """Events received."""
     events_dropped: int = 0
-    """Events that had to make room for newer ones."""
+    """Events dropped for newer ones."""
     reservations: int = 0
     """Reservations that have not ended."""
     reserved_instances: int = 0
     """Instances of the active ones."""
     reserved_idle_per_h: str | None = None
-    """Cost of an hour of those of them that do nothing, decimal text; None where nothing is active, its fee or use is not
-    known, or currencies differ."""
+    """Hourly cost of idle reserved instances as decimal text. None if nothing is active, a fee or
+    use is unknown, or currencies differ."""
     reserved_currency: str | None = None
     shed: int = 0
-    """Telemetry left out here for newer messages of its topic, because the monitor was behind; not part of `lost`."""
+    """Telemetry skipped for newer messages of its topic because the monitor was behind. Not part of
+    `lost`."""
     old: int = 0
-    """Telemetry whose source time was more than a minute behind the wall clock."""
+    """Telemetry with a source time over a minute behind the wall clock."""
     late_s: float = 0.0
-    """By how much the latest telemetry is behind the wall clock; 0 where none is by more than a minute."""
+    """Seconds the latest telemetry is behind the wall clock. 0 if none is over a minute."""
     contested: dict[str, int] = field(default_factory=dict)
-    """Paths that two publishers describe at once, by the names of the two."""
+    """Paths described by two publishers at once, by the names of the two."""
     unheard_s: float = 0.0
-    """Wall seconds for which nothing could be heard: no connection, or nothing at all came over it."""
+    """Wall seconds without any messages: not connected, or nothing arrived at all."""
     overloaded_s: float = 0.0
-    """Wall seconds for which the monitor has not kept up with its sources."""
+    """Wall seconds the monitor has been behind its sources."""
     internal_errors: int = 0
-    """Failures of the monitor's own work: what failed shows what was known before, or leaves one object out."""
+    """Failures of the monitor's own work. A failed part shows its earlier state or leaves one
+    object out."""
     layouts_held: int = 0
-    """Times that a publisher's changes of its instances had to wait, because it had made too many."""
+    """Times a publisher's changes of its instances had to wait because of their number."""
     refused: dict[str, int] = field(default_factory=dict)
     """Undecodable, misplaced and rejected messages by the class of their topic."""
     last_problem: str = ""
-    """The last refused message or failure: its topic and the reason, as they came from the wire."""
+    """The last refused message or failure: its topic and reason, unsanitised."""
     receiver_error_count: int = 0
-    """Alerts, silences and acknowledgements that receivers of the watch that leads do not take, such as Alertmanager."""
+    """Alerts, silences and acknowledgements refused by receivers of the leading watch, such as
+    Alertmanager."""
     receiver_errors: tuple[ReceiverError, ...] = ()
     """The first of them."""
     messages_per_s: float | None = None
-    """Telemetry messages a second over at least 10 s and several messages; 0 for a dead feed, None where none has come twice."""
+    """Telemetry messages per second, over at least 10 s and several messages. 0 for a dead feed,
+    None before messages have arrived twice."""
     quiet_s: float | None = None
-    """Seconds for which no telemetry has come; None where none ever has."""
+    """Seconds without telemetry. None if none ever arrived."""
     pipeline_problems: tuple[PipelineProblem, ...] = ()
-    """What is wrong with the pipeline, the worst first."""
+    """Problems of the pipeline, the worst first."""
     mean: Means = field(default_factory=Means)
     """The same figures as means over the last seconds."""
     unobserved_chips: int = 0
-    """Chips that no relay sees at present: whether they live is not known."""
+    """Chips not observed by any relay at present. Their state is unknown."""
     rolled_chips: int = 0
-    """Chips whose figures come from the roll-ups of relays alone."""
+    """Chips with figures from relays' roll-ups only."""
     forwarded_chips: int = 0
-    """Chips that relays forward under leases, whose figures are their own."""
+    """Chips forwarded by relays under leases, with their own figures."""
     cells: tuple[str, ...] = ()
-    """Cells whose relays publish them."""
+    """Cells with publishing relays."""
+    last_known_jobs: int = 0
+    """Jobs without a live chip: their state and figures are the last known."""
     unwatched_cells: tuple[str, ...] = ()
-    """Cells that a relay sees and no watch leads in: nobody evaluates rules about their chips and instances."""
+    """Cells seen by a relay without a leading watch. Nobody evaluates rules about their chips and
+    instances."""
+
+    @property
+    def chip_states(self) -> tuple[tuple[int, str], ...]:
+        """Chip count and name of each state, the live ones first."""
+        return (
+            (self.live_chips, "live"),
+            (self.stale_chips, "stale"),
+            (self.offline_chips, "offline"),
+            (self.unknown_chips, "not heard yet"),
+            (self.unobserved_chips, "not observed"),
+        )
 
 
 class RackPower(NamedTuple):
@@ -192,19 +220,23 @@ class Figures(NamedTuple):
     """The fleet's figures of one pass."""
 
     chips: list[int] | None
-    """How many chips are in each `Freshness`; None where no pass was of the present layout."""
+    """Chip count per `Freshness`. None if no pass was of the present layout."""
     now: dict[str, float | None]
-    """Those of the pass alone, by their names in the summary."""
+    """Figures of the pass alone, by their names in the summary."""
     mean: Means
 
 
 class PassFigures:
-    """The figures of the last pass, made once: they are most of the work, and an app asks for a summary more often."""
+    """Figures of the last pass, computed once.
+
+    They are most of the work, and an app asks for a summary more often.
+    """
 
     def __init__(self) -> None:
         self._store: Store | None = None
         self._averages: Averages | None = None
-        self._generation, self._pue = -1, 0.0
+        self._generation = -1
+        self._pue = 0.0
         self._figures = Figures(None, {}, Means())
 
     def of(self, store: Store, averages: Averages, pue: float) -> Figures:
@@ -218,8 +250,10 @@ class PassFigures:
         is_same = store is self._store and averages is self._averages
         if not is_same or (store.generation, pue) != (self._generation, self._pue):
             self._figures = _all_figures(store, averages, pue)
-            self._store, self._averages = store, averages
-            self._generation, self._pue = store.generation, pue
+            self._store = store
+            self._averages = averages
+            self._generation = store.generation
+            self._pue = pue
         return self._figures
 
 
@@ -244,11 +278,11 @@ def summarize(
         pue: Power usage effectiveness of the site.
         now_s: Monotonic seconds.
     """
-    store, layout = ingest.store, ingest.store.layout
+    store = ingest.store
+    layout = ingest.store.layout
     counts = pipeline.counts
     # Rows of a tree show those of the pass, too.
-    chips = [store.count(state) for state in Freshness] if figures.chips is None else figures.chips
-    offline = chips[Freshness.OFFLINE]
+    chips = store.chips_by_state() if figures.chips is None else figures.chips
     now = figures.now
     errors = receiver_errors(ingest.watches.present(now_s))
     return Summary(
@@ -257,19 +291,22 @@ def summarize(
         instances=layout.instance_count,
         ultraservers=layout.ultraserver_count,
         live_chips=chips[Freshness.LIVE],
-        stale_chips=chips[Freshness.STALE] + offline,
-        offline_chips=offline,
+        stale_chips=chips[Freshness.STALE],
+        offline_chips=chips[Freshness.OFFLINE],
         unknown_chips=chips[Freshness.UNKNOWN],
         unobserved_chips=chips[Freshness.UNOBSERVED],
         rolled_chips=int(layout.sizes[layout.is_rolled].sum()) if layout.has_rolled else 0,
         forwarded_chips=int(layout.sizes[store.is_forwarded].sum())
         if store.is_forwarded.any()
         else 0,
-        cells=tuple(sorted({each.cell for each in ingest.descriptors if each.cell}))
+        cells=tuple(
+            sorted({descriptor.cell for descriptor in ingest.descriptors if descriptor.cell})
+        )
         if store.rolled.blocks
         else (),
         unwatched_cells=ingest.alerts.cells.unwatched,
         jobs=len(ingest.jobs),
+        last_known_jobs=len(ingest.job_table.last_known),
         publishers_online=pipeline.publishers_online,
         publishers=len(pipeline.publishers),
         nc_util_pct=now.get("nc_util_pct"),
@@ -342,7 +379,7 @@ def _all_figures(store: Store, averages: Averages, pue: float) -> Figures:
 
 def _figures(store: Store, rollups: RollupReader, pue: float) -> dict[str, float | None]:
     """Return the fleet's figures, by their names in the summary."""
-    found = {
+    figures = {
         key: _or_none(fields.BY_KEY[key].values(store, rollups, Level.FLEET, None)[0])
         for key in (
             "nc_util_pct",
@@ -356,18 +393,18 @@ def _figures(store: Store, rollups: RollupReader, pue: float) -> dict[str, float
             "temperature_c",
         )
     }
-    chips_w = found["power_w"]
+    chips_w = figures["power_w"]
     hosts_w = None if chips_w is None else _or_none(rollups.value("host_power_w", Level.FLEET)[0])
-    known_w = [each for each in (chips_w, hosts_w) if each is not None]
+    known_w = [power for power in (chips_w, hosts_w) if power is not None]
     it_w = sum(known_w) if known_w else None
     facility = None if it_w is None else facility_w(it_w, pue)
-    return {**found, "host_power_w": hosts_w, "it_power_w": it_w, "facility_power_w": facility}
+    return {**figures, "host_power_w": hosts_w, "it_power_w": it_w, "facility_power_w": facility}
 
 
 def _headroom(store: Store, averages: Averages, power_w: float | None) -> dict[str, float | None]:
-    """Return the chips' power cap and what is left below it, by their names among the means.
+    """Return the chips' power cap and headroom, by their names among the means.
 
-    Chips whose power is not known have no part in either: what they draw is not free.
+    Chips with unknown power are in neither: their consumption is not free power.
     """
     layout = store.layout
     of_types_w = np.array([kind.chip.power_max_w.value for kind in layout.types])
@@ -380,7 +417,10 @@ def _headroom(store: Store, averages: Averages, power_w: float | None) -> dict[s
 
 
 def _hottest_chip(store: Store, averages: Averages) -> str | None:
-    """Return the address of the hottest live chip of the instance that had the highest temperature; None for none."""
+    """Return the hottest live chip's address in the instance with the highest temperature.
+
+    None if there is none.
+    """
     instance = averages.highest(_TEMPERATURE.name, Level.INSTANCE)
     if instance is None:
         return None
@@ -395,7 +435,7 @@ def _hottest_chip(store: Store, averages: Averages) -> str | None:
 
 
 def rack_powers(store: Store, rollups: Rollups) -> list[RackPower]:
-    """Return the IT power of every rack of which all is live, in the order of addresses."""
+    """Return the IT power of every fully live rack, by address."""
     layout = store.layout
     if not layout.instances or rollups.generation != store.generation:
         return []
@@ -418,15 +458,21 @@ def rack_powers(store: Store, rollups: Rollups) -> list[RackPower]:
 def reserved(table: Sequence[Reservation]) -> dict[str, Any]:
     """Return the summary's figures about reservations."""
     ended = {state.value for state in ENDED}
-    active = [each for each in table if each.message.state.value == BlockState.ACTIVE.value]
+    active = [
+        reservation
+        for reservation in table
+        if reservation.message.state.value == BlockState.ACTIVE.value
+    ]
     idle = [
-        (each.idle_per_h, each.message.currency) for each in active if each.idle_per_h is not None
+        (reservation.idle_per_h, reservation.message.currency)
+        for reservation in active
+        if reservation.idle_per_h is not None
     ]
     currencies = {currency for _, currency in idle}
     is_known = len(currencies) == 1
     return {
-        "reservations": sum(each.message.state.value not in ended for each in table),
-        "reserved_instances": sum(each.message.instances for each in active),
+        "reservations": sum(reservation.message.state.value not in ended for reservation in table),
+        "reserved_instances": sum(reservation.message.instances for reservation in active),
         "reserved_idle_per_h": f"{sum(fee for fee, _ in idle):.2f}" if is_known else None,
         "reserved_currency": currencies.pop() if is_known else None,
     }
@@ -444,6 +490,9 @@ def joining_instances(ingest: Ingest) -> int:
 
 
 def undescribed_text(summary: Summary) -> str:
-    """Return how many chips and other paths publish without a descriptor, such as `144 chips`; empty for none."""
+    """Return the number of undescribed chips and other paths, such as `144 chips`.
+
+    Empty for none.
+    """
     counts = ((summary.undescribed_chips, "chip"), (summary.undescribed_paths, "path"))
     return " and ".join(counted(number, noun) for number, noun in counts if number)

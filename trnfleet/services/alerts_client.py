@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import math
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
-from trnfleet.domain.alerts.alert import Alert, fingerprint_of
-from trnfleet.domain.alerts.matchers import all_match
+from trnfleet.domain.alerts.alert import Alert, fingerprint_of, named
+from trnfleet.domain.alerts.matchers import all_match, matchers_for
 from trnfleet.domain.alerts.preview import preview
+from trnfleet.domain.alerts.reach import Known
 from trnfleet.domain.alerts.silences import Span
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.alerts.watches import (
@@ -27,7 +29,7 @@ from trnfleet.monitor.alerting.cells import alert_of, unknown_rule
 from trnfleet.monitor.alerting.store import AlertWithStatus
 from trnfleet.monitor.problems.cell_watches import CellWatch, are_watched, cells_of, doubts_of
 from trnfleet.monitor.problems.problem import NO_PROBLEMS
-from trnfleet.monitor.problems.state import problems_of
+from trnfleet.monitor.problems.state import known_of, problems_of
 from trnfleet.monitor.sources.watches import presence_of
 from trnfleet.monitor.store.findings import NOTHING
 from trnfleet.services.discovery import find_fleet, find_fleets
@@ -56,18 +58,18 @@ if TYPE_CHECKING:
     from trnfleet.services.brokers.session import FleetSession
     from trnfleet.services.session import BrokerSession
     from trnfleet.wire.alerts import AlertMessage
-    from trnfleet.wire.ports import Envelope, Source
+    from trnfleet.wire.ports import Envelope, LinkStatus, Source
 
 CHECK_EVERY_S = 0.05
 """Time between two checks whether telemetry has arrived."""
 HEARTBEAT_LIMIT_S = 12.0
-"""Longest wait for a heartbeat of watches whose last one is old or has no time: one interval and a little."""
+"""Longest wait for a heartbeat if all are old or have no time. One interval and a little."""
 WITHHELD = (
-    "the broker gives retained messages to no subscription with wildcards: alerts, silences and acknowledgements "
-    "from before this command began are not known"
+    "alerts, silences and acknowledgements are not known: the broker sent no retained message to a "
+    "subscription with wildcards, which some (RabbitMQ) never do"
 )
 FIRST_PUBLISH_S = 3.0
-"""Age at which a watch has published: it listens for 2 s before."""
+"""Age at which a watch has published. It listens for 2 s first."""
 _FINGERPRINT = re.compile(r"[0-9a-f]{16}")
 
 
@@ -82,70 +84,89 @@ class FleetAlerts(NamedTuple):
     now_ns: int
     """The fleet's time."""
     watches: tuple[str, ...]
-    """Client ids of the watches that are online."""
+    """Client ids of the online watches."""
     gone: tuple[str, ...] = ()
-    """Client ids of those that left a message and are not online: ended by their last will, or without heartbeat."""
+    """Client ids of former watches with a message: last will sent, or no heartbeat."""
     present: tuple[WatchPresence, ...] = ()
-    """The watches that are online, in detail."""
+    """The online watches, in detail."""
     problems: Problems = NO_PROBLEMS
-    """The problems that the published alerts make."""
+    """The problems from the published alerts."""
     away: tuple[str, ...] = ()
-    """Brokers that could not be reached, while others were: what is there is not known."""
+    """Brokers out of reach while others answered. Their alerts are unknown."""
     is_withheld: bool = False
-    """Whether the broker withholds retained messages, so that alerts, silences and acknowledgements are unknown, not none."""
+    """Whether no retained message arrived. Alerts, silences and acknowledgements are then unknown,
+    not empty."""
     cells: tuple[CellWatch, ...] = ()
-    """The cells, on a top broker, with who watches each."""
+    """The cells, on a top broker, with the watches of each."""
+    known: Known | None = None
+    """Possible subjects of alerts. None if not read."""
 
     @property
     def is_watched(self) -> bool:
-        """Whether the alerts are kept up to date: by a watch here, or by one in each cell."""
-        return bool(self.watches) or are_watched(self.cells)
+        """Whether the alerts are up to date: watched here, or in each cell."""
+        return not self.is_withheld and (bool(self.watches) or are_watched(self.cells))
 
     @property
     def is_partly_watched(self) -> bool:
-        """Whether a watch keeps some alerts up to date: one here, or one of a cell."""
-        return bool(self.watches) or any(each.word.leader is not None for each in self.cells)
+        """Whether some alerts are up to date: a watch runs here, or in a cell."""
+        is_heard = bool(self.watches) or any(cell.word.leader is not None for cell in self.cells)
+        return is_heard and not self.is_withheld
 
     def is_published(self, message: AlertMessage) -> bool:
-        """Return whether a watch keeps an alert up to date: one here, or that of its cell."""
+        """Return whether a watch updates an alert: one here, or its cell's."""
+        if self.is_withheld:
+            return False
         if not isinstance(message, CellAlertMessage):
             return bool(self.watches)
         return any(
-            each.cell == message.cell and each.word.leader is not None for each in self.cells
+            place.cell == message.cell and place.word.leader is not None for place in self.cells
         )
 
     @property
     def word(self) -> Word:
-        """Whose word the published alerts are, and what speaks against it."""
-        own = [each for each in self.alerts.values() if not isinstance(each, CellAlertMessage)]
-        word = word_of(self.present, sum(each.state == "firing" for each in own))
+        """The watch behind the published alerts, and reasons to doubt it."""
+        if self.is_withheld:
+            return Word(None)
+        own = [
+            message for message in self.alerts.values() if not isinstance(message, CellAlertMessage)
+        ]
+        word = word_of(self.present, sum(message.state == "firing" for message in own))
         return word._replace(doubts=(*word.doubts, *doubts_of(self.cells)))
 
     def is_unobserved(self, message: AlertMessage) -> bool:
-        """Return whether an alert is of a cell that no relay sees at present."""
+        """Return whether an alert's cell is observed by no relay at present."""
         cell = message.cell if isinstance(message, CellAlertMessage) else None
-        return any(each.cell == cell and not each.is_observed for each in self.cells)
+        return any(place.cell == cell and not place.is_observed for place in self.cells)
 
     @property
     def receiver_errors(self) -> ReceiverErrors:
-        """What receivers of the watch that leads do not take."""
+        """Errors of the leading watch's receivers."""
         return receiver_errors(self.present)
 
     def name_of(self, fingerprint: str) -> str:
-        """Return rule and target of a published alert; empty where there is none."""
+        """Return rule and target of a published alert.
+
+        Empty if unknown.
+        """
         message = self.alerts.get(fingerprint)
         return "" if message is None else f"{message.rule} {message.target}".rstrip()
 
     @property
     def word_text(self) -> str:
-        """Whose word the published alerts are, in a line; empty where no watch leads."""
+        """The source of the published alerts in one line.
+
+        Empty if no watch leads.
+        """
         leader = self.word.leader
         since_ns = None if leader is None else leader.since_ns
         return word_text(self.word, "" if since_ns is None else format_rfc3339(since_ns))
 
     @property
     def unwatched_reason(self) -> str:
-        """Reason why the state of all alerts is unknown, and what to do; empty while a watch is online, here or in a cell."""
+        """Why the state of all alerts is unknown, and what to do.
+
+        Empty while a watch is online, here or in a cell.
+        """
         if self.is_partly_watched:
             return ""
         if self.is_withheld:
@@ -170,20 +191,26 @@ class FleetAlerts(NamedTuple):
         return self.silences.silences_of(alert_of(message), self.now_ns)
 
     def preview(self, matchers: tuple[Matcher, ...]) -> Preview:
-        """Return the alerts that a silence matches now; it hides none of cells."""
-        return preview(
-            matchers, [each for each in map(alert_of, self.alerts.values()) if not each.cell]
-        )
+        """Return the effect of a silence.
+
+        It hides no alerts of cells.
+        """
+        own = [alert for alert in map(alert_of, self.alerts.values()) if not alert.cell]
+        known = self.known or Known(self.name, ())
+        return preview(matchers, dataclasses.replace(known, rules=load_rules(), alerts=own))
 
     def cells_matched(self, matchers: tuple[Matcher, ...]) -> tuple[str, ...]:
-        """Return the cells of alerts that a silence matches here and does not hide: their watches read their own brokers alone."""
-        of_cells = [each for each in map(alert_of, self.alerts.values()) if each.cell]
+        """Return the cells whose alerts a silence matches here but does not hide.
+
+        The watches of cells read only their own brokers.
+        """
+        of_cells = [alert for alert in map(alert_of, self.alerts.values()) if alert.cell]
         return tuple(
             sorted(
                 {
-                    each.cell
-                    for each in of_cells
-                    if each.is_active and all_match(matchers, each.labels)
+                    alert.cell
+                    for alert in of_cells
+                    if alert.is_active and all_match(matchers, alert.labels)
                 }
             )
         )
@@ -220,11 +247,14 @@ async def read_alerts_of_fleets(
         ConfigError: there are several fleets and no name.
     """
     fleets = await find_fleets(sessions, names, takes_all=takes_all)
-    return await asyncio.gather(*(_read_alerts(each.session, each.name, wait_s) for each in fleets))
+    return await asyncio.gather(
+        *(_read_alerts(fleet.session, fleet.name, wait_s) for fleet in fleets)
+    )
 
 
 async def _read_alerts(session: FleetSession, fleet: str, wait_s: float) -> FleetAlerts:
-    clock, root = session.clock, session.root
+    clock = session.clock
+    root = session.root
     source, monitor = monitor_fleet(session, fleet)
     presence = session.source([(build_filter(fleet, TopicClass.PUBLISHER, root), 1)])
     async with background(source=source.run(), monitor=monitor.run(), presence=presence.run()):
@@ -232,29 +262,34 @@ async def _read_alerts(session: FleetSession, fleet: str, wait_s: float) -> Flee
         await presence.wait_connected(CONNECT_LIMIT_S)
         deadline_s = clock.monotonic_s() + wait_s
         publishers = await find_publishers(presence, root, clock)
-        # Without a publisher there is no telemetry to wait for, and the wall clock is as good as any.
-        while (
-            (publishers.has_telemetry or monitor.counts.undescribed)
-            and not monitor.counts.messages
-            and clock.monotonic_s() < deadline_s
+        # Without a publisher there is no telemetry to wait for, and the wall clock is as good as
+        # any.
+        while clock.monotonic_s() < deadline_s and (
+            not (_has_retained(source.status) or source.status.withholds_retained)
+            or (
+                (publishers.has_telemetry or monitor.counts.undescribed)
+                and not monitor.counts.messages
+            )
         ):
             await clock.sleep(CHECK_EVERY_S)
         # A watch that has just begun has not published anything yet.
         await clock.sleep(max(0.0, FIRST_PUBLISH_S - publishers.watched_s))
         monitor.compute()
-        of_cells, silences = monitor.alerts.cells.firing, monitor.alerts.silences
+        of_cells = monitor.alerts.cells.firing
+        silences = monitor.alerts.silences
         own = [
-            each
-            for each in monitor.ingest.alert_messages.values()
-            if each.fingerprint not in of_cells
+            message
+            for message in monitor.ingest.alert_messages.values()
+            if message.fingerprint not in of_cells
         ]
-        alerts: dict[str, AlertMessage] = {each.fingerprint: each for each in own}
+        alerts: dict[str, AlertMessage] = {message.fingerprint: message for message in own}
         for message in monitor.ingest.retained[CellAlertMessage].by_key.values():
             shown = of_cells.get(message.fingerprint)
             if shown is None or message.cell == shown.labels["cell"]:
                 alerts.setdefault(message.fingerprint, message)
         now_ns = monitor.moment().time_ns
         active = active_of(own, silences, now_ns, of_cells.values())
+        is_withheld = not _has_retained(source.status)
         return FleetAlerts(
             fleet,
             alerts,
@@ -264,10 +299,19 @@ async def _read_alerts(session: FleetSession, fleet: str, wait_s: float) -> Flee
             publishers.gone,
             publishers.present,
             problems_of(monitor, active, findings=NOTHING, now_ns=now_ns),
-            tuple(each.broker for each in source.status.parts if not each.connected),
-            source.status.withholds_retained,
+            tuple(part.broker for part in source.status.parts if not part.connected),
+            is_withheld,
             cells_of(monitor),
+            known_of(
+                monitor, (), (), is_complete=not is_withheld and not monitor.counts.undescribed
+            ),
         )
+
+
+def _has_retained(status: LinkStatus) -> bool:
+    """Return whether every reachable broker sent retained messages to a wildcard subscription."""
+    parts = [part for part in status.parts or (status,) if part.connected]
+    return all(part.retained for part in parts)
 
 
 @contextlib.asynccontextmanager
@@ -278,7 +322,8 @@ async def open_operator(
 
     Raises:
         BrokerError: the broker cannot be reached.
-        NotConfirmedError: in MQTT 3.1.1, by what is done with it: nothing shows that it was written.
+        NotConfirmedError: in MQTT 3.1.1, by what is done with it: nothing shows that it was
+            written.
     """
     operator, publisher = connect_operator(session, fleet, owner=owner, reads_back_from=session)
     async with background(operator=publisher.run()):
@@ -287,23 +332,45 @@ async def open_operator(
 
 
 def find_alert(fleet: FleetAlerts, which: str) -> Alert:
-    """Return the alert of a fingerprint, or of a rule and a target.
+    """Return the firing alert with an id, rule, place, or rule and place.
 
     Raises:
-        BrokerError: no such alert fires. Without a watch every name is accepted.
+        BrokerError: no such alert fires, or several do. Without a watch every name is accepted.
     """
-    firing = {each.fingerprint: each for each in fleet.alerts.values() if each.state == "firing"}
+    firing = [alert_of(message) for message in fleet.alerts.values() if message.state == "firing"]
+    matching = named(which, firing)
+    if len(matching) > 1:
+        some = ", ".join(
+            plain(f"{alert.fingerprint} {alert.name} {alert.target}", 200) for alert in matching[:5]
+        )
+        more = f" and {len(matching) - 5:,} more" if len(matching) > 5 else ""
+        raise BrokerError(f"{which!r} names {len(matching):,} alerts: {some}{more}; give an id")
+    if matching:
+        return matching[0]
     rule, _, target = which.strip().partition(" ")
-    named = fingerprint_of(fleet.name, rule, target.strip())
-    message = firing.get(which) or firing.get(named)
-    if message is not None:
-        return alert_of(message)
-    if not fleet.watches and _FINGERPRINT.fullmatch(which):
+    is_watched = bool(fleet.watches) and not fleet.is_withheld
+    if not is_watched and _FINGERPRINT.fullmatch(which):
         return Alert(unknown_rule("alert"), which, which)
-    if not fleet.watches and target and re.fullmatch(r"[A-Za-z0-9_-]{1,64}", rule):
-        return Alert(unknown_rule(rule), target.strip(), named)
-    names = [plain(f"{each.rule} {each.target}".strip()) for each in firing.values()]
+    if not is_watched and target and re.fullmatch(r"[A-Za-z0-9_-]{1,64}", rule):
+        target = target.strip()
+        return Alert(unknown_rule(rule), target, fingerprint_of(fleet.name, rule, target))
+    names = [plain(f"{alert.name} {alert.target}".strip()) for alert in firing]
     raise BrokerError(f"{which!r} does not fire: {nearest(which, names[:20])}")
+
+
+def matchers_of(fleet: FleetAlerts, which: str) -> tuple[Matcher, ...]:
+    """Return matchers for the named alert and for no other firing one.
+
+    Raises:
+        BrokerError: no such alert fires, or several do.
+    """
+    alert = find_alert(fleet, which)
+    others = [
+        message.labels
+        for message in fleet.alerts.values()
+        if message.state == "firing" and message.fingerprint != alert.fingerprint
+    ]
+    return matchers_for([alert.labels], others)
 
 
 def active_of(
@@ -312,7 +379,10 @@ def active_of(
     now_ns: int,
     of_cells: Iterable[Alert] = (),
 ) -> list[AlertWithStatus]:
-    """Return the published alerts that fire, and those of cells: the worst first, inhibited ones last."""
+    """Return the firing published alerts and those of cells.
+
+    The worst come first, inhibited ones last.
+    """
     alerts = [alert_of(message) for message in messages if message.state == "firing"]
     alerts += of_cells
     active = [AlertWithStatus(alert, silences.status(alert, now_ns)) for alert in alerts]
@@ -326,7 +396,7 @@ def _urgency(held: AlertWithStatus) -> tuple[bool, int, int, str, str]:
 
 
 class PublishedProblems(NamedTuple):
-    """Problems, and whether a watch keeps their alerts up to date."""
+    """Problems, and whether a watch updates their alerts."""
 
     problems: Problems
     is_watched: bool
@@ -337,24 +407,31 @@ class PublishedProblems(NamedTuple):
 
 
 def published_problems(monitor: Monitor) -> PublishedProblems:
-    """Return the problems of a fleet that a monitor has observed."""
+    """Return the problems of an observed fleet."""
     now_ns = monitor.moment().time_ns
     now_s = monitor.clock.monotonic_s()
-    cells, has_own = cells_of(monitor), bool(monitor.ingest.watches.present(now_s))
+    cells = cells_of(monitor)
+    has_own = bool(monitor.ingest.watches.present(now_s)) and not monitor.link.withholds_retained
     is_watched = has_own or are_watched(cells)
     silences = monitor.alerts.silences
-    # Without a watch nobody knows whether a published alert still fires: thresholds of the moment say more.
+    # Without a watch nobody knows whether a published alert still fires: thresholds of the moment
+    # say more.
     messages = monitor.ingest.alert_messages.values() if has_own else ()
     of_cells = monitor.alerts.cells.firing
-    own = [each for each in messages if each.fingerprint not in of_cells]
+    own = [message for message in messages if message.fingerprint not in of_cells]
     active = active_of(own, silences, now_ns, of_cells.values())
     rules = load_rules() if is_watched else ()
     problems = problems_of(monitor, active, rules=rules, now_ns=now_ns)
     return PublishedProblems(problems, is_watched, now_ns, doubts_of(cells))
 
 
-def silence_facts(fleet: FleetAlerts) -> list[dict[str, Any]]:
-    """Return the silences that have not expired as JSON values, the first to end in front."""
+def silence_facts(fleet: FleetAlerts) -> list[dict[str, Any]] | None:
+    """Return the unexpired silences as JSON values, by end time.
+
+    None if unknown.
+    """
+    if fleet.is_withheld:
+        return None
     return [
         {
             "id": silence.id,
@@ -367,9 +444,9 @@ def silence_facts(fleet: FleetAlerts) -> list[dict[str, Any]]:
             "source": silence.source,
             "not_applied": silence.not_applied,
             "refused": {
-                each.receiver: each.reason
-                for each in fleet.receiver_errors.first
-                if (each.kind, each.id) == ("silence", silence.id)
+                error.receiver: error.reason
+                for error in fleet.receiver_errors.first
+                if (error.kind, error.id) == ("silence", silence.id)
             },
             "hides": sum(
                 message.state == "firing"
@@ -378,7 +455,7 @@ def silence_facts(fleet: FleetAlerts) -> list[dict[str, Any]]:
                 for message in fleet.alerts.values()
             ),
         }
-        for silence in sorted(fleet.silences.known, key=lambda each: each.ends_ns)
+        for silence in sorted(fleet.silences.known, key=lambda silence: silence.ends_ns)
         if silence.span(fleet.now_ns) is not Span.OVER
     ]
 
@@ -387,22 +464,25 @@ class Publishers(NamedTuple):
     """Publishers of a fleet."""
 
     watches: tuple[str, ...]
-    """Client ids of the watches that are online."""
+    """Client ids of the online watches."""
     gone: tuple[str, ...]
-    """Client ids of the watches that have left a message and are not online."""
+    """Client ids of watches with a message but not online."""
     has_telemetry: bool
     """Whether any other publisher is online."""
     watched_s: float
-    """Wall time for which the oldest of the watches has been online; infinite where that is unknown."""
+    """Wall time since the oldest watch came online. Infinite if unknown."""
     present: tuple[WatchPresence, ...] = ()
-    """The watches that are online, in detail."""
+    """The online watches, in detail."""
 
 
 async def find_publishers(presence: Source, root: str, clock: Clock) -> Publishers:
-    """Return the publishers; where every watch is in doubt, wait until a heartbeat arrives or is overdue."""
+    """Return the publishers.
+
+    If every watch is in doubt, wait until a heartbeat arrives or is overdue.
+    """
     known: dict[str, WatchMessage] = {}
     heard: dict[str, float] = {}
-    """Watches whose heartbeat arrived meanwhile, with the monotonic seconds of it."""
+    """Monotonic seconds of the heartbeats received meanwhile, by watch."""
     deadline_s = clock.monotonic_s() + HEARTBEAT_LIMIT_S
     while True:
         reader = BatchReader(
@@ -411,12 +491,16 @@ async def find_publishers(presence: Source, root: str, clock: Clock) -> Publishe
         while batch := await reader.next():
             for envelope in batch:
                 _note_presence(envelope, root, known, heard, clock.monotonic_s())
-        online = {client: each for client, each in known.items() if each.state == "online"}
-        watches = {client: each for client, each in online.items() if each.role == "watch"}
+        online = {
+            client: presence for client, presence in known.items() if presence.state == "online"
+        }
+        watches = {
+            client: presence for client, presence in online.items() if presence.role == "watch"
+        }
         alive = [
             client
-            for client, each in watches.items()
-            if client in heard or _is_fresh(each, clock.wall_ns())
+            for client, presence in watches.items()
+            if client in heard or _is_fresh(presence, clock.wall_ns())
         ]
         if alive or not watches or clock.monotonic_s() >= deadline_s:
             break
@@ -425,12 +509,18 @@ async def find_publishers(presence: Source, root: str, clock: Clock) -> Publishe
         tuple(sorted(alive)),
         tuple(
             sorted(
-                name for name, each in known.items() if each.role == "watch" and name not in alive
+                name
+                for name, presence in known.items()
+                if presence.role == "watch" and name not in alive
             )
         ),
         len(watches) < len(online),
         max(
-            (abs(clock.wall_ns() - each) / NS_PER_S for each in since_ns if each is not None),
+            (
+                abs(clock.wall_ns() - began_ns) / NS_PER_S
+                for began_ns in since_ns
+                if began_ns is not None
+            ),
             default=math.inf,
         ),
         tuple(_presence(watches[client], heard.get(client), clock) for client in sorted(alive)),
@@ -438,7 +528,10 @@ async def find_publishers(presence: Source, root: str, clock: Clock) -> Publishe
 
 
 def _presence(message: WatchMessage, heard_s: float | None, clock: Clock) -> WatchPresence:
-    """Return a watch in detail; without a heartbeat the time in its retained message tells its age."""
+    """Return a watch in detail.
+
+    Without a heartbeat, its age follows from the time in its retained message.
+    """
     ts_ns = _time_ns(message.ts)
     age_s = None if ts_ns is None else abs(clock.wall_ns() - ts_ns) / NS_PER_S
     if heard_s is not None:

@@ -1,6 +1,6 @@
-"""Supervision of a child process: when it ends it is started again, and the app can say so.
+"""Supervision of a child process: restart it when it ends, with a note.
 
-A child that ends again and again is given up: what is wrong with it is in the log then.
+After repeated ends it is not started again; the log has the cause. The app shows the note.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 log = logs.get_logger(__name__)
 
 MOST_RESTARTS = 3
-"""Starts after the first: a cause that passes, such as memory that was short, has passed by the third."""
+"""Starts after the first. A temporary cause, such as a lack of memory, is over by the third."""
 BACKOFF_S = (0.5, 2.0, 8.0)
 """Wait before each of them."""
 STABLE_S = 60.0
-"""Running time after which the restarts before no longer count."""
+"""Running time after which earlier restarts no longer count."""
 TOLD_S = 20.0
-"""Time for which a restart is told: as long as a new alert is."""
+"""Time for which a restart is shown: as long as a new alert."""
 
 
 class Process(Protocol):
@@ -40,7 +40,7 @@ class Process(Protocol):
 
 
 class ChildProcess:
-    """A child process, and what is to be said about it."""
+    """A child process and a note about it."""
 
     def __init__(
         self,
@@ -87,7 +87,10 @@ class ChildProcess:
 
     @property
     def note(self) -> str:
-        """A line about a child that has ended, or was started again a moment ago; empty otherwise."""
+        """A line about a child process that ended or has just been restarted.
+
+        Empty otherwise.
+        """
         return self._told if self._clock.monotonic_s() < self._told_until_s else ""
 
     @property
@@ -103,12 +106,12 @@ class ChildProcess:
         while self._restarts < MOST_RESTARTS:
             wait_s = BACKOFF_S[self._restarts]
             self._restarts += 1
-            of = f"({self._restarts} of {MOST_RESTARTS})"
+            count = f"({self._restarts} of {MOST_RESTARTS})"
             log.warning(
                 "child_ended", kind=self.name, how=how, restart=self._restarts, wait_s=wait_s
             )
             self._tell(
-                f"the {self.name} {how}; it is started again in {duration(wait_s)} {of}",
+                f"the {self.name} {how}; it is started again in {duration(wait_s)} {count}",
                 float("inf"),
             )
             await self._clock.sleep(wait_s)
@@ -119,12 +122,13 @@ class ChildProcess:
                 continue
             self.restarts += 1
             log.warning("child_restarted", kind=self.name, restart=self._restarts)
-            self._tell(f"the {self.name} {how} and was started again {of}", TOLD_S)
+            self._tell(f"the {self.name} {how} and was started again {count}", TOLD_S)
             how = await self._end()
         self.is_given_up = True
         log.error("child_given_up", kind=self.name, how=how)
         self._tell(
-            f"the {self.name} {how}; given up after {MOST_RESTARTS} restarts; the log is {self._log_file}",
+            f"the {self.name} {how}; given up after {MOST_RESTARTS} restarts; the log is"
+            f" {self._log_file}",
             float("inf"),
         )
 

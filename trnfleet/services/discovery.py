@@ -1,6 +1,7 @@
 """Discovery of the fleets on a broker, and the choice of the one to read.
 
-It decodes messages and so loads pydantic and NumPy, which a recorder needs not: hence a module beside `session.py`.
+It decodes messages and so loads pydantic and NumPy. A recorder does not need them: hence a module
+beside `session.py`.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
+from trnfleet import logs
 from trnfleet.errors import BrokerError, ConfigError, WireError, nearest
 from trnfleet.services.brokers.merged import reached
 from trnfleet.services.brokers.session import session_of
@@ -23,19 +25,27 @@ if TYPE_CHECKING:
     from trnfleet.services.session import BrokerSession
     from trnfleet.wire.ports import Source
 
+log = logs.get_logger(__name__)
+
 MOST_NAMES = 1_000
-"""Fleets that are told apart on a broker while it is followed; of further ones nothing is said."""
+"""Most fleets followed on a broker. Further ones are not reported."""
 RETAINED_S = 0.3
-"""Wait for retained messages, which come at once after the subscription; long enough for a broker far away."""
+"""Wait for retained messages. They follow the subscription at once; this is enough for a distant
+broker."""
+ANSWER_S = 2.0
+"""Longest wait for a broker before a name is checked. The command itself reports the broker's
+error."""
 TELEMETRY_S = 3.0
 """Wait for telemetry where no retained message names a fleet."""
 
 
 class FoundFleet(NamedTuple):
-    """A fleet, and where it is heard."""
+    """A fleet and its brokers."""
 
     name: str
     session: FleetSession
+    unknown: str = ""
+    """Message about a name missing from all brokers while they have other fleets."""
 
 
 async def find_fleets(
@@ -46,21 +56,25 @@ async def find_fleets(
     most: int | None = None,
     wait_s: float = TELEMETRY_S,
 ) -> list[FoundFleet]:
-    """Return the fleets to read, each on all brokers: parts of it may be on any of them, and may come there later.
+    """Return the fleets to read, each on all brokers.
+
+    Parts of a fleet may be on any broker, and may come there later.
 
     Args:
         sessions: The brokers, at least one.
-        names: The fleets' names; none for the only one that there is. A fleet that is not there yet is awaited.
-        takes_all: Whether all fleets are read that are there, besides those of the names.
-        most: How many of all are read, the live ones first, where there are more than names; None for all.
-        wait_s: Time to listen for telemetry where no retained message names a fleet.
+        names: The fleets' names; empty for the only fleet. A missing fleet is waited for.
+        takes_all: Whether to read all existing fleets, besides the named ones.
+        most: Most fleets to read, live ones first, if there are more than names; None for all.
+        wait_s: Time to listen for telemetry if no retained message names a fleet.
 
     Raises:
         BrokerError: no broker can be reached, or none has a fleet.
         ConfigError: there are several fleets and no name.
     """
-    wanted = list(dict.fromkeys(names))
-    if takes_all or not wanted:
+    requested = list(dict.fromkeys(names))
+    unknown = await asyncio.gather(*(_unknown_fleet(sessions, name) for name in requested))
+    hints = dict(zip(requested, unknown, strict=True))
+    if takes_all or not requested:
         looks = await asyncio.gather(
             *(_fleets_of(session, wait_s) for session in sessions), return_exceptions=True
         )
@@ -68,24 +82,24 @@ async def find_fleets(
         for look in reached(looks):
             for name, is_live_there in look.items():
                 is_live[name] = is_live.get(name, False) or is_live_there
-        if not takes_all or not is_live | dict.fromkeys(wanted):
-            brokers = ", ".join(str(each.url) for each in sessions)
-            wanted = [choose_fleet(is_live, brokers)]
+        if not takes_all or not is_live | dict.fromkeys(requested):
+            brokers = ", ".join(str(session.url) for session in sessions)
+            requested = [choose_fleet(is_live, brokers)]
         else:
-            named = len(wanted)
-            wanted = list(
+            named = len(requested)
+            requested = list(
                 dict.fromkeys(
-                    [*wanted, *sorted(is_live, key=lambda name: (not is_live[name], name))]
+                    [*requested, *sorted(is_live, key=lambda name: (not is_live[name], name))]
                 )
             )
             if most is not None:
-                wanted = wanted[: max(named, most)]
-            wanted[named:] = sorted(wanted[named:])
-    return [FoundFleet(name, session_of(sessions)) for name in wanted]
+                requested = requested[: max(named, most)]
+            requested[named:] = sorted(requested[named:])
+    return [FoundFleet(name, session_of(sessions), hints.get(name, "")) for name in requested]
 
 
 async def appearing_fleets(source: Source, root: str, known: Iterable[str]) -> AsyncIterator[str]:
-    """Yield the name of each further fleet, once, as soon as a publisher of telemetry of it is online.
+    """Yield each further fleet's name once a publisher of its telemetry is online.
 
     Args:
         source: The messages of publishers about themselves, of all fleets; the caller runs it.
@@ -97,7 +111,7 @@ async def appearing_fleets(source: Source, root: str, known: Iterable[str]) -> A
         for envelope in await source.take():
             try:
                 fleet = parse_topic(envelope.topic, root).fleet
-                # A fleet may have thousands of publishers, of which nothing is to be decoded once it is known.
+                # A known fleet may have thousands of publishers: decode none of their messages.
                 is_news = fleet not in seen and _is_online(envelope.payload)
             except WireError:
                 continue
@@ -107,7 +121,9 @@ async def appearing_fleets(source: Source, root: str, known: Iterable[str]) -> A
 
 
 async def _fleets_of(session: BrokerSession, wait_s: float) -> dict[str, bool]:
-    """Return the fleets on a broker, and whether each is live; by telemetry where no retained message names one, if that may take time.
+    """Return the fleets on a broker, and whether each is live.
+
+    If no retained message names one, telemetry is read, provided that there is time for it.
 
     Raises:
         BrokerError: the broker cannot be reached.
@@ -121,25 +137,72 @@ async def _fleets_of(session: BrokerSession, wait_s: float) -> dict[str, bool]:
 async def find_fleet(
     session: BrokerSession, name: str | None, *, wait_s: float = TELEMETRY_S
 ) -> str:
-    """Return the name of the fleet to read: the given one, or the broker's only one.
+    """Return the fleet to read: the given name, or the broker's only fleet.
 
     Raises:
         BrokerError: the broker cannot be reached or has no fleet.
         ConfigError: there are several fleets and no name.
     """
     if name is not None:
+        await _unknown_fleet([session], name)
         return name
     return choose_fleet(await _fleets_of(session, wait_s), str(session.url), has_several=False)
+
+
+async def _unknown_fleet(sessions: Sequence[BrokerSession], name: str) -> str:
+    """Return and log a warning that no broker has a fleet, with the nearest name.
+
+    Empty if a broker has it. It is only a warning because the fleet may come later.
+    """
+    there = await asyncio.gather(
+        *(_is_there(session, name) for session in sessions), return_exceptions=True
+    )
+    if any(answer is not False for answer in there):
+        return ""
+    hint = await nearest_fleet(sessions, name)
+    if hint:
+        log.warning("fleet_unknown", fleet=name, hint=hint)
+    return hint
+
+
+async def _is_there(session: BrokerSession, name: str) -> bool:
+    """Return whether anything of a fleet comes: a presence, a descriptor or telemetry.
+
+    Raises:
+        BrokerError: the broker cannot be reached, or refuses all of it.
+        TimeoutError: it does not answer.
+    """
+    classes = (TopicClass.PUBLISHER, TopicClass.NODE, TopicClass.TELEMETRY)
+    source = session.source(
+        [(build_filter(name, topic_class, session.root), 0) for topic_class in classes]
+    )
+    async with asyncio.timeout(ANSWER_S), background(discovery=source.run()):
+        await source.wait_connected(CONNECT_LIMIT_S)
+        return bool(await BatchReader(source, session.clock, limit_s=RETAINED_S).next())
+
+
+async def nearest_fleet(sessions: Sequence[BrokerSession], name: str) -> str:
+    """Return a clause with the fleet nearest to an unknown name.
+
+    Empty if a broker has the name, none has a fleet, or none can be reached.
+    """
+    looks = await asyncio.gather(
+        *(_fleets_of(session, 0.0) for session in sessions), return_exceptions=True
+    )
+    names = {fleet for look in looks if isinstance(look, dict) for fleet in look}
+    return f"no fleet {name!r}: {nearest(name, names)}" if names and name not in names else ""
 
 
 async def discover_fleets(
     session: BrokerSession, topic_class: TopicClass, limit_s: float
 ) -> dict[str, bool]:
-    """Return the fleets that a class of topics names, and whether each is live, that is, publishes telemetry.
+    """Return the fleets named in a class of topics, and whether each is live.
+
+    A live fleet publishes telemetry.
 
     Args:
         session: The broker.
-        topic_class: PUBLISHER, whose messages are retained, or TELEMETRY, of which the first batch is enough.
+        topic_class: PUBLISHER for its retained messages, or TELEMETRY for its first batch.
         limit_s: Time to listen.
 
     Raises:
@@ -165,14 +228,10 @@ async def discover_fleets(
     return fleets
 
 
-async def live_fleets(session: BrokerSession) -> set[str]:
-    """Return the fleets that have a publisher of telemetry online."""
-    fleets = await discover_fleets(session, TopicClass.PUBLISHER, RETAINED_S)
-    return {fleet for fleet, is_live in fleets.items() if is_live}
-
-
 def choose_fleet(fleets: dict[str, bool], broker: str, *, has_several: bool = True) -> str:
-    """Return the only fleet; a live fleet is preferred to those whose publishers are all offline.
+    """Return the only fleet.
+
+    A live one comes before fleets whose publishers are offline.
 
     Args:
         fleets: The fleets, and whether each is live.
@@ -186,7 +245,8 @@ def choose_fleet(fleets: dict[str, bool], broker: str, *, has_several: bool = Tr
     names = [fleet for fleet, is_live in fleets.items() if is_live] or list(fleets)
     if not names:
         raise BrokerError(
-            f"{broker} has no fleet yet; start `trnfleet simulate`, or name the fleet to wait for with --name"
+            f"{broker} has no fleet yet; start `trnfleet simulate`, or name the fleet to wait for"
+            " with --name"
         )
     if len(names) > 1:
         how = (
@@ -199,7 +259,9 @@ def choose_fleet(fleets: dict[str, bool], broker: str, *, has_several: bool = Tr
 
 
 def _is_online(payload: bytes) -> bool:
-    """Return whether a message announces a publisher of telemetry; a watch of the fleet is none.
+    """Return whether a message announces a telemetry publisher.
+
+    A watch is not one.
 
     Raises:
         WireError: the message is invalid.

@@ -1,4 +1,4 @@
-"""A monitor on a fleet of a broker, with the source that feeds it."""
+"""A monitor of a fleet on a broker, with its source."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import Source
 
 QUEUE_MESSAGES = 65_536
-"""As many telemetry topics may have their newest message wait; the inbox's bytes bound them, too."""
+"""Most telemetry topics with a waiting message. The inbox's bytes limit them, too."""
 PROOF_S = 2 * KEEPALIVE_S + 3.0
-"""A half-open connection is found after at most two keepalives, and a little for a loop that is busy."""
+"""Two keepalives reveal a half-open connection. The rest is for a busy loop."""
 CHECK_EVERY_S = 0.05
 """Time between two checks whether every chip has reported."""
 
 
 class LiveMonitor(NamedTuple):
-    """A monitor and the source that must run for it."""
+    """A monitor and its source, to be run together."""
 
     source: RunningSource
     monitor: Monitor
@@ -56,19 +56,23 @@ def monitor_fleet(
     recorder: Recorder | None = None,
     kind: type[Monitor] = Monitor,
 ) -> LiveMonitor:
-    """Return a monitor of a fleet on a broker, or on several; run both, the source first.
+    """Return a monitor of a fleet on one or several brokers.
+
+    Run both, the source first.
 
     Args:
         session: The broker, or the brokers.
         fleet: The fleet's name.
         pue: Power usage effectiveness of the site; by default AWS's published one.
         rules: The alert rules to evaluate.
-        adopts_alerts: Whether retained alerts of an earlier `watch` count as firing until they are evaluated.
+        adopts_alerts: Whether retained alerts of an earlier `watch` count as firing until they are
+            evaluated.
         tap: Receives everything that arrives, before the monitor has it; None for nobody.
         recorder: Of which the monitor says when it keeps nothing more; None for none.
         kind: The monitor's class.
     """
-    # The cyclic collector walks all that is kept of a large fleet again and again, for cycles that hardly exist.
+    # The cyclic collector walks all that is kept of a large fleet again and again, for cycles that
+    # hardly exist.
     gc.set_threshold(100_000, 20, 100)
     gc.enable()
     root = session.root
@@ -104,7 +108,7 @@ class BrokerState(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """What was seen of a fleet."""
+    """The observed state of a fleet."""
 
     fleet: str
     brokers: tuple[BrokerState, ...]
@@ -123,7 +127,9 @@ async def observe_fleets(
     pue: float | None = None,
     needs_chips: bool = True,
 ) -> list[Observation]:
-    """Return what is seen of some fleets at once, of each until every described chip has reported, or for `wait_s`.
+    """Observe several fleets at once and return the results.
+
+    Each fleet is observed until every described chip has reported, or for `wait_s`.
 
     Args:
         sessions: The brokers.
@@ -139,9 +145,9 @@ async def observe_fleets(
     """
     fleets = await find_fleets(sessions, names, takes_all=takes_all, wait_s=wait_s)
     seen = await asyncio.gather(
-        *(_observe(each, wait_s=wait_s, pue=pue, needs_chips=needs_chips) for each in fleets)
+        *(_observe(fleet, wait_s=wait_s, pue=pue, needs_chips=needs_chips) for fleet in fleets)
     )
-    failed = [each.error for each in seen if each.error is not None]
+    failed = [observation.error for observation in seen if observation.error is not None]
     if len(failed) == len(seen):
         raise failed[0]
     return seen
@@ -150,15 +156,16 @@ async def observe_fleets(
 async def _observe(
     found: FoundFleet, *, wait_s: float, pue: float | None, needs_chips: bool
 ) -> Observation:
-    session, clock = found.session, found.session.clock
+    session = found.session
+    clock = found.session.clock
     source, monitor = monitor_fleet(session, found.name, pue=pue)
     brokers: tuple[BrokerState, ...] = ()
     try:
         async with background(source=source.run(), monitor=monitor.run()):
             try:
                 await source.wait_connected(CONNECT_LIMIT_S)
-                deadline_s = clock.monotonic_s() + wait_s
-                while clock.monotonic_s() < deadline_s and not _is_complete(monitor):
+                since_s = clock.monotonic_s()
+                while clock.monotonic_s() < since_s + wait_s and not _is_complete(monitor, since_s):
                     await clock.sleep(CHECK_EVERY_S)
                 monitor.compute()
                 # Its connections are judged while they stand.
@@ -167,24 +174,33 @@ async def _observe(
                 links = source.status.parts or (source.status,)
                 brokers = tuple(
                     BrokerState(
-                        each.broker, each.connected, "" if each.connected else each.last_error
+                        link.broker, link.connected, "" if link.connected else link.last_error
                     )
-                    for each in links
+                    for link in links
                 )
     except BrokerError as error:
         return Observation(found.name, brokers, None, error)
     if not monitor.store.layout.chips and (needs_chips or not len(monitor.reservations)):
-        why = f"{session.url}: nothing describes a fleet {found.name!r} within {wait_s:g} s; --wait waits longer"
+        why = f"{session.url}: nothing describes a fleet {found.name!r} within {wait_s:g} s; "
+        why += found.unknown or "--wait waits longer"
         return Observation(found.name, brokers, None, BrokerError(why))
     return Observation(found.name, brokers, monitor)
 
 
-def _is_complete(monitor: Monitor) -> bool:
-    """Return whether every described chip has reported, and nothing publishes without a descriptor, which may be on the way."""
+def _is_complete(monitor: Monitor, since_s: float) -> bool:
+    """Return whether every described chip has reported, and nothing is left to wait for.
+
+    That is a descriptor on the way, or whether two publishers contest a path: one that is online
+    and describes nothing may be the other.
+    """
     store = monitor.store
+    ingest = monitor.ingest
+    now_s = monitor.clock.monotonic_s()
     return (
         store.layout.chips > 0
-        and not any(monitor.ingest.topics.undescribed.counts(monitor.clock.monotonic_s()))
+        and not any(ingest.topics.undescribed.counts(now_s))
         and not store.count(Freshness.UNKNOWN)
         and not store.count(Freshness.STALE)
+        and not ingest.contests.is_open(now_s)
+        and not (ingest.publishers.has_idle() and now_s - since_s < 2 * float(store.period_s.max()))
     )

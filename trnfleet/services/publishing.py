@@ -1,27 +1,40 @@
-"""Messages that a broker refuses or does not acknowledge: a failure, at once where nothing is taken, else at the end."""
+"""Results of publishing: refused messages are a failure, and retained ones can be cleared."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import itertools
 from typing import TYPE_CHECKING
 
 from trnfleet.errors import BrokerError
+from trnfleet.tasks import GOODBYE_S
 from trnfleet.transport.connection import UNACKNOWLEDGED
+from trnfleet.wire.ports import Envelope
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from trnfleet.clock import Clock
+    from trnfleet.transport.mqtt import MqttPublisher
     from trnfleet.wire.ports import LinkStatus
 
 CHECK_EVERY_S = 0.1
 """Time between two looks at the counts."""
+CLEARED_AT_ONCE = 64
+"""Topics cleared before the broker must answer."""
 ALL_REFUSED = 2
-"""Refused messages after which a publisher of which nothing was taken ends: its presence, and what it is there for."""
+"""Refused messages, with none accepted, that end a publisher: presence and first data."""
 
 
 async def fail_if_all_refused(status: LinkStatus, clock: Clock) -> None:
-    """Wait until cancelled, or until it shows that the broker takes nothing. What it refuses is in the log at once.
+    """Wait until cancelled, or until the broker is known to accept nothing.
+
+    Refusals are logged at once.
 
     Raises:
-        BrokerError: the broker has acknowledged nothing, and refused messages or let the time for an answer pass.
+        BrokerError: the broker has acknowledged nothing, and refused messages or let the time for
+            an answer pass.
     """
     while status.acknowledged or (status.refused < ALL_REFUSED and not status.unacknowledged):
         await clock.sleep(CHECK_EVERY_S)
@@ -39,3 +52,35 @@ def raise_if_refused(status: LinkStatus) -> None:
     if status.refused:
         messages = "1 message was" if status.refused == 1 else f"{status.refused:,} messages were"
         raise BrokerError(f"{status.broker}: {messages} refused; the last: {status.last_refusal}")
+
+
+class OwnRetained:
+    """The topics with retained messages of one publisher."""
+
+    def __init__(self, publisher: MqttPublisher) -> None:
+        self._publisher = publisher
+        self._topics: dict[str, None] = {}
+        publisher.on_retained.append(self._note)
+
+    async def clear(self) -> None:
+        """Clear them, the newest first, so that the presence goes last.
+
+        If the broker does not answer, stop: the command must be able to end.
+        """
+        topics = reversed(list(self._topics))
+        with contextlib.suppress(TimeoutError):
+            while some := list(itertools.islice(topics, CLEARED_AT_ONCE)):
+                async with asyncio.timeout(GOODBYE_S):
+                    await self._publisher.publish(cleared(some))
+
+    def _note(self, message: Envelope) -> None:
+        if message.payload:
+            self._topics.setdefault(message.topic)
+        else:
+            self._topics.pop(message.topic, None)
+
+
+def cleared(topics: Iterable[str]) -> Iterator[Envelope]:
+    """Yield the messages that clear topics."""
+    for topic in topics:
+        yield Envelope(topic, b"", qos=1, retain=True)

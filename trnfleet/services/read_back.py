@@ -1,6 +1,6 @@
-"""Retained messages read back from a broker that cannot refuse them: one of MQTT 3.1.1.
+"""Retained messages read back from an MQTT 3.1.1 broker, where a refusal is not visible.
 
-Such a broker acknowledges what its access list forbids, and drops it.
+Such a broker acknowledges messages forbidden by its access list, and drops them.
 """
 
 from __future__ import annotations
@@ -29,19 +29,20 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import Envelope, LinkStatus, Source
 
 READ_BACK_S = 2.0
-"""Longest wait for a message that the broker keeps; it sends such at once."""
+"""Longest wait for a retained message. A broker sends it at once."""
 MOST_OWN = 8
-"""Messages of ours on a topic that may come back."""
+"""Own messages expected back on a topic."""
 READABLE = frozenset({TopicClass.NODE, TopicClass.RESERVATION})
-"""State that those who publish it may read."""
+"""Classes of state readable by their publishers."""
 SILENT: ProtocolName = "3.1.1"
-"""The version of MQTT whose acknowledgements have no reason."""
+"""MQTT version without reasons in acknowledgements."""
 
 
 class ReadBackPublisher:
-    """A publisher of retained messages that reads each back where the broker cannot refuse it; the port `Publisher`.
+    """A publisher that reads retained messages back if the broker cannot refuse them.
 
-    It listens before it writes: what another publisher writes to the same topic at the same time then hides nothing.
+    It implements the port `Publisher`. It subscribes before it writes, so another publisher's
+    message on the same topic at the same time hides nothing.
     """
 
     def __init__(self, session: BrokerSession, publisher: RunningPublisher) -> None:
@@ -58,17 +59,18 @@ class ReadBackPublisher:
         self._publisher.on_connect(announce)
 
     async def publish(self, batch: Iterable[Envelope]) -> PublishResult:
-        """Send a batch, and return once the broker gives its retained messages back.
+        """Send a batch, and return once the broker sends its retained messages back.
 
         Raises:
-            NotConfirmedError: it does not.
+            NotConfirmedError: the broker does not.
         """
         messages = list(batch)
-        retained = [each for each in messages if each.retain]
+        retained = [message for message in messages if message.retain]
         if self.status.protocol != SILENT or not retained:
             return await self._publisher.publish(messages)
-        result, why = PublishResult(0), ""
-        async with _listening(self._session, [each.topic for each in retained]) as given_back:
+        result = PublishResult(0)
+        why = ""
+        async with _listening(self._session, [message.topic for message in retained]) as given_back:
             result = await self._publisher.publish(messages)
             for message in retained if not result.unsent else ():
                 why = await given_back.reason_against(message.topic, [message.payload])
@@ -78,10 +80,11 @@ class ReadBackPublisher:
 
 
 class StateCheck:
-    """The check, once, that a broker keeps the state of a program that publishes for long.
+    """A single check that a broker stores the state of a long-running publisher.
 
-    One descriptor or reservation is read back, which publishers may read. Where another publisher writes that topic, too, ours is
-    sent once more while the topic is listened to: what the broker takes comes back then.
+    It reads back one descriptor or reservation, which publishers may read. If another publisher
+    writes the topic, too, the own message is sent again while the topic is subscribed to: an
+    accepted message comes back then.
     """
 
     def __init__(
@@ -105,11 +108,11 @@ class StateCheck:
         self._root = root or session.root
         self._topic = ""
         self._own: deque[Envelope] = deque(maxlen=MOST_OWN)
-        """The newest messages of that topic that the broker has acknowledged."""
+        """The newest acknowledged messages of that topic."""
         self._has_own = asyncio.Event()
         self._is_over = False
         self._error: NotConfirmedError | None = None
-        publisher.on_retained = self._note
+        publisher.on_retained.append(self._note)
 
     def _note(self, message: Envelope) -> None:
         if message.topic == self._topic and not message.payload:
@@ -136,15 +139,18 @@ class StateCheck:
         await self._check()
 
     async def finish(self, ending: Ending) -> None:
-        """Check where there was no time for it and no signal asks for the end; while the connection is still up."""
+        """Check at the end if there was no time before, while the connection is up.
+
+        After a signal, skip the check.
+        """
         if not ending.asked:
             await self._check()
 
     def raise_if_lost(self) -> None:
-        """Raise what was found.
+        """Raise the error that was found.
 
         Raises:
-            NotConfirmedError: the broker does not give back what it was sent.
+            NotConfirmedError: the broker does not return the messages sent to it.
         """
         if self._error is not None:
             raise self._error
@@ -165,15 +171,15 @@ class StateCheck:
         self._is_over = True
 
     def _newest(self) -> Iterator[Envelope]:
-        """Yield the newest of ours, as of when it is asked for."""
+        """Yield the newest own message at the time of the request."""
         yield from list(self._own)[-1:]
 
     def _payloads(self) -> list[bytes]:
-        return [each.payload for each in self._own]
+        return [envelope.payload for envelope in self._own]
 
 
 class _GivenBack:
-    """What a broker gives of some topics to a listener."""
+    """Messages received from a broker on some topics."""
 
     def __init__(self, session: BrokerSession, source: Source) -> None:
         self._session = session
@@ -189,30 +195,37 @@ class _GivenBack:
         return any(self._given.values())
 
     async def reason_against(self, topic: str, payloads: Collection[bytes]) -> str:
-        """Return why none of the payloads has come back on a topic; empty where one has."""
+        """Return why no payload has come back on a topic.
+
+        Empty if one has.
+        """
         if self.failure:
             return self.failure
-        wanted, given = {hash(each) for each in payloads}, self._given.setdefault(topic, set())
+        expected = {hash(payload) for payload in payloads}
+        given = self._given.setdefault(topic, set())
         reader = BatchReader(self._source, self._session.clock, limit_s=READ_BACK_S)
-        while given.isdisjoint(wanted) and (batch := await reader.next()):
-            for each in batch:
-                self._given.setdefault(each.topic, set()).add(hash(each.payload))
-        if not given.isdisjoint(wanted) or (b"" in payloads and not given):
+        while given.isdisjoint(expected) and (batch := await reader.next()):
+            for envelope in batch:
+                self._given.setdefault(envelope.topic, set()).add(hash(envelope.payload))
+        if not given.isdisjoint(expected) or (b"" in payloads and not given):
             # Where there was nothing to clear, some brokers pass that on to nobody.
             return ""
         if given:
-            return "another message is there, and stays there; in MQTT 3.1.1 brokers do not report what they refuse"
+            return (
+                "another message is there, and stays there; in MQTT 3.1.1 brokers do not report"
+                " what they refuse"
+            )
         return (
-            f"not given back within {READ_BACK_S:g} s; in MQTT 3.1.1 brokers do not report what they refuse: "
-            "may this user write it, and read it?"
+            f"not given back within {READ_BACK_S:g} s; in MQTT 3.1.1 brokers do not report what"
+            " they refuse: may this user write it, and read it?"
         )
 
 
 @contextlib.asynccontextmanager
 async def _listening(session: BrokerSession, topics: Iterable[str]) -> AsyncIterator[_GivenBack]:
-    """Yield what a broker gives of some topics from now on, and what it retains of them."""
+    """Yield the messages of some topics from now on, and their retained ones."""
     session = dataclasses.replace(session, protocol=SILENT)
-    source = session.source([(each, 1) for each in dict.fromkeys(topics)])
+    source = session.source([(topic, 1) for topic in dict.fromkeys(topics)])
     given_back = _GivenBack(session, source)
     async with background(read_back=source.run()):
         try:

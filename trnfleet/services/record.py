@@ -1,4 +1,4 @@
-"""The recorder: everything that a broker delivers, into a file that survives crashes."""
+"""The recorder: all messages from a broker, written to a crash-safe file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.quantities import size_text
-from trnfleet.errors import TrnfleetError
+from trnfleet.errors import BrokerError, TrnfleetError
 from trnfleet.record.format.metadata import About
 from trnfleet.record.format.schema import SCHEMA
 from trnfleet.record.write.part import DELETED
@@ -22,6 +22,7 @@ from trnfleet.services.session import CONNECT_LIMIT_S, BatchReader
 from trnfleet.systemd import ServiceManager, Work, link_works
 from trnfleet.tasks import Ending, background, run_until
 from trnfleet.transport.inbox import InboxLimits
+from trnfleet.wire.topics import class_hint, filter_parts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,14 +35,15 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import Envelope, LinkStatus
 
 FIRST_S = 1.0
-"""Wait for the first messages, which name the fleets."""
+"""Wait for the first messages with the names of the fleets."""
 GATHER_S = 0.02
-"""Pause after each batch, so that fewer and larger ones are handed over: a tenth of the processor where tens of thousands of messages come a second
-(measured)."""
+"""Pause after each batch, for fewer and larger ones. It saves a tenth of the processor at tens of
+thousands of messages a second (measured)."""
 PROGRESS_EVERY_S = 1.0
 QUEUE_MESSAGES = 400_000
 QUEUE_BYTES = 256 * 2**20
-"""A recorder must not lose anything in a pause of some seconds, so more may wait than elsewhere."""
+"""Bytes of waiting messages. More than elsewhere: a recorder must survive a pause of some seconds
+without loss."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class RecordRequest:
     """Whether to write lines as mosquitto_sub does, instead of a recording."""
     overwrite: bool = False
     durable: bool = False
-    """Whether the disk itself holds what was written, every second."""
+    """Whether to sync the file to disk every second."""
     stdout: BinaryIO | None = None
     """Stream to write lines to instead of the file."""
 
@@ -73,9 +75,10 @@ class RecordProgress(NamedTuple):
     messages: int
     file_bytes: int
     lost: int
-    """Ticks of telemetry that never came, by their sequence numbers: what `trnfleet info` counts of the file."""
+    """Telemetry ticks that never arrived, by sequence numbers, as `trnfleet info` counts them."""
     dropped: int
-    """Messages that came, and were left out: too large, or more than could be written; telemetry among them is lost, too."""
+    """Messages received but not written: too large, or too many. Telemetry among them also counts
+    as lost."""
     length_s: float
     """Time from the first message to the last."""
     parts: int
@@ -83,10 +86,13 @@ class RecordProgress(NamedTuple):
 
 
 class RecordReporter(Protocol):
-    """Receiver of what happens while recording."""
+    """Receiver of progress while recording."""
 
     def began(self, request: RecordRequest) -> None:
         """Report that recording has begun."""
+
+    def heard_nothing(self, hint: str) -> None:
+        """Report that nothing has arrived yet, and a possible reason."""
 
     def progressed(self, progress: RecordProgress, elapsed_s: float) -> None:
         """Report the totals after `elapsed_s`; called every `PROGRESS_EVERY_S`."""
@@ -114,7 +120,7 @@ async def record(
     """Record until a signal or the duration ends it, and return the totals.
 
     Raises:
-        BrokerError: the broker cannot be reached.
+        BrokerError: the broker cannot be reached, or nothing came.
         BrokenPipeError: the reader of the lines has closed the pipe.
         ConfigError: the file exists or cannot be created.
         RecordingFailedError: writing failed.
@@ -129,7 +135,7 @@ async def record(
     manager = ServiceManager(clock)
     source = session.source(
         # Telemetry is published at QoS 0 and comes so; what is published at QoS 1 must not be lost.
-        ((each, 1) for each in request.filters),
+        ((topic_filter, 1) for topic_filter in request.filters),
         limits=InboxLimits(messages=QUEUE_MESSAGES, size_bytes=QUEUE_BYTES),
     )
     with ending.on_signals():
@@ -161,6 +167,8 @@ async def record(
             gaps = SequenceGaps(session.root)
             missing = MissingDescriptors(session.root, gaps.parse)
             reporter.began(request)
+            if not first and (hint := await _why_nothing(session, request.filters)):
+                reporter.heard_nothing(hint)
             try:
                 sink.start()
                 _take(sink, gaps, first)
@@ -182,7 +190,25 @@ async def record(
         raise RecordingFailedError(
             sink.status.failed, progress, is_readable=sink.status.failed != DELETED
         )
+    if not progress.messages:
+        hint = await _why_nothing(session, request.filters)
+        raise BrokerError(f"{session.url}: nothing was recorded: {hint or 'no message came'}")
     return progress
+
+
+async def _why_nothing(session: BrokerSession, filters: Sequence[str]) -> str:
+    """Return hints on wrong names in the filters.
+
+    Empty if all are right or unknown.
+    """
+    hints = [class_hint(topic_filter, session.root) for topic_filter in filters]
+    fleets = {filter_parts(topic_filter, session.root)[0] for topic_filter in filters} - {""}
+    if fleets:
+        # It loads NumPy, which a recorder does without.
+        from trnfleet.services.discovery import nearest_fleet  # noqa: PLC0415
+
+        hints += [await nearest_fleet([session], fleet) for fleet in sorted(fleets)]
+    return "; ".join(dict.fromkeys(hint for hint in hints if hint))
 
 
 async def _write_until_end(
@@ -216,15 +242,18 @@ async def _write_until_end(
         ends = {asyncio.ensure_future(at_duration()), asyncio.ensure_future(sink.failed())}
         try:
             done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            for each in done:
-                each.result()
+            for task in done:
+                task.result()
         finally:
-            for each in ends:
-                each.cancel()
+            for task in ends:
+                task.cancel()
 
 
 def _take(sink: Sink, gaps: SequenceGaps, batch: Sequence[Envelope]) -> None:
-    """Write a batch, and count the gaps in what is written of it: what does not fit is missing at its end."""
+    """Write a batch and count the gaps in the written part.
+
+    Messages that do not fit are missing at its end.
+    """
     dropped = sink.status.lost
     sink.take(batch)
     gaps.take(batch[: len(batch) - (sink.status.lost - dropped)])
@@ -235,10 +264,12 @@ async def _report_progress(
 ) -> None:
     """Report totals, and changes of the connection."""
     began_s = clock.monotonic_s()
-    was_connected, lost_s = True, 0.0
+    was_connected = True
+    lost_s = 0.0
     while True:
         await clock.sleep(PROGRESS_EVERY_S)
-        now_s, status = clock.monotonic_s(), source.status
+        now_s = clock.monotonic_s()
+        status = source.status
         if status.connected != was_connected:
             was_connected = status.connected
             if was_connected:
@@ -250,7 +281,7 @@ async def _report_progress(
 
 
 def _works(source: MqttSource, sink: Sink) -> list[Work]:
-    """Return the loops that must go on: messages are taken, what was taken is written, and each connection."""
+    """Return the vital loops: receiving, writing, and each connection."""
     link = source.status
     return [
         Work("messages", lambda: link.received - source.waiting, lambda: not source.waiting),
@@ -262,11 +293,15 @@ def _works(source: MqttSource, sink: Sink) -> list[Work]:
 def _status(link: LinkStatus, progress: RecordProgress) -> str:
     """Return the totals in one line, or why there is no connection."""
     state = "" if link.connected else f"no connection: {link.last_error}; "
-    return f"{state}{progress.messages:,} messages, {size_text(progress.file_bytes)}, lost {progress.lost:,}"
+    return (
+        f"{state}{progress.messages:,} messages, {size_text(progress.file_bytes)}, lost"
+        f" {progress.lost:,}"
+    )
 
 
 def _progress(source: MqttSource, sink: Sink, gaps: SequenceGaps) -> RecordProgress:
-    link, status = source.status, sink.status
+    link = source.status
+    status = sink.status
     return RecordProgress(
         status.messages,
         status.file_bytes,

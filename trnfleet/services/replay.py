@@ -1,4 +1,7 @@
-"""Replay of a recording to a broker, which is refused over a live fleet of the same name."""
+"""Replay of a recording to a broker.
+
+It is refused over a live fleet of the same name.
+"""
 
 from __future__ import annotations
 
@@ -11,29 +14,30 @@ from typing import TYPE_CHECKING
 from trnfleet.domain.quantities import duration as duration_text
 from trnfleet.errors import ConfigError, WireError
 from trnfleet.record.read.player import Player
-from trnfleet.services.discovery import live_fleets
 from trnfleet.services.files.recordings import fleet_of, fleets_of, part_of
-from trnfleet.services.publishing import fail_if_all_refused, raise_if_refused
+from trnfleet.services.publishing import OwnRetained, fail_if_all_refused, raise_if_refused
 from trnfleet.services.read_back import StateCheck
+from trnfleet.services.retained import find_live_fleets
 from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.tasks import Ending, background, run_until
 from trnfleet.text import plain
 from trnfleet.transport.filters import topic_matches
-from trnfleet.wire.topics import parse_topic
+from trnfleet.wire.topics import class_hint, parse_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
 
     from trnfleet.record.read.recording import Recording
+    from trnfleet.services.retained import LiveFleets
     from trnfleet.services.session import BrokerSession
 
 SWITCH_S = 0.0005
-"""Longest time for which the thread that reads ahead may delay the one that publishes."""
+"""Longest delay of the publishing thread by the reading one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """The part of a recording to replay, and under which name."""
+    """The part of a recording to replay, and the fleet's new name."""
 
     file: str
     """Name of the recording's first file, for messages."""
@@ -50,6 +54,8 @@ class ReplayRequest:
     """Name of the fleet to replay as."""
     root: str | None = None
     """Root of the topics to publish to; None for the recording's."""
+    clears: bool = False
+    """Whether to clear its retained messages at the end."""
 
 
 async def publish_recording(
@@ -67,16 +73,27 @@ async def publish_recording(
         report: Receives a line at the begin and one at the end.
 
     Raises:
-        BrokerError: the broker cannot be reached, or refused messages: at once where it refused all, else at the end.
-        NotConfirmedError: in MQTT 3.1.1, at the end: the broker does not give back what it was sent.
-        ConfigError: the broker has a live fleet of that name, or the recording lacks the requested fleet or part.
+        BrokerError: the broker cannot be reached, has a live fleet of that name, or refused
+            messages: at once where it refused all, else at the end.
+        NotConfirmedError: in MQTT 3.1.1, at the end: the broker does not give back what it was
+            sent.
+        ConfigError: the recording lacks the requested fleet or part, or what the filters name.
     """
     # The cyclic collector would hold messages up, for cycles that hardly exist.
     gc.freeze()
     gc.set_threshold(100_000, 20, 100)
-    # Python lets a thread go on for 5 ms before another gets its turn: as long as a message may be late.
+    # Python lets a thread go on for 5 ms before another gets its turn: as long as a message may be
+    # late.
     sys.setswitchinterval(SWITCH_S)
-    clock, ending = session.clock, Ending()
+    clock = session.clock
+    ending = Ending()
+    if hint := next(
+        filter(
+            None, (class_hint(topic_filter, recording.root) for topic_filter in request.filters)
+        ),
+        "",
+    ):
+        raise ConfigError(f"--filter {' '.join(request.filters)}: {hint}")
     # Topics of other programs have no fleet; they are left out where one is chosen.
     fleet = (
         fleet_of(recording, request.fleet, request.file)
@@ -86,10 +103,12 @@ async def publish_recording(
     fleets = fleets_of(recording) if fleet is None else (fleet,)
     from_ns, to_ns = part_of(recording, request.begin, request.end)
     with ending.on_signals():
-        live = await live_fleets(session)
+        live = await find_live_fleets(session)
+        if live.unknown:
+            report(f"not known whether a fleet of that name is live: {live.unknown}")
         topics = _ReplayedTopics(str(session.url), request, recording.root, live)
-        for each in fleets:
-            topics.refuse_live(each)
+        for name in fleets:
+            topics.refuse_live(name)
         player = Player(
             recording,
             clock,
@@ -108,6 +127,7 @@ async def publish_recording(
         player.attach(publisher)
         status = publisher.status
         check = StateCheck(session, publisher, report, request.root or recording.root)
+        own = OwnRetained(publisher) if request.clears else None
         async with background(
             publisher=publisher.run(), refused=fail_if_all_refused(status, clock), check=check.run()
         ):
@@ -122,23 +142,29 @@ async def publish_recording(
             )
             await run_until(ending, player.run())
             await check.finish(ending)
+            if own is not None:
+                await own.clear()
     report(
         f"replayed {player.published:,} messages; dropped {status.dropped:,} without a connection; "
         f"the latest was late by {duration_text(player.latest_s)}"
     )
     raise_if_refused(status)
     check.raise_if_lost()
+    if request.filters and not player.published:
+        raise ConfigError(
+            f"--filter {' '.join(request.filters)}: nothing was replayed: no recorded topic falls"
+            " under it"
+        )
 
 
 class _ReplayedTopics:
-    """Predicate of the recorded topics that are replayed.
+    """Predicate for the recorded topics to replay.
 
-    A recording names the fleets that published at its begin; a live fleet that began later is refused here.
+    A recording names the fleets present at its start. A live fleet that began later is refused
+    here.
     """
 
-    def __init__(
-        self, broker: str, request: ReplayRequest, root: str, live: Collection[str]
-    ) -> None:
+    def __init__(self, broker: str, request: ReplayRequest, root: str, live: LiveFleets) -> None:
         self._broker = broker
         self._request = request
         self._root = root
@@ -148,10 +174,10 @@ class _ReplayedTopics:
         """Return whether a topic matches one of the filters.
 
         Raises:
-            ConfigError: its fleet is live; the message names --as.
+            BrokerError: its fleet is live; the message names --as.
         """
         filters = self._request.filters
-        if filters and not any(topic_matches(each, topic) for each in filters):
+        if filters and not any(topic_matches(topic_filter, topic) for topic_filter in filters):
             return False
         try:
             fleet = parse_topic(topic, self._root).fleet
@@ -164,10 +190,9 @@ class _ReplayedTopics:
         """Refuse to replay a fleet under the name of a live one.
 
         Raises:
-            ConfigError: that fleet has a publisher of telemetry; the message names --as.
+            BrokerError: that fleet has live publishers; the message names --as.
         """
         name = self._request.new_name or fleet
-        if name in self._live:
-            raise ConfigError(
-                f"{self._broker} has a live fleet {name!r}: replay under another name, as with --as {name}-replay"
-            )
+        self._live.refuse(
+            self._broker, name, f"replay under another name, as with --as {name}-replay"
+        )

@@ -38,7 +38,7 @@ async def read_reservations(
     """
     fleet = await find_fleet(session, name)
     source = session.source([(build_filter(fleet, TopicClass.RESERVATION, session.root), 1)])
-    found: dict[str, ReservationMessage] = {}
+    newest: dict[str, ReservationMessage] = {}
     async with background(reservations=source.run()):
         await source.wait_connected(timeout_s)
         reader = BatchReader(source, session.clock, limit_s=MOST_WAIT_S, quiet_s=QUIET_S)
@@ -49,8 +49,10 @@ async def read_reservations(
                 except WireError:
                     continue
                 if envelope.topic.endswith(f"/{message.id}"):
-                    found[message.id] = message
-    return sorted(found.values(), key=lambda each: (each.end or "9", each.start, each.id))
+                    newest[message.id] = message
+    return sorted(
+        newest.values(), key=lambda message: (message.end or "9", message.start, message.id)
+    )
 
 
 def offerings_of(reply: Reply) -> list[OfferingSpec]:
@@ -60,9 +62,12 @@ def offerings_of(reply: Reply) -> list[OfferingSpec]:
         BrokerError: it has none, or an invalid one.
     """
     try:
-        found = [OfferingSpec.model_validate(each) for each in reply.result.get("offerings") or ()]
+        offerings = [
+            OfferingSpec.model_validate(offering)
+            for offering in reply.result.get("offerings") or ()
+        ]
     except (ValidationError, TypeError) as error:
         raise BrokerError(f"{reply.simulator}: its answer has invalid offerings") from error
-    if not found:
+    if not offerings:
         raise BrokerError(f"{reply.simulator}: its answer has no offerings")
-    return found
+    return offerings

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 CHECK_EVERY_S = 0.25
 """Wall time between two readings of the reservations; a monitor's figures are no newer."""
 TELEMETRY_S = 10.0
-"""Longest wall time to wait for the first telemetry, which carries the time of a simulated fleet."""
+"""Longest wall time to wait for the first telemetry. It carries the time of a simulated fleet."""
 
 
 class UsageRow(NamedTuple):
@@ -45,7 +45,7 @@ class UsageRow(NamedTuple):
     """Instance-hours that were reserved."""
     fee: Decimal | None
     idle_fee: Decimal | None
-    """Fee of the capacity that was live and not used."""
+    """Fee of live, unused capacity."""
 
 
 async def watch_usage(
@@ -66,7 +66,8 @@ async def watch_usage(
 
     Raises:
         BrokerError: the broker cannot be reached or has no fleet.
-        ConfigError: the broker has several fleets and none is named, or the fleet has no reservation that is named.
+        ConfigError: the broker has several fleets and none is named, or the fleet has no
+            reservation that is named.
     """
     ending = Ending()
     fleet = await find_fleet(session, name)
@@ -94,7 +95,7 @@ async def _fill(
             continue
         table = monitor.reservations.table()
         if begins_s:
-            missing = report.missing({each.message.id for each in table})
+            missing = report.missing({reservation.message.id for reservation in table})
             if missing and clock.monotonic_s() < known_by_s:
                 continue
             if missing:
@@ -147,7 +148,10 @@ class UsageReport:
         return self._left_ns <= 0
 
     def missing(self, known: Collection[str]) -> str:
-        """Return what is wrong with the reservations to include, by those that are there; empty for nothing."""
+        """Return the error in the reservations to include.
+
+        Empty if all are known.
+        """
         unknown = sorted(set(self._ids) - set(known))
         return (
             f"--id {unknown[0]}: no such reservation: {nearest(unknown[0], known)}"
@@ -160,8 +164,8 @@ class UsageReport:
 
         Args:
             moment: The fleet's time; where it has gone back, another interval begins.
-            table: Its reservations now. They stand for the time since the last call; where that is too long ago, or time has
-                jumped, for the reserved capacity and not for its use.
+            table: Its reservations now. They stand for the time since the last call; where that is
+                too long ago, or time has jumped, for the reserved capacity and not for its use.
         """
         now_ns = moment.time_ns
         if self._from_ns is None or now_ns < self._now_ns:
@@ -184,7 +188,7 @@ class UsageReport:
 
     def finish(self) -> list[UsageRow]:
         """Return the rows of the current interval, and begin another."""
-        lines = [self._row(each) for each in self._sums.values()]
+        lines = [self._row(total) for total in self._sums.values()]
         self._sums = {}
         return lines
 
@@ -199,19 +203,19 @@ class UsageReport:
             or "n/a"
         )
         return (
-            f"{self._reserved_s / 3_600:,.2f} instance-hours reserved, {self._used_s / 3_600:,.2f} used ({share}); "
-            f"paid for idleness: {idle}"
+            f"{self._reserved_s / 3_600:,.2f} instance-hours reserved, {self._used_s / 3_600:,.2f}"
+            f" used ({share}); paid for idleness: {idle}"
         )
 
     def _add_span(
         self, table: list[Reservation], from_ns: int, to_ns: int, *, is_watched: bool
     ) -> None:
-        for each in table:
-            message = each.message
+        for reservation in table:
+            message = reservation.message
             if self._ids and message.id not in self._ids:
                 continue
-            begin_ns = max(from_ns, each.starts_ns)
-            end_ns = to_ns if each.ends_ns is None else min(to_ns, each.ends_ns)
+            begin_ns = max(from_ns, reservation.starts_ns)
+            end_ns = to_ns if reservation.ends_ns is None else min(to_ns, reservation.ends_ns)
             if end_ns <= begin_ns or message.state.value not in {
                 "active",
                 "unavailable",
@@ -219,21 +223,24 @@ class UsageReport:
             }:
                 continue
             seconds = (end_ns - begin_ns) / NS_PER_S
-            found = self._sums.setdefault(message.id, _Sum(each))
-            found.last = each
-            found.reserved_s += message.instances * seconds
-            if is_watched and each.used is not None and each.util_pct is not None:
-                found.watched_s += seconds
-                found.used_s += each.used * seconds
-                found.idle_s += max(message.instances - each.unknown - each.used, 0) * seconds
-                found.util_s += each.util_pct * seconds
+            total = self._sums.setdefault(message.id, _Sum(reservation))
+            total.last = reservation
+            total.reserved_s += message.instances * seconds
+            if is_watched and reservation.used is not None and reservation.util_pct is not None:
+                total.watched_s += seconds
+                total.used_s += reservation.used * seconds
+                total.idle_s += (
+                    max(message.instances - reservation.unknown - reservation.used, 0) * seconds
+                )
+                total.util_s += reservation.util_pct * seconds
 
     def _row(self, found: _Sum) -> UsageRow:
-        each, message = found.last, found.last.message
+        reservation = found.last
+        message = found.last.message
         hours = Decimal(found.reserved_s) / 3_600
         fee = idle = None
-        if each.fee_per_h is not None and message.instances:
-            per_instance_h = each.fee_per_h / message.instances
+        if reservation.fee_per_h is not None and message.instances:
+            per_instance_h = reservation.fee_per_h / message.instances
             fee = per_instance_h * hours
             idle = per_instance_h * Decimal(found.idle_s) / 3_600
             self._idle[message.currency] = self._idle.get(message.currency, Decimal(0)) + idle
@@ -243,7 +250,7 @@ class UsageReport:
         return UsageRow(
             self._from_ns or 0,
             self._now_ns,
-            each,
+            reservation,
             found.watched_s,
             found.used_s,
             found.util_s,

@@ -1,6 +1,7 @@
 """Validation of files: recordings and lines, fleets, scenarios, alert rules and their tests.
 
-Imports are made for each kind, because a recording needs neither the simulator nor the alert engine.
+Imports are made for each kind, because a recording needs neither the simulator nor the alert
+engine.
 """
 
 from __future__ import annotations
@@ -8,16 +9,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trnfleet.domain.quantities import counted
-from trnfleet.errors import ConfigError
+from trnfleet.errors import ConfigError, WireError
 from trnfleet.services.files.inputs import NOUNS, Kind, detect
+from trnfleet.wire.frame_head import is_cbor
+from trnfleet.wire.telemetry import decode_sample
+from trnfleet.wire.topics import TopicClass, parse_topic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from trnfleet.wire.ports import Stored
+
+MOST_KEYS = 100
+"""Distinct telemetry keys in a check."""
 NO_PART = (1, 1_000_000_000)
-"""A shard of more than a fleet has UltraServers, and so without instances: what is wrong with a file shows without the columns of
-its chips and hosts, which take most of the memory."""
+"""A shard beyond a fleet's UltraServers, without instances. It shows a file's errors without the
+columns of chips and hosts, which use most of the memory."""
 
 
 def check_messages(path: Path) -> tuple[str, list[str]]:
@@ -31,8 +39,10 @@ def check_messages(path: Path) -> tuple[str, list[str]]:
         from trnfleet.record.read.recording import Recording  # noqa: PLC0415
 
         recording = Recording.open([path])
+        telemetry = _Telemetry(recording.root)
         try:
-            return f"recording, {recording.statistics().messages:,} messages", recording.verify()
+            count = recording.statistics(telemetry.take).messages
+            return f"recording, {count:,} messages", [*recording.verify(), *telemetry.problems()]
         finally:
             recording.close()
     if kind is Kind.NEURON_LS:
@@ -42,13 +52,59 @@ def check_messages(path: Path) -> tuple[str, list[str]]:
     from trnfleet.services.files.conversion import open_input  # noqa: PLC0415
 
     given = open_input(path, kind, Kind.MCAP)
-    count = sum(1 for _ in given.messages())
-    problems = [given.skipped.text(NOUNS[kind])] if given.skipped.count else []
+    telemetry = _Telemetry(given.about.root)
+    count = 0
+    for stored in given.messages():
+        count += 1
+        telemetry.take(stored)
+    problems = [] if given.skipped.is_sound else [given.skipped.text(NOUNS[kind])]
+    problems += telemetry.problems()
     return f"another program's recording, {count:,} messages", problems
 
 
+class _Telemetry:
+    """Values and names in the JSON telemetry of a file that a monitor cannot use."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._found: dict[str, tuple[int, str, str]] = {}
+        """Count, first path and text of each doubt, by key."""
+
+    def take(self, stored: Stored) -> None:
+        """Look at a message."""
+        envelope = stored.envelope
+        try:
+            topic = parse_topic(envelope.topic, self._root)
+        except WireError:
+            return
+        if (
+            topic.topic_class is not TopicClass.TELEMETRY
+            or not envelope.payload
+            or is_cbor(envelope)
+        ):
+            return
+        try:
+            doubts = decode_sample(envelope.payload).doubts
+        except WireError:
+            # A recording keeps whatever came.
+            return
+        for doubt in doubts:
+            if doubt.key in self._found or len(self._found) < MOST_KEYS:
+                times, first, text = self._found.get(doubt.key, (0, topic.path, doubt.text))
+                self._found[doubt.key] = times + 1, first, text
+
+    def problems(self) -> list[str]:
+        """Return a line for each key, with how often it came and where first."""
+        return [
+            f"telemetry of {path}: {text} ({counted(times, 'time')})"
+            for times, path, text in self._found.values()
+        ]
+
+
 def check_document(path: Path, data: Mapping[str, Any]) -> str | None:
-    """Return the kind of a TOML file, or None where it is no fleet, scenario, rules or tests of rules.
+    """Return the kind of a TOML file.
+
+    None if it is not a fleet, a scenario, rules or tests of rules.
 
     Args:
         path: The file.
@@ -104,9 +160,9 @@ def _check_rules(path: Path) -> str:
 def _check_tests(path: Path) -> str:
     from trnfleet.services.files.rule_tests import run_tests  # noqa: PLC0415
 
-    count, found = run_tests(path)
-    if found:
+    count, failures = run_tests(path)
+    if failures:
         raise ConfigError(
-            f"{path}: {len(found):,} results differ; trnfleet rules test {path} lists them"
+            f"{path}: {len(failures):,} results differ; trnfleet rules test {path} lists them"
         )
     return f"tests of alert rules, {count:,} of them, all as expected"

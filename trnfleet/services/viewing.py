@@ -1,6 +1,7 @@
-"""Composition of the app: the monitor, recorder, playback and operator behind it, for a broker or a recording.
+"""Composition of the app for a broker or a recording.
 
-The app itself knows the monitor and the domain; the command hands it the ports in a `Viewing`.
+It makes the monitor, recorder, playback and operator. The app itself knows the monitor and the
+domain; the command passes it the ports in a `Viewing`.
 """
 
 from __future__ import annotations
@@ -49,12 +50,12 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import Source
 
 LEAST_BYTES = 4 * 2**20
-"""Least disk with which there is a past worth going back to."""
+"""Least disk space for a useful past."""
 MOST_FLEETS = 32
-"""Fleets in one app of all that there are; as many as are named can be shown. Measured with 192 chips each: 13 MB a fleet, 0.09 s for
-one that comes, and 25 ms for a tick with news of 32."""
+"""Most fleets in one app if all are shown. Any number can be shown by name. Measured with 192 chips
+each: 13 MB a fleet, 0.09 s for a new one, and 25 ms for a tick with news of 32."""
 KEPT_GONE = 32
-"""Fleets beyond these, of which no publisher is online any more: they are shown as gone, and take no place of others."""
+"""Further fleets, without an online publisher. They are shown as gone, outside the limit."""
 log = logs.get_logger(__name__)
 
 
@@ -63,13 +64,13 @@ class Viewing(NamedTuple):
 
     state: FleetState
     running: dict[str, Coroutine[Any, Any, None]]
-    """Coroutines that must run while the app does, by the names of their tasks."""
+    """Coroutines to run with the app, by task name."""
     playback: RecordingPlayback | None = None
     operator: OperatorActions | None = None
     leases: Leases | None = None
-    """What asks relays for chips; None for a recording."""
+    """Requests to relays for chips. None for a recording."""
     buffer: LiveBuffer | None = None
-    """What keeps the past; None for none, and for a recording."""
+    """Buffer of the past. None without a past, and for a recording."""
 
 
 @contextlib.contextmanager
@@ -85,7 +86,9 @@ def view_fleet(
     backfill_from: Path | None = None,
     turns: asyncio.Lock | None = None,
 ) -> Iterator[Viewing]:
-    """Compose the app for a fleet on a broker, or on several, with the past of the last minutes on disk.
+    """Compose the app for a fleet on one or several brokers.
+
+    The last minutes are recorded to disk.
 
     Args:
         session: The broker, or the brokers.
@@ -95,8 +98,10 @@ def view_fleet(
         may_write: Whether acknowledgements and silences may be written.
         pue: Power usage effectiveness of the site; by default AWS's published one.
         past_bytes: Disk for going back in time; 0 for none.
-        backfill_from: Recording of the minutes before, which may come into being later; None for none.
-        turns: Held during each pass of the monitor, by one of several monitors at a time; None for one that is alone.
+        backfill_from: Recording of the minutes before, which may come into being later; None for
+            none.
+        turns: Held during each pass of the monitor, by one of several monitors at a time; None for
+            one that is alone.
 
     Raises:
         ConfigError: that is too little disk.
@@ -146,13 +151,16 @@ def view_fleet(
 
 
 class NotShown(NamedTuple):
-    """A fleet that came when the app had as many as it takes."""
+    """A fleet found when the app was full."""
 
     name: str
 
 
 class FleetViewings:
-    """The fleets of one app, each with a monitor, a past and connections of its own, whose passes take turns; more may come."""
+    """The fleets of one app, each with its own monitor, past and connections.
+
+    Their passes take turns. More fleets may come.
+    """
 
     def __init__(
         self,
@@ -164,7 +172,10 @@ class FleetViewings:
         pue: float | None,
         past_bytes: int,
     ) -> None:
-        """Make the settings of all; `view_fleets` has what they mean."""
+        """Store the settings of all fleets.
+
+        `view_fleets` explains them.
+        """
         self._stack = stack
         self._past_bytes = past_bytes
         self._turns = asyncio.Lock()
@@ -173,10 +184,12 @@ class FleetViewings:
         )
         self._arrivals: asyncio.Queue[Viewing | NotShown] = asyncio.Queue()
         self.shown: dict[str, Viewing] = {}
-        """What is shown, by the fleets' names."""
+        """The shown viewings, by fleet name."""
 
     def add(self, fleets: Sequence[FoundFleet]) -> None:
-        """Compose the app for further fleets; each fleet has an equal share of the disk from then on.
+        """Compose the app for further fleets.
+
+        From then on every fleet has an equal share of the disk.
 
         Raises:
             ConfigError: that is too little disk for the fleets, and none was shown before.
@@ -185,17 +198,17 @@ class FleetViewings:
         if self.shown and share_bytes < LEAST_BYTES:
             # What is shown keeps its past.
             share_bytes = 0
-        for each in self.shown.values() if share_bytes else ():
-            if each.buffer is not None:
-                each.buffer.share(share_bytes)
-        for session, name in ((each.session, each.name) for each in fleets):
+        for viewing in self.shown.values() if share_bytes else ():
+            if viewing.buffer is not None:
+                viewing.buffer.share(share_bytes)
+        for session, name in ((fleet.session, fleet.name) for fleet in fleets):
             self.shown[name] = self._stack.enter_context(
                 self._view(session, name, past_bytes=share_bytes)
             )
 
     @property
     def running(self) -> dict[str, Coroutine[Any, Any, None]]:
-        """All coroutines that must run for what is shown, by names for their tasks."""
+        """All coroutines to run for the shown fleets, by task name."""
         return {
             f"{name}_{number}" if number else name: work
             for number, viewing in enumerate(self.shown.values())
@@ -203,11 +216,11 @@ class FleetViewings:
         }
 
     async def follow(self, session: FleetSession, most: int = MOST_FLEETS) -> None:
-        """Show fleets that come while the app runs, and run what is behind them, until cancelled.
+        """Show new fleets while the app runs, and run their coroutines, until cancelled.
 
         Args:
-            session: The broker, or the brokers, on which they come.
-            most: Fleets that are shown, but for `KEPT_GONE` that have gone; what comes beyond them is named.
+            session: The broker, or the brokers, of new fleets.
+            most: Most fleets to show, besides `KEPT_GONE` former ones; further ones are named.
         """
         announcements = session.source([(build_filter("+", TopicClass.PUBLISHER, session.root), 0)])
         async with background(fleets=announcements.run()), asyncio.TaskGroup() as group:
@@ -219,20 +232,24 @@ class FleetViewings:
                 self.add([FoundFleet(name, session)])
                 viewing = self.shown[name]
                 log.info("fleet_appeared", fleet=name)
-                for each, work in viewing.running.items():
-                    group.create_task(work, name=f"{each}_{len(self.shown) - 1}")
+                for task, work in viewing.running.items():
+                    group.create_task(work, name=f"{task}_{len(self.shown) - 1}")
                 self._arrivals.put_nowait(viewing)
 
     def _gone(self) -> int:
-        """Return how many of the shown fleets have gone: they had publishers, and none of those is online."""
+        """Return how many shown fleets had publishers and now have none online."""
         monitors = (
-            (each.playback and each.playback.live) or each.state for each in self.shown.values()
+            (viewing.playback and viewing.playback.live) or viewing.state
+            for viewing in self.shown.values()
         )
         pipelines = (monitor.pipeline() for monitor in monitors)
-        return sum(bool(len(each.publishers)) and not each.publishers_online for each in pipelines)
+        return sum(
+            bool(len(pipeline.publishers)) and not pipeline.publishers_online
+            for pipeline in pipelines
+        )
 
     async def arrivals(self) -> AsyncIterator[Viewing | NotShown]:
-        """Yield what comes: one that is shown from then on, or one that is not."""
+        """Yield new fleets: shown from then on, or not shown."""
         while True:
             yield await self._arrivals.get()
 
@@ -344,7 +361,7 @@ def monitors_at(
 
 
 def past_folder() -> Path:
-    """Return the folder below which every running app records its past."""
+    """Return the parent folder of every running app's past."""
     return cache_folder().path / "past"
 
 
@@ -366,7 +383,8 @@ def make_buffer(session: FleetSession, fleet: str, *, disk_bytes: int) -> LiveBu
             f"--past: {size_text(disk_bytes)} is too little to go back in time; "
             f"at least {size_text(LEAST_BYTES)}, or 0 for none"
         )
-    clock, parent = session.clock, past_folder()
+    clock = session.clock
+    parent = past_folder()
     delete_orphaned_buffers(parent, clock.wall_ns())
     name = os.urandom(8).hex()
     about = About(
@@ -384,7 +402,10 @@ def make_buffer(session: FleetSession, fleet: str, *, disk_bytes: int) -> LiveBu
 def play_back_buffer(
     live: LiveMonitor, buffer: LiveBuffer, *, clock: Clock, root: str, rules: tuple[Rule, ...]
 ) -> RecordingPlayback:
-    """Return the playback of a live monitor's past, which is kept in full where the monitor has no more urgent work."""
+    """Return the playback of a live monitor's past.
+
+    The past is recorded in full unless the monitor has more urgent work.
+    """
     monitor = live.monitor
     buffer.gives_way = monitor.is_joining
     return RecordingPlayback(
@@ -398,7 +419,7 @@ def play_back_buffer(
 
 
 def monitor_maker(fleet: str, *, root: str, pue: float, rules: tuple[Rule, ...]) -> Maker:
-    """Return a function that makes monitors of the past."""
+    """Return a function to make monitors of the past."""
 
     def make(source: Source, clock: Clock, history: History | None) -> Monitor:
         return Monitor(source, fleet, clock=clock, root=root, pue=pue, rules=rules, history=history)

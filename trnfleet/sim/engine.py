@@ -1,7 +1,7 @@
-"""The simulator's engine: a fleet file, a scenario and a seed in, a tick's columns and events out.
+"""The simulator's engine: computes each tick's columns and events.
 
-Owns time in ticks and the order of a tick's parts. It is synchronous and pure but for its own state: it reads no clock
-and sends nothing; the same fleet, scenario, seed and ticks give the same bits, with any sharding.
+Owns time in ticks and the order of a tick's parts. It is synchronous, reads no clock and sends
+nothing. The same fleet, scenario, seed and ticks give the same bits, with any sharding.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ if TYPE_CHECKING:
     from trnfleet.sim.jobs.traces import Trace
 
 LEAP_S = 3_600.0
-"""Longest stretch of a jump that is simulated at once."""
+"""Longest stretch of a jump simulated at once, in seconds."""
 SETTLING_S = 600.0
-"""Before the end of a jump, time in which a stretch ends where faults change: ten time constants of air cooling, so that
-temperatures are those of a fleet that ran through."""
+"""Final seconds of a jump, with stretches ending at fault changes. Ten time constants of air
+cooling: temperatures then match a fleet simulated without a jump."""
 _NS_PER_MS = 1_000_000
 _FROM_ZERO = frozenset({*RESTARTED_COUNTERS, "health"})
-"""Metrics to which only events add: 0 until the first one."""
+"""Metrics changed only by events, from 0 on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Tick:
     ts_ns: int
     """Source time, nanoseconds since 1970 UTC, whole milliseconds."""
     figures: dict[str, NDArray[np.float64]]
-    """The jobs' figures, by the names of `metrics.JOB_FIGURES`: shape (jobs,), NaN where one makes no sense."""
+    """Job figures by the names of `metrics.JOB_FIGURES`: shape (jobs,), NaN if not applicable."""
     states: NDArray[np.int8]
     """Index into `jobs.JOB_STATES` for each job, at the end of the window; shape (jobs,)."""
     events: tuple[SimEvent, ...]
@@ -75,12 +75,13 @@ class Tick:
 class Engine:
     """One simulated fleet.
 
-    A tick's values are averages over the period that ends at its time. What begins or ends within it, a fault or a
-    repair, takes effect at its instant; marks on single chips are those of the period's last part. Stepping several
-    ticks at once gives the last one's number and the average over all.
+    A tick's values are averages over the period that ends at its time. A fault or a repair within
+    it takes effect at its instant; marks on single chips are those of the period's last part.
+    Stepping several ticks at once returns the last one's number and the average over all.
 
-    With a lead-in, the first ticks lie before the start and have negative numbers: the fleet in its usual operation. Faults,
-    changes of load and of Capacity Blocks come at their times from the start on, and corrected errors count from there.
+    With a lead-in, the first ticks lie before the start and have negative numbers: the fleet in its
+    usual operation. Faults and changes of load and of Capacity Blocks occur from the start on, and
+    corrected errors count from there.
     """
 
     def __init__(
@@ -108,7 +109,8 @@ class Engine:
             lead_in: Ticks before tick 0.
 
         Raises:
-            ConfigError: a file names something unknown, twice, or impossible; the message names key and value.
+            ConfigError: a file names something unknown, twice, or impossible; the message names key
+                and value.
         """
         if not period_s > 0:
             raise ConfigError(f"period {period_s!r} s: must be above 0")
@@ -118,20 +120,20 @@ class Engine:
         try:
             self.layout = Layout.of(expand(fleet))
             self.lnc = lnc_by_instance(fleet)
-            """LNC of the instances for which the fleet's file says one, by path."""
+            """LNC by instance path, only where the fleet file sets one."""
         except ValueError as error:
             raise ConfigError(f"fleet {fleet.name!r}: clusters: {error}") from error
         check_hardware(self.layout, fleet)
         placement = Placement.of(self.layout, fleet)
         self.shard = shard
         self.own = own_instances(self.layout, shard)
-        """Instances whose columns are made: consecutive rows."""
+        """Simulated instances: consecutive rows."""
         self.job_of_instance = placement.job_of_instance
         """Index into `job_names` for each instance, -1 where it is idle; shape (instances,)."""
         self.job_names = tuple(job.name for job in fleet.jobs)
         self.columns: dict[str, NDArray[Any]] = _allocate(self.layout, self.own)
-        """Wire codes of every metric of the table, rewritten in place by `step`: shape (rows,) or (rows, lanes). A
-        silent instance's rows are not available."""
+        """Wire codes of every metric, rewritten in place by `step`: shape (rows,) or (rows, lanes).
+        Rows of a silent instance are "not available"."""
         rng = self.rng = Rng(seed, from_s=-lead_in * period_s)
         self.incidents = IncidentTimeline(self.layout, fleet, placement, rng, scenario)
         self._effects = self.incidents.effects
@@ -150,7 +152,7 @@ class Engine:
         self.account = CapacityAccount(self.layout, fleet, placement, rng)
         """The account's Capacity Blocks."""
         self.silent = np.zeros(len(self.layout.instances), np.bool_)
-        """Instances that published nothing in the last tick; shape (instances,)."""
+        """Instances without telemetry in the last tick; shape (instances,)."""
         self.lead_in = lead_in
         """Ticks before tick 0."""
         self._next = -lead_in
@@ -158,12 +160,15 @@ class Engine:
 
     @property
     def ticks(self) -> int:
-        """The number that the next single step's tick will have."""
+        """Number of the next tick, if stepped singly."""
         return self._next
 
     @property
     def now_s(self) -> float:
-        """Simulated seconds from the start to the last tick, negative before it; before the first tick those to the first."""
+        """Simulated seconds from the start to the last tick; negative before the start.
+
+        Before the first tick: seconds to the first tick.
+        """
         return max(self._next - 1, -self.lead_in) * self.period_s
 
     def restart_at(self, start_ns: int) -> None:
@@ -177,7 +182,9 @@ class Engine:
         self.start_ns = start_ns
 
     def begin(self) -> None:
-        """Begin simulated time: from then on there are reservations. The first step does it otherwise.
+        """Begin simulated time: from then on there are reservations.
+
+        The first step does it otherwise.
 
         Raises:
             ConfigError: two blocks of the fleet file hold an instance at the same time.
@@ -185,23 +192,31 @@ class Engine:
         self.account.begin(self.start_ns, self._workloads)
 
     def time_ns(self, tick: int) -> int:
-        """Return the source time of a tick, nanoseconds since 1970 UTC, rounded to a whole millisecond."""
+        """Return a tick's source time in nanoseconds since 1970 UTC.
+
+        Rounded to a whole millisecond.
+        """
         return _whole_ms(self.start_ns + tick * round(self.period_s * NS_PER_S))
 
     def moment_ns(self, at_s: float) -> int:
-        """Return the source time of an instant, seconds since the start, rounded to a whole millisecond."""
+        """Return the source time of an instant in seconds since the start.
+
+        Rounded to a whole millisecond.
+        """
         return _whole_ms(self.start_ns + round(at_s * NS_PER_S))
 
     def step(self, ticks: int = 1) -> Tick:
         """Move on by `ticks` periods and rewrite the columns.
 
         Args:
-            ticks: More than 1 to catch up or to jump: the ticks between are not made, but their time passes.
+            ticks: More than 1 to catch up or to jump: the ticks between are not made, but their
+                time passes.
         """
         number = self._next + ticks - 1
         elapsed_s = ticks * self.period_s
         end_s = number * self.period_s
-        # Where the last step ended, bit for bit: a difference would leave slivers of time between ticks.
+        # Where the last step ended, bit for bit: a difference would leave slivers of time between
+        # ticks.
         begin_s = (self._next - 1) * self.period_s
         self._silent_rows.restore()
         self.begin()
@@ -214,7 +229,8 @@ class Engine:
                 # Tick 0's period lies before the start, and has the state at the start.
                 self._move_to(begin if end_s < 0.0 else max(begin, 0.0))
                 events += self._of_blocks(allocations)
-                # A block may change anywhere in between, and what changes next follows from what did.
+                # A block may change anywhere in between, and its next change follows from this
+                # one.
                 due_s = self.account.next_s()
                 end = due_s if begin < due_s < edge else edge
                 part = self._live_through(begin, end)
@@ -235,7 +251,8 @@ class Engine:
         self._effects.mark(self.columns)
         self._effects.count(self.columns, end_s)
         if number >= 0:
-            # However many ticks the time before the start has: with none of them counters are the same at the start.
+            # None before the start, so that the counters there do not depend on the number of
+            # ticks before it.
             self._errors.add(self.columns, number, elapsed_s)
         self.silent = self._effects.instances.silent.copy()
         self._silent_rows.hide(self.silent, self.own)
@@ -255,10 +272,11 @@ class Engine:
         )
 
     def leap(self, ticks: int) -> Iterator[Tick]:
-        """Simulate `ticks` periods in stretches of at most an hour, yielding after each so that other tasks can run.
+        """Simulate `ticks` periods in stretches of at most an hour.
 
-        A window has one temperature of each inlet, and a fleet that begins is settled by its first window. So the first one
-        after a start is a single tick, and in the last `SETTLING_S` each ends at the tick before a change.
+        Yields after each stretch so that other tasks can run. A window has one temperature per
+        inlet, and a new fleet is settled by its first window. So the first stretch after a start is
+        a single tick, and in the last `SETTLING_S` each stretch ends at the tick before a change.
 
         Args:
             ticks: May be 0.
@@ -268,7 +286,7 @@ class Engine:
             yield self.step(self._stretch(target))
 
     def _stretch(self, target: int) -> int:
-        """Return the number of ticks of the next stretch of a jump to the tick before `target`."""
+        """Return the ticks of the next stretch of a jump to the tick before `target`."""
         if self._next == 0:
             return 1
         most = max(1, round(LEAP_S / self.period_s))
@@ -295,28 +313,35 @@ class Engine:
             An answer of one line.
 
         Raises:
-            ConfigError: fault or target is unknown, or they do not go together; the message names the nearest.
+            ConfigError: fault or target is unknown, or they do not go together; the message names
+                the nearest.
         """
         return self.incidents.inject(
             fault, target, self.now_s, lasts_s=lasts_s, magnitude=magnitude, by=by
         )
 
     def _move_to(self, now_s: float) -> None:
-        """Carry out everything that begins and ends up to an instant."""
+        """Carry out all begins and ends up to an instant."""
         self.incidents.move_to(now_s)
         self.account.move_to(now_s, self.incidents.active(), self._workloads)
 
     def _of_blocks(self, allocations: list[BlockAllocation]) -> list[SimEvent]:
-        """Add the changes of blocks since the last call to `allocations`, and return their events."""
+        """Add the blocks' changes since the last call to `allocations`; return their events."""
         changed = self.account.drain()
         allocations += changed
         generation = self.incidents.generation
-        return [event for each in changed for event in block_events(self.account, each, generation)]
+        return [
+            event
+            for allocation in changed
+            for event in block_events(self.account, allocation, generation)
+        ]
 
     def _live_through(self, begin_s: float, end_s: float) -> JobTick:
-        """Move jobs, heat and limits through a part of a window in which no fault changes."""
-        effects, throttling = self._effects.instances, self._throttling
-        elapsed_s, middle_s = end_s - begin_s, (begin_s + end_s) / 2.0
+        """Advance jobs, heat and limits through part of a window without fault changes."""
+        effects = self._effects.instances
+        throttling = self._throttling
+        elapsed_s = end_s - begin_s
+        middle_s = (begin_s + end_s) / 2.0
         throttling.limit(elapsed_s, effects.inlet_delta_c, effects.cap_share)
         slowdowns = self._slowdowns()
         jobs = self._workloads.advance(elapsed_s, middle_s, self.moment_ns(middle_s), slowdowns)
@@ -359,19 +384,26 @@ class Engine:
         for change in jobs.changes:
             job = self.fleet.jobs[change.job]
             on = job.on[0].partition("..")[0]
-            # What faults and blocks do to jobs comes where windows are cut; a job's own begin and end lie anywhere in one.
+            # What faults and blocks do to jobs comes where windows are cut; a job's own begin and
+            # end lie anywhere in one.
             own_s = {"job_started": job.starts_at_s, "job_ended": job.ends_at_s}.get(change.name)
             at_s = begin_s if own_s is None or not begin_s <= own_s <= end_s else own_s
             events.append(
                 SimEvent(
-                    max(at_s, -self.lead_in * self.period_s), on, "job", change.name, change.severity, change.text, self.job_names[change.job]
+                    max(at_s, -self.lead_in * self.period_s),
+                    on,
+                    "job",
+                    change.name,
+                    change.severity,
+                    change.text,
+                    self.job_names[change.job],
                 )
-            )  # fmt: skip  # in the fields' order
+            )
         return events
 
 
 def to_ns(moment: datetime) -> int:
-    """Return a moment with a time zone as nanoseconds since 1970 UTC, such as a fleet file's `start`."""
+    """Return a moment with a time zone as nanoseconds since 1970 UTC."""
     return round(moment.timestamp() * 1_000) * _NS_PER_MS
 
 
@@ -380,10 +412,10 @@ def _whole_ms(exact_ns: int) -> int:
 
 
 def _allocate(layout: Layout, own: range) -> dict[str, NDArray[Any]]:
-    """Return the columns of a fleet in which nothing has happened yet.
+    """Return the columns of a fleet before any event.
 
-    Of the instances `own`, what nothing writes stays not available. Rows of others are not published, and those of a
-    large fleet would take memory in every shard if they were written.
+    Unwritten metrics of the instances `own` remain not available. Other instances' rows are not
+    published; writing them in a large fleet would cost memory in every shard.
     """
     rows = {Scope.CHIP: layout.chips, Scope.INSTANCE: len(layout.instances)}
     chips = slice(int(layout.chip_start[own.start]), int(layout.chip_start[own.stop]))
@@ -395,7 +427,8 @@ def _allocate(layout: Layout, own: range) -> dict[str, NDArray[Any]]:
         if metric.name not in _FROM_ZERO:
             columns[metric.name][published[metric.scope]] = metric.top
     columns["links_up"][:] = layout.chip_links_mask
-    # A lane without a link says not available from the start; the others are rewritten by every tick.
+    # A lane without a link says not available from the start; the others are rewritten by every
+    # tick.
     for name in ("link_tx_bytes_per_s", "link_rx_bytes_per_s"):
         column = columns[name]
         lanes = np.arange(column.shape[1], dtype=np.uint8)

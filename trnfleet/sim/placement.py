@@ -1,7 +1,7 @@
-"""Placement of jobs: instances of each job, replicas of those that serve, and cohorts of chips that are alike.
+"""Placement of jobs: instances, replicas of serving jobs, and cohorts of similar chips.
 
-A tick computes values once a cohort and then hands them out to chips by index. Jobs and replicas stay where they are, and so
-do cohorts.
+A tick computes values once per cohort, then distributes them to chips by index. Jobs, replicas and
+cohorts do not move.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.hardware.topology import Topology
 
 IDLE = -1
-"""The job number of an instance on which nothing runs."""
+"""Job number of an idle instance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +38,17 @@ class Placement:
     chips: NDArray[np.int64]
     """Chips of each job."""
     spans: NDArray[np.bool_]
-    """Whether a job, or a replica of one that serves, reaches over more than one NeuronLink domain (UltraServer or standalone
-    instance)."""
+    """Whether a job spans more than one NeuronLink domain (UltraServer or standalone instance). For
+    a serving job: whether a replica does."""
     instance_chips: NDArray[np.int64]
     """Chips of the first instance of each job."""
     chip_types: tuple[ChipType, ...]
-    """For each job the chip that it runs on; where they differ, the one with the least HBM bandwidth."""
+    """Chip type of each job; of several types the one with the least HBM bandwidth."""
     replica_chips: NDArray[np.int64]
-    """Chips of a replica of each job; 0 for jobs that do not serve."""
+    """Chips per replica of each job; 0 for jobs without serving."""
     replica_start: NDArray[np.int64]
-    """Number of the first replica of each job among those of all jobs, and their number at the end; shape (jobs + 1,).
-    Replicas are consecutive chips of their job, in the order of its instances."""
+    """Number of each job's first replica, then the total; shape (jobs + 1,). Replicas are numbered
+    over all jobs. They are consecutive chips of their job, in the order of its instances."""
 
     @property
     def replicas(self) -> int:
@@ -70,12 +70,13 @@ class Placement:
             except ValueError as error:
                 raise ConfigError(str(error)) from error
             for target, instances in zip(job.on, covered, strict=True):
-                taken = np.flatnonzero(owner[instances.start : instances.stop] != IDLE)
-                if len(taken):
-                    first = instances.start + int(taken[0])
+                busy = np.flatnonzero(owner[instances.start : instances.stop] != IDLE)
+                if len(busy):
+                    first = instances.start + int(busy[0])
                     other = fleet.jobs[int(owner[first])].name
                     raise ConfigError(
-                        f"{key} = {target!r}: {layout.instances[first]} already runs {other!r}; an instance runs one job"
+                        f"{key} = {target!r}: {layout.instances[first]} already runs {other!r}; an"
+                        " instance runs one job"
                     )
                 owner[instances.start : instances.stop] = number
         sizes = np.diff(layout.chip_start)
@@ -107,7 +108,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Hosts:
-    """Sets of instances whose chips are of the same cohorts."""
+    """Sets of instances with chips of the same cohorts."""
 
     of_instance: NDArray[np.intp]
     """Set of each instance."""
@@ -116,22 +117,22 @@ class Hosts:
     cohort: NDArray[np.intp]
     """Cohorts of the first set's chips, of the second's, and so on."""
     share: NDArray[np.float64]
-    """Share of the set's chips that each of these has."""
+    """Share of each cohort in the chips of its set."""
     begin: NDArray[np.intp]
     """Place in these at which each set begins."""
 
     def mean(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the mean over the chips of each set of what each cohort has."""
+        """Return the mean of cohort values over the chips of each set."""
         total: NDArray[np.float64] = np.add.reduceat(values[self.cohort] * self.share, self.begin)
         return total
 
 
 @dataclass(frozen=True, slots=True)
 class Cohorts:
-    """Sets of chips with the same row of work, type, and links to other instances that the job uses.
+    """Sets of chips with the same work row, type, and used links to other instances.
 
-    The chips of an instance are one cohort, or several where several replicas share the instance, or the chips of one lie between
-    different neighbours.
+    The chips of an instance are one cohort. They are several if several replicas share the
+    instance, or if the chips of a replica lie between different neighbours.
     """
 
     row: NDArray[np.intp]
@@ -141,8 +142,8 @@ class Cohorts:
     type_index: NDArray[np.intp]
     """Index into the layout's types."""
     used_lanes: NDArray[np.uint8]
-    """For each cohort, the bits of the link lanes that may carry its job's traffic: those to chips of the same job, of one that
-    serves of the same replica."""
+    """Bits of the link lanes available to each cohort's job. These lead to chips of the same job,
+    or of the same replica if the job serves."""
     of_chip: NDArray[np.int32]
     """Cohort of each chip."""
     hosts: Hosts
@@ -180,7 +181,9 @@ class Cohorts:
     def replicas_on(
         self, instances: NDArray[np.intp], jobs: int
     ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Return the replicas on some instances of serving jobs, and for each the place of its instance among them.
+        """Return the serving replicas on some instances.
+
+        Also return, for each replica, the place of its instance among them.
 
         Args:
             instances: Some of the layout's.
@@ -215,14 +218,17 @@ def _hosts(
     cohort: NDArray[np.intp],
     lengths: NDArray[np.int64],
 ) -> Hosts:
-    """Group the instances by their pieces: runs of chips of one cohort, of which each has at least one."""
+    """Group the instances by their pieces: runs of chips of one cohort.
+
+    Each instance has at least one.
+    """
     count = len(layout.instances)
     pieces = np.bincount(instance, minlength=count)
     begin = np.concatenate([np.zeros(1, np.int64), np.cumsum(pieces)])
     # Instances with several cohorts are a set each.
     key = np.where(pieces == 1, cohort[begin[:-1]], cohort.max(initial=0) + 1 + np.arange(count))
     _, first, of_instance = np.unique(key, return_index=True, return_inverse=True)
-    chosen = np.concatenate([np.arange(begin[each], begin[each + 1]) for each in first])
+    chosen = np.concatenate([np.arange(begin[row], begin[row + 1]) for row in first])
     sizes = np.diff(layout.chip_start)[instance[chosen]]
     starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(pieces[first])[:-1]])
     return Hosts(
@@ -235,9 +241,9 @@ def _hosts(
 
 
 def _talks_to(layout: Layout, placement: Placement, row: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return a number for each instance that is the same where their chips talk to each other, or `IDLE`.
+    """Return a number per instance, equal if their chips communicate; `IDLE` if idle.
 
-    Replicas of a job do not; on a shared instance they go by the first one.
+    Replicas of a job do not communicate. A shared instance has the number of its first replica.
 
     Args:
         layout: The fleet.
@@ -249,7 +255,10 @@ def _talks_to(layout: Layout, placement: Placement, row: NDArray[np.int32]) -> N
 
 
 def _keep_inside_replicas(used: NDArray[np.uint8], layout: Layout, placement: Placement) -> None:
-    """Leave of each chip's lanes those that lead to the same replica from all chips of the instance; where none does, its own.
+    """Restrict each chip's lanes to those inside its replica.
+
+    A lane remains if it stays inside the replica for all chips of the instance. If no lane does,
+    the chip's own lanes remain.
 
     Args:
         used: For each chip the bits of lanes.
@@ -274,7 +283,10 @@ def _keep_inside_replicas(used: NDArray[np.uint8], layout: Layout, placement: Pl
 
 
 def _lanes_inside(topology: Topology, member: int, size: int) -> int:
-    """Return the bits of a chip's lanes that lead nowhere but to its replica; through a switch all of the instance are reached."""
+    """Return the bits of a chip's lanes that lead only to its replica.
+
+    A switch reaches all chips of the instance.
+    """
     if topology.kind is TopologyKind.SWITCHED:
         return (1 << len(topology.lanes)) - 1 if size > 1 else 0
     return sum(
@@ -285,7 +297,7 @@ def _lanes_inside(topology: Topology, member: int, size: int) -> int:
 
 
 def _used_lanes(layout: Layout, owner: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """Return for each instance the bits of the link lanes that may carry its job's traffic."""
+    """Return, for each instance, the bits of the link lanes available to its job."""
     inside = np.array([(1 << len(kind.topology.lanes)) - 1 for kind in layout.types], np.uint8)
     used = inside[layout.instance_type] if len(layout.types) else np.zeros(0, np.uint8)
     starts = layout.ultraserver_start
@@ -326,19 +338,22 @@ def check_hardware(layout: Layout, fleet: FleetFile) -> None:
             kind = layout.type_of(instance)
             if kind.between is not None:
                 alone = [
-                    each.name
-                    for each in INSTANCE_TYPES.values()
-                    if each.between is None and (each.chip, each.chips) == (kind.chip, kind.chips)
+                    other.name
+                    for other in INSTANCE_TYPES.values()
+                    if other.between is None
+                    and (other.chip, other.chips) == (kind.chip, kind.chips)
                 ]
                 instead = f", or use {alone[0]}" if alone else ""
                 raise ConfigError(
-                    f"fleet {fleet.name!r}: {path} has a {kind.name}, which exists only in UltraServers: list it under "
-                    f"clusters.ultraservers{instead}"
+                    f"fleet {fleet.name!r}: {path} has a {kind.name}, which exists only in"
+                    f" UltraServers: list it under clusters.ultraservers{instead}"
                 )
 
 
 def _spans(domain: NDArray[np.int64], sizes: NDArray[np.int64], replica_chips: int) -> bool:
-    """Return whether a job, or a replica of one that serves, reaches over more than one NeuronLink domain.
+    """Return whether a job spans more than one NeuronLink domain.
+
+    For a serving job: whether a replica does.
 
     Args:
         domain: Of each of its instances.

@@ -1,7 +1,8 @@
-"""Packets that were read from the socket and not handled yet: of a reader that is behind, the newest telemetry of each topic.
+"""Packets read from the socket and not handled yet.
 
-A flood is read some thirty times as fast as it is handled. What nobody reads waits in the buffers of the system and in the broker's queue,
-where it grows old and nothing newer can take its place; what is here can be replaced.
+When the reader is behind, only the newest telemetry of each topic. A flood is read some thirty
+times as fast as it is handled. Unread messages wait in the system's buffers and in the broker's
+queue, where they grow old and nothing newer can replace them; messages here can be replaced.
 """
 
 from __future__ import annotations
@@ -15,19 +16,22 @@ if TYPE_CHECKING:
     from trnfleet.transport.inbox import Delivery
 
 BEHIND_FROM_S = 1.0
-"""Age of the oldest packet that waits from which only the newest telemetry of each topic is kept, as in the inbox."""
+"""Age of the oldest waiting packet from which only each topic's newest telemetry is kept. As in the
+inbox."""
 CHUNK_BYTES = 256 * 1024
 """Read at once: two frames of the largest size, or some hundred small messages."""
 DRAINED_BYTES = 1024 * 1024
-"""Read in one turn of the loop by a reader that is behind: 5 ms of work on small messages."""
+"""Bytes read per turn of the loop when behind. 5 ms of work on small messages."""
 MOST_BYTES = 32 * 1024 * 1024
-"""Memory from which nothing more is read, so that the broker holds the rest: the newest of 40,000 topics of one chip each."""
+"""Memory at which reading stops; the broker queues the rest. The newest of 40,000 topics of one
+chip each."""
 PACKET_BYTES = 384
-"""Memory that a packet takes beside its bytes; it counts as well, so that a flood of the smallest packets is as bounded."""
+"""Memory of a packet beside its bytes. It counts as well, so that a flood of the smallest packets
+is bounded, too."""
 LARGEST_BYTES = 256 * 1024
-"""Packets above this size are handed on as they come, because their length may be a lie."""
+"""Larger packets are passed on as they arrive: their stated length may be wrong."""
 _PUBLISH_QOS_0 = 0x30
-"""The first byte of a message with QoS 0 that is not retained."""
+"""First byte of an unretained message with QoS 0."""
 _WHOLE_LENGTH = 5
 """Bytes of the longest beginning of a packet: its kind and its length."""
 
@@ -38,7 +42,10 @@ class _Packet(NamedTuple):
 
 
 class Backlog:
-    """The packets of one connection that wait to be handled, in order; a newer message takes the place of what it replaces."""
+    """Waiting packets of one connection, in order.
+
+    A newer message takes the place of the one it replaces.
+    """
 
     def __init__(
         self,
@@ -50,11 +57,14 @@ class Backlog:
         """Begin empty.
 
         Args:
-            newest_of: Beginning of the topics of which only the newest message counts.
-            note_shed: Called with the topic of each message that is left out for a newer one.
-            delivery: The destination of messages that are handed over from here.
-            content_type: Returns the content type among the properties of a message, which have their length before them; it
-                raises for what is not well-formed, and where there are others that are kept. None where messages have no properties, before MQTT 5.
+            newest_of: Prefix of topics reduced to their newest message.
+            note_shed: Called with the topic of each message shed for a newer one.
+            delivery: The destination of messages handed over from here.
+            content_type: Returns the content type from properties with leading length. Raises if
+                they
+                are malformed or have others worth keeping. None before MQTT 5, where messages have
+                    no
+                properties.
         """
         self.size_bytes = 0
         """Memory of all that waits."""
@@ -63,25 +73,26 @@ class Backlog:
         self._delivery = delivery
         self._content_type = content_type
         self._waiting: OrderedDict[bytes | int, _Packet] = OrderedDict()
-        """By topic for what can be replaced, by a number for all else; a negative one for what is no whole packet.
-        Of a plain dict, to take the first of many takes as long as all that was taken before."""
+        """Replaceable packets by topic, all others by a number; negative for an incomplete packet.
+        An OrderedDict, because removing the first entries of a plain dict costs as much as all
+        removed before."""
         self._number = 0
         self._is_sorted = True
-        """Whether all that can be replaced is there by its topic."""
+        """Whether all replaceable packets are stored by topic."""
         self._rest = b""
-        """Beginning of a packet that has not come as a whole."""
+        """Beginning of an incomplete packet."""
         self._through = 0
-        """Bytes to come of a packet that is handed on as it comes."""
+        """Remaining bytes of a packet passed on as it arrives."""
 
     def __bool__(self) -> bool:
-        """Return whether anything waits that can be handled."""
+        """Return whether a waiting packet can be handled."""
         return bool(self._waiting)
 
     def drain(self, receive: Callable[[int], bytes], now_s: float) -> None:
-        """Read what the socket has, within bounds.
+        """Read from the socket, within bounds.
 
         Args:
-            receive: Reads at most a number of bytes; raises BlockingIOError where there are none.
+            receive: Reads at most a number of bytes; raises BlockingIOError without any.
             now_s: Monotonic seconds.
         """
         left = DRAINED_BYTES
@@ -97,7 +108,9 @@ class Backlog:
             left -= len(data)
 
     def read(self, receive: Callable[[int], bytes], now_s: float) -> bytes:
-        """Return the next packet or a part of one, reading until there is one; empty at the connection's end.
+        """Return the next packet or a part of one, reading until one is there.
+
+        Empty at the connection's end.
 
         Raises:
             BlockingIOError: none has come as a whole.
@@ -112,11 +125,14 @@ class Backlog:
         return data
 
     def hand_over(self, most: int) -> int:
-        """Hand over the messages that come next, with QoS 0 and on topics of which one has come; return their number.
+        """Hand over the next messages with QoS 0 on known topics; return their number.
 
-        A client makes some twenty objects of each message, which takes longer than all that is done with it afterwards.
+        A topic is known once one of its messages arrived. A client makes some twenty objects of
+        each message, and that takes longer than all later work on it.
         """
-        waiting, delivery, content_type = self._waiting, self._delivery, None
+        waiting = self._waiting
+        delivery = self._delivery
+        content_type = None
         count = min(most, len(waiting))
         for number in range(count):
             key = next(iter(waiting))
@@ -131,7 +147,8 @@ class Backlog:
                 return number
             if self._content_type is not None:
                 # The properties' length is in one byte if it is below 128.
-                begin, end = end, end + 1 + data[end] if end < len(data) else len(data) + 1
+                begin = end
+                end = end + 1 + data[end] if end < len(data) else len(data) + 1
                 if end > min(len(data), begin + 128):
                     return number
                 try:
@@ -144,13 +161,15 @@ class Backlog:
         return count
 
     def feed(self, data: bytes, now_s: float) -> None:
-        """Take in what was read."""
+        """Add bytes read from the socket."""
         if self._through:
             self._append(data[: self._through], now_s, is_part=True)
             data, self._through = data[self._through :], max(0, self._through - len(data))
         if self._rest:
-            data, self._rest = self._rest + data, b""
-        at, end = 0, len(data)
+            data = self._rest + data
+            self._rest = b""
+        at = 0
+        end = len(data)
         is_behind = self._is_behind(now_s)
         if is_behind and not self._is_sorted:
             self._sort()
@@ -168,7 +187,7 @@ class Backlog:
                 at = after
                 continue
             if head + size > LARGEST_BYTES or (not head and end - at >= _WHOLE_LENGTH):
-                # Also what is no packet at all: who handles it ends the connection.
+                # Also bytes that are no packet: their handler ends the connection.
                 self._through = after - end if head else 0
                 self._append(data[at:], now_s, is_part=True)
             else:
@@ -180,7 +199,7 @@ class Backlog:
         return oldest is not None and now_s - oldest.came_s >= BEHIND_FROM_S
 
     def _replaceable(self, packet: bytes, head: int) -> bytes:
-        """Return the topic of a message that a newer one replaces; empty for all else."""
+        """Return the topic of a replaceable message; empty for all other packets."""
         if packet[0] != _PUBLISH_QOS_0:
             return b""
         begin = head + 2
@@ -188,17 +207,19 @@ class Backlog:
         return topic if topic.startswith(self._newest_of) else b""
 
     def _sort(self) -> None:
-        """Let newer messages take the places of older ones among all that waits."""
-        waiting, self._waiting, self.size_bytes = self._waiting, OrderedDict(), 0
+        """Replace older waiting messages by newer ones of their topics."""
+        waiting = self._waiting
+        self._waiting = OrderedDict()
+        self.size_bytes = 0
         self._is_sorted = True
-        for key, each in waiting.items():
+        for key, packet in waiting.items():
             is_packet = isinstance(key, int) and key > 0
-            topic = self._replaceable(each.data, _head(each.data, 0)[0]) if is_packet else b""
+            topic = self._replaceable(packet.data, _head(packet.data, 0)[0]) if is_packet else b""
             if topic:
-                self._put_newest(topic, each)
+                self._put_newest(topic, packet)
             else:
-                self._waiting[key] = each
-                self.size_bytes += PACKET_BYTES + len(each.data)
+                self._waiting[key] = packet
+                self.size_bytes += PACKET_BYTES + len(packet.data)
 
     def _put_newest(self, topic: bytes, new: _Packet) -> None:
         former = self._waiting.get(topic)
@@ -217,8 +238,12 @@ class Backlog:
 
 
 def _head(data: bytes, at: int) -> tuple[int, int]:
-    """Return the bytes of a packet's kind and length, and how many bytes follow; 0 and 0 where that is not known."""
-    size, end = 0, len(data)
+    """Return the size of a packet's kind and length, and the bytes that follow.
+
+    0 and 0 if not known yet.
+    """
+    size = 0
+    end = len(data)
     for place in range(1, _WHOLE_LENGTH):
         if at + place >= end:
             return 0, 0

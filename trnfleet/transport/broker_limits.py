@@ -1,6 +1,6 @@
-"""The limits that an MQTT 5 broker states in its CONNACK, and the messages that are beyond them.
+"""Limits from an MQTT 5 broker's CONNACK, and the messages beyond them.
 
-A broker ends the connection over such a message, so it is better not sent.
+A broker ends the connection over such a message, so it is not sent.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import Envelope
 
 UNLIMITED = 268_435_460
-"""The largest packet that MQTT has: a fixed header of 5 bytes and a remaining length of 2^28 - 1."""
+"""Largest MQTT packet. A fixed header of 5 bytes and a remaining length of 2^28 - 1."""
 RETAIN_UNAVAILABLE = "the broker does not keep retained messages"
 _LENGTHS = (128, 16_384, 2_097_152)
-"""Remaining lengths from which on the fixed header has one byte more."""
+"""Remaining lengths at which the fixed header grows by a byte."""
 
 
 class BrokerLimits(NamedTuple):
-    """What a broker takes; by default what MQTT allows."""
+    """Limits of a broker; by default MQTT's own."""
 
     packet_bytes: int = UNLIMITED
     qos: int = 2
     retains: bool = True
     """Whether it keeps retained messages."""
     under_way: int = 65_535
-    """Unacknowledged messages that it takes at once (receive maximum)."""
+    """Most unacknowledged messages at once (receive maximum)."""
 
     @classmethod
     def of(cls, connack: Properties | None) -> BrokerLimits:
@@ -41,7 +41,7 @@ class BrokerLimits(NamedTuple):
 
     @property
     def restrict_messages(self) -> bool:
-        """Whether there are messages that the broker does not take; most brokers take all."""
+        """Whether some messages are beyond the limits; most brokers accept all."""
         return self.packet_bytes < UNLIMITED or not self.retains
 
     def reason_against(self, envelope: Envelope, properties_bytes: int) -> str:
@@ -65,4 +65,4 @@ def publish_bytes(envelope: Envelope, properties_bytes: int) -> int:
     """Return the size of a PUBLISH packet."""
     remaining = 2 + len(envelope.topic.encode()) + (2 if envelope.qos else 0) + properties_bytes
     remaining += len(envelope.payload)
-    return 2 + sum(remaining >= each for each in _LENGTHS) + remaining
+    return 2 + sum(remaining >= length for length in _LENGTHS) + remaining

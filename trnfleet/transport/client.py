@@ -1,6 +1,7 @@
 """aiomqtt's client, extended, and conversions to paho's types.
 
-Owns everything that depends on the insides of aiomqtt 2.5 and paho 2. It decides nothing about the connection's life.
+Owns everything that depends on the insides of aiomqtt 2.5 and paho 2. It decides nothing about the
+connection's life.
 """
 
 # ruff: noqa: SLF001  what has no public way is done here, and nowhere else
@@ -39,29 +40,34 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import Envelope
 
 DIAL_S = 7.0
-"""Longest wait for a socket on which MQTT can begin; each of its steps has a limit of its own."""
+"""Longest wait for a usable socket. Each of its steps has a limit of its own."""
 MAX_PACKET_BYTES = 2 * 1024 * 1024
-"""Largest packet that an MQTT 5 broker may send us. It drops larger packets silently, so this stays well above the largest
-payload: what lies between is dropped here, where it is counted."""
+"""Largest packet accepted from an MQTT 5 broker. The broker drops larger packets silently, so this
+stays well above the largest payload: packets in between are dropped here, and counted."""
 READ_BYTES = 256 * 1024
-"""Most that is read at once: a frame of the largest size, and not the gigabyte that a packet's header may announce."""
+"""Most bytes read at once: a frame of the largest size. Not the gigabyte that a packet's header may
+announce."""
 AHEAD_BYTES = 64 * 1024
-"""Read from the socket at once: some hundred small messages, for each of which paho would ask the system five times."""
+"""Bytes read from the socket at once. Some hundred small messages: paho would call the system five
+times for each of them."""
 PACKETS_AT_ONCE = 64
-"""Packets handled in one turn of the event loop; one a turn leaves a backlog at the broker whenever turns are long."""
+"""Packets handled per turn of the event loop. With one a turn a backlog builds up at the broker
+whenever turns are long."""
 FIRST_BYTES = 16
-"""Kept of what comes first, to know what a port speaks that is no broker's."""
+"""First bytes kept, to identify a port without a broker."""
 QUICK_PACKETS = 4
-"""Messages that are handed over past paho in less time than it takes for one."""
+"""Messages handed over past paho in less time than paho needs for one."""
 RECEIVE_MAXIMUM = 16_384
-"""Unacknowledged QoS 1 messages that an MQTT 5 broker may have under way to us.
+"""Most unacknowledged QoS 1 messages from an MQTT 5 broker.
 
-At a subscription Mosquitto silently drops the retained messages beyond these and its queue of 1,000; with the 8,192
-descriptors of 4,000,000 chips under way at once only those that the socket cannot take are left to `max_queued_messages`.
-They do not pile up here: paho acknowledges as it reads, and the inbox is bounded.
+At a subscription Mosquitto silently drops the retained messages beyond these and its queue of
+1,000. With the 8,192 descriptors of 4,000,000 chips in flight at once, `max_queued_messages` only
+matters for messages the socket cannot accept. They do not pile up here: paho acknowledges as it
+reads, and the inbox is bounded.
 """
 
-# What paho logs comes back to us as errors and is shown in `LinkStatus`; printed, it would tear the screen.
+# What paho logs comes back to us as errors and is shown in `LinkStatus`; printed, it would tear the
+# screen.
 PAHO_LOG = logging.getLogger("trnfleet.paho")
 PAHO_LOG.addHandler(logging.NullHandler())
 PAHO_LOG.propagate = False
@@ -69,7 +75,10 @@ PAHO_LOG.setLevel(logging.CRITICAL)
 
 
 class Client(aiomqtt.Client):
-    """aiomqtt's client with what it lacks: answers to messages, a bounded TCP connect, an end that leaves no socket behind."""
+    """aiomqtt's client with reason codes, a bounded TCP connect, and a clean end.
+
+    The end leaves no socket behind.
+    """
 
     def __init__(self, *arguments: Any, open_socket: Callable[[], Any], **options: Any) -> None:
         """Describe a client; `open_socket` returns a connected socket and runs in a thread."""
@@ -78,16 +87,16 @@ class Client(aiomqtt.Client):
         self.heard = b""
         """The first bytes that came."""
         self.read_error: OSError | None = None
-        """The error of the last read, which paho keeps to itself."""
+        """Error of the last read; paho does not pass it on."""
         self.end_code: ReasonCode | None = None
-        """The reason for which the connection ended."""
+        """Reason code of the connection's end."""
         self.limits = BrokerLimits()
         """The broker's; known once connected."""
         self.oversize: Callable[[], None] = _ignore
-        """Called for a message that is dropped because its packet is over `MAX_PACKET_BYTES`."""
+        """Called for each message dropped because its packet is over `MAX_PACKET_BYTES`."""
         self._paho = cast("Any", self._client)
         """paho's client with its insides."""
-        # It has no public way to another socket, and no bound on what it takes in.
+        # It has no public way to use another socket, and no limit on input.
         self._paho._create_socket = open_socket
         self._read_socket: Callable[[int], bytes] = self._paho._sock_recv
         self._paho._sock_recv = self._receive
@@ -106,7 +115,10 @@ class Client(aiomqtt.Client):
         self._home = threading.get_ident()
 
     def keep_newest(self, reception: Reception, delivery: Delivery, clock: Clock) -> None:
-        """Keep only the newest telemetry of each topic of what waits to be handled, once that is behind, and hand over quickly."""
+        """Keep only the newest waiting telemetry of each topic when behind.
+
+        Also hand over quickly.
+        """
         if reception.newest_of:
             has_properties = self._paho._protocol == MQTTProtocolVersion.MQTTv5
             self._backlog = Backlog(
@@ -146,14 +158,15 @@ class Client(aiomqtt.Client):
     async def send(
         self, envelope: Envelope, properties: Properties | None, timeout_s: float | None
     ) -> ReasonCode | None:
-        """Publish a message and return the reason code of its PUBACK; at QoS 0, once the socket has taken it.
+        """Publish a message and return the reason code of its PUBACK.
 
-        aiomqtt's own `publish` leaves the reason code out.
+        At QoS 0, return once the socket has accepted it. aiomqtt's own `publish` discards the
+        reason code.
 
         Raises:
             NoAnswerError: `timeout_s` passed without an answer.
             aiomqtt.MqttError: it could not be sent.
-            ValueError: no PUBLISH can be made of it.
+            ValueError: it does not fit a PUBLISH.
         """
         info = self._client.publish(
             envelope.topic, envelope.payload, envelope.qos, envelope.retain, properties
@@ -175,24 +188,30 @@ class Client(aiomqtt.Client):
             self._answers.pop(info.mid, None)
 
     def write(self, packets: bytes) -> Writing:
-        """Have packets of messages with QoS 0 written as one, behind all that waits to be written; the socket is open."""
+        """Queue packets with QoS 0 as one write, after all waiting ones.
+
+        The socket is open.
+        """
         number = self._paho._mid_generate()
-        taken = self._answers[number] = self._loop.create_future()
-        taken.add_done_callback(lambda _: self._answers.pop(number, None))
+        future = self._answers[number] = self._loop.create_future()
+        future.add_done_callback(lambda _: self._answers.pop(number, None))
         self._paho._packet_queue(PUBLISH, packets, number, 0, MQTTMessageInfo(number))
-        return Writing(taken, self._paho._out_packet[-1])
+        return Writing(future, self._paho._out_packet[-1])
 
     def drop(self) -> None:
-        """Close the socket if it is still open; aiomqtt leaves it open when CONNECT fails, times out or is cancelled."""
+        """Close the socket if still open.
+
+        aiomqtt leaves it open when CONNECT fails, times out or is cancelled.
+        """
         self._dropped = True
         if self._connect_over:
-            # Behind what connecting has left with the loop to do: it must not meet a closed socket.
+            # After the callbacks left by connecting: they must not meet a closed socket.
             self._loop.call_soon(self._close_socket)
         look_at(self._connected)
         look_at(self._disconnected)
 
     def cut(self) -> None:
-        """End the connection without a word to the broker, as a network does that fails."""
+        """End the connection without DISCONNECT, like a failing network."""
         if not self._disconnected.done():
             self._disconnected.set_exception(aiomqtt.MqttError("connection cut"))
         self.drop()
@@ -208,10 +227,12 @@ class Client(aiomqtt.Client):
                 self._loop.call_soon_threadsafe(self._close_socket)
 
     def _receive(self, size: int) -> bytes:
-        """Read for paho: little at once, and of a packet over the limit only the beginning is kept.
+        """Read for paho in small pieces.
 
-        Brokers of MQTT 3.1.1 know no limit of ours, and others may not heed it. Reading on keeps the connection, and with it
-        all the other messages.
+        Of a packet over the limit keep only the beginning.
+
+        Brokers of MQTT 3.1.1 do not know our limit, and others may ignore it. Reading on preserves
+        the connection, and with it all the other messages.
         """
         if size > READ_BYTES:
             packet = self._paho._in_packet
@@ -231,12 +252,14 @@ class Client(aiomqtt.Client):
                 return self._receive_bytes(size)
             else:
                 self._ahead = memoryview(self._receive_bytes(AHEAD_BYTES))
-        data, self._ahead = self._ahead[:size], self._ahead[size:]
+        data = self._ahead[:size]
+        self._ahead = self._ahead[size:]
         return bytes(data)
 
     def _receive_bytes(self, size: int) -> bytes:
         try:
-            # A plain socket is read here: paho would ask for an error of TLS, which loads its library.
+            # A plain socket is read here: paho would ask for an error of TLS, which loads its
+            # library.
             sock = self._paho._sock
             data = sock.recv(size) if type(sock) is socket.socket else self._read_socket(size)
         except BlockingIOError:
@@ -249,7 +272,7 @@ class Client(aiomqtt.Client):
         return data
 
     def _on_socket_open(self, client: Any, userdata: Any, sock: Any) -> None:  # noqa: ARG002  paho's
-        """Begin to read, in the place of aiomqtt's own way, which takes one packet a turn."""
+        """Begin to read, instead of aiomqtt's own reader of one packet a turn."""
         self._ahead = memoryview(b"")
         self._loop.call_soon_threadsafe(self._begin, sock)
 
@@ -259,7 +282,10 @@ class Client(aiomqtt.Client):
             self._misc_task = self._loop.create_task(self._misc_loop())
 
     def _is_open(self, sock: socket.socket) -> bool:
-        """Return whether a socket is still the connection's: it may be closed before the loop has its turn."""
+        """Return whether a socket still belongs to the connection.
+
+        It may be closed before the loop's turn.
+        """
         return self._paho.socket() is sock and sock.fileno() >= 0
 
     def _on_socket_close(self, client: Any, userdata: Any, sock: Any) -> None:
@@ -267,11 +293,11 @@ class Client(aiomqtt.Client):
         self._ahead = memoryview(b"")
 
     def _read(self) -> None:
-        """Handle the packets that have come, up to `PACKETS_AT_ONCE`, after which the rest of the loop has its turn."""
+        """Handle waiting packets, up to `PACKETS_AT_ONCE`, then yield to the loop."""
         backlog = self._backlog
         try:
             if backlog:
-                # What is left of the turn before is behind: what is newer may take its place.
+                # The rest of the former turn is behind: newer messages may replace it.
                 backlog.drain(self._receive_bytes, self._now_s())
             left = PACKETS_AT_ONCE * QUICK_PACKETS
             while left > 0:
@@ -292,7 +318,7 @@ class Client(aiomqtt.Client):
                 self._disconnected.set_exception(error)
             return
         if not self._is_reading_on:
-            # The system wakes nobody for what has been read already.
+            # The system wakes nobody for bytes already read.
             self._is_reading_on = True
             self._loop.call_soon(self._read_on)
 
@@ -307,7 +333,10 @@ class Client(aiomqtt.Client):
         return hasattr(connection, "pending") and connection.pending() > 0
 
     def _handle_publish(self) -> MQTTErrorCode:
-        """Take a message, also one with U+FEFF in a property: a retained one would end every connection of every reader."""
+        """Receive a message, even with U+FEFF in a property.
+
+        paho would end the connection: a retained one would end every connection of every reader.
+        """
         packet = self._paho._in_packet
         if self._paho._protocol == MQTTProtocolVersion.MQTTv5:
             packet["packet"] = without_byte_order_marks(packet["packet"], packet["command"])
@@ -343,7 +372,7 @@ class Client(aiomqtt.Client):
     ) -> None:
         self.end_code = reason_code
         if self._connected.cancelled():
-            return  # aiomqtt would ask it for its error, and nothing waits for the end of what was given up
+            return  # aiomqtt would read its error, and nobody waits for its end
         if not self._connected.done():
             # aiomqtt would go on waiting for an answer. paho writes CONNECT in a thread.
             self._loop.call_soon_threadsafe(self._end_early)
@@ -369,7 +398,8 @@ class Client(aiomqtt.Client):
         if threading.get_ident() != self._home:
             self._loop.call_soon_threadsafe(self._begin_writing, sock)
             return
-        # aiomqtt leaves this to the loop's next round, in which the socket may be closed or its number another's.
+        # aiomqtt leaves this to the loop's next round, in which the socket may be closed or its
+        # number another's.
         self._loop.add_writer(sock.fileno(), self._write)
 
     def _begin_writing(self, sock: Any) -> None:
@@ -390,7 +420,7 @@ class Client(aiomqtt.Client):
 
 
 class Writing(NamedTuple):
-    """Packets that are being written as one."""
+    """Packets in one write."""
 
     taken: asyncio.Future[ReasonCode]
     """Done when the socket has taken them all."""
@@ -398,24 +428,27 @@ class Writing(NamedTuple):
 
     @property
     def taken_bytes(self) -> int:
-        """Bytes that the socket has taken so far."""
+        """Bytes accepted by the socket so far."""
         return int(self.packet["pos"])
 
 
 class ClosedEarlyError(aiomqtt.MqttError):
-    """A connection that ended before CONNECT was answered."""
+    """A connection ended before the answer to CONNECT."""
 
 
 class NoAnswerError(aiomqtt.MqttError):
-    """A message that was sent, and that the broker did not acknowledge in time."""
+    """A message not acknowledged by the broker in time."""
 
 
 class ForbiddenPacketError(Exception):
-    """A packet that ends the connection, because it could take memory without a bound; its text says which."""
+    """A packet that ends the connection, because its memory is unbounded.
+
+    Its text names it.
+    """
 
 
 class _Beginning(bytearray):
-    """The packet of a message over the limit, of which only the beginning is kept: topic and packet identifier."""
+    """Packet over the limit, cut to its beginning: topic and packet identifier."""
 
     def __iadd__(self, data: Any) -> Self:  # type: ignore[misc]  # bytearray's own returns itself, too
         if len(self) < READ_BYTES:
@@ -435,16 +468,17 @@ def _refuse_qos_2(_mid: int) -> MQTTErrorCode:
 def delivering_queue(
     delivery: Delivery, note_oversize: Callable[[], None] = _ignore
 ) -> type[asyncio.Queue[aiomqtt.Message]]:
-    """Return a queue that hands each message over inside paho's callback, without a task and a wake-up for each.
+    """Return a queue that hands each message over inside paho's callback.
 
-    It never holds anything, so who waits for its messages wakes only when the connection ends.
+    This saves a task and a wake-up for each. The queue is always empty, so a reader waiting for its
+    messages wakes only when the connection ends.
     """
 
     class DeliveringQueue(asyncio.Queue[aiomqtt.Message]):
         def put_nowait(self, item: aiomqtt.Message) -> None:
             content_type = getattr(item.properties, "ContentType", None)
             try:
-                kept = kept_properties(item.properties)
+                properties = kept_properties(item.properties)
             except ValueError:
                 note_oversize()
                 return
@@ -454,7 +488,7 @@ def delivering_queue(
                 item.qos,
                 content_type,
                 retain=item.retain,
-                kept=kept,
+                kept=properties,
             )
 
     return DeliveringQueue

@@ -1,4 +1,4 @@
-"""One connection to a broker, from CONNECT to its end, with every failure in plain words.
+"""One connection to a broker, from CONNECT to its end, with failures in plain words.
 
 Beside `client` the only module that knows aiomqtt and paho. It does not reconnect; `link` does.
 """
@@ -62,30 +62,32 @@ log = logs.get_logger(__name__)
 
 ProtocolName = Literal["5", "3.1.1"]
 ClientName = Literal["mqtt5", "aiomqtt"]
-"""What reads in MQTT 5; aiomqtt does all else."""
+"""MQTT 5 reader: mqtt5 or aiomqtt. aiomqtt does everything else."""
 Answer = TypeVar("Answer")
 
 PENDING_PUBLISHES = 8
-"""Messages with QoS 0 under way at once that do not go in batches; more does not make it quicker."""
+"""Unbatched messages with QoS 0 in flight at once; more is not faster."""
 PENDING_ANNOUNCEMENTS = 64
-"""Acknowledged messages of an announcement under way at once: a broker without TCP_NODELAY takes 40 ms for
-each round of acknowledgements, and a large fleet announces thousands."""
+"""Acknowledged messages of an announcement in flight at once. A broker without TCP_NODELAY needs 40
+ms for each round of acknowledgements, and a large fleet announces thousands."""
 CONNACK_S: dict[ProtocolName, float] = {"5": 2.0, "3.1.1": 3.0}
-"""Longest wait for the answer to CONNECT; a broker that does not know MQTT 5 may just keep silent."""
+"""Longest wait for the answer to CONNECT. A broker without MQTT 5 may just stay silent."""
 SUBSCRIBE_S = 10.0
 SUBSCRIBED_AT_ONCE = 8
-"""Filters of a SUBSCRIBE that every broker takes: AWS IoT Core ends a connection over more (published)."""
+"""Filters per SUBSCRIBE accepted by every broker. AWS IoT Core ends a connection over more
+(published)."""
 ACKNOWLEDGE_S = 10.0
-"""Longest wait for a PUBACK on a connection that stands: as long as for the answer to a subscription, and above the longest fsync of a
-broker that persists. A connection on which none comes within it is given up."""
+"""Longest wait for a PUBACK on an open connection. As long as for the answer to a subscription, and
+above the longest fsync of a broker that persists. A connection without any PUBACK within it is
+given up."""
 UNACKNOWLEDGED = f"the broker acknowledges nothing: no PUBACK within {ACKNOWLEDGE_S:g} s"
-"""Why it is given up."""
+"""Reason for giving it up."""
 
 _VERSIONS = {"5": aiomqtt.ProtocolVersion.V5, "3.1.1": aiomqtt.ProtocolVersion.V311}
 
 
 class Unsent(NamedTuple):
-    """A message that did not get through."""
+    """An undelivered message."""
 
     envelope: Envelope
     reason: str
@@ -97,10 +99,13 @@ class Unsent(NamedTuple):
 
 
 class Connection:
-    """One connection; use it once: `open`, then `subscribe` or `send`, watch `ended`, and `close` in any case."""
+    """One connection, for one use.
+
+    Call `open`, then `subscribe` or `send`, wait for `ended`, and `close` in any case.
+    """
 
     ended: asyncio.Task[str]
-    """Done when the connection has ended; its result says why."""
+    """Done when the connection has ended; its result is the reason."""
 
     def __init__(
         self, login: Login, protocol: ProtocolName, clock: Clock, reception: Reception
@@ -137,7 +142,7 @@ class Connection:
 
     @property
     def limits(self) -> BrokerLimits:
-        """What the broker says that it takes; what MQTT allows before it has answered, and in MQTT 3.1.1."""
+        """Limits of the broker; MQTT's own before its answer and in MQTT 3.1.1."""
         return self._client.limits
 
     async def open(self) -> None:
@@ -173,7 +178,7 @@ class Connection:
     async def subscribe(
         self, topics: Sequence[tuple[str, int]], at_once: int = SUBSCRIBED_AT_ONCE
     ) -> list[str]:
-        """Subscribe to (filter, QoS) pairs, `at_once` in a packet; return the filters that the broker refused.
+        """Subscribe to (filter, QoS) pairs, `at_once` in a packet; return refused filters.
 
         Raises:
             LinkDown: the connection ended meanwhile, or the broker did not answer.
@@ -217,29 +222,39 @@ class Connection:
             raise LinkDown(_words(error) or "the broker did not answer the subscription") from error
 
     async def send(self, chunk: Sequence[Envelope]) -> list[Unsent]:
-        """Publish a chunk of messages all at once and return those that did not get through.
+        """Publish a chunk of messages at once and return the undelivered ones.
 
-        A broker that acknowledges none of them in time loses the connection: what it owes would pile up with every chunk.
+        A broker that acknowledges none of them in time loses the connection: outstanding
+        acknowledgements would pile up with every chunk.
         """
         unsent: list[Unsent] = []
-        # A frame of a websocket keeps to one message: brokers have limits for it, and say them nowhere.
+        # A frame of a websocket keeps to one message: brokers have limits for it, and say them
+        # nowhere.
         if not self._login.url.is_websocket and all(map(is_batched, chunk)):
             chunk = await self._send_batch(chunk, unsent)
         before = self._acknowledgements
         sending = asyncio.gather(*(self._send_one(envelope, unsent) for envelope in chunk))
         if await self._done_before_end(sending):
             sending.result()
-            if self._acknowledgements == before and any(each.is_unacknowledged for each in unsent):
+            if self._acknowledgements == before and any(
+                message.is_unacknowledged for message in unsent
+            ):
                 self.cut(UNACKNOWLEDGED)
         return unsent
 
     def cut(self, why: str = "") -> None:
-        """End without a goodbye, for a reason of our own if one is given; the broker publishes the last will."""
+        """End without DISCONNECT, with our own reason if set.
+
+        The broker publishes the last will.
+        """
         self._why_cut = why
         self._client.cut()
 
     async def close(self) -> None:
-        """Send DISCONNECT, so that the broker keeps the last will to itself, and close; at once if it has ended."""
+        """Send DISCONNECT and close; at once if it has ended.
+
+        The broker then discards the last will.
+        """
         self._client.timeout = GOODBYE_S
         self.ended.cancel()
         try:
@@ -255,28 +270,31 @@ class Connection:
         )
 
     async def _look_if_silent(self) -> str:
-        """Return what the port speaks where TCP connected and nothing has come; nothing where a broker was there before."""
+        """Return the protocol of a silent port after TCP connected.
+
+        Empty if a broker was there before.
+        """
         if not self._client.tcp_stood or self._login.is_known:
             return ""
         return await self._look(has_tls=self._login.url.is_tls)
 
     async def _explained(self, error: aiomqtt.MqttError) -> LinkDown:
-        """Return why CONNECT failed, after a look at what the port speaks where only that may explain it."""
+        """Return why CONNECT failed, after a probe of the port if necessary."""
         words = self._read_words()
         if words:
             return LinkDown(words)
         if not isinstance(error, ClosedEarlyError):
             return self._refusal(error)
         has_tls = self._login.url.is_tls
-        found = await self._look(has_tls=has_tls) if has_tls or not self._login.is_known else ""
-        if found:
-            return LinkDown(found, foreign=True)
+        problem = await self._look(has_tls=has_tls) if has_tls or not self._login.is_known else ""
+        if problem:
+            return LinkDown(problem, foreign=True)
         return LinkDown(
             "the broker ends the connection instead of an answer to CONNECT", ended_early=True
         )
 
     async def _send_batch(self, chunk: Sequence[Envelope], unsent: list[Unsent]) -> list[Envelope]:
-        """Publish messages in one piece, and return those that are no part of it, because they cannot be sent as they are."""
+        """Publish messages as one write; return the ones unsuitable for it."""
         batch = make_batch(
             chunk, self._client.limits.packet_bytes, has_properties=self.protocol == "5"
         )
@@ -285,7 +303,7 @@ class Connection:
             writing = self._client.write(batch.data)
             is_taken = await self._done_before_end(writing.taken)
             left = [] if is_taken else batch.after(writing.taken_bytes)
-        unsent += [Unsent(each, "the connection ended", is_refused=False) for each in left]
+        unsent += [Unsent(envelope, "the connection ended", is_refused=False) for envelope in left]
         return batch.others
 
     async def _send_one(self, envelope: Envelope, unsent: list[Unsent]) -> None:
@@ -324,7 +342,10 @@ class Connection:
                 unsent.append(Unsent(envelope, refusal_words(code), is_refused=True))
 
     async def _done_before_end(self, work: asyncio.Future[Any]) -> bool:
-        """Wait for `work`, which aiomqtt does not wake when the connection ends; cancel it then and return False."""
+        """Wait for `work`; if the connection ends first, cancel it and return False.
+
+        aiomqtt does not wake it.
+        """
         try:
             await asyncio.wait((work, self.ended), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
@@ -339,7 +360,10 @@ class Connection:
         return False
 
     async def _watch(self) -> str:
-        """Wait for the end: nothing ever comes out of a delivering queue, so only a disconnect wakes this."""
+        """Wait for the end.
+
+        A delivering queue is always empty, so only a disconnect wakes this.
+        """
         try:
             await anext(self._client.messages)
         except aiomqtt.MqttError as error:
@@ -397,7 +421,7 @@ def revealed(login: Login) -> str | None:
 
 
 def warn_of(login: Login, highest_qos: int) -> None:
-    """Log what a connection that has been made lacks."""
+    """Log the shortcomings of a new connection."""
     if highest_qos < 1:
         log.warning("qos_lowered", broker=str(login.url), highest=highest_qos)
     if login.is_unverified:
@@ -405,7 +429,7 @@ def warn_of(login: Login, highest_qos: int) -> None:
 
 
 def why_unreachable(error: BaseException | None) -> str | None:
-    """Return plain words for a TCP connection that could not be made, and None for an error of another kind."""
+    """Return the reason for a failed TCP connection; None for another kind of error."""
     if isinstance(error, socket.gaierror):
         return "name not found"
     if isinstance(error, ConnectionRefusedError):
@@ -416,6 +440,6 @@ def why_unreachable(error: BaseException | None) -> str | None:
 
 
 def _words(error: BaseException | None) -> str | None:
-    """Return plain words for an error with an MQTT reason code, and None for any other."""
+    """Return the text of an error's MQTT reason code; None without one."""
     code = error.rc if isinstance(error, aiomqtt.MqttCodeError) else None
     return connection_words(code) if isinstance(code, ReasonCode) else None

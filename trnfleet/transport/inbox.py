@@ -1,6 +1,7 @@
-"""The inbox of a source: bounded in messages and bytes, with what is left out counted.
+"""The inbox of a source: bounded in messages and bytes; left-out messages are counted.
 
-Owns the policy of what is left out first. It knows no client and no broker: the MQTT source and the memory bus share it.
+Decides which messages to leave out first. It knows no client and no broker: the MQTT
+source and the memory bus share it.
 """
 
 from __future__ import annotations
@@ -25,33 +26,41 @@ if TYPE_CHECKING:
 MAX_PAYLOAD_BYTES = DEFAULT_LIMITS.payload_bytes
 """The largest payload of the protocol."""
 MAX_QUEUED_MESSAGES = 8_192
-"""Four seconds of 1,000,000 chips in frames of 512, and a whole tick of 8,192 chips that publish one by one."""
+"""Four seconds of 1,000,000 chips in frames of 512. Also a whole tick of 8,192 chips that publish
+one by one."""
 MAX_QUEUED_BYTES = 48 * 1024 * 1024
-"""Keeps a slow consumer under the 50 MB that it may cost: 0.36 s of 1,000,000 chips in frames of 67 KB.
+"""Limits a slow consumer to less than its 50 MB. 0.36 s of 1,000,000 chips in frames of 67 KB.
 
-That is seven rounds of a consumer that takes at 20 Hz. A loop that stalls as a whole reads nothing, and is bridged by
-the broker's queue instead. Who must not lose in longer pauses, such as a recorder, asks for more.
+That is seven rounds of a consumer that reads at 20 Hz. A loop that stalls as a whole reads nothing,
+and the broker's queue bridges that instead. Consumers that must not lose in longer pauses, such as
+a recorder, ask for more.
 """
 SHED_FROM_S = 1.5
-"""Age of the oldest message that waits from which only the newest one of each topic counts: more than one tick of a usual source, so that
-a consumer that keeps up never loses a message to this, nor one that joins 62,500 hosts, whose layout takes a second in which none is applied (measured)."""
+"""Age of the oldest waiting message from which only the newest of each topic counts. More than one
+tick of a usual source, so that a consumer that keeps up never loses a message to this, nor one that
+joins 62,500 hosts: for a second, while it makes their layout, it applies none (measured)."""
 BEHIND_FOR_S = 5.0
-"""Time after a message was left out in which a reader is taken to be behind still: it does not wait for a whole `SHED_FROM_S`, nor leave
-anything with the broker, whose queue drops what nobody counts as shed."""
+"""Seconds after a shed message during which a reader still counts as behind. It does not wait for a
+whole `SHED_FROM_S`, nor leave messages with the broker, whose queue drops them without counting."""
 CROWDED_FROM = 0.5
-"""Part of a limit from which on only the newest counts for such a reader."""
+"""Share of a limit at which such a reader gets only the newest."""
 TAKEN_AT_ONCE = 4_096
-"""Messages that are taken at once while others wait to be replaced: 20 ms of work on frames of hosts, 0.2 s on messages of a chip, so that what is
-applied is new. Measured with 62,500 hosts: with a quarter of it an overload of the start did not end, for fewer were applied than came."""
+"""Messages read at once while others wait to be replaced. 20 ms of work on frames of hosts, 0.2 s
+on messages of a chip, so that applied values are new. Measured with 62,500 hosts: with a quarter of
+it an overload of the start did not end, because fewer were applied than arrived."""
 FULL_FROM = 0.875
-"""Part of a limit from which on there is no room for a turn of the reader: 1,024 small messages, or 6 MiB."""
+"""Share of a limit without room for another turn of the reader. A turn is 1,024 small messages, or
+6 MiB."""
 MOST_OWED = 65_536
-"""Topics of which is known how many messages were left out for want of room."""
+"""Most topics with a count of messages dropped for lack of room."""
 MAX_CACHED_TOPICS = 131_072
-"""Topics of telemetry whose strings are kept: twice those of 62,500 hosts. All others come a few times and are looked at each time, so that
-they push out none of these, which would be built again, each by the codec."""
+"""Telemetry topics with cached strings: twice those of 62,500 hosts. Other topics come a few times
+and are not cached, so that they evict none of these: each would be built again by the codec."""
 MAX_CACHED_BYTES = 16 * 1024 * 1024
-"""Characters of these topics, which may have 65,535 each: twice what 131,072 of the usual length have."""
+"""Characters of these topics; each may have 65,535. Twice the need of 131,072 of the usual length.
+"""
+CACHED_FOR_S = 600.0
+"""Age at which a new topic empties the caches. Stale names are forgotten."""
 _PAYLOAD = itemgetter(Envelope._fields.index("payload"))
 _SHED = Envelope._fields.index("shed")
 _CONTENT_TYPES = {name: name for name in (CONTENT_TYPE_JSON, CONTENT_TYPE_CBOR)}
@@ -61,54 +70,56 @@ class Reception(NamedTuple):
     """The destination of a connection's messages."""
 
     deliver: Callable[[Sequence[Envelope]], None] | None
-    """Takes what was subscribed to, in order; None where nothing was."""
+    """Receives subscribed messages, in order; None without a subscription."""
     filters: re.Pattern[str]
-    """The topics that were subscribed to. Brokers send others, too: amqtt greets every client with the retained messages
-    of all subscriptions of all clients."""
+    """The topics that were subscribed to. Brokers send others, too: amqtt greets every client with
+    the retained messages of all subscriptions of all clients."""
     status: LinkStatus
-    """Counts what was not subscribed to or is too large, and goes nowhere."""
+    """Counts messages not subscribed to or too large; they are dropped."""
     newest_of: str = ""
-    """Beginning of the topics of which only the newest message counts for a reader that is behind; empty for none."""
+    """Prefix of topics reduced to their newest message when behind; empty for none."""
     owed: dict[str, int] | None = None
-    """Messages that were left out since the last of their topic."""
+    """Messages left out per topic since its last one."""
     is_full: Callable[[], bool] | None = None
-    """Returns whether what comes next pushes out something that counts; None where there is always room."""
+    """Returns whether the next message pushes out one that counts. None if there is always room."""
     is_behind: Callable[[], bool] | None = None
-    """Returns whether newer messages replace what waits, so that all that has come is worth reading; None where they never do."""
+    """Returns whether newer messages replace waiting ones, so that everything is worth reading.
+    None if they never do."""
 
     def note_shed(self, topic: str) -> None:
-        """Count a message that was left out before it was handled, for a newer one of its topic."""
+        """Count a message dropped before handling, for a newer one of its topic."""
         self.status.received += 1
         self.status.shed += 1
         if self.owed is not None and (topic in self.owed or len(self.owed) < MOST_OWED):
             self.owed[topic] = self.owed.get(topic, 0) + 1
 
     def note_oversize(self) -> None:
-        """Count a message that was dropped for its size before it was read as a whole."""
+        """Count a message dropped for its size before it was read completely."""
         self.status.received += 1
         self.status.oversize += 1
 
 
 class Delivery:
-    """Hands the messages of one connection over, of the topics that were subscribed to."""
+    """Hands over the subscribed messages of one connection."""
 
     def __init__(self, reception: Reception, clock: Clock) -> None:
         self._reception = reception
         self._clock = clock
         self._topics: dict[str, str] = {}
-        """One string for each topic of messages with QoS 0, of which a client builds a new one for every message; an empty one, which
-        no topic is, stands for a topic without a subscription."""
+        """One string per topic of messages with QoS 0. A client builds a new one for every message.
+        An empty one, never a valid topic, marks a topic without a subscription."""
         self._cached_bytes = 0
+        self._emptied_s = clock.monotonic_s()
         self._by_bytes: dict[bytes, str] = {}
-        """Those that were subscribed to, by their encoded form."""
+        """Subscribed topics by their encoded form."""
 
     def known(self, encoded: bytes) -> str | None:
-        """Return a topic that was subscribed to and of which a message has come; None for any other."""
+        """Return a subscribed topic with an earlier message; None for any other."""
         return self._by_bytes.get(encoded)
 
     @property
     def by_bytes(self) -> dict[bytes, str]:
-        """The topics that were subscribed to and of which a message has come, by their encoded form; it is emptied now and then."""
+        """Subscribed topics with earlier messages, by encoded form; emptied now and then."""
         return self._by_bytes
 
     def put(
@@ -121,13 +132,13 @@ class Delivery:
         retain: bool,
         kept: MessageProperties | None = None,
     ) -> None:
-        """Hand a message over; one that nobody subscribed to is counted."""
+        """Hand a message over; one without a subscription is counted."""
         envelope = self.envelope(name, payload, qos, content_type, retain=retain, kept=kept)
         if envelope is not None:
             self.put_all((envelope,))
 
     def put_all(self, batch: Sequence[Envelope]) -> None:
-        """Hand messages over, in order, which `envelope` has returned, or which are like one."""
+        """Hand over messages from `envelope`, or like them, in order."""
         if self._reception.deliver is not None:
             self._reception.deliver(batch)
 
@@ -142,14 +153,18 @@ class Delivery:
         kept: MessageProperties | None = None,
         received_s: float | None = None,
     ) -> Envelope | None:
-        """Return a message as it is handed over; of one that nobody subscribed to None, and it is counted."""
-        reception, topics = self._reception, self._topics
+        """Return a message in the form handed over; None without a subscription, counted."""
+        reception = self._reception
+        topics = self._topics
         topic = topics.get(name)
         if topic is None and (qos or retain):
             topic = name if reception.filters.fullmatch(name) else ""
         elif topic is None:
             self._cached_bytes += len(name)
-            if len(topics) >= MAX_CACHED_TOPICS or self._cached_bytes > MAX_CACHED_BYTES:
+            now_s = self._clock.monotonic_s()
+            is_full = len(topics) >= MAX_CACHED_TOPICS or self._cached_bytes > MAX_CACHED_BYTES
+            if is_full or now_s - self._emptied_s >= CACHED_FOR_S:
+                self._emptied_s = now_s
                 self._cached_bytes = len(name)
                 topics.clear()
                 self._by_bytes.clear()
@@ -161,8 +176,8 @@ class Delivery:
             return None
         if content_type is not None:
             content_type = _CONTENT_TYPES.get(content_type, content_type)
-        owed = reception.owed
-        shed = owed.pop(topic, 0) if owed else 0
+        pending = reception.owed
+        shed = pending.pop(topic, 0) if pending else 0
         if received_s is None:
             received_s = self._clock.monotonic_s()
         return Envelope(topic, payload, qos, retain, content_type, received_s, shed, 0, kept)
@@ -176,9 +191,9 @@ class InboxLimits:
     size_bytes: int = MAX_QUEUED_BYTES
     """Payload bytes of all that waits."""
     payload_bytes: int = MAX_PAYLOAD_BYTES
-    """The largest payload that is let in at all."""
+    """Largest accepted payload."""
     newest_of: str = ""
-    """Beginning of the topics of which only the newest message counts once the reader is behind; empty for none."""
+    """Prefix of topics reduced to their newest message when behind; empty for none."""
 
     def __post_init__(self) -> None:
         if min(self.messages, self.size_bytes, self.payload_bytes) < 1:
@@ -186,31 +201,33 @@ class InboxLimits:
 
 
 class Inbox:
-    """Envelopes in the order in which they came.
+    """Envelopes in order of arrival.
 
-    When a limit is reached the oldest telemetry (QoS 0, not retained) goes first, because a newer one replaces it;
-    events and state (QoS 1 or retained) go only when there is nothing else left to drop. All counts are kept in the
-    `LinkStatus` that was given: `received` counts everything that came, `oversize`, `dropped` and `shed` the parts of it
-    that were not let in or not kept.
+    At a limit the oldest telemetry (QoS 0, not retained) is dropped first, because a newer one
+    replaces it; events and state (QoS 1 or retained) are dropped only when nothing else is left.
+    All counts are in the given `LinkStatus`: `received` counts all arrivals; `oversize`, `dropped`
+    and `shed` the parts refused or dropped.
 
-    With `newest_of`, a reader that is behind by `SHED_FROM_S` gets only the newest telemetry of each topic, each topic in its
-    turn, and all events and state before it. What is left out for it is `shed`, and the message that comes after it says how
-    much of its topic that was.
+    With `newest_of`, a reader that is behind by `SHED_FROM_S` gets only the newest telemetry of
+    each topic, each topic in its turn, and all events and state before it. Messages left out are
+    `shed`, and the next message of the topic has their number.
     """
 
     def __init__(self, limits: InboxLimits, status: LinkStatus) -> None:
         self._limits = limits
         self._status = status
         self._recent: deque[Envelope] = deque()
-        # Transitions that were met while looking for telemetry to leave out; all of them are older than `_recent`.
+        # Transitions that were met while looking for telemetry to leave out; all of them are older
+        # than `_recent`.
         self._kept: deque[Envelope] = deque()
-        # While the reader is behind: the newest telemetry by topic, in the order in which topics have their turn. Of a plain dict, to take
-        # the first of many takes as long as all that was taken before.
+        # While the reader is behind: the newest telemetry by topic, in the order in which topics
+        # have their turn. Of a plain dict, to take the first of many takes as long as all that was
+        # taken before.
         self._newest: OrderedDict[str, Envelope] = OrderedDict()
         self._owed: dict[str, int] = {}
         self._size_bytes = self._kept_bytes = 0
         self._came_s = self._behind_s = -math.inf
-        """Monotonic seconds at which the last message came, and at which the reader was behind last."""
+        """Monotonic seconds of the last message, and of the reader's last delay."""
         self._filled = asyncio.Event()
 
     def __len__(self) -> int:
@@ -218,22 +235,27 @@ class Inbox:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the payloads and properties of all that waits."""
+        """Bytes of payloads and properties of all waiting messages."""
         return self._size_bytes
 
     def keeps(self, messages: int) -> bool:
-        """Return whether at least that many wait of which no newer one takes the place: of all where nothing does."""
+        """Return whether at least that many waiting messages cannot be replaced.
+
+        All of them if nothing is ever replaced.
+        """
         if not self._limits.newest_of:
             return len(self) >= messages
-        # Of a reader that keeps up both kinds wait together, which are told apart only where they may be enough.
-        kept, recent = len(self._kept), self._recent
-        if kept + len(recent) < messages:
+        # For a reader that keeps up both kinds wait together; they are counted separately only if
+        # they may be enough.
+        irreplaceable = len(self._kept)
+        recent = self._recent
+        if irreplaceable + len(recent) < messages:
             return False
-        return kept + len(recent) - sum(map(self._is_replaceable, recent)) >= messages
+        return irreplaceable + len(recent) - sum(map(self._is_replaceable, recent)) >= messages
 
     @property
     def is_full(self) -> bool:
-        """Whether what comes next may push out what no newer message replaces."""
+        """Whether the next messages may push out irreplaceable ones."""
         if not self.is_behind:
             return self._is_filled(FULL_FROM)
         limits = self._limits
@@ -244,17 +266,22 @@ class Inbox:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the reader is behind, or was a moment ago: newer messages replace what waits."""
+        """Whether the reader is behind, or was recently: newer messages replace waiting ones."""
         return bool(self._newest) or self._came_s - self._behind_s < BEHIND_FOR_S
 
     def put_all(self, batch: Sequence[Envelope]) -> None:
-        """Take in envelopes that came at the same time, in order."""
-        limits, recent = self._limits, self._recent
+        """Add envelopes of the same arrival time, in order."""
+        limits = self._limits
+        recent = self._recent
         if self._newest and batch:
             batch = self._put_behind(batch)
         sizes = [*map(len, map(_PAYLOAD, batch))]
         properties = [envelope.properties for envelope in batch if envelope.properties is not None]
-        size_bytes = self._size_bytes + sum(sizes) + sum(each.memory_bytes for each in properties)
+        size_bytes = (
+            self._size_bytes
+            + sum(sizes)
+            + sum(message_properties.memory_bytes for message_properties in properties)
+        )
         waiting = len(batch) + len(recent) + len(self._kept)
         has_room = waiting <= limits.messages and size_bytes <= limits.size_bytes
         if not batch or self._newest or not has_room or max(sizes) > limits.payload_bytes:
@@ -270,7 +297,10 @@ class Inbox:
         self._count(len(batch), waiting)
 
     def put(self, envelope: Envelope) -> None:
-        """Take in one envelope; it never waits and never raises, because it runs inside the client's own callback."""
+        """Add one envelope.
+
+        It never waits and never raises, because it runs inside the client's own callback.
+        """
         if len(envelope.payload) > self._limits.payload_bytes:
             self._status.received += 1
             self._status.oversize += 1
@@ -283,12 +313,18 @@ class Inbox:
         self._count(1, self._drop_to_limits(len(self)))
 
     def _put_behind(self, batch: Sequence[Envelope]) -> Sequence[Envelope]:
-        """Take in envelopes while the reader is behind, in no more time than those of one that keeps up; return what goes one by one."""
-        newest, limits, first = self._newest, self._limits, self._limits.newest_of
+        """Add envelopes while behind, as fast as otherwise; return those to add one by one."""
+        newest = self._newest
+        limits = self._limits
+        first = self._limits.newest_of
         lasting = [
-            each for each in batch if each.qos or each.retain or not each.topic.startswith(first)
+            envelope
+            for envelope in batch
+            if envelope.qos or envelope.retain or not envelope.topic.startswith(first)
         ]
-        telemetry = [each for each in batch if self._is_replaceable(each)] if lasting else batch
+        telemetry = (
+            [envelope for envelope in batch if self._is_replaceable(envelope)] if lasting else batch
+        )
         fresh = {envelope.topic: envelope for envelope in telemetry}
         sizes = [*map(len, map(_PAYLOAD, batch))]
         if len(fresh) < len(telemetry) or max(sizes) > limits.payload_bytes:
@@ -299,13 +335,15 @@ class Inbox:
             fresh[topic] = self._in_place_of(newest[topic], fresh[topic])
         newest.update(fresh)
         properties = [envelope.properties for envelope in batch if envelope.properties is not None]
-        self._size_bytes += sum(sizes) + sum(each.memory_bytes for each in properties)
+        self._size_bytes += sum(sizes) + sum(
+            message_properties.memory_bytes for message_properties in properties
+        )
         self._came_s = self._behind_s = batch[-1].received_s
         self._count(len(batch), self._drop_to_limits(len(self)))
         return ()
 
     def _count(self, came: int, waiting: int) -> None:
-        """Write into the status what came and what waits, and wake the reader."""
+        """Update the status with arrived and waiting messages, and wake the reader."""
         status = self._status
         status.received += came
         status.waiting, status.waiting_bytes = waiting, self._size_bytes
@@ -313,8 +351,9 @@ class Inbox:
         self._filled.set()
 
     def _drop_to_limits(self, waiting: int) -> int:
-        """Drop what is more than the limits; return how many messages wait then."""
-        limits, newest = self._limits, self._newest
+        """Drop messages beyond the limits; return the number still waiting."""
+        limits = self._limits
+        newest = self._newest
         while waiting > limits.messages or self._size_bytes > limits.size_bytes:
             if newest:
                 topic, oldest = newest.popitem(last=False)
@@ -329,7 +368,7 @@ class Inbox:
         return waiting
 
     async def take(self) -> list[Envelope]:
-        """Return all that waits, in order, waiting until there is something; of a reader that is behind, a part of it."""
+        """Return all waiting messages in order, waiting for the first; a part when behind."""
         while not len(self):
             self._filled.clear()
             await self._filled.wait()
@@ -348,7 +387,7 @@ class Inbox:
         return self._with_owed(batch)
 
     def _is_late(self) -> bool:
-        """Return whether only the newest telemetry of each topic counts, now that a message has come."""
+        """Return whether from this message on only each topic's newest telemetry counts."""
         if not self._limits.newest_of:
             return False
         if self._newest or self._came_s - self._recent[0].received_s >= SHED_FROM_S:
@@ -356,19 +395,19 @@ class Inbox:
         return self.is_behind and self._is_filled(CROWDED_FROM)
 
     def _is_filled(self, share: float) -> bool:
-        """Return whether what waits takes a share of either limit."""
+        """Return whether waiting messages use a share of either limit."""
         limits = self._limits
         return len(self) >= share * limits.messages or self._size_bytes >= share * limits.size_bytes
 
     def _keep_newest(self) -> None:
-        """Sort what has come last into the newest telemetry of each topic, and the rest."""
+        """Sort the latest messages into each topic's newest telemetry, and the rest."""
         self._behind_s = self._came_s
         for envelope in self._recent:
             self._sort_in(envelope)
         self._recent.clear()
 
     def _sort_in(self, envelope: Envelope) -> None:
-        """Let a message replace what waits of its topic, or keep it where none replaces it."""
+        """Replace the waiting message of the topic, or append if it is not replaceable."""
         if not self._is_replaceable(envelope):
             self._keep(envelope)
             return
@@ -378,7 +417,10 @@ class Inbox:
         )
 
     def _in_place_of(self, former: Envelope, envelope: Envelope) -> Envelope:
-        """Return a message that takes the place of a former one of its topic: a topic keeps its turn, so that all have one."""
+        """Return the replacement of a former message of its topic.
+
+        A topic keeps its turn, so each topic has one.
+        """
         self._status.shed += 1
         self._size_bytes -= _size_bytes(former)
         if self._owe(envelope.topic, former.shed + 1):
@@ -397,15 +439,15 @@ class Inbox:
         )
 
     def _owe(self, topic: str, messages: int) -> bool:
-        """Note how many messages of a topic the next one that is taken stands for; return whether there is room for it."""
-        owed = self._owed
-        if topic not in owed and len(owed) >= MOST_OWED:
+        """Record the messages that a topic's next one stands for; return whether there is room."""
+        pending = self._owed
+        if topic not in pending and len(pending) >= MOST_OWED:
             return False
-        owed[topic] = owed.get(topic, 0) + messages
+        pending[topic] = pending.get(topic, 0) + messages
         return True
 
     def _with_owed(self, batch: list[Envelope]) -> list[Envelope]:
-        """Return a batch in which the first message of a topic stands for those that had no room before it."""
+        """Return a batch whose first message of a topic stands for dropped ones before it."""
         if not self._owed:
             return batch
         return [
@@ -439,6 +481,9 @@ class Inbox:
 
 
 def _size_bytes(envelope: Envelope) -> int:
-    """Return what a message counts of the limit in bytes; few have properties, which may take more memory than many payloads."""
+    """Return the bytes of a message for the limit.
+
+    Few have properties, which may use more memory than many payloads.
+    """
     properties = envelope.properties
     return len(envelope.payload) + (0 if properties is None else properties.memory_bytes)

@@ -1,6 +1,7 @@
 """A connection with reconnects, described by a `LinkStatus`.
 
-Owns reconnecting, the choice of the MQTT version and the status. It sends and receives nothing itself.
+Owns reconnecting, the choice of the MQTT version and the status. It sends and receives nothing
+itself.
 """
 
 from __future__ import annotations
@@ -33,11 +34,13 @@ log = logs.get_logger(__name__)
 AnyConnection: TypeAlias = Connection | ReadingConnection
 
 PROBE_AFTER_S = 10.0
-"""Age at which a connection in MQTT 3.1.1, made because the broker kept silent at MQTT 5, first asks it again."""
+"""Age at which a guessed MQTT 3.1.1 connection first asks for MQTT 5 again. The guess was made
+because the broker was silent at MQTT 5."""
 LONGEST_PROBE_S = 3_600.0
-"""The wait for that doubles up to this."""
+"""Longest wait between two such probes; the wait doubles up to this."""
 SHORT_CONNECTIONS = 3
-"""Connections in a row that did not hold `STABLE_S`, after which another client with the same id is suspected."""
+"""Connections in a row shorter than `STABLE_S` that suggest a second client. It would have the same
+id."""
 
 
 class Link:
@@ -62,19 +65,19 @@ class Link:
         """Describe the link; nothing is connected yet.
 
         Args:
-            login: who connects where.
-            clock: paces the attempts and stamps what comes in.
+            login: address and credentials.
+            clock: paces the attempts and stamps messages.
             rng: spreads the attempts.
-            prepare: makes a fresh connection useful (announce, subscribe) before the link counts as connected; may
-                raise `LinkDown`.
-            deliver: takes what comes in, inside the client's callback.
-            is_full: returns whether what comes next pushes out something that counts.
-            is_behind: returns whether newer messages replace what waits.
-            filters: what `prepare` subscribes to; messages on other topics are counted and go nowhere.
-            newest_of: beginning of the topics of which only the newest message counts once this reader is behind.
+            prepare: prepares a fresh connection (announce, subscribe) before the link counts as
+                connected; may raise `LinkDown`.
+            deliver: receives messages, inside the client's callback.
+            is_full: returns whether the next message pushes out one that counts.
+            is_behind: returns whether newer messages replace waiting ones.
+            filters: subscriptions of `prepare`; messages on other topics are counted and dropped.
+            newest_of: prefix of topics reduced to their newest message when behind.
             protocol: the only version to speak; None finds out.
-            only_reads: whether a connection that cannot publish, and is quicker for it, is taken in MQTT 5.
-            is_needed: whether it is worth a warning where it cannot be had.
+            only_reads: whether MQTT 5 uses the faster connection without publishing.
+            is_needed: whether a missing connection is worth a warning.
         """
         self._warn = log.warning if is_needed else log.debug
         self.status = LinkStatus(
@@ -91,20 +94,23 @@ class Link:
         self._only_reads = only_reads
         self._spoke_5 = False
         self._is_guess = False
-        """Whether 3.1.1 is spoken because the broker kept silent: it may have been stopped or slow."""
+        """Whether 3.1.1 was chosen because the broker was silent. It may have been stopped or slow.
+        """
         self._is_switching = False
         self._is_doubtful = False
-        """Whether a password went to what may be no broker, for it kept silent or speaks something else; it gets none before it answers."""
+        """Whether a password went to a port that may not be a broker. It was silent or speaks
+        another protocol, and gets no password before it answers."""
         self._short = 0
-        """Connections in a row that did not hold."""
+        """Short connections in a row."""
         self._tried = asyncio.Event()
         self._connection: AnyConnection | None = None
         self._away_until_s = -math.inf
         self._hurried = asyncio.Event()
 
     async def run(self) -> None:
-        """Connect, and connect again whenever the connection ends, until cancelled; then say goodbye."""
-        attempt, outage_since_s = 0, self._clock.monotonic_s()
+        """Connect and reconnect until cancelled; then send DISCONNECT."""
+        attempt = 0
+        outage_since_s = self._clock.monotonic_s()
         while True:
             is_unreached = False
             try:
@@ -114,7 +120,8 @@ class Link:
                 self._went_down(self._taken_over() if str(down) == TAKEN_OVER else str(down))
             else:
                 if held_s >= STABLE_S:
-                    attempt, outage_since_s = 0, self._clock.monotonic_s()
+                    attempt = 0
+                    outage_since_s = self._clock.monotonic_s()
             if self._is_switching:
                 self._is_switching = False
                 continue
@@ -126,7 +133,10 @@ class Link:
             attempt += 1
 
     def interrupt(self, seconds: float) -> None:
-        """Lose the connection without a goodbye, and don't connect again for `seconds`; a longer interruption stands."""
+        """Drop the connection without DISCONNECT, and don't reconnect for `seconds`.
+
+        A longer interruption stays in force.
+        """
         self._away_until_s = max(self._away_until_s, self._clock.monotonic_s() + seconds)
         if self._connection is not None:
             self._connection.cut()
@@ -149,10 +159,13 @@ class Link:
             await asyncio.gather(*waits, return_exceptions=True)
 
     async def wait_connected(self, timeout_s: float) -> None:
-        """Wait for the first attempt to succeed; for commands that rather fail at their start than wait for a broker.
+        """Wait for the first attempt to succeed.
+
+        For commands that fail at the start instead of waiting for a broker.
 
         Raises:
-            BrokerError: the attempt failed, or `timeout_s` passed; the message names the broker and says why.
+            BrokerError: the attempt failed, or `timeout_s` passed; the message names the broker and
+                says why.
         """
         try:
             async with asyncio.timeout(timeout_s):
@@ -189,7 +202,7 @@ class Link:
         return self._clock.monotonic_s() - since_s
 
     async def _stay(self, connection: AnyConnection) -> None:
-        """Wait for the end, or until the broker turns out to speak MQTT 5 after all."""
+        """Wait for the end, or until the broker turns out to speak MQTT 5."""
         # A wait that is cancelled leaves the watcher alone; it ends with the connection.
         if not self._is_guess:
             await asyncio.wait((connection.ended,))
@@ -203,7 +216,7 @@ class Link:
             await asyncio.gather(probing, return_exceptions=True)
 
     async def _probe(self) -> None:
-        """Ask for MQTT 5 again and again, on a connection of its own, until the broker answers."""
+        """Try MQTT 5 repeatedly, on a connection of its own, until the broker answers."""
         login = dataclasses.replace(self._login, client_id=f"{self._login.client_id}-5", will=None)
         reception = self._reception._replace(deliver=None)
         wait_s = PROBE_AFTER_S
@@ -217,19 +230,24 @@ class Link:
                 log.debug("broker_protocol_probed", broker=self.status.broker, reason=str(down))
                 continue
             await connection.close()
-            self._protocol, self._is_guess = None, False
+            self._protocol = None
+            self._is_guess = False
             log.info("broker_protocol_found", broker=self.status.broker, protocol="5")
             return
 
     def _suspicion(self, why: str, since_s: float) -> str:
-        """Return why a connection ended, with the client id where another client may have the same."""
+        """Return why a connection ended.
+
+        With the client id if another client may have the same.
+        """
         if why == TAKEN_OVER:
             return self._taken_over()
         if why == UNACKNOWLEDGED:
             if why != self.status.last_error:
                 self._warn("broker_does_not_acknowledge", broker=self.status.broker, reason=why)
             return why
-        client, now_s = self._login.client_id, self._clock.monotonic_s()
+        client = self._login.client_id
+        now_s = self._clock.monotonic_s()
         is_short = now_s - since_s < STABLE_S and now_s >= self._away_until_s
         self._short = self._short + 1 if is_short else 0
         if self._short < SHORT_CONNECTIONS:
@@ -255,7 +273,8 @@ class Link:
             if not (down.wrong_version or down.silent or down.ended_early):
                 raise
             connection = await self._open_as("3.1.1")
-            # A broker that has spoken MQTT 5 before and was only slow to answer gets another chance next time.
+            # A broker that has spoken MQTT 5 before and was only slow to answer gets another chance
+            # next time.
             if down.wrong_version or not self._spoke_5:
                 self._protocol = "3.1.1"
             self._is_guess = not down.wrong_version
@@ -266,7 +285,8 @@ class Link:
                 reason=str(down),
             )
         else:
-            self._spoke_5, self._is_guess = True, False
+            self._spoke_5 = True
+            self._is_guess = False
         return connection
 
     async def _open_as(self, protocol: ProtocolName) -> AnyConnection:
@@ -290,9 +310,10 @@ class Link:
         return connection
 
     async def _await_answer(self, protocol: ProtocolName) -> None:
-        """Connect without user and password, and disconnect, to see whether a broker is there.
+        """Connect without user and password, and disconnect, to test whether a broker is there.
 
-        A refusal shows that, too, and so does an end of the connection: some brokers say no more to who has no user.
+        A refusal proves it, too, and so does an end of the connection: some brokers just close
+        connections without a user.
 
         Raises:
             LinkDown: it answers nothing.

@@ -1,6 +1,7 @@
-"""A broker in memory with the ports' semantics: for tests, and for running without any broker.
+"""A broker in memory with the ports' semantics.
 
-Owns retained messages and last wills as a broker would. It imports no MQTT client and opens no socket.
+For tests, and for running without a broker. Owns retained messages and last wills as a broker
+would. It imports no MQTT client and opens no socket.
 """
 
 from __future__ import annotations
@@ -52,13 +53,16 @@ class MemoryBus:
     def source(
         self, topics: Sequence[tuple[str, int]], *, limits: InboxLimits | None = None
     ) -> MemorySource:
-        """Return a source of what matches (filter, QoS) pairs; it connects by `connect` or by `run`."""
+        """Return a source for (filter, QoS) pairs; it connects by `connect` or by `run`."""
         source = MemorySource(self, topics, limits or InboxLimits())
         self._sources.append(source)
         return source
 
     def refuse(self, topic_filter: str, reason: str = "not authorised") -> None:
-        """Refuse messages with QoS 1 whose topics fall under a filter from now on, as an access list does."""
+        """From now on refuse messages with QoS 1 on matching topics.
+
+        As an access list does.
+        """
         self._refused.append((topic_pattern(topic_filter), reason))
 
     def refusal_of(self, envelope: Envelope) -> RefusedMessage | None:
@@ -70,7 +74,10 @@ class MemoryBus:
         return None
 
     def disconnect(self) -> None:
-        """End every connection and forget what is retained, as a killed broker without persistence does."""
+        """End every connection and forget retained messages.
+
+        As a killed broker without persistence does.
+        """
         for client in (*self._publishers, *self._sources):
             client.disconnect()
         self._retained.clear()
@@ -81,14 +88,14 @@ class MemoryBus:
             client.connect()
 
     def deliver(self, envelope: Envelope) -> None:
-        """Take one message as the broker: retain it where it asks for it, and hand it to who subscribed."""
+        """Handle one message as the broker: retain it if asked, and pass it to subscribers."""
         if envelope.retain:
             if envelope.payload:
                 self._retained[envelope.topic] = envelope
             else:
                 self._retained.pop(envelope.topic, None)
         for source in self._sources:
-            # Only what was retained before a subscription carries the flag; what flows live does not.
+            # Only messages retained before a subscription carry the flag; live ones do not.
             source.offer(envelope._replace(retain=False))
 
 
@@ -123,7 +130,7 @@ class _MemoryClient:
             ) from None
 
     def connect(self) -> None:
-        """Connect; nothing happens while a connection stands."""
+        """Connect; nothing happens if connected."""
         if self.status.connected:
             return
         self.status.connected = True
@@ -142,12 +149,12 @@ class _MemoryClient:
             self.status.last_error = why
 
     def reconnect(self) -> None:
-        """End the connection, if one stands, and connect again."""
+        """End the connection, if connected, and connect again."""
         self.disconnect()
         self.connect()
 
     def _connected(self) -> None:
-        """Do what a new connection brings; each kind of client does its own."""
+        """React to a new connection; each kind of client does its own."""
 
 
 class MemoryPublisher(_MemoryClient):
@@ -180,12 +187,17 @@ class MemoryPublisher(_MemoryClient):
         self._cut.set()
 
     def on_connect(self, announce: Callable[[], Iterable[Envelope]]) -> None:
-        """Name what is sent first after every connect, in the order of the calls."""
+        """Set messages to send first after every connect, in the order of the calls."""
         self._announcements.append(announce)
 
     async def publish(self, batch: Iterable[Envelope]) -> PublishResult:
-        """Deliver a batch; without a connection it is dropped and counted, retained state excepted."""
-        sent, refused, errors = 0, 0, list[str]()
+        """Deliver a batch.
+
+        Without a connection it is dropped and counted, except retained state.
+        """
+        sent = 0
+        refused = 0
+        errors = list[str]()
         for envelope in batch:
             error = self._send(envelope)
             if error is None:
@@ -235,20 +247,23 @@ class MemorySource(_MemoryClient):
         self._filters = [(topic_pattern(topic_filter), qos) for topic_filter, qos in topics]
         self._exact = {topic_filter for topic_filter, _ in topics}
         self.requested: list[str] = []
-        """Exact topics that were asked for, in order."""
+        """Exact topics requested, in order."""
         self._inbox = Inbox(limits, self.status)
 
     @property
     def waiting(self) -> int:
-        """Number of messages that wait to be taken."""
+        """Number of waiting messages."""
         return len(self._inbox)
 
     async def take(self) -> list[Envelope]:
-        """Return all that has come in since the last call, waiting until there is something."""
+        """Return all messages since the last call, waiting for the first."""
         return await self._inbox.take()
 
     def offer(self, envelope: Envelope) -> None:
-        """Take in a message if a connection stands and a filter matches, at the lower QoS of the two."""
+        """Add a message if connected and a filter matches.
+
+        Its QoS is the lower of the two.
+        """
         if not self.status.connected:
             return
         granted = [qos for pattern, qos in self._filters if pattern.fullmatch(envelope.topic)]
@@ -257,7 +272,7 @@ class MemorySource(_MemoryClient):
             self._inbox.put(envelope._replace(qos=qos, received_s=self._bus.clock.monotonic_s()))
 
     def request_retained(self, topics: Iterable[str]) -> None:
-        """Take in what is retained on exact topics."""
+        """Add the retained messages of exact topics."""
         for topic in topics:
             self.requested.append(topic)
             retained = self._bus.retained.get(topic)

@@ -1,7 +1,7 @@
 """The ports over MQTT: a publisher and a source that outlive their broker.
 
-Owns what is announced, sent, dropped and counted. How a connection is kept up is in `link`, what waits to be taken in
-`inbox`.
+Owns announcements, sending, drops and counters. `link` maintains the connection, `inbox` queues
+messages.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ log = logs.get_logger(__name__)
 _RETAIN = itemgetter(Envelope._fields.index("retain"))
 
 READER_SUFFIX = "-r"
-"""End of a source's client id: a process that reads and writes has two connections, and with one id they would end each other."""
+"""Suffix of a source's client id. A process that reads and writes has two connections, and with one
+id they would end each other."""
 
 
 class MqttPublisher:
@@ -73,12 +74,12 @@ class MqttPublisher:
         """Describe a publisher; it connects when `run` starts.
 
         Args:
-            url: where to.
-            client_id: unique at the broker; a second client with the same one throws the first out.
-            password: sent where the URL names a user.
+            url: the broker.
+            client_id: unique at the broker; a second client with the same one ends the first.
+            password: sent if the URL has a user.
             tls: for a URL with TLS; by default with the system's authorities.
-            will: what the broker publishes when this process dies without a goodbye.
-            clock: the machine's, if none is given.
+            will: published by the broker when this process dies without DISCONNECT.
+            clock: the machine's by default.
             rng: spreads the attempts to reconnect.
             protocol: the only MQTT version to speak; None tries 5 and falls back to 3.1.1.
             max_payload_bytes: larger payloads are not sent, and counted as oversize.
@@ -87,12 +88,13 @@ class MqttPublisher:
         self._announcements: list[Callable[[], Iterable[Envelope]]] = []
         self._connection: Connection | None = None
         self._max_payload_bytes = max_payload_bytes
-        # Held while anything is sent: it keeps announcements first, batches whole, and few calls under way.
+        # Held while anything is sent: it keeps announcements first, batches whole, and few calls
+        # under way.
         self._turn = asyncio.Lock()
-        self.on_retained: Callable[[Envelope], None] | None = None
-        """Called for each retained message that the broker has acknowledged, in order."""
+        self.on_retained: list[Callable[[Envelope], None]] = []
+        """Called for each retained message acknowledged by the broker, in order."""
         self._logged: set[str] = set()
-        """Kinds of reasons of refused messages that are in the log."""
+        """Kinds of refusals already in the log."""
         self._link = Link(
             Login(url, client_id, password, will, keepalive_s, tls),
             clock=clock or SystemClock(),
@@ -108,45 +110,56 @@ class MqttPublisher:
 
     @property
     def limits(self) -> BrokerLimits:
-        """What the broker says that it takes; what MQTT allows before the first connection, and in MQTT 3.1.1."""
+        """Limits of the broker; MQTT's own before the first connection and in MQTT 3.1.1."""
         return BrokerLimits() if self._connection is None else self._connection.limits
 
     def on_connect(self, announce: Callable[[], Iterable[Envelope]]) -> None:
-        """Name what is sent first after every connect, in the order of the calls; name it before `run` starts."""
+        """Set messages to send first after every connect, in the order of the calls.
+
+        Call it before `run` starts.
+        """
         self._announcements.append(announce)
 
     async def run(self) -> None:
-        """Keep the connection up until cancelled; publish `offline` before you cancel, the goodbye annuls the will."""
+        """Maintain the connection until cancelled.
+
+        Publish `offline` before you cancel: the DISCONNECT annuls the will.
+        """
         await self._link.run()
 
     def interrupt(self, seconds: float) -> None:
-        """Lose the connection without a goodbye, and connect again after `seconds`: an outage on purpose."""
+        """Drop the connection without DISCONNECT and reconnect after `seconds`.
+
+        A deliberate outage.
+        """
         self._link.interrupt(seconds)
 
     def hurry(self) -> None:
-        """Try to connect at once where it waits for that: another connection shows that the broker is back."""
+        """Reconnect at once if waiting, because another connection reached the broker."""
         self._link.hurry()
 
     async def wait_connected(self, timeout_s: float) -> None:
         """Wait until connected and announced.
 
         Raises:
-            BrokerError: the first attempt failed or `timeout_s` passed; one line says where and why.
+            BrokerError: the first attempt failed or `timeout_s` passed; one line says where and
+                why.
         """
         await self._link.wait_connected(timeout_s)
 
     async def publish(self, batch: Iterable[Envelope]) -> PublishResult:
-        """Send a batch in order, waiting until the socket has taken it (QoS 0) or the broker has answered (QoS 1).
+        """Send a batch in order, and wait until it is sent or acknowledged.
 
-        What cannot be sent for want of a connection is dropped and counted, except retained state, which the
-        announcements provide again. What the broker refuses is counted. It never raises for either.
+        QoS 0 waits for the socket, QoS 1 for the broker's answer. Without a connection messages are
+        dropped and counted, except retained state: the announcements provide it again. Messages
+        refused by the broker are counted. It never raises for either.
         """
         async with self._turn:
             return await self._send_all(batch)
 
     async def _announce(self, connection: AnyConnection) -> None:
-        # A caller that publishes from here on waits for its turn, so a change of state made while the state is announced
-        # goes out after it, not before it or nowhere.
+        # A caller that publishes from here on waits for its turn, so a change of state made while
+        # the state is announced goes out after it, not before it or nowhere.
         async with self._turn:
             # A link that does not only read makes no other connections.
             self._connection = cast("Connection", connection)
@@ -154,19 +167,23 @@ class MqttPublisher:
                 await self._send_all(announce())
 
     async def _send_all(self, batch: Iterable[Envelope]) -> PublishResult:
-        sent, unsent, refused, error = 0, 0, 0, ""
+        sent = 0
+        unsent = 0
+        refused = 0
+        error = ""
         for chunk in _chunks(batch):
             left = await self._send(chunk)
             sent += len(chunk) - len(left)
             unsent += len(left)
-            refused += sum(each.is_refused for each in left)
+            refused += sum(message.is_refused for message in left)
             if left and not error:
                 error = self._error_of(left[0])
         return PublishResult(sent, unsent, refused, error)
 
     async def _send(self, chunk: list[Envelope]) -> list[Unsent]:
-        """Send what may be under way at once and return, counted, what did not get through."""
-        status, connection = self.status, self._connection
+        """Send messages in flight at once; return the undelivered ones, counted."""
+        status = self.status
+        connection = self._connection
         limit = self._max_payload_bytes
         unsent = [
             Unsent(
@@ -182,7 +199,7 @@ class MqttPublisher:
             log.warning(
                 "publish_oversize",
                 limit_bytes=limit,
-                topics=[each.envelope.topic for each in unsent],
+                topics=[message.envelope.topic for message in unsent],
             )
             chunk = [envelope for envelope in chunk if len(envelope.payload) <= limit]
         if connection is None or connection.ended.done():
@@ -193,16 +210,17 @@ class MqttPublisher:
             # Chunks are of one kind.
             if chunk and chunk[0].qos:
                 status.acknowledged += len(chunk) - len(left)
-                if self.on_retained is not None:
-                    lost = {each.envelope.topic for each in left}
+                if self.on_retained:
+                    lost = {message.envelope.topic for message in left}
                     for envelope in chunk:
                         if envelope.retain and envelope.topic not in lost:
-                            self.on_retained(envelope)
-        for each in left:
-            status.unacknowledged += each.is_unacknowledged
-            if each.is_refused:
-                self._note_refusal(RefusedMessage(each.envelope.topic, each.reason))
-            elif not each.envelope.retain:
+                            for note in self.on_retained:
+                                note(envelope)
+        for message in left:
+            status.unacknowledged += message.is_unacknowledged
+            if message.is_refused:
+                self._note_refusal(RefusedMessage(message.envelope.topic, message.reason))
+            elif not message.envelope.retain:
                 status.dropped += 1
         return unsent + left
 
@@ -219,7 +237,8 @@ class MqttPublisher:
             )
 
     def _error_of(self, unsent: Unsent) -> str:
-        topic, reason = unsent.envelope.topic, unsent.reason
+        topic = unsent.envelope.topic
+        reason = unsent.reason
         if unsent.is_refused:
             return str(RefusedMessage(topic, reason))
         return f"{plain(topic)}: {reason}" if reason else self.status.last_error or "no connection"
@@ -247,17 +266,20 @@ class MqttSource:
         """Describe a source; it connects and subscribes when `run` starts.
 
         Args:
-            url: where from.
-            topics: pairs of topic filter and QoS; 0 for telemetry, 1 for what must not be lost.
-            client_id: unique at the broker, and another than that of a publisher beside it; a random one if none is given.
-            password: sent where the URL names a user.
+            url: the broker.
+            topics: pairs of topic filter and QoS; 0 for telemetry, 1 for messages that must not be
+                lost.
+            client_id: unique at the broker, different from that of a publisher beside it; a random
+                one
+                if None.
+            password: sent if the URL has a user.
             tls: for a URL with TLS; by default with the system's authorities.
-            clock: the machine's, if none is given.
+            clock: the machine's by default.
             rng: spreads the attempts to reconnect.
             protocol: the only MQTT version to speak; None tries 5 and falls back to 3.1.1.
-            limits: how much may wait to be taken.
+            limits: limits of the inbox.
             keepalive_s: a half-open connection is found after at most twice as much.
-            client: what reads in MQTT 5 over TCP and TLS; in 3.1.1 and over websockets it is aiomqtt in any case.
+            client: MQTT 5 reader over TCP and TLS; in 3.1.1 and over websockets always aiomqtt.
             is_needed: whether a refusal or an outage is worth a warning in the log.
         """
         if not topics:
@@ -298,7 +320,7 @@ class MqttSource:
 
     @property
     def waiting(self) -> int:
-        """Number of messages that wait to be taken."""
+        """Number of waiting messages."""
         return len(self._inbox)
 
     async def run(self) -> None:
@@ -307,24 +329,28 @@ class MqttSource:
             await self._link.run()
 
     def hurry(self) -> None:
-        """Try to connect at once where it waits for that: another connection shows that the broker is back."""
+        """Reconnect at once if waiting, because another connection reached the broker."""
         self._link.hurry()
 
     async def wait_connected(self, timeout_s: float) -> None:
         """Wait until connected and subscribed.
 
         Raises:
-            BrokerError: the first attempt failed or `timeout_s` passed; one line says where and why.
+            BrokerError: the first attempt failed or `timeout_s` passed; one line says where and
+                why.
         """
         await self._link.wait_connected(timeout_s)
 
     async def take(self) -> list[Envelope]:
-        """Return all that has come in since the last call, waiting until there is something."""
+        """Return all messages since the last call, waiting for the first."""
         return await self._inbox.take()
 
     def request_retained(self, topics: Iterable[str]) -> None:
-        """Ask the broker for what it retains on exact topics, as far as the subscriptions cover them, at a pace."""
-        self._requests.add(each for each in topics if self._filters.fullmatch(each))
+        """Request the broker's retained messages on exact topics, at a limited rate.
+
+        Only topics covered by the subscriptions.
+        """
+        self._requests.add(topic for topic in topics if self._filters.fullmatch(topic))
 
     def _take_in(self, batch: Sequence[Envelope]) -> None:
         if self._requests.is_asking or any(map(_RETAIN, batch)):
@@ -336,6 +362,7 @@ class MqttSource:
 
     async def _subscribe(self, connection: AnyConnection) -> None:
         refused = await connection.subscribe(self._topics)
+        self.status.refused_filters = tuple(refused)
         if refused:
             why = f"not authorised: the broker refuses the subscription to {', '.join(refused)}"
             if len(refused) == len(self._topics):
@@ -346,7 +373,7 @@ class MqttSource:
 
 
 def _chunks(envelopes: Iterable[Envelope]) -> Iterator[list[Envelope]]:
-    """Cut envelopes, in order, into what may be under way at once."""
+    """Split envelopes, in order, into chunks small enough to be in flight at once."""
     for (acknowledged, batched), run in itertools.groupby(envelopes, key=_kind):
         if batched:
             yield from batches(run)

@@ -1,7 +1,9 @@
-"""Requests for what a broker retains on exact topics: subscribed to for a moment, in batches, at a pace.
+"""Requests for a broker's retained messages on exact topics.
 
-Some brokers send no retained messages to subscriptions with wildcards (RabbitMQ), and others drop what does not fit into a client's
-queue (Mosquitto, by default from 1,000 on). An exact subscription gets them of all; what is published later comes by the wildcards.
+They are subscribed to for a moment, in batches, at a limited rate. Some brokers send no retained
+messages to subscriptions with wildcards (RabbitMQ), and others drop messages beyond a client's
+queue (Mosquitto, by default from 1,000 on). An exact subscription gets them from all brokers; later
+messages come by the wildcards.
 """
 
 from __future__ import annotations
@@ -25,32 +27,37 @@ if TYPE_CHECKING:
 log = logs.get_logger(__name__)
 
 MOST_AT_ONCE = 256
-"""Filters of a SUBSCRIBE: 20 KB, and a quarter of what Mosquitto queues for a client. The first has `SUBSCRIBED_AT_ONCE`, and each that
-is answered lets the next have twice as many: a broker that takes fewer ends the connection, and then it stays with what it took."""
+"""Filters per SUBSCRIBE: 20 KB, and a quarter of Mosquitto's queue for a client. The first has
+`SUBSCRIBED_AT_ONCE`, and each answered one doubles the next: a broker that accepts fewer ends the
+connection, and then the last accepted size stays."""
 PACE_S = 0.005
-"""Least time between two batches, so that other messages come in between."""
+"""Least time between two batches, to leave room for other messages."""
 ANSWER_S = 1.0
-"""Longest wait for the retained messages of a batch; a topic that retains nothing is not answered."""
+"""Longest wait for a batch's retained messages. A topic without a retained message is not answered.
+"""
 GAP_S = 0.1
-"""The same once some have come, without any more: a broker whose queue is full drops answers, too, and they are asked for again."""
+"""Longest wait between two answers of a batch. A broker with a full queue drops answers, too, and
+they are requested again."""
 LONGEST_PAUSE_S = 8.0
-"""After batches that nothing at all answers, the pause doubles up to this: made-up names cost a broker little."""
+"""Longest pause after batches without any answer; the pause doubles up to it. Made-up names cost a
+broker little."""
 MOST_WAITING = 16_384
-"""Messages in the inbox, but for telemetry that newer telemetry replaces, above which the next batch waits, for a second at most: descriptors must not
-push out what came before. Telemetry of hosts that nothing describes yet must not hold up their descriptors."""
+"""Irreplaceable messages in the inbox above which the next batch waits. It waits for a second at
+most: descriptors must not push out earlier messages. Replaceable telemetry does not count, because
+telemetry of undescribed hosts must not delay their descriptors."""
 LOOK_S = 0.05
 
 
 class RetainedRequests:
-    """The exact topics of a source that are still to be asked for, and those that were and have not been answered."""
+    """Exact topics of a source still to be requested, or requested without an answer yet."""
 
     def __init__(self, clock: Clock, status: LinkStatus, keeps: Callable[[int], bool]) -> None:
-        """Begin with none.
+        """Begin empty.
 
         Args:
             clock: Paces the batches.
-            status: Counts what is answered, and names what is refused.
-            keeps: Returns whether at least a number of messages wait in the inbox that no newer one replaces.
+            status: Counts answers, and names refused topics.
+            keeps: Returns whether at least a number of irreplaceable messages wait in the inbox.
         """
         self._clock = clock
         self._status = status
@@ -60,19 +67,20 @@ class RetainedRequests:
         self._connection: AnyConnection | None = None
         self._wake = asyncio.Event()
         self._answered = asyncio.Event()
-        self._at_once, self._most = SUBSCRIBED_AT_ONCE, MOST_AT_ONCE
+        self._at_once = SUBSCRIBED_AT_ONCE
+        self._most = MOST_AT_ONCE
         self._batch = 0
-        """Topics of the present batch that the broker did not refuse."""
+        """Topics of the current batch not refused by the broker."""
         self._subscribed: list[str] = []
-        """What was asked for last: it is unsubscribed from while the next batch is asked for."""
+        """Topics requested last. They are unsubscribed with the next batch."""
 
     def add(self, topics: Iterable[str]) -> None:
-        """Ask for topics, each once, behind those that are still pending; they are kept while no connection stands."""
+        """Request topics, each once, after pending ones; they wait for a connection."""
         self._pending.update(dict.fromkeys(topics))
         self._wake.set()
 
     def use(self, connection: AnyConnection) -> None:
-        """Ask on a new connection from now on, beginning with what the former one did not answer."""
+        """Send requests on a new connection, unanswered ones of the former one first."""
         self._connection = connection
         self._subscribed = []
         self._status.refused_topics.clear()
@@ -81,7 +89,10 @@ class RetainedRequests:
         self._wake.set()
 
     def note(self, envelope: Envelope) -> None:
-        """Look whether a message is an answer; called for retained ones, and while something is asked for."""
+        """Check whether a message is an answer.
+
+        Called for retained messages, and while requests are open.
+        """
         is_answer = envelope.topic in self._asked
         if envelope.retain:
             self._status.retained += not is_answer
@@ -97,7 +108,7 @@ class RetainedRequests:
         return bool(self._asked)
 
     async def run(self) -> None:
-        """Ask for what is pending, batch after batch, until cancelled."""
+        """Send pending requests, batch after batch, until cancelled."""
         pause_s = PACE_S
         while True:
             connection = self._connection
@@ -164,7 +175,10 @@ class RetainedRequests:
         return len(batch) - len(refused) - missing
 
     async def _await_answers(self, connection: AnyConnection) -> None:
-        """Wait for the messages of a batch: for all, or until no more come, as of a broker whose queue had no room for the rest."""
+        """Wait for all messages of a batch, or until no more come.
+
+        A broker with a full queue drops the rest.
+        """
         answered = asyncio.create_task(self._answered.wait(), name="retained-answers")
         try:
             for _ in range(round(ANSWER_S / GAP_S)):
@@ -187,17 +201,21 @@ class RetainedRequests:
             answered.cancel()
 
     async def _leave(self, connection: AnyConnection) -> None:
-        """Unsubscribe from what was asked for last.
+        """Unsubscribe from the last batch.
 
         Raises:
             LinkDown: the connection ended, or the broker did not answer.
         """
-        batch, self._subscribed = self._subscribed, []
+        batch = self._subscribed
+        self._subscribed = []
         if batch:
             await connection.unsubscribe(batch, self._most)
 
     def _give_up(self, connection: AnyConnection, why: str) -> None:
-        """Keep what was asked for, until the next connection where this one has ended, and ask for less at once: that may have been the reason."""
+        """Retry the requests with smaller batches, on the next connection if this one ended.
+
+        The batch size may have been the reason.
+        """
         if self._connection is connection:
             if connection.ended.done():
                 self._connection = None

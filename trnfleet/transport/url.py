@@ -1,6 +1,7 @@
-"""Broker URLs, `mqtt://user@host:port` and `wss://user@host:port/path`, and the password, which is never part of one.
+"""Broker URLs: `mqtt://user@host:port` and `wss://user@host:port/path`.
 
-Owns the reading and writing of broker URLs. It opens no connection and reads no file or variable.
+A password is never part of one. Owns the reading and writing of broker URLs. It opens no connection
+and reads no file or variable.
 """
 
 from __future__ import annotations
@@ -17,16 +18,19 @@ DEFAULT_PORTS = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
 ALIASES = {"tcp": "mqtt", "ssl": "mqtts", "tls": "mqtts"}
 """Schemes of other clients, with ours."""
 DEFAULT_PATH = "/mqtt"
-"""Path of a websocket where the URL names none: that of EMQX, HiveMQ and AWS IoT Core; Mosquitto takes any."""
+"""Default path of a websocket: that of EMQX, HiveMQ and AWS IoT Core. Mosquitto accepts any."""
+LONGEST_ALPN = 255
+"""Bytes of a protocol's name in ALPN."""
 WEB_SCHEMES = {"http": "ws", "https": "wss"}
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _HOST = re.compile(r"[A-Za-z0-9._-]{1,253}")
+_NUMBERS = re.compile(r"[0-9.]+|0[xX][0-9A-Fa-f.xX]*")
 _PATH = re.compile(r"/[!-~]*")
 
 
 class Password:
-    """A password that is readable only through `reveal`."""
+    """A password readable only through `reveal`."""
 
     __slots__ = ("_text",)
 
@@ -49,7 +53,10 @@ class Password:
 
 @dataclass(frozen=True, slots=True)
 class BrokerUrl:
-    """A broker's address; it cannot hold a password, so it may be shown and logged everywhere."""
+    """A broker's address.
+
+    It never contains a password, so it may be shown and logged.
+    """
 
     host: str
     """Name or address; an IPv6 address without its brackets."""
@@ -101,11 +108,13 @@ def format_url(url: BrokerUrl) -> str:
 
 
 def parse_url(text: str) -> BrokerUrl:
-    """Read `mqtt://user@host:port`; the user may be left out, the port where it is the scheme's own, and `mqtt://`.
+    """Read `mqtt://user@host:port`.
+
+    The user is optional, the port if it is the scheme's default, and so is `mqtt://`.
 
     Raises:
-        ConfigError: the text is not such a URL, its scheme is unknown, or it holds a password. What is quoted
-            of the text in the message never includes one.
+        ConfigError: the text is no such URL, its scheme is unknown, or it contains a password. The
+            message never quotes one.
     """
     scheme_match = _SCHEME.match(text)
     given = scheme_match[1].lower() if scheme_match else "mqtt"
@@ -136,7 +145,8 @@ def parse_url(text: str) -> BrokerUrl:
     )
     if scheme_match is None and port == DEFAULT_PORTS["mqtts"]:
         raise ConfigError(
-            f"broker {_shown(text)!r}: port {port} is usually that of TLS; write {url.spoken('mqtts')}, or {url} where it is not"
+            f"broker {_shown(text)!r}: port {port} is usually that of TLS; write"
+            f" {url.spoken('mqtts')}, or {url} where it is not"
         )
     return url
 
@@ -145,7 +155,7 @@ def with_user(url: BrokerUrl, user: str) -> BrokerUrl:
     """Return a URL with a user's name.
 
     Raises:
-        ConfigError: it has another one already, or the name is none.
+        ConfigError: it has another one already, or the name is invalid.
     """
     if not user or not user.isprintable():
         raise ConfigError(f"--user {user!r}: it is empty or not printable")
@@ -172,7 +182,8 @@ def _checked_path(scheme: str, parts: SplitResult, text: str) -> str:
     if "@" in parts.path:
         # An unquoted / in a password ends the host, and all behind it would be shown as the path.
         raise ConfigError(
-            f"broker {_shown(text)!r}: an @ in the path is written %40, and no password stands in a URL"
+            f"broker {_shown(text)!r}: an @ in the path is written %40, and no password stands in"
+            " a URL"
         )
     if parts.path and not _PATH.fullmatch(parts.path):
         raise ConfigError(f"broker {_shown(text)!r}: the path is not of printable ASCII characters")
@@ -185,6 +196,18 @@ def _checked_host(host: str, text: str) -> str:
             return ipaddress.IPv6Address(host).compressed
         except ValueError:
             raise ConfigError(f"broker {_shown(text)!r}: {host!r} is not an IPv6 address") from None
+    if _NUMBERS.fullmatch(host):
+        # The system would read 1883 as the address 0.0.7.91.
+        try:
+            return str(ipaddress.IPv4Address(host))
+        except ValueError:
+            is_port = host.isdigit() and 0 < int(host) < 65_536
+            hint = (
+                f"a port; write the host, too, as in 127.0.0.1:{host}"
+                if is_port
+                else "not an address"
+            )
+            raise ConfigError(f"broker {_shown(text)!r}: {host!r} is {hint}") from None
     if not _HOST.fullmatch(host):
         raise ConfigError(
             f"broker {_shown(text)!r}: {host!r} is not a host; write it as mqtt://host:1883"
@@ -204,7 +227,10 @@ def _checked_user(quoted: str | None, text: str) -> str | None:
 
 
 def _shown(text: str) -> str:
-    """Return what may be quoted of a URL: everything but what stands between the user and the last @, and behind a ?."""
+    """Return a URL for quoting, without password and query.
+
+    Cut are the text between the user and the last @, and after a ?.
+    """
     head, at, tail = text.rpartition("@")
     tail, query, _ = tail.partition("?")
     tail = f"{tail}?***" if query else tail

@@ -1,9 +1,10 @@
-"""The app: header, tabs, breadcrumbs, one view at a time, status line; which place is shown, and when anything is painted.
+"""The app: header, tabs, breadcrumbs, one view at a time, status line.
 
-It reads a monitor and owns neither monitor, broker nor simulator. The caller runs `monitor.run()` in the same loop,
-awaits `run_async()`, takes the signals and passes them to `end`, and afterwards ends with `return_code`: 0 for `quit`, 143 after SIGTERM, 129 after SIGHUP,
-131 after SIGQUIT,
-1 after a crash (Textual prints the traceback and returns as if nothing had been).
+It decides the place shown and the time of painting. It reads a monitor and owns neither monitor,
+broker nor simulator. The caller runs `monitor.run()` in the same loop, awaits `run_async()`,
+receives the signals and passes them to `end`, and afterwards ends with `return_code`: 0 for `quit`,
+143 after SIGTERM, 129 after SIGHUP, 131 after SIGQUIT, 1 after a crash (Textual prints the
+traceback and returns as if nothing had happened).
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import numpy as np
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.worker import WorkerFailed
 
 from trnfleet import logs
 from trnfleet.clock import NS_PER_S
@@ -45,9 +45,10 @@ from trnfleet.tui.state.chart_history import FROM_S
 from trnfleet.tui.state.context import WatchedFleet
 from trnfleet.tui.state.highlight import holders
 from trnfleet.tui.state.leases import look_at_chips, open_chips
-from trnfleet.tui.terminal_app import TerminalApp
-from trnfleet.tui.view import ALERTS, CHIP, FLEET, HIERARCHY, SHOWN, View
-from trnfleet.tui.views import TABS, VIEWS, ViewEntry, alerts_view, reservations_view
+from trnfleet.tui.terminal_app import TerminalApp, cause_of
+from trnfleet.tui.terminal_input import InputDropped
+from trnfleet.tui.view import ALERTS, CHIP, FLEET, HIERARCHY, SHOWN, FilteredView, View
+from trnfleet.tui.views import PLANNED, TABS, VIEWS, ViewEntry, alerts_view, reservations_view
 from trnfleet.tui.widgets.bar import Bar
 from trnfleet.tui.widgets.line_view import LineView
 from trnfleet.tui.widgets.targets import Pressed, TargetKind
@@ -74,20 +75,25 @@ log = logs.get_logger(__name__)
 
 V = TypeVar("V", bound=View)
 TICK_S = 0.1
-QUIET_TICK_S, PAST_TICK_S = 0.5, 0.25
-"""Time to the next tick after one without news, where passes have their own, and in the past: most of what an app of a small fleet takes
-beside painting is to wake up."""
+QUIET_TICK_S = 0.5
+PAST_TICK_S = 0.25
+"""Seconds to the next tick after one without news, live and in the past. Passes trigger ticks of
+their own. Apart from painting, wake-ups are the main cost of an app of a small fleet."""
 SETTLE_S = 0.5
-"""Seconds after the last news for which the view is ticked on, because what was painted may change the sizes of its parts."""
+"""Seconds of further ticks after the last news. Painting may change the sizes of the view's parts.
+"""
 QUIET_S = 1.15
-"""Seconds without news from which on ages go on by themselves: telemetry that comes each second is a little late at times."""
+"""Seconds without news before ages advance on their own. Telemetry sent each second is sometimes a
+little late."""
 THEME_NOTE_S = 2.0
-"""Seconds for which the name of a theme is shown, which the next press follows."""
+"""Seconds for the name of a theme. The next press moves on from it."""
 MOST_HISTORY = 100
 MOST_LINES = 1_000
 """More than any screen has."""
+_MOST_PAINTS = 10
+"""Most rounds of painting and layout for a complete view."""
 SIGNALS = {signal.SIGINT: 0, signal.SIGTERM: 143, signal.SIGHUP: 129}
-"""Signals that end the app, with the status to end with; the terminal is restored first."""
+"""Signals ending the app, with their exit status. The terminal is restored first."""
 _GC_THRESHOLDS = (50_000, 50, 100)
 _TITLES = frozenset(entry.title for entry in VIEWS)
 _PLAYED_NS = 500_000_000
@@ -95,7 +101,7 @@ _PLAYED_NS = 500_000_000
 
 
 class Stop(NamedTuple):
-    """Where one has been: a view's title, an address, and the fleet that they are of."""
+    """A visited place: a view's title, an address, and their fleet."""
 
     view: str
     address: str
@@ -108,7 +114,7 @@ class FleetArrived(Message):
     def __init__(self, arrival: WatchedFleet | str) -> None:
         super().__init__()
         self.arrival = arrival
-        """The fleet, or the name of one that there is no room for."""
+        """The fleet, or the name of a fleet without room."""
 
 
 class FleetApp(CommandKeys, TerminalApp):
@@ -118,8 +124,8 @@ class FleetApp(CommandKeys, TerminalApp):
         Binding("escape", "back", "back to where you were"),
         Binding("r", "reservation", "the reservation of what the cursor is on"),
         Binding("u", "unpick", "clear the highlight of a reservation"),
-        Binding("A", "alerts", "the alerts of what the cursor is on"),
-        Binding("question_mark", "help", "this help"),
+        Binding("A", "alerts", "alerts here"),
+        Binding("question_mark", "help", "help"),
         Binding("q", "quit", "quit"),
         Binding("ctrl+t", "theme", "next theme"),
         Binding("v", "chart_window(1)", "charts: longer window"),
@@ -136,7 +142,11 @@ class FleetApp(CommandKeys, TerminalApp):
         (100, "-w100"),
         (120, "-w120"),
     ]
-    VERTICAL_BREAKPOINTS = [(0, "-h0"), (20, "-h20"), (30, "-h30")]  # noqa: RUF012  as Textual declares it
+    VERTICAL_BREAKPOINTS = [  # noqa: RUF012  as Textual declares it
+        (0, "-h0"),
+        (20, "-h20"),
+        (30, "-h30"),
+    ]
     CSS_PATH = "app.tcss"
 
     def __init__(
@@ -162,28 +172,29 @@ class FleetApp(CommandKeys, TerminalApp):
         """Make the app for a monitor.
 
         Args:
-            monitor: What is shown; the caller runs it. With a playback, what that shows.
-            clock: The real one, by which painting is paced; ages go by the monitor's own.
+            monitor: The monitor to show; the caller runs it. With a playback, the playback's.
+            clock: The real clock for the pace of painting; ages use the monitor's own.
             broker_kind: The broker's name and version, for the status line.
             title: The terminal window's title.
-            operator: Where acknowledgements and silences are written; None for a screen that only reads.
+            operator: Writer of acknowledgements and silences; None for a read-only screen.
             bell: Whether the terminal rings for new alerts.
             notify: Whether the terminal is asked for a desktop notification of new alerts.
-            playback: What goes back in time; the caller runs it. None where nothing is kept.
-            history: The files of months, which the caller runs; None for none.
-            leases: What asks relays for chips, which the caller runs; None for none.
+            playback: Playback of the past; the caller runs it. None without a recording.
+            history: The files of months; the caller runs it. None for none.
+            leases: Requests to relays for chips; the caller runs it. None for none.
             others: Further fleets beside that one.
-            arrivals: Fleets that come while the app runs, and the names of those that it has no room for; None for none.
-            processes: Processes of the app's own, whose end is told.
-            theme_name: One of `theme.NAMES`; None for the one that fits the terminal.
+            arrivals: Fleets found while the app runs, and names of fleets without room; None for
+                none.
+            processes: Processes of the app's own; their end is reported.
+            theme_name: One of `theme.NAMES`; None to choose by the terminal.
             ascii_only: Whether the terminal gets ASCII only.
             is_first_run: Whether the tour is shown.
         """
         super().__init__(playback)
         self.take_theme(theme_name, ascii_only=ascii_only)
         first = WatchedFleet(monitor, playback, operator, history, leases).context(clock)
-        for each in others:
-            each.context(clock, beside=first)
+        for fleet in others:
+            fleet.context(clock, beside=first)
         self._arrivals = arrivals
         self._make_pages = partial(
             FleetPages, self, rings=bell, notifies=notify, tour=Tour(is_first_run=is_first_run)
@@ -197,14 +208,16 @@ class FleetApp(CommandKeys, TerminalApp):
         self.title = title
         self.animation_level = "none"
         self.place = ""
-        """Address of what one is looking at; the empty one is the fleet."""
+        """Current address; empty for the fleet."""
         self._been: deque[Stop] = deque(maxlen=MOST_HISTORY)
         self._pacer = Pacer(self)
         self._time_drawn: Hashable = None
         """The playback's state that the seek bar shows."""
         self._note_until_s = -np.inf
+        self._dropped_inputs = 0
+        """Key sequences that were dropped so far."""
         self._told_problem = ""
-        """What could not be read of history and has been told."""
+        """Last reported failure to read history."""
         self._shows_note = False
         """Whether a note stands in the status line."""
         self._entry = VIEWS[0]
@@ -213,10 +226,10 @@ class FleetApp(CommandKeys, TerminalApp):
         self._news: Hashable = None
         self._news_s = -np.inf
         self._is_due = False
-        """Whether there is news that is not, or not all, on the screen."""
+        """Whether some news is not yet on the screen."""
         self._second = 0
         self._passed = asyncio.Event()
-        """Set when a pass has been made that no tick has followed yet."""
+        """Set after a pass until the next tick."""
 
     def _take_fleet(self, fleet: FleetPages) -> None:
         """Let everything be about a fleet."""
@@ -238,8 +251,8 @@ class FleetApp(CommandKeys, TerminalApp):
 
     def on_mount(self) -> None:
         """Start: the first view and the one timer."""
-        for tab in TABS:
-            self.bind(tab.key, f"view('{tab.title}')", show=False)
+        for key, title in ({tab.key: tab.title for tab in TABS} | PLANNED).items():
+            self.bind(key, f"view('{title}')", show=False)
         for fleet in self._fleets:
             fleet.context.frame.take()
         self._write_bars()
@@ -262,17 +275,22 @@ class FleetApp(CommandKeys, TerminalApp):
             )
 
     async def _follow_arrivals(self, arrivals: AsyncIterator[WatchedFleet | str]) -> None:
-        async for each in arrivals:
-            self.post_message(FleetArrived(each))
+        async for arrival in arrivals:
+            self.post_message(FleetArrived(arrival))
 
     @on(FleetArrived)
     async def _take_arrival(self, message: FleetArrived) -> None:
-        """Show a fleet that has come beside the others, where there is room for it; keys wait until it is there."""
-        fleets, arrival = self.context.fleets, message.arrival
+        """Add a fleet found while the app runs, if there is room.
+
+        Keys wait until it is added.
+        """
+        fleets = self.context.fleets
+        arrival = message.arrival
         if isinstance(arrival, str):
             fleets.not_shown += 1
             self.tell(
-                f"fleet {plain(arrival, 64)} is not shown, --name shows it: {len(fleets.contexts)} are"
+                f"fleet {plain(arrival, 64)} is not shown, --name shows it:"
+                f" {len(fleets.contexts)} are"
             )
         else:
             context = arrival.context(self.clock, beside=self.context)
@@ -290,7 +308,7 @@ class FleetApp(CommandKeys, TerminalApp):
 
     def actions_of(self, context: UiContext) -> AlertActions:
         """Return the forms for the alerts of a fleet."""
-        return next(each.actions for each in self._fleets if each.context is context)
+        return next(fleet.actions for fleet in self._fleets if fleet.context is context)
 
     # Themes
 
@@ -305,7 +323,7 @@ class FleetApp(CommandKeys, TerminalApp):
         self._write_bars()
 
     def action_chart_window(self, by: int) -> None:
-        """Show a longer or shorter span in all charts, and say which."""
+        """Show a longer or shorter span in all charts, and name it."""
         window = self.context.window
         window.step(by)
         self.tell(f"charts show {window.title(self.monitor.history.end)}")
@@ -344,7 +362,7 @@ class FleetApp(CommandKeys, TerminalApp):
         return self._entry.title
 
     async def make_views(self) -> None:
-        """Make the views that were not opened yet, of which the help and the palette have keys."""
+        """Make the views not opened yet: the help and the palette need their keys."""
         for entry in VIEWS:
             if entry.title not in self._shown.views:
                 self._mount(self._shown.make_view(entry.title))
@@ -355,11 +373,11 @@ class FleetApp(CommandKeys, TerminalApp):
         self.being_mounted.append(self.screen_stack[0].mount(view, before=self.seek_bar))
 
     def go(self, address: str, view: str | None = None, fleet: str | None = None) -> None:
-        """Go to an address in a view of a fleet and remember where one was.
+        """Go to an address in a view of a fleet and remember the previous place.
 
         Args:
-            address: The address; the empty one is the fleet.
-            view: Title of the view; None for the usual one for what the address names.
+            address: The address; empty for the fleet.
+            view: Title of the view; None for the address's default.
             fleet: Name of the fleet; None for the one on the screen.
         """
         if view is None:
@@ -374,9 +392,9 @@ class FleetApp(CommandKeys, TerminalApp):
         self._show(there)
 
     def show_fleet(self, name: str, view: str | None = None) -> None:
-        """Go to a fleet, where one was in it last, in the view on the screen or in another."""
+        """Go to a fleet, at its last place, in the current view or another."""
         self.go(
-            next(each.place for each in self._fleets if each.name == name),
+            next(fleet.place for fleet in self._fleets if fleet.name == name),
             view or self._entry.title,
             name,
         )
@@ -386,7 +404,7 @@ class FleetApp(CommandKeys, TerminalApp):
             self._show(self._been.pop())
 
     def action_last_view(self) -> None:
-        """Go back to the view that was on the screen before this one; once more, to this one."""
+        """Go back to the previous view; once more, to this one."""
         before = next(
             (stop for stop in reversed(self._been) if stop.view != self._entry.title), None
         )
@@ -398,15 +416,14 @@ class FleetApp(CommandKeys, TerminalApp):
 
     def action_view(self, title: str) -> None:
         if title not in _TITLES:
-            key = next(tab.key for tab in TABS if tab.title == title)
-            self.tell(f"{key} {title} is not built yet")
+            self.tell(f"the view {title} does not exist yet")
             self._write_bars()
         elif title != self._entry.title:
             self.go(self.place, title)
 
     @on(Pressed)
     def _pressed(self, message: Pressed) -> None:
-        """Do what a text stands for that was clicked."""
+        """Follow the target of a clicked text."""
         message.stop()
         kind, value = message.target
         if kind is TargetKind.VIEW:
@@ -421,7 +438,10 @@ class FleetApp(CommandKeys, TerminalApp):
             self.simulate_key(value)
 
     def key_parts(self) -> list[tuple[str, type[DOMNode]]]:
-        """Return the classes whose keys there are, with the titles of their sections: those of the view on the screen first."""
+        """Return the classes with keys and the titles of their sections.
+
+        Those of the view on the screen come first.
+        """
         parts: list[tuple[str, type[DOMNode]]] = []
         for entry in (self._entry, *(entry for entry in VIEWS if entry is not self._entry)):
             view = self._shown.views[entry.title]
@@ -448,9 +468,11 @@ class FleetApp(CommandKeys, TerminalApp):
         ]
         if self.playback is not None:
             signs.append(sign_section("On the time bar", SIGNS))
-        found = sections(self.key_parts())
-        here = sum(section.title.startswith(self._entry.title) for section in found)
-        ordered = sorted(found, key=lambda section: not section.title.startswith(self._entry.title))
+        key_sections = sections(self.key_parts())
+        here = sum(section.title.startswith(self._entry.title) for section in key_sections)
+        ordered = sorted(
+            key_sections, key=lambda section: not section.title.startswith(self._entry.title)
+        )
         rest = sorted(
             ordered[here:],
             key=lambda section: section.title not in {"Everywhere", TimeKeys.HELP_TITLE},
@@ -458,7 +480,7 @@ class FleetApp(CommandKeys, TerminalApp):
         self.push_screen(HelpScreen([*ordered[:here], *rest[:1], views, *rest[1:], *signs]))
 
     def action_reservation(self) -> None:
-        """Go to the reservation that holds the present place; from the fleet, to the one that is picked out."""
+        """Go to the reservation with the present place; from the fleet, to the highlighted one."""
         place = self.place
         chosen = self.context.highlight.reservation_id
         if place:
@@ -508,15 +530,31 @@ class FleetApp(CommandKeys, TerminalApp):
         if self._beside.tour.count_key():
             self._news = None
 
+    @on(InputDropped)
+    def _input_dropped(self, message: InputDropped) -> None:
+        """Count and name a dropped key sequence."""
+        message.stop()
+        self._dropped_inputs += 1
+        sequence = plain(message.sequence.replace("\x1b", "^["), 40)
+        log.warning("input_dropped", sequence=sequence, total=self._dropped_inputs)
+        self.tell(f"unknown key sequence dropped: {sequence} ({self._dropped_inputs} so far)")
+        self._write_bars()
+
+    def fail(self, error: Exception) -> None:
+        """End after a failure outside of Textual's own handlers, such as in a thread."""
+        self._handle_exception(error)
+
     def _handle_exception(self, error: Exception) -> None:
-        """Write what ends the app to its log, too: the terminal's scrollback is all that Textual leaves it in."""
-        cause = error.error if isinstance(error, WorkerFailed) else error
+        """Write a fatal error to the log, too.
+
+        Textual leaves it only in the terminal's scrollback.
+        """
         log.error(
             "app_failed",
             view=self._entry.title,
             width=self.size.width,
             height=self.size.height,
-            exc_info=cause,
+            exc_info=cause_of(error),
         )
         super()._handle_exception(error)
 
@@ -524,7 +562,7 @@ class FleetApp(CommandKeys, TerminalApp):
         self.exit(return_code=0)
 
     def _return_to_terminal(self, _app: object) -> None:
-        """Draw everything: the terminal shows what other programs left there."""
+        """Redraw everything: the terminal shows the output of other programs."""
         self._news = None
         self.refresh(layout=True)
 
@@ -536,7 +574,7 @@ class FleetApp(CommandKeys, TerminalApp):
         before = self.page
         if stop.fleet != self._shown.name:
             self._shown.place = self.place
-            self._take_fleet(next(each for each in self._fleets if each.name == stop.fleet))
+            self._take_fleet(next(fleet for fleet in self._fleets if fleet.name == stop.fleet))
             self._shown.follow_source()
             self.context.frame.take()
         self._entry = next(entry for entry in VIEWS if entry.title == stop.view)
@@ -594,7 +632,10 @@ class FleetApp(CommandKeys, TerminalApp):
             self.tick()
 
     async def _follow_passes(self) -> None:
-        """Tick as soon as a pass of any fleet has been made, unless ticks go on for what is not painted yet."""
+        """Tick after a pass of any fleet.
+
+        While ticks go on for unpainted news, they suffice.
+        """
         for fleet in self._fleets:
             fleet.context.monitor.on_pass.append(self._passed.set)
         while True:
@@ -604,26 +645,32 @@ class FleetApp(CommandKeys, TerminalApp):
                 self.tick()
 
     def tick(self) -> None:
-        """Look for news once, and paint what changed, as much of it as the terminal takes.
+        """Check for news once, and paint changes at the terminal's pace.
 
-        Workers of the app call this after each pass, ten times a second while there is news, and else twice (in the past, four times); tests
-        call it by hand. It calls `View.tick` of the view on the screen alone, which calls `LineView.tick` of its widgets. Nothing else
-        paints without a key, a click or a resize.
+        Workers of the app call this after each pass: ten times a second while there is news, else
+        twice (in the past, four times). Tests call it by hand. It calls only `View.tick` of the
+        view on the screen, and that calls `LineView.tick` of its widgets. Nothing else paints
+        without a key, a click or a resize.
 
-        Revisions are polled, and nothing but the end of a pass is pushed: a monitor takes thousands of messages a second and has no idea of
-        a screen, Textual's reactive attributes would cost a message for each change, and would reach what is not on the screen, too.
-        Comparing a dozen integers costs microseconds, however much came in, and views read the newest columns once for all that changed since.
+        Revisions are polled, and only the end of a pass is pushed. A monitor processes thousands of
+        messages a second and has no idea of a screen. Textual's reactive attributes would cost a
+        message per change, and would reach widgets not on the screen, too. Comparing a dozen
+        integers costs microseconds, however much arrived, and views read the newest columns once
+        for all changes.
 
-        News of values are passes: what is on the screen is of one pass (`Frame`), and bars and view are painted in one tick.
+        News of values are passes: the screen shows one pass (`Frame`), and bars and view are
+        painted in one tick.
 
-        Without news a tick is over after that comparison, but for one tick a second, by which ages go on. With news it may take some
-        milliseconds: views make only the lines in the window, in one pass over columns, and remake only those that changed; the pacer
-        leaves ticks out while the terminal is behind. Ticks go on as long as the view has put off what it was not allowed to paint, and
-        for `SETTLE_S` after the last news, because what has been painted may change the sizes of parts and what is noticed; these take
-        no frame and write no bars.
+        Without news a tick ends after that comparison, but for one tick a second for ages. With
+        news it may need some milliseconds: views make only the lines in the window, in one pass
+        over columns, and remake only changed ones; the pacer skips ticks while the terminal is
+        behind. Ticks go on while the view has unpainted lines due, and for `SETTLE_S` after the
+        last news, because painting may change the sizes of parts and the notice. These ticks use no
+        new frame and write no bars.
         """
         now_s = self.clock.monotonic_s()
-        monitor, playback = self.monitor, self.playback
+        monitor = self.monitor
+        playback = self.playback
         look_at_chips(self.context, self.place)
         for fleet in self._fleets:
             fleet.watch.note_present()
@@ -635,9 +682,11 @@ class FleetApp(CommandKeys, TerminalApp):
             self._write_crumbs()
         news = (
             None if playback is None else (playback.revision, playback.mode),
-            playback.position_ns // _PLAYED_NS
-            if playback is not None and playback.shows_past
-            else 0,
+            (
+                playback.position_ns // _PLAYED_NS
+                if playback is not None and playback.shows_past
+                else 0
+            ),
             # Values come with the next pass, together with all that is made of them.
             revision._replace(store=0),
             None if self.context.leases is None else self.context.leases.revision,
@@ -646,7 +695,9 @@ class FleetApp(CommandKeys, TerminalApp):
             self.context.fleets.news(self.context) if len(self._fleets) > 1 else None,
         )
         if news != self._news:
-            self._news, self._is_due, self._news_s = news, True, now_s
+            self._news = news
+            self._is_due = True
+            self._news_s = now_s
         # Ages go on once a second without any news, and with the news where that comes each second.
         second = int(now_s)
         has_news = self._is_due or (second != self._second and now_s - self._news_s > QUIET_S)
@@ -665,16 +716,42 @@ class FleetApp(CommandKeys, TerminalApp):
             for fleet in self._fleets:
                 fleet.context.frame.take()
             self._write_bars()
-        self._is_due = self.page.tick(allowance) >= allowance
+        page = self.page
+        self._is_due = page.tick(allowance) >= allowance
+        if isinstance(page, FilteredView) and page.has_class("asking"):
+            page.tell_found()
+
+    async def paint_whole(self) -> None:
+        """Paint all of the view at one moment; return once the screen has it.
+
+        Painting may change the sizes of parts and make more to paint.
+        """
+        await self.wait_mounted()
+        for _ in range(_MOST_PAINTS):
+            refreshed = asyncio.Event()
+            if not self.screen_stack[0].is_current:
+                refreshed.set()
+            elif not self.page.call_after_refresh(refreshed.set):
+                return
+            await refreshed.wait()
+            if not self.page.tick(MOST_LINES):
+                break
+        for fleet in self._fleets:
+            fleet.context.frame.take()
+        self._write_bars()
+        self._write_crumbs()
+        self.page.tick(MOST_LINES)
 
     def _notice_of_others(self, now_s: float) -> Notice | None:
-        """Return what is new of the fleets that are not on the screen, where the view does not list it."""
+        """Return the news of fleets not on the screen, unless the view lists them."""
         if len(self._fleets) == 1 or self.page.lists.problems:
             return None
-        return notice_of_others((each for each in self._fleets if each is not self._shown), now_s)
+        return notice_of_others(
+            (fleet for fleet in self._fleets if fleet is not self._shown), now_s
+        )
 
     def repaint_time(self) -> None:
-        """Show at once what a key or the pointer has changed of the playback."""
+        """Show a change of the playback by key or pointer at once."""
         self._news = None
         self._write_bars()
 
@@ -691,8 +768,9 @@ class FleetApp(CommandKeys, TerminalApp):
         return self.monitor.fleet_name
 
     def widen_charts(self, fleet_ns: int) -> bool:
-        """Let charts reach back to a moment of history; return whether it has that."""
-        history, moment = self.context.history, self.monitor.moment()
+        """Widen charts back to a moment of history; return whether history has it."""
+        history = self.context.history
+        moment = self.monitor.moment()
         if (
             history is None
             or history.reach is None
@@ -704,7 +782,7 @@ class FleetApp(CommandKeys, TerminalApp):
         return True
 
     def _tell_history(self) -> None:
-        """Show once in full what cannot be read of history."""
+        """Show a failure to read history once, in full."""
         problem = "" if self.context.history is None else self.context.history.problem
         if problem != self._told_problem:
             self._told_problem = problem
@@ -720,7 +798,7 @@ class FleetApp(CommandKeys, TerminalApp):
         self._write_time()
 
     def _write_time(self) -> None:
-        """Write the seek bar and, in the past of a live fleet, the banner that marks it."""
+        """Write the seek bar and, in the past of a live fleet, its banner."""
         playback = self.playback
         if playback is None:
             return

@@ -1,6 +1,7 @@
-"""What the app has for each fleet that it watches: its views, the forms for its alerts, and what is new of them.
+"""The app's parts for each fleet: views, forms for alerts, and news.
 
-Of several fleets one is on the screen. The others keep their views as they are, unpainted, and their alerts are followed all the same.
+One of several fleets is on the screen. The others' views stay as they are, unpainted; their alerts
+are still followed.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ if TYPE_CHECKING:
 
 
 class FleetPages:
-    """The views of one fleet, and what goes with them."""
+    """The views of one fleet and their companions."""
 
     def __init__(
         self, app: App[Any], context: UiContext, *, rings: bool, notifies: bool, tour: Tour
     ) -> None:
-        """Make what goes with the views of a fleet, and no view yet.
+        """Make the companions of a fleet's views, and no view yet.
 
         Args:
-            app: The app, whose terminal rings.
+            app: The app of the terminal.
             context: The fleet.
             rings: Whether the terminal rings for new alerts.
             notifies: Whether it is asked for a desktop notification.
@@ -39,7 +40,7 @@ class FleetPages:
         """
         self.context = context
         self.views: dict[str, View] = {}
-        """Those that have been opened, by their titles."""
+        """Views opened so far, by title."""
         self.actions = AlertActions(context)
         self.watch = AlertWatch(app, context, rings=rings, notifies=notifies)
         self.news = News(context.monitor, self.watch, tour)
@@ -59,7 +60,7 @@ class FleetPages:
         return view
 
     def follow_source(self) -> bool:
-        """Drop caches where another monitor of the fleet is shown than before; return whether that is so."""
+        """Drop caches after a change of the fleet's monitor; return whether it changed."""
         source = self.context.monitor.revision.source
         if source == self._source:
             return False
@@ -73,15 +74,15 @@ class FleetPages:
 
 
 def notice_of_others(others: Iterable[FleetPages], now_s: float) -> Notice | None:
-    """Return the worst new alert of fleets that are not on the screen; None for none.
+    """Return the worst new alert of fleets not on the screen; None for none.
 
     Args:
         others: The fleets.
         now_s: Real monotonic seconds.
     """
-    found = [
-        notice._replace(fleet=each.name)
-        for each in others
-        if (notice := each.watch.notice(now_s, NOTICE_S)) is not None
+    notices = [
+        notice._replace(fleet=fleet.name)
+        for fleet in others
+        if (notice := fleet.watch.notice(now_s, NOTICE_S)) is not None
     ]
-    return min(found, key=lambda notice: notice.severity, default=None)
+    return min(notices, key=lambda notice: notice.severity, default=None)

@@ -1,4 +1,7 @@
-"""The help: every key with what it does, made from the bindings themselves, so that it cannot be wrong, and what words and signs mean."""
+"""The help: every key with its action, and the meaning of words and signs.
+
+Keys are read from the bindings themselves, so that the help cannot be wrong.
+"""
 
 from __future__ import annotations
 
@@ -78,24 +81,24 @@ class Section(NamedTuple):
 
 
 def sign_section(title: str, signs: Iterable[tuple[str, str]]) -> Section:
-    """Return what signs mean, as a section beside the keys."""
+    """Return the meaning of signs as a section beside the keys."""
     return Section(title, [Key(sign, what) for sign, what in signs])
 
 
 def key_text(keys: str) -> str:
-    """Return a binding's keys as they stand on a keyboard, such as `↑ k` for `up,k`."""
+    """Return a binding's keys as labelled on a keyboard, such as `↑ k` for `up,k`."""
     return " ".join(map(_key_name, keys.split(",")))
 
 
 def key_of(name: str) -> str:
-    """Return the key of a name that stands on a keyboard, such as `escape` for `Esc`: what Textual calls it."""
+    """Return Textual's name for a key's label, such as `escape` for `Esc`."""
     return _KEYS.get(name, name)
 
 
 def keys_of(kind: type[DOMNode]) -> list[Key]:
-    """Return the bindings that a class and its bases in this package declare and describe.
+    """Return the described bindings of a class and its bases in this package.
 
-    A base that has a section of its own is left out.
+    A base with its own section is left out.
     """
     return [
         Key(key_text(binding.key), binding.description[0].upper() + binding.description[1:])
@@ -105,7 +108,7 @@ def keys_of(kind: type[DOMNode]) -> list[Key]:
 
 def bindings_of(kind: type[DOMNode]) -> list[Binding]:
     """Return the described bindings of `keys_of` themselves."""
-    found: dict[str, Binding] = {}
+    bindings: dict[str, Binding] = {}
     for base in reversed(kind.__mro__):
         has_section = base is not kind and "HELP_TITLE" in vars(base)
         if has_section or not base.__module__.startswith("trnfleet."):
@@ -113,17 +116,20 @@ def bindings_of(kind: type[DOMNode]) -> list[Binding]:
         for declared in vars(base).get("BINDINGS", ()):
             binding = _binding(declared)
             if binding.description:
-                found[binding.key] = binding
-    return list(found.values())
+                bindings[binding.key] = binding
+    return list(bindings.values())
 
 
 def help_title(kind: type[DOMNode], otherwise: str) -> str:
-    """Return the section that a widget's keys stand in: its class's `HELP_TITLE`, else its view's."""
+    """Return the section of a widget's keys: its class's `HELP_TITLE`, else its view's."""
     return str(getattr(kind, "HELP_TITLE", otherwise))
 
 
 def sections(parts: Iterable[tuple[str, type[DOMNode]]]) -> list[Section]:
-    """Return what each titled class binds; those of the same title come together, those without keys are left out."""
+    """Return the bindings of titled classes.
+
+    Equal titles are merged, classes without keys are left out.
+    """
     made: dict[str, list[Key]] = {}
     for title, kind in parts:
         keys = made.setdefault(title, [])
@@ -136,7 +142,10 @@ _MOST_LINES = 6
 
 
 def _has(section: Section, key: Key, text: str, wanted: str) -> bool:
-    """Return whether a key is left by what is searched: in its name with the case, in words without."""
+    """Return whether a key matches a search.
+
+    Names of keys are matched with case, words without.
+    """
     return text in key.keys or wanted in key.what.lower() or wanted in section.title.lower()
 
 
@@ -151,12 +160,12 @@ class HelpText(LineView, can_focus=False):
         self._all = self._sections = shown
 
     def search(self, text: str) -> None:
-        """Leave the keys whose name or words have a text; everything for an empty one."""
-        wanted = text.strip().lower()
+        """Show the keys with a text in name or words; all for an empty text."""
+        needle = text.strip().lower()
         self._sections = [
             Section(section.title, keys)
             for section in self._all
-            if (keys := [key for key in section.keys if _has(section, key, text.strip(), wanted)])
+            if (keys := [key for key in section.keys if _has(section, key, text.strip(), needle)])
         ]
         self.resized()
         self.scroll_to(y=0, animate=False, force=True, immediate=True)
@@ -179,7 +188,7 @@ class HelpText(LineView, can_focus=False):
                 *first, (text, style) = own
                 parts += [
                     *first,
-                    (fit(text, room - sum(len(each) for each, _ in first) - 1) + " ", style),
+                    (fit(text, room - sum(len(word) for word, _ in first) - 1) + " ", style),
                 ]
             made.append(text_line(parts, width))
         return made
@@ -223,7 +232,7 @@ class HelpScreen(ModalScreen[None]):
     }
     HelpScreen HelpText { height: 1fr; }
     HelpScreen Input { height: 1; padding: 0 1; border: none; background: $bg-raised; color: $fg-bright; }
-    """
+    """  # noqa: E501
 
     def __init__(self, shown: list[Section]) -> None:
         super().__init__()
@@ -241,7 +250,7 @@ class HelpScreen(ModalScreen[None]):
             yield self._text
 
     def on_mount(self) -> None:
-        """Let what is typed be searched."""
+        """Make typed text the search."""
         focus_on(self._field)
 
     def tell(self, text: str) -> None:
@@ -256,7 +265,8 @@ class HelpScreen(ModalScreen[None]):
     def _searched(self, event: Input.Changed) -> None:
         event.stop()
         if "?" in event.value:
-            # The field takes every printable key, also the one that opened the help, and more of them before it is gone.
+            # The field takes every printable key, also the one that opened the help, and more of
+            # them before it is gone.
             if self.is_current:
                 self.dismiss()
             return
@@ -266,7 +276,7 @@ class HelpScreen(ModalScreen[None]):
 def _key_name(key: str) -> str:
     *modifiers, own = key.split("+")
     name = _KEY_NAMES.get(own, own)
-    return "".join(f"{each.capitalize()}-" for each in modifiers) + name
+    return "".join(f"{modifier.capitalize()}-" for modifier in modifiers) + name
 
 
 def _binding(declared: BindingType) -> Binding:

@@ -8,6 +8,7 @@ import operator
 from typing import TYPE_CHECKING
 
 from trnfleet.clock import format_rfc3339
+from trnfleet.monitor.fleet_state import LOADING
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.format.addresses import last_segments
@@ -29,13 +30,16 @@ PLACE = 20
 _BEFORE = 12
 """Cells of time and sign."""
 _MOST_LINES = 2
-"""Lines of what happened where the place has one of its own."""
+"""Most lines of an event's text below its place."""
 ONE_LINE_FROM = 59
-"""Cells from which an event has one line; below, what happened has lines of its own."""
+"""Least cells for an event in one line. Below it, the text has lines of its own."""
 
 
 class LatestEvents(LineView, can_focus=False):
-    """Events, newest first, in one line or two each; a click leads to an event's place."""
+    """Events, newest first, in one line or two each.
+
+    A click leads to an event's place.
+    """
 
     DEFAULT_CSS = "LatestEvents { overflow: hidden; }"
 
@@ -50,7 +54,7 @@ class LatestEvents(LineView, can_focus=False):
         return ingest.events.received + ingest.alert_events.received
 
     def rows_wanted(self, width: int) -> int:
-        """Return the rows that all events would fill, in steps."""
+        """Return the rows of all events, in steps."""
         ingest = self._monitor.ingest
         number = (len(ingest.events) + len(ingest.alert_events)) * (
             1 if width >= ONE_LINE_FROM else 2
@@ -69,19 +73,20 @@ class LatestEvents(LineView, can_focus=False):
             made += [text_line(parts, width) for parts in told]
             if len(made) >= height:
                 break
-        return made or [text_line([(" no events yet", theme.QUIET)], width)]
+        none = " loading events …" if self._monitor.incomplete == LOADING else " no events yet"
+        return made or [text_line([(none, theme.QUIET)], width)]
 
 
 def event_lines(
     event: Event, width: int, address: str = "", most: int = _MOST_LINES + 1
 ) -> list[Parts]:
-    """Return an event's line, or more where it is narrow: time, sign, place and what happened.
+    """Return an event's line, or more if narrow: time, sign, place and text.
 
     Args:
         event: The event.
         width: Cells.
-        address: Where a click on it leads to; empty for the list of events.
-        most: Lines that there is room for.
+        address: Target of a click; empty for the list of events.
+        most: Lines available.
     """
     place = plain(last_segments(event.path) or event.job or event.subject) or "fleet"
     target = Target(TargetKind.PLACE, address) if address else Target(TargetKind.VIEW, EVENTS)

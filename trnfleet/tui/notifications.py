@@ -1,7 +1,7 @@
-"""New alerts: the notice beside the breadcrumbs, the terminal's bell and desktop notifications.
+"""New alerts: the notice beside the breadcrumbs, the bell and desktop notifications.
 
-The bell rings for live alerts alone, even during playback. `AlertNews` is pure of the terminal; `AlertWatch` reads the alerts that are
-shown, and those of the present while the past is shown.
+The bell rings for live alerts alone, even during playback. `AlertNews` is independent of the
+terminal. `AlertWatch` reads the alerts shown, and the present's while the past is shown.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from trnfleet.tui.state.context import UiContext
 
 ALARM_EVERY_S = 10.0
-"""Seconds between two alarms; alerts that come in between share the next one."""
+"""Seconds between two alarms. Alerts in between share the next one."""
 
 
 class Notice(NamedTuple):
@@ -42,13 +42,13 @@ class Notice(NamedTuple):
 
 
 class AlertNews:
-    """New alerts: each is new once for every time that it begins to fire."""
+    """New alerts: an alert is new each time it begins to fire."""
 
     def __init__(self) -> None:
         self._fired: dict[str, int] = {}
         """When each known active alert began to fire, by fingerprint."""
         self._unhandled: set[str] = set()
-        """Those of them that nobody has acknowledged or silenced and no wider alert covers."""
+        """Alerts neither acknowledged nor silenced, nor covered by a wider alert."""
         self._newest: tuple[float, Alert, int | None, Notice] | None = None
         self._waiting: list[AlertWithStatus] = []
         self._alarm_s = -ALARM_EVERY_S
@@ -56,36 +56,37 @@ class AlertNews:
     def take(
         self, alerts: Iterable[AlertWithStatus], now_s: float, problems: Iterable[Problem] = ()
     ) -> list[AlertWithStatus]:
-        """Look at the alerts of the moment; return the critical and warning ones that are new and not quieted.
+        """Read the active alerts; return the new critical and warning ones not quieted.
 
         Args:
             alerts: All active ones.
             now_s: Monotonic seconds.
-            problems: Those that the alerts are in: an alert of one that is known, and no worse, is no news.
+            problems: Problems of the alerts. An alert of a known problem is no news unless it is
+                worse.
         """
         fresh: list[AlertWithStatus] = []
         before, fired = self._fired, dict[str, int]()
         self._unhandled = unhandled = set()
-        for each in alerts:
-            alert = each.alert
+        for held in alerts:
+            alert = held.alert
             fired_ns = alert.fired_ns
             if fired_ns is None:
                 continue
             known = before.get(alert.fingerprint) == fired_ns
-            is_loud = each.status is AlertStatus.FIRING and each.severity <= Severity.WARNING
-            if each.status is AlertStatus.FIRING:
+            is_loud = held.status is AlertStatus.FIRING and held.severity <= Severity.WARNING
+            if held.status is AlertStatus.FIRING:
                 unhandled.add(alert.fingerprint)
             if known or is_loud:
                 fired[alert.fingerprint] = fired_ns
             if is_loud and not known:
-                fresh.append(each)
+                fresh.append(held)
         self._fired = fired
         if fresh:
             self._waiting += fresh
             told = _news_among(fresh, before, problems)
             if told:
                 worst, place, text = min(
-                    told, key=lambda each: (each[0].severity, -(each[0].alert.fired_ns or 0))
+                    told, key=lambda news: (news[0].severity, -(news[0].alert.fired_ns or 0))
                 )
                 more = f" (+{len(told) - 1:,} more)" if len(told) > 1 else ""
                 notice = Notice(worst.severity, place, text + more)
@@ -94,14 +95,15 @@ class AlertNews:
 
     def know(self, alerts: Iterable[AlertWithStatus]) -> None:
         """Take alerts as known: another moment is shown."""
-        pairs = ((each.alert.fingerprint, each.alert.fired_ns) for each in alerts)
+        pairs = ((held.alert.fingerprint, held.alert.fired_ns) for held in alerts)
         self._fired = {
             fingerprint: fired_ns for fingerprint, fired_ns in pairs if fired_ns is not None
         }
-        self._newest, self._waiting = None, []
+        self._newest = None
+        self._waiting = []
 
     def notice(self, now_s: float, within_s: float) -> Notice | None:
-        """Return what was new within the last seconds, still fires and is not handled; None for nothing."""
+        """Return the news of the last seconds still firing and unhandled; None for nothing."""
         if self._newest is None:
             return None
         told_s, alert, fired_ns, notice = self._newest
@@ -110,11 +112,14 @@ class AlertNews:
         return notice
 
     def alarm(self, now_s: float) -> str:
-        """Return what to ring for, all that is new together; empty where nothing is, or it rang just now."""
+        """Return the text of an alarm for all that is new.
+
+        Empty without news, or just after an alarm.
+        """
         if not self._waiting or now_s - self._alarm_s < ALARM_EVERY_S:
             return ""
         # Alerts that ended or were handled meanwhile need no alarm.
-        waiting = [each for each in self._waiting if self._is_open(each.alert, each.alert.fired_ns)]
+        waiting = [held for held in self._waiting if self._is_open(held.alert, held.alert.fired_ns)]
         self._waiting = []
         if not waiting:
             return ""
@@ -130,48 +135,50 @@ class AlertNews:
 def _news_among(
     fresh: Sequence[AlertWithStatus], known: Container[str], problems: Iterable[Problem]
 ) -> list[tuple[AlertWithStatus, str, str]]:
-    """Return what new alerts tell that was not known: each with its place and its words.
+    """Return the news in new alerts, each with its place and text.
 
-    A new problem is told once, by its worst alert and in its own words; a known one again where an alert is worse than all before.
+    A new problem is reported once, by its worst alert and in its own words. A known one is reported
+    again for an alert worse than all before.
     """
-    of_alert = {each.alert.fingerprint: problem for problem in problems for each in problem.alerts}
+    of_alert = {held.alert.fingerprint: problem for problem in problems for held in problem.alerts}
     worst: dict[str, AlertWithStatus] = {}
-    for each in fresh:
-        problem = of_alert.get(each.alert.fingerprint)
-        key = each.alert.fingerprint if problem is None else problem.key
-        if key not in worst or each.severity < worst[key].severity:
-            worst[key] = each
+    for held in fresh:
+        problem = of_alert.get(held.alert.fingerprint)
+        key = held.alert.fingerprint if problem is None else problem.key
+        if key not in worst or held.severity < worst[key].severity:
+            worst[key] = held
     told: list[tuple[AlertWithStatus, str, str]] = []
-    for each in worst.values():
-        problem = of_alert.get(each.alert.fingerprint)
+    for held in worst.values():
+        problem = of_alert.get(held.alert.fingerprint)
         old = (
             [one.severity for one in problem.alerts if one.alert.fingerprint in known]
             if problem
             else []
         )
         if problem is not None and not old:
-            told.append((each, texts.place_text(problem.place), texts.text_of(problem)))
-        elif not old or each.severity < min(old):
-            told.append((each, where_text(each.alert), title(each.alert)))
+            told.append((held, texts.place_text(problem.place), texts.text_of(problem)))
+        elif not old or held.severity < min(old):
+            told.append((held, where_text(held.alert), title(held.alert)))
     return told
 
 
 class AlertWatch:
-    """The new alerts of the present, and of a past that is played."""
+    """The new alerts of the present, and of a played past."""
 
     def __init__(self, app: App[Any], context: UiContext, *, rings: bool, notifies: bool) -> None:
         """Make it.
 
         Args:
-            app: Whose terminal rings.
-            context: The fleet that is shown.
+            app: The app of the terminal.
+            context: The fleet shown.
             rings: Whether the terminal rings.
             notifies: Whether it is asked for a desktop notification.
         """
         self._app = app
         self._context = context
         self._board = context.alerts
-        self._rings, self._notifies = rings, notifies
+        self._rings = rings
+        self._notifies = notifies
         live = None if context.playback is None else context.playback.live
         self._live_board = None if live is None else AlertSnapshot(live)
         """Of the present; read only while the past is shown."""
@@ -179,9 +186,9 @@ class AlertWatch:
         """Of the present."""
         self._past_news = AlertNews()
         self._knows_past = False
-        """Whether the alerts with which a shown moment began are known, so that others are new."""
+        """Whether the first alerts of the moment shown are known, so that others are new."""
         self._seen: dict[AlertSnapshot, int] = {}
-        """Revision at which each was looked at last: the widget that paints first reads the alerts again."""
+        """Revision of each at the last check. The first widget to paint reads the alerts again."""
         self._is_past = False
         self._left: ProblemCounts | None = None
         """Alerts of the present when one left it."""
@@ -194,12 +201,13 @@ class AlertWatch:
 
     def note_present(self) -> None:
         """Keep the counts of the present when it is left, before the monitor is exchanged."""
-        before, self._is_past = self._is_past, self._context.shows_past
+        before = self._is_past
+        self._is_past = self._context.shows_past
         if self._is_past and not before:
             self._left = self._board.problem_counts if self._live_board is not None else None
 
     def renew(self) -> None:
-        """Take the alerts of the moment that is shown now as known."""
+        """Mark the alerts of the moment shown as known."""
         self._knows_past = False
 
     def look(self, now_s: float) -> None:
@@ -233,11 +241,11 @@ class AlertWatch:
         return before != board.revision
 
     def notice(self, now_s: float, within_s: float) -> Notice | None:
-        """Return what was new within the last seconds, at the moment that is shown."""
+        """Return the news of the last seconds at the moment shown."""
         return (self._past_news if self._is_past else self._news).notice(now_s, within_s)
 
     def present(self) -> tuple[ProblemCounts | None, ProblemCounts | None]:
-        """Return the alerts of the present when one left it and now; None where that is not known."""
+        """Return the present's alerts on leaving it and now; None if unknown."""
         board = self._live_board
         if board is None or not board.has_rules or not board.revision:
             return None, None

@@ -1,4 +1,4 @@
-"""The app on a terminal: runs it with the tasks behind it, and ends it at signals."""
+"""The app on a terminal, with its background tasks and its end at signals."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ import termios
 import threading
 from typing import TYPE_CHECKING, Any
 
+from textual.drivers._writer_thread import WriterThread
+
 from trnfleet import logs
 from trnfleet.errors import TrnfleetError
 from trnfleet.tasks import background
 from trnfleet.tui.app import FleetApp
 from trnfleet.tui.terminal import RESET
-from trnfleet.tui.theme import has_utf8
+from trnfleet.tui.theme import shows_glyphs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
@@ -73,17 +75,20 @@ async def run_app(
         history: The files of months, for charts; None for none.
         leases: What asks relays for chips; None for none.
         others: Further fleets beside that one.
-        arrivals: Fleets that come while the app runs, and the names of those that it has no room for; None for none.
+        arrivals: Fleets that come while the app runs, and the names of fleets without room; None
+            for none.
         bell: Whether to ring the terminal's bell when an alert fires.
         notify: Whether to ask the terminal for a desktop notification when an alert fires.
         processes: Processes of the app's own, whose end is told.
         theme_name: One of the themes; None for the one that fits the terminal.
-        ascii_only: Whether the terminal gets ASCII only, even where it has UTF-8.
+        ascii_only: Whether the terminal gets ASCII only, even where it shows more.
         is_first_run: Whether the tour is shown.
 
     Raises:
         TrnfleetError: the app crashed; the message names the log.
     """
+    _forget_exported_size()
+    encoding = sys.__stdout__.encoding if sys.__stdout__ else None
     app = FleetApp(
         state,
         clock=clock,
@@ -98,11 +103,11 @@ async def run_app(
         arrivals=arrivals,
         processes=processes,
         theme_name=theme_name,
-        ascii_only=ascii_only or not has_utf8(sys.__stdout__.encoding if sys.__stdout__ else None),
+        ascii_only=ascii_only or not shows_glyphs(os.environ.get("TERM", ""), encoding),
         is_first_run=is_first_run,
     )
     try:
-        with _ended_by_signals(app), _stacks_into(log_file):
+        with _ended_from_outside(app, log_file), _stacks_into(log_file):
             async with background(**running):
                 await app.run_async()
     except TrnfleetError:
@@ -113,16 +118,33 @@ async def run_app(
         raise TrnfleetError(
             f"the app failed: {type(error).__name__}; the log is {log_file}"
         ) from error
-    if app.return_code == 1:
-        raise TrnfleetError(f"the app failed; the log is {log_file}")
+    if app.return_code in {None, 1}:
+        # Textual ends with None where nobody has asked for it.
+        raise TrnfleetError(_failed(log_file))
     return app.return_code or 0
+
+
+def _forget_exported_size() -> None:
+    """Read the window's size from the window.
+
+    A shell may have exported an old size, and libraries trust it.
+    """
+    with contextlib.suppress(OSError):
+        if all(os.get_terminal_size(1)):
+            os.environ.pop("COLUMNS", None)
+            os.environ.pop("LINES", None)
+
+
+def _failed(log_file: Path) -> str:
+    return f"the app failed; the log is {log_file}"
 
 
 @contextlib.contextmanager
 def _stacks_into(log_file: Path) -> Iterator[None]:
-    """Write the stacks of all threads to the log at SIGQUIT and at a crash of the interpreter, without values of variables.
+    """Write all threads' stacks to the log at SIGQUIT and at an interpreter crash.
 
-    SIGQUIT goes on to the handler that is there; its stacks are written even where Python code runs no more.
+    Values of variables are left out. SIGQUIT is passed on to the previous handler; its stacks are
+    written even if Python code no longer runs.
     """
     try:
         output = log_file.open("ab", buffering=0)
@@ -144,8 +166,11 @@ def _stacks_into(log_file: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _ended_by_signals(app: FleetApp) -> Iterator[None]:
-    """End the app at each of `_SIGNALS`, from before it takes the terminal until it has given it back."""
+def _ended_from_outside(app: FleetApp, log_file: Path) -> Iterator[None]:
+    """End the app at a signal, and if a thread or a loop callback fails.
+
+    This is active from before the app uses the terminal until it has released it.
+    """
     loop = asyncio.get_running_loop()
     terminal = _Terminal(app)
 
@@ -156,45 +181,87 @@ def _ended_by_signals(app: FleetApp) -> Iterator[None]:
             # The app is about to take the terminal: it can end only once it has.
             loop.call_later(0.02, on_signal, number)
 
+    def on_interrupt(number: int, _frame: FrameType | None) -> None:
+        terminal.give_back_later(128 + number)
+
+    def on_loop_failure(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if isinstance(error, Exception) and "handle" in context:
+            app.fail(error)
+        else:
+            loop.default_exception_handler(context)
+
+    def on_thread_failure(failure: threading.ExceptHookArgs) -> None:
+        if not isinstance(failure.exc_value, Exception):
+            return
+        if isinstance(failure.thread, WriterThread):
+            terminal.lose_writer()
+        terminal.give_back_later(1, _failed(log_file))
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(app.fail, failure.exc_value)
+
     for number in _SIGNALS:
         loop.add_signal_handler(number, on_signal, number)
-        # The loop itself may be stuck behind the terminal; a handler of the interpreter's runs even then.
-        signal.signal(number, terminal.give_back_later)
+        # The loop itself may be stuck behind the terminal; a handler of the interpreter's runs even
+        # then.
+        signal.signal(number, on_interrupt)
+    loop.set_exception_handler(on_loop_failure)
+    threads_before = threading.excepthook
+    threading.excepthook = on_thread_failure
     try:
         yield
     finally:
+        threading.excepthook = threads_before
+        loop.set_exception_handler(None)
         terminal.stop()
         for number in _SIGNALS:
             loop.remove_signal_handler(number)
 
 
 class _Terminal:
-    """Gives the terminal back by force, and ends, where a terminal that takes no output keeps the app from ending."""
+    """Forced release of the terminal, followed by exit.
+
+    Used if a terminal that accepts no output keeps the app from ending.
+    """
 
     def __init__(self, app: FleetApp) -> None:
         self._app = app
         self._fd = sys.__stdout__.fileno() if sys.__stdout__ else 1
         self._attributes = termios.tcgetattr(self._fd)
         self._timer: threading.Timer | None = None
+        self._has_writer = True
 
-    def give_back_later(self, number: int, _frame: FrameType | None) -> None:
-        """Give the app `END_LIMIT_S` to end by itself at a signal."""
+    def give_back_later(self, status: int, why: str = "") -> None:
+        """Give the app `END_LIMIT_S` to end by itself, at a signal or a failure."""
         self._app.stay_off_terminal()
         if self._timer is None:
-            self._timer = threading.Timer(END_LIMIT_S, self._give_back, (128 + number,))
+            self._timer = threading.Timer(END_LIMIT_S, self._end, (status, why))
             self._timer.daemon = True
             self._timer.start()
 
+    def lose_writer(self) -> None:
+        """Release the terminal here: the app's further output does not reach it."""
+        self._has_writer = False
+
     def stop(self) -> None:
-        """Leave it to the app, which has ended."""
+        """Stop: the app has ended by itself."""
         if self._timer is not None:
             self._timer.cancel()
+        if not self._has_writer:
+            self._reset()
 
-    def _give_back(self, status: int) -> None:
+    def _end(self, status: int, why: str) -> None:
+        self._reset()
+        if why:
+            with contextlib.suppress(OSError):
+                os.write(2, f"trnfleet: {why}\n".encode())
+        # The children end with this process.
+        os._exit(status)
+
+    def _reset(self) -> None:
         with contextlib.suppress(OSError, termios.error):
             termios.tcflush(self._fd, termios.TCOFLUSH)
             os.set_blocking(self._fd, False)
             os.write(self._fd, RESET)
+            os.set_blocking(self._fd, True)
             termios.tcsetattr(self._fd, termios.TCSANOW, self._attributes)
-        # The children end with this process.
-        os._exit(status)

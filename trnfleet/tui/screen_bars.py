@@ -1,4 +1,4 @@
-"""The lines round the view on the screen: what the app writes into header, tabs, breadcrumbs, banners and status line."""
+"""The lines around the view: header, tabs, breadcrumbs, banners and status line."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 from textual.widgets import Input
 
 from trnfleet.domain.severity import Severity
+from trnfleet.monitor.fleet_state import LOADING
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.bars.breadcrumbs import breadcrumbs
@@ -18,7 +19,7 @@ from trnfleet.tui.bars.tabs import Count, tabs_line
 from trnfleet.tui.playback.past_banner import kept_text, past_banner, past_hints, present_text
 from trnfleet.tui.playback.seek_bar_format import Seek
 from trnfleet.tui.view import ALERTS, RESERVATIONS
-from trnfleet.tui.views import JOBS, TABS
+from trnfleet.tui.views import TABS
 from trnfleet.tui.widgets.bar import Bar, paragraph
 
 if TYPE_CHECKING:
@@ -35,15 +36,9 @@ if TYPE_CHECKING:
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.views import ViewEntry
 
-_HINTS: Hints = (
-    ("?", "help"),
-    ("q", "quit"),
-    ("Enter", "deeper"),
-    ("Esc", "back"),
-    ("A", "alerts"),
-)
+_HINTS: Hints = (("?", "help"), ("q", "quit"), ("Enter", "open"), ("Esc", "back"), ("A", "alerts"))
 """Of every view; its own come after these."""
-_LIVE_HINTS: Hints = (*_HINTS[:4], ("[ ]", "in time"), *_HINTS[4:])
+_LIVE_HINTS: Hints = (*_HINTS[:4], ("[ ]", "go back / forward"), *_HINTS[4:])
 
 
 _FIELD_HINTS: Hints = (("Enter", "ok"), ("Esc", "cancel"))
@@ -58,7 +53,7 @@ class Note(NamedTuple):
 
 
 class ScreenBars:
-    """The bars, and what is written into them."""
+    """The bars and their contents."""
 
     def __init__(
         self, context: UiContext, *, broker_kind: str, processes: Sequence[OwnProcess]
@@ -66,9 +61,9 @@ class ScreenBars:
         """Make the bars.
 
         Args:
-            context: The fleet that is shown.
+            context: The fleet shown.
             broker_kind: The broker's name and version.
-            processes: Processes of the app's own, whose end is told.
+            processes: Processes of the app's own; their end is reported.
         """
         self._context = context
         self._broker_kind = broker_kind
@@ -84,7 +79,8 @@ class ScreenBars:
 
     def show_fleet(self, context: UiContext) -> None:
         """Write about another fleet from now on."""
-        self._context, self._replay_of = context, None
+        self._context = context
+        self._replay_of = None
 
     @property
     def above(self) -> tuple[Bar, ...]:
@@ -96,13 +92,14 @@ class ScreenBars:
 
         Args:
             entry: The view on the screen.
-            note: What stands in place of the status line's figures; None for nothing.
+            note: Shown instead of the status line's figures; None for nothing.
         """
         context = self._context
         monitor, playback = context.monitor, context.playback
         link, summary, problems = monitor.link, context.frame.summary, context.fleets.problem_counts
         of_fleets = fleets_text(len(context.fleets.contexts), context.fleets.not_shown)
         is_replay = self._says_replay()
+        incomplete = monitor.incomplete
         now_s = monitor.clock.monotonic_s()
         self.header.show(
             lambda width: header(
@@ -113,6 +110,7 @@ class ScreenBars:
                 is_replay=is_replay,
                 of_fleets=of_fleets,
                 now_s=now_s,
+                incomplete=incomplete,
             )
         )
         counts = self._counts(summary)
@@ -126,11 +124,11 @@ class ScreenBars:
             text, is_problem = note
             self.status.show(lambda width: [note_line(text, width, hints, is_problem=is_problem)])
         else:
-            kept = kept_text(playback, context.history, context.kept_s)
+            retention = kept_text(playback, context.history, context.kept_s)
             kind, own = self._broker_kind, self._processes
             brokers = brokers_text(context.fleets.links, context.clock.monotonic_s())
             self.status.show(
-                lambda width: [status(summary, link, kind, hints, width, kept, own, brokers)]
+                lambda width: [status(summary, link, kind, hints, width, retention, own, brokers)]
             )
         self._write_banner(summary)
 
@@ -143,11 +141,11 @@ class ScreenBars:
     def write_past(
         self, playback: Playback, before: ProblemCounts | None, now: ProblemCounts | None
     ) -> None:
-        """Write the banner that marks the past of a live fleet.
+        """Write the banner of the past of a live fleet.
 
         Args:
-            playback: What goes back in time.
-            before: Problems of the present when it was left; None where that is not known.
+            playback: The playback.
+            before: Problems of the present on leaving it; None if unknown.
             now: Problems of the present.
         """
         live = playback.live
@@ -166,7 +164,7 @@ class ScreenBars:
             )
 
     def _write_banner(self, summary: Summary) -> None:
-        """Write the line that says why values cannot be trusted."""
+        """Write the reason not to trust the values."""
         monitor = self._context.monitor
         line = own_banner(self._processes)
         link, away = monitor.link, away_from(monitor)
@@ -180,29 +178,30 @@ class ScreenBars:
             self.banner.show(lambda width: paragraph(text, width, style), fill=lambda: style)
 
     def _counts(self, summary: Summary) -> dict[str, Count]:
-        """Return the numbers at the tabs: jobs, reservations that have not ended, and unacknowledged alerts."""
-        counts = [each.alerts.counts for each in self._context.fleets.contexts]
+        """Return the numbers at the tabs: unfinished reservations, unacknowledged alerts."""
+        counts = [context.alerts.counts for context in self._context.fleets.contexts]
         severities = (
-            (Severity.CRITICAL, sum(each.critical for each in counts)),
-            (Severity.WARNING, sum(each.warning for each in counts)),
+            (Severity.CRITICAL, sum(tally.critical for tally in counts)),
+            (Severity.WARNING, sum(tally.warning for tally in counts)),
         )
         worst = next((severity for severity, number in severities if number), None)
+        firing = sum(tally.firing for tally in counts)
+        style = None if worst is None else theme.SEVERITY_STYLE[worst]
+        is_loading = self._context.monitor.incomplete == LOADING
         return {
-            JOBS: Count(summary.jobs),
             RESERVATIONS: Count(summary.reservations),
-            ALERTS: Count(
-                sum(each.firing for each in counts),
-                None if worst is None else theme.SEVERITY_STYLE[worst],
-            ),
+            ALERTS: Count(None) if is_loading else Count(firing, style),
         }
 
     def _says_replay(self) -> bool:
-        """Return whether the publishers shown declare a replay; read again when descriptors change."""
+        """Return whether the shown publishers declare a replay; cached per descriptor change."""
         monitor = self._context.monitor
         descriptors = monitor.ingest.descriptors
-        of = (monitor.revision.source, descriptors.changes)
-        if of != self._replay_of:
-            first = next((each.instances[0] for each in descriptors if each.instances), "")
+        key = (monitor.revision.source, descriptors.changes)
+        if key != self._replay_of:
+            first = next(
+                (descriptor.instances[0] for descriptor in descriptors if descriptor.instances), ""
+            )
             whole = descriptors.whole(first)
-            self._replay_of, self._is_replay = of, whole is not None and whole[0].replay
+            self._replay_of, self._is_replay = key, whole is not None and whole[0].replay
         return self._is_replay

@@ -1,9 +1,11 @@
-"""The terminal that the app draws on: taken, given back while the job is stopped, taken again.
+"""The app's terminal: acquired, released while the job is stopped, acquired again.
 
-Textual's driver draws on stderr, which may be a file; it stops with SIGSTOP, from which nothing wakes it where no shell controls
-jobs; continued after a SIGSTOP from outside it takes a terminal that it has already; and it wakes up ten times a second to see whether a key was pressed, which is a
-twentieth of what the app of a small fleet costs. This one draws on stdout, which is a
-terminal whenever the app starts, and sleeps until something comes. It overrides private names of the driver, for which Textual's version is pinned and tests stand.
+Textual's driver has these faults. It draws on stderr, possibly a file. It stops with SIGSTOP;
+without job control by a shell nothing wakes it again. Continued after a SIGSTOP from outside, it
+acquires a terminal it already has. It wakes up ten times a second to poll for keys, a twentieth of
+the cost of an app of a small fleet. This driver draws on stdout, a terminal whenever the app
+starts, and sleeps until there is input. It overrides private names of Textual's driver; Textual's
+version is pinned for them, and tests check them.
 """
 
 from __future__ import annotations
@@ -19,32 +21,28 @@ from codecs import getincrementaldecoder
 from typing import TYPE_CHECKING, Any
 
 from rich.segment import Segment
-from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Resize
 from textual.filter import LineFilter
 from textual.geometry import Size
 
 from trnfleet.tui import theme
+from trnfleet.tui.terminal_input import InputParser
 from trnfleet.tui.theme.glyphs import ERRORS
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
     from textual.color import Color
 
-RESET = b"\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?2004l\x1b[?1004l\x1b[?7h\x1b[<u\x1b[?25h\x1b[?1049l"
+RESET = b"\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?2004l\x1b[?1004l\x1b[?7h\x1b[<u\x1b[?25h\x1b[?1049l"  # noqa: E501
 """Mouse, paste, focus and key modes off, wrap and cursor on, main screen."""
 _READ_BYTES = 4_096
-_PARSED_WITHIN_S = 0.05
-"""Wait after input before the parser is asked whether it was all: Escape is a key, or the begin of another one."""
-_PARSER_WAITS = 20
-"""How often it is asked."""
 _CONTINUED_WITHIN_S = 0.05
-"""Wait for the handler of SIGCONT, which another thread may get, after a stop."""
+"""Wait after a stop for the handler of SIGCONT; another thread may receive it."""
 
 
 class _WakingEvent(threading.Event):
-    """An event that wakes who waits for a file, too, while it is open."""
+    """An event with a file: setting it also wakes a select while open."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,13 +55,14 @@ class _WakingEvent(threading.Event):
 
     def close(self) -> None:
         """Close its files."""
-        files, self._files = self._files or (), None
-        for each in files:
-            os.close(each)
+        files = self._files or ()
+        self._files = None
+        for file in files:
+            os.close(file)
 
     @property
     def fileno(self) -> int:
-        """The file that can be read once it is set."""
+        """Return the file, readable once the event is set."""
         return self._files[0] if self._files else -1
 
     def set(self) -> None:
@@ -84,7 +83,8 @@ class TerminalDriver(LinuxDriver):
         self._is_stopping = False
         self._was_continued = False
         self.exit_event = self._input_end = _WakingEvent()
-        # In the loop and not in a handler of the interpreter's, which could come while the writer's queue is locked.
+        # In the loop and not in a handler of the interpreter's, which could come while the writer's
+        # queue is locked.
         self._loop.add_signal_handler(signal.SIGTSTP, self._stop, signal.SIGTSTP)
         signal.signal(signal.SIGCONT, self._on_continue)
 
@@ -93,11 +93,12 @@ class TerminalDriver(LinuxDriver):
         self._has_terminal = True
         self._input_end.open()
         super().start_application_mode()  # type: ignore[no-untyped-call]  # Textual's own is not typed
-        # Textual's handler is one of the interpreter's: one interrupted by the next tells its older size after that one's.
+        # Textual's handler is one of the interpreter's: one interrupted by the next tells its older
+        # size after that one's.
         self._loop.add_signal_handler(signal.SIGWINCH, self._tell_size)
 
     def stop_application_mode(self) -> None:
-        """Give the terminal back, unless that has been done already."""
+        """Release the terminal unless already done."""
         if self._has_terminal:
             super().stop_application_mode()
 
@@ -112,46 +113,59 @@ class TerminalDriver(LinuxDriver):
             super().write(data)
 
     def _tell_size(self) -> None:
-        """Send the window's size to the app, unless the terminal itself does."""
-        if not self._in_band_window_resize:
-            size = Size(*self._get_terminal_size())
-            self._app.post_message(Resize(size, size))
+        """Send the window's size to the app."""
+        size = Size(*self._get_terminal_size())
+        self._app.post_message(Resize(size, size))
+
+    def _query_in_band_window_resize(self) -> None:
+        """Request no sizes from the terminal: they come with SIGWINCH, from the kernel."""
+
+    def _run_input_thread(self) -> None:
+        """Read keys.
+
+        A failure is handled as in any thread; Textual would end with status 0.
+        """
+        self.run_input_thread()
 
     def run_input_thread(self) -> None:
         """Read keys and other events until the terminal is given back."""
-        parser, decoder = XTermParser(self._debug), getincrementaldecoder("utf-8")(errors="replace")
-        files, waits = [self.fileno, self._input_end.fileno], 0
+        parser = InputParser()
+        decoder = getincrementaldecoder("utf-8")(errors="replace")
+        files = [self.fileno, self._input_end.fileno]
         while not self._input_end.is_set():
-            has_input = (
-                self.fileno in select.select(files, [], [], _PARSED_WITHIN_S if waits else None)[0]
-            )
-            waits = max(0, waits - 1)
-            if has_input:
-                data = os.read(self.fileno, _READ_BYTES)
-                waits = _PARSER_WAITS
+            if self.fileno not in select.select(files, [], [], parser.wait_s)[0]:
+                messages = parser.flush()
+            else:
+                data = self._read()
                 if not data:
                     # Nothing comes from it any more: SIGHUP, or a supervisor, ends it.
                     files.remove(self.fileno)
-                # The parser takes an empty text for the end, and it may be a part of a character.
-                text = decoder.decode(data)
-                for event in parser.feed(text) if text else ():
-                    self.process_message(event)
-            for event in parser.tick():
-                self.process_message(event)
+                messages = parser.feed(decoder.decode(data))
+            for message in messages:
+                self.process_message(message)
+
+    def _read(self) -> bytes:
+        try:
+            return os.read(self.fileno, _READ_BYTES)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return b""
 
     def close(self) -> None:
-        """Release what is needed while the terminal is taken."""
+        """Release everything used with the terminal."""
         super().close()
         self._input_end.close()
 
     def stop_job(self) -> None:
-        """Stop this process and whatever else the shell runs as the same job, such as make, as ctrl+z does."""
+        """Stop the whole job of the shell, such as make, as ctrl+z does."""
         self._stop(signal.SIGTSTP, is_whole_job=True)
 
     def _stop(self, number: int, *, is_whole_job: bool = False) -> None:
         """Give the terminal back and stop; return with the terminal taken again.
 
-        A process group that no shell controls cannot be stopped: the kernel drops the signal, and the app goes on.
+        A process group that no shell controls cannot be stopped: the kernel drops the signal, and
+        the app goes on.
         """
         if self._is_stopping:
             return
@@ -171,13 +185,16 @@ class TerminalDriver(LinuxDriver):
             self._is_stopping = False
 
     def _on_continue(self, *_: object) -> None:
-        """Note that the process goes on; after a SIGSTOP the shell has drawn on a terminal that it was not given."""
+        """Note that the process continues.
+
+        After a SIGSTOP the shell has drawn on a terminal never released.
+        """
         self._was_continued = True
         if self._has_terminal and not self._is_stopping:
             self._loop.call_soon_threadsafe(self._return)
 
     def _return(self) -> None:
-        """Take the terminal again, with all of its modes, once the job is in the foreground."""
+        """Acquire the terminal again, with all modes, once the job is in the foreground."""
         if self._is_stopping or not self._has_terminal:
             return
         self._is_stopping = True
@@ -196,7 +213,10 @@ class TerminalDriver(LinuxDriver):
             self.resume_application_mode()
 
     def _wait_for_foreground(self) -> None:
-        """Stay stopped while another job has the terminal, as the kernel stops who changes a terminal in the background."""
+        """Stay stopped while another job has the terminal.
+
+        The kernel stops background processes that change a terminal in the same way.
+        """
         while not self.is_ending and not self._is_in_foreground() and self._stop_by(signal.SIGTTOU):
             pass
 
@@ -208,10 +228,11 @@ class TerminalDriver(LinuxDriver):
             return True
 
     def _stop_by(self, number: int) -> bool:
-        """Stop by a signal's default action; return whether the process was stopped, and continued since."""
+        """Stop by a signal's default action; return whether the process stopped and continued."""
         self._was_continued = False
         signal.signal(number, signal.SIG_DFL)
-        # To this thread: the call returns once the process goes on. A signal to the process could reach it later.
+        # To this thread: the call returns once the process goes on. A signal to the process could
+        # reach it later.
         signal.pthread_kill(threading.get_ident(), number)
         if not self._was_continued:
             select.select([], [], [], _CONTINUED_WITHIN_S)
@@ -219,7 +240,10 @@ class TerminalDriver(LinuxDriver):
 
 
 class NoColors(LineFilter):
-    """Leaves styles their attributes and takes the colours, so that no colour code at all is sent."""
+    """Filter that removes all colours and keeps attributes.
+
+    No colour code is sent at all.
+    """
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002  Textual's argument
         """Return segments without colours."""
@@ -230,7 +254,10 @@ class NoColors(LineFilter):
 
 
 class _TerminalFile(io.FileIO):
-    """A terminal's file that drops what is written once the terminal is closed: SIGHUP ends the app then."""
+    """A terminal's file that drops output once the terminal is closed.
+
+    SIGHUP then ends the app.
+    """
 
     def write(self, data: ReadableBuffer, /) -> int:
         try:
@@ -242,7 +269,10 @@ class _TerminalFile(io.FileIO):
 
 
 def _terminal_stream(*, ascii_only: bool) -> io.TextIOWrapper | None:
-    """Return a stream to the terminal of stdout that shows what its encoding lacks in ASCII; None where stdout is closed."""
+    """Return a stream to stdout's terminal; None if stdout is closed.
+
+    Characters missing in its encoding are written in ASCII.
+    """
     stdout = sys.__stdout__
     if stdout is None:
         return None

@@ -1,4 +1,4 @@
-"""What every screen of the app has in common: its terminal, its themes, the styles of what is shown, and how a crash is told."""
+"""The common base of all screens: terminal, themes, styles, crash reports."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 from textual.scrollbar import ScrollBar, ScrollBarRender
+from textual.worker import WorkerFailed
 
 from trnfleet.tui import theme
 from trnfleet.tui.terminal import NoColors, TerminalDriver
@@ -23,12 +24,20 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
 _RESIZED_WITHIN_S = 0.05
-"""The time without another size after which a window is not dragged about any more."""
+"""Seconds without a further size before a drag of the window counts as ended."""
 _TOLD_AT_START = 2
 
 
+def cause_of(error: BaseException) -> BaseException:
+    """Return the cause of a worker's failure, or the error itself."""
+    return error.error if isinstance(error, WorkerFailed) else error
+
+
 class WholeCellBars(ScrollBarRender):
-    """Scroll bars whose ends are whole cells: what stands in for parts of one in ASCII is as high as any other character."""
+    """Scroll bars with whole cells at their ends.
+
+    In ASCII, a partial cell's twin is as high as any other character.
+    """
 
     VERTICAL_BARS: ClassVar[list[str]] = [" "]
     HORIZONTAL_BARS: ClassVar[list[str]] = [" "]
@@ -48,8 +57,8 @@ class TerminalApp(App[None]):
             ascii_only: Whether the terminal gets ASCII only.
         """
         self._no_colors = NoColors()
-        for each in theme.textual_themes():
-            self.register_theme(each)
+        for textual_theme in theme.textual_themes():
+            self.register_theme(textual_theme)
         if name is None or self.no_color:
             name = theme.default_for(self.console.color_system, no_color=self.no_color)
         theme.use(name, ascii_only=ascii_only)
@@ -63,11 +72,17 @@ class TerminalApp(App[None]):
         return theme.VARIABLES
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Return none of Textual's: that for ANSI colours is a third of a frame, that for NO_COLOR sends greys."""
+        """Return none of Textual's filters.
+
+        The ANSI one costs a third of a frame; the NO_COLOR one sends greys.
+        """
         return () if theme.HAS_COLOR else (self._no_colors,)
 
     def update_styles(self, node: DOMNode, animate: bool = True) -> None:
-        """Update the styles of a node and of what is in it; a view that is not shown gets its own when it is."""
+        """Update the styles of a node and its content.
+
+        A hidden view gets its own once shown.
+        """
         if isinstance(node, App):
             super().update_styles(node, animate)
         else:
@@ -79,11 +94,12 @@ class TerminalApp(App[None]):
         return TerminalDriver if usual is LinuxDriver else usual
 
     def on_resize(self, event: Resize) -> None:
-        """Draw everything again soon after a window has got another size.
+        """Redraw everything soon after a resize of the window.
 
-        Textual looks at the last of several sizes and draws only what that one has moved. The terminal took all of them, has
-        cut what did not fit one, and has drawn in its new size what was meant for the one before. At the start Textual and
-        the driver tell the same size, and neither finds anything drawn.
+        Textual reads the last of several sizes and redraws only the parts moved by it. The terminal
+        went through all of them, has cut everything too wide for one, and has drawn output for an
+        earlier size in its new one. At the start Textual and the driver report the same size, and
+        nothing is drawn yet.
         """
         if len(self._sizes_told) < _TOLD_AT_START:
             self._sizes_told += (event.size,)
@@ -105,17 +121,23 @@ class TerminalApp(App[None]):
             self._driver.stop_job()
 
     def stay_off_terminal(self) -> None:
-        """Take the terminal no more once it is given back, because a signal has asked for the end."""
+        """Never acquire the terminal again: a signal has asked for the end."""
         if isinstance(self._driver, TerminalDriver):
             self._driver.is_ending = True
 
     def _fatal_error(self) -> None:
-        """Print what ends the app, without the values of local variables: those may be anybody's messages, or a secret."""
+        """Print a fatal error without the values of local variables.
+
+        They may be messages or a secret.
+        """
         # With its lexers this takes 40 ms, which no start should wait for.
         from rich.segment import Segments  # noqa: PLC0415
         from rich.traceback import Traceback  # noqa: PLC0415
 
         self.bell()
-        trace = Traceback(show_locals=False, width=None)
+        cause = cause_of(self._exception or RuntimeError("unknown"))
+        trace = Traceback.from_exception(
+            type(cause), cause, cause.__traceback__, show_locals=False, width=None
+        )
         self._exit_renderables.append(Segments(self.console.render(trace, self.console.options)))
         self._close_messages_no_wait()

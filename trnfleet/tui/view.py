@@ -1,7 +1,8 @@
-"""The contract of app and views: a view shows a place of the fleet, and a place is an address, never a row.
+"""The contract between app and views.
 
-The app decides which view is on the screen and when it may paint; a view decides what it paints. Only the view on the
-screen is ticked. A view owns no timers and keeps no rows across layout generations.
+A view shows a place of the fleet. A place is an address, never a row. The app decides which view is
+on the screen and when it may paint; the view decides the contents. Only the view on the screen is
+ticked. A view owns no timers and stores no rows across layout generations.
 """
 
 from __future__ import annotations
@@ -31,15 +32,19 @@ if TYPE_CHECKING:
     from trnfleet.tui.state.subjects import Subject
 
 
-FLEET, HIERARCHY, CHIP = "Fleet", "Hierarchy", "Chip"
-RESERVATIONS, ALERTS, EVENTS = "Reservations", "Alerts", "Events"
-"""Titles of the views, by which they are asked for."""
+FLEET = "Fleet"
+HIERARCHY = "Hierarchy"
+CHIP = "Chip"
+RESERVATIONS = "Reservations"
+ALERTS = "Alerts"
+EVENTS = "Events"
+"""Titles of views, used in requests."""
 SHOWN = "-shown"
-"""Style class of the view that is on the screen."""
+"""Style class of the view on the screen."""
 
 
 class Lists(NamedTuple):
-    """What a view lists."""
+    """Kinds of entries listed by a view."""
 
     problems: bool = False
     events: bool = False
@@ -48,8 +53,8 @@ class Lists(NamedTuple):
 class View(Widget):
     """One full-screen view between breadcrumbs and status line.
 
-    Subclasses compose their widgets, and give every binding that the help is to list a description (`show` does not matter). Title and
-    key stand in `views.VIEWS`.
+    Subclasses compose their widgets, and give every binding that the help is to list a description
+    (`show` does not matter). Title and key stand in `views.VIEWS`.
     """
 
     DEFAULT_CSS = "View { width: 1fr; height: 1fr; background: $bg; }"
@@ -62,7 +67,7 @@ class View(Widget):
             self.address = address
             """Where to go; the empty address is the fleet."""
             self.view = view
-            """Title of the view to go to; None for the usual way deeper (chips and cores: Chip; else Hierarchy)."""
+            """Title of the view; None for the default: Chip for chips and cores, else Hierarchy."""
 
     class OpenFleet(Message):
         """A request to the app to go to another fleet."""
@@ -74,7 +79,8 @@ class View(Widget):
             self.address = address
             """Where to go in it; None for where one was last."""
             self.view = view
-            """Title of the view to go to; None for the usual one for the address, or the one on the screen without one."""
+            """Title of the view. None for the address's default, or the current view without an
+            address."""
 
     class OpenReservation(Message):
         """A request to the app to go to a reservation."""
@@ -84,21 +90,22 @@ class View(Widget):
             self.reservation_id = reservation_id
 
     class PickReservation(Message):
-        """A request to the app to pick out what a reservation holds, in all views."""
+        """A request to the app to highlight a reservation's instances in all views."""
 
         def __init__(self, reservation_id: str) -> None:
             super().__init__()
             self.reservation_id = reservation_id
 
     class GoTo(Message):
-        """A request to the app to go to the moment at which something happened."""
+        """A request to the app to seek to the time of an occurrence."""
 
         def __init__(self, fleet_ns: int, *, is_after: bool = False) -> None:
             super().__init__()
             self.fleet_ns = fleet_ns
-            """When that was by the fleet's own time, ns since 1970."""
+            """Its fleet time, ns since 1970."""
             self.is_after = is_after
-            """Whether to go to just after it, so that it is there; else a little before it, to see it happen."""
+            """Whether to seek to just after it. Otherwise to shortly before it, to see it happen.
+            """
 
     class Moved(Message):
         """The address under the cursor has changed, for breadcrumbs."""
@@ -120,31 +127,34 @@ class View(Widget):
 
     @property
     def place(self) -> str:
-        """The address under the cursor; the fleet's own (empty) where there is none."""
+        """The address under the cursor; empty (the fleet) without one."""
         return ""
 
     @property
     def subject(self) -> Subject:
-        """What `a` and `z` act on: what is at the cursor's address, where a view has nothing else there."""
+        """The subject of `a` and `z`: the entity at the cursor's address by default."""
         return of_place(self.context.alerts, self.place)
 
     @property
     def subject_context(self) -> UiContext:
-        """The fleet that `subject` is of."""
+        """The fleet of `subject`."""
         return self.context
 
     @property
     def lists(self) -> Lists:
-        """What it lists of its own, and so is no news beside the breadcrumbs."""
+        """Its own lists; their entries are no news beside the breadcrumbs."""
         return Lists()
 
     def export(self) -> Table:
-        """Return its rows, as a filter leaves them and in their order, with all that is known of each; an empty one for a view without rows."""
+        """Return its filtered rows in order, with all known figures.
+
+        Empty for a view without rows.
+        """
         return Table()
 
     @property
     def orders(self) -> tuple[str, ...]:
-        """Names of the orders that its rows can have; empty for a view with one order."""
+        """Names of its sort orders; empty for a view with one order."""
         return ()
 
     def put_in_order(self, order: str) -> None:
@@ -152,32 +162,33 @@ class View(Widget):
         raise TypeError(f"{type(self).__name__} does not implement put_in_order({order!r})")
 
     def show_place(self, address: str) -> None:
-        """Put the cursor on an address, or on the nearest thing above it that this view shows.
+        """Move the cursor to an address, or to its nearest visible ancestor.
 
-        Called whenever the view comes onto the screen, and possibly before its widgets are mounted, or the address is known to the
-        monitor.
+        Called whenever the view comes onto the screen, possibly before its widgets are mounted or
+        the address is known to the monitor.
         """
 
     def renew(self) -> None:
         """Drop caches of the monitor that was shown before; the cursor, order and filter stay.
 
-        Called when another monitor is shown, whether the view is on the screen or not, before it is ticked.
+        Called when another monitor is shown, whether the view is on the screen or not, before it is
+        ticked.
         """
 
     def tick(self, allowance: int) -> int:
-        """Paint what has changed since the last time; return how many lines that were.
+        """Paint changes since the last time; return the number of lines.
 
-        Called some ten times a second while the view is on the screen and something has changed, and once a second
-        for ages. Keys paint on their own, at once.
+        Called some ten times a second while the view is on the screen and something has changed,
+        and once a second for ages. Keys paint on their own, at once.
 
         Args:
-            allowance: Lines that the terminal can take now, to be shared out among the view's widgets; the rest
+            allowance: Lines accepted by the terminal now, for all of the view's widgets; the rest
                 stays due.
         """
         raise TypeError(f"{type(self).__name__} does not implement tick({allowance})")
 
     def take_focus(self) -> None:
-        """Give the focus to the widget that the keys are meant for: the first that can have it."""
+        """Focus the widget for the keys: the first focusable one."""
         for widget in self.query("*"):
             if widget.focusable:
                 focus_on(widget)
@@ -185,7 +196,10 @@ class View(Widget):
 
 
 class FilteredView(View):
-    """A view whose `prompt` asks for a filter; subclasses yield it last, bind `ask` and `clear`, and take the filter."""
+    """A view with a `prompt` for a filter.
+
+    Subclasses yield it last, bind `ask` and `clear`, and apply the filter.
+    """
 
     DEFAULT_CSS = "FilteredView.asking FilterPrompt { display: block; }"
 
@@ -195,7 +209,7 @@ class FilteredView(View):
         self.wanted = EVERYTHING
         """The filter; the last one without a mistake."""
         self.problem = ""
-        """The mistake in what was typed, in a line; empty for none."""
+        """The mistake in the typed filter, in a line; empty for none."""
 
     @property
     def pattern(self) -> str:
@@ -203,11 +217,11 @@ class FilteredView(View):
         return self.wanted.typed
 
     def columns(self) -> Columns:
-        """Return the columns that rows can be compared by."""
+        """Return the columns for comparisons of rows."""
         raise TypeError(f"{type(self).__name__} does not implement columns()")
 
     def take_filter(self, wanted: Filter) -> None:
-        """Leave what a filter leaves, and paint it."""
+        """Apply a filter and paint."""
         raise TypeError(f"{type(self).__name__} does not implement take_filter({wanted})")
 
     def found_text(self) -> str:
@@ -215,21 +229,36 @@ class FilteredView(View):
         raise TypeError(f"{type(self).__name__} does not implement found_text()")
 
     def filter(self, pattern: str) -> None:
-        """Leave what a typed filter leaves; one with a mistake leaves what was left before, and says what is wrong."""
+        """Apply a typed filter.
+
+        One with a mistake changes no rows and shows the mistake.
+        """
         columns = self.columns()
         try:
-            wanted = parse(pattern, columns)
+            query = parse(pattern, columns)
         except ConfigError as error:
             self.problem = plain(str(error))
         else:
             self.problem = ""
-            if wanted != self.wanted or wanted.typed != self.wanted.typed:
-                self.wanted = wanted
-                self.take_filter(wanted)
-        self.prompt.say(self.problem, self.found_text() if self.wanted else "", columns.names)
+            if query != self.wanted or query.typed != self.wanted.typed:
+                self.wanted = query
+                self.take_filter(query)
+        self.tell_found()
+
+    def tell_found(self) -> None:
+        """Show the mistake in the prompt, or the number of matches.
+
+        Heads of lists show the same number.
+        """
+        self.prompt.say(
+            self.problem, self.found_text() if self.wanted else "", self.columns().names
+        )
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Refuse to clear without a filter, so that Escape is the app's."""
+        """Refuse to clear without a filter.
+
+        Escape then is the app's.
+        """
         del parameters
         return action != "clear" or bool(self.pattern) or self.has_class("asking")
 
@@ -237,13 +266,16 @@ class FilteredView(View):
         self.add_class("asking")
         self.problem = ""
         self.prompt.open(self.pattern)
-        self.prompt.say("", self.found_text() if self.wanted else "", self.columns().names)
+        self.tell_found()
 
     def action_clear(self) -> None:
         self.close_prompt("")
 
     def close_prompt(self, pattern: str) -> None:
-        """Take a filter, and give the keys back to the view; one with a mistake keeps the prompt open."""
+        """Apply a filter and return the keys to the view.
+
+        A filter with a mistake leaves the prompt open.
+        """
         self.filter(pattern)
         if self.problem and self.has_class("asking"):
             return
@@ -258,7 +290,7 @@ class FilteredView(View):
 
 
 def shown_nodes(node: DOMNode) -> Iterator[DOMNode]:
-    """Iterate over a node and what is in it, top down, without what is in views that are not on the screen."""
+    """Iterate over a node and its content, top down, without hidden views."""
     yield node
     if not isinstance(node, View) or node.has_class(SHOWN):
         for child in node.children:

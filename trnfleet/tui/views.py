@@ -1,7 +1,8 @@
-"""The tables of views and of tabs: the key and the hints of each; the app makes a view of a row of `VIEWS` when it is opened.
+"""The tables of views and of tabs, with the key and the hints of each.
 
-Until then its modules are not loaded: with their widgets all of them take 2.6 MiB (measured, the demo's app with Python 3.11 on Linux).
-CONTRIBUTING.md lists what else belongs to a new view.
+The app makes a view of a row of `VIEWS` when it is opened. Until then its modules are not loaded:
+with their widgets all of them need 2.6 MiB (measured, the demo's app with Python 3.11 on Linux).
+CONTRIBUTING.md lists the other parts of a new view.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def fleet_view() -> type[FleetView]:
-    """Return the class of Fleet, with which the app begins."""
+    """Return the class of Fleet, the app's first view."""
     return FleetView
 
 
@@ -65,47 +66,50 @@ def events_view() -> type[EventsView]:
 class ViewEntry(NamedTuple):
     """A view."""
 
-    key: str
-    """The key that opens it, from every other view."""
-    title: str
-    """What the tabs call it, and what `View.Open` may ask for."""
+    tab: Tab
+    """Its key in every other view, and its titles."""
     kind: Callable[[], type[View]]
     """Loads its class."""
     hints: tuple[tuple[str, str], ...] = ()
-    """Keys with what they do, the most important first, for the status line while it is on the screen."""
+    """Keys with their actions for the status line, the most important first."""
+
+    @property
+    def key(self) -> str:
+        return self.tab.key
+
+    @property
+    def title(self) -> str:
+        """Title in the tabs and for `View.Open`."""
+        return self.tab.title
 
 
 VIEWS = (
-    ViewEntry("1", FLEET, fleet_view, (("m", "metric"), ("+ _", "zoom"), ("w", "problems"))),
-    ViewEntry("2", HIERARCHY, hierarchy_view, (("/", "filter"), ("s", "sort"), ("x", "open all"))),
-    ViewEntry("4", CHIP, chip_view, (("← →", "chips"), ("p", "provenance"))),
     ViewEntry(
-        "7", RESERVATIONS, reservations_view, (("/", "filter"), ("s", "sort"), ("+ _", "zoom"))
+        Tab("1", FLEET, "Fleet"), fleet_view, (("m", "metric"), ("+ _", "zoom"), ("w", "problems"))
     ),
     ViewEntry(
-        "8",
-        ALERTS,
+        Tab("2", HIERARCHY, "Tree"),
+        hierarchy_view,
+        (("/", "filter"), ("s", "sort"), ("x", "open all")),
+    ),
+    ViewEntry(Tab("4", CHIP, "Chip"), chip_view, (("← →", "chips"), ("p", "sources"))),
+    ViewEntry(
+        Tab("7", RESERVATIONS, "Resv", has_count=True),
+        reservations_view,
+        (("/", "filter"), ("s", "sort"), ("+ _", "zoom")),
+    ),
+    ViewEntry(
+        Tab("8", ALERTS, "Alert", has_count=True),
         alerts_view,
         (("t", "tabs"), ("a", "acknowledge"), ("z", "silence"), ("/", "filter")),
     ),
-    ViewEntry("9", EVENTS, events_view, (("t", "pipeline"), ("/", "filter"), ("o", "moment"))),
+    ViewEntry(
+        Tab("9", EVENTS, "Event"),
+        events_view,
+        (("t", "pipeline"), ("/", "filter"), ("o", "moment")),
+    ),
 )
 """In the order of their keys; the app begins with the first."""
-
-TOPOLOGY, JOBS, POWER = "Topology", "Jobs", "Power"
-_BUILT = {view.title for view in VIEWS}
-TABS = tuple(
-    tab._replace(is_built=tab.title in _BUILT)
-    for tab in (
-        Tab("1", FLEET, "Fleet"),
-        Tab("2", HIERARCHY, "Tree"),
-        Tab("3", TOPOLOGY, "Topo"),
-        Tab("4", CHIP, "Chip"),
-        Tab("5", JOBS, "Jobs", has_count=True),
-        Tab("6", POWER, "Power"),
-        Tab("7", RESERVATIONS, "Resv", has_count=True),
-        Tab("8", ALERTS, "Alert", has_count=True),
-        Tab("9", EVENTS, "Event"),
-    )
-)
-"""The tabs of all views, also of those that are not built yet, whose keys say so."""
+TABS = tuple(view.tab for view in VIEWS)
+PLANNED = {"3": "Topology", "5": "Jobs", "6": "Power"}
+"""Keys of planned views; they only show that."""

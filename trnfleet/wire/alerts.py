@@ -1,12 +1,14 @@
-"""Messages about alerts: the state of each, published by `trnfleet watch`, acknowledgements and silences. All are retained.
+"""Messages about alerts: alert states from `trnfleet watch`, acknowledgements and silences.
 
-A resolved alert is published as that, and cleared later by an empty message. Times are RFC 3339 in UTC, monitor time.
+All are retained. A resolved alert is published as resolved, and cleared later by an empty message.
+Times are RFC 3339 in UTC, monitor time.
 
-A relay publishes the alerts of its cell on a top broker below the cell's name, so that no `watch` there takes them for its own.
+A relay publishes the alerts of its cell on a top broker below the cell's name, so that no `watch`
+there treats them as its own.
 
-A withdrawn acknowledgement or silence stays as a tombstone until the end that it would have had, so that nobody who was away
-meanwhile restores it. A tombstone lasts from its beginning for a millisecond: readers that do not know the field take it
-for one that is over.
+A withdrawn acknowledgement or silence remains as a tombstone until its original end, so that no
+client absent meanwhile restores it. A tombstone lasts for one millisecond from its beginning:
+readers without the field treat it as ended.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from trnfleet.domain.alerts.matchers import MOST_MATCHERS
+from trnfleet.domain.expressions import LONGEST
 from trnfleet.domain.severity import Severity  # noqa: TC001  pydantic reads the types
 from trnfleet.wire.messages import Message, Name, Text
 from trnfleet.wire.values import Figure, Instant, Revision  # noqa: TC001  pydantic reads the types
@@ -23,8 +27,9 @@ Fingerprint = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
 Line = Annotated[str, StringConstraints(max_length=1_000)]
 LabelName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]{0,63}$")]
 Label = Annotated[str, StringConstraints(max_length=400)]
+MatcherText = Annotated[str, StringConstraints(max_length=LONGEST)]
 Url = Annotated[str, StringConstraints(max_length=2_000)]
-"""A link: 400 characters of an operator's, and a fleet, a rule and a target in %-codes."""
+"""A link: 400 characters from the operator, plus a fleet, rule and target in %-codes."""
 Origin = Annotated[str, StringConstraints(max_length=64)]
 Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
 
@@ -41,13 +46,14 @@ class AlertMessage(Message):
     place: Label = ""
     """The deepest address that has all its members."""
     rack: Label = ""
-    """Name of the rack that has all its members, where these are in several of its instances."""
+    """Name of the rack common to all its members."""
     worst: Label = ""
-    """The member whose value is the farthest out."""
+    """The member with the most extreme value."""
     subsystem: Label = ""
-    """What part of the fleet its rule is about, such as `link`: alerts of one subsystem and place are one problem."""
+    """Part of the fleet its rule is about, such as `link`. Alerts of one subsystem and place are
+    one problem."""
     figure: Label = ""
-    """What its rule compares, such as `link_up`; empty for telemetry that does not come."""
+    """Value compared by its rule, such as `link_up`; empty for missing telemetry."""
     labels: Annotated[dict[LabelName, Label], Field(max_length=40)] = Field(default_factory=dict)
     summary: Line
     title: Line = ""
@@ -56,13 +62,15 @@ class AlertMessage(Message):
     runbook: Line = ""
     runbook_url: Url = ""
     generator_url: Url = ""
-    """Link to where the alert can be looked at, where the operator of the watch gave one."""
+    """Link to a view of the alert, if configured for the watch."""
     cause: Line = ""
     value: Figure | None = None
+    value_text: Line = ""
+    """The value as people read it, with its unit."""
     members: Count = 1
     chips: Count = 0
     since: Instant
-    """Begin of the present pending state: its condition holds since then."""
+    """Begin of the present pending state: its condition is true since then."""
     fired: Instant
     """Begin of firing."""
     resolved: Instant | None = None
@@ -70,16 +78,16 @@ class AlertMessage(Message):
     """Alert that inhibits this one."""
     flapping: bool = False
     times: Count = 0
-    """Number of times that it began to fire within the flap window."""
+    """Times it began to fire within the flap window."""
     told: Annotated[dict[Name, Text], Field(max_length=16)] = Field(default_factory=dict)
-    """Last notification of this state by receiver. Another `watch` that takes over, or the same one after a restart, goes on
-    from there."""
+    """Last notification of this state by receiver. Another `watch` after a takeover, or the same
+    one after a restart, continues from there."""
     watch: Name
     """Client id of the `watch` that published it."""
 
 
 class Handling(BaseModel):
-    """An acknowledgement or a silence under which an alert of a cell is, as far as others need it."""
+    """An acknowledgement or a silence of a cell's alert, reduced for readers elsewhere."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
@@ -90,7 +98,10 @@ class Handling(BaseModel):
 
 
 class CellAlertMessage(AlertMessage):
-    """An alert of a cell on a top broker, as the cell's relay passes it on, with what people in the cell do about it."""
+    """A cell's alert on a top broker, forwarded by the cell's relay.
+
+    It includes the acknowledgement or silence in the cell.
+    """
 
     cell: Name
     ack: Handling | None = None
@@ -116,15 +127,15 @@ class AckMessage(Message):
     revision: Revision = 0
     """Goes up with each message of the topic; 0 for writers before this field."""
     withdrawn_until: Instant | None = None
-    """Only of one that was withdrawn: the end that it would have had."""
+    """Original end; only of a withdrawn acknowledgement."""
 
 
 class SilenceMessage(Message):
     """A silence: alerts that match cause no notifications."""
 
     id: Name
-    matchers: Annotated[tuple[Label, ...], Field(min_length=1, max_length=32)]
-    """Written as `label="value"`, with `=`, `!=`, `=~` or `!~`; all must hold."""
+    matchers: Annotated[tuple[MatcherText, ...], Field(min_length=1, max_length=MOST_MATCHERS)]
+    """Written as `label="value"`, with `=`, `!=`, `=~` or `!~`; all must match."""
     starts: Instant
     until: Instant
     who: Annotated[str, StringConstraints(min_length=1, max_length=64)]
@@ -134,5 +145,6 @@ class SilenceMessage(Message):
     source: Origin = ""
     """Where it was made, if not here: `alertmanager`, or the name of another receiver."""
     not_applied: Line = ""
-    """Reason why it hides nothing here: of one made elsewhere with matchers that have no equivalent."""
+    """Reason for not applying it here. For one created elsewhere, with matchers without an
+    equivalent."""
     withdrawn_until: Instant | None = None

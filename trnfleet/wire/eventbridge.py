@@ -1,8 +1,9 @@
-"""EC2's events about Capacity Blocks as EventBridge delivers them: written from events of the wire, and read.
+"""EventBridge's form of EC2 events about Capacity Blocks: writing and reading.
 
-Sources: the EC2 user guide's pages about monitoring Capacity Blocks and interruptible Capacity Reservations, and EventBridge's
-about the envelope. The examples of the former have `detail_type` and no region; what is delivered has `detail-type`, a version,
-an id and the region. Pages about China and older ones have other detail types. All of these are read.
+Sources: the EC2 user guide's pages about monitoring Capacity Blocks and interruptible Capacity
+Reservations, and EventBridge's about the envelope. The examples of the former have `detail_type`
+and no region; delivered events have `detail-type`, a version, an id and the region. Pages about
+China and older ones have other detail types. All of these are read.
 """
 
 from __future__ import annotations
@@ -27,19 +28,30 @@ DETAIL_TYPES: Mapping[str, ChangeKind] = {
     **{kind.detail_type: kind for kind in ChangeKind if kind.detail_type is not None},
     "Capacity Block Reservation Delivered": ChangeKind.DELIVERED,
     "Capacity Block Reservation Expiration Warning": ChangeKind.EXPIRATION_WARNING,
-    "EC2 Interruptible Capacity Reservation Instance Interruption Warning": ChangeKind.INTERRUPTION_WARNING,
+    "EC2 Interruptible Capacity Reservation Instance Interruption Warning": (
+        ChangeKind.INTERRUPTION_WARNING
+    ),
 }
-"""Changes by the detail types of their events, those of China's and older pages included."""
+"""Changes by their events' detail types, including China's and older pages'."""
 MOST_BYTES = 262_144
-"""Length of an event that is read; EventBridge's own limit of an entry."""
+"""Longest event read; EventBridge's own limit of an entry."""
 
 _REGION = re.compile(r"(?P<region>[a-z]+(?:-[a-z]+)+-[0-9]+)(?P<letter>[a-z])?")
 _DIRECTIONS = {
-    "central": "c", "east": "e", "north": "n", "northeast": "ne", "northwest": "nw", "south": "s", "southeast": "se",
-    "southwest": "sw", "west": "w", "gov": "g", "iso": "i",
-}  # fmt: skip  # names and their abbreviations
+    "central": "c",
+    "east": "e",
+    "north": "n",
+    "northeast": "ne",
+    "northwest": "nw",
+    "south": "s",
+    "southeast": "se",
+    "southwest": "sw",
+    "west": "w",
+    "gov": "g",
+    "iso": "i",
+}
 _ID_SPACE = uuid.UUID("8a0b3c42-6f0e-5a34-9d5c-6f5d0f1b2a77")
-"""Namespace of the ids: an event of the wire has the same id wherever it is written."""
+"""Namespace of the ids: an event has the same id at every writer."""
 _DETAIL = {
     ChangeKind.DELIVERED: ("capacity-reservation-id", "end-date"),
     ChangeKind.EXPIRATION_WARNING: ("capacity-reservation-id", "end-date"),
@@ -55,7 +67,7 @@ _MORE_DETAIL = ("availability-zone-id", "azId", "instance-lifecycle")
 
 
 class Notice(NamedTuple):
-    """What EventBridge's event has beside its detail type and time."""
+    """An EventBridge event without its detail type and time."""
 
     resources: tuple[str, ...]
     """ARNs."""
@@ -66,7 +78,7 @@ class Ec2Notification(NamedTuple):
     """An event of EC2 as it was read."""
 
     id: str
-    """Unique; empty where it has none."""
+    """Unique; empty if missing."""
     kind: ChangeKind
     time_ns: int
     resources: tuple[str, ...]
@@ -74,22 +86,26 @@ class Ec2Notification(NamedTuple):
 
 
 def region_of(zone: str) -> str:
-    """Return the region of an Availability Zone or Local Zone; what is no zone stays as it is."""
-    found = _REGION.match(zone)
-    return zone if found is None else found["region"]
+    """Return the region of an Availability Zone or Local Zone.
+
+    Other text is returned unchanged.
+    """
+    match = _REGION.match(zone)
+    return zone if match is None else match["region"]
 
 
 def zone_id_of(zone: str) -> str:
-    """Return the id of an Availability Zone, such as use2-az2 of us-east-2b; what is none stays as it is.
+    """Return the id of an Availability Zone, such as use2-az2 of us-east-2b.
 
-    AWS gives each account its own letters; here they are in the order of the ids, which is assumed.
+    Other text is returned unchanged. AWS maps letters to zones per account; here they are in the
+    order of the ids, an assumption.
     """
-    found = _REGION.fullmatch(zone)
-    if found is None or found["letter"] is None:
+    match = _REGION.fullmatch(zone)
+    if match is None or match["letter"] is None:
         return zone
-    first, *middle, number = found["region"].split("-")
+    first, *middle, number = match["region"].split("-")
     short = "".join(_DIRECTIONS.get(part, part[:1]) for part in middle)
-    return f"{first}{short}{number}-az{ord(found['letter']) - ord('a') + 1}"
+    return f"{first}{short}{number}-az{ord(match['letter']) - ord('a') + 1}"
 
 
 def seconds_text(instant_ns: int) -> str:
@@ -98,7 +114,7 @@ def seconds_text(instant_ns: int) -> str:
 
 
 def block_notice(account: str, zone: str, reservation_id: str, end_ns: int) -> Notice:
-    """Return what the events of a Capacity Block's delivery and coming end have."""
+    """Return the notice of a Capacity Block's delivery or approaching end."""
     arn = _arn(account, zone, f"capacity-reservation/{reservation_id}")
     return Notice(
         (arn,), {"capacity-reservation-id": reservation_id, "end-date": seconds_text(end_ns)}
@@ -106,7 +122,7 @@ def block_notice(account: str, zone: str, reservation_id: str, end_ns: int) -> N
 
 
 def interruption_notice(account: str, zone: str, instance_id: str, terminates_ns: int) -> Notice:
-    """Return what the warning of an instance in a Capacity Block has, which is terminated at an instant."""
+    """Return the notice of an instance's termination in a Capacity Block at an instant."""
     detail = {
         "instance-id": instance_id,
         "instance-action": "terminate",
@@ -118,7 +134,7 @@ def interruption_notice(account: str, zone: str, instance_id: str, terminates_ns
 
 
 def encode_eventbridge(event: EventMessage) -> bytes | None:
-    """Return the event that EventBridge delivers for one of the wire, as JSON; None where it has none."""
+    """Return EventBridge's JSON for a wire event; None if it has no such event."""
     if event.detail_type is None or not event.resources:
         return None
     _, _, _, region, account, *_ = event.resources[0].split(":", 5)
@@ -169,7 +185,7 @@ def decode_eventbridge(line: bytes) -> Ec2Notification | None:
         name if isinstance(name, str) and len(name) <= 64 else "",
         kind,
         time_ns,
-        tuple(each for each in arns[:4] if isinstance(each, str) and _ARN.fullmatch(each)),
+        tuple(arn for arn in arns[:4] if isinstance(arn, str) and _ARN.fullmatch(arn)),
         _detail(kind, data.get("detail")),
     )
 
@@ -185,8 +201,8 @@ def _detail(kind: ChangeKind, detail: Any) -> dict[str, str]:
     """
     if not isinstance(detail, dict):
         raise WireError("detail: it is a JSON object")
-    found = {key: _text(detail, key, "detail.") for key in _DETAIL[kind]}
-    return found | {key: _text(detail, key, "detail.") for key in _MORE_DETAIL if key in detail}
+    texts = {key: _text(detail, key, "detail.") for key in _DETAIL[kind]}
+    return texts | {key: _text(detail, key, "detail.") for key in _MORE_DETAIL if key in detail}
 
 
 def _text(data: Mapping[str, Any], key: str, where: str = "") -> str:

@@ -1,6 +1,7 @@
-"""Many frames of one structure at once: their bytes as rows of a matrix, compared and cut by whole columns.
+"""Many frames of one structure at once: bytes as rows of a matrix.
 
-Owns what is bytes: which of them must be as before, where the numbers and the values are. It knows no store and counts nothing.
+They are compared and cut by whole columns. Owns the bytes: which must be unchanged, and where the
+numbers and the values are. It knows no store and counts nothing.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from trnfleet.domain.metrics import BY_NAME
+from trnfleet.wire.frames import is_above
 from trnfleet.wire.values import LATEST_NS
 
 if TYPE_CHECKING:
@@ -20,13 +23,13 @@ if TYPE_CHECKING:
     from trnfleet.wire.frames import Cut, FrameTemplate
 
 IS_LITTLE_ENDIAN: Final = sys.byteorder == "little"
-"""Whether values of the wire are values of this machine; elsewhere they are converted, frame by frame."""
+"""Whether this machine has the wire's byte order. If not, values are converted frame by frame."""
 _WORD = 8
 """Bytes that are compared at once."""
 
 
 class FrameForm:
-    """Frames of one template, whose heads are compared with what is expected of their topics."""
+    """Frames of one template; heads are compared with the expected ones of their topics."""
 
     def __init__(self, template: FrameTemplate, payload: bytes) -> None:
         """Begin with a frame that fits a template."""
@@ -42,7 +45,8 @@ class FrameForm:
         for at in (self._seq_at, self._ts_at):
             is_head[at : at + 8] = False
         self.head_words = -(-values_at // _WORD)
-        """Words of a head: path, boot, revision and structure, and of the values what shares a word with them, left out."""
+        """Words of a head: path, boot, revision and structure. Value bytes in a shared word are
+        masked."""
         self._head_mask = _mask(is_head)[: self.head_words]
         begin = self.stack([payload])[0, : self.head_words]
         is_head[: self.size] &= template.is_fixed
@@ -64,6 +68,11 @@ class FrameForm:
                 "itemsize": self._words * _WORD,
             }
         )
+        self._limited = [
+            (cut.at, cut.at + _bytes_of(cut), cut.dtype, metric.limit_code)
+            for cut in template.cuts
+            if (metric := BY_NAME[cut.name]).limit_code < metric.top - 1
+        ]
         self._places = {cut.name: (cut.at, cut.at + _bytes_of(cut)) for cut in template.cuts}
 
     def stack(self, payloads: Sequence[bytes]) -> NDArray[np.uint64]:
@@ -72,22 +81,25 @@ class FrameForm:
         return np.frombuffer(joined, np.uint64).reshape(-1, self._words)
 
     def heads(self, frames: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """Return what later frames of the same topics must have in common with these."""
+        """Return the constant parts of later frames of the same topics."""
         return frames[:, : self.head_words] & self._head_mask
 
     def begin(self, frames: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Return which frames begin like the template, but for path, boot, number and time."""
+        """Return a mask of frames that begin like the template.
+
+        Path, boot, number and time may differ.
+        """
         alike: NDArray[np.bool_] = (
             (frames[:, : self.head_words] & self._structure_mask) == self._structure
         ).all(axis=1)
         return alike
 
     def fit(self, frames: NDArray[np.uint64], expected: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Return which frames are as expected: head by head, and the structure behind it.
+        """Return a mask of frames as expected: head by head, and the structure after it.
 
         Args:
             frames: As `stack` returns them.
-            expected: The head that each must have.
+            expected: The head required of each.
         """
         wrong = (self.heads(frames) != expected).any(axis=1)
         rest = frames[:, self._fixed_at]
@@ -107,6 +119,19 @@ class FrameForm:
         )
         return seq, ts_ns, (seq >= 0) & (ts_ns >= 0) & (ts_ns <= LATEST_NS)
 
+    def impossible(self, frames: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Return a mask of frames with a code above its metric's limit.
+
+        The code for "not available" is allowed. Columns are those of the metric table.
+        """
+        content = frames.view(np.uint8)
+        mask = np.zeros(len(frames), np.bool_)
+        for first, stop, dtype, most in self._limited:
+            codes = np.ascontiguousarray(content[:, first:stop]).view(dtype)
+            if is_above(codes, most):
+                mask |= ((codes > most) & (codes != np.iinfo(dtype).max)).any(axis=1)
+        return mask
+
     def records(self, frames: NDArray[np.uint64]) -> NDArray[Any]:
         """Return the values of each frame by their columns' names, as plain bytes."""
         return frames.reshape(-1).view(self._record)
@@ -114,7 +139,9 @@ class FrameForm:
     def silent(
         self, frames: NDArray[np.uint64], columns: dict[str, int], rows: int
     ) -> NDArray[np.bool_]:
-        """Return the frames in which a row has no value at all: each code is the one that means not available, all bits set.
+        """Return a mask of frames with a row without any value.
+
+        Each of its codes is "not available": all bits set.
 
         Args:
             frames: As `stack` returns them.
@@ -133,10 +160,10 @@ class FrameForm:
             silent = of_rows if silent is None else silent & of_rows
             if not silent.any():
                 return np.zeros(len(frames), np.bool_)
-        found: NDArray[np.bool_] = np.zeros(len(frames), np.bool_)
+        mask: NDArray[np.bool_] = np.zeros(len(frames), np.bool_)
         if silent is not None:
-            found |= silent.any(axis=1)
-        return found
+            mask |= silent.any(axis=1)
+        return mask
 
 
 def _bytes_of(cut: Cut) -> int:

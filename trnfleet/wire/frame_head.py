@@ -1,6 +1,7 @@
-"""The head of a frame, readable without its descriptor: encoding, boot id and sequence number.
+"""The head of a frame, readable without its descriptor: encoding, boot and sequence number.
 
-A frame's head is found by stepping from key to key of its map: its bytes alone do not distinguish a key from a part of a text.
+A frame's head is found by stepping from key to key of its map: its bytes alone do not distinguish a
+key from a part of a text.
 """
 
 from __future__ import annotations
@@ -17,20 +18,28 @@ if TYPE_CHECKING:
 
 _MAP_HEADS = range(0xA0, 0xC0)
 """First bytes that CBOR maps begin with; JSON objects begin with an opening brace, 0x7B."""
-_NUMBER, _BYTES, _TEXT, _ARRAY, _MAP, _TAG = 0, 2, 3, 4, 5, 6
+_NUMBER = 0
+_BYTES = 2
+_TEXT = 3
+_ARRAY = 4
+_MAP = 5
+_TAG = 6
 """CBOR's major types."""
 _SIZES = {24: 1, 25: 2, 26: 4, 27: 8}
-"""Bytes of the number that follows an item's first byte, by the first byte's low bits."""
+"""Bytes of the number after an item's first byte, by its low bits."""
 _NUMBER_OF_8_BYTES = b"\x1b"
 _MOST_KEYS = 64
-"""Keys of a frame that are read at most; ours has 8."""
+"""Most keys read of a frame; ours has 8."""
 _MOST_ITEMS = 1_024
-"""Items of a key's value that are stepped over; each of at most 128 columns has 3."""
+"""Most items skipped in a key's value. At most 128 columns have 3 each."""
 _LONGEST_BOOT = 64
 
 
 def is_cbor(envelope: Envelope) -> bool:
-    """Return whether telemetry is CBOR: by the MQTT 5 content type, or by the first byte where there is none."""
+    """Return whether telemetry is CBOR.
+
+    Decided by the MQTT 5 content type, or without one by the first byte.
+    """
     if envelope.content_type == CONTENT_TYPE_CBOR:
         return True
     if envelope.content_type == CONTENT_TYPE_JSON:
@@ -71,9 +80,10 @@ def frame_head(payload: bytes) -> tuple[str, int]:
 
 
 def seq_at(payload: bytes) -> int | None:
-    """Return where the 8 bytes of a frame's sequence number begin, if all that `frame_head` looks at before them is in front of them.
+    """Return the position of the 8 bytes of a frame's sequence number.
 
-    Frames that begin with the same bytes up to there have the same boot, and their numbers in the same place.
+    None unless everything `frame_head` checks before them comes before them. Frames with equal
+    bytes up to there have the same boot, and their numbers in the same place.
 
     Raises:
         WireError: it is no frame, or has no sequence number.
@@ -87,7 +97,9 @@ def seq_at(payload: bytes) -> int | None:
 
 
 def with_seq(payload: bytes, seq: int) -> bytes:
-    """Return a frame with another sequence number, in as many bytes as the one that it has, which is not smaller.
+    """Return a frame with another sequence number, in equally many bytes.
+
+    The present number must not be smaller.
 
     Raises:
         WireError: it is no frame, or has no sequence number.
@@ -160,10 +172,13 @@ def _item(payload: bytes, at: int) -> tuple[int, int, int]:
         WireError: the payload ends before, or the item's length is not given.
     """
     head = payload[at] if at < len(payload) else 0xFF
-    major, number, begin = head >> 5, head & 0x1F, at + 1
+    major = head >> 5
+    number = head & 0x1F
+    begin = at + 1
     if number >= 24:
         end = begin + _SIZES.get(number, len(payload))
         if end > len(payload):
             raise WireError("a frame that is torn or of indefinite length")
-        number, begin = int.from_bytes(payload[begin:end], "big"), end
+        number = int.from_bytes(payload[begin:end], "big")
+        begin = end
     return major, number, begin

@@ -1,4 +1,4 @@
-"""The layout of a descriptor's frames: their identity, their columns and the rows of each instance."""
+"""The layout of a descriptor's frames: identity, columns and the rows of each instance."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
+from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, unknown_instance_type
 from trnfleet.domain.metrics import Scope
 from trnfleet.errors import WireError
 from trnfleet.wire.frames import FrameDecoder, is_known, to_store_codes
@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from trnfleet.wire.messages import ColumnSpec, Descriptor
 
 _MOST_DECODERS = 64
-"""Forms of frames whose decoders are cached; nearly all publishers of a fleet share one or two."""
+"""Most cached decoders, one per form of frames. Nearly all publishers of a fleet share one or two.
+"""
 
 
 class Unit(NamedTuple):
-    """The part of a descriptor that is needed to read its frames."""
+    """The part of a descriptor needed to read its frames."""
 
     path: str
     boot: str
@@ -69,7 +70,10 @@ class Unit(NamedTuple):
         return frame
 
     def codes(self, frame: Frame) -> dict[str, NDArray[Any]]:
-        """Return a frame's values as the metric table's codes, by metric: a row a chip, or a row an instance."""
+        """Return a frame's values as the metric table's codes, by metric.
+
+        A row per chip or per instance.
+        """
         return {
             column.name: to_store_codes(
                 column, (frame.chip if column.per is Scope.CHIP else frame.instance)[column.name]
@@ -81,11 +85,14 @@ class Unit(NamedTuple):
 def _chips_of(instance_type: str) -> int:
     kind = INSTANCE_TYPES.get(instance_type)
     if kind is None:
-        raise WireError(f"unknown instance type {instance_type!r}")
+        raise WireError(unknown_instance_type(instance_type))
     return kind.chips
 
 
 @functools.lru_cache(maxsize=_MOST_DECODERS)
 def _decoder(columns: tuple[ColumnSpec, ...], chips: int, instances: int) -> FrameDecoder:
-    """Return the decoder of frames of that form; units share it, and the templates that it has learned."""
+    """Return the decoder of a form of frames.
+
+    Units share it, and its learned templates.
+    """
     return FrameDecoder(columns, chips, instances)

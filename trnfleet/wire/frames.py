@@ -1,8 +1,9 @@
 """CBOR frames: one message for many chips, a typed array (RFC 8746) for each metric.
 
-A frame is a map: `v`, `path`, `boot`, `seq`, `ts` (source time, ns), `rev` (the descriptor's revision), `chip` and
-`instance`, which map a metric's name to its array, rows in the descriptor's order, lanes within a row. Numbers of the
-head have a fixed width, so that the frames of a publisher differ only in their values.
+A frame is a map: `v`, `path`, `boot`, `seq`, `ts` (source time, ns), `rev` (the descriptor's
+revision), `chip` and `instance`, which map a metric's name to its array, rows in the descriptor's
+order, lanes within a row. Numbers of the head have a fixed width, so that the frames of a publisher
+differ only in their values.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _DTYPES: dict[int, np.dtype[Any]] = {
 _MAX_DEPTH = 8
 _MOST_TEMPLATES = 64
 _LARGEST_FIXED = 8_192
-"""Bytes beside the values up to which a frame's structure is kept; ours has about 700."""
+"""Most bytes besides the values in a cached structure; ours has about 700."""
 _U64 = struct.Struct(">BQ")
 _LATEST = LATEST_NS.to_bytes(8, "big")
 """Big-endian numbers compare as their bytes do."""
@@ -47,7 +48,10 @@ _KEYS = {Scope.CHIP: "chip", Scope.INSTANCE: "instance"}
 
 
 def _map_head(entries: int) -> bytes:
-    """Return the head of a CBOR map of up to 65,535 entries, always the same width for the same count."""
+    """Return the head of a CBOR map of up to 65,535 entries.
+
+    Its width depends only on the count.
+    """
     if entries < 24:
         return bytes([0xA0 | entries])
     return bytes([0xB8, entries]) if entries < 256 else b"\xb9" + entries.to_bytes(2, "big")
@@ -63,7 +67,7 @@ def _array_head(metric: Metric, rows: int) -> bytes:
 
 
 class FrameEncoder:
-    """Encoder of the frames of one topic; parts that do not change from tick to tick are made once."""
+    """Encoder of the frames of one topic; constant parts are built once."""
 
     def __init__(
         self,
@@ -75,17 +79,24 @@ class FrameEncoder:
         chips: slice,
         instances: slice,
     ) -> None:
-        """Bind to columns, which the simulator rewrites in place each tick, and to the rows of the path."""
+        """Bind to columns and to the rows of the path.
+
+        The simulator rewrites the columns in place each tick.
+        """
         self._head = b"".join(
             (
                 _map_head(8),
-                cbor2.dumps("v"), cbor2.dumps(SCHEMA),
-                cbor2.dumps("path"), cbor2.dumps(path),
-                cbor2.dumps("boot"), cbor2.dumps(boot),
-                cbor2.dumps("rev"), cbor2.dumps(revision),
+                cbor2.dumps("v"),
+                cbor2.dumps(SCHEMA),
+                cbor2.dumps("path"),
+                cbor2.dumps(path),
+                cbor2.dumps("boot"),
+                cbor2.dumps(boot),
+                cbor2.dumps("rev"),
+                cbor2.dumps(revision),
                 cbor2.dumps("seq"),
             )
-        )  # fmt: skip  # key and value side by side
+        )
         self._ts_key = cbor2.dumps("ts")
         self._parts: list[bytes | memoryview] = [self._head, b"", b""]
         for key, metrics, rows in (
@@ -118,10 +129,11 @@ class Frame(NamedTuple):
 
 
 class FrameDecoder:
-    """Decoder of the frames of all topics whose descriptors announce the same columns and numbers of rows.
+    """Decoder of frames with the same announced columns and numbers of rows.
 
-    The first frame is parsed in full. Its structure (all bytes but the values, path, boot, seq and time) is kept as a template,
-    and a later frame with the same structure is cut at the known places; any other is parsed in full again.
+    It serves all topics with such descriptors. The first frame is parsed in full. Its structure
+    (all bytes but the values, path, boot, seq and time) is cached as a template, and a later frame
+    with the same structure is cut at the known places; any other is parsed in full again.
     """
 
     def __init__(self, columns: Sequence[ColumnSpec], chips: int, instances: int) -> None:
@@ -148,7 +160,7 @@ class FrameDecoder:
         return frame
 
     def template(self, payload: bytes) -> FrameTemplate | None:
-        """Return the template of a frame that has been decoded, if one is kept that it fits."""
+        """Return the cached template of a decoded frame; None if none fits."""
         template = self._templates.get(len(payload))
         return template if template is not None and template.fits(payload) else None
 
@@ -175,7 +187,8 @@ class FrameDecoder:
             0 <= seq <= MAX_SEQ and EARLIEST_NS <= ts_ns <= LATEST_NS and 0 <= revision <= MAX_SEQ
         ):
             raise WireError(
-                f"frame's seq, ts or rev is out of range: {_short(seq)}, {_short(ts_ns)}, {_short(revision)}"
+                f"frame's seq, ts or rev is out of range: {_short(seq)}, {_short(ts_ns)},"
+                f" {_short(revision)}"
             )
         return Frame(
             Head(boot, seq, ts_ns),
@@ -244,7 +257,10 @@ class FrameTemplate:
         ts_at: int,
         cuts: Sequence[tuple[int, NDArray[Any], str, bool]],
     ) -> None:
-        """Build from the findings of `learn`, without a view of the payload, which would keep it alive."""
+        """Build from the findings of `learn`.
+
+        Stores no view of the payload, because that would keep it alive.
+        """
         is_fixed = np.ones(len(payload), np.bool_)
         for at in (seq_at, ts_at):
             is_fixed[at : at + 8] = False
@@ -255,14 +271,15 @@ class FrameTemplate:
         """Where path and boot are."""
         is_fixed[self.path] = is_fixed[self.boot] = False
         self.revision = frame.revision
-        """The descriptor's revision, which is the same in all frames of the structure."""
+        """The descriptor's revision, equal in all frames of the structure."""
         self.size = len(payload)
         """Bytes of a frame."""
         self.is_fixed: NDArray[np.bool_] = is_fixed
-        """Which of them are the same in all frames of the structure."""
+        """Mask of the bytes equal in all frames of the structure."""
         self._fixed = np.flatnonzero(is_fixed)
         self._expected = np.frombuffer(payload, np.uint8)[self._fixed]
-        self.seq_at, self.ts_at = seq_at, ts_at
+        self.seq_at = seq_at
+        self.ts_at = ts_at
         """Where the 8 bytes of number and time begin."""
         self.cuts = [
             Cut(is_chip, name, array.dtype, array.size, at, array.shape if array.ndim > 1 else None)
@@ -272,10 +289,11 @@ class FrameTemplate:
 
     @staticmethod
     def learn(payload: bytes, frame: Frame) -> FrameTemplate | None:
-        """Return the template of a parsed frame, or None where its form is not our encoder's."""
+        """Return the template of a parsed frame; None for a foreign encoder's form."""
         cuts: list[tuple[int, NDArray[Any], str, bool]] = []
-        # Arrays follow each other in the order in which they were parsed; searching on from the last one's end keeps
-        # this quick, and from taking one array's values for the next one's key.
+        # Arrays follow each other in the order in which they were parsed; searching on from the
+        # last one's end keeps this quick, and from taking one array's values for the next one's
+        # key.
         end = head_end = 0
         for is_chip, arrays in ((True, frame.chip), (False, frame.instance)):
             for name, array in arrays.items():
@@ -284,11 +302,11 @@ class FrameTemplate:
                     + bytes([0xD8, _tag_of(array.dtype), 0x5A])
                     + array.nbytes.to_bytes(4, "big")
                 )
-                found = payload.find(key, end, end + 4_096 if cuts else len(payload))
-                if found < 0:
+                key_at = payload.find(key, end, end + 4_096 if cuts else len(payload))
+                if key_at < 0:
                     return None
-                at = found + len(key)
-                head_end = head_end or found
+                at = key_at + len(key)
+                head_end = head_end or key_at
                 end = at + array.nbytes
                 if payload[at:end] != array.tobytes():
                     return None
@@ -324,7 +342,7 @@ class FrameTemplate:
         return np.array_equal(np.frombuffer(payload, np.uint8)[self._fixed], self._expected)
 
     def cut(self, payload: bytes) -> Frame:
-        """Return the frame of a payload for which `fits` is true."""
+        """Return the frame of a payload accepted by `fits`."""
         seq = int.from_bytes(payload[self.seq_at : self.seq_at + 8], "big")
         ts_ns = int.from_bytes(payload[self.ts_at : self.ts_at + 8], "big")
         chip: dict[str, NDArray[Any]] = {}
@@ -351,21 +369,24 @@ def _tag_of(dtype: np.dtype[Any]) -> int:
 
 
 def _find_number(payload: bytes, key: bytes, value: int) -> int | None:
-    """Return the position of the 8 bytes of a number after `key`; None where it is written otherwise, or twice."""
+    """Return the position of the 8 bytes of a number after `key`.
+
+    None if it is written otherwise, or twice.
+    """
     pattern = key + _U64.pack(0x1B, value)
-    found = payload.find(pattern)
-    if found < 0 or payload.find(pattern, found + 1) >= 0:
+    key_at = payload.find(pattern)
+    if key_at < 0 or payload.find(pattern, key_at + 1) >= 0:
         return None
-    return found + len(key) + 1
+    return key_at + len(key) + 1
 
 
 def _find_text(payload: bytes, key: bytes, text: str) -> int | None:
-    """Return the position of a text after `key`; None where it is written otherwise, or twice."""
+    """Return the position of a text after `key`; None if written otherwise, or twice."""
     encoded = cbor2.dumps(text)
-    found = payload.find(key + encoded)
-    if found < 0 or not text.isascii() or payload.find(key + encoded, found + 1) >= 0:
+    key_at = payload.find(key + encoded)
+    if key_at < 0 or not text.isascii() or payload.find(key + encoded, key_at + 1) >= 0:
         return None
-    return found + len(key) + len(encoded) - len(text)
+    return key_at + len(key) + len(encoded) - len(text)
 
 
 def is_known(column: ColumnSpec) -> bool:
@@ -374,11 +395,31 @@ def is_known(column: ColumnSpec) -> bool:
     return metric is not None and metric.scope is column.per
 
 
+def most_code(column: ColumnSpec) -> int:
+    """Return the largest code of a known column for a value of its metric."""
+    return min(_top(column) - 1, round(BY_NAME[column.name].limit / column.scale))
+
+
+def has_limit(column: ColumnSpec) -> bool:
+    """Return whether a known column has codes above the limit of its metric."""
+    return most_code(column) < _top(column) - 1
+
+
+def _top(column: ColumnSpec) -> int:
+    return int(np.iinfo(_DTYPES[_TAGS[column.type]]).max)
+
+
+def is_above(codes: NDArray[Any], most: int) -> bool:
+    """Return whether any code is above a limit, except "not available"."""
+    # The code after that one is 0.
+    return int((codes + codes.dtype.type(1)).max(initial=0)) > most + 1
+
+
 def to_store_codes(column: ColumnSpec, array: NDArray[Any]) -> NDArray[Any]:
     """Return an array of a known column's wire codes as the metric table's codes.
 
-    The same type, scale and width pass through as they are; otherwise values are converted, and lanes that the
-    publisher's type lacks are not available.
+    The same type, scale and width pass through as they are; otherwise values are converted, and
+    lanes that the publisher's type lacks are not available.
     """
     metric = BY_NAME[column.name]
     if column.type == metric.wire and column.scale == metric.scale and column.width == metric.width:

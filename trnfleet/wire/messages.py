@@ -5,10 +5,11 @@ Readers ignore fields that they do not know, so that a later minor version can a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
+import msgspec
+from msgspec import Meta
 from pydantic import (
-    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -16,17 +17,17 @@ from pydantic import (
     StringConstraints,
     ValidationError,
     model_serializer,
-    model_validator,
 )
-from pydantic_core import PydanticCustomError, from_json, to_json
+from pydantic_core import from_json, to_json
 
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
 from trnfleet.domain.hardware.topology import DIRECTIONS, MOST_LANES
-from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS, Metric, Scope
+from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS, Metric, Scope, WireType
 from trnfleet.domain.severity import Severity  # noqa: TC001  pydantic reads the types
-from trnfleet.errors import WireError
+from trnfleet.errors import WireError, nearest
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope
+from trnfleet.wire.structs import StructMessage, decode_struct, encode_struct, shown
 from trnfleet.wire.values import (
     LONGEST_TICK_S,
     Amount,
@@ -35,39 +36,28 @@ from trnfleet.wire.values import (
     Revision,
     Scale,
     Speed,
+    check_instant,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 SCHEMA = 1
-_VALUE_CHARS = 60
-"""Characters of a refused value that an error shows."""
 
-Text = Annotated[str, StringConstraints(max_length=DEFAULT_LIMITS.text_chars)]
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
-Path = Annotated[
-    str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){0,4}$")
-]
-InstancePath = Annotated[
-    str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){2}$")
-]
-
-
+_MOST_CHARS = DEFAULT_LIMITS.text_chars
+_SEGMENT = r"[A-Za-z0-9_-]{1,64}"
+_TYPE = r"[a-z0-9.-]{1,64}"
+# The end of a text is `$` in pydantic's regular expressions, and `\Z` in Python's: there `$` allows
+# a newline after it.
+Text = Annotated[str, StringConstraints(max_length=_MOST_CHARS), Meta(max_length=_MOST_CHARS)]
+Name = Annotated[str, StringConstraints(pattern=rf"^{_SEGMENT}$"), Meta(pattern=rf"^{_SEGMENT}\Z")]
+Path = Annotated[str, Meta(pattern=rf"^{_SEGMENT}(/{_SEGMENT}){{0,4}}\Z")]
+InstancePath = Annotated[str, Meta(pattern=rf"^{_SEGMENT}(/{_SEGMENT}){{2}}\Z")]
+ColumnSetName = Annotated[str, Meta(pattern=r"^[a-z0-9-]{1,64}/[0-9]{1,4}\Z")]
 Arn = Annotated[str, StringConstraints(pattern=r"^arn:[!-~]{1,250}$")]
 DetailText = Annotated[str, StringConstraints(max_length=128)]
-TypeName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9.-]{1,64}$")]
-
-
-def _check_lanes(names: tuple[str, ...]) -> tuple[str, ...]:
-    if len(set(names)) < len(names):
-        raise PydanticCustomError("lanes", "two link lanes of the same name")
-    return names
-
-
-LaneNames = Annotated[
-    tuple[Name, ...], Field(min_length=1, max_length=MOST_LANES), AfterValidator(_check_lanes)
-]
+TypeName = Annotated[str, StringConstraints(pattern=rf"^{_TYPE}$"), Meta(pattern=rf"^{_TYPE}\Z")]
+LaneNames = Annotated[tuple[Name, ...], Meta(min_length=1, max_length=MOST_LANES)]
 
 
 def named_lanes(types: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -76,31 +66,34 @@ def named_lanes(types: Iterable[str]) -> dict[str, tuple[str, ...]]:
     return {name: lanes for name, lanes in names.items() if lanes != DIRECTIONS}
 
 
+MOST_BEHIND = 64
+"""Most relays listed as behind a relay."""
+_FROM_CELL = "from_cell"
+
+
 class Message(BaseModel):
     """Base of every message: strict types, finite numbers, unknown fields ignored."""
 
-    # pydantic-core keeps up to 16,384 texts that it has read, by default values among them: with one instant a second it is full
-    # of these, 80 bytes each, after hours.
+    # pydantic-core keeps up to 16,384 texts that it has read, by default values among them: with
+    # one instant a second it is full of these, 80 bytes each, after hours.
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True, cache_strings="keys")
 
     v: Literal[1] = 1
 
 
-class ColumnSpec(BaseModel):
+class ColumnSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A column as a publisher writes it."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
-
     name: Name
-    type: Literal["u8", "u16", "u32", "u64"]
+    type: WireType
     scale: Scale
-    width: Annotated[int, Field(ge=1, le=256)]
+    width: Annotated[int, Meta(ge=1, le=256)]
     per: Scope = Scope.CHIP
 
     @staticmethod
     def of(metric: Metric) -> ColumnSpec:
         """Return the column of a row of the metric table."""
-        return ColumnSpec.model_construct(
+        return ColumnSpec(
             name=metric.name,
             type=metric.wire,
             scale=metric.scale,
@@ -109,123 +102,121 @@ class ColumnSpec(BaseModel):
         )
 
 
-class InstanceSpec(BaseModel):
+class InstanceSpec(msgspec.Struct, frozen=True, kw_only=True):
     """An instance of a publisher."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
     path: InstancePath
     type: TypeName
     ec2_id: Text | None = None
-    lnc: Annotated[int, Field(ge=1, le=8)] | None = None
-    versions: dict[Name, Text] = Field(default_factory=dict, max_length=16)
+    lnc: Annotated[int, Meta(ge=1, le=8)] | None = None
+    versions: Annotated[dict[Name, Text], Meta(max_length=16)] = msgspec.field(default_factory=dict)
 
 
-class ClockSpec(BaseModel):
+class ClockSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The publisher's clock: source time = epoch + speed x elapsed wall time."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
-
-    epoch: Instant
+    epoch: Annotated[str, Meta(max_length=64)]
     """RFC 3339 source time of the first tick."""
     speed: Speed = 1.0
 
+    def __post_init__(self) -> None:
+        """Check the limits across fields."""
+        try:
+            check_instant(self.epoch)
+        except ValueError as error:
+            raise ValueError(f"epoch: {error}") from None
 
-class ForwardedBy(BaseModel):
-    """The relay that forwards a host's telemetry from its cell, for as long as somebody holds a lease of it."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+class ForwardedBy(msgspec.Struct, frozen=True, kw_only=True):
+    """The relay forwarding a host's telemetry from its cell, while a lease lasts."""
 
     cell: Name
     relay: Name
     """Client id of the relay."""
     boot: Name
-    """The relay's boot, as its roll-ups have it; what a former one has left is void."""
+    """The relay's boot, as in its roll-ups; messages left by a former one are void."""
 
 
-class Descriptor(Message):
-    """The descriptor of a path: its publisher, instances (in the order of its frames' rows) and columns.
+_NOT_GIVEN = (ColumnSpec(name="not-given", type="u8", scale=1.0, width=1),)
+"""Placeholder for missing columns of a message."""
+
+
+class Descriptor(StructMessage, frozen=True, kw_only=True):
+    """The descriptor of a path: publisher, instances (in row order of its frames) and columns.
 
     A descriptor of an instance covers the chips' own topics below it, too.
     """
 
     path: Path
     publisher: Name
-    """Client id of the publisher; its last will takes all that it describes offline."""
+    """Client id of the publisher; its last will takes all described instances offline."""
     boot: Name
     revision: Revision = 0
     period_s: Period
     clock: ClockSpec
     replay: bool = False
     origin: Literal["simulated", "neuron"] = "simulated"
-    """Origin of the values, which decides the provenance that is shown."""
+    """Origin of the values; determines the provenance shown."""
     instances: Annotated[
-        tuple[InstanceSpec, ...], Field(min_length=1, max_length=DEFAULT_LIMITS.instances)
+        tuple[InstanceSpec, ...], Meta(min_length=1, max_length=DEFAULT_LIMITS.instances)
     ]
-    columns: Annotated[tuple[ColumnSpec, ...], Field(max_length=DEFAULT_LIMITS.columns)] = ()
+    columns: Annotated[tuple[ColumnSpec, ...], Meta(max_length=DEFAULT_LIMITS.columns)] = _NOT_GIVEN
     """Those of the set where the message names one; it has either of the two."""
-    column_set: (
-        Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]{1,64}/[0-9]{1,4}$")] | None
-    ) = None
-    """Name and version of a set of `COLUMN_SETS`, in a message; None once `columns` are those of the set. Columns that are a set's are
-    written as its name."""
-    lanes: Annotated[dict[TypeName, LaneNames], Field(max_length=DEFAULT_LIMITS.lane_types)] = (
-        Field(default_factory=dict)
+    column_set: ColumnSetName | None = None
+    """Name and version of a set of `COLUMN_SETS`, in a message. None once `columns` are expanded.
+    Columns equal to a set are written as its name."""
+    lanes: Annotated[dict[TypeName, LaneNames], Meta(max_length=DEFAULT_LIMITS.lane_types)] = (
+        msgspec.field(default_factory=dict)
     )
-    """Names of a chip's link lanes by instance type, in the order of the per-link columns. Types whose lanes are those of
-    schema version 1 (north, south, west, east, z_prev, z_next) are not listed. Left out of the message where it is empty."""
+    """Names of a chip's link lanes by instance type, in the per-link columns' order. Types with the
+    lanes of schema version 1 (north, south, west, east, z_prev, z_next) are not listed. Left out of
+    the message if empty."""
     forwarded: ForwardedBy | None = None
-    """The relay by which it has come to a top broker. Left out of the message where there is none."""
+    """The relay that forwarded it to a top broker. Left out of the message without one."""
 
-    @model_serializer(mode="wrap")
-    def _in_short(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the fields without lanes where they are the usual ones, and with a set's name in place of its columns."""
-        named = next(
-            (name for name, columns in COLUMN_SETS.items() if columns == self.columns), None
-        )
-        data: dict[str, Any] = serialise(
-            self if named is None else self.model_copy(update={"columns": ()})
-        )
+    def __post_init__(self) -> None:
+        """Look up the set of columns, and check the limits across fields."""
+        if self.column_set is not None:
+            if self.columns is not _NOT_GIVEN:
+                raise ValueError("both columns and column_set")
+            columns = COLUMN_SETS.get(self.column_set)
+            if columns is None:
+                raise ValueError(
+                    f"unknown column_set {self.column_set!r}:"
+                    f" {nearest(self.column_set, COLUMN_SETS)}"
+                )
+            msgspec.structs.force_setattr(self, "columns", columns)
+            msgspec.structs.force_setattr(self, "column_set", None)
+        elif self.columns is _NOT_GIVEN:
+            raise ValueError("neither columns nor column_set")
+        if self.lanes and any(len(set(names)) < len(names) for names in self.lanes.values()):
+            raise ValueError("lanes: two link lanes of the same name")
+        tick_s = self.period_s * self.clock.speed
+        if tick_s > LONGEST_TICK_S:
+            raise ValueError(
+                f"period_s x clock.speed is {tick_s:g} s of source time a tick, over the limit of"
+                f" {LONGEST_TICK_S:g} s"
+            )
+
+    def as_written(self) -> dict[str, Any]:
+        """Return the fields as written.
+
+        Usual lanes are left out, and a set's name replaces its columns.
+        """
+        data = msgspec.structs.asdict(self)
         if not self.lanes:
             del data["lanes"]
         if self.forwarded is None:
             del data["forwarded"]
+        named = next(
+            (name for name, columns in COLUMN_SETS.items() if columns == self.columns), None
+        )
         if named is None:
             del data["column_set"]
         else:
             del data["columns"]
             data["column_set"] = named
         return data
-
-    @model_validator(mode="after")
-    def _name_columns(self) -> Self:
-        if self.column_set is None:
-            if "columns" not in self.model_fields_set:
-                raise PydanticCustomError("columns", "neither columns nor column_set")
-            return self
-        if "columns" in self.model_fields_set:
-            raise PydanticCustomError("columns", "both columns and column_set")
-        columns = COLUMN_SETS.get(self.column_set)
-        if columns is None:
-            raise PydanticCustomError(
-                "column_set", "unknown column_set {name}; known: {known}",
-                {"name": self.column_set, "known": ", ".join(COLUMN_SETS)},
-            )  # fmt: skip  # one call
-        self.__dict__.update(columns=columns, column_set=None)
-        return self
-
-    @model_validator(mode="after")
-    def _check_tick(self) -> Self:
-        if self.period_s * self.clock.speed > LONGEST_TICK_S:
-            raise PydanticCustomError(
-                "tick",
-                "period_s x clock.speed is {tick_s} s of source time a tick, over the limit of {most_s} s",
-                {
-                    "tick_s": f"{self.period_s * self.clock.speed:g}",
-                    "most_s": f"{LONGEST_TICK_S:g}",
-                },
-            )
-        return self
 
 
 class JobMessage(Message):
@@ -252,11 +243,11 @@ class JobMessage(Message):
     kv_cache_share: Amount | None = None
     batch: Amount | None = None
     model: Text | None = None
-    """Name of the model that it trains or serves."""
+    """Name of the trained or served model."""
     dtype: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_-]{1,32}$")] | None = None
-    """Type of the products' operands, whose peak `mfu` is of: `bf16` or `fp8`."""
+    """Type of the products' operands, `bf16` or `fp8`; `mfu` refers to its peak."""
     flops_per_token: Amount | None = None
-    """Model FLOPs of a token: times `tokens_per_s` they are `mfu` x the peak of the job's chips."""
+    """Model FLOPs per token. Times `tokens_per_s` they are `mfu` x the peak of the job's chips."""
 
 
 class PublisherMessage(Message):
@@ -266,13 +257,14 @@ class PublisherMessage(Message):
     state: Literal["online", "offline"]
     boot: Name
     role: Literal["telemetry", "watch", "relay"] = "telemetry"
-    """Kind of publisher; of several watches of a fleet, or relays of a cell, the one that began first leads."""
+    """Kind of publisher. Of several watches of a fleet, or relays of a cell, the one that began
+    first leads."""
     since: Instant | None = None
     """RFC 3339, wall time: when it began, for a watch and a relay."""
 
 
 class ReceiverErrorSpec(BaseModel):
-    """Something that a receiver of a watch does not take: a silence, an acknowledgement, an alert, or all of them."""
+    """An object refused by a watch's receiver: a silence, an acknowledgement, an alert, or all."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
@@ -287,20 +279,22 @@ class WatchMessage(PublisherMessage):
     """The presence of a watch or a relay; repeated as its heartbeat."""
 
     ts: Text | None = None
-    """RFC 3339, wall time of the heartbeat: a retained message has no time of its own."""
+    """RFC 3339, wall time of the heartbeat: a retained message has no own time."""
     leads: bool | None = None
     """Whether it leads: publishes alerts and notifies receivers, or a cell's roll-ups."""
     firing: Annotated[int, Field(ge=0, le=1_000_000_000)] | None = None
-    """Number of alerts that fire by its own evaluation and are neither silenced nor inhibited, so that readers see where a
-    leader publishes none."""
+    """Alerts firing by its own evaluation, neither silenced nor inhibited. Shows readers a leader
+    without published alerts."""
     errors: Annotated[int, Field(ge=0, le=1_000_000_000)] | None = None
-    """Number of alerts, silences and acknowledgements that receivers of the leader do not take at present."""
+    """Alerts, silences and acknowledgements currently refused by receivers of the leader."""
     receiver_errors: Annotated[tuple[ReceiverErrorSpec, ...], Field(max_length=16)] = ()
     """The first of them."""
     cell: Name | None = None
-    """The cell of a relay, or of a watch that a relay passed on."""
+    """The cell of a relay, or of a watch forwarded by a relay."""
     hears: bool | None = None
     """Of a relay: whether it hears its cell; null while it listens for others."""
+    behind: Annotated[tuple[Name, ...], Field(max_length=MOST_BEHIND)] = ()
+    """Of a relay: the relays writing on its cell's broker, and the ones behind them."""
 
 
 class EventMessage(Message):
@@ -313,7 +307,8 @@ class EventMessage(Message):
     path: Annotated[
         str, StringConstraints(pattern=r"^([A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){0,4})?$")
     ]
-    """Address of its subject; empty for the fleet, whose events are published on the path `fleet`."""
+    """Address of its subject; empty for the fleet. Fleet events are published on the path `fleet`.
+    """
     source: Name
     name: Name
     severity: Severity
@@ -322,13 +317,16 @@ class EventMessage(Message):
     nrt: Annotated[int, Field(ge=0, le=65_535)] | None = None
     """NRT_STATUS of the execution that ended with it."""
     detail_type: Text | None = None
-    """The detail type of the event that EventBridge has for it, such as `Capacity Block Expiration Warning`."""
+    """Detail type of the EventBridge event, such as `Capacity Block Expiration Warning`. None
+    without one."""
     reservation: Name | None = None
-    """The Capacity Block or Capacity Reservation that it concerns."""
+    """The Capacity Block or Capacity Reservation concerned."""
     resources: Annotated[tuple[Arn, ...], Field(max_length=4)] = ()
-    """With a detail type: the ARNs that EventBridge's event names. Left out of the message where it is empty."""
+    """With a detail type: the ARNs that EventBridge's event names. Left out of the message where it
+    is empty."""
     detail: dict[Name, DetailText] = Field(default_factory=dict, max_length=8)
-    """With a detail type: the detail of EventBridge's event. Left out of the message where it is empty."""
+    """With a detail type: the detail of EventBridge's event. Left out of the message where it is
+    empty."""
 
     @model_serializer(mode="wrap")
     def _without_empty(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -340,13 +338,16 @@ class EventMessage(Message):
 
 
 class CommandMessage(BaseModel):
-    """A request to a simulator or a relay; unknown fields are refused, because they might change its meaning."""
+    """A request to a simulator or a relay.
+
+    Unknown fields are refused, because they might change its meaning.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, cache_strings="keys")
 
     v: Literal[1] = 1
     id: Name
-    """Unique: a command that comes twice is carried out once."""
+    """Unique: a repeated command is carried out once."""
     client: Name
     """Client id of the requester; the answer goes to `reply/{client}/{id}`."""
     action: Name
@@ -368,21 +369,45 @@ class ReplyMessage(Message):
     result: dict[str, Any] = Field(default_factory=dict)
 
 
-MessageT = TypeVar("MessageT", bound=BaseModel)
+MessageT = TypeVar("MessageT", bound=BaseModel | msgspec.Struct)
 
 STANDARD_COLUMNS = tuple(ColumnSpec.of(metric) for metric in CHIP_METRICS + INSTANCE_METRICS)
 """Every column of the metric table, as our own publishers describe them."""
 COLUMN_SETS = {"standard/1": STANDARD_COLUMNS}
-"""Sets of columns that descriptors name, by name and version. A set never changes: one with other columns gets the next version."""
+"""Sets of columns that descriptors name, by name and version. A set never changes: one with other
+columns gets the next version."""
 
 
-def encode_message(message: Message) -> bytes:
+def encode_message(message: Message | StructMessage) -> bytes:
     """Return a message as compact JSON."""
+    if isinstance(message, StructMessage):
+        return encode_struct(message)
     return message.model_dump_json(exclude_none=False).encode()
 
 
-def message_envelope(topic: str, message: Message, *, retain: bool) -> Envelope:
-    """Return a message as it is published: JSON at QoS 1, retained where it is state."""
+def with_cell(payload: bytes, cell: str) -> bytes:
+    """Return a JSON object with the cell of the forwarding relay; else the payload."""
+    body = payload.rstrip()
+    if not (body.startswith(b"{") and body.endswith(b"}")):
+        return payload
+    comma = "" if body[1:-1].isspace() or len(body) == 2 else ","
+    return body[:-1] + f'{comma}"{_FROM_CELL}":"{cell}"}}'.encode()
+
+
+def cell_of(payload: bytes) -> str:
+    """Return the cell a relay forwarded a message from; empty if not forwarded."""
+    if f'"{_FROM_CELL}"'.encode() not in payload:
+        return ""
+    try:
+        message = from_json(payload)
+    except (ValueError, RecursionError):
+        return ""
+    cell = message.get(_FROM_CELL) if isinstance(message, dict) else None
+    return cell if isinstance(cell, str) else ""
+
+
+def message_envelope(topic: str, message: Message | StructMessage, *, retain: bool) -> Envelope:
+    """Return a message for publishing: JSON at QoS 1, retained if it is state."""
     return Envelope(
         topic, encode_message(message), qos=1, retain=retain, content_type=CONTENT_TYPE_JSON
     )
@@ -400,27 +425,17 @@ def decode_message(
         raise WireError(
             f"{model.__name__} of {len(payload)} bytes is over the limit of {limits.payload_bytes}"
         )
+    if issubclass(model, msgspec.Struct):
+        return decode_struct(payload, model)
     try:
         return model.model_validate_json(payload)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in problem["loc"])
-        value = _shown(problem["input"])
+        value = shown(problem["input"])
         raise WireError(
             f"{model.__name__} {place or 'as a whole'}: {problem['msg']}{value}"
         ) from None
-
-
-def _shown(value: object) -> str:
-    """Return a refused value in one line of plain text; empty where it is more than one."""
-    if isinstance(value, str):
-        # Quoted before it is cut: what is escaped may be longer.
-        return f", not {value[:_VALUE_CHARS]!a:.{_VALUE_CHARS}}"
-    if value is None or isinstance(value, (bool, float)):
-        return f", not {value}"
-    if isinstance(value, int):
-        return f", not {value}" if value.bit_length() <= 64 else ", not a number of over 64 bits"
-    return ""
 
 
 def parse_json_object(payload: bytes, limits: Limits = DEFAULT_LIMITS) -> dict[str, Any]:
@@ -441,5 +456,8 @@ def parse_json_object(payload: bytes, limits: Limits = DEFAULT_LIMITS) -> dict[s
 
 
 def to_json_bytes(value: dict[str, Any]) -> bytes:
-    """Return an object as compact JSON; it must not have NaN or infinity (None stands for them)."""
+    """Return an object as compact JSON.
+
+    It must not have NaN or infinity; None stands for them.
+    """
     return to_json(value, inf_nan_mode="null")

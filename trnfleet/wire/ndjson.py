@@ -1,4 +1,4 @@
-"""Lines of JSON files: reading with bounded lengths and counts of skipped lines, and writing for any terminal."""
+"""Lines of JSON files: bounded reading with counts, and writing for any terminal."""
 
 from __future__ import annotations
 
@@ -12,29 +12,54 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class LeftOut:
-    """Counts of the lines of a file that were taken and left out."""
+    """Counts of a file's accepted and skipped lines."""
 
     taken: int = 0
     """Valid lines, or other units."""
     count: int = 0
     """Invalid ones."""
     first: str = ""
-    """Place and reason of the first that was left out; empty where none was."""
+    """Place and reason of the first skipped one; empty without any."""
+    doubts: int = 0
+    """Unusable values, names and contradictions in valid lines, treated as not available."""
+    first_doubt: str = ""
+    """Place and reason of the first of them."""
 
     def add(self, place: str, reason: str) -> None:
-        """Count one that is left out; `place` names it, as in `line 7`."""
+        """Count a skipped one; `place` names it, as in `line 7`."""
         self.count += 1
         if not self.first:
             self.first = f"{place}: {reason}"
 
+    def doubt(self, place: str, reason: str, times: int = 1) -> None:
+        """Count unusable values of a valid one, `times` of them."""
+        self.doubts += times
+        if not self.first_doubt:
+            self.first_doubt = f"{place}: {reason}"
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether all of it could be used."""
+        return not self.count and not self.doubts
+
     def text(self, noun: str) -> str:
-        """Return the account for people, in one line: `12 messages, 1 left out (line 3: not JSON)`."""
+        """Return the summary for people, in one line.
+
+        For example `12 messages, 1 left out (first line 3: not JSON)`.
+        """
         left_out = f", {self.count:,} left out (first {self.first})" if self.count else ""
+        if self.doubts:
+            left_out += (
+                f", {self.doubts:,} problem{'' if self.doubts == 1 else 's'} in them (first"
+                f" {self.first_doubt})"
+            )
         return f"{self.taken:,} {noun}{'' if self.taken == 1 else 's'}{left_out}"
 
 
 def read_lines(stream: BinaryIO, most_bytes: int) -> Iterator[tuple[int, bytes | None]]:
-    """Yield each line's number, from 1, and its bytes without the line's end; None in place of one that is too long.
+    """Yield each line's number, from 1, and its bytes without the newline.
+
+    None instead of the bytes if the line is too long.
 
     Args:
         stream: Read to its end, never more than `most_bytes` at a time.
@@ -52,10 +77,16 @@ def read_lines(stream: BinaryIO, most_bytes: int) -> Iterator[tuple[int, bytes |
 
 
 def is_plain(line: bytes) -> bool:
-    """Return whether a line of JSON can go to a terminal as it is: printable ASCII, in which JSON escapes control characters."""
+    """Return whether a line of JSON is safe for a terminal: printable ASCII.
+
+    JSON escapes control characters within it.
+    """
     return line.isascii() and b"\n" not in line and b"\r" not in line and b"\x7f" not in line
 
 
 def to_plain_json(data: Any) -> bytes:
-    """Return JSON in one line without effect on a terminal: all but printable ASCII is escaped, with DEL, C1 and bidi."""
+    """Return JSON in one line, safe for a terminal.
+
+    All but printable ASCII is escaped, including DEL, C1 and bidi.
+    """
     return json.dumps(data, separators=(",", ":")).replace("\x7f", "\\u007f").encode()

@@ -1,7 +1,7 @@
-"""The ports of the packages around the wire: envelopes, publishers, sources and recorded messages.
+"""The ports of the packages around the wire: envelopes, publishers, sources and recordings.
 
-Simulator, monitor, recorder and bridge know these and no broker; `transport/` implements them over MQTT
-and in memory.
+Simulator, monitor, recorder and bridge know these and no broker; `transport/` implements them over
+MQTT and in memory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ CONTENT_TYPE_CBOR = "application/cbor"
 
 
 PAIR_BYTES = 162
-"""Memory of a user property beside its characters: a pair, two texts, and its place (measured, Python 3.11)."""
+"""Memory of a user property besides its characters. A pair, two texts, and its place (measured,
+Python 3.11)."""
 
 
 class MessageProperties(NamedTuple):
@@ -28,15 +29,15 @@ class MessageProperties(NamedTuple):
     user: tuple[tuple[str, str], ...] = ()
     """User properties, names and values in their order."""
     response_topic: str | None = None
-    """The topic on which the sender waits for a reply."""
+    """Topic for the reply."""
     correlation: bytes | None = None
-    """What the reply must carry, so that the sender knows which request it is about."""
+    """Data repeated in the reply, so that the sender can match it to its request."""
     expiry_s: int | None = None
-    """Seconds for which a broker keeps the message for who is not there; of one that was received, what was left of them."""
+    """Seconds a broker stores the message for absent receivers; when received, the rest of them."""
 
     @property
     def memory_bytes(self) -> int:
-        """Memory that they take, about."""
+        """Approximate memory use."""
         of_user = sum(PAIR_BYTES + len(name) + len(value) for name, value in self.user)
         return of_user + len(self.response_topic or "") + len(self.correlation or b"")
 
@@ -51,21 +52,22 @@ class Envelope(NamedTuple):
     content_type: str | None = None
     """The MQTT 5 content type; None where the broker speaks only 3.1.1."""
     received_s: float = 0.0
-    """Monotonic seconds at which it came in; 0 for one that is to be sent."""
+    """Monotonic seconds of its arrival; 0 for an outgoing one."""
     shed: int = 0
     """Earlier messages of its topic that were left out here because the reader was behind."""
     link: int = 0
-    """Number of the connection over which it came, where there are several; not known of telemetry."""
+    """Number of the connection it came over, if there are several; unknown for telemetry."""
     properties: MessageProperties | None = None
-    """Its other properties in MQTT 5; None where it has none."""
+    """Its other properties in MQTT 5; None without any."""
 
 
 MOST_LINKS = 31
-"""Connections of one source: of each instance a number of 32 bits, one of them the sign, says over which it is heard."""
+"""Most connections of one source. Per instance, a signed number of 32 bits marks the connections
+over which it is heard."""
 
 
 class RefusedMessage(NamedTuple):
-    """A message that the broker refused, or that it says it cannot take."""
+    """A message refused by the broker, or beyond its announced limits."""
 
     topic: str
     reason: str
@@ -79,12 +81,13 @@ class PublishResult(NamedTuple):
     """What became of a batch."""
 
     sent: int = 0
-    """Messages that the broker has taken; those with QoS 0 were handed to it, and it does not say more."""
+    """Messages accepted by the broker. QoS 0 messages are counted when handed over: they are not
+    acknowledged."""
     unsent: int = 0
-    """Messages that did not get through, refused ones included."""
+    """Messages not delivered, including refused ones."""
     refused: int = 0
     error: str = ""
-    """Reason of the first message that did not get through, in one line."""
+    """Reason of the first undelivered message, in one line."""
 
 
 STOPPED = "stopped"
@@ -92,7 +95,7 @@ STOPPED = "stopped"
 RECORDING = "recording"
 """`LinkStatus.protocol` of a recording."""
 MOST_REFUSED_TOPICS = 16_384
-"""Topics in `LinkStatus.refused_topics` from which on further ones are left out."""
+"""Most topics in `LinkStatus.refused_topics`; further ones are left out."""
 
 
 @dataclass(slots=True)
@@ -107,13 +110,13 @@ class LinkStatus:
     connects: int = 0
     """Successful connects since the start; more than one means reconnects."""
     attempts: int = 0
-    """Attempts to connect since the start; in an outage on purpose its parts count as well."""
+    """Attempts to connect since the start, including a deliberate outage's."""
     last_error: str = ""
     """Reason why the last connection ended or failed, in one line."""
     protocol: str = ""
     """`5` or `3.1.1` once connected; `RECORDING` where there is no connection but a recording."""
     received: int = 0
-    """Messages taken from the broker."""
+    """Messages received from the broker."""
     dropped: int = 0
     """Messages dropped here because a queue was full (received) or no connection stood (sent)."""
     shed: int = 0
@@ -121,16 +124,18 @@ class LinkStatus:
     oversize: int = 0
     """Messages refused for their size before they were parsed."""
     unsolicited: int = 0
-    """Messages on topics that were not subscribed to; they go no further."""
+    """Messages on topics without a subscription, dropped."""
     retained: int = 0
     """Retained messages that subscriptions gave."""
     retained_exactly: int = 0
-    """Those that came only when their exact topics were asked for."""
+    """Retained messages received only on request of their exact topics."""
     refused_topics: set[str] = field(default_factory=set)
-    """Exact topics asked for (`Source.request_retained`) whose subscription the broker refuses on this connection: whether it retains
-    them is not known."""
+    """Requested exact topics (`Source.request_retained`) refused by the broker on this connection.
+    It is unknown whether it retains them."""
+    refused_filters: tuple[str, ...] = ()
+    """Topic filters refused by the broker on this connection, while it accepts others."""
     waiting: int = 0
-    """Messages that have come and wait to be taken."""
+    """Received messages waiting in the queue."""
     waiting_bytes: int = 0
     """Bytes of their payloads and properties."""
     queue_peak: int = 0
@@ -138,29 +143,33 @@ class LinkStatus:
     sent: int = 0
     """Messages handed to the broker and not refused."""
     acknowledged: int = 0
-    """Of them those with QoS 1."""
+    """Of these, QoS 1 messages."""
     unacknowledged: int = 0
-    """Messages with QoS 1 that the broker did not acknowledge in time."""
+    """QoS 1 messages not acknowledged by the broker in time."""
     refused: int = 0
-    """Messages to be sent that the broker refused. Of those with QoS 0, and in MQTT 3.1.1, it does not say so."""
+    """Outgoing messages refused by the broker. Not reported for QoS 0, nor in MQTT 3.1.1."""
     last_refusal: RefusedMessage | None = None
     broker_says: dict[str, str] = field(default_factory=dict)
-    """What the broker says of itself, by the part of the topic after `$SYS/broker/`; empty where it does not, or not to us."""
+    """The broker's own figures, by the topic's part after `$SYS/broker/`. Empty if it publishes
+    none, or none readable by us."""
     is_unverified: bool = False
-    """Whether TLS goes on without a look at who the broker is."""
+    """Whether TLS does not verify the broker's identity."""
     writer: LinkStatus | None = None
-    """The connection beside it that writes; None where nothing is written."""
+    """The paired connection for writing; None if nothing is written."""
     parts: tuple[LinkStatus, ...] = ()
-    """The connections that it is the sum of, each to a broker of its own; empty for a connection itself."""
+    """Connections it is the sum of, each to its own broker. Empty for a single connection."""
 
     def of_parts(self, mask: int) -> tuple[LinkStatus, ...]:
-        """Return the parts with a bit in `mask`; all where none has, and the connection itself where it has no parts."""
+        """Return the parts with a bit in `mask`.
+
+        All parts if none has a bit; the connection itself if it has no parts.
+        """
         chosen = tuple(part for number, part in enumerate(self.parts) if mask >> number & 1)
         return chosen or self.parts or (self,)
 
     @property
     def cannot_write(self) -> str:
-        """Why nothing can be written beside it, in one line; empty where it can, or is not wanted."""
+        """Reason why writing is impossible, in one line; empty if possible or not wanted."""
         writer = self.writer
         return (
             ""
@@ -169,7 +178,10 @@ class LinkStatus:
         )
 
     def pair(self, writer: LinkStatus) -> None:
-        """Note the connection beside it that writes, or of several those beside its parts, in the same order."""
+        """Record the paired connection for writing.
+
+        For several, those paired with its parts, in the same order.
+        """
         if self.parts:
             for part, beside in zip(self.parts, writer.parts, strict=True):
                 part.pair(beside)
@@ -178,24 +190,25 @@ class LinkStatus:
 
     @property
     def changes(self) -> tuple[bool, int]:
-        """Whether it stands, and a number that goes up whenever it, or a part of it, is made or lost."""
+        """Whether it is connected, and a counter of connects and losses, including its parts'."""
         return self.connected, self.connects + sum(
             2 * part.connects - part.connected for part in self.parts
         )
 
     @property
     def withholds_retained(self) -> bool:
-        """Whether the broker gives retained messages to no subscription with wildcards, as far as that shows."""
+        """Whether the broker apparently sends no retained messages to wildcard subscriptions."""
         if self.parts:
             return any(part.withholds_retained for part in self.parts)
         return self.retained_exactly > 0 and not self.retained
 
 
 class Stored(NamedTuple):
-    """An envelope with the time at which it came in."""
+    """An envelope with its time of arrival."""
 
     time_ns: int
-    """Wall clock, ns since 1970; made from a monotonic clock, so that it never falls within a recording."""
+    """Wall clock, ns since 1970. Derived from a monotonic clock, so that it never falls within a
+    recording."""
     envelope: Envelope
 
 
@@ -204,13 +217,13 @@ class Keyframe(NamedTuple):
 
     time_ns: int
     state: list[Stored]
-    """Retained state, then the newest telemetry of every topic, each with the time at which it came in."""
+    """Retained state, then the newest telemetry of every topic, each with its time of arrival."""
     has_values: bool
-    """Whether the newest telemetry is included; where it takes too much room, it is not."""
+    """Whether the newest telemetry is included; it is not if too large."""
 
 
 class RecordedMessages(Protocol):
-    """The messages of a recording, finished or still going on, in the order of their time."""
+    """Messages of a recording, finished or in progress, in order of time."""
 
     @property
     def start_ns(self) -> int:
@@ -218,13 +231,16 @@ class RecordedMessages(Protocol):
 
     @property
     def end_ns(self) -> int:
-        """Time of the newest message that is there; goes up while recording goes on."""
+        """Time of the newest message; rises while recording continues."""
 
     def keyframe(self, at_ns: int) -> Keyframe | None:
-        """Return the newest keyframe at or before a moment; None where there is none."""
+        """Return the newest keyframe at or before a moment; None without one."""
 
     def read(self, after_ns: int, until_ns: int) -> Iterator[Stored]:
-        """Yield the messages of `after_ns < time_ns <= until_ns` in order; damaged ones are left out and counted."""
+        """Yield the messages of `after_ns < time_ns <= until_ns` in order.
+
+        Damaged ones are skipped and counted.
+        """
 
 
 class Publisher(Protocol):
@@ -235,21 +251,24 @@ class Publisher(Protocol):
         """Connection state."""
 
     async def publish(self, batch: Iterable[Envelope]) -> PublishResult:
-        """Send a batch, waiting for room in the client's own buffers, and return what became of it.
+        """Send a batch and return its result; wait for room in the client's own buffers.
 
-        While no connection stands, QoS 0 messages are dropped and counted; state (retained) is not lost,
+        Without a connection, QoS 0 messages are dropped and counted. Retained state is not lost,
         because `on_connect` provides it again.
         """
 
     def on_connect(self, announce: Callable[[], Iterable[Envelope]]) -> None:
-        """Set the messages that are sent first after every connect: descriptors and other retained state."""
+        """Set the first messages after every connect: descriptors and other retained state."""
 
 
 class InterruptiblePublisher(Publisher, Protocol):
-    """A publisher whose connection can be taken away on purpose."""
+    """A publisher with a deliberately interruptible connection."""
 
     def interrupt(self, seconds: float) -> None:
-        """Lose the connection without a goodbye, so that the last will speaks, and connect again after `seconds`."""
+        """Drop the connection without a goodbye, and connect again after `seconds`.
+
+        The broker then publishes the last will.
+        """
 
 
 class Source(Protocol):
@@ -262,8 +281,12 @@ class Source(Protocol):
     async def take(self) -> list[Envelope]:
         """Return all that has come in since the last call, waiting until there is something.
 
-        An empty list means that the source has ended for good (a replay's end); a broker's never does.
+        An empty list means that the source has ended for good (a replay's end); a broker's never
+        does.
         """
 
     def request_retained(self, topics: Iterable[str]) -> None:
-        """Ask for what is retained on exact topics, within what is subscribed to; a source without a broker has none to ask."""
+        """Request the retained messages of exact topics within the subscriptions.
+
+        No effect without a broker.
+        """

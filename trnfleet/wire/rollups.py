@@ -1,9 +1,15 @@
-"""Roll-ups on the wire: what a relay publishes of its cell, one row an UltraServer or a standalone instance.
+"""Roll-ups on the wire: a relay's messages about its cell.
 
-A block of rows has a retained descriptor on `node/{path}`, told from a telemetry one by its `kind`, and a frame a period on
-`rollup/{path}`. A frame is a CBOR map: `v`, `path`, `boot`, `rev`, `seq`, `ts` as in telemetry, and RFC 8746 arrays, little-endian:
-`totals` (float32) and `counters` (float64), a line of rows for each column, `covered` (how many chips or instances went into each,
-a line for each column of both), `states` (chips in each freshness) and `alerts` (firing ones by severity), a line for each row;
+Each row is an UltraServer or a standalone instance. A block of rows has a retained descriptor on
+`node/{path}`, distinguished from a telemetry one by its `kind`, and a frame per period on
+`rollup/{path}`. A frame is a CBOR map: `v`, `path`, `boot`, `rev`, `seq`, `ts` as in telemetry, and
+RFC 8746 arrays, little-endian:
+
+- `totals` (float32) and `counters` (float64): a line of rows for each column
+- `covered`: chips or instances summed in each value, a line for each column of both
+- `states`: chips in each freshness, a line for each row
+- `alerts`: firing ones by severity, a line for each row
+
 `worst` has for each row the address of its worst chip below the row's, or an empty text.
 """
 
@@ -11,21 +17,22 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import cbor2
+import msgspec
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
-from pydantic_core import PydanticCustomError
+from msgspec import Meta
 
 from trnfleet.domain.address import STANDALONE
-from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
+from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, unknown_instance_type
 from trnfleet.domain.metrics import BY_NAME, METRICS, Kind, Scope
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import WireError
 from trnfleet.wire.cbor import decode_cbor
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
-from trnfleet.wire.messages import SCHEMA, ClockSpec, Message, Name, Path, TypeName
+from trnfleet.wire.messages import SCHEMA, ClockSpec, Name, Path, TypeName
+from trnfleet.wire.structs import StructMessage
 from trnfleet.wire.telemetry import MAX_SEQ, Head
 from trnfleet.wire.values import EARLIEST_NS, LATEST_NS, Period, Revision
 
@@ -42,12 +49,12 @@ SEVERITIES = tuple(Severity)
 BLOCK_ROWS = 256
 """Rows of a block at most: its descriptor and its frame stay below 128 KB."""
 MOST_INSTANCES = 64
-"""Instances that a row stands for at most; a Trn3 UltraServer has 36."""
+"""Most instances of a row; a Trn3 UltraServer has 36."""
 
 TOTALS = tuple(metric.name for metric in METRICS if metric.kind is not Kind.COUNTER)
 """Columns of float32: sums, maxima and bits."""
 COUNTERS = tuple(metric.name for metric in METRICS if metric.kind is Kind.COUNTER)
-"""Columns of float64: sums of counters, which float32 would round."""
+"""Columns of float64: sums of counters would be rounded in float32."""
 
 _KIND = re.compile(rb'"kind"\s*:\s*"rollup"')
 _F4, _F8, _U2 = np.dtype("<f4"), np.dtype("<f8"), np.dtype("<u2")
@@ -58,39 +65,35 @@ _ALL_WORST = re.compile(rf"{_WORST}(?:\n{_WORST})*+")
 _ROUNDING = 1.001
 """Margin for sums in float32."""
 
-RowPath = Annotated[
-    str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){1,2}$")
-]
-Columns = Annotated[tuple[Name, ...], Field(max_length=DEFAULT_LIMITS.columns)]
+RowPath = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){1,2}\Z")]
+Columns = Annotated[tuple[Name, ...], Meta(max_length=DEFAULT_LIMITS.columns)]
 
 
-class RollupRow(BaseModel):
+class RollupRow(msgspec.Struct, frozen=True, kw_only=True):
     """A row of a block."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
     path: RowPath
     """Address of an UltraServer, or of an instance."""
     type: TypeName
     """Type of its instances."""
-    instances: Annotated[int, Field(ge=1, le=MOST_INSTANCES)]
+    instances: Annotated[int, Meta(ge=1, le=MOST_INSTANCES)]
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
+    def __post_init__(self) -> None:
+        """Check the limits across fields."""
         if self.path.count("/") == 2 and self.instances != 1:
-            raise PydanticCustomError("instances", "a row of an instance stands for one instance")
+            raise ValueError("instances: a row of an instance stands for one instance")
         if self.path.endswith("/" + STANDALONE):
-            raise PydanticCustomError("path", "instances outside UltraServers have a row each")
-        return self
+            raise ValueError("path: instances outside UltraServers have a row each")
 
 
-class RollupDescriptor(Message):
-    """The descriptor of a block of roll-ups: its relay, its rows in the order of the frames, and their columns."""
+class RollupDescriptor(StructMessage, frozen=True, kw_only=True):
+    """The descriptor of a block of roll-ups: relay, rows in frame order, and columns."""
 
     kind: Literal["rollup"] = "rollup"
     path: Path
     publisher: Name
-    """Client id of the relay; its last will takes nothing offline, but makes all of it not observed."""
+    """Client id of the relay. Its last will takes nothing offline, but makes all rows not observed.
+    """
     boot: Name
     revision: Revision = 0
     period_s: Period
@@ -98,23 +101,20 @@ class RollupDescriptor(Message):
     replay: bool = False
     origin: Literal["simulated", "neuron"] = "simulated"
     cell: Name
-    rows: Annotated[tuple[RollupRow, ...], Field(min_length=1, max_length=DEFAULT_LIMITS.instances)]
+    rows: Annotated[tuple[RollupRow, ...], Meta(min_length=1, max_length=DEFAULT_LIMITS.instances)]
     totals: Columns = TOTALS
     counters: Columns = COUNTERS
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
+    def __post_init__(self) -> None:
+        """Check the limits across fields."""
         columns = (*self.totals, *self.counters)
         if len(set(columns)) < len(columns):
-            raise PydanticCustomError("columns", "two columns of the same name")
+            raise ValueError("two columns of the same name")
         paths = {row.path for row in self.rows}
         if len(paths) < len(self.rows):
-            raise PydanticCustomError("rows", "two rows of the same path")
+            raise ValueError("rows: two rows of the same path")
         if any(path.count("/") == 2 and path.rpartition("/")[0] in paths for path in paths):
-            raise PydanticCustomError(
-                "rows", "a row of an UltraServer and one of an instance in it"
-            )
-        return self
+            raise ValueError("rows: a row of an UltraServer and one of an instance in it")
 
 
 class RollupFrame(NamedTuple):
@@ -135,7 +135,7 @@ class RollupFrame(NamedTuple):
 
 
 class RollupForm(NamedTuple):
-    """What a descriptor says that its frames are checked against."""
+    """The part of a descriptor its frames are checked against."""
 
     path: str
     boot: str
@@ -156,12 +156,13 @@ class RollupForm(NamedTuple):
         """Return the form of a descriptor's frames.
 
         Raises:
-            WireError: it names an instance type that the hardware catalogue does not have, or a row outside its cluster.
+            WireError: it names an instance type that the hardware catalogue does not have, or a row
+                outside its cluster.
         """
         cluster = descriptor.path.partition("/")[0]
         for row in descriptor.rows:
             if row.type not in INSTANCE_TYPES:
-                raise WireError(f"unknown instance type {row.type!r}")
+                raise WireError(unknown_instance_type(row.type))
             if row.path.partition("/")[0] != cluster:
                 raise WireError("describes a row that is not of its cluster")
         instances = np.array([row.instances for row in descriptor.rows], np.int64)
@@ -170,10 +171,19 @@ class RollupForm(NamedTuple):
         )
         known = [BY_NAME.get(name) for name in (*descriptor.totals, *descriptor.counters)]
         return RollupForm(
-            descriptor.path, descriptor.boot, descriptor.revision, descriptor.totals, descriptor.counters, chips, instances,
-            np.array([each is not None and each.scope is Scope.INSTANCE for each in known], np.bool_),
-            np.array([_highest(each) for each in known], np.float64),
-        )  # fmt: skip  # fields beside each other
+            descriptor.path,
+            descriptor.boot,
+            descriptor.revision,
+            descriptor.totals,
+            descriptor.counters,
+            chips,
+            instances,
+            np.array(
+                [metric is not None and metric.scope is Scope.INSTANCE for metric in known],
+                np.bool_,
+            ),
+            np.array([_highest(metric) for metric in known], np.float64),
+        )
 
 
 def _highest(metric: Metric | None) -> float:
@@ -184,7 +194,7 @@ def _highest(metric: Metric | None) -> float:
 
 def is_rollup(payload: bytes) -> bool:
     """Return whether a descriptor is one of roll-ups."""
-    return _KIND.search(payload) is not None
+    return b'"rollup"' in payload and _KIND.search(payload) is not None
 
 
 def encode_rollup(path: str, revision: int, frame: RollupFrame) -> bytes:
@@ -240,7 +250,8 @@ def decode_rollup(fields: dict[str, Any], head: Head, form: RollupForm) -> Rollu
     """
     if fields.get("path") != form.path:
         raise WireError("the roll-up's path is not its topic's")
-    rows, columns = len(form.chips), len(form.totals) + len(form.counters)
+    rows = len(form.chips)
+    columns = len(form.totals) + len(form.counters)
     frame = RollupFrame(
         head,
         _array(fields, "totals", _F4, (len(form.totals), rows)),
@@ -274,14 +285,18 @@ def decode_rollup(fields: dict[str, Any], head: Head, form: RollupForm) -> Rollu
 
 
 def _are_addresses(found: object, rows: int) -> bool:
-    """Return whether something is a list of as many addresses of chips, or empty texts, as there are rows."""
+    """Return whether a value is a list of chip addresses or empty texts.
+
+    Its length must be the number of rows.
+    """
     if not isinstance(found, list) or len(found) != rows:
         return False
     try:
         joined = "\n".join(found)
     except TypeError:
         return False
-    # A list of a block's addresses is matched at once: a match for each takes a quarter of all that decoding takes.
+    # A list of a block's addresses is matched at once: a match for each takes a quarter of all that
+    # decoding takes.
     return joined.count("\n") == rows - 1 and _ALL_WORST.fullmatch(joined) is not None
 
 

@@ -1,6 +1,6 @@
-"""JSON telemetry: one flat object a chip and one an instance, for people and for tools that read plain JSON.
+"""JSON telemetry: one flat object per chip and per instance, for people and tools.
 
-It carries the same quantised values as frames do, so that both give the same store.
+It carries the same quantised values as frames do, so that both result in the same store.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import numpy as np
 from trnfleet.clock import format_rfc3339, parse_rfc3339
 from trnfleet.domain.address import format_chip
 from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS, Metric
-from trnfleet.errors import WireError
+from trnfleet.errors import WireError, nearest
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.messages import SCHEMA, parse_json_object, to_json_bytes
+from trnfleet.wire.structs import shown
 from trnfleet.wire.values import EARLIEST_NS, LATEST_NS
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 MAX_SEQ = 2**63 - 1
 _BATCH = 8
-"""Messages from which on columns take less time than values one by one."""
+"""Smallest number of messages decoded in columns; below it single values are faster."""
 
 
 class Head(NamedTuple):
@@ -42,6 +43,30 @@ class Head(NamedTuple):
     """Source time, nanoseconds since 1970 UTC."""
 
 
+class Doubt(NamedTuple):
+    """A key of a message with an unusable value; the rest of the message counts."""
+
+    key: str
+    reason: str
+    """Reason the value is not available; empty for a key outside the message's scope."""
+    is_chip: bool
+
+    @property
+    def text(self) -> str:
+        """The key with its problem, and for an unknown one the nearest metric."""
+        if self.reason:
+            return f"{self.key} {self.reason}"
+        own, others = (
+            (_CHIP_NAMES, _INSTANCE_NAMES) if self.is_chip else (_INSTANCE_NAMES, _CHIP_NAMES)
+        )
+        key = self.key if self.key.isascii() and self.key.isidentifier() else ascii(self.key)
+        if self.key in others:
+            scopes = ("instances", "chips") if self.is_chip else ("chips", "instances")
+            return f"{key}: a metric of {scopes[0]}, not of {scopes[1]}"
+        hint = nearest(self.key, own).replace("'", "")
+        return f"{key}: {hint}" if hint.startswith("did you mean") else f"{key}: unknown metric"
+
+
 class Sample(NamedTuple):
     """A JSON telemetry message, decoded."""
 
@@ -50,13 +75,16 @@ class Sample(NamedTuple):
     """Address of the chip or instance, from the payload."""
     is_chip: bool
     codes: Sequence[int] | NDArray[np.uint64]
-    """Wire codes of all lanes of all metrics of its scope, in table order; the top code where absent or null."""
+    """Wire codes of all lanes of all metrics of its scope, in table order. The top code if absent,
+    null or in doubt."""
+    doubts: Sequence[Doubt] = ()
+    """Keys with unusable values, only the first of them."""
 
 
 def encode_instance(
     head: Head, path: str, job: str | None, columns: Columns, row: int
 ) -> dict[str, Any]:
-    """Return the object that describes one instance's own metrics."""
+    """Return the object of one instance's own metrics."""
     return _identity(head, path, None, job) | _row(
         _values(INSTANCE_METRICS, columns, slice(row, row + 1)), 0
     )
@@ -65,7 +93,10 @@ def encode_instance(
 def encode_chips(
     head: Head, path: str, job: str | None, columns: Columns, rows: slice
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (address, object) for each chip of one instance, whose chips are `rows` of the columns."""
+    """Yield (address, object) for each chip of one instance.
+
+    `rows` are its chips' rows of the columns.
+    """
     values = _values(CHIP_METRICS, columns, rows)
     for number in range(rows.stop - rows.start):
         yield (
@@ -114,19 +145,44 @@ class _Field(NamedTuple):
     """Codes in one unit where the scale is below 1, else 0."""
     scale: float
     top: int
+    most: int
+    """Largest code that can be a value."""
     limit: float
-    """Largest value that the wire type holds."""
+    """The value of it."""
+    ceiling: float
+    """Largest number converted; beyond it there is no code."""
 
 
 def _fields(metrics: Sequence[Metric]) -> tuple[_Field, ...]:
     return tuple(
-        _Field(m.name, m.width, m.is_vector, m.steps_per_unit, m.scale, m.top, m.top * m.scale)
+        _Field(
+            m.name,
+            m.width,
+            m.is_vector,
+            m.steps_per_unit,
+            m.scale,
+            m.top,
+            m.limit_code,
+            m.limit,
+            m.top * m.scale,
+        )
         for m in metrics
     )
 
 
 _CHIP_FIELDS = _fields(CHIP_METRICS)
 _INSTANCE_FIELDS = _fields(INSTANCE_METRICS)
+_CHIP_NAMES = frozenset(field.name for field in _CHIP_FIELDS)
+_INSTANCE_NAMES = frozenset(field.name for field in _INSTANCE_FIELDS)
+_IDENTITY = frozenset(
+    {"ts", "v", "boot", "seq", "cluster", "ultraserver", "instance", "chip", "job"}
+)
+_KNOWN = _INSTANCE_NAMES | _IDENTITY, _CHIP_NAMES | _IDENTITY
+"""Known keys, indexed by whether the message is a chip's."""
+_MOST_DOUBTS = 16
+"""Most keys reported per message."""
+_KEY_CHARS = 64
+"""Characters of an unknown key that are kept."""
 
 
 class _Place(NamedTuple):
@@ -141,17 +197,34 @@ def decode_sample(payload: bytes, limits: Limits = DEFAULT_LIMITS) -> Sample:
     """Parse and validate a chip's or an instance's object.
 
     Raises:
-        WireError: it is not JSON, lacks its identity, or has a value of a wrong type or out of range.
+        WireError: it is not JSON, or lacks its identity. A value that cannot be used is not
+            available, and among the doubts.
     """
     data = parse_json_object(payload, limits)
     place = _place(data)
-    return Sample(*place, codes=_codes(data, _CHIP_FIELDS if place.is_chip else _INSTANCE_FIELDS))
+    doubts = _unknown(data, place.is_chip)
+    codes = _codes(data, _CHIP_FIELDS if place.is_chip else _INSTANCE_FIELDS, place.is_chip, doubts)
+    return Sample(*place, codes=codes, doubts=doubts[:_MOST_DOUBTS])
+
+
+def _unknown(data: dict[str, Any], is_chip: bool) -> list[Doubt]:
+    """Return the keys with numbers but without a metric; other values are private notes."""
+    if _KNOWN[is_chip].issuperset(data):
+        return []
+    return [
+        Doubt(key[:_KEY_CHARS], "", is_chip)
+        for key, value in data.items()
+        if key not in _KNOWN[is_chip] and type(value) in _NUMERIC
+    ][:_MOST_DOUBTS]
 
 
 def decode_samples(
     payloads: Sequence[bytes], limits: Limits = DEFAULT_LIMITS
 ) -> list[Sample | WireError]:
-    """Parse and validate many objects, most of which are alike, in less time than one by one; of a wrong one return the error."""
+    """Parse and validate many objects; return the error in place of a wrong one.
+
+    Faster than one by one if most are alike.
+    """
     if len(payloads) < _BATCH:
         return [_decoded(payload, limits) for payload in payloads]
     results: list[Sample | WireError | None] = [None] * len(payloads)
@@ -165,12 +238,16 @@ def decode_samples(
             continue
         values = _VALUES[place.is_chip].of(data)
         if values is not None:
-            usual[place.is_chip].append(_Usual(number, place, *values))
+            usual[place.is_chip].append(
+                _Usual(number, place, *values, _unknown(data, place.is_chip))
+            )
     for is_chip, chosen in enumerate(usual):
         if chosen:
-            for each, codes in zip(chosen, _VALUES[is_chip].codes(chosen), strict=True):
+            for message, codes in zip(chosen, _VALUES[is_chip].codes(chosen), strict=True):
                 if codes is not None:
-                    results[each.number] = Sample(*each.place, codes=codes)
+                    results[message.number] = Sample(
+                        *message.place, codes=codes, doubts=message.doubts
+                    )
     return [
         _decoded(payload, limits) if result is None else result
         for payload, result in zip(payloads, results, strict=True)
@@ -199,17 +276,21 @@ def _place(data: dict[str, Any]) -> _Place:
 
 
 class _Usual(NamedTuple):
-    """A message that has all its values, as numbers that are not converted yet."""
+    """A message with all its values, as numbers not yet converted."""
 
     number: int
     """Its place among the payloads."""
     place: _Place
     measured: list[float | None]
     whole: Sequence[int]
+    doubts: list[Doubt]
 
 
 class _Values:
-    """Values of messages in columns: every lane a number, or not available, which is how nearly all come."""
+    """Values of messages in columns: every lane a number or not available.
+
+    Nearly all messages are like this.
+    """
 
     def __init__(self, fields: Sequence[_Field]) -> None:
         ends = itertools.accumulate(field.width for field in fields)
@@ -231,11 +312,15 @@ class _Values:
         self._steps = np.array([field.steps or 1 for field in of_lanes], np.float64)
         self._scale = np.array([1.0 if field.steps else field.scale for field in of_lanes])
         self._tops = np.array([field.top for field in of_lanes], np.float64)
+        self._most = np.array([field.most for field in of_lanes], np.float64)
         self._whole_tops = np.array([field.top for field in whole], np.uint64)
         self._blanks = [[None] * width for width in self._widths]
 
     def of(self, data: dict[str, Any]) -> tuple[list[float | None], Sequence[int]] | None:
-        """Return an object's measured and whole values; None for one that must be looked at value by value."""
+        """Return an object's measured and whole values.
+
+        None for an object that must be checked value by value.
+        """
         try:
             values = self._get(data)
         except KeyError:
@@ -243,8 +328,8 @@ class _Values:
         vectors: Sequence[Any] = values[: self._vectors]
         if None in vectors:
             vectors = [
-                blank if each is None else each
-                for each, blank in zip(vectors, self._blanks, strict=True)
+                blank if vector is None else vector
+                for vector, blank in zip(vectors, self._blanks, strict=True)
             ]
         if not _ARRAYS.issuperset(map(type, vectors)) or list(map(len, vectors)) != self._widths:
             return None
@@ -258,16 +343,16 @@ class _Values:
         return None
 
     def codes(self, chosen: Sequence[_Usual]) -> Sequence[NDArray[np.uint64] | None]:
-        """Return the codes of each message; None for one with a value that is out of range."""
+        """Return the codes of each message; None for one with a value out of range."""
         try:
-            measured = np.array([each.measured for each in chosen], np.float64)
-            whole = np.array([each.whole for each in chosen], np.uint64)
+            measured = np.array([message.measured for message in chosen], np.float64)
+            whole = np.array([message.whole for message in chosen], np.uint64)
         except OverflowError:
             return [None] * len(chosen)
         missing = np.isnan(measured)
         with np.errstate(over="ignore"):
             codes = np.rint(measured * self._steps / self._scale)
-        is_fine = (missing | ((measured >= 0) & (codes < self._tops))).all(axis=1)
+        is_fine = (missing | ((measured >= 0) & (codes <= self._most))).all(axis=1)
         is_fine &= (whole < self._whole_tops).all(axis=1)
         codes = np.where(missing, self._tops, codes)
         if not is_fine.all():
@@ -283,12 +368,15 @@ _NUMBERS, _INTEGERS, _ARRAYS = (
     frozenset({int}),
     frozenset({list}),
 )
+_NUMERIC = frozenset({int, float, list})
 _VALUES = _Values(_INSTANCE_FIELDS), _Values(_CHIP_FIELDS)
 """By whether they are a chip's."""
 
 
 def _head(data: dict[str, Any]) -> tuple[str, int, int]:
-    boot, seq, stamp = data.get("boot"), data.get("seq"), data.get("ts")
+    boot = data.get("boot")
+    seq = data.get("seq")
+    stamp = data.get("ts")
     if data.get("v") != SCHEMA:
         raise WireError(f"schema version is not {SCHEMA}")
     if type(boot) is not str or not 0 < len(boot) <= 64:
@@ -312,49 +400,54 @@ def _instant_ns(stamp: str) -> int:
     return parse_rfc3339(stamp)
 
 
-def _codes(data: dict[str, Any], fields: tuple[_Field, ...]) -> list[int]:
-    # This is most of what a message costs; what is not usual is left to `_code`.
+def _codes(
+    data: dict[str, Any], fields: tuple[_Field, ...], is_chip: bool, doubts: list[Doubt]
+) -> list[int]:
+    # Most of a message's cost is here; unusual values are left to `_code`.
     codes: list[int] = []
-    add, get = codes.append, data.get
+    add = codes.append
+    get = data.get
     for field in fields:
-        name, width, is_vector, steps, scale, top, limit = field
+        name, width, is_vector, steps, scale, top, most, _, ceiling = field
         value = get(name)
         if value is None:
             codes.extend([top] * width)
             continue
         if is_vector:
             if type(value) is not list or len(value) != width:
-                raise WireError(f"{name} is not an array of {width}")
+                doubts.append(
+                    Doubt(name, f"must be a list of {width} numbers{shown(value)}", is_chip)
+                )
+                codes.extend([top] * width)
+                continue
             lanes: list[Any] | tuple[Any] = value
         else:
             lanes = (value,)
         for lane in lanes:
             kind = type(lane)
-            if (kind is not float and kind is not int) or not 0 <= lane <= limit:
-                add(_code(lane, field))
-                continue
-            code = round(lane * steps) if steps else lane if scale == 1 else round(lane / scale)
-            add(code if code < top and type(code) is int else _code(lane, field))
+            if (kind is float or kind is int) and 0 <= lane <= ceiling:
+                code = round(lane * steps) if steps else lane if scale == 1 else round(lane / scale)
+                if code <= most and type(code) is int:
+                    add(code)
+                    continue
+            if lane is not None:
+                doubts.append(Doubt(name, _reason(lane, field), is_chip))
+            add(top)
     return codes
 
 
-def _code(value: Any, field: _Field) -> int:
-    if value is None:
-        return field.top
+def _reason(value: object, field: _Field) -> str:
+    """Return why a value is not one of a metric."""
     if type(value) is not float and type(value) is not int:
-        raise WireError(f"{field.name} is not a number")
-    if not 0 <= value <= field.limit:
-        raise WireError(f"{field.name} is outside 0 to {field.limit:g}")
-    code = (
-        round(value * field.steps)
-        if field.steps
-        else value
-        if field.scale == 1
-        else round(value / field.scale)
-    )
-    if code >= field.top or type(code) is not int:
-        raise WireError(f"{field.name} is out of range or not whole")
-    return code
+        return f"must be a number{shown(value)}"
+    if 0 <= value <= field.limit:
+        return f"must be a whole number{shown(value)}"
+    return f"must be from 0 to {field.limit:g}{shown(value)}"
+
+
+def reason_above(metric: Metric, value: float) -> str:
+    """Return why a value above a metric's limit is not one of it."""
+    return f"must be from 0 to {metric.limit:g}{shown(value)}"
 
 
 def split_codes(

@@ -1,4 +1,4 @@
-"""Topics: `{root}/v1/{fleet}/{class}/{path}`, built and taken apart here and nowhere else.
+"""Topics: `{root}/v1/{fleet}/{class}/{path}`, built and parsed only here.
 
 The class comes before the path, so that access lists and filters are short.
 """
@@ -9,7 +9,7 @@ import enum
 from typing import NamedTuple
 
 from trnfleet.domain.address import Level, are_segments, is_segment
-from trnfleet.errors import WireError
+from trnfleet.errors import WireError, nearest
 
 DEFAULT_ROOT = "trnfleet"
 VERSION = "v1"
@@ -17,7 +17,7 @@ MAX_SLASHES = 7
 """Limit of AWS IoT Core; the deepest topic of ours has exactly as many."""
 
 FLEET_PATH = "fleet"
-"""Path of a topic that is about the fleet as a whole."""
+"""Path of a topic about the fleet as a whole."""
 
 
 class TopicClass(enum.StrEnum):
@@ -48,10 +48,10 @@ RETAINED = frozenset(
         TopicClass.PUBLISHER,
     }
 )
-"""Classes whose newest message on a topic the broker keeps: it holds until it is replaced or cleared."""
+"""Classes with messages retained by the broker: valid until replaced or cleared."""
 
 VALUES = frozenset({TopicClass.TELEMETRY, TopicClass.ROLLUP})
-"""Classes of which a topic's newest message has the values of now, and the broker keeps none."""
+"""Classes with present values in a topic's newest message, not retained by the broker."""
 
 SUBSCRIPTIONS: tuple[tuple[TopicClass, int], ...] = (
     (TopicClass.PUBLISHER, 1),
@@ -65,12 +65,13 @@ SUBSCRIPTIONS: tuple[tuple[TopicClass, int], ...] = (
     (TopicClass.ROLLUP, 0),
     (TopicClass.TELEMETRY, 0),
 )
-"""Classes that a monitor subscribes to, each with its QoS, in this order: state comes first, so that the layout stands when the
-telemetry arrives, and before the descriptors what there are few of, which has no second way where a broker's queue is full of them."""
+"""Classes subscribed to by a monitor, each with its QoS, in this order. State comes first, so that
+the layout exists when the telemetry arrives. Before the descriptors come the rare messages, because
+they have no second way if a broker's queue is full of descriptors."""
 
 
 class Topic(NamedTuple):
-    """A topic taken apart."""
+    """A parsed topic."""
 
     fleet: str
     topic_class: TopicClass
@@ -84,11 +85,11 @@ def build_topic(fleet: str, topic_class: TopicClass, path: str, root: str = DEFA
 
 
 def command_path(target: str) -> str:
-    """Return the path on which a command for `target` is published: the deepest address that holds all of the target.
+    """Return the path of a command for `target`: the deepest address containing it.
 
-    That is the target up to its first segment that is a pattern (`uc1/us-0003` for `uc1/us-0003/*`), never deeper than a
-    chip, and `fleet` where nothing is left. So a client that an access list allows to publish to `command/uc1/us-0003/#` can
-    reach that UltraServer and nothing else.
+    This is the target up to its first pattern segment (`uc1/us-0003` for `uc1/us-0003/*`), never
+    deeper than a chip, and `fleet` if nothing is left. So a client allowed by an access list to
+    publish to `command/uc1/us-0003/#` can reach only that UltraServer.
     """
     fixed: list[str] = []
     for segment in target.split("/")[: Level.CHIP]:
@@ -99,20 +100,24 @@ def command_path(target: str) -> str:
 
 
 def presence_path(client: str, cell: str | None) -> str:
-    """Return the path of a presence message: relays, and what they pass on of a cell's watches, are below their cell's name."""
+    """Return the path of a presence message.
+
+    Relays, and the watches they forward from a cell, are below their cell's name.
+    """
     return client if cell is None else f"{cell}/{client}"
 
 
 def covers(path: str, target: str) -> bool:
-    """Return whether a command on `path` may be about `target`: the path is the fleet's, or an address of or above it.
+    """Return whether a command on `path` may be about `target`.
 
-    Behind a colon a target names a link of a chip, as in `chip05:east`, which belongs to the chip.
+    The path must be the fleet's, or an address equal to or above the target. After a colon a target
+    names a link of a chip, as in `chip05:east`; it belongs to the chip.
     """
     return path in {FLEET_PATH, target} or target.startswith((path + "/", path + ":"))
 
 
 def reply_path(client: str, command_id: str) -> str:
-    """Return the path on which a command is answered; nothing else is ever published for a command.
+    """Return the path of a command's reply; commands cause no other messages there.
 
     Raises:
         WireError: client or id is not one segment.
@@ -123,15 +128,35 @@ def reply_path(client: str, command_id: str) -> str:
 
 
 def build_filter(fleet: str, topic_class: TopicClass, root: str = DEFAULT_ROOT) -> str:
-    """Return the topic filter for everything of a class; a fleet of `+` means every fleet."""
+    """Return the topic filter of a class; a fleet of `+` means every fleet."""
     return f"{root}/{VERSION}/{fleet}/{topic_class.value}/#"
+
+
+def filter_parts(topic_filter: str, root: str = DEFAULT_ROOT) -> tuple[str, str]:
+    """Return fleet and class of a filter.
+
+    Empty if it has a wildcard or is not below `root`.
+    """
+    head, _, rest = topic_filter.partition(f"{root}/{VERSION}/")
+    parts = [*rest.split("/"), "", ""][:2] if not head else ["", ""]
+    fleet, topic_class = ("" if part in {"+", "#"} else part for part in parts)
+    return fleet, topic_class
+
+
+def class_hint(topic_filter: str, root: str = DEFAULT_ROOT) -> str:
+    """Return the class probably meant by a filter without one; empty if it is right."""
+    _, name = filter_parts(topic_filter, root)
+    if not name or name in {topic_class.value for topic_class in TopicClass}:
+        return ""
+    return f"no class of topics {name!r}: {nearest(name, [topic_class.value for topic_class in TopicClass])}"  # noqa: E501
 
 
 def parse_topic(topic: str, root: str = DEFAULT_ROOT) -> Topic:
     """Take a topic apart.
 
     Raises:
-        WireError: it is not one of ours: other root or version, unknown class, bad segment, too deep.
+        WireError: it is not one of ours: other root or version, unknown class, bad segment, too
+            deep.
     """
     if not topic.startswith(root + "/"):
         raise WireError(f"topic is not under {root}/")

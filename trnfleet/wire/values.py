@@ -1,12 +1,14 @@
-"""Types of values that are stored beyond their message, with limits for all later arithmetic.
+"""Types of values stored beyond their message, with limits for all later arithmetic.
 
-A time must fit nanoseconds in 64 bits, and a number must fit a few cells of a screen.
+A time must fit nanoseconds in 64 bits, and a number must fit a few cells of a screen. Types shared
+by descriptors and other messages have both limits: pydantic's and msgspec's.
 """
 
 from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Meta
 from pydantic import AfterValidator, Field, StringConstraints
 from pydantic_core import PydanticCustomError
 
@@ -14,20 +16,28 @@ from trnfleet.clock import parse_rfc3339
 
 EARLIEST_NS = 0
 LATEST_NS = 7_258_118_400_000_000_000 - 1
-"""The end of 2199, as the options that take a start have it: 62 years before 64 bits of nanoseconds end."""
+"""The end of 2199, the limit of start options. 62 years before the end of 64 bits of nanoseconds.
+"""
 SHORTEST_PERIOD_S = 0.001
 LONGEST_PERIOD_S = 86_400.0
 """Shortest and longest time from tick to tick of a publisher."""
 LONGEST_TICK_S = 1e8
-"""Source time from tick to tick at most, about three years: rules wait for half as much again, which stays far below
-the limit of 64 bits of nanoseconds."""
-SLOWEST, FASTEST = 1e-3, 1e6
-"""Speeds of a source's time, as of `--speed`: slower, an alert that holds for seconds would take hours."""
+"""Longest source time from tick to tick, about three years. Rules wait for 1.5 times as long, far
+below the limit of 64 bits of nanoseconds."""
+SLOWEST = 1e-3
+FASTEST = 1e6
+"""Limits of a source's speed, as of `--speed`. Below, an alert's delay of seconds would last hours.
+"""
 LARGEST_COUNT = 2**53
 """Largest count: up to there a number is exact in every JSON reader."""
 
 
-def _check_instant(text: str) -> str:
+def check_instant(text: str) -> str:
+    """Return an instant as it was given.
+
+    Raises:
+        PydanticCustomError: it is none, or out of range; a ValueError, too.
+    """
     try:
         ns = parse_rfc3339(text)
     except (ValueError, OverflowError):
@@ -39,14 +49,15 @@ def _check_instant(text: str) -> str:
     return text
 
 
-Instant = Annotated[str, StringConstraints(max_length=64), AfterValidator(_check_instant)]
-"""An RFC 3339 instant from `EARLIEST_NS` to `LATEST_NS`, whatever its offset."""
+Instant = Annotated[str, StringConstraints(max_length=64), AfterValidator(check_instant)]
+"""An RFC 3339 instant from `EARLIEST_NS` to `LATEST_NS`, with any offset."""
 Amount = Annotated[float, Field(ge=0, le=1e18, allow_inf_nan=False)]
-"""An amount in a job's life, none of which grows that far."""
+"""An amount in a job's life; none reaches the limit."""
 Figure = Annotated[float, Field(ge=-1e30, le=1e30, allow_inf_nan=False)]
 """A value of any unit; a fleet's sum of the widest counters is under 1e26."""
-Scale = Annotated[float, Field(ge=1e-18, le=1e18, allow_inf_nan=False)]
-"""Value of a column's code 1: 64 bits of it can be converted to any unit of the metric table."""
-Revision = Annotated[int, Field(ge=0, le=LARGEST_COUNT)]
-Speed = Annotated[float, Field(ge=SLOWEST, le=FASTEST, allow_inf_nan=False)]
-Period = Annotated[float, Field(ge=SHORTEST_PERIOD_S, le=LONGEST_PERIOD_S, allow_inf_nan=False)]
+Scale = Annotated[float, Meta(ge=1e-18, le=1e18)]
+"""Value of a column's code 1. Within these limits 64 bits convert to any unit of the metric table.
+"""
+Revision = Annotated[int, Field(ge=0, le=LARGEST_COUNT), Meta(ge=0, le=LARGEST_COUNT)]
+Speed = Annotated[float, Meta(ge=SLOWEST, le=FASTEST)]
+Period = Annotated[float, Meta(ge=SHORTEST_PERIOD_S, le=LONGEST_PERIOD_S)]

@@ -1,4 +1,7 @@
-"""What the shipped rules say of each shipped scenario and of each fault, tick by tick; in ticks of a second the suite plays some, `make long` all."""
+"""Alerts of the shipped rules in each scenario and for each fault, tick by tick.
+
+The suite plays some in ticks of a second, `make long` all.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,9 @@ from trnfleet.domain.scenario import FaultEntry
 from trnfleet.services.files.rules import load_rules
 
 EXPECTED = Path(__file__).parent / "expected"
-CHIP, INSTANCE, JOB = "uc1/us-0001/trn2u-0001-1/chip06", "uc1/us-0001/trn2u-0001-1", "pretrain-405b"
+CHIP = "uc1/us-0001/trn2u-0001-1/chip06"
+INSTANCE = "uc1/us-0001/trn2u-0001-1"
+JOB = "pretrain-405b"
 
 CAUGHT_BY: dict[str, tuple[str, str, str]] = {
     "ecc_corrected_storm": (CHIP, "ecc-rate", INSTANCE),
@@ -52,15 +57,18 @@ CAUGHT_BY: dict[str, tuple[str, str, str]] = {
     "transport_reorder": ("*", "messages-late", "pipeline"),
     "transport_late_reconnect": ("*", "publisher-offline", "sim-1"),
 }
-"""For each fault of the table where it is put, and a rule that catches it with the alert's target.
+"""Place of each fault, and a rule catching it with the alert's target.
 
-A degraded link holds all of its peers up alike, and carries what they carry, so that it shows in its job's steps alone."""
+A degraded link delays all of its peers equally and carries the same traffic. It is visible only in
+its job's steps.
+"""
 
 BEGINS_S = 12.0
-"""When each of them begins, in a fleet that has fired nothing until then."""
+"""Start of each fault, in a fleet without alerts until then."""
 
 BY_SECONDS = ("efa-cliff", "job-crash", "neuronlink-split")
-"""Scenarios that the suite plays in ticks of a second: a step back, a job that ends, links that are lost and found."""
+"""Scenarios the suite plays in ticks of a second. They have a step back, a job's end, and links
+lost and found."""
 
 
 def read(name: str) -> dict[str, Any]:
@@ -69,7 +77,7 @@ def read(name: str) -> dict[str, Any]:
 
 
 def finer() -> list[str]:
-    """Return the scenarios whose ticks may be finer than in the other test."""
+    """Return the scenarios with possible ticks finer than in the other test."""
     return [
         name
         for name in shipped_names("scenarios")
@@ -78,13 +86,13 @@ def finer() -> list[str]:
 
 
 def test_every_scenario_has_expectations() -> None:
-    """A scenario that is added without saying what should be told fails here."""
+    """Every scenario has an expectation file."""
     assert sorted(path.stem for path in EXPECTED.glob("*.json")) == shipped_names("scenarios")
 
 
 @pytest.mark.parametrize("name", shipped_names("scenarios"))
 async def test_scenario(name: str) -> None:
-    """Each alert of a scenario fires and resolves when its file says, and no other does."""
+    """The alerts of a scenario fire and resolve as in its file, with no others."""
     expected = read(name)
     run = AlertRun(name, period_s=expected["coarse_tick_s"])
     assert as_rows(await run.play(expected["seconds"])) == expected["coarse_alerts"]
@@ -98,7 +106,7 @@ async def test_scenario(name: str) -> None:
     ],
 )
 async def test_scenario_by_seconds(name: str) -> None:
-    """In ticks of a second the alerts of a scenario fire and resolve to the second."""
+    """In ticks of a second a scenario's alerts are right to the second."""
     expected = read(name)
     run = AlertRun(name, period_s=expected["tick_s"])
     assert as_rows(await run.play(expected["seconds"])) == expected["alerts"]
@@ -112,14 +120,14 @@ async def test_a_healthy_day() -> None:
 
 
 def test_every_fault_is_in_the_table() -> None:
-    """A fault that is added without a rule fails here, and so does a rule that is gone."""
+    """Every fault has a rule in the table, and every rule exists."""
     assert CAUGHT_BY.keys() == FAULTS.keys()
     assert {rule for _, rule, _ in CAUGHT_BY.values()} <= {rule.name for rule in load_rules()}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_fault(fault: str) -> None:
-    """Each fault of the simulator's table is caught: a rule fires on its target that did not fire before."""
+    """A new alert fires on the target of each fault in the simulator's table."""
     target, rule, on = CAUGHT_BY[fault]
     entry = FaultEntry.model_validate({"fault": fault, "target": target, "at": BEGINS_S})
     run = AlertRun(faults=[entry])
@@ -130,18 +138,21 @@ async def test_fault(fault: str) -> None:
 
 
 async def test_a_job_that_stops_names_its_chip() -> None:
-    """The alert of a failed job names the chip that caused it, in its own words and in its summary."""
+    """The alert of a failed job names the causing chip in its labels and summary."""
     entry = FaultEntry.model_validate({"fault": "sram_uncorrectable", "target": CHIP, "at": 30.0})
     run = AlertRun(faults=[entry])
     await run.play(60)
     alert = next(each for each in run.monitor.alerts.active() if each.name == "job-failed")
     assert alert.target == JOB
     assert alert.cause == f"{CHIP} (sram_uncorrectable)"
-    assert alert.place == "uc1/us-0001"
+    assert alert.place == CHIP
 
 
 async def test_a_dead_ultraserver_is_one_alert() -> None:
-    """All four agents of an UltraServer fall silent: one alert is told, with 64 chips, and the rest is inhibited by it."""
+    """Four silent agents of an UltraServer are one alert with 64 chips.
+
+    The rest is inhibited.
+    """
     entry = FaultEntry.model_validate(
         {"fault": "agent_silent", "target": "uc1/us-0002/*", "at": 30.0}
     )

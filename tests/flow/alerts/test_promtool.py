@@ -90,10 +90,14 @@ def labels_of(target: str) -> dict[str, str]:
 def ask(
     folder: Path, pairs: Sequence[Pair], series: Sequence[dict[str, str]], played: Sequence[Frame]
 ) -> str:
-    """Hold alerts against Prometheus at every minute; return what promtool says, empty where both agree."""
+    """Compare alerts with Prometheus at every minute, and return promtool's output.
+
+    Empty if both agree.
+    """
     names = [each.theirs["alert"] for each in pairs]
     rules = {"groups": [{"name": "g", "interval": "1m", "rules": [each.theirs for each in pairs]}]}
-    firing, pending = [], []
+    firing = []
+    pending = []
     for minute, frame in enumerate(played):
         held = []
         for name in names:
@@ -207,7 +211,7 @@ minutes = st.integers(0, 5)
 
 @st.composite
 def of_the_moment(draw: st.DrawFn) -> tuple[list[Pair], list[dict[str, str]]]:
-    """Return rules on values of the moment and on silence, and series for a few chips."""
+    """Return rules on current values and on silence, and series for a few chips."""
     chips = [f"chip{number:02d}" for number in range(3)]
     series = [
         {"figure": figure, "target": f"{HOST}/{chip}", "values": draw(values(step, 10 * step))}
@@ -220,9 +224,16 @@ def of_the_moment(draw: st.DrawFn) -> tuple[list[Pair], list[dict[str, str]]]:
         for comparison, sign in signs.items():
             limit = step * draw(st.integers(1, 9))
             pairs.append(
-                pair(f"{figure}-{comparison}".replace("_", "-"), "chip", f"{figure} {sign} {limit}", draw(minutes), draw(minutes),
-                     figure=figure, **{comparison: limit})
-            )  # fmt: skip  # one rule
+                pair(
+                    f"{figure}-{comparison}".replace("_", "-"),
+                    "chip",
+                    f"{figure} {sign} {limit}",
+                    draw(minutes),
+                    draw(minutes),
+                    figure=figure,
+                    **{comparison: limit},
+                )
+            )
     # Chips with one figure alone, so that its gaps are their silence.
     alone = ["chip03", "chip04"]
     series += [
@@ -235,15 +246,21 @@ def of_the_moment(draw: st.DrawFn) -> tuple[list[Pair], list[dict[str, str]]]:
     )
     pairs.append(pair("silent", "chip", silent, draw(minutes), draw(minutes), absent=True))
     both = pair(
-        "both", "chip", "power_w > 2 and temperature_c < 3", draw(minutes), draw(minutes),
-        figure="power_w", above=2, also=[{"figure": "temperature_c", "below": 3}],
-    )  # fmt: skip  # one rule
+        "both",
+        "chip",
+        "power_w > 2 and temperature_c < 3",
+        draw(minutes),
+        draw(minutes),
+        figure="power_w",
+        above=2,
+        also=[{"figure": "temperature_c", "below": 3}],
+    )
     return [*pairs, both], series
 
 
 @st.composite
 def over_windows(draw: st.DrawFn) -> tuple[list[Pair], list[dict[str, str]]]:
-    """Return rules on what figures of jobs did over five minutes, and series for three jobs."""
+    """Return rules on five minutes of job figures, and series for three jobs."""
     series = [
         {
             "figure": figure,
@@ -267,15 +284,26 @@ def over_windows(draw: st.DrawFn) -> tuple[list[Pair], list[dict[str, str]]]:
             if key != "changes_over":
                 expression += f" and count_over_time({figure}[299s]) >= {LEAST_SAMPLES}"
             pairs.append(
-                pair(f"{figure}-{key}".replace("_", "-"), "job", expression, draw(minutes), draw(minutes),
-                     figure=figure, above=limit, **{key: "5m"})
-            )  # fmt: skip  # one rule
+                pair(
+                    f"{figure}-{key}".replace("_", "-"),
+                    "job",
+                    expression,
+                    draw(minutes),
+                    draw(minutes),
+                    figure=figure,
+                    above=limit,
+                    **{key: "5m"},
+                )
+            )
     return pairs, series
 
 
 BOUNDED = settings(
-    max_examples=20, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)  # fmt: skip  # one line is the list
+    max_examples=20,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 
 
 @BOUNDED
@@ -283,7 +311,10 @@ BOUNDED = settings(
 def test_values_of_the_moment_agree(
     tmp_path: Path, drawn: tuple[list[Pair], list[dict[str, str]]]
 ) -> None:
-    """Pending, firing and resolved at every minute as Prometheus has them: limits, equality, silence, two conditions."""
+    """Pending, firing and resolved are at every minute as in Prometheus.
+
+    Covers limits, equality, silence, two conditions.
+    """
     pairs, series = drawn
     played = play(pairs, series, LOOKBACK_S)
 
@@ -293,7 +324,10 @@ def test_values_of_the_moment_agree(
 @BOUNDED
 @given(drawn=over_windows())
 def test_windows_agree(tmp_path: Path, drawn: tuple[list[Pair], list[dict[str, str]]]) -> None:
-    """Changes, maximum and mean over a window, with gaps and resets of what is known, as Prometheus has them."""
+    """Changes, maximum and mean over a window are as in Prometheus.
+
+    Covers gaps, and resets of the known values.
+    """
     pairs, series = drawn
     # What is looked at in a window are samples, not what is carried on from them.
     played = play(pairs, series, 1.0)
@@ -352,7 +386,7 @@ def test_a_known_course_is_the_same_in_both(tmp_path: Path) -> None:
     ids=["for", "keep_firing_for", "limit", "silence"],
 )
 def test_the_comparison_can_fail(tmp_path: Path, broken: Pair) -> None:
-    """A rule that is an interval, or a limit, away from Prometheus's is seen to differ."""
+    """A rule an interval or a limit away from Prometheus's is found different."""
     said = ask(tmp_path, [broken], [SERIES], play([broken], [SERIES], LOOKBACK_S))
 
     assert "FAILED" in said

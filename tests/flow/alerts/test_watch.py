@@ -1,4 +1,7 @@
-"""`trnfleet watch` with real brokers and receivers: notified once, after an outage, and by the watch that takes over."""
+"""`trnfleet watch` with real brokers and receivers.
+
+Alerts are notified once, after an outage, and by the watch taking over.
+"""
 
 from __future__ import annotations
 
@@ -48,27 +51,28 @@ runbook = "Look at it."
 
 
 class Scene:
-    """A broker with a simulated fleet, and whatever watches it."""
+    """A broker with a simulated fleet, and its watches."""
 
-    def __init__(self, mosquitto: MosquittoProcess, folder: Path) -> None:
+    def __init__(self, mosquitto: MosquittoProcess, folder: Path, fleet: str = "demo") -> None:
         self.broker = ("--broker", str(mosquitto.url), "--name", "demo")
         self._folder = folder
         self._url = mosquitto.url
         self._programs: list[Program] = []
         self.set_rules("critical")
-        fleet = (
+        of_fleet = (
             "--broker",
             str(mosquitto.url),
             "--fleet",
-            "demo",
+            fleet,
             "--seed",
             "7",
             "--client-id",
             "sim-1",
         )
-        # A message an instance: reading one a chip takes several times as long, and the rules find the same in both.
+        # A message an instance: reading one a chip takes several times as long, and the rules find
+        # the same in both.
         coarse = ("--format", "cbor", "--granularity", "instance")
-        self.simulator = self._start("simulate", *fleet, *coarse, "--allow-commands")
+        self.simulator = self._start("simulate", *of_fleet, *coarse, "--allow-commands")
         self.until(lambda: self.simulator.output.startswith("publishing"))
 
     def set_rules(self, severity: str) -> None:
@@ -80,7 +84,7 @@ class Scene:
         return program
 
     def watch(self, *more: str) -> Program:
-        """Start a watch; it has read who else is there when it says so."""
+        """Start a watch, and wait until it has read the presences of others."""
         return self._start(
             "watch", *self.broker, "--rules", str(self._folder / "rules.toml"), *more
         )
@@ -109,7 +113,7 @@ class Scene:
                     return found
                 found += [json.loads(each.payload) for each in batch if each.payload]
 
-    def until(self, holds: Callable[[], object], within_s: float = 15) -> None:
+    def until(self, holds: Callable[[], object], within_s: float = 40) -> None:
         limit = time.monotonic() + within_s
         while not holds():
             outputs = "\n".join(each.output[-2_000:] for each in self._programs)
@@ -143,7 +147,7 @@ def alertmanager(tmp_path: Path) -> Iterator[AlertmanagerProcess]:
 
 
 class Hook:
-    """A webhook that notes what it gets; or that takes requests and never answers."""
+    """A webhook recording requests, or never answering them."""
 
     def __init__(self, *, hangs: bool = False) -> None:
         self.bodies: list[dict[str, Any]] = []
@@ -171,7 +175,7 @@ class Hook:
         self._thread.start()
 
     def told(self) -> list[tuple[str, str]]:
-        """Return every state and target that was posted, in order."""
+        """Return every posted state and target, in order."""
         return [
             (each["status"], each["labels"]["target"])
             for body in self.bodies
@@ -240,14 +244,15 @@ def exchange_silences(scene: Scene, alertmanager: AlertmanagerProcess, theirs: s
 def test_alertmanager_receives_groups_and_resolves(
     scene: Scene, alertmanager: AlertmanagerProcess
 ) -> None:
-    """What fires is there with its labels and texts, grouped by instance; what is over is gone from there.
+    """Alertmanager has firing alerts with labels and texts by instance, and no resolved ones.
 
-    Meanwhile silences go both ways: made on either side, seen on the other with their owner, and ended from the other.
+    Meanwhile silences go both ways: made on either side, visible on the other with their owner, and
+    ended from the other.
     """
     theirs = alertmanager.silence("bob", alertname="held-back", target="none")
     scene.inject(CHIPS[0], "9s")
     scene.inject(CHIPS[1])
-    scene.watch("--alertmanager", alertmanager.url)
+    scene.watch("--alertmanager", alertmanager.url, "--runbook-base", "https://wiki.example/rules")
 
     def targets() -> set[str]:
         return {each["labels"]["target"] for each in alertmanager.alerts()}
@@ -258,18 +263,23 @@ def test_alertmanager_receives_groups_and_resolves(
     assert alert["labels"]["severity"] == "critical"
     assert alert["annotations"]["summary"] == f"{CHIPS[0]} withholds 40.0 %"
     assert alert["annotations"]["runbook"] == "Look at it."
+    assert alert["annotations"]["value"] == "40.0 %"
+    assert alert["annotations"]["runbook_url"] == "https://wiki.example/rules#held-back"
     scene.until(lambda: len(alertmanager.groups()) == 2)
     assert sorted(group["labels"]["instance"] for group in alertmanager.groups()) == sorted(
         chip.rpartition("/")[0] for chip in CHIPS
     )
     exchange_silences(scene, alertmanager, theirs)
     scene.until(lambda: targets() == {CHIPS[1]})
+    (other,) = alertmanager.alerts()
+    acknowledged = run(*shlex.split(other["annotations"]["ack"])[1:], *scene.broker)
+    assert acknowledged.returncode == 0, acknowledged.stderr
 
 
 def test_alertmanager_that_was_away_has_everything(
     scene: Scene, alertmanager: AlertmanagerProcess
 ) -> None:
-    """What fires while Alertmanager is dead is there after it is back, and so is what fired before, once that is repeated."""
+    """A returning Alertmanager has the alerts fired meanwhile, and earlier ones once repeated."""
     scene.watch("--alertmanager", alertmanager.url)
     scene.inject(CHIPS[0])
     scene.until(lambda: len(alertmanager.alerts()) == 1)
@@ -283,7 +293,10 @@ def test_alertmanager_that_was_away_has_everything(
 
 
 def test_a_second_watch_stands_by_and_takes_over(scene: Scene, hook: Hook) -> None:
-    """The one that began later is silent; after kill -9 of the first it tells what comes, and nothing again."""
+    """The later watch is silent.
+
+    After kill -9 of the first it notifies new alerts only.
+    """
     scene.inject(CHIPS[0])
     first = scene.watch("--webhook", hook.url)
     scene.until(lambda: hook.told() == [("firing", CHIPS[0])])
@@ -313,7 +326,7 @@ def test_a_restart_neither_loses_nor_repeats(scene: Scene) -> None:
 
 
 def test_a_crash_repeats_nothing_that_was_noted(scene: Scene) -> None:
-    """After kill -9 the same watch goes on from what the broker has retained."""
+    """After kill -9 the same watch continues from the retained state."""
     scene.inject(CHIPS[0])
     first = scene.watch("--stdout")
     scene.until(lambda: lines(first) == ["firing"])
@@ -328,7 +341,10 @@ def test_a_crash_repeats_nothing_that_was_noted(scene: Scene) -> None:
 
 
 def test_exit_on_a_severity(scene: Scene) -> None:
-    """It ends with status 3 when such an alert fires, even if another speaks; what is less severe does not end it."""
+    """The watch ends with status 3 at an alert of the severity, even as standby.
+
+    Less severe alerts do not end it.
+    """
     scene.inject(CHIPS[0])
     scene.set_rules("warning")
     patient = scene.watch("--stdout", "--exit-on", "critical", "--exit-after", "9s")
@@ -341,7 +357,10 @@ def test_exit_on_a_severity(scene: Scene) -> None:
 
 
 def test_sigterm_ends_it_while_a_webhook_hangs(scene: Scene) -> None:
-    """A receiver that never answers keeps nobody: status 0 within 2 s; its alert is not noted as told."""
+    """A hanging receiver delays no end: status 0 within 2 s.
+
+    Its alert is not marked notified.
+    """
     hook = Hook(hangs=True)
     try:
         watch = scene.watch("--webhook", hook.url, "--exec", "sleep 60")
@@ -370,7 +389,7 @@ main(sys.argv[1:])
 
 
 def test_sigterm_ends_it_while_a_name_is_looked_up(scene: Scene, tmp_path: Path) -> None:
-    """A thread that cannot be interrupted does not keep it longer than 2 s."""
+    """A thread in an uninterruptible call delays the end by no more than 2 s."""
     scene.inject(CHIPS[0])
     arguments = (
         "watch",
@@ -395,7 +414,7 @@ def test_sigterm_ends_it_while_a_name_is_looked_up(scene: Scene, tmp_path: Path)
 
 
 def test_a_reader_may_leave(scene: Scene, tmp_path: Path) -> None:
-    """A reader that has enough ends it cleanly."""
+    """A watch without its only reader ends with 1, so a service manager restarts it."""
     scene.inject(CHIPS[0])
     scene.inject(CHIPS[1])
     arguments = ("watch", *scene.broker, "--rules", str(tmp_path / "rules.toml"), "--stdout")
@@ -408,13 +427,51 @@ def test_a_reader_may_leave(scene: Scene, tmp_path: Path) -> None:
         env=environment(),
         check=False,
     )
-    assert piped.returncode == 0
+    assert piped.returncode == 1
     assert piped.stdout.count("\n") == 1
+    assert piped.stderr.splitlines()[-1].startswith("trnfleet: nobody can be notified: stdout: ")
     assert "Traceback" not in piped.stderr
 
 
+@pytest.mark.parametrize(
+    ("outlet", "why"), [("full", "No space left on device"), ("closed", "closed the pipe")]
+)
+def test_a_stdout_that_fails_fails_alone(
+    scene: Scene, hook: Hook, tmp_path: Path, outlet: str, why: str
+) -> None:
+    """A full disk or closed pipe is logged and in the presence.
+
+    A webhook gets every alert.
+    """
+    (tmp_path / "watch.err").touch()
+    errors = shlex.quote(str(tmp_path / "watch.err"))
+    rules = ("--rules", str(tmp_path / "rules.toml"))
+    command = shlex.join(
+        [*COMMAND, "watch", *scene.broker, *rules, "--stdout", "--webhook", hook.url]
+    )
+    outlets = {
+        "full": f"exec {command} 2>{errors} >/dev/full",
+        "closed": f"exec {command} 2>{errors} > >(:)",
+    }
+    with subprocess.Popen(["bash", "-c", outlets[outlet]], env=environment()) as watch:
+        try:
+            scene.inject(CHIPS[0])
+            scene.until(lambda: hook.told() == [("firing", CHIPS[0])])
+            scene.until(lambda: why in run("status", "--json", *scene.broker).stdout)
+            assert set(scene.retained()[CHIPS[0]]["told"]) == {"webhook"}
+            assert watch.poll() is None
+        finally:
+            watch.send_signal(signal.SIGTERM)
+            status = watch.wait(timeout=10)
+    assert status == 0
+    assert "receiver_failed" in (tmp_path / "watch.err").read_text()
+
+
 def test_a_broker_that_comes_back_has_all_again(scene: Scene, mosquitto: MosquittoProcess) -> None:
-    """After a broker has lost all that it retained the watch publishes it again, silences too, and notifies nothing again."""
+    """A broker without its retained messages gets them from the watch, silences included.
+
+    Nothing is notified again.
+    """
     scene.inject(CHIPS[0])
     watch = scene.watch("--stdout")
     scene.until(lambda: lines(watch) == ["firing"])
@@ -432,7 +489,7 @@ def test_a_broker_that_comes_back_has_all_again(scene: Scene, mosquitto: Mosquit
 
 
 def test_people_acknowledge_and_silence(scene: Scene) -> None:
-    """What fires is listed with status 3 until it is acknowledged."""
+    """A firing alert is listed with status 3 until acknowledged."""
     scene.inject(CHIPS[0])
     watch = scene.watch("--stdout")
     scene.until(lambda: lines(watch) == ["firing"])
@@ -447,7 +504,10 @@ def test_people_acknowledge_and_silence(scene: Scene) -> None:
 
 
 def test_alerts_without_a_watch_are_unknown(scene: Scene) -> None:
-    """Before a watch there is nothing to say, with status 1; after its kill -9 what it said is last known."""
+    """Without a watch alerts are unknown, status 1.
+
+    After its kill -9 they are last known.
+    """
     asked = run("alerts", *scene.broker)
     assert asked.returncode == 1
     assert asked.stdout == "no watch publishes alerts of fleet demo; start `trnfleet watch`\n"
@@ -465,7 +525,10 @@ def test_alerts_without_a_watch_are_unknown(scene: Scene) -> None:
 
 
 def test_people_silence_alerts(scene: Scene) -> None:
-    """A silence is previewed and then made; what it hid and still fires is told when it is taken back."""
+    """A silence is previewed and made.
+
+    Ending it notifies alerts still firing.
+    """
     watch = scene.watch("--stdout")
     quiet = ("silence", "add", f"chip={CHIPS[1]}", "--for", "1h", "--why", "swap", *scene.broker)
     assert "matches, with --yes: 0 firing alerts" in run(*quiet).stdout

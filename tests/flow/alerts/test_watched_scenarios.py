@@ -1,9 +1,9 @@
-"""Simulator, Mosquitto and `trnfleet watch` as processes: each scenario's alerts, as they stand on the broker.
+"""Alerts of each scenario on the broker, with simulator, Mosquitto and watch as processes.
 
-The scenarios run side by side at fifteen times the pace of the clock, in coarse ticks: three without telemetry are
-silence, and a busy machine must not seem silent. An instant is exact to two evaluations of the watch. Every scenario is played
-in memory in test_alert_scenarios, and a day without faults; the suite plays a few of them here, and `make long` the others and
-the day.
+The scenarios run in parallel at fifteen times the speed, in coarse ticks: three without telemetry
+are silence, and a busy machine must not seem silent. An instant is exact to two evaluations of the
+watch. Every scenario is played in memory in test_alert_scenarios, and so is a day without faults.
+The suite plays a few of them here, and `make long` the others and the day.
 """
 
 from __future__ import annotations
@@ -36,16 +36,17 @@ SPEED = 15.0
 EVALUATION_S = 1.0
 """The longest time between two evaluations, of the wall clock; most come after 0.2 s."""
 LISTENS_S = 60.0
-"""Simulated time in which a watch may still be learning what there is."""
+"""Simulated time of a watch's first learning."""
 START = "2026-01-05T09:00:00Z"
 LEARNS = frozenset({"job-slow", "efa-cliff"})
-"""Rules that hold a job against its own past: a watch that looks between ticks has learned that sooner."""
+"""Rules comparing a job with its own past. A watch learns it sooner by evaluating between ticks,
+and later on a busy machine."""
 LEARNING_S = 150.0
 AT_ONCE = 4 * (os.cpu_count() or 1)
 DAY = "a simulated day"
 IN_THE_SUITE = ("inference-day", "job-crash", "rack-overheat")
-"""A day with a surge, a job that fails, and alerts that inhibit others. On a busy machine a watch learns too little of the jobs of the
-game day at this speed to go on calling them slow."""
+"""A day with a surge, a failing job, and inhibiting alerts. At this speed on a busy machine a watch
+learns too little of the game day's jobs to go on reporting them as slow."""
 
 
 class Play(NamedTuple):
@@ -86,7 +87,7 @@ class Heard(NamedTuple):
 
 
 def scenarios() -> list[object]:
-    """Return the shipped scenarios, those that the suite leaves out marked as long."""
+    """Return the shipped scenarios, marked long if not in the suite."""
     names = shipped_names("scenarios")
     return [
         name if name in IN_THE_SUITE else pytest.param(name, marks=pytest.mark.long)
@@ -95,7 +96,7 @@ def scenarios() -> list[object]:
 
 
 def selected(request: pytest.FixtureRequest) -> set[str]:
-    """Return what the selected tests of this module look at."""
+    """Return the scenarios of the selected tests in this module."""
     here = [item for item in request.session.items if item.path == Path(__file__)]
     calls = [
         item.callspec
@@ -110,7 +111,7 @@ def selected(request: pytest.FixtureRequest) -> set[str]:
 def heard(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, list[Heard]]]:
-    """Play what the selected tests look at, and return what stood on the broker for each scenario."""
+    """Play the selected tests' scenarios, and return each one's alerts on the broker."""
     if mosquitto_program() is None:
         pytest.skip(MISSING)
     folder = tmp_path_factory.mktemp("watched")
@@ -147,9 +148,11 @@ async def _play_all(
                     message.rule,
                     message.target,
                     (parse_rfc3339(message.fired) - start_ns) / NS_PER_S,
-                    None
-                    if message.resolved is None
-                    else (parse_rfc3339(message.resolved) - start_ns) / NS_PER_S,
+                    (
+                        None
+                        if message.resolved is None
+                        else (parse_rfc3339(message.resolved) - start_ns) / NS_PER_S
+                    ),
                 )
                 for message in collected.get(fleet, {}).values()
             )
@@ -167,7 +170,10 @@ async def _play_all(
 
 
 async def _play(broker: MosquittoProcess, folder: Path, fleet: str, each: Play) -> None:
-    """Run a watch, and then a simulator to the end of its play; end the watch before the simulator's goodbye matters."""
+    """Run a watch, and a simulator to the end of its play.
+
+    The watch is ended before the simulator's goodbye matters.
+    """
     to = ("--broker", str(broker.url), "--name", fleet)
     ticks = round(each.seconds / (each.period_s * each.speed))
     with Program(folder, "watch", *to) as watch:
@@ -177,10 +183,27 @@ async def _play(broker: MosquittoProcess, folder: Path, fleet: str, each: Play) 
             await asyncio.sleep(0.1)
         await asyncio.sleep(2.5)
         simulate = (
-            "simulate", *to, "--scenario", each.scenario, "--seed", "7", "--format", "cbor", "--granularity",
-            "instance", "--period", f"{each.period_s}s", "--speed", str(each.speed), "--start", each.start,
-            "--duration", f"{ticks * each.period_s}s", "--client-id", f"sim-{fleet}",
-        )  # fmt: skip  # options beside their values
+            "simulate",
+            *to,
+            "--scenario",
+            each.scenario,
+            "--seed",
+            "7",
+            "--format",
+            "cbor",
+            "--granularity",
+            "instance",
+            "--period",
+            f"{each.period_s}s",
+            "--speed",
+            str(each.speed),
+            "--start",
+            each.start,
+            "--duration",
+            f"{ticks * each.period_s}s",
+            "--client-id",
+            f"sim-{fleet}",
+        )
         with Program(folder, *simulate) as simulator:
             await asyncio.to_thread(simulator.process.wait)
         await asyncio.to_thread(watch.end)
@@ -188,14 +211,14 @@ async def _play(broker: MosquittoProcess, folder: Path, fleet: str, each: Play) 
 
 @pytest.mark.long
 def test_a_day_without_faults_is_quiet(heard: dict[str, list[Heard]]) -> None:
-    """A simulated day of steady training, through real processes, tells nobody anything until the simulator leaves."""
+    """A simulated day of steady training makes no notification until the simulator leaves."""
     day = plays()[DAY]
     assert [each for each in heard[DAY] if each.fires < day.seconds] == []
 
 
 @pytest.mark.parametrize("name", scenarios())
 def test_watched_scenario(heard: dict[str, list[Heard]], name: str) -> None:
-    """Name, target, first firing and resolve of each alert are what the scenario's file says, within two evaluations."""
+    """Name, target, first firing and end of each alert fit within two evaluations."""
     expected = json.loads((EXPECTED / f"{name}.json").read_text())
     played = plays()[name]
     tolerance_s = 2 * EVALUATION_S * played.speed
@@ -206,24 +229,40 @@ def test_watched_scenario(heard: dict[str, list[Heard]], name: str) -> None:
         hit = next((each for each in left if fits(row, each, tolerance_s, until_s)), None)
         if hit is not None:
             left.remove(hit)
-        elif row["fires"] < until_s and not is_open(row["rule"], row["fires"]):
+        elif (
+            row["fires"] < until_s
+            and not is_open(row["rule"], row["fires"])
+            and not is_short(row, tolerance_s)
+        ):
             missed.append(row)
     surplus = [each for each in left if each.fires < until_s and not is_open(each.rule, each.fires)]
     assert (missed, surplus) == ([], []), heard[name]
 
 
+def is_short(row: dict[str, Any], tolerance_s: float) -> bool:
+    """Return whether an alert can come and go between two evaluations of a busy machine."""
+    return row["resolves"] is not None and row["resolves"] - row["fires"] < tolerance_s
+
+
 def is_open(rule: str, fires: float) -> bool:
-    """Return whether it is open if an alert fires: what is usual for a job is learned in the first minutes."""
+    """Return whether an alert may or may not fire.
+
+    True in the first minutes for rules learning a job's usual values.
+    """
     return rule in LEARNS and fires < LEARNING_S
 
 
 def fits(row: dict[str, Any], heard: Heard, tolerance_s: float, until_s: float) -> bool:
-    """Return whether an alert is the expected one: the same rule and target, at about the same instants."""
+    """Return whether an alert is the expected one.
+
+    It has the same rule and target, at about the same instants.
+    """
     if (row["rule"], row["target"]) != (heard.rule, heard.target):
         return False
-    late_s = LISTENS_S if row["fires"] == 0 else tolerance_s
-    early_s = LISTENS_S if row["rule"] in LEARNS else tolerance_s
-    if not -early_s <= heard.fires - row["fires"] <= late_s:
+    learns_s = LISTENS_S if row["rule"] in LEARNS else 0.0
+    listens_s = LISTENS_S if row["fires"] == 0 else 0.0
+    off_s = heard.fires - row["fires"]
+    if not -(learns_s + tolerance_s) <= off_s <= tolerance_s + max(learns_s, listens_s):
         return False
     if row["resolves"] is None or row["resolves"] > until_s:
         return heard.resolves is None or heard.resolves > until_s

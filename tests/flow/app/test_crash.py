@@ -1,4 +1,4 @@
-"""A bug that ends the app: what is left on the terminal and in the log."""
+"""Terminal and log after a bug ends the app."""
 
 from __future__ import annotations
 
@@ -25,20 +25,44 @@ module.{owner} = broken
 
 
 @pytest.mark.parametrize(
-    ("module", "owner"),
+    ("module", "owner", "keys"),
     [
-        ("tui.fleet.view", "FleetView.tick"),
-        ("monitor.replay.playback", "RecordingPlayback._play_on"),
+        ("tui.fleet.view", "FleetView.tick", ""),
+        ("monitor.replay.playback", "RecordingPlayback._play_on", ""),
+        ("tui.app", "FleetApp.action_theme", "\x14"),
+        ("tui.terminal_app", "TerminalApp._draw_again", "resize"),
+        ("tui.terminal", "TerminalDriver._tell_size", "resize"),
+        ("tui.terminal_input", "InputParser.flush", "\x1b"),
+        ("tui.terminal", "TerminalDriver._read", "x"),
+        ("tui.terminal", "_TerminalFile.write", ""),
     ],
-    ids=["drawing", "behind the app"],
+    ids=[
+        "worker",
+        "behind the app",
+        "handler",
+        "timer",
+        "callback of the loop",
+        "input",
+        "reading",
+        "writer",
+    ],
 )
-def test_a_crash_is_in_the_log(tmp_path: Path, module: str, owner: str) -> None:
-    """The terminal is given back, the last line names the log, the status is 1, and the log has the traceback."""
+def test_a_crash_is_in_the_log(tmp_path: Path, module: str, owner: str, keys: str) -> None:
+    """The terminal is restored, the last line names the log, and it has the traceback.
+
+    The status is 1.
+    """
     (tmp_path / "sitecustomize.py").write_text(BUG.format(module=module, owner=owner))
     log_file = tmp_path / "app.log"
     path = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     recording = str(min(RECORDINGS.glob("*.mcap")))
     with Terminal("replay", recording, "--log-file", str(log_file), PYTHONPATH=path) as terminal:
+        if keys:
+            terminal.wait_for("us-0001")
+        if keys == "resize":
+            terminal.resize(100, 35)
+        elif keys:
+            terminal.send(keys)
         assert terminal.end(within_s=20) == 1
         assert terminal.is_restored()
         said = terminal.raw.decode(errors="replace").rpartition("\x1b[?1049l")[2]

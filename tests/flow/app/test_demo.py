@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+from support.processes.mosquitto import retain, retained
 from support.processes.programs import COMMAND, Program, run
 from support.processes.terminal import Terminal
 
@@ -33,7 +34,7 @@ def gone(processes: list[psutil.Process]) -> bool:
 
 @pytest.mark.parametrize(("columns", "rows"), SIZES)
 def test_every_view_at_every_size(columns: int, rows: int) -> None:
-    """The demo shows 192 live chips in the fleet view, the hierarchy down to a NeuronCore, and a chip."""
+    """The demo shows 192 live chips, the hierarchy down to a NeuronCore, and a chip."""
     with Terminal(columns=columns, rows=rows) as terminal:
         terminal.wait_for("192", "all live", "us-0001", "w Enter open a problem")
         terminal.send("2")
@@ -49,7 +50,7 @@ def test_every_view_at_every_size(columns: int, rows: int) -> None:
 
 
 def test_it_keeps_no_openssl_in_memory() -> None:
-    """With a broker on loopback nothing in the app needs TLS, whose library would be 5 of its MiB."""
+    """With a broker on loopback the app loads no TLS library, worth 5 MiB."""
     # An interpreter of its own: the server that others are forked from has loaded everything.
     with Terminal(columns=120, rows=40, program=[*COMMAND]) as terminal:
         terminal.wait_for("192", "all live")
@@ -62,7 +63,7 @@ def test_it_keeps_no_openssl_in_memory() -> None:
 
 
 def test_it_begins_with_five_minutes_of_history() -> None:
-    """Charts have samples of before the start, one can go back there, and the same publisher goes on live."""
+    """Charts begin before the start, rewinding works there, and the publisher goes on live."""
     with Terminal(columns=120, rows=40) as terminal:
         # Simulator and app take at most half of a core each for it.
         terminal.wait_for(
@@ -91,7 +92,10 @@ def test_it_begins_without_history_where_it_is_told_to() -> None:
     ids=["q", "ctrl+c", "SIGTERM", "SIGHUP"],
 )
 def test_it_leaves_nothing_behind(ending: str | signal.Signals, status: int) -> None:
-    """However it ends, the terminal is as it was, no process is left, and the status says how it ended."""
+    """After any end the terminal is restored and no process is left.
+
+    The status is the right one for the end.
+    """
     with Terminal() as terminal:
         terminal.wait_for("192", "all live")
         children = terminal.children()
@@ -108,7 +112,7 @@ def test_it_leaves_nothing_behind(ending: str | signal.Signals, status: int) -> 
     [(signal.SIGTERM, {143}), (signal.SIGHUP, {129}), (signal.SIGINT, {0, 130})],
 )
 def test_a_signal_at_the_first_byte(number: signal.Signals, statuses: set[int]) -> None:
-    """A signal that comes while the app is taking the terminal ends it as any other does."""
+    """A signal during the terminal's setup ends the app as usual."""
     with Terminal() as terminal:
         deadline = time.monotonic() + 10
         while b"\x1b[?1049h" not in terminal.raw and time.monotonic() < deadline:
@@ -123,7 +127,7 @@ def test_a_signal_at_the_first_byte(number: signal.Signals, statuses: set[int]) 
 def test_a_signal_while_starting(
     after_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A demo that is ended while it starts leaves neither processes nor folders."""
+    """A demo ended during its start leaves neither processes nor folders."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with Terminal() as terminal:
         time.sleep(after_s)
@@ -134,7 +138,7 @@ def test_a_signal_while_starting(
 
 
 def test_a_terminal_that_takes_no_output() -> None:
-    """A signal ends the app also while nobody reads what it draws, within a few seconds."""
+    """A signal ends the app within seconds even if nobody reads its output."""
     with Terminal() as terminal:
         terminal.wait_for("192", "all live")
         children = terminal.children()
@@ -147,7 +151,7 @@ def test_a_terminal_that_takes_no_output() -> None:
 
 
 def test_children_that_die_are_started_again() -> None:
-    """Broker and simulator, killed at once: the app says so and shows the same fleet again, by itself."""
+    """After a kill of broker and simulator the app reports it and recovers by itself."""
     with Terminal(columns=200) as terminal:
         terminal.wait_for("192", "all live")
         for child in terminal.children():
@@ -190,7 +194,7 @@ def test_the_apps_figures_are_the_statuss(mosquitto: MosquittoProcess, tmp_path:
 def test_a_lost_broker_is_told_and_values_are_stale(
     mosquitto: MosquittoProcess, tmp_path: Path
 ) -> None:
-    """When the broker goes, the app says so in words and draws what it has as stale; it recovers by itself."""
+    """The app reports a lost broker, draws values as stale, and recovers by itself."""
     url = str(mosquitto.url)
     coarse = ("--format", "cbor", "--granularity", "instance")
     with (
@@ -209,8 +213,62 @@ def test_a_lost_broker_is_told_and_values_are_stale(
         terminal.wait_for_match(r"lost [1-9]", within_s=5)
 
 
+def test_the_variable_of_the_watched_broker_is_ignored(mosquitto: MosquittoProcess) -> None:
+    """The demo uses its own broker, names the ignored variable, and writes nothing there."""
+    with Terminal(columns=200, TRNFLEET_BROKER=str(mosquitto.url)) as terminal:
+        terminal.wait_for(
+            "192", "all live", "TRNFLEET_BROKER is ignored: the demo has its own broker"
+        )
+        assert terminal.end(keys="q") == 0
+    assert retained(mosquitto.url) == {}
+
+
+@pytest.mark.parametrize("ending", ["q", signal.SIGHUP])
+def test_it_takes_away_what_it_retained_on_a_users_broker(
+    mosquitto: MosquittoProcess, ending: str | signal.Signals
+) -> None:
+    """Its descriptors, jobs and presence are cleared at any end.
+
+    Others' messages stay.
+    """
+    retain(mosquitto.url, {"trnfleet/v1/demo/job/other": b"theirs"})
+    with Terminal("demo", "--broker", str(mosquitto.url)) as terminal:
+        terminal.wait_for("192", "all live")
+        assert len(retained(mosquitto.url)) > 12
+        terminal.end(keys=ending) if isinstance(ending, str) else terminal.end(ending)
+    assert retained(mosquitto.url) == {"trnfleet/v1/demo/job/other": b"theirs"}
+
+
+def test_it_does_not_join_a_live_fleet(mosquitto: MosquittoProcess, tmp_path: Path) -> None:
+    """A live fleet of the demo's name is refused, with the right commands named."""
+    url = str(mosquitto.url)
+    with Program(
+        tmp_path, "simulate", "--broker", url, "--fleet", "demo", "--client-id", "first"
+    ) as first:
+        first.wait_for("publishing")
+        with Terminal("demo", "--broker", url, columns=200) as terminal:
+            terminal.wait_for(
+                "has a live fleet 'demo', published by first", "trnfleet monitor --broker"
+            )
+            assert terminal.end() == 1
+
+
+def test_a_wrong_file_is_named_before_a_missing_terminal(tmp_path: Path) -> None:
+    """A faulty user file is reported before a missing terminal."""
+    missing = str(tmp_path / "none.toml")
+    monitor = ("monitor", "--broker", "127.0.0.1:1")
+    for arguments in (
+        ("demo", "--fleet", missing),
+        ("demo", "--rules", missing),
+        (*monitor, "--rules", missing),
+        ("replay", missing),
+    ):
+        result = run(*arguments)
+        assert (result.returncode, "none.toml" in result.stderr) == (2, True), result.stderr
+
+
 def test_without_a_terminal() -> None:
-    """Without a terminal the app says what to use instead."""
+    """Without a terminal the app names the command to use."""
     result = run()
     assert result.returncode == 1
     assert "needs a terminal" in result.stderr

@@ -1,4 +1,7 @@
-"""The app gets more than it can take, because its process is stopped: every message is accounted for, and only the pipeline has alerts."""
+"""Overload of the app by stopping its process.
+
+Every message is accounted for, and only the pipeline has alerts.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +25,20 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.broker
 
 HELD_TICKS = 3_000
-"""Their frames are more than the buffers of the sockets on the way and the broker's queue hold."""
+"""Ticks with more frames than the sockets' buffers and the broker's queue."""
 ACCOUNT = re.compile(
-    r"published ([\d,]+) by sequence numbers = ([\d,]+) came \+ ([\d,]+) came late \+ ([\d,]+) lost \+ ([\d,]+) left out here"
+    r"published ([\d,]+) by sequence numbers = ([\d,]+) came \+ ([\d,]+) came late \+ ([\d,]+) lost"
+    r" \+ ([\d,]+) shed"
 )
 
 
 async def test_what_a_stopped_app_did_not_take_is_counted_and_nothing_is_called_silent(
     mosquitto_with: Callable[..., MosquittoProcess],
 ) -> None:
-    """Published is what came, was lost and was left out, as the screen says; all chips are live again, and no alert of the fleet has fired."""
+    """Received, lost and shed messages on the screen add up to the published ones.
+
+    All chips are live again, and no alert of the fleet has fired.
+    """
     broker = mosquitto_with("max_queued_messages 100")
     feed = Feed(standalone(2))
     feed.scatter()
@@ -61,7 +68,8 @@ async def test_what_a_stopped_app_did_not_take_is_counted_and_nothing_is_called_
             app.send("9t")
             found: tuple[int, ...] = ()
             for _ in range(40):
-                # The next message of a topic tells what was lost before it, and may find the queue still full.
+                # The next message of a topic tells what was lost before it, and may find the queue
+                # still full.
                 await tick(1)
                 await asyncio.sleep(0.6)
                 if account := ACCOUNT.search(" ".join(app.text.split())):
@@ -75,7 +83,6 @@ async def test_what_a_stopped_app_did_not_take_is_counted_and_nothing_is_called_
             assert came > 0
             app.send("8")
             await tick(1)
-            await asyncio.to_thread(app.wait_for, "all live")
-            text = app.text
+            text = await asyncio.to_thread(app.wait_for, "all live", "[8 Alerts]")
             assert not [each for each in ("silent", "offline", "stale") if each in text]
             assert app.end(keys="q") == 0

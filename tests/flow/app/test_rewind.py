@@ -1,4 +1,4 @@
-"""The demo as a user has it, taken back by minutes of real time and to the present again."""
+"""The demo rewound by minutes of real time and brought back to the present."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ pytestmark = pytest.mark.broker
 
 NUMBER = r"\d+(?:\.\d+)?"
 SEEN_S = 40
-"""How long the screen is read at the begin; the demo is taken back to the middle of that time."""
+"""Seconds of screen reading at the start. The demo is rewound to their middle."""
 LOOK_S = 0.1
-"""Between two looks at the screen while it is still the present that is to be gone back to."""
+"""Interval of screen reads of the present."""
 STEPS = 10
 AROUND_S = 2.0
-"""The present is drawn when the app looks, up to a second after the messages and the seconds of the past came."""
+"""Tolerance in seconds. The present is drawn at the app's next evaluation, up to a second after the
+arrival of its messages."""
 MOST_OFFSET_S = 10
 """How far the past is moved along the present, to see where they agree best."""
 
@@ -47,14 +48,14 @@ class Picture:
 
 def header(terminal: Terminal, at_s: float) -> Picture:
     """Read the header's figures, without the address of the hottest chip."""
-    line = re.sub(r" +", " ", re.sub(r"\S+/chip\d+", "", terminal.lines[1]))
+    line = re.sub(r" +", " ", re.sub(r"\S+-\d+/\d+", "", terminal.lines[1]))
     return Picture(
         at_s, re.sub(NUMBER, "#", line), tuple(float(each) for each in re.findall(NUMBER, line))
     )
 
 
 def looked_at_s(terminal: Terminal) -> float:
-    """Return the instant that the app says it shows."""
+    """Return the app's displayed instant."""
     found = re.search(r"Viewing (\d+:\d+:\d+), .* ago", terminal.text)
     assert found, terminal.text
     now = datetime.now(UTC)
@@ -63,9 +64,9 @@ def looked_at_s(terminal: Terminal) -> float:
 
 
 def settled(terminal: Terminal, at_s: float) -> Picture:
-    """Return the header's figures once the app shows an instant, has drawn all of it, and is past the first impression.
+    """Return the header's figures once the app shows an instant completely.
 
-    What a keyframe shows first has means of fewer seconds, and says so.
+    A keyframe's first picture has means of fewer seconds, and is marked so. It is not returned.
     """
     until_s = time.monotonic() + 30
     before: Picture | None = None
@@ -80,9 +81,10 @@ def settled(terminal: Terminal, at_s: float) -> Picture:
 
 
 def offset_s(pictures: list[Picture], seen: list[Picture]) -> int:
-    """Return how many seconds later pictures of the present were most like those of the past.
+    """Return the shift in seconds at which present and past pictures fit best.
 
-    A busy app looks at the present late, and now and then not at all between two ticks, so that no picture need be the same.
+    A busy app evaluates the present late, and sometimes not at all between two ticks. No picture
+    need be the same.
     """
     words = pictures[0].words
     alike = [
@@ -94,7 +96,7 @@ def offset_s(pictures: list[Picture], seen: list[Picture]) -> int:
     ]
 
     def distance(shift_s: int) -> float:
-        """Return the mean difference of a figure, as a share of its range, to the pictures that many seconds later."""
+        """Return the mean difference to shifted pictures, as a share of a figure's range."""
         far = 0.0
         for picture in pictures:
             near = min(alike, key=lambda each: abs(each.at_s - picture.at_s - shift_s))
@@ -111,7 +113,7 @@ def offset_s(pictures: list[Picture], seen: list[Picture]) -> int:
 def test_the_demo_goes_back_by_minutes_and_to_the_present_with_nothing_lost(
     tmp_path: Path, back_min: int
 ) -> None:
-    """What was on the screen then is there again, the present goes on meanwhile, and nothing of it is lost."""
+    """The past screen is shown again, and the present goes on without loss."""
     back_s = back_min * 60
     fleet = tmp_path / "demo.toml"
     # The demo's own fleet; a message an instance takes a part of the processor time of one a chip.

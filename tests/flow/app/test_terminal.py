@@ -1,9 +1,10 @@
-"""The app as a job of a shell: its terminal while it runs, is suspended and is ended."""
+"""The app as a shell job: its terminal while running, suspended and ended."""
 
 from __future__ import annotations
 
 import os
 import pty
+import random
 import re
 import signal
 import subprocess
@@ -28,11 +29,14 @@ from trnfleet.cli.main import main
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 main()
 """
-"""A program whose terminal is its controlling one, so that it gets SIGHUP where that is closed."""
+"""A program with its terminal as controlling one. It gets SIGHUP when that is closed."""
 
 
 def test_a_job_of_a_shell(tmp_path: Path) -> None:
-    """Drawn with stderr in a file and without a home; ctrl+z, bg, fg; SIGSTOP and fg; SIGQUIT."""
+    """The app survives suspension and resumption by a shell.
+
+    Drawn with stderr in a file and without a home; ctrl+z, bg, fg; SIGSTOP and fg; SIGQUIT.
+    """
     variables = {
         "PS1": "READY$ ",
         "PY": sys.executable,
@@ -69,8 +73,8 @@ def test_a_job_of_a_shell(tmp_path: Path) -> None:
     folder = tmp_path / f"trnfleet-{os.getuid()}"
     said = (tmp_path / "stderr").read_text()
     assert (
-        said
-        == f"trnfleet: /dev/null/nobody/.local/state/trnfleet: Not a directory; the log is in {folder}\n"
+        said == "trnfleet: /dev/null/nobody/.local/state/trnfleet: Not a directory; the log is in"
+        f" {folder}\n"
     )
     logged = (folder / "app.log").read_text()
     assert re.search(r"Current thread .* \(most recent call first\):", logged)
@@ -78,7 +82,7 @@ def test_a_job_of_a_shell(tmp_path: Path) -> None:
 
 
 def test_without_job_control(tmp_path: Path) -> None:
-    """Where no shell could continue it ctrl+z stops nothing: the app goes on and ends as ever."""
+    """Without job control ctrl+z stops nothing: the app goes on and ends normally."""
     log_file = str(tmp_path / "app.log")
     with Terminal("replay", str(RECORDING), "--log-file", log_file) as terminal:
         terminal.wait_for("us-0001")
@@ -103,7 +107,10 @@ def test_a_terminal_that_cannot_show_it(term: str) -> None:
 
 
 def test_a_terminal_without_colours_and_utf8() -> None:
-    """With NO_COLOR no colour code is sent, not even that of a default; with LC_ALL=C nothing but ASCII."""
+    """NO_COLOR sends no colour code, not even a default's.
+
+    LC_ALL=C sends only ASCII.
+    """
     # An interpreter of its own, which reads the locale at its start.
     own = (sys.executable, "-m", "trnfleet")
     with Terminal("replay", str(RECORDING), program=own, NO_COLOR="1", LC_ALL="C") as terminal:
@@ -129,14 +136,71 @@ def test_a_terminal_without_colours_and_utf8() -> None:
     assert {byte for byte in sent if byte > 0x7F} == set()
 
 
+def test_a_console_with_stale_variables_and_unknown_keys(tmp_path: Path) -> None:
+    """It gets ASCII in the window's size, not an exported one.
+
+    Unknown sequences are counted.
+    """
+    log_file = tmp_path / "app.log"
+    draw = random.Random(1)  # noqa: S311  a fixed choice
+    unknown = [
+        "\x1b[97;1:3u",
+        "\x1b[97:65;2;65u",
+        "\x1b[1;1:3B",
+        "\x1b]11;q\x1b\\",
+        "\x1bPq\x1b\\",
+    ] + [
+        f"\x1b[{''.join(draw.choices('0123456789;:<=>?', k=9))}{draw.choice('qxyz{|')}"
+        for _ in range(300)
+    ]
+    with Terminal(
+        "replay",
+        str(RECORDING),
+        "--log-file",
+        str(log_file),
+        TERM="linux",
+        COLUMNS="60",
+        LINES="20",
+    ) as terminal:
+        terminal.wait_for("us-0001", ". normal")
+        # Of 60 columns these had no room.
+        terminal.wait_for("hot 70.6  C", "9 Events", "q quit")
+        terminal.send("".join(unknown))
+        terminal.wait_for(f"({len(unknown)} so far)")
+        terminal.send("2")
+        terminal.wait_for("[2 Hierarchy]", "+name", "max  C")
+        terminal.resize(100, 30)
+        terminal.wait_until(lambda lines: "q quit" in lines[29])
+        assert terminal.end(keys="q") == 0
+        sent = bytes(terminal.raw)
+    assert {byte for byte in sent if byte > 0x7F} == set()
+    assert (
+        'input_dropped logger="trnfleet.tui.app" sequence="^[[97;1:3u" total=1'
+        in log_file.read_text()
+    )
+
+
 def test_a_terminal_that_is_closed(tmp_path: Path) -> None:
-    """The app ends as at SIGHUP, and leaves no traceback of what it could not draw any more."""
+    """The app ends as at SIGHUP, without a traceback of failed output."""
     ours, its = pty.openpty()
     with (tmp_path / "stderr").open("wb") as stderr:
         app = subprocess.Popen(
-            [sys.executable, "-c", TAKES_TERMINAL, "monitor", "--broker", f"127.0.0.1:{free_port()}", "--name", "demo"],
-            stdin=its, stdout=its, stderr=stderr, start_new_session=True, env={**os.environ, "TERM": "xterm"},
-        )  # fmt: skip  # a process
+            [
+                sys.executable,
+                "-c",
+                TAKES_TERMINAL,
+                "monitor",
+                "--broker",
+                f"127.0.0.1:{free_port()}",
+                "--name",
+                "demo",
+            ],
+            stdin=its,
+            stdout=its,
+            stderr=stderr,
+            start_new_session=True,
+            env={**os.environ, "TERM": "xterm"},
+        )
     os.close(its)
     drawn = b""
     while b"connection refused" not in drawn:

@@ -1,4 +1,7 @@
-"""The shipped access lists on a real Mosquitto and a real NATS Server: which topics each role can write and read."""
+"""Topics each role can write and read, on a real Mosquitto and NATS Server.
+
+Both have the shipped access lists.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from support.brokers.mosquitto import Mosquitto
-from support.brokers.nats import Nats
+from support.brokers.listed import ListedMosquitto, ListedNats
 from support.brokers.process import HOST, PASSWORD, BrokerProcess
-from support.paths import ROOT
 from support.processes.programs import run
 from support.processes.waiting import running
 
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.broker
 
-LISTS = ROOT / "config" / "brokers"
 AGENT = "agent-trn2-0001"
-OWN, OTHER = "uc1/standalone/trn2-0001", "uc1/standalone/trn2-0002"
+OWN = "uc1/standalone/trn2-0001"
+OTHER = "uc1/standalone/trn2-0002"
 TOPICS = (
     f"node/{OWN}",
     f"telemetry/{OWN}",
@@ -60,7 +61,7 @@ WRITES = {
     "relay": ("node", "rollup", *_PASSED, "telemetry", "reply"),
 }
 READS = {
-    "publisher": ("node", "reservation", "command"),
+    "publisher": ("node", "publisher", "job", "reservation", "alert", "ack", "silence", "command"),
     "watch": _STATE,
     "viewer": _STATE,
     "operator": (*_STATE, "reply"),
@@ -78,50 +79,13 @@ def may_write(role: str, topic: str) -> bool:
 
 
 def may_read(role: str, topic: str) -> bool:
-    """Return whether docs/brokers.md lets a role read a topic, but for what NATS adds for MQTT 3.1.1."""
+    """Return whether docs/brokers.md lets a role read a topic.
+
+    Without NATS's additions for MQTT 3.1.1.
+    """
     if role == AGENT:
         return topic in {f"command/{OWN}", "command/fleet"}
     return topic.partition("/")[0] in READS[role]
-
-
-class ListedMosquitto(Mosquitto):
-    """Mosquitto with the shipped lists; a writer of everything beside them."""
-
-    def command(self) -> list[str]:
-        """Write the lists in the place of the usual ones."""
-        command = super().command()
-        rights = self.folder / "acl"
-        rights.write_text(
-            (LISTS / "mosquitto.acl").read_text() + "\nuser everybody\ntopic readwrite #\n"
-        )
-        return command
-
-
-class ListedNats(Nats):
-    """NATS Server with the shipped lists; a writer of everything beside them."""
-
-    def command(self) -> list[str]:
-        """Include the lists."""
-        lists = (LISTS / "nats.conf").read_text()
-        lists = lists.replace(
-            "  users = [\n", f'  users = [\n    {{ user: everybody, password: "{PASSWORD}" }}\n'
-        )
-        (self.folder / "trnfleet.conf").write_text(lists)
-        command = super().command()
-        lines = [
-            "server_name: listed",
-            f'listen: "{HOST}:{self.clients}"',
-            f'jetstream {{ store_dir: "{self.folder}/store" }}',
-            f'mqtt {{ listen: "{HOST}:{self.port}" }}',
-            "include trnfleet.conf",
-        ]
-        (self.folder / "nats.conf").write_text("\n".join(lines) + "\n")
-        return command
-
-    def environment(self) -> dict[str, str]:
-        """Return the passwords."""
-        roles = ("PUBLISHER", "WATCH", "VIEWER", "OPERATOR", "RELAY", "AGENT")
-        return {f"TRNFLEET_{role}_PASSWORD": PASSWORD for role in roles}
 
 
 @pytest.fixture(
@@ -145,8 +109,9 @@ def url(broker: BrokerProcess, user: str) -> BrokerUrl:
 async def test_each_role_writes_and_reads_its_topics_alone(
     listed: BrokerProcess, role: str
 ) -> None:
-    """Of all kinds of topics what a role writes comes out where it may write it, and what it gets is what it may read."""
-    password, root = Password(PASSWORD), f"trnfleet/v1/{role}"
+    """Each role's writes arrive only on its topics, and it receives only its topics."""
+    password = Password(PASSWORD)
+    root = f"trnfleet/v1/{role}"
     reader = MqttSource(url(listed, "everybody"), [(f"{root}/#", 1)], password=password)
     writer = MqttPublisher(url(listed, "everybody"), client_id=f"all-{role}", password=password)
     as_role = MqttPublisher(url(listed, role), client_id=role, password=password)
@@ -188,8 +153,12 @@ async def test_each_role_writes_and_reads_its_topics_alone(
 async def test_those_who_look_at_figures_may_read_what_the_broker_says(
     listed: BrokerProcess, role: str
 ) -> None:
-    """Mosquitto gives its version to them alone; NATS Server has none, and refuses the others the topic."""
-    may, is_nats = role in LOOKS_AT_FIGURES, isinstance(listed, ListedNats)
+    """Mosquitto sends its version to readers of figures only.
+
+    NATS Server has none, and refuses the topic to others.
+    """
+    may = role in LOOKS_AT_FIGURES
+    is_nats = isinstance(listed, ListedNats)
     source = MqttSource(
         url(listed, role), [(f"{SYS_PREFIX}version", 0)], password=Password(PASSWORD)
     )
@@ -207,8 +176,18 @@ async def test_those_who_look_at_figures_may_read_what_the_broker_says(
             assert not source.waiting
 
 
+async def retain(broker: BrokerProcess, topic: str) -> None:
+    """Leave a retained message, to test whether the broker sends it."""
+    publisher = MqttPublisher(
+        url(broker, "everybody"), client_id="retainer", password=Password(PASSWORD)
+    )
+    async with running(publisher.run()):
+        await publisher.wait_connected(10)
+        await publisher.publish([Envelope(topic, b"{}", 1, retain=True)])
+
+
 async def collect(reader: MqttSource, writer: MqttPublisher, end: str, payload: bytes) -> set[str]:
-    """Return the topics of messages with a payload, up to a last one that is sent now."""
+    """Return the topics of messages with a payload, up to a final message sent now."""
     await writer.publish([Envelope(end, b"end", 1)])
     topics: set[str] = set()
     async with asyncio.timeout(10):
@@ -223,8 +202,13 @@ async def collect(reader: MqttSource, writer: MqttPublisher, end: str, payload: 
 def test_a_viewers_command_does_nothing_and_says_so(
     listed: BrokerProcess, user: str, status: tuple[int, ...]
 ) -> None:
-    """A silence of a viewer is refused or not confirmed, and is not there; an operator's is."""
-    address = ("--broker", str(url(listed, user)), "--name", f"silences-{user}", "--wait", "1s")
+    """A viewer's silence is refused or unconfirmed, and not made.
+
+    An operator's is.
+    """
+    fleet = f"silences-{user}"
+    address = ("--broker", str(url(listed, user)), "--name", fleet, "--wait", "1s")
+    asyncio.run(retain(listed, f"trnfleet/v1/{fleet}/job/train"))
     silence = ("silence", "add", "alertname=x", "--for", "1h", "--why", "y", "--yes")
     ended = run(*silence, *address, TRNFLEET_MQTT_PASSWORD=PASSWORD)
     assert ended.returncode in status, ended.stderr

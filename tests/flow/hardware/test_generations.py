@@ -1,4 +1,4 @@
-"""Every consumer of the hardware catalogue with generations that do not exist."""
+"""Every consumer of the hardware catalogue with invented generations."""
 
 from __future__ import annotations
 
@@ -74,7 +74,8 @@ def engine_of(generation: Generation, *faults: dict[str, Any], **rest: Any) -> E
 def test_totals_and_addresses(name: str) -> None:
     """Sums follow from the types, and an instance is named by its family and place."""
     generation = GENERATIONS[name]
-    layout, kind = generation.layout, generation.ultraserver
+    layout = generation.layout
+    kind = generation.ultraserver
     joined = 0 if kind is None else 2 * kind.instances
     totals = layout.totals()
     assert totals.chips == (joined + 3) * generation.alone.chips == layout.chips
@@ -95,7 +96,7 @@ def test_totals_and_addresses(name: str) -> None:
 
 
 def test_the_catalogue_takes_no_type_twice_and_none_that_does_not_fit() -> None:
-    """What is wrong with a type is said when it is added, and what was added is gone afterwards."""
+    """A faulty type is reported when added, and added types are gone afterwards."""
     taken = GENERATIONS["torus"].alone
     with pytest.raises(ConfigError, match="already has a type"), registered(taken):
         pass
@@ -109,16 +110,21 @@ def test_the_catalogue_takes_no_type_twice_and_none_that_does_not_fit() -> None:
 
 @ALL
 def test_engines_fill_what_there_is(name: str) -> None:
-    """Jobs use every chip, both ends of a link agree, and what a type lacks is not available."""
+    """Jobs use every chip, and both ends of a link agree.
+
+    Missing features are not available.
+    """
     generation = GENERATIONS[name]
     engine = engine_of(generation)
     for _ in range(40):
         engine.step()
-    layout, columns = engine.layout, engine.columns
+    layout = engine.layout
+    columns = engine.columns
     cores = columns["nc_util_pct"]
     assert (cores[:, generation.alone.chip.neuroncores :] == 255).all()
     assert (cores[:, : generation.alone.chip.neuroncores] < 255).all()
-    sent, received = columns["link_tx_bytes_per_s"], columns["link_rx_bytes_per_s"]
+    sent = columns["link_tx_bytes_per_s"]
+    received = columns["link_rx_bytes_per_s"]
     there = layout.chip_links_mask[:, None] >> np.arange(6) & 1 > 0
     assert ((sent == 65_535) == ~there).all()
     assert ((received == 65_535) == ~there).all()
@@ -135,7 +141,7 @@ def test_engines_fill_what_there_is(name: str) -> None:
 
 @ALL
 def test_link_faults_by_their_names(name: str) -> None:
-    """A link of a fleet file and a link fault are at both ends, or at the one chip of a switch's port."""
+    """A link fault is at both ends, or at a switch port's one chip."""
     generation = GENERATIONS[name]
     layout = generation.layout
     node = layout.find(generation.chip())
@@ -160,8 +166,9 @@ def test_link_faults_by_their_names(name: str) -> None:
 @ALL
 @pytest.mark.parametrize("fault", [each for each in FAULTS if not FAULTS[each].is_transport])
 def test_every_fault_hits_what_it_can(name: str, fault: str) -> None:
-    """A fault happens on the generation, or is refused in one line because the hardware is not there."""
-    generation, row = GENERATIONS[name], FAULTS[fault]
+    """A fault happens, or is refused in one line if the hardware is missing."""
+    generation = GENERATIONS[name]
+    row = FAULTS[fault]
     lane = generation.between if row.links is Links.BETWEEN_INSTANCES else generation.lane
     instance = generation.chip().rpartition("/")[0]
     target = {
@@ -199,10 +206,8 @@ def test_racks_and_their_limit(name: str) -> None:
     labels = [racks.label(number) for number in range(len(racks))]
     assert labels[3 : 3 + len(kind.racks)] == [f"uc1/us-0001/{rack}" for rack in kind.racks]
     assert np.bincount(racks.of_instance)[3 : 3 + len(kind.racks)].sum() == kind.instances
-    free, limited = (
-        engine_of(GENERATIONS[name]),
-        engine_of(GENERATIONS[name], rack_power_cap_w=5_500.0),
-    )
+    free = engine_of(GENERATIONS[name])
+    limited = engine_of(GENERATIONS[name], rack_power_cap_w=5_500.0)
     for _ in range(20):
         free.step()
         limited.step()
@@ -214,7 +219,7 @@ def test_racks_and_their_limit(name: str) -> None:
 @pytest.mark.parametrize("publishing", ENCODINGS, ids=lambda each: each.format)
 @ALL
 async def test_over_the_wire_to_a_monitor(name: str, publishing: Publishing) -> None:
-    """The monitor has what the engine has, its links by their names, and findings that name them."""
+    """The monitor has the engine's values, links by name, and findings naming them."""
     generation = GENERATIONS[name]
     down = {"fault": "link_down", "target": f"{generation.chip()}:{generation.lane}", "at": 2}
     run, monitor = await _watched(generation, publishing, down)
@@ -238,7 +243,7 @@ async def test_over_the_wire_to_a_monitor(name: str, publishing: Publishing) -> 
 
 
 async def test_readers_use_the_descriptors_names() -> None:
-    """Where a publisher calls its lanes otherwise than the reader's catalogue, its names are shown."""
+    """A publisher's own lane names are shown instead of the catalogue's."""
     generation = GENERATIONS["switched"]
     run, _ = await _watched(generation, ENCODINGS[0])
     monitor = Monitor(SilentSource(), "made-up", clock=run.clock)
@@ -278,13 +283,34 @@ async def _watched(
 
 @ALL
 def test_alert_rules_about_links(name: str) -> None:
-    """A rule over links has targets with the topology's names; a rule over chips counts what is down."""
+    """Rules over links have targets by topology name; rules over chips count failed links."""
     generation = GENERATIONS[name]
     rules = rules_of(
-        {"name": "link", "scope": "link", "figure": "link_up", "equals": 0.0, "severity": "warning", "summary": "{target}"},
-        {"name": "count", "scope": "chip", "figure": "links_down", "above": 0, "severity": "warning", "summary": "{target}"},
-        {"name": "up", "scope": "chip", "figure": "links_up", "has": [generation.lane], "severity": "info", "summary": "{target}"},
-    )  # fmt: skip  # a rule a row
+        {
+            "name": "link",
+            "scope": "link",
+            "figure": "link_up",
+            "equals": 0.0,
+            "severity": "warning",
+            "summary": "{target}",
+        },
+        {
+            "name": "count",
+            "scope": "chip",
+            "figure": "links_down",
+            "above": 0,
+            "severity": "warning",
+            "summary": "{target}",
+        },
+        {
+            "name": "up",
+            "scope": "chip",
+            "figure": "links_up",
+            "has": [generation.lane],
+            "severity": "info",
+            "summary": "{target}",
+        },
+    )
     bench = AlertBench(generation.pairs, rules)
     bench.tick()
     node = bench.layout.find(generation.chip())
@@ -302,7 +328,7 @@ def test_alert_rules_about_links(name: str) -> None:
 
 @ALL
 async def test_a_recording_replays_exactly(name: str, tmp_path: Path) -> None:
-    """A recording of the generation gives the monitor back, and JSON lines of its frames have the lanes' values."""
+    """A recording restores the monitor, and its JSON lines have the lanes' values."""
     run, live = await _watched(GENERATIONS[name], ENCODINGS[1])
     path = tmp_path / "made-up.mcap"
     writer = RecordingWriter(path, About(id="made-up", seed=3))
@@ -329,7 +355,10 @@ async def test_a_recording_replays_exactly(name: str, tmp_path: Path) -> None:
 
 @WITH_ULTRASERVER
 def test_capacity_blocks(name: str) -> None:
-    """An UltraServer of the generation is offered and bought as one block, at its own price."""
+    """An UltraServer of the generation is offered and bought as one block.
+
+    It has its own price.
+    """
     generation = GENERATIONS[name]
     kind = generation.ultraserver
     assert kind is not None
@@ -344,7 +373,7 @@ def test_capacity_blocks(name: str) -> None:
     (held,) = engine.account.blocks
     assert (held.offering.ultraserver_type, held.offering.instances) == (kind.name, kind.instances)
     ledger = engine.account.ledger
-    (offered, *_) = ledger.offerings(SearchRequest(days=1, ultraservers=1))
+    offered, *_ = ledger.offerings(SearchRequest(days=1, ultraservers=1))
     bought = ledger.buy(offered.id)
     assert (bought.offering.instance_type, bought.offering.ultraserver_type) == (
         kind.instance.name,

@@ -1,4 +1,7 @@
-"""The shipped fleets of Trainium3 and of all generations: run, published, read, recorded and replayed."""
+"""The shipped fleets of Trainium3 and of all generations.
+
+They are run, published, read, recorded and replayed.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,7 @@ def descriptors(envelopes: list[Envelope]) -> list[Descriptor]:
 
 @contextlib.contextmanager
 def older_catalogue() -> Iterator[None]:
-    """Take the types away that a monitor of version 1.0 does not know."""
+    """Remove the types unknown to a monitor of version 1.0."""
     with mock.patch.dict(INSTANCE_TYPES), mock.patch.dict(ULTRASERVER_TYPES):
         for name in set(INSTANCE_TYPES) - FIRST_TYPES:
             del INSTANCE_TYPES[name]
@@ -91,7 +94,10 @@ async def test_a_monitor_has_what_the_engine_has(name: str, publishing: Publishi
 
 @ALL
 async def test_descriptors_name_lanes_and_lnc(name: str) -> None:
-    """Lanes that are not the six of version 1.0 are named by type; LNC is the fleet file's, or the chip's own."""
+    """Lanes beyond the six of version 1.0 are named by type.
+
+    LNC is the file's, or the chip's.
+    """
     run = await shipped_run(name, FRAMES, 0.5)
     found = descriptors(sent(run))
     lanes = {kind: names for each in found for kind, names in each.lanes.items()}
@@ -118,9 +124,13 @@ async def test_descriptors_name_lanes_and_lnc(name: str) -> None:
 
 
 async def test_ports_of_a_chip_carry_their_own_bandwidth() -> None:
-    """A lane's traffic is within its own peak, and a port that is slow carries less than that of the chip beside it."""
+    """A lane's traffic is within its own peak.
+
+    A slow port carries less than its neighbour.
+    """
     run = await shipped_run("trn3", FRAMES, 50.0)
-    layout, columns = run.engine.layout, run.engine.columns
+    layout = run.engine.layout
+    columns = run.engine.columns
     gen2 = layout.find_instances("uc1/us-0002")
     slow, beside = (layout.find(f"uc1/us-0002/trn3s-0002-05/chip{number:02d}") for number in (2, 3))
     assert gen2 is not None
@@ -138,7 +148,8 @@ async def test_ports_of_a_chip_carry_their_own_bandwidth() -> None:
 async def test_a_recording_replays_exactly(name: str, tmp_path: Path) -> None:
     """A recording gives the monitor back, and JSON lines of its frames have all chips."""
     run = await shipped_run(name, FRAMES)
-    live, recording = reader_of(run), recorded(run, tmp_path)
+    live = reader_of(run)
+    recording = recorded(run, tmp_path)
     clock = RecordingClock(
         SystemClock(), run.clock.wall_ns(), run.clock.monotonic_s(), recording.start_ns
     )
@@ -156,7 +167,7 @@ async def test_a_recording_replays_exactly(name: str, tmp_path: Path) -> None:
 
 
 def recorded(run: SimulationRun, folder: Path) -> Recording:
-    """Return a recording of all that a run sent."""
+    """Return a recording of all messages of a run."""
     path = folder / "run.mcap"
     writer = RecordingWriter(path, About(id="shipped", seed=3))
     for at_s, envelope in run.publisher.sent:
@@ -166,7 +177,10 @@ def recorded(run: SimulationRun, folder: Path) -> Recording:
 
 
 async def test_an_older_monitor_names_what_it_does_not_know_and_draws_the_rest() -> None:
-    """Trainium3 and Inferentia2 are refused by name and not drawn as something else; Trainium1 and 2 are as ever."""
+    """Trainium3 and Inferentia2 are refused by name.
+
+    Trainium1 and 2 are drawn as ever.
+    """
     run = await shipped_run("mixed", FRAMES, 2.5)
     engine = run.engine
     with older_catalogue():
@@ -182,14 +196,15 @@ async def test_an_older_monitor_names_what_it_does_not_know_and_draws_the_rest()
         assert sum(monitor.counts.refused.values()) >= 3
         assert "unknown instance type" in monitor.counts.last_problem
         for path in store.layout.instances:
-            there, here = engine.layout.instance_index[path], store.layout.instance_index[path]
+            there = engine.layout.instance_index[path]
+            here = store.layout.instance_index[path]
             theirs = slice(*engine.layout.chip_start[there : there + 2])
             ours = slice(*store.layout.chip_start[here : here + 2])
             assert np.array_equal(store.columns["power_w"][ours], engine.columns["power_w"][theirs])
 
 
 async def test_the_first_types_keep_their_bytes() -> None:
-    """Columns and lanes of the kept recording of version 1.0 are those of today, also beside newer types."""
+    """Columns and lanes of a version 1.0 recording are unchanged, also beside newer types."""
     recording = Recording.open([FIXTURES / "schemas" / "wire-1.0.mcap"])
     kept = descriptors(
         [each.envelope for each in recording.read(recording.start_ns - 1, recording.end_ns)]

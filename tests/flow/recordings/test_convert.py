@@ -62,13 +62,14 @@ instances = [{ type = "trn2.3xlarge", count = 1 }]
 def test_lines_of_mosquitto_sub_become_a_recording_and_lines_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every message survives both ways, and stderr says what did not."""
+    """Messages survive both ways, and stderr lists the exceptions."""
     convert(LINES, tmp_path / "a.mcap")
     told = capsys.readouterr().err
     convert(tmp_path / "a.mcap", tmp_path / "b.ndjson")
 
     with LINES.open("rb") as first, (tmp_path / "b.ndjson").open("rb") as second:
-        theirs, ours = list(decode_lines(first)), list(decode_lines(second))
+        theirs = list(decode_lines(first))
+        ours = list(decode_lines(second))
     assert len(theirs) == 10
     assert plain(read(tmp_path / "a.mcap")) == theirs == ours
     assert "payload-text.ndjson: 10 messages, 1 left out (first line 10: not JSON" in told
@@ -82,7 +83,7 @@ def test_lines_of_mosquitto_sub_become_a_recording_and_lines_again(
 
 @pytest.mark.parametrize("as_json", [True, False])
 def test_a_recording_survives_lines(tmp_path: Path, *, as_json: bool) -> None:
-    """Frames go through lines as base64: messages, times and what a monitor makes of them are the same."""
+    """Frames pass through lines as base64 with equal messages, times and monitor state."""
     feed, taken = fed(ultraservers(1), as_json=as_json)
     record(tmp_path / "a.mcap", taken)
 
@@ -99,7 +100,7 @@ def test_a_recording_survives_lines(tmp_path: Path, *, as_json: bool) -> None:
 
 
 def test_the_same_file_gives_the_same_recording(tmp_path: Path) -> None:
-    """Nothing of a conversion depends on when it is done; another root is found by itself."""
+    """A conversion does not depend on its time, and finds another root by itself."""
     text = LINES.read_bytes().replace(b'"trnfleet/v1', b'"site/a/v1')
     (tmp_path / "in.ndjson").write_bytes(text)
     convert(tmp_path / "in.ndjson", tmp_path / "a.mcap")
@@ -113,7 +114,10 @@ def test_the_same_file_gives_the_same_recording(tmp_path: Path) -> None:
 def test_a_neuron_monitor_file_is_shown_as_a_real_host(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A monitor that replays it has the host's values at the sum of its real periods, from where --start says."""
+    """A replay has the host's values at the sum of its real periods.
+
+    It begins at --start.
+    """
     convert(
         HOST,
         tmp_path / "a.mcap",
@@ -153,7 +157,7 @@ def test_a_neuron_monitor_file_is_shown_as_a_real_host(
 
 
 def test_without_start_a_host_ends_when_its_file_was_written(tmp_path: Path) -> None:
-    """Documents have no time: the file's date is the end of the last period, and JSON goes to lines."""
+    """Documents without times end at the file's date, and JSON becomes lines."""
     source = tmp_path / "host.ndjson"
     source.write_bytes(SMALL_HOST.read_bytes())
     os.utime(source, ns=(START_NS, START_NS))
@@ -178,7 +182,10 @@ def test_without_start_a_host_ends_when_its_file_was_written(tmp_path: Path) -> 
 def test_an_instance_becomes_neuron_monitor_documents(
     tmp_path: Path, *, as_json: bool, grouped: bool
 ) -> None:
-    """One instance of several, out of JSON or frames of any granularity: read again it has what the format can say."""
+    """One of several instances becomes documents, and their values survive reading.
+
+    From JSON or from frames of any granularity.
+    """
     feed, taken = fed(ultraservers(1), as_json=as_json, grouped=grouped)
     record(tmp_path / "a.mcap", taken)
     path = feed.layout.instances[2]
@@ -216,11 +223,15 @@ def test_a_hosts_telemetry_may_be_json_in_a_recording(tmp_path: Path) -> None:
 
 
 def test_through_a_pipe(tmp_path: Path) -> None:
-    """Stdin is told apart by its content; who reads stdout may leave early."""
+    """Stdin's format is recognised by content, and a reader of stdout may leave early."""
     result = subprocess.run(
         [*COMMAND, "convert", "-", str(tmp_path / "a.mcap")],
-        input=LINES.read_bytes(), capture_output=True, env=environment(), timeout=60, check=False,
-    )  # fmt: skip  # one call
+        input=LINES.read_bytes(),
+        capture_output=True,
+        env=environment(),
+        timeout=60,
+        check=False,
+    )
     assert result.returncode == 0, result.stderr
     assert result.stderr.startswith(b"stdin: 10 messages, 1 left out")
     assert len(read(tmp_path / "a.mcap")) == 10
@@ -229,8 +240,10 @@ def test_through_a_pipe(tmp_path: Path) -> None:
     record(tmp_path / "big.mcap", taken * 10, feed.fleet)
     with subprocess.Popen(
         [*COMMAND, "convert", str(tmp_path / "big.mcap"), "-"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(),
-    ) as process:  # fmt: skip  # one call
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.readline()
@@ -241,7 +254,10 @@ def test_through_a_pipe(tmp_path: Path) -> None:
 
 
 def test_any_file_opens_as_a_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines and hosts are converted on the side; hosts of one fleet are merged by time; nothing is left behind."""
+    """Lines and hosts are converted on opening, hosts of a fleet merged by time.
+
+    Nothing is left behind.
+    """
     reported: list[str] = []
     record(tmp_path / "a.mcap", fed(standalone(1))[1])
     direct = open_recordings([tmp_path / "a.mcap"], reported.append)
@@ -285,7 +301,7 @@ def test_any_file_opens_as_a_recording(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_what_was_known_at_the_begin_goes_along(tmp_path: Path) -> None:
-    """A part that is not the first begins with what holds: its state becomes lines, its repeated telemetry does not."""
+    """A later part's initial state becomes lines; its repeated telemetry does not."""
     feed, taken = fed(standalone(1))
     writer = RecordingWriter(
         tmp_path / "night.mcap", About(id="r", fleets=("demo",)), split_ns=NS_PER_S + 1
@@ -309,7 +325,7 @@ def test_what_was_known_at_the_begin_goes_along(tmp_path: Path) -> None:
 
 @contextlib.contextmanager
 def mosquitto_sub(mosquitto: MosquittoProcess, output: Path) -> Iterator[None]:
-    """Let the real program write all that it hears as lines."""
+    """Run the real program, writing all messages as lines."""
     arguments = ("-p", str(mosquitto.port), "-V", "5", "-q", "1", "-t", "trnfleet/#", "-F", "%j")
     with (
         output.open("wb") as file,
@@ -327,7 +343,7 @@ def mosquitto_sub(mosquitto: MosquittoProcess, output: Path) -> Iterator[None]:
 async def test_mosquitto_subs_lines_give_the_store_of_a_recording(
     mosquitto: MosquittoProcess, tmp_path: Path
 ) -> None:
-    """What mosquitto_sub writes of JSON telemetry becomes the same store as what was recorded beside it."""
+    """mosquitto_sub's lines of JSON telemetry give the same store as a recording."""
     (tmp_path / "lab.toml").write_text(ONE_CHIP)
     output = tmp_path / "theirs.ndjson"
     source = MqttSource(mosquitto.url, [("trnfleet/#", 1)])
@@ -335,9 +351,18 @@ async def test_mosquitto_subs_lines_give_the_store_of_a_recording(
         await source.wait_connected(10)
         with mosquitto_sub(mosquitto, output):
             run(
-                "simulate", "--broker", str(mosquitto.url), "--fleet", str(tmp_path / "lab.toml"),
-                "--format", "json", "--period", "200ms", "--ticks", "5",
-            )  # fmt: skip  # one call
+                "simulate",
+                "--broker",
+                str(mosquitto.url),
+                "--fleet",
+                str(tmp_path / "lab.toml"),
+                "--format",
+                "json",
+                "--period",
+                "200ms",
+                "--ticks",
+                "5",
+            )
         taken = await take_until(source, _has_ended, within_s=30)
     record(
         tmp_path / "ours.mcap",
@@ -347,13 +372,15 @@ async def test_mosquitto_subs_lines_give_the_store_of_a_recording(
 
     convert(output, tmp_path / "theirs.mcap")
 
-    ours, others = read(tmp_path / "ours.mcap"), read(tmp_path / "theirs.mcap")
+    ours = read(tmp_path / "ours.mcap")
+    others = read(tmp_path / "theirs.mcap")
     assert [each.envelope.topic for each in ours] == [each.envelope.topic for each in others]
     assert [each.envelope.payload for each in ours] == [each.envelope.payload for each in others]
     assert [each.envelope.content_type for each in ours] == [
         each.envelope.content_type for each in others
     ]
-    one, other = shown(ours, "lab"), shown(others, "lab")
+    one = shown(ours, "lab")
+    other = shown(others, "lab")
     assert one.store.layout.chips == 1
     assert not np.isnan(BY_NAME["power_w"].decode(one.store.columns["power_w"])).any()
     assert stored_difference(one.store, other.store) == []
@@ -366,20 +393,53 @@ def _has_ended(batch: list[Envelope]) -> bool:
 
 @pytest.mark.broker
 def test_our_lines_are_those_of_mosquitto_sub(mosquitto: MosquittoProcess) -> None:
-    """A reader of mosquitto_sub's lines reads ours: here the keys and types, by the real program's own line."""
+    """Our lines have the keys and types of mosquitto_sub's own lines."""
     envelope = fed(standalone(1), as_json=True)[1][-1].envelope
     ours: dict[str, Any] = json.loads(
         encode_line(Stored(START_NS, envelope._replace(qos=1, retain=True)))
     )
     subprocess.run(
-        ["mosquitto_pub", "-p", str(mosquitto.port), "-V", "5", "-q", "1", "-r", "-t", envelope.topic, "-s",
-         "-D", "publish", "content-type", "application/json"],
-        input=envelope.payload, timeout=20, check=True,
-    )  # fmt: skip  # one call
+        [
+            "mosquitto_pub",
+            "-p",
+            str(mosquitto.port),
+            "-V",
+            "5",
+            "-q",
+            "1",
+            "-r",
+            "-t",
+            envelope.topic,
+            "-s",
+            "-D",
+            "publish",
+            "content-type",
+            "application/json",
+        ],
+        input=envelope.payload,
+        timeout=20,
+        check=True,
+    )
     heard = subprocess.run(
-        ["mosquitto_sub", "-p", str(mosquitto.port), "-V", "5", "-q", "1", "-t", "trnfleet/#", "-F", "%j", "-C", "1"],
-        capture_output=True, timeout=20, check=True,
-    )  # fmt: skip  # one call
+        [
+            "mosquitto_sub",
+            "-p",
+            str(mosquitto.port),
+            "-V",
+            "5",
+            "-q",
+            "1",
+            "-t",
+            "trnfleet/#",
+            "-F",
+            "%j",
+            "-C",
+            "1",
+        ],
+        capture_output=True,
+        timeout=20,
+        check=True,
+    )
     theirs = json.loads(heard.stdout)
 
     assert list(ours) == list(theirs)

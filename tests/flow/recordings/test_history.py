@@ -1,4 +1,7 @@
-"""`trnfleet history` as processes: written from a real Mosquitto, queried, compacted and killed."""
+"""`trnfleet history` as processes on a real Mosquitto.
+
+Written, queried, compacted and killed.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ def asked(folder: Path, sql: str = SUMS) -> list[dict[str, Any]]:
 
 
 def files(folder: Path, pattern: str) -> list[Path]:
-    """Return the files of all partitions whose names match."""
+    """Return the matching files of all partitions."""
     return sorted(folder.glob(f"fleet=*/day=*/cell=*/{pattern}"))
 
 
@@ -50,8 +53,14 @@ def wait_for(
 def test_minutes_come_from_a_broker_each_once_over_a_kill_and_a_restart(
     mosquitto: MosquittoProcess, tmp_path: Path
 ) -> None:
-    """A fleet at 120 times the speed has a minute each half second; a second writer is refused meanwhile."""
-    folder, url = tmp_path / "history", str(mosquitto.url)
+    """Each minute is stored once over a kill and a restart.
+
+    A second writer is refused.
+
+    A fleet at 120 times the speed has a minute each half second.
+    """
+    folder = tmp_path / "history"
+    url = str(mosquitto.url)
     simulator = (
         "simulate",
         "--broker",
@@ -89,7 +98,8 @@ def test_minutes_come_from_a_broker_each_once_over_a_kill_and_a_restart(
     assert "the cell 'main' of 'demo' is in use by " in refused.stderr
     twice = asked(
         folder,
-        "SELECT count(*) AS n FROM (SELECT 1 FROM chips GROUP BY time, address HAVING count(*) > 1)",
+        "SELECT count(*) AS n FROM (SELECT 1 FROM chips GROUP BY time, address HAVING count(*)"
+        " > 1)",
     )
     assert twice == [{"n": 0}]
     [total] = asked(
@@ -102,7 +112,8 @@ def test_minutes_come_from_a_broker_each_once_over_a_kill_and_a_restart(
 
 def test_a_recording_becomes_history_and_a_compaction_changes_no_answer(tmp_path: Path) -> None:
     """From the command line, with alerts and events."""
-    folder, recording = tmp_path / "history", "fixtures/recordings/ecc-storm.mcap"
+    folder = tmp_path / "history"
+    recording = "fixtures/recordings/ecc-storm.mcap"
     made = run("history", "write", str(folder), "--from", recording)
     assert made.returncode == 0, made.stderr
     sums = f"FROM ({SUMS}), ({NEWS})"
@@ -136,7 +147,10 @@ def test_a_recording_becomes_history_and_a_compaction_changes_no_answer(tmp_path
 
 @pytest.mark.parametrize("seen", [".chips-*.tmp", "chips-*.c-*.parquet"])
 def test_a_compaction_that_is_killed_leaves_old_or_new(tmp_path: Path, seen: str) -> None:
-    """Whether the new file was being written or had its name; the next one goes on from there."""
+    """A killed compaction leaves old or new files, and the next one continues.
+
+    Killed while writing the new file, or after its renaming.
+    """
     write_minutes(tmp_path, range(FIRST, FIRST + 30))
     before = asked(tmp_path)
     with Program(tmp_path, "history", "compact", str(tmp_path)) as compaction:

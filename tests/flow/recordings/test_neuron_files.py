@@ -1,4 +1,7 @@
-"""Files of the Neuron tools, as a user converts, replays and checks them; and a simulated host's way there and back."""
+"""Files of the Neuron tools as converted, replayed and checked by a user.
+
+Also a simulated host's way there and back.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +111,7 @@ def carried() -> list[str]:
 
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A recording of an UltraServer that trains, and of an idle instance."""
+    """A recording of a training UltraServer and of an idle instance."""
     folder = tmp_path_factory.mktemp("simulated")
     (folder / "small.toml").write_text(FLEET)
     trnfleet(
@@ -121,16 +124,17 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_simulated_host_comes_back_from_its_documents(
     tmp_path: Path, simulated: Path, instance: str
 ) -> None:
-    """Every metric that neuron-monitor has is the same at every tick; counters are what they grew."""
+    """Every metric of neuron-monitor is the same at every tick.
+
+    Counters are their growth.
+    """
     host = tmp_path / "host.ndjson"
     trnfleet("convert", simulated, host, "--to", "neuron-monitor", "--instance", instance)
     lines = host.read_text().splitlines()
     trnfleet("convert", host, tmp_path / "b.mcap", "--start", START, "--as", instance)
 
-    before, after = (
-        ticks(simulated, "small", instance),
-        ticks(tmp_path / "b.mcap", "neuron", instance),
-    )
+    before = ticks(simulated, "small", instance)
+    after = ticks(tmp_path / "b.mcap", "neuron", instance)
 
     processes = [len(json.loads(line)["neuron_runtime_data"]) for line in lines]
     is_idle = "standalone" in instance
@@ -172,9 +176,16 @@ def test_the_zone_is_that_of_the_reservation(
     feed = Feed(ultraservers(1))
     taken = [*feed.announcements(), *feed.telemetry(ts_ns=parse_rfc3339(START))]
     message = ReservationMessage(
-        id="cr-0123456789abcdef0", state=ReservationState.ACTIVE, ts=START, instance_type="trn2u.48xlarge", zone="us-east-2b",
-        instances=4, created=START, start=START, on=on,
-    )  # fmt: skip  # one call
+        id="cr-0123456789abcdef0",
+        state=ReservationState.ACTIVE,
+        ts=START,
+        instance_type="trn2u.48xlarge",
+        zone="us-east-2b",
+        instances=4,
+        created=START,
+        start=START,
+        on=on,
+    )
     topic = build_topic(feed.fleet, TopicClass.RESERVATION, message.id)
     writer = RecordingWriter(tmp_path / "a.mcap", About(id="r", fleets=(feed.fleet,)))
     for number, each in enumerate([message_envelope(topic, message, retain=True), *taken]):
@@ -201,9 +212,14 @@ def test_the_zone_is_that_of_the_reservation(
 def test_a_containers_file_is_shown_where_its_devices_are(tmp_path: Path) -> None:
     """With neuron-ls's list device 0 is chip 13."""
     trnfleet(
-        "convert", FOLDER / "trn2.48xlarge-container.ndjson", tmp_path / "a.mcap",
-        "--start", START, "--neuron-ls", FOLDER / "neuron-ls.container.json",
-    )  # fmt: skip  # one call
+        "convert",
+        FOLDER / "trn2.48xlarge-container.ndjson",
+        tmp_path / "a.mcap",
+        "--start",
+        START,
+        "--neuron-ls",
+        FOLDER / "neuron-ls.container.json",
+    )
 
     (seen,) = ticks(tmp_path / "a.mcap", "neuron", "uc1/standalone/i-00000000000000077")
 
@@ -211,7 +227,7 @@ def test_a_containers_file_is_shown_where_its_devices_are(tmp_path: Path) -> Non
 
 
 def test_replay_takes_neuron_ls_too(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    """A line a chip; those of which the container knows nothing have null."""
+    """Each chip is a line; chips unknown to the container have null."""
     container = FOLDER / "trn2.48xlarge-container.ndjson"
     trnfleet("replay", container, "--stdout", "--neuron-ls", FOLDER / "neuron-ls.container.json")
 
@@ -255,7 +271,7 @@ def test_a_scrape_is_shown_as_a_host(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_scrapes_of_several_hosts_are_a_fleet(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each at its own times, with what it grew."""
+    """Each host has its own times, and its counters' growth."""
     several = FOLDER / "exporter-scrapes.prom"
     trnfleet("convert", several, tmp_path / "a.mcap")
     told = capsys.readouterr().err
@@ -278,16 +294,31 @@ def test_scrapes_of_several_hosts_are_a_fleet(
 def test_files_that_cannot_be_used_are_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In one line: neuron-ls's list as a recording, a list that is none, and a generation that is not known."""
+    """Unusable files are named in one line.
+
+    neuron-ls's list as a recording, an invalid list, and an unknown generation.
+    """
     out = tmp_path / "a.mcap"
     host = FOLDER / "trn2.48xlarge-container.ndjson"
     for arguments, expected in (
-        ((FOLDER / "neuron-ls.container.json", out), "it is what neuron-ls -j prints, where devices are and no telemetry"),
-        ((host, out, "--neuron-ls", host), "not what neuron-ls -j prints: no array of objects with neuron_device"),
+        (
+            (FOLDER / "neuron-ls.container.json", out),
+            "it is what neuron-ls -j prints, where devices are and no telemetry",
+        ),
+        (
+            (host, out, "--neuron-ls", host),
+            "not what neuron-ls -j prints: no array of objects with neuron_device",
+        ),
         ((host, out, "--neuron-ls", tmp_path / "none"), "none: No such file or directory"),
-        ((FIXTURES / "mosquitto" / "payload-text.ndjson", out, "--neuron-ls", host), "--neuron-ls is for neuron-monitor alone"),
-        ((FOLDER / "inf1.xlarge-indented.json", out), "is of a generation that trnfleet does not know, inf1: it knows"),
-    ):  # fmt: skip  # a line a case
+        (
+            (FIXTURES / "mosquitto" / "payload-text.ndjson", out, "--neuron-ls", host),
+            "--neuron-ls is for neuron-monitor alone",
+        ),
+        (
+            (FOLDER / "inf1.xlarge-indented.json", out),
+            "is of a generation that trnfleet does not know, inf1: it knows",
+        ),
+    ):
         trnfleet("convert", *arguments, status=2)
         told = capsys.readouterr().err
         assert expected in told
@@ -299,7 +330,10 @@ def test_files_that_cannot_be_used_are_named(
 def test_a_json_array_is_a_sequence_of_documents(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], indent: int | None
 ) -> None:
-    """As `jq -s` writes it; one that is too long for a line is named as such."""
+    """Arrays of `jq -s` are read.
+
+    One too long for a line is reported so.
+    """
     documents = [
         json.loads(line) for line in (FOLDER / "generic-total.ndjson").read_text().splitlines()
     ]
@@ -319,11 +353,13 @@ def test_a_json_array_is_a_sequence_of_documents(
 
 
 def test_bad_documents_end_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One of a type that is not known at the begin is left out, as any other is, and named."""
+    """A document of an unknown type at the start is left out and named."""
     mixed = tmp_path / "mixed.ndjson"
     mixed.write_bytes(
-        (FOLDER / "inf1.xlarge-indented.json").read_bytes() + b'{"cut": [\n' + (FOLDER / "generic-total.ndjson").read_bytes()
-    )  # fmt: skip  # one call
+        (FOLDER / "inf1.xlarge-indented.json").read_bytes()
+        + b'{"cut": [\n'
+        + (FOLDER / "generic-total.ndjson").read_bytes()
+    )
 
     trnfleet("convert", mixed, tmp_path / "a.mcap", "--start", START)
 

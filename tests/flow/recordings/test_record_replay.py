@@ -13,8 +13,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.processes.mosquitto import retain
 from support.processes.programs import COMMAND, Program, environment, run
 from support.processes.waiting import running
+from support.record.fixtures import RECORDINGS
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.record.format.metadata import About
@@ -76,16 +78,17 @@ def plain(stored: Stored, name: str = "demo") -> tuple[str, bytes]:
 def test_what_is_replayed_and_recorded_again_is_the_same(
     encoding: str, mosquitto: MosquittoProcess, tmp_path: Path
 ) -> None:
-    """Recorded from a replay at twice the speed: the same messages but for boots, marks and name, half as far apart.
+    """A recording of a replay at double speed has the same messages.
 
-    SIGTERM ends the recording in an orderly way: exit status 0, nothing lost, and a file that passes the check.
+    Distances are halved; boots, marks and name differ. SIGTERM ends the recording in an orderly
+    way: exit status 0, nothing lost, and a file passing the check.
     """
     shape = ("--format", encoding, *(("--granularity", "instance") if encoding == "cbor" else ()))
     original = simulated(tmp_path / "a.mcap", "--ticks", "16", "--period", "500ms", *shape)
     again = tmp_path / "b.mcap"
     url = str(mosquitto.url)
     with Program(tmp_path, "record", str(again), "--broker", url, "--name", "twin") as recorder:
-        until(recorder, "recording trnfleet/v1/twin/#")
+        until(recorder, "recording fleet twin of mqtt://")
         replayed = run("replay", str(original), "--broker", url, "--as", "twin", "--speed", "2")
         assert replayed.returncode == 0, replayed.stderr
         time.sleep(0.3)
@@ -116,9 +119,10 @@ def test_what_is_replayed_and_recorded_again_is_the_same(
 def test_replay_to_stdout_is_what_the_simulator_writes(
     shape: tuple[str, ...], tmp_path: Path
 ) -> None:
-    """Frames decoded or JSON passed through: byte for byte the lines of `simulate --stdout` of the same seed.
+    """Replay to stdout has the same bytes as `simulate --stdout` of the same seed.
 
-    With an instance that is replaced meanwhile, which has another boot id then.
+    Frames are decoded, JSON is passed through. An instance replaced meanwhile has another boot id
+    then.
     """
     play = ("--scenario", "ecc-storm", "--period", "10s", "--ticks", "50")
     file = simulated(tmp_path / "a.mcap", *play, *shape)
@@ -132,7 +136,10 @@ def test_replay_to_stdout_is_what_the_simulator_writes(
 
 
 def test_the_same_seed_records_the_same_bytes(tmp_path: Path) -> None:
-    """Two processes with different hash seeds write the same file; a third with another seed another."""
+    """Two processes with different hash seeds write the same file.
+
+    A third with another seed writes another.
+    """
     shape = ("--ticks", "5", "--format", "cbor")
     first = simulated(tmp_path / "a.mcap", *shape)
     second = simulated(tmp_path / "b.mcap", *shape, PYTHONHASHSEED="1")
@@ -156,7 +163,7 @@ def test_a_reader_of_lines_may_leave(tmp_path: Path) -> None:
 
 
 def test_a_part_of_a_recording(tmp_path: Path) -> None:
-    """From +4s to the moment of the eighth tick are four ticks, whichever way the ends are said."""
+    """From +4s to the eighth tick are four ticks, in every notation of the ends."""
     file = simulated(tmp_path / "a.mcap", "--ticks", "10", "--format", "cbor")
     for begin, end in (("+4s", "-2s"), ("09:00:04", "2026-01-05T09:00:07Z")):
         told = run("replay", "--stdout", str(file), "--from", begin, "--to", end)
@@ -167,7 +174,10 @@ def test_a_part_of_a_recording(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_ends_a_recording(mosquitto: MosquittoProcess, tmp_path: Path) -> None:
-    """Where no more can be written, recording ends with one line and exit status 1; what there is can be read."""
+    """A full disk ends recording with one line and exit status 1.
+
+    The file can be read.
+    """
     file = tmp_path / "a.mcap"
     simulator = ("simulate", "--broker", str(mosquitto.url), "--fleet", "demo", "--seed", "7")
     record = [*COMMAND, "record", str(file), "--broker", str(mosquitto.url)]
@@ -188,8 +198,12 @@ def test_a_full_disk_ends_a_recording(mosquitto: MosquittoProcess, tmp_path: Pat
 
 
 def test_a_broker_that_goes_away_leaves_a_gap(mosquitto: MosquittoProcess, tmp_path: Path) -> None:
-    """Recording goes on after the broker is back; the interruption is said, and the gap is in the recording."""
-    file, url = tmp_path / "a.mcap", str(mosquitto.url)
+    """Recording resumes with the broker.
+
+    The gap is reported and in the recording.
+    """
+    file = tmp_path / "a.mcap"
+    url = str(mosquitto.url)
     fast = ("--period", "200ms", "--format", "cbor")
     with (
         Program(
@@ -198,7 +212,7 @@ def test_a_broker_that_goes_away_leaves_a_gap(mosquitto: MosquittoProcess, tmp_p
         Program(tmp_path, "record", str(file), "--broker", url) as recorder,
     ):
         until(fleet, "publishing")
-        until(recorder, "recording trnfleet/#")
+        until(recorder, "recording mqtt://")
         time.sleep(1.0)
         mosquitto.kill()
         until(recorder, "connection lost: ")
@@ -215,7 +229,7 @@ def test_a_broker_that_goes_away_leaves_a_gap(mosquitto: MosquittoProcess, tmp_p
 
 
 def test_lines_instead_of_a_recording(mosquitto: MosquittoProcess, tmp_path: Path) -> None:
-    """--format ndjson writes a line a message, of what the filter lets through."""
+    """--format ndjson writes a line per message within the filter."""
     simulator = ("simulate", "--broker", str(mosquitto.url), "--fleet", "demo", "--seed", "7")
     with Program(tmp_path, *simulator) as fleet:
         until(fleet, "publishing")
@@ -231,15 +245,18 @@ def test_lines_instead_of_a_recording(mosquitto: MosquittoProcess, tmp_path: Pat
 async def test_a_replay_that_is_killed_is_offline(
     mosquitto: MosquittoProcess, tmp_path: Path
 ) -> None:
-    """After kill -9 the broker says for the replay that its publisher is gone; before, the replay refuses a second one."""
+    """After kill -9 the replay's publisher is offline.
+
+    Before, a second replay is refused.
+    """
     file = simulated(tmp_path / "a.mcap", "--ticks", "30", "--format", "cbor")
     url = str(mosquitto.url)
     with Program(tmp_path, "replay", str(file), "--broker", url) as replay:
         await asyncio.to_thread(until, replay, "replaying demo")
         await asyncio.sleep(0.5)
         second = await asyncio.to_thread(run, "replay", str(file), "--broker", url)
-        assert second.returncode == 2
-        assert "has a live fleet 'demo'" in second.stderr
+        assert second.returncode == 1
+        assert "has a live fleet 'demo', published by " in second.stderr
         assert "--as demo-replay" in second.stderr
         replay.process.send_signal(signal.SIGKILL)
         replay.process.wait()
@@ -254,8 +271,9 @@ async def test_a_replay_that_is_killed_is_offline(
 async def test_a_fleet_that_came_later_is_not_replayed_over(
     mosquitto: MosquittoProcess, tmp_path: Path
 ) -> None:
-    """A recording names the fleets of its first second; one that comes later is compared with live fleets, too."""
-    file, url = tmp_path / "a.mcap", str(mosquitto.url)
+    """A fleet missing in the recording's first second is compared with live fleets, too."""
+    file = tmp_path / "a.mcap"
+    url = str(mosquitto.url)
     writer = RecordingWriter(file, About(id="a", fleets=("demo",)))
     for number, fleet in enumerate(("demo", "demo", "prod")):
         topic = f"trnfleet/v1/{fleet}/telemetry/uc1/a"
@@ -281,7 +299,7 @@ async def test_a_fleet_that_came_later_is_not_replayed_over(
         allowed = await asyncio.to_thread(
             run, "replay", str(file), "--broker", url, "--name", "demo"
         )
-    assert refused_.returncode == 2
+    assert refused_.returncode == 1
     assert "has a live fleet 'prod'" in refused_.stderr
     assert allowed.returncode == 0, allowed.stderr
 
@@ -317,7 +335,7 @@ def test_recording_goes_on_when_nobody_listens(mosquitto: MosquittoProcess, tmp_
 async def test_a_replay_keeps_its_schedule(
     rate: int, speed: float, mosquitto: MosquittoProcess, tmp_path: Path
 ) -> None:
-    """Four seconds of 1,000 messages each reach a subscriber without drift, at the recorded speed and ten times faster."""
+    """Four seconds of 1,000 messages each arrive without drift, at speeds 1 and 10."""
     seconds = 4.0
     file = tmp_path / "a.mcap"
     writer = RecordingWriter(file, About(id="test", fleets=("demo",)))
@@ -349,22 +367,23 @@ async def test_a_replay_keeps_its_schedule(
         for number, each in enumerate(got)
     ]
     quarter = len(late) // 4
-    # A busy machine holds messages up; those that it does not are on time, from the first quarter to the last.
+    # A busy machine delays messages. The others are on time, from the first quarter to the last.
     drift = (min(late[-quarter:]) - min(late[:quarter])) / (0.75 * seconds)
     sys.stderr.write(f"drift {drift:.5%}\n")
-    # Far beyond what it is (tests/bench/bench_replay.py tells); sleeping from message to message gives 50 % and more.
+    # Far beyond what it is (tests/bench/bench_replay.py tells); sleeping from message to message
+    # gives 50 % and more.
     assert abs(drift) < 0.02
 
 
 def refused(*arguments: str) -> str:
-    """Run a command that must refuse its arguments, and return the last line of what it says."""
+    """Run a command with invalid arguments, and return its last line."""
     ended = run(*arguments)
     assert ended.returncode == 2, ended.stderr
     return ended.stderr.splitlines()[-1]
 
 
 def test_refusals(tmp_path: Path) -> None:
-    """What cannot be meant is refused in a line that names the option, the file or what would fit."""
+    """Invalid use is refused in a line with the option, file or valid choice."""
     file = str(simulated(tmp_path / "a.mcap", "--ticks", "3"))
     broker = ("--broker", "mqtt://127.0.0.1:1")
     other = tmp_path / "other.mcap"
@@ -395,7 +414,7 @@ def test_refusals(tmp_path: Path) -> None:
 
 
 def test_info_of_an_unfinished_file(tmp_path: Path) -> None:
-    """A file that was cut off is no failure: what is there is told, and what was recovered."""
+    """A truncated file is no failure: its content and the recovery are reported."""
     file = simulated(tmp_path / "a.mcap", "--ticks", "30", "--format", "cbor")
     whole: dict[str, Any] = json.loads(run("info", str(file), "--json").stdout)
     [fleet] = whole["fleets"]
@@ -419,3 +438,29 @@ def test_info_of_an_unfinished_file(tmp_path: Path) -> None:
     assert "not finished" in told.stdout
     assert str(file) in told.stderr
     assert run("check", str(file)).returncode == 2
+
+
+def test_a_name_that_is_nowhere_is_told_with_the_nearest(
+    mosquitto: MosquittoProcess, tmp_path: Path
+) -> None:
+    """A fleet or class of topics without messages is a failure, with the nearest name."""
+    online = {"v": 1, "client": "a", "role": "telemetry", "state": "online", "boot": "b"}
+    retain(mosquitto.url, {"trnfleet/v1/jslab/publisher/a": json.dumps(online).encode()})
+    url = str(mosquitto.url)
+    recording = RECORDINGS / "steady-training.mcap"
+    record = f"record {tmp_path / 'a.mcap'} --overwrite --duration 1s"
+    nearest = "no fleet 'jslb': did you mean 'jslab'?"
+    for command, status, said in (
+        (f"{record} --name jslb", 1, f"nothing was recorded: {nearest}"),
+        (f"{record} --filter trnfleet/v1/jslab/telemtry/#", 1, "did you mean 'telemetry'?"),
+        ("status --name jslb --wait 1s", 1, f"within 1 s; {nearest}"),
+        ("reserve list --name jslb", 0, nearest),
+        ("inject --active --name jslb --timeout 1s", 1, nearest),
+        (
+            f"replay {recording} --as again --filter trnfleet/v1/training/jobs/#",
+            2,
+            "did you mean 'job'?",
+        ),
+    ):
+        ended = run(*command.split(), "--broker", url)
+        assert (ended.returncode, said in ended.stderr) == (status, True), (command, ended.stderr)

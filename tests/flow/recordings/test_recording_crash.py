@@ -1,4 +1,7 @@
-"""What a recording is worth after a crash: killed at any moment, cut at any byte, it can be read and says what is lost."""
+"""Recordings after a crash: killed at any moment or cut at any byte.
+
+They can be read and report the loss.
+"""
 
 from __future__ import annotations
 
@@ -73,8 +76,9 @@ while line := sys.stdin.readline():
             os.dup2(os.open(name, os.O_CREAT | os.O_WRONLY), number)
         record(path)
     print(pid, flush=True)
-"""
-"""Forks a process that records for each path, with files for its output and errors; one start takes 0.2 s of processor time."""
+"""  # noqa: E501
+"""Forks a recording process for each path, with files for its output and errors. One start takes
+0.2 s of processor time."""
 
 
 class Recorders:
@@ -90,8 +94,9 @@ class Recorders:
         )
 
     def record_and_kill(self, path: Path, after_s: float) -> tuple[list[tuple[int, float]], str]:
-        """Record for a while, kill -9, and return what was handed over (number, time), and what the process said."""
-        output, errors = path.with_suffix(".out"), path.with_suffix(".err")
+        """Record for a while, kill -9, and return the messages (number, time) and the output."""
+        output = path.with_suffix(".out")
+        errors = path.with_suffix(".err")
         pid = int(self._ask([str(path), str(output), str(errors)]))
         until_s = time.monotonic() + 20
         while not output.exists() or "\n" not in output.read_text():
@@ -122,7 +127,10 @@ class Recorders:
 def test_a_recording_that_is_killed_at_any_moment_lacks_its_last_second_at_most(
     tmp_path: Path,
 ) -> None:
-    """50 kills: what was handed over a second before is there, in order, and the file says that it was not finished."""
+    """50 kills: all but the last second is there, in order.
+
+    The file is marked as unfinished.
+    """
     moments = random.Random(6)  # noqa: S311  no secret
     delays = [moments.uniform(0.02, 2.5) for _ in range(KILLS)]
     paths = [tmp_path / f"{number:02d}.mcap" for number in range(KILLS)]
@@ -162,7 +170,7 @@ def messages() -> list[Stored]:
 
 
 def chunk_ends(path: Path) -> list[tuple[int, int]]:
-    """Return, for every chunk with messages, where it ends in the file and the time of its last message."""
+    """Return each data chunk's end in the file and the time of its last message."""
     part = PartReader(path)
     keyframe = next(number for number, name in part.channels.items() if name == "keyframe")
     ends = [(e.offset + e.length, e.end_ns) for e in part.entries if e.channels != (keyframe,)]
@@ -174,7 +182,7 @@ def chunk_ends(path: Path) -> list[tuple[int, int]]:
 def test_a_recording_cut_at_any_byte_lacks_no_more_than_the_torn_chunk(
     tmp_path: Path, messages: list[Stored], is_finished: bool
 ) -> None:
-    """300 cuts: everything up to the last whole chunk is there, and how many bytes are torn is said."""
+    """300 cuts: all whole chunks are there, and the torn bytes are reported."""
     path = tmp_path / "whole.mcap"
     if is_finished:
         write(path, messages)
@@ -186,7 +194,8 @@ def test_a_recording_cut_at_any_byte_lacks_no_more_than_the_torn_chunk(
             writer.write(time_ns, envelope)
         writer.flush()
         writer._part.abandon()
-    data, ends = path.read_bytes(), chunk_ends(path)
+    data = path.read_bytes()
+    ends = chunk_ends(path)
     cuts = random.Random(8)  # noqa: S311  no secret
     torn = tmp_path / "torn.mcap"
 

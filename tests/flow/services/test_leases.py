@@ -1,4 +1,7 @@
-"""Leases between two Mosquittos: chips come to the top while somebody looks at them, whichever relay publishes, and no alert with them."""
+"""Leases between two Mosquittos: chips reach the top while somebody views them.
+
+Whichever relay publishes. No alert comes with them.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.broker
 
-ROW, OTHER = "uc1/us-0001", "uc1/us-0002"
+ROW = "uc1/us-0001"
+OTHER = "uc1/us-0002"
 RULES = (
     rule_of(above=1),
     *(
@@ -35,11 +39,11 @@ RULES = (
         if rule.name in {"ultraserver-silent", "instance-silent", "chips-silent"}
     ),
 )
-"""A rule that fires for each chip that it is about, and those about silence."""
+"""A rule firing for each of its chips, and the rules about silence."""
 
 
 class Viewer:
-    """A monitor on the top broker, and what its app holds."""
+    """A monitor on the top broker, and its app's leases."""
 
     def __init__(self, top: MosquittoProcess) -> None:
         self.session = BrokerSession(top.url)
@@ -58,7 +62,10 @@ class Viewer:
                 await clock.sleep(0.2)
 
     def chips(self) -> tuple[int, int]:
-        """Return how many chips are forwarded, and how many of all are live; none is ever silent, and no alert fires."""
+        """Return the number of forwarded chips, and of live chips.
+
+        None is ever silent, and no alert fires.
+        """
         seen = self.live.monitor.summary()
         assert (seen.stale_chips, seen.offline_chips, seen.undecodable, seen.internal_errors) == (
             0,
@@ -77,13 +84,24 @@ class Viewer:
 async def test_chips_are_there_for_as_long_as_somebody_looks_at_them(
     mosquitto: MosquittoProcess, tmp_path: Path
 ) -> None:
-    """Two viewers share a lease; it is given back by one that ends, runs out for one that dies, and comes back after kill -9 of the relay."""
+    """Two viewers share a lease: returned by an ended one, expired for a dead one.
+
+    It comes back after kill -9 of the relay.
+    """
     top = MosquittoProcess(tmp_path)
     top.start()
     relay = (
-        "relay", "--broker", str(mosquitto.url), "--to", str(top.url), "--cell", "cell-a", "--forward-hosts", "4",
-    )  # fmt: skip  # one command
-    simulate = ("simulate", "--broker", str(mosquitto.url), "--fleet", "demo", "--period", "250ms")
+        "relay",
+        "--broker",
+        str(mosquitto.url),
+        "--to",
+        str(top.url),
+        "--cell",
+        "cell-a",
+        "--forward-hosts",
+        "4",
+    )
+    simulate = ("simulate", "--broker", str(mosquitto.url), "--fleet", "demo", "--period", "500ms")
     coarse = ("--format", "cbor", "--granularity", "instance")
     try:
         with ExitStack() as programs:
@@ -98,10 +116,13 @@ async def test_chips_are_there_for_as_long_as_somebody_looks_at_them(
                     await viewer.sees(64)
                     refused = Command("forward", OTHER, {})
                     (reply,) = await send_command(viewer.session, "demo", refused, timeout_s=5)
-                    limit = "8 hosts of cell cell-a would be forwarded, over the limit of 4 (--forward-hosts)"
+                    limit = (
+                        "8 hosts of cell cell-a would be forwarded, over the limit of 4"
+                        " (--forward-hosts)"
+                    )
                     assert (reply.ok, reply.reason) == (False, limit)
                     # One that asks once, and never again, is as one that has died.
-                    dead = Command("forward", ROW, {"lease_s": 1.2})
+                    dead = Command("forward", ROW, {"lease_s": 3.0})
                     (reply,) = await send_command(viewer.session, "demo", dead, timeout_s=5)
                     assert reply.ok
                 viewer.chips()

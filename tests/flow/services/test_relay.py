@@ -1,4 +1,7 @@
-"""Two relays between two Mosquittos: the top shows the cell from roll-ups through kill -9 of relays and brokers."""
+"""Two relays between two Mosquittos: the top shows the cell through kills.
+
+Relays and brokers are killed with -9.
+"""
 
 from __future__ import annotations
 
@@ -42,12 +45,18 @@ LIMIT_S = 30.0
 
 
 class Bench:
-    """A cell with a simulator and a watch, two brokers, and a monitor in this process on the top one."""
+    """A cell with a simulator and a watch, two brokers, and a local monitor.
+
+    The monitor is on the top broker.
+    """
 
     def __init__(
         self, folder: Path, cell: MosquittoProcess, top: MosquittoProcess, programs: ExitStack
     ) -> None:
-        self.folder, self.cell, self.top, self.programs = folder, cell, top, programs
+        self.folder = folder
+        self.cell = cell
+        self.top = top
+        self.programs = programs
         self.live = monitor_fleet(BrokerSession(top.url), "demo")
 
     @property
@@ -58,7 +67,7 @@ class Bench:
         return self.programs.enter_context(Program(self.folder, *arguments))
 
     def watch(self) -> Program:
-        """Watch the cell with a rule that fires for each of its UltraServers."""
+        """Watch the cell with a rule firing for each of its UltraServers."""
         rules = self.folder / "rules.toml"
         rules.write_text(RULES)
         return self.start("watch", "--broker", str(self.cell.url), "--rules", str(rules))
@@ -80,7 +89,7 @@ class Bench:
         return "" if found is None or found.active is None else found.active.client
 
     async def until(self, is_so: Callable[[], bool]) -> float:
-        """Wait until something is so; return the seconds that it took."""
+        """Wait for a condition, and return the seconds."""
         begin_s = time.monotonic()
         while not is_so():
             assert time.monotonic() < begin_s + LIMIT_S, [self.count(each) for each in Freshness]
@@ -109,8 +118,35 @@ def bench(tmp_path: Path, mosquitto: MosquittoProcess) -> Iterator[Bench]:
     top.kill()
 
 
+async def test_a_ring_of_relays_is_refused(bench: Bench) -> None:
+    """A ring is refused with the reason, leaves nothing, and the first relay goes on.
+
+    Of two brokers, and of one under two names.
+    """
+    bench.relay()
+    async with background(source=bench.live.source.run(), monitor=bench.monitor.run()):
+        await bench.until_live()
+        by_name = f"mqtt://localhost:{bench.cell.port}"
+        for broker, to in ((bench.top.url, bench.cell.url), (by_name, bench.cell.url)):
+            arguments = ("--broker", str(broker), "--to", str(to), "--cell", "cell-b")
+            result = await asyncio.to_thread(run, "relay", *arguments, "--name", "demo")
+            assert result.returncode == 1
+            assert "a ring of relays: what cell cell-b sends" in result.stderr.splitlines()[-1]
+            assert "active: " not in result.stderr
+        look = ("--broker", str(bench.cell.url), "--name", "demo", "--json")
+        seen = json.loads((await asyncio.to_thread(run, "status", *look)).stdout)
+        assert (seen["chips"], seen["live_chips"], seen["rolled_chips"]) == (CHIPS, CHIPS, 0)
+        assert [each.cell for each in bench.monitor.ingest.cells.relays(time.monotonic())] == [
+            "cell-a"
+        ]
+        assert bench.count(Freshness.LIVE) == CHIPS
+
+
 async def test_a_cell_is_shown_through_kills_of_relays_and_brokers(bench: Bench) -> None:
-    """A standby takes over from a relay; brokers come back empty; without any relay all is not observed, alerts too, and none resolved."""
+    """A standby takes over from a relay, and brokers come back empty.
+
+    Without any relay all is not observed, alerts included, and none is resolved.
+    """
     bench.watch()
     first = bench.relay()
     alerts = bench.monitor.alerts
@@ -143,7 +179,7 @@ async def test_a_cell_is_shown_through_kills_of_relays_and_brokers(bench: Bench)
             run, "alerts", "--broker", str(bench.top.url), "--name", "demo"
         )
         assert shown.returncode == 3, shown.stderr
-        assert "drawing-power: cell-a: 192 chips draw power" in shown.stdout
+        assert "drawing-power: cell-a: uc1: 192 chips draw power" in shown.stdout
         assert "cell cell-a: trnfleet-watch-" in shown.stderr
 
         bench.cell.kill()

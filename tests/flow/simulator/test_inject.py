@@ -1,9 +1,10 @@
-"""Commands to a running simulator over a real Mosquitto: what they do, what is answered, and what they cannot do."""
+"""Commands to a running simulator over a real Mosquitto: effects, replies, refusals."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import subprocess
 import time
@@ -57,7 +58,10 @@ def willing(mosquitto: MosquittoProcess, tmp_path: Path) -> Iterator[Program]:
 
 
 def wait_until_it_listens(mosquitto: MosquittoProcess) -> None:
-    """Ask until a simulator answers: a command that comes before it has subscribed is lost, as it should be."""
+    """Repeat a command until a simulator replies.
+
+    A command before its subscription is lost.
+    """
     until = time.monotonic() + 60
     asking = (
         "inject",
@@ -93,7 +97,7 @@ def command(**change: Any) -> bytes:
 
 
 class Wire:
-    """All that a simulator and those who command it say, in order, and a way to say something."""
+    """All messages of a simulator and its commanders, in order, and a way to publish."""
 
     def __init__(self, source: MqttSource, publisher: MqttPublisher) -> None:
         self._source = source
@@ -119,7 +123,10 @@ class Wire:
         await self.hear(lambda heard: len(of(heard, f"telemetry/{SENTINEL}")) >= known + count)
 
     async def finish(self) -> None:
-        """Have one more fault caused, and listen until it shows: what was said before has had its effect by then."""
+        """Cause one more fault, and wait until it shows.
+
+        Earlier commands have had their effect then.
+        """
         await self.say(command(id="last", target=SENTINEL))
         await self.hear(lambda heard: begun(heard, SENTINEL))
         await self.wait_for_ticks(2)
@@ -139,7 +146,7 @@ def of(heard: list[Envelope], below: str) -> list[dict[str, Any]]:
 
 
 def begun(heard: list[Envelope], path: str, fault: str = "chip_throttle") -> list[dict[str, Any]]:
-    """Return the events that tell of a fault's beginning at a path."""
+    """Return the events of a fault's start at a path."""
     return [event for event in of(heard, f"event/{path}") if event["name"] == fault]
 
 
@@ -156,7 +163,7 @@ async def wire(mosquitto: MosquittoProcess) -> AsyncIterator[Wire]:
 async def test_the_effect_is_on_the_wire_within_two_periods(
     mosquitto: MosquittoProcess, willing: Program, wire: Wire
 ) -> None:
-    """After the answer, the second message of the chip at the latest shows the fault, and an event tells it."""
+    """The chip's second message after the reply shows the fault, and an event reports it."""
     assert willing.process.poll() is None
     await wire.wait_for_ticks()
     before = wire.of(f"telemetry/{CHIP}")[-1]["links_up"]
@@ -178,7 +185,10 @@ async def test_the_effect_is_on_the_wire_within_two_periods(
 
 
 def test_inject_says_what_was_done(mosquitto: MosquittoProcess, willing: Program) -> None:
-    """The command finds the only fleet, prints the simulator and what it did, as text or as JSON, and exits with 0."""
+    """The command finds the only fleet, prints simulator and effect, and exits with 0.
+
+    As text or as JSON.
+    """
     assert willing.process.poll() is None
     first = inject(mosquitto, "chip_throttle", CHIP, "--for", "5m")
     assert (first.returncode, first.stderr) == (0, "")
@@ -198,7 +208,7 @@ def test_inject_says_what_was_done(mosquitto: MosquittoProcess, willing: Program
 async def test_without_leave_it_is_refused(
     mosquitto: MosquittoProcess, tmp_path: Path, wire: Wire
 ) -> None:
-    """A simulator that was not started with --allow-commands says so in one line, and nothing happens."""
+    """A simulator without --allow-commands refuses in one line, and does nothing."""
     with simulate(mosquitto, tmp_path):
         await wire.wait_for_ticks()
         refused = await asyncio.to_thread(inject, mosquitto, "chip_throttle", CHIP)
@@ -212,7 +222,10 @@ async def test_without_leave_it_is_refused(
 def test_unknown_faults_and_targets_name_the_nearest(
     mosquitto: MosquittoProcess, willing: Program
 ) -> None:
-    """A fault that there is not is refused before anything is sent, a target by the simulator; both name the nearest."""
+    """An unknown fault is refused before sending, a target by the simulator.
+
+    Both name the nearest.
+    """
     assert willing.process.poll() is None
     fault = run("inject", "chip_throtle", CHIP, "--broker", "mqtt://127.0.0.1:1")
     assert fault.returncode == 2
@@ -224,7 +237,7 @@ def test_unknown_faults_and_targets_name_the_nearest(
 
 
 async def test_the_simulator_knows_its_faults_too(willing: Program, wire: Wire) -> None:
-    """A client that checks nothing gets the nearest fault from the simulator."""
+    """A client without checks receives the nearest fault from the simulator."""
     assert willing.process.poll() is None
     await wire.wait_for_ticks()
     await wire.say(command(args={"fault": "chip_throtle"}))
@@ -238,7 +251,10 @@ async def test_the_simulator_knows_its_faults_too(willing: Program, wire: Wire) 
 async def test_expired_repeated_and_retained_commands_do_nothing(
     mosquitto: MosquittoProcess, tmp_path: Path, wire: Wire, protocol: str
 ) -> None:
-    """Each command has at most one effect, and an expired one or one that somebody retained has none."""
+    """A command has at most one effect.
+
+    An expired or retained one has none.
+    """
     await wire.say(command(id="retained", target=OTHER), retain=True)
     with simulate(mosquitto, tmp_path, "--allow-commands", "--mqtt", protocol) as simulator:
         await asyncio.to_thread(wait_until_it_listens, mosquitto)
@@ -267,7 +283,10 @@ async def test_expired_repeated_and_retained_commands_do_nothing(
 
 
 async def test_nothing_is_published_outside_reply(willing: Program, wire: Wire) -> None:
-    """Ids and clients that would lead elsewhere get no answer, and garbage is counted and stops nothing."""
+    """Ids and clients leading elsewhere get no reply.
+
+    Garbage is counted and stops nothing.
+    """
     assert willing.process.poll() is None
     await wire.wait_for_ticks()
     for change in (
@@ -289,19 +308,20 @@ async def test_nothing_is_published_outside_reply(willing: Program, wire: Wire) 
     assert all(line.isascii() and line.isprintable() for line in willing.output.splitlines())
 
 
-def test_mosquitto_rr_asks_and_is_answered(willing: Program, mosquitto: MosquittoProcess) -> None:
-    """The command of the documentation, given to mosquitto_rr, is carried out and answered on its response topic."""
+def test_mosquitto_rr_asks_and_is_answered(
+    willing: Program, mosquitto: MosquittoProcess, tmp_path: Path
+) -> None:
+    """The documentation's shell example is carried out and answered on its response topic."""
     assert willing.process.poll() is None
     page = (ROOT / "docs" / "wire.md").read_text()
-    documented = re.search(r"-m '(\{.*?\})'", page, re.DOTALL)
-    assert documented is not None
-    message = json.loads(documented[1]) | {"expires": json.loads(command())["expires"]}
+    (example,) = re.findall(r"```sh\n([^`]*mosquitto_rr [^`]*)```", page)
+    # The client's own settings have the broker; the options behind show what it gets.
+    address = f"-h {mosquitto.url.host}\n-p {mosquitto.url.port}\n"
+    (tmp_path / "mosquitto_rr").write_text(address)
+    shown = "-D publish correlation-data c-42 -F '%t %D %p'"
     answer = subprocess.run(
-        [
-            *("mosquitto_rr", "-h", mosquitto.url.host, "-p", str(mosquitto.url.port), "-W", "20"),
-            *("-t", f"{PREFIX}/command/fleet", "-e", f"{PREFIX}/reply/rr/any", "-D", "publish"),
-            *("correlation-data", "c-42", "-F", "%t %D %p", "-m", json.dumps(message)),
-        ],
+        ["sh", "-c", f"{example.rstrip()} {shown}"],
+        env=os.environ | {"XDG_CONFIG_HOME": str(tmp_path)},
         capture_output=True,
         text=True,
         timeout=30,
@@ -315,7 +335,7 @@ def test_mosquitto_rr_asks_and_is_answered(willing: Program, mosquitto: Mosquitt
 async def test_a_command_that_comes_too_late_is_let_go_by_the_broker(
     mosquitto: MosquittoProcess,
 ) -> None:
-    """It has an expiry of its own in MQTT 5, and the asker's topic and id beside those in its payload."""
+    """A command has an MQTT 5 expiry, and response topic and id beside its payload."""
     source = MqttSource(mosquitto.url, [(f"{PREFIX}/command/#", 1)])
     async with running(source.run()):
         await source.wait_connected(5)
@@ -331,7 +351,7 @@ async def test_a_command_that_comes_too_late_is_let_go_by_the_broker(
 
 
 async def test_nobody_answers(mosquitto: MosquittoProcess) -> None:
-    """Without a simulator the asker is told in one line what was waited for."""
+    """Without a simulator the command ends with one line about the missing reply."""
     with pytest.raises(BrokerError, match=r"no simulator of fleet 'demo' answered within 0\.3 s"):
         await send_command(
             BrokerSession(mosquitto.url),

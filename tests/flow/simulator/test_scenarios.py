@@ -1,4 +1,4 @@
-"""Each shipped scenario shows what its comment promises; only what `simulate --record` writes is looked at."""
+"""Each shipped scenario shows the promises of its comment in `simulate --record`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ HBM, INTRASERVER, INTERSERVER, EFA = (
     1 << HEALTH_BITS.index(name)
     for name in ("hbm", "link_intraserver", "link_interserver", "link_efa")
 )
-EAST, Z_NEXT = 3, 5
+EAST = 3
+Z_NEXT = 5
 PRETRAIN = "uc1/us-0001"
 STANDALONE = "uc1/standalone"
 
@@ -33,7 +34,7 @@ def between(values: NDArray[np.float64], begin: int, end: int) -> float:
 
 
 def test_each_says_what_to_see() -> None:
-    """There are ten and more, and each opens with a comment that says what one should see."""
+    """There are at least ten scenarios, and each begins with a comment on its effects."""
     names = shipped_names("scenarios")
     assert len(names) >= 10
     for name in names:
@@ -43,7 +44,10 @@ def test_each_says_what_to_see() -> None:
 
 
 def test_steady_training() -> None:
-    """Nothing is wrong, MFU is in the published range, and chips of a job dip together at a checkpoint."""
+    """Nothing fails, and MFU is in the published range.
+
+    A job's chips dip at a checkpoint together.
+    """
     seen = play("steady-training", 120, "--period", "10s")
     assert not [event for event in seen.events if event["severity"] != "info"]
     for chip in seen.chips:
@@ -61,9 +65,13 @@ def test_steady_training() -> None:
 
 
 def test_ecc_storm() -> None:
-    """Corrected errors climb on one chip, then an uncorrectable one ends the job; the instance is replaced."""
+    """Corrected errors climb, then an uncorrectable one ends the job.
+
+    The instance is replaced.
+    """
     seen = play("ecc-storm", 900)
-    chip, instance = f"{PRETRAIN}/trn2u-0001-0/chip05", f"{PRETRAIN}/trn2u-0001-0"
+    chip = f"{PRETRAIN}/trn2u-0001-0/chip05"
+    instance = f"{PRETRAIN}/trn2u-0001-0"
     corrected = seen.of(chip, "mem_ecc_corrected")
     assert corrected[85] - corrected[30] > 100
     others = [each for each in seen.chips if each != chip]
@@ -93,11 +101,14 @@ def test_ecc_storm() -> None:
         "instance_drained",
         "instance_replaced",
         "instance_returned",
-    ]  # fmt: skip
+    ]
 
 
 def test_neuronlink_split() -> None:
-    """All 64 chips wait for a slow link; a lost one ends the job at once; then a lost Z link, and 32 of them at once."""
+    """A slow link delays all 64 chips; a lost one ends the job at once.
+
+    Later a lost Z link, and 32 of them at once.
+    """
     seen = play("neuronlink-split", 260)
     chips = seen.below(PRETRAIN)
     step_s = seen.figure("pretrain-70b", "step_time_s")
@@ -122,7 +133,10 @@ def test_neuronlink_split() -> None:
 
 
 def test_rack_overheat() -> None:
-    """One rack's chips get hot and withhold; all 64 chips of the job slow, the other rack keeps its temperature."""
+    """One rack's chips get hot and throttle, and all 64 chips of the job slow.
+
+    The other rack's temperature is unchanged.
+    """
     seen = play("rack-overheat", 480)
     hot = [*seen.below(f"{PRETRAIN}/trn2u-0001-2"), *seen.below(f"{PRETRAIN}/trn2u-0001-3")]
     cool = [*seen.below(f"{PRETRAIN}/trn2u-0001-0"), *seen.below(f"{PRETRAIN}/trn2u-0001-1")]
@@ -140,7 +154,10 @@ def test_rack_overheat() -> None:
 
 
 def test_straggler_hunt() -> None:
-    """The job slows with one chip that withholds; later one of the other job comes and goes five times."""
+    """The job slows with one throttling chip.
+
+    Later a straggler of the other job comes and goes five times.
+    """
     seen = play("straggler-hunt", 520)
     throttle = {chip: seen.of(chip, "throttle_pct") for chip in seen.chips}
     first = [chip for chip, values in throttle.items() if values[60] > 15]
@@ -158,16 +175,14 @@ def test_straggler_hunt() -> None:
 
 
 def test_efa_cliff() -> None:
-    """One instance without affinity slows the job over three UltraServers and not the job on one."""
+    """One instance without affinity slows the job over three UltraServers, not the other."""
     seen = play("efa-cliff", 280)
     wide = seen.job_of["uc1/us-0002/trn2u-0002-1"]
     local = seen.job_of["uc1/us-0004/trn2u-0004-1"]
     assert wide is not None
     assert local is not None
-    before, during = (
-        seen.figure(wide, "step_time_s")[5:28],
-        seen.figure(wide, "step_time_s")[40:200],
-    )
+    before = seen.figure(wide, "step_time_s")[5:28]
+    during = seen.figure(wide, "step_time_s")[40:200]
     assert during.mean() > 1.3 * before.mean()
     efa = seen.mean(
         [each for each in seen.instances if seen.job_of[each] == wide], "efa_tx_bytes_per_s"
@@ -181,17 +196,18 @@ def test_efa_cliff() -> None:
 
 
 def test_checkpoint_stall() -> None:
-    """With slow storage a checkpoint holds a job near idle power for minutes; steps themselves are as long as before."""
+    """With slow storage a checkpoint stays near idle power for minutes.
+
+    Steps themselves are as long as before.
+    """
     slow, healthy = (
         play("checkpoint-stall", 150, "--period", "5s"),
         play("steady-training", 150, "--period", "5s"),
     )
     longest = {
-        run: max(
-            sum(state == "checkpointing" for state in run.states(job)) for job in run.jobs
-        )
+        run: max(sum(state == "checkpointing" for state in run.states(job)) for job in run.jobs)
         for run in (slow, healthy)
-    }  # fmt: skip
+    }
     assert longest[slow] > 3 * max(longest[healthy], 1)
     job = max(slow.jobs, key=lambda name: slow.states(name).count("checkpointing"))
     saving = np.array([state == "checkpointing" for state in slow.states(job)])
@@ -201,10 +217,14 @@ def test_checkpoint_stall() -> None:
 
 
 def test_job_crash() -> None:
-    """A crash leaves errors on one chip and an idle job that restarts; a hang looks busy and does nothing."""
+    """A crash leaves errors on one chip and a restarting job.
+
+    A hang looks busy and does nothing.
+    """
     seen = play("job-crash", 480)
     chip = "uc1/us-0001/trn2u-0001-2/chip07"
-    crashed, hung = seen.job_of[chip], seen.job_of["uc1/us-0004/trn2u-0004-1/chip03"]
+    crashed = seen.job_of[chip]
+    hung = seen.job_of["uc1/us-0004/trn2u-0004-1/chip03"]
     assert crashed is not None
     assert hung is not None
     assert seen.of(chip, "exec_errors")[45] >= 1
@@ -230,15 +250,20 @@ def test_job_crash() -> None:
 
 
 def test_inference_day() -> None:
-    """Load, tokens, latency and power follow the day; the surge shows; HBM reads keep below the ceiling."""
+    """Load, tokens, latency and power follow the day, with the surge.
+
+    HBM reads stay below the ceiling.
+    """
     seen = play("inference-day", 288)
     assert seen.times[0].startswith("2026-07-14T00:00")
     assert seen.times[-1].startswith("2026-07-14T23:55")
     for job, told in seen.jobs.items():
         if told[0]["kind"] != "inference":
             continue
-        tokens, ttft = seen.figure(job, "tokens_per_s"), seen.figure(job, "ttft_s")
-        high, low = tokens.argmax(), tokens.argmin()
+        tokens = seen.figure(job, "tokens_per_s")
+        ttft = seen.figure(job, "ttft_s")
+        high = tokens.argmax()
+        low = tokens.argmin()
         assert tokens[high] > 1.2 * tokens[low], job
         assert ttft[high - 3 : high + 4].mean() > ttft[max(low - 3, 0) : low + 4].mean(), job
         assert (

@@ -1,6 +1,7 @@
-"""CPU a second of what an app, a relay and a viewer of a top broker do with a large fleet, part by part, in one process without brokers.
+"""CPU per second of an app, a relay and a top broker's viewer, by part.
 
-CPU time hardly depends on what else runs, so that a sum can be made of parts that one machine does not hold at once.
+For a large fleet, in one process without brokers. CPU time hardly depends on other load. The total
+of parts is therefore valid, even if one machine has no room for all of them at once.
 """
 
 # ruff: noqa: T201  a benchmark's figures go to the terminal
@@ -29,8 +30,9 @@ from trnfleet.wire.telemetry import Head
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SETTLING, SECONDS = 4, 10
-"""Seconds that are left out, and that are measured."""
+SETTLING = 4
+SECONDS = 10
+"""Seconds left out, and seconds measured."""
 
 
 def cpu_ms(work: Callable[[], object]) -> float:
@@ -41,7 +43,10 @@ def cpu_ms(work: Callable[[], object]) -> float:
 
 
 def measure(publisher: BlockPublisher | RollupPublisher, *, is_relay: bool) -> dict[str, float]:
-    """Return the median CPU of each part a second, ms, of an app with all rules, or of a relay."""
+    """Return the median CPU of each part in ms a second.
+
+    For an app with all rules, or a relay.
+    """
     gc.set_threshold(100_000, 20, 100)
     clock = SystemClock()
     monitor = Monitor(SilentSource(), FLEET, clock=clock, rules=() if is_relay else load_rules())
@@ -70,7 +75,8 @@ def measure(publisher: BlockPublisher | RollupPublisher, *, is_relay: bool) -> d
 
     state = [Envelope(topic, payload, 1, retain=True) for topic, payload in publisher.retained()]
     print(
-        f"  descriptors and jobs {cpu_ms(lambda: apply(state)):.0f} ms once, layout {cpu_ms(monitor.lay_out):.0f} ms"
+        f"  descriptors and jobs {cpu_ms(lambda: apply(state)):.0f} ms once, layout"
+        f" {cpu_ms(monitor.lay_out):.0f} ms"
     )
     rows = Rows(monitor.store.layout, "cell") if is_relay else None
 

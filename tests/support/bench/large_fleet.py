@@ -1,8 +1,10 @@
-"""A fleet of millions of chips from the simulator of ten thousand: its blocks, and its rows of roll-ups, repeat those of the small one.
+"""A fleet of millions of chips made from a simulator of ten thousand.
 
-The small fleet is `cluster-10k` without its scripted faults, and runs: its values, counters and jobs are those of each second. A cluster of
-the large one has each of its 20 blocks of 512 chips 25 times. Only paths, numbers and times differ from packet to packet, so that a
-second of a million chips costs a generator the sending of 86 MB and little else.
+Its blocks, and its rows of roll-ups, repeat those of the small fleet. The small fleet is
+`cluster-10k` without its scripted faults, and runs: values, counters and jobs are those of each
+second. A cluster of the large one has each of its 20 blocks of 512 chips 25 times. Only paths,
+numbers and times differ from packet to packet. A second of a million chips therefore costs the
+generator little but sending 86 MB.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from trnfleet.clock import SystemClock, format_rfc3339
 from trnfleet.domain.fleet import Publishing, instances_of
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.services.relay.blocks import Rows
+from trnfleet.services.relay.role import RelayIdentity
 from trnfleet.services.simulator.engine import make_engine
 from trnfleet.services.simulator.run import load_run
 from trnfleet.sim.publish.partition import partition
@@ -47,7 +50,7 @@ from trnfleet.wire.rollups import (
     encode_rollup,
 )
 from trnfleet.wire.telemetry import Head
-from trnfleet.wire.topics import TopicClass, build_topic
+from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -58,27 +61,36 @@ if TYPE_CHECKING:
 FLEET = "bench-cells"
 BOOT = "00000000be9c0000"
 COPIES = 25
-"""Times that a cluster has each block of the small fleet."""
+"""Copies of each small block in a cluster."""
 BLOCK = 8
 """UltraServers of a block."""
 CLUSTER_ULTRASERVERS = 4_000
 CLUSTER_CHIPS = 64 * CLUSTER_ULTRASERVERS
 JOB_BLOCKS = (5, 2, 1, 2, 1, 1, 1, 2, 1, 1, 1, 1)
-"""Blocks of the small fleet's jobs; one stays idle. In a cluster each job is one range then, as a fleet file would have it."""
+"""Blocks of the small fleet's jobs; one stays idle. In a cluster each job is one range then, as a
+fleet file would have it."""
 JOBS_WITHIN_S = 10
 """Time in which every job is published once more."""
 _NODE = re.compile(rb"uc1/us-(\d{4})/trn2u-\d{4}-")
 _EC2_ID = re.compile(rb'"ec2_id":"i-[0-9a-f]+"')
 _WIDE = 2**40
-"""A number that CBOR writes with 8 bytes, in place of any other one."""
+"""Placeholder for a number. CBOR writes it with 8 bytes."""
 
 
 class SmallFleet:
     """The simulator, and where its UltraServers are in a cluster of the large fleet."""
 
     def __init__(self) -> None:
-        run = load_run({"period", "speed", "fleet"}, fleet="cluster-10k", scenario=None, seed=7, period_s=1.0, speed=1.0,
-                       start=None, random_faults=False)  # fmt: skip  # one call
+        run = load_run(
+            {"period", "speed", "fleet"},
+            fleet="cluster-10k",
+            scenario=None,
+            seed=7,
+            period_s=1.0,
+            speed=1.0,
+            start=None,
+            random_faults=False,
+        )
         publishing = Publishing(format="cbor", granularity="block", block_ultraservers=BLOCK)
         changed = {
             "name": FLEET,
@@ -100,7 +112,8 @@ class SmallFleet:
 
     def places(self, cluster: str) -> list[tuple[str, ...]]:
         """Return where a cluster of the large fleet has each job."""
-        layout, found = self.engine.layout, []
+        layout = self.engine.layout
+        found = []
         for job in self.engine.fleet.jobs:
             rows = np.concatenate(
                 [np.array(each) for each in instances_of(layout, job.on, job.name)]
@@ -109,16 +122,18 @@ class SmallFleet:
             large = np.sort(np.concatenate([copies_of(each) for each in own])) + 1
             found.append(
                 tuple(
-                    f"{cluster}/us-{first:04d}"
-                    if first == last
-                    else f"{cluster}/us-{first:04d}..us-{last:04d}"
+                    (
+                        f"{cluster}/us-{first:04d}"
+                        if first == last
+                        else f"{cluster}/us-{first:04d}..us-{last:04d}"
+                    )
                     for first, last in _runs(large)
                 )
             )
         return found
 
     def job(self, number: int, cluster: str, places: tuple[str, ...]) -> tuple[str, bytes]:
-        """Return topic and message of a job as it is now, for a cluster of the large fleet."""
+        """Return topic and current message of a job, for a cluster of the large fleet."""
         message = self._messages.job(self.tick, number)
         envelope = job_envelope(
             FLEET, message.model_copy(update={"job": f"{message.job}-{cluster}", "on": places})
@@ -127,8 +142,9 @@ class SmallFleet:
 
 
 def _in_whole_blocks(jobs: Sequence[Job]) -> tuple[Job, ...]:
-    """Return the jobs that fill most of the small fleet, each of them on whole blocks."""
-    first, moved = 0, []
+    """Return jobs on whole blocks, filling most of the small fleet."""
+    first = 0
+    moved = []
     for job, blocks in zip(jobs, JOB_BLOCKS, strict=False):
         on = f"uc1/us-{first * BLOCK + 1:04d}..us-{(first + blocks) * BLOCK:04d}"
         moved.append(job.model_copy(update={"on": (on,)}))
@@ -165,7 +181,10 @@ def copies_of(number: int) -> np.ndarray[Any, np.dtype[np.int64]]:
 def original_of(
     numbers: np.ndarray[Any, np.dtype[np.int64]],
 ) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return which UltraServers of the small fleet those of a cluster repeat; both count from 0."""
+    """Return the small fleet's UltraServer for each one of a cluster.
+
+    Both count from 0.
+    """
     return numbers // (BLOCK * COPIES) * BLOCK + numbers % BLOCK
 
 
@@ -203,7 +222,7 @@ class BlockPublisher:
         ]
         frames = [each.encode(0, 0) for each in self._encoders]
         self.heads: list[tuple[bytes, int]] = []
-        """What stands before the number of each block's frame, and which of the small fleet's frames it is."""
+        """Bytes before the number of each block's frame, and the small frame's index."""
         for cluster in self._clusters:
             for number in range(len(frames) * COPIES):
                 encoder = FrameEncoder(
@@ -264,7 +283,7 @@ class BlockPublisher:
         ]
 
     def step(self) -> list[bytes]:
-        """Simulate the next second; return what stands behind the time of the small fleet's frames."""
+        """Simulate the next second; return the frames after their times."""
         self._small.step()
         return [
             encoder.encode(0, 0)[skip:]
@@ -284,7 +303,10 @@ class BlockPublisher:
 
 
 class RollupPublisher:
-    """The roll-ups of a fleet as relays of some cells publish them, each of them all of its frames at once."""
+    """Roll-ups of a fleet as published by the relays of some cells.
+
+    Each relay publishes all of its frames at once.
+    """
 
     def __init__(self, ultraservers: int, cells: int) -> None:
         self._small = SmallFleet()
@@ -318,12 +340,16 @@ class RollupPublisher:
             [cluster for cluster, rows in self._clusters if rows == CLUSTER_ULTRASERVERS],
         )
         self._of_cell: list[list[tuple[bytes, int]]] = [[] for _ in range(cells)]
-        """Of each cell what stands before the number of each frame, and which of the different frames it is."""
+        """Per cell the bytes before each frame's number, and the index of the different frame."""
         self._different: list[tuple[int, int]] = []
         """First row in its cluster, and number of rows, of each different frame."""
         self.described: list[tuple[str, bytes]] = []
         names = [f"relay-{cell}" for cell in range(cells)]
-        online = [presence(FLEET, name, BOOT, "online") for name in names]
+        relays = [
+            RelayIdentity(FLEET, DEFAULT_ROOT, f"cell-{cell}", name, BOOT)
+            for cell, name in enumerate(names)
+        ]
+        online = [each.presence("online", self._clock.wall_ns()) for each in relays]
         self._online = [(each.topic, each.payload) for each in online]
         now = format_rfc3339(self._clock.wall_ns())
         self.step()
@@ -361,18 +387,24 @@ class RollupPublisher:
     def _roll(self) -> None:
         """Have the small fleet's monitor compute its roll-ups."""
         now_ns = self._clock.wall_ns()
-        self._monitor.apply([
-            Envelope(
-                topic, each.encode(self._seq, now_ns), content_type=CONTENT_TYPE_CBOR, received_s=self._clock.monotonic_s()
-            )
-            for topic, each in self._frames
-        ])  # fmt: skip  # one call
+        self._monitor.apply(
+            [
+                Envelope(
+                    topic,
+                    each.encode(self._seq, now_ns),
+                    content_type=CONTENT_TYPE_CBOR,
+                    received_s=self._clock.monotonic_s(),
+                )
+                for topic, each in self._frames
+            ]
+        )
         self._monitor.compute()
         self._seq += 1
 
     def _frame(self, first: int, count: int) -> RollupFrame:
         """Return the frame of some rows of a cluster."""
-        rows, small = np.arange(first, first + count), self._small_frame
+        rows = np.arange(first, first + count)
+        small = self._small_frame
         pick = original_of(rows)
         return RollupFrame(
             Head(BOOT, _WIDE, _WIDE * 2**20),
@@ -392,11 +424,12 @@ class RollupPublisher:
         return [*self._online, *self.described, *self.jobs.messages(range(len(self.jobs)))]
 
     def step(self) -> list[bytes]:
-        """Simulate the next second; return what stands behind the time of each different frame."""
+        """Simulate the next second, and return the bytes after the time of each different frame."""
         self._small.step()
         self._roll()
         heads = {block.path: Head(BOOT, 0, 0) for block in self._rows.blocks}
-        store, rollups = self._monitor.store, self._monitor.rollups
+        store = self._monitor.store
+        rollups = self._monitor.rollups
         (self._small_frame,) = self._rows.frames(store, rollups, (), heads).values()
         return [
             cut_frame("t", encode_rollup("p", 1, self._frame(*each)))[1] for each in self._different
@@ -427,15 +460,23 @@ class Sent(NamedTuple):
 
 
 def publish(url: str, publisher: BlockPublisher | RollupPublisher) -> None:
-    """Publish all state, print a line, and then a second's frames each second; print what was done for each line that comes in."""
+    """Publish all state, print a line, then publish a second's frames each second.
+
+    For each input line, print the work done.
+    """
     broker = parse_url(url)
-    frames, state = connect(broker, "bench-frames"), connect(broker, "bench-state")
+    frames = connect(broker, "bench-frames")
+    state = connect(broker, "bench-state")
     sender = StateSender(state)
     sender.send(publisher.retained())
     print("ready", flush=True)  # noqa: T201  the answer
-    slices, again, jobs = publisher.slices(), publisher.described, publisher.jobs
+    slices = publisher.slices()
+    again = publisher.described
+    jobs = publisher.jobs
     done = Sent(0, 0, 0, 0.0, 0.0)
-    begun_s, seq, second = time.perf_counter(), 0, 0
+    begun_s = time.perf_counter()
+    seq = 0
+    second = 0
     described = told = 0.0
     while True:
         bodies = publisher.step()
@@ -461,7 +502,8 @@ def publish(url: str, publisher: BlockPublisher | RollupPublisher) -> None:
                     return
                 print(json.dumps(done._replace(cpu_s=time.process_time())._asdict()), flush=True)  # noqa: T201  as above
                 done = done._replace(late_s=0.0)
-        seq, second = seq + 1, second + 1
+        seq = seq + 1
+        second = second + 1
         behind = int(time.perf_counter() - begun_s - second)
         done = done._replace(seconds=done.seconds + 1, left_out=done.left_out + max(0, behind))
         second += max(0, behind)

@@ -1,4 +1,4 @@
-"""MQTT 5 packets that are encoded beforehand, on a plain socket: a generator of messages that takes little of the machine."""
+"""Pre-encoded MQTT 5 packets on a plain socket: a cheap message generator."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from trnfleet.transport.url import BrokerUrl
 
 SLICES_PER_S = 50
-"""Parts of a second in which messages go out."""
+"""Bursts of messages per second."""
 AT_ONCE = 20
-"""Messages with QoS 1 that Mosquitto takes of a connection before it has answered."""
+"""Unacknowledged messages with QoS 1 Mosquitto accepts of a connection."""
 REPEAT_S = 60
 """Time in which every descriptor is published once more."""
-SEQ, TS = b"\x63seq\x1b", b"\x62ts\x1b"
-"""What stands before a frame's number and its time, of 8 bytes each."""
+SEQ = b"\x63seq\x1b"
+TS = b"\x62ts\x1b"
+"""Bytes before a frame's number and its time. Both have 8 bytes."""
 _ANSWERS_WITHIN_S = 10.0
 _MOST_VECTORS = 900
 """Buffers of one call; the system takes 1,024."""
@@ -45,25 +46,30 @@ def cut_frame(topic: str, payload: bytes) -> tuple[bytes, bytes]:
 
 
 def stamp(seq: int, ts_ns: int) -> bytes:
-    """Return what stands between the two parts of a frame."""
+    """Return the bytes between the two parts of a frame."""
     return seq.to_bytes(8, "big") + TS + ts_ns.to_bytes(8, "big")
 
 
 def send_buffers(connection: socket.socket, buffers: Sequence[bytes]) -> None:
-    """Send all bytes of many buffers, which are not copied."""
+    """Send all bytes of many buffers without copying them."""
     for first in range(0, len(buffers), _MOST_VECTORS):
         part = buffers[first : first + _MOST_VECTORS]
-        size, sent = sum(map(len, part)), connection.sendmsg(part)
+        size = sum(map(len, part))
+        sent = connection.sendmsg(part)
         if sent < size:
             connection.sendall(b"".join(part)[sent:])
 
 
 def send_state(connection: socket.socket, messages: Sequence[tuple[str, bytes]]) -> None:
     """Send retained messages with QoS 1, `AT_ONCE` at most."""
-    connection.sendall(b"".join(
-        mqtt5.PublishPacket(topic, payload, retain=True, qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=n + 1).write()
-        for n, (topic, payload) in enumerate(messages)
-    ))  # fmt: skip  # one call
+    connection.sendall(
+        b"".join(
+            mqtt5.PublishPacket(
+                topic, payload, retain=True, qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=n + 1
+            ).write()
+            for n, (topic, payload) in enumerate(messages)
+        )
+    )
 
 
 def await_answers(connection: socket.socket, count: int) -> None:
@@ -72,11 +78,15 @@ def await_answers(connection: socket.socket, count: int) -> None:
     while count:
         answers += connection.recv(65_536)
         while len(answers) >= 2 and len(answers) >= 2 + answers[1]:
-            answers, count = answers[2 + answers[1] :], count - 1
+            answers = answers[2 + answers[1] :]
+            count = count - 1
 
 
 class StateSender:
-    """A connection for retained messages, which never waits longer than for the answers to the batch before."""
+    """A connection for retained messages.
+
+    It waits at most for the answers to the batch before.
+    """
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -92,7 +102,10 @@ class StateSender:
 
 
 def dropped(broker: BrokerUrl) -> int | None:
-    """Return how many messages Mosquitto says that it has dropped for clients that did not read; None where it says nothing."""
+    """Return Mosquitto's count of messages dropped for slow clients.
+
+    None if it sends none.
+    """
     with connect(broker, "bench-dropped") as connection:
         connection.settimeout(_ANSWERS_WITHIN_S)
         wanted = mqtt5.TopicFilter("$SYS/broker/publish/messages/dropped")
@@ -111,7 +124,10 @@ def dropped(broker: BrokerUrl) -> int | None:
 
 
 def _read(data: bytes) -> tuple[mqtt5.Packet, int] | None:
-    """Return the first packet of some bytes, and its size; None where it is not whole."""
+    """Return the first packet of some bytes, and its size.
+
+    None if incomplete.
+    """
     try:
         return mqtt5.read(memoryview(data))
     except IndexError:

@@ -1,8 +1,9 @@
 """Memory of hours: `make soak MINUTES=120 ARGS="--every-s 30 --keys-s 60"`.
 
-The demo, and the game day at 20 times the clock, run side by side, each in a terminal of its own in which keys go through the views.
-The resident memory of the app and of its simulator is read from the system. Growth is the slope of the medians of five minutes, by
-least squares, from the twentieth minute on. Figures are printed, never asserted.
+The demo, and the game day at 20 times the clock, run side by side, each in a terminal of its own in
+which keys go through the views. The resident memory of the app and of its simulator is read from
+the system. Growth is the slope of the medians of five minutes, by least squares, from the twentieth
+minute on. Figures are printed, never asserted.
 """
 
 # ruff: noqa: T201  a benchmark's figures go to the terminal
@@ -35,7 +36,7 @@ BUCKET_S = 300
 
 
 class Soaked:
-    """One run, and what its processes took at each sample."""
+    """One run, with its processes' memory at each sample."""
 
     def __init__(self, name: str, folder: Path) -> None:
         log = folder / f"{name.split(maxsplit=1)[0]}.log"
@@ -45,7 +46,7 @@ class Soaked:
         self.samples: dict[str, list[tuple[float, float]]] = collections.defaultdict(list)
 
     def sample(self, at_s: float) -> None:
-        """Read the memory of the app and of what it started."""
+        """Read the memory of the app and its children."""
         app = self.terminal.process
         with contextlib.suppress(psutil.NoSuchProcess):
             self.samples["app"].append((at_s, app.memory_info().rss / MIB))
@@ -87,7 +88,8 @@ def report(runs: list[Soaked]) -> None:
             line = " ".join(f"{at_s / 60:.0f}:{size:.1f}" for at_s, size in medians(samples))
             print(f"{run.name:14}{process:10} {line}")
             print(
-                f"{run.name:14}{process:10} growth after 20 min: {growth_mib_per_h(samples):+.2f} MiB an hour"
+                f"{run.name:14}{process:10} growth after 20 min: {growth_mib_per_h(samples):+.2f}"
+                " MiB an hour"
             )
     sys.stdout.flush()
 
@@ -103,7 +105,9 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         runs = [Soaked(name, Path(folder)) for name in RUNS]
-        begin_s, number, reported = time.monotonic(), 0, 0
+        begin_s = time.monotonic()
+        number = 0
+        reported = 0
         while (at_s := time.monotonic() - begin_s) < given.minutes * 60:
             for run in runs:
                 run.sample(at_s)

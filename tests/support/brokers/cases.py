@@ -1,6 +1,8 @@
-"""The cases of the table of brokers: each does one thing with a broker, and fails where that does not work.
+"""Cases of the table of brokers.
 
-What a case returns stands in the table, such as the version that was spoken; an empty text is a plain pass.
+Each does one thing with a broker, and fails otherwise.
+
+A case's result is the text of its cell, such as the protocol version; empty is a plain pass.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ class Case(NamedTuple):
 
 
 async def version(stage: Stage) -> str:
-    """A client that tries MQTT 5 first finds the version that the broker speaks."""
+    """A client trying MQTT 5 first finds the broker's version."""
     source = MqttSource(stage.broker.url, [("none/#", 0)], password=stage.broker.password)
     async with running(source.run()):
         await source.wait_connected(15)
@@ -50,7 +52,7 @@ async def version(stage: Stage) -> str:
 
 
 async def late_monitor(stage: Stage) -> str:
-    """A monitor that begins late has all chips, jobs and publishers."""
+    """A late monitor has all chips, jobs and publishers."""
     began = time.monotonic()
     async with stage.monitor() as (_, monitor):
         await eventually(lambda: is_whole(monitor), 20)
@@ -58,7 +60,10 @@ async def late_monitor(stage: Stage) -> str:
 
 
 def is_whole(monitor: Monitor) -> bool:
-    """Return whether all of the demo is known and live; of what is retained, a broker may send any part last."""
+    """Return whether all of the demo is known and live.
+
+    A broker may send any part of the retained state last.
+    """
     summary = monitor.summary()
     return (
         summary.live_chips == summary.chips == CHIPS
@@ -69,14 +74,17 @@ def is_whole(monitor: Monitor) -> bool:
 
 
 async def late_reservations(stage: Stage) -> str:
-    """A monitor that begins late has the reservations, which change seldom."""
+    """A late monitor has the reservations.
+
+    They change seldom.
+    """
     async with stage.monitor() as (_, monitor):
         await eventually(lambda: monitor.summary().reservations >= 1, 10)
     return ""
 
 
 async def will(stage: Stage) -> str:
-    """The last will of a simulator that is killed takes its chips offline."""
+    """The last will of a killed simulator marks its chips offline."""
     with stage.program("simulate", "--fleet", "lab", "--client-id", "dies") as simulator:
         async with stage.monitor(fleet="lab") as (_, monitor):
             await eventually(lambda: monitor.summary().live_chips == 1, 20)
@@ -89,8 +97,12 @@ async def will(stage: Stage) -> str:
 
 
 async def silent_publisher(stage: Stage) -> str:
-    """The last will of a client that is silent for longer than its keepalive is published, while its connection stands."""
-    url, password = stage.broker.url, stage.broker.password
+    """A client's last will is published once it is silent for longer than its keepalive.
+
+    Its connection stays open.
+    """
+    url = stage.broker.url
+    password = stage.broker.password
     source = MqttSource(url, [("silent/#", 1)], password=password)
     async with running(source.run()):
         await source.wait_connected(15)
@@ -123,7 +135,10 @@ def connect_packet(
 
 
 async def life(stage: Stage) -> str:
-    """Status, record and info have the whole fleet, and a replay to the broker is a fleet like any other."""
+    """Status, record and info have the whole fleet.
+
+    A replay to the broker is a normal fleet.
+    """
     recording = str(stage.folder / "recorded.mcap")
     status, _ = await asyncio.gather(
         stage.run("status", "--name", FLEET, "--json", "--wait", "15s"),
@@ -140,7 +155,10 @@ async def life(stage: Stage) -> str:
 
 
 async def operate(stage: Stage) -> str:
-    """A command gets its reply; the fault fires in a watch, and its acknowledgement shows in all monitors."""
+    """A command gets its reply.
+
+    A fault's alert fires, and its ack appears in all monitors.
+    """
     fingerprint = fingerprint_of(FLEET, RULE, INSTANCE)
     with stage.program("watch", "--name", FLEET) as watch:
         async with stage.monitor() as (_, first), stage.monitor() as (_, second):
@@ -155,7 +173,7 @@ async def operate(stage: Stage) -> str:
 
 
 async def late_acknowledgement(stage: Stage) -> str:
-    """A monitor that begins after an acknowledgement of what fires, and evaluates the rules itself, knows it."""
+    """A late monitor evaluating the rules itself knows an earlier acknowledgement."""
     fingerprint = fingerprint_of(FLEET, RULE, INSTANCE)
     async with stage.monitor(rules=load_rules(())) as (_, monitor):
         await eventually(lambda: monitor.alerts.silences.has_ack(fingerprint), 10)
@@ -163,7 +181,7 @@ async def late_acknowledgement(stage: Stage) -> str:
 
 
 async def silence(stage: Stage) -> str:
-    """A silence shows in a monitor at once, and in one that begins later."""
+    """A silence appears in a monitor at once, and in a late one."""
     async with stage.monitor() as (_, monitor):
         await stage.done(
             *("silence", "add", "alertname=none", "--for", "1h", "--why", "x", "--yes"),
@@ -177,7 +195,7 @@ async def silence(stage: Stage) -> str:
 
 
 async def refused_write(stage: Stage) -> str:
-    """What a user may not write is not written, and the command says so."""
+    """A forbidden write is not done, and the command reports it."""
     assert stage.broker.has_users, "it knows no users"
     async with stage.monitor(fleet="other") as (_, monitor):
         ended = await stage.run(
@@ -193,7 +211,10 @@ async def refused_write(stage: Stage) -> str:
 
 
 async def oversize(stage: Stage) -> str:
-    """A message of 3 MB, which readers skip, ends no reader; what follows it comes."""
+    """A message of 3 MB is skipped by readers.
+
+    They receive later ones.
+    """
     password = stage.broker.password
     source = MqttSource(stage.broker.url, [("large/#", 1)], password=password)
     publisher = MqttPublisher(
@@ -212,7 +233,7 @@ async def oversize(stage: Stage) -> str:
 
 
 async def slow_consumer(stage: Stage) -> str:
-    """A reader that reads nothing for a while, behind a flood, has the newest message afterwards."""
+    """A reader stalled behind a flood has the newest message afterwards."""
     password = stage.broker.password
     publisher = MqttPublisher(stage.broker.url, client_id="flood", password=password)
     with TcpProxy(stage.broker.port) as proxy:
@@ -241,7 +262,7 @@ async def slow_consumer(stage: Stage) -> str:
 
 
 async def half_open(stage: Stage) -> str:
-    """A connection over which nothing passes any more is found by the keepalive, and made again."""
+    """The keepalive finds a dead connection, and the client reconnects."""
     password = stage.broker.password
     with TcpProxy(stage.broker.port) as proxy:
         url = dataclasses.replace(stage.broker.url, port=proxy.port)
@@ -266,7 +287,10 @@ async def half_open(stage: Stage) -> str:
 
 
 async def restart(stage: Stage) -> str:
-    """Simulator and monitor are back after the broker was killed and started again; then a late monitor has all, too."""
+    """Simulator and monitor return after a broker crash.
+
+    A late monitor then has all, too.
+    """
     async with stage.monitor() as (source, monitor):
         await eventually(lambda: is_whole(monitor), 40)
         await asyncio.to_thread(stage.broker.restart)
@@ -281,7 +305,7 @@ async def restart(stage: Stage) -> str:
 
 
 async def kept(stage: Stage) -> str:
-    """What operators wrote is still there after the broker was killed and started again, without a watch."""
+    """Operators' messages survive a broker crash without a watch."""
     async with stage.monitor() as (_, monitor):
         await eventually(lambda: monitor.alerts.silences.count()[1] == 1, 5)
     return ""
@@ -311,7 +335,7 @@ CASES = (
 AT_THE_END = frozenset(
     {"late-reservations", "late-acknowledgement", "slow-consumer", "restart", "kept"}
 )
-"""Cases that are run alone, after all others, in their order."""
+"""Cases run alone, after all others, in their order."""
 
 
 class Result(NamedTuple):
@@ -323,7 +347,7 @@ class Result(NamedTuple):
 
 
 async def play(stage: Stage) -> dict[str, Result]:
-    """Run all cases, most of them at once, and return what came of them by their names."""
+    """Run all cases, most of them at once, and return results by name."""
     results: dict[str, Result] = {}
     turn = asyncio.Semaphore(stage.broker.at_once)
 

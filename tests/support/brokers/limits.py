@@ -1,4 +1,4 @@
-"""The cells of the table that are no pass, each with the note that explains it."""
+"""Failing cells of the table, each with an explanatory note."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_NO_USERS = "The fallback is for one machine: it listens on loopback, lets everybody in and knows no users. Nothing is refused."
+_NO_USERS = (
+    "The fallback is for one machine: it listens on loopback, lets everybody in and knows no users."
+    " Nothing is refused."
+)
 _FORGETS = (
-    "It forgets what is retained at its end, silences and acknowledgements with it. Simulators announce descriptors, jobs and reservations "
-    "again when they are back, and a running `watch` restores silences and acknowledgements; in the case none runs."
+    "It forgets what is retained at its end, silences and acknowledgements with it. Simulators"
+    " announce descriptors, jobs and reservations again when they are back, and a running `watch`"
+    " restores silences and acknowledgements; in the case none runs."
 )
 _WITHHOLDS = (
-    "It gives retained messages to no subscription with wildcards, and ids of silences and reservations cannot be known. `silence list` "
-    "says that silences are not known, the alert `retained-withheld` fires; monitors that were there when a silence was added have it, and "
-    "reservations come when they next change."
+    "It gives retained messages to no subscription with wildcards, and ids of silences and"
+    " reservations cannot be known. `silence list` and `alerts` say that they are not known (exit"
+    " status 1), the alert `retained-withheld` fires; monitors that were there when a silence was"
+    " added have it, and reservations come when they next change."
 )
 LIMITS: Mapping[tuple[str, str], str] = MappingProxyType(
     {

@@ -1,4 +1,4 @@
-"""A broker as a process of ours: on a free loopback port that it keeps, started, killed and started again."""
+"""A broker as a child process on a fixed free loopback port: started, killed, restarted."""
 
 from __future__ import annotations
 
@@ -25,11 +25,15 @@ HOST = "127.0.0.1"
 VIEWER = "viewer"
 PASSWORD = "only-for-tests"  # noqa: S105  of brokers that live for a test, on loopback
 START_S = 120.0
-"""Longest wait until connections are accepted; the ones in Erlang and Java need up to a minute on a busy machine."""
+"""Longest wait until connections are accepted. Brokers in Erlang and Java need up to a minute on a
+busy machine."""
 
 
 class BrokerProcess(abc.ABC):
-    """A broker; everybody may do everything but a viewer, who may read alone."""
+    """A broker.
+
+    Everybody may do everything, except a viewer: it may only read.
+    """
 
     name: str
     """As the table has it."""
@@ -51,7 +55,10 @@ class BrokerProcess(abc.ABC):
     @classmethod
     @abc.abstractmethod
     def version(cls) -> str | None:
-        """Return the version of what is installed, None where it is not."""
+        """Return the installed version.
+
+        None if not installed.
+        """
 
     @abc.abstractmethod
     def command(self) -> list[str]:
@@ -75,6 +82,12 @@ class BrokerProcess(abc.ABC):
     def password(self) -> Password | None:
         """The password of every user."""
         return Password(PASSWORD)
+
+    @property
+    def pid(self) -> int:
+        """The process id; only while it runs."""
+        assert self.process is not None
+        return self.process.pid
 
     def start(self) -> None:
         """Start, and wait until connections are accepted."""
@@ -119,7 +132,10 @@ class BrokerProcess(abc.ABC):
         return (self.folder / "output.log").read_text(errors="replace")[-4_000:]
 
     def kill(self) -> None:
-        """Kill it with -9, with all that it has started; nothing happens if it does not run."""
+        """Kill it and its children with -9.
+
+        Nothing happens if it does not run.
+        """
         if self.process is None:
             return
         # Some start what has a session of its own.
@@ -146,7 +162,10 @@ class BrokerProcess(abc.ABC):
 
 
 def first_word_with_digit(*command: str) -> str | None:
-    """Return the version that a program prints; None where it is not there."""
+    """Return a program's printed version.
+
+    None if it is missing.
+    """
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError:

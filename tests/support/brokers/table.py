@@ -1,4 +1,4 @@
-"""The brokers of the table, and its text in docs/brokers.md, made of the results of a run."""
+"""Brokers of the table, and its text in docs/brokers.md from a run's results."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ BROKERS: tuple[type[BrokerProcess], ...] = (
     RabbitMq,
 )
 IN_THE_SUITE = (Mosquitto, Nats, Fallback)
-"""Those that `make test` runs the cases with."""
+"""Brokers for the cases in `make test`."""
 PAGE = ROOT / "docs" / "brokers.md"
-BEGIN, END = "<!--brokers-->\n", "<!--/brokers-->"
+BEGIN = "<!--brokers-->\n"
+END = "<!--/brokers-->"
 
 
 class Cell(NamedTuple):
@@ -47,8 +48,8 @@ def table(versions: Mapping[str, str], cells: Mapping[tuple[str, str], Cell]) ->
     """Return the table with the notes below it.
 
     Args:
-        versions: By the brokers' names; those that are missing have no column.
-        cells: By the names of broker and case.
+        versions: Versions by broker name. A missing broker has no column.
+        cells: Results by broker and case names.
     """
     names = [each.name for each in BROKERS if each.name in versions]
     notes: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""`make chaos`: one part or all of them, a case after the other, until the count or the time is over."""
+"""`make chaos`: one or all parts, until the count or the time is over."""
 
 from __future__ import annotations
 
@@ -44,13 +44,14 @@ PARTS = {
 
 UNPLAYED = """\
 ==== NOT PLAYED: the part processes ====
-It needs a real Alertmanager, and there is none: `.ci/prometheus` installs it as root, or says how."""
+It needs a real Alertmanager, and there is none: `.ci/prometheus` installs it as root, or says how."""  # noqa: E501
 
 
 def main() -> int:
-    """Run what is asked for; return 1 where a case failed, a part could not be played, or no case held.
+    """Run the requested parts, and return the exit status.
 
-    A case that fails does not end the others.
+    It is 1 if a case failed, a part could not be played, or no case succeeded. A failing case does
+    not end the others.
     """
     parser = argparse.ArgumentParser(prog="make chaos")
     parser.add_argument(
@@ -72,13 +73,15 @@ def main() -> int:
         parts.remove("processes")
     if "processes" in parts and not network.isolate():
         say(
-            "packets cannot be lost here (that needs root, ip and iptables): proxies hold and delay instead"
+            "packets cannot be lost here (that needs root, ip and iptables): proxies hold and delay"
+            " instead"
         )
     with tempfile.TemporaryDirectory() as folder:
         # What is refused is logged; a failure's reason is printed.
         logs.configure(file=Path(folder) / "chaos.log")
         for name in parts:
-            part, until = PARTS[name], time.monotonic() + 60 * (asked.minutes or 1e9)
+            part = PARTS[name]
+            until = time.monotonic() + 60 * (asked.minutes or 1e9)
             default = part.cases if asked.minutes is None else sys.maxsize
             numbers = range(asked.count or default) if asked.case is None else [asked.case]
             for number in numbers:

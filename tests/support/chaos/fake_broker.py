@@ -1,6 +1,7 @@
-"""A broker on loopback that answers as one of `WAYS` says: most are wrong, some are only unusual.
+"""A loopback broker answering as in `WAYS`: mostly wrong, sometimes only unusual.
 
-It runs in a thread of its own with a loop of its own, and knows just enough of MQTT 3.1.1 and 5 to be wrong at the right place.
+It runs in a thread of its own with a loop of its own, and knows just enough of MQTT 3.1.1 and 5 to
+be wrong at the right place.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 
     from trnfleet.wire.ports import Envelope
 
-CONNECT, PUBLISH, SUBSCRIBE, PING = 1, 3, 8, 12
+CONNECT = 1
+PUBLISH = 3
+SUBSCRIBE = 8
+PING = 12
 MIB = 2**20
 
 
@@ -25,8 +29,12 @@ class Closed(Exception):  # noqa: N818  it ends a connection as planned
 
 
 def packet(first: int, body: bytes, *, announced: int | None = None) -> bytes:
-    """Return a packet; `announced` is the length that its header claims."""
-    remaining, header = len(body) if announced is None else announced, bytearray([first])
+    """Return a packet.
+
+    `announced` is the length in its header.
+    """
+    remaining = len(body) if announced is None else announced
+    header = bytearray([first])
     while True:
         remaining, digit = divmod(remaining, 128)
         header.append(digit | (128 if remaining else 0))
@@ -48,7 +56,9 @@ class Peer:
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, broker: FakeBroker
     ) -> None:
-        self.reader, self.writer, self.broker = reader, writer, broker
+        self.reader = reader
+        self.writer = writer
+        self.broker = broker
         self.random = broker.random
         self.v5 = False
         self.subscribed = False
@@ -102,7 +112,8 @@ class Peer:
 
     def granted(self, body: bytes) -> int:
         """Return the number of filters of a SUBSCRIBE."""
-        at, count = 2, 0
+        at = 2
+        count = 0
         if self.v5:
             at += 1 + body[2]
         while at < len(body):
@@ -155,7 +166,8 @@ class FakeBroker:
     """A broker of one way, while it is entered."""
 
     def __init__(self, way: Way, random: Random, fleet: Sequence[Envelope] = ()) -> None:
-        self.way, self.random = way, random
+        self.way = way
+        self.random = random
         self.fleet = fleet
         """Good messages that ways deliver."""
         self.port = 0

@@ -1,4 +1,4 @@
-"""Recordings and configuration that are damaged, and every command that reads them."""
+"""Damaged recordings and configuration, and every command reading them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BUSY_S = 5
 """Processor time of a command."""
 GROWTH_MB = 100.0
 HANG_S = 60.0
-"""Wall time after which commands are taken to hang, on a machine however busy."""
+"""Wall time after which a command counts as hanging, even on a busy machine."""
 _NUMBERS = (
     "0",
     "-1",
@@ -39,9 +39,27 @@ _NUMBERS = (
     "1_000_000_000",
 )
 _VALUES = (
-    *_NUMBERS, "true", '""', "[]", "{}", "[[]]", "{a = {b = {}}}", "2026-01-05T00:00:00Z", "07:32:00", "[1, 'a']", '"x"',
-    '"\\u001b[2J"', '"\\u202e"', '"[red]"', '"../../etc/passwd"', '"1e9s"', '"-5m"', '"random(1e9) of *"', "'{0}'", "",
-)  # fmt: skip  # a table
+    *_NUMBERS,
+    "true",
+    '""',
+    "[]",
+    "{}",
+    "[[]]",
+    "{a = {b = {}}}",
+    "2026-01-05T00:00:00Z",
+    "07:32:00",
+    "[1, 'a']",
+    '"x"',
+    '"\\u001b[2J"',
+    '"\\u202e"',
+    '"[red]"',
+    '"../../etc/passwd"',
+    '"1e9s"',
+    '"-5m"',
+    '"random(1e9) of *"',
+    "'{0}'",
+    "",
+)
 
 
 class Seen(NamedTuple):
@@ -85,11 +103,12 @@ def run_case(case: Case, folder: Path, files: int = A_CASE) -> Seen:
                 watchdog.cancel()
             for name, each in ended.items():
                 statuses[each.status] = statuses.get(each.status, 0) + 1
-                busiest_s, grown_mb = (
-                    max(busiest_s, each.busy_s),
-                    max(grown_mb, each.peak_mb - usual_mb),
+                busiest_s = max(busiest_s, each.busy_s)
+                grown_mb = max(grown_mb, each.peak_mb - usual_mb)
+                said = (
+                    f"{name} of {path.read_bytes()[:300]!r} ended with {each.status}:"
+                    f" {each.output[-2_000:]!r}"
                 )
-                said = f"{name} of {path.read_bytes()[:300]!r} ended with {each.status}: {each.output[-2_000:]!r}"
                 if each.status not in {0, 1, 2} or "Traceback" in each.output:
                     raise ChaosError(case, said)
                 if each.status and not (0 < len(each.output.strip()) < 20_000):
@@ -102,16 +121,20 @@ def run_case(case: Case, folder: Path, files: int = A_CASE) -> Seen:
 
 
 def _damaged(random: Random, folder: Path, number: int) -> tuple[Path, list[tuple[str, ...]]]:
-    """Write a damaged file; return it, and the commands that read it."""
+    """Write a damaged file, and return it with the commands reading it."""
     kind = random.choice(("mcap", "ndjson", "fleets", "scenarios", "alerts", "settings"))
     if kind in {"mcap", "ndjson"}:
         path = folder / f"{number}.{kind}"
-        name, out = str(path), str(folder / f"{number}-out")
+        name = str(path)
+        out = str(folder / f"{number}-out")
         path.write_bytes(_bytes_damaged(random, _recording(folder, kind)))
         return path, [
-            ("info", name), ("check", name), ("replay", name, "--stdout", "--name", "demo"), ("convert", name, f"{out}.mcap"),
+            ("info", name),
+            ("check", name),
+            ("replay", name, "--stdout", "--name", "demo"),
+            ("convert", name, f"{out}.mcap"),
             ("convert", name, f"{out}.ndjson"),
-        ]  # fmt: skip  # a table
+        ]
     path = folder / f"{number}.toml"
     name = str(path)
     source = (
@@ -157,10 +180,16 @@ def _recording(folder: Path, kind: str) -> bytes:
             write(path, stored)
         else:
             lines = [
-                {"tst": "2026-01-05T00:00:00.000000Z+0000", "topic": each.topic, "qos": each.qos, "retain": int(each.retain), "payload": each.payload.decode()}
+                {
+                    "tst": "2026-01-05T00:00:00.000000Z+0000",
+                    "topic": each.topic,
+                    "qos": each.qos,
+                    "retain": int(each.retain),
+                    "payload": each.payload.decode(),
+                }
                 for _, each in stored
                 if each.payload[:1] == b"{"
-            ]  # fmt: skip  # a line as mosquitto_sub writes it
+            ]
             path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     return path.read_bytes()
 
@@ -201,7 +230,8 @@ def _text_damaged(random: Random, text: str) -> str:
             case 3:
                 lines.insert(
                     at,
-                    f"{random.choice(('x', 'name', 'v', 'rules', 'fleet'))} = {random.choice(_VALUES)}",
+                    f"{random.choice(('x', 'name', 'v', 'rules', 'fleet'))} ="
+                    f" {random.choice(_VALUES)}",
                 )
             case 4:
                 lines[at] = f"[{random.choice(('x', 'x.y', '[x]', 'rules', 'fleet'))}]"

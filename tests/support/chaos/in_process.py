@@ -1,8 +1,9 @@
-"""Messages against a monitor with all shipped rules and every view of the app, in this process.
+"""Messages against a monitor with all shipped rules and every view of the app.
 
-A case is a monitor of its own that takes `A_CASE` messages in rounds. In most rounds a hostile publisher speaks about its own
-cluster, and a good one must not notice; in the others it contradicts the good one, which must be shown again as soon as it has
-announced itself once more, as every publisher does each minute.
+All in this process. A case is a monitor of its own, receiving `A_CASE` messages in rounds. In most
+rounds a hostile publisher sends about its own cluster, and a good one must not notice. In the
+others it contradicts the good one; the good one must be right again after its next announcement.
+Every publisher announces itself each minute.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 A_CASE = 20_000
 A_ROUND = 250
 CONTRADICTS_EVERY = 4
-"""Rounds of which one is about the good publisher."""
+"""One of this many rounds is about the good publisher."""
 KEYS_P95_S = 0.1
 GROWTH_MB = 20.0
 _GOOD = f"{GOOD_CLUSTER}/us-0001"
@@ -75,14 +76,19 @@ class Seen(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"{self.messages} messages, {self.refused} refused, keys (processor time) p50 {1e3 * percentile(self.keys_s, 0.5):.0f} "
-            f"p95 {1e3 * percentile(self.keys_s, 0.95):.0f} ms, memory {self.grown_mb:+.1f} MB, {self.took_s:.0f} s"
+            f"{self.messages} messages, {self.refused} refused, keys (processor time) p50"
+            f" {1e3 * percentile(self.keys_s, 0.5):.0f} p95"
+            f" {1e3 * percentile(self.keys_s, 0.95):.0f} ms, memory {self.grown_mb:+.1f} MB,"
+            f" {self.took_s:.0f} s"
         )
 
 
 @contextlib.contextmanager
 def unexpected() -> Iterator[list[str]]:
-    """Collect rejections whose reason is a bug's exception: they do not stop a monitor, and are wrong all the same."""
+    """Collect rejections caused by a bug's exception.
+
+    They do not stop a monitor, but are wrong.
+    """
     found: list[str] = []
 
     def counted(counts: Any, envelope: Envelope, error: Exception, **rest: Any) -> None:
@@ -98,7 +104,10 @@ class _Session:
     """One monitor and its app."""
 
     def __init__(self, case: Case, pilot: FleetPilot, feed: Feed, bugs: list[str]) -> None:
-        self.case, self.pilot, self.feed, self.bugs = case, pilot, feed, bugs
+        self.case = case
+        self.pilot = pilot
+        self.feed = feed
+        self.bugs = bugs
         self.random = case.random()
         self.mutator = Mutator(self.random)
         self.keys_s: list[float] = []
@@ -157,7 +166,9 @@ class _Session:
         self._demand(bool(problem) or not sums, "refused without a reason")
 
     async def _press(self) -> None:
-        app, pilot, random = self.pilot.app, self.pilot, self.random
+        app = self.pilot.app
+        pilot = self.pilot
+        random = self.random
         app.go(random.choice(_PLACES), random.choice(VIEWS).title)  # type: ignore[attr-defined]  # it is a FleetApp
         # Keys are measured in a view that stands.
         await pilot.paint()
@@ -201,7 +212,10 @@ class _Session:
 
 
 def _class_of(envelope: Envelope) -> str:
-    """Return the class that a message counts for; nothing for messages of other fleets."""
+    """Return a message's class for the count.
+
+    Empty for other fleets.
+    """
     try:
         topic = parse_topic(envelope.topic)
     except WireError:
@@ -221,7 +235,8 @@ async def run_case(case: Case, messages: int = A_CASE) -> Seen:
     feed.describe()
     feed.monitor.apply([feed.reservation("cr-good", _GOOD)])
     feed.tick()
-    process, begun = psutil.Process(), time.perf_counter()
+    process = psutil.Process()
+    begun = time.perf_counter()
     warm = 0
     rounds = max(1, messages // A_ROUND)
     with unexpected() as bugs:
@@ -264,5 +279,6 @@ def _limits(case: Case, seen: Seen, *, whole: bool) -> None:
     if percentile(seen.keys_s, 0.95) > KEYS_P95_S:
         raise ChaosError(
             case,
-            f"keys take {1e3 * percentile(seen.keys_s, 0.95):.0f} ms at p95, over {1e3 * KEYS_P95_S:g}",
+            f"keys take {1e3 * percentile(seen.keys_s, 0.95):.0f} ms at p95, over"
+            f" {1e3 * KEYS_P95_S:g}",
         )

@@ -1,8 +1,9 @@
-"""Messages through a real Mosquitto to the app in a terminal and to `watch`, beside a small simulator whose fleet must stay shown.
+"""Messages through a real Mosquitto to the app in a terminal and to `watch`.
 
-A case is `A_CASE` messages of every class, retained ones among them, in rounds. In one round of `CONTRADICTS_EVERY` they speak of the
-simulator's own paths in its name; it announces itself again after the last. Programs that begin while what they have left is still
-retained must show its fleet, and so must all once that is cleared.
+A small simulator runs beside them, and its fleet must stay visible. A case is `A_CASE` messages of
+every class, some retained, in rounds. In one round of `CONTRADICTS_EVERY` they use the simulator's
+own paths and name; it announces itself again after the last. Programs started while the bad state
+is still retained must show its fleet, and so must all once the state is cleared.
 """
 
 from __future__ import annotations
@@ -36,24 +37,28 @@ A_CASE = 20_000
 A_ROUND = 250
 CONTRADICTS_EVERY = 4
 RATE = 1_500.0
-"""Messages a second: what one that goes wild sends, and what a reader on a shared core takes without shedding."""
+"""Messages a second: the load of a publisher gone wild. A reader on a shared core receives it
+without shedding."""
 CHIPS = 192
 GROWTH_MB = 20.0
 KEYS_P95_S = 0.1
 FILLS_IN_S = 80.0
-"""Time in which an app and a watch fill their history with a sample a second, whatever comes: 13 MB."""
+"""Time until an app and a watch have filled their history. A sample a second makes 13 MB, whatever
+comes."""
 QUIET_KEYS = 20
 SETTLE_S = 60.0
-"""Longest time until the fleet is shown again: changes of a publisher that has made many are held for up to 20 s."""
+"""Longest time until the fleet is shown again. Changes of a publisher with many of them are delayed
+by up to 20 s."""
 LIMIT_S = 30.0
 _VIEWS = ((b"2", b"last 90 s"), (b"8", b"history"))
-"""Keys of views, each with a text that stands in no other view that is pressed."""
+"""Keys of views, each with a text unique among them."""
 _ACTED = re.compile(
     rb"\x1b\](?:0;x|52)|\xc2[\x80-\x9f]|\xe2\x80[\xaa-\xae]|\xe2\x81[\xa6-\xa9]|Traceback"
 )
-"""Titles, clipboards, control characters and overrides of direction that messages have in their texts, and none of ours draws."""
+"""Titles, clipboards, control characters and direction overrides. They occur in messages' texts,
+and our program draws none."""
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f+#\ud800-\udfff]")
-"""Characters of topics that Mosquitto closes a publisher's connection for."""
+"""Topic characters at which Mosquitto closes a publisher's connection."""
 _LONGEST_TOPIC = 60_000
 
 
@@ -66,27 +71,31 @@ class Seen(NamedTuple):
     busy_keys_s: list[float]
     quiet_keys_s: list[float]
     keys_cpu_s: list[float]
-    """Processor time of the quiet ones: what a key takes on a machine that does nothing else."""
+    """Processor time of the quiet keys: the cost of a key on an idle machine."""
     grown_mb: dict[str, float]
     cpu_s: dict[str, float]
     took_s: float
 
     def __str__(self) -> str:
         def keys(values: list[float]) -> str:
-            return f"p50 {1e3 * percentile(values, 0.5):.0f} p95 {1e3 * percentile(values, 0.95):.0f} ms"
+            return (
+                f"p50 {1e3 * percentile(values, 0.5):.0f} p95"
+                f" {1e3 * percentile(values, 0.95):.0f} ms"
+            )
 
         both = ", ".join(
             f"{name} {self.grown_mb[name]:+.1f} MB, {self.cpu_s[name]:.1f} s of processor time"
             for name in self.cpu_s
         )
         return (
-            f"{self.messages} messages, {self.undecodable} undecodable, keys meanwhile {keys(self.busy_keys_s)}, "
-            f"quiet {keys(self.quiet_keys_s)} (processor time {keys(self.keys_cpu_s)}), {both}, {self.took_s:.0f} s"
+            f"{self.messages} messages, {self.undecodable} undecodable, keys meanwhile"
+            f" {keys(self.busy_keys_s)}, quiet {keys(self.quiet_keys_s)} (processor time"
+            f" {keys(self.keys_cpu_s)}), {both}, {self.took_s:.0f} s"
         )
 
 
 class _Sender:
-    """A client that publishes what it is told to, and clears what it has left at the broker."""
+    """A client publishing given messages, and clearing its retained ones at the end."""
 
     def __init__(self, port: int) -> None:
         self.left: set[str] = set()
@@ -99,8 +108,9 @@ class _Sender:
         self._client.loop_start()
 
     def send(self, batch: list[Envelope], rate: float) -> int:
-        """Publish messages at a rate, as far as a broker takes them, and return how many it was."""
-        begun, sent = time.monotonic(), 0
+        """Publish messages at a rate, and return how many the broker accepted."""
+        begun = time.monotonic()
+        sent = 0
         for envelope in batch:
             topic = envelope.topic
             if not topic or _FORBIDDEN.search(topic) or len(topic) > _LONGEST_TOPIC:
@@ -128,7 +138,7 @@ class _Sender:
 
 
 class _World:
-    """A broker, a simulated fleet, a watch, the app, and who sends what is wrong."""
+    """A broker, a simulated fleet, a watch, the app, and a hostile sender."""
 
     def __init__(
         self, case: Case, folder: Path, stack: contextlib.ExitStack, published: tuple[str, ...]
@@ -162,10 +172,11 @@ class _World:
         return {name: each.user + each.system for name, each in times.items()}
 
     def press(self) -> float:
-        """Press the key of another view, and return the seconds until the terminal got its text."""
+        """Press another view's key, and return the seconds until its text appears."""
         self._pressed += 1
         key, shows = _VIEWS[self._pressed % len(_VIEWS)]
-        size, begun = len(self.app.raw), time.perf_counter()
+        size = len(self.app.raw)
+        begun = time.perf_counter()
         self.app.send(key)
         while self.app.raw.find(shows, size) < 0:
             if time.perf_counter() - begun > LIMIT_S:
@@ -174,7 +185,7 @@ class _World:
         return time.perf_counter() - begun
 
     def look(self) -> None:
-        """Look whether both processes live and have said nothing that they must not say."""
+        """Check that both processes live and have printed nothing forbidden."""
         for name, each in self.processes.items():
             if not each.is_running() or each.status() == psutil.STATUS_ZOMBIE:
                 raise ChaosError(
@@ -196,21 +207,30 @@ class _World:
     def announce(self) -> None:
         """Let the simulator publish all its state again."""
         command = {
-            "v": 1, "id": f"again-{time.monotonic_ns()}", "client": "chaos", "action": "rebirth", "target": "fleet", "args": {},
+            "v": 1,
+            "id": f"again-{time.monotonic_ns()}",
+            "client": "chaos",
+            "action": "rebirth",
+            "target": "fleet",
+            "args": {},
             "expires": "2100-01-01T00:00:00Z",
-        }  # fmt: skip  # a table
+        }
         topic = build_topic("demo", TopicClass.COMMAND, "fleet")
         self.sender.send([Envelope(topic, json.dumps(command).encode(), 1)], RATE)
 
     def status(self, *, whole: bool) -> dict[str, int]:
-        """Return a new program's view of the fleet; it must have all good chips live, and no others if `whole`."""
+        """Return a new program's view of the fleet.
+
+        All good chips must be live. If `whole`, there must be no others.
+        """
         until = time.monotonic() + SETTLE_S
         while True:
             ended = run("status", "--broker", self.url, "--name", "demo", "--json", "--wait", "1s")
             if "Traceback" in ended.stderr:
                 raise ChaosError(self.case, ended.stderr)
             found: dict[str, int] = json.loads(ended.stdout) if ended.stdout else {}
-            live, chips = found.get("live_chips", 0), found.get("chips", 0)
+            live = found.get("live_chips", 0)
+            chips = found.get("chips", 0)
             if live == chips == CHIPS if whole else live >= CHIPS:
                 return found
             if time.monotonic() > until:
@@ -225,17 +245,21 @@ def run_case(
     """Run a case; `published` are the simulator's options for its messages.
 
     Raises:
-        ChaosError: a process has ended, logged a bug, grew, was slow, or shows the good fleet no more.
+        ChaosError: a process has ended, logged a bug, grew, was slow, or shows the good fleet no
+            more.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    begun, random = time.monotonic(), case.random()
-    mutator, rounds = Mutator(random), max(2, messages // A_ROUND)
+    begun = time.monotonic()
+    random = case.random()
+    mutator = Mutator(random)
+    rounds = max(2, messages // A_ROUND)
     whole = messages >= A_CASE
     busy: list[float] = []
     with contextlib.ExitStack() as stack:
         world = _World(case, folder, stack, published)
         before: dict[str, float] = {}
-        cpu, sent = world.cpu_s(), 0
+        cpu = world.cpu_s()
+        sent = 0
         for number in range(rounds):
             contradicts = whole and number % CONTRADICTS_EVERY == CONTRADICTS_EVERY - 1
             batch = mutator.batch(A_ROUND, about_others=contradicts)
@@ -257,7 +281,8 @@ def run_case(
         world.sender.clear()
         world.announce()
         world.app.wait_for_match(rf" {CHIPS} chips +all live", within_s=SETTLE_S)
-        quiet, keys_cpu = [], []
+        quiet = []
+        keys_cpu = []
         for _ in range(QUIET_KEYS if whole else 2):
             time.sleep(0.3)
             used_before = world.cpu_s()["app"]
@@ -283,7 +308,8 @@ def _limits(case: Case, seen: Seen) -> None:
         if grown_mb > GROWTH_MB:
             raise ChaosError(case, f"{name} grew by {grown_mb:.1f} MB, over {GROWTH_MB:g}: {seen}")
     is_busy = os.getloadavg()[0] > (os.cpu_count() or 1)
-    # Of a machine that does other things, too, only what keys typically take of the processor says something.
+    # Of a machine that does other things, too, only what keys typically take of the processor says
+    # something.
     keys_s = percentile(seen.keys_cpu_s, 0.5) if is_busy else percentile(seen.quiet_keys_s, 0.95)
     if keys_s > KEYS_P95_S:
         raise ChaosError(case, f"keys are slow: {seen}")

@@ -1,4 +1,7 @@
-"""Killed, stopped and cut-off processes while the fleet has faults: a real Alertmanager must get the faults' alerts and no others."""
+"""Killed, stopped and cut-off processes while the fleet has faults.
+
+A real Alertmanager must receive the faults' alerts and no others.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from support.chaos.fleet_faults import HISTORICAL, OWN
 from support.chaos.network import lossy
 from support.chaos.overload import Overload
 from support.chaos.received import EARLY_S, RECOVERY_S, Window, expected, faults_of
-from support.chaos.world import WATCHES, SlowMachineError, World
+from support.chaos.world import RELAYS, WATCHES, SlowMachineError, World
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,22 +30,25 @@ if TYPE_CHECKING:
     from trnfleet.domain.scenario import FaultEntry
 
 LASTS_S = 300.0
-"""Time from the first fault until all is to become quiet; at least one half of it has faults."""
+"""Time from the first fault until all becomes quiet. At least half of it has faults."""
 FAULTS = 6
 SETTLE_S = 120.0
-"""Longest time after the last disturbance until alerts are right: a broker that comes back is found again after up to 30 s, and an
-alert about the way of the data looks half a minute back."""
+"""Longest time after the last disturbance until alerts are right. A returning broker is found
+within 30 s, and an alert about the data path looks half a minute back."""
 HOUR_S = 3_600
 LOSS = 0.1
 """Share of the packets."""
 _THROTTLED_BYTES_PER_S = 3_000.0
-"""A third of what the demo's fleet publishes, or less."""
+"""At most a third of the demo fleet's output."""
 _TOLD_FROM_S = 15.0
-"""An outage of the whole way must be told from this on: it is known after 5 s of nothing, and a broker may answer late."""
+"""Least outage of the whole path that must be reported. It is known after 5 s of nothing, and a
+broker may answer late."""
 
+UPWARDS = ("top", *RELAYS)
+"""The top broker and its senders. Alertmanager must not notice their faults."""
 _KINDS: tuple[tuple[str, tuple[str, ...], tuple[float, float]], ...] = (
-    ("kill", ("broker", "simulator", *WATCHES), (0.5, 20.0)),
-    ("stop", ("broker", "simulator", *WATCHES, "app"), (1.0, 20.0)),
+    ("kill", ("broker", "simulator", *WATCHES, *UPWARDS), (0.5, 20.0)),
+    ("stop", ("broker", "simulator", *WATCHES, "app", *UPWARDS), (1.0, 20.0)),
     ("partition", ("simulator", *WATCHES, "app"), (3.0, 40.0)),
     ("loss", ("simulator", *WATCHES, "app"), (10.0, 40.0)),
     ("cut", ("simulator", *WATCHES, "app"), (0.5, 15.0)),
@@ -84,9 +90,11 @@ class Seen(NamedTuple):
     def __str__(self) -> str:
         kinds = Counter(f"{each.kind} {each.target}" for each in self.disturbances)
         return (
-            f"{len(self.disturbances)} disturbances ({_shown(kinds)}); {self.faults.total()} faults, {self.short} of them too short for an alert "
-            f"({_shown(self.faults)}); {len(self.received)} alerts received, {self.expected} of them had to be, none was invented; "
-            f"about the way of the data: {', '.join(sorted(self.own)) or 'none'}; right after {self.settled_s:.0f} s"
+            f"{len(self.disturbances)} disturbances ({_shown(kinds)}); {self.faults.total()}"
+            f" faults, {self.short} of them too short for an alert ({_shown(self.faults)});"
+            f" {len(self.received)} alerts received, {self.expected} of them had to be, none was"
+            f" invented; about the way of the data: {', '.join(sorted(self.own)) or 'none'}; right"
+            f" after {self.settled_s:.0f} s"
         )
 
 
@@ -95,10 +103,14 @@ def _shown(counts: Counter[str]) -> str:
 
 
 def plan(random: Random, lasts_s: float, begin_s: float) -> list[Disturbance]:
-    """Return the disturbances: bursts, in which they overlap, and pauses after which all must have been right."""
+    """Return the disturbances: overlapping bursts, and pauses.
+
+    After each pause all alerts must have been right.
+    """
     planned: list[Disturbance] = []
     busy: dict[str, float] = {}
-    at_s, last_s = begin_s, lasts_s - 45.0
+    at_s = begin_s
+    last_s = lasts_s - 45.0
     while at_s < last_s:
         kind, targets, (least_s, most_s) = random.choice(_KINDS)
         target = random.choice(targets)
@@ -120,7 +132,8 @@ class _Run:
         self._losses: dict[str, contextlib.ExitStack] = {}
 
     def begin(self, each: Disturbance) -> None:
-        world, target = self._world, each.target
+        world = self._world
+        target = each.target
         match each.kind.split():
             case ["kill"]:
                 world.kill(target)
@@ -141,7 +154,8 @@ class _Run:
                 world.step_clock(target, HOUR_S if step == "+1h" else -HOUR_S)
 
     def end(self, each: Disturbance) -> None:
-        world, target = self._world, each.target
+        world = self._world
+        target = each.target
         match each.kind.split():
             case ["kill"]:
                 world.revive(target)
@@ -169,10 +183,13 @@ def run_case(
     records: bool = True,
     published: tuple[str, ...] = (),
 ) -> Seen:
-    """Disturb processes while the fleet has faults, and compare what Alertmanager received with what the faults must lead to.
+    """Disturb processes while the fleet has faults, and check Alertmanager's alerts.
+
+    They are compared with the alerts due to the faults.
 
     Raises:
-        ChaosError: an alert is missing, was invented or resolved too early, a process has ended, or the app shows something wrong.
+        ChaosError: an alert is missing, was invented or resolved too early, a process has ended, or
+            the app shows something wrong.
         InconclusiveError: the same, where the machine was too slow for the programs.
     """
     random = case.random()
@@ -182,7 +199,15 @@ def run_case(
     script = fleet_faults.play(faults, lasts_s + settle_s + 60, folder)
     planned = plan(random, lasts_s, begin_s + 5) if disturbances is None else disturbances
     fill_s = random.uniform(0.3, 0.7) * lasts_s
-    told = "\n".join([*(f"{each.at:.0f} s {each.fault} {each.target} for {each.lasts_s:g} s" for each in script.faults), *map(str, planned)])  # fmt: skip
+    told = "\n".join(
+        [
+            *(
+                f"{each.at:.0f} s {each.fault} {each.target} for {each.lasts_s:g} s"
+                for each in script.faults
+            ),
+            *map(str, planned),
+        ]
+    )
     with contextlib.ExitStack() as stack:
         try:
             world = World(folder, stack, records=records, published=published)
@@ -208,13 +233,15 @@ def run_case(
             unheard = script.unheard(_outages_s(planned))
             settled_s = _settle(world, script, planned, unheard)
             until_s = world.now_s()
-            windows = [each.window for each in planned if each.target != "app"]
+            windows = [each.window for each in planned if each.target not in {"app", *UPWARDS}]
             wrong = faults_of(script, world.receiver.told, windows, world.start_s, until_s, unheard)
             wrong += _own_faults(world, planned)
             wrong += _ended(world)
             if is_filled and world.disk is not None and (why := world.check_recorder()):
                 wrong.append(why)
             wrong += _app_faults(world)
+            wrong += world.relay_faults()
+            wrong += _untold(world)
         except AssertionError as error:
             wrong = [str(error), *_ended(world)]
         if wrong:
@@ -234,13 +261,20 @@ def run_case(
             raise ChaosError(case, what)
         must = expected(script, windows, until_s, unheard)
         return Seen(
-            planned, script.kinds(), script.short, len(must), world.receiver.fired(), world.receiver.fired(own=True), settled_s,
-        )  # fmt: skip
+            planned,
+            script.kinds(),
+            script.short,
+            len(must),
+            world.receiver.fired(),
+            world.receiver.fired(own=True),
+            settled_s,
+        )
 
 
 def _as_lines(world: World) -> str:
     return "\n".join(
-        f"{each.at_s - world.start_s:.1f} s {'firing' if each.is_firing else 'resolved'} {each.name}"
+        f"{each.at_s - world.start_s:.1f} s {'firing' if each.is_firing else 'resolved'}"
+        f" {each.name}"
         for each in world.receiver.told
     )
 
@@ -261,7 +295,9 @@ def _outages_s(planned: list[Disturbance]) -> list[tuple[float, float]]:
 def _settle(
     world: World, script: fleet_faults.Script, planned: list[Disturbance], unheard: set[str]
 ) -> float:
-    """Wait until Alertmanager has what fires at that time, and nothing about the way of the data; return the seconds it took.
+    """Wait until Alertmanager has the alerts firing now, and none about the data path.
+
+    Return the seconds.
 
     Raises:
         AssertionError: it has something else.
@@ -288,8 +324,9 @@ def _settle(
         if sure <= fleet <= allowed and sure <= firing <= allowed and not own:
             return max(0.0, now_s - begun_s)
         assert now_s < begun_s + SETTLE_S + 45, (
-            f"not right {now_s - begun_s:.0f} s after the last disturbance: missing {sorted(sure - fleet)}, "
-            f"invented {sorted(fleet - allowed)}, about the way of the data {sorted(own)}"
+            f"not right {now_s - begun_s:.0f} s after the last disturbance: missing"
+            f" {sorted(sure - fleet)}, invented {sorted(fleet - allowed)}, about the way of the"
+            f" data {sorted(own)}"
         )
         time.sleep(0.5)
 
@@ -301,13 +338,13 @@ def _fires_throughout(script: fleet_faults.Script, name: str, now_s: float) -> b
 
 
 def _own_faults(world: World, planned: list[Disturbance]) -> list[str]:
-    """Return what outages should have been told and were not: those that overlap with no other disturbance of the way."""
+    """Return unreported outages, if no other disturbance of the path overlaps."""
     wrong = []
     told = [
         (each.at_s - world.start_s, each.name) for each in world.receiver.told if each.is_firing
     ]
     for each in planned:
-        others = [one for one in planned if one is not each and one.target != "app"]
+        others = [one for one in planned if one is not each and one.target not in {"app", *UPWARDS}]
         if any(
             one.at_s < each.window.end_s and each.at_s < one.window.end_s + RECOVERY_S
             for one in others
@@ -327,7 +364,7 @@ def _own_faults(world: World, planned: list[Disturbance]) -> list[str]:
 
 
 def _ended(world: World) -> list[str]:
-    """Return the programs that have ended, or printed a traceback."""
+    """Return programs that have ended, or printed a traceback."""
     return [
         f"{name} has ended with {program.process.poll()}: {program.output[-2_000:]}"
         for name, program in world.programs.items()
@@ -335,8 +372,14 @@ def _ended(world: World) -> list[str]:
     ]
 
 
+def _untold(world: World) -> list[str]:
+    """Return a fault if no watch has named the dead webhook."""
+    said = "".join(world.programs[name].output for name in WATCHES)
+    return [] if "webhook" in said else ["no watch names the webhook that it cannot reach"]
+
+
 def _app_faults(world: World) -> list[str]:
-    """Return what is wrong with the app: ended, not live, or without an answer to keys."""
+    """Return the app's faults: ended, not live, or without an answer to keys."""
     app = world.app
     if app.process.status() == psutil.STATUS_ZOMBIE:
         return [f"the app has ended: {app.text}"]

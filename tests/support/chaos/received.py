@@ -1,4 +1,4 @@
-"""What a real Alertmanager told its receiver, and whether that is what the faults must lead to."""
+"""Notifications of a real Alertmanager's receiver, and their check against the faults."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ if TYPE_CHECKING:
     from support.chaos.fleet_faults import Interval, Script
 
 RECOVERY_S = 45.0
-"""After a disturbance: up to 30 s until a client looks for its broker again, and the grace that its sources have then."""
+"""Recovery after a disturbance. A client looks for its broker again within 30 s, and its sources
+have a grace then."""
 SEEN_S = 8.0
-"""Time in which an alert that fires has reached the receiver."""
+"""Time until a firing alert has reached the receiver."""
 LATE_S = 75.0
-"""Longest that an alert may come behind the fault, or its end behind the fault's: an outage and the recovery from it."""
+"""Longest delay of an alert after the fault, and of its end. It covers an outage and the recovery.
+"""
 EARLY_S = 10.0
-"""Uncertainty of the fleet's clock against the wall clock: a simulator that starts again is late by its start."""
-_EVENTS = frozenset({"retirement-notice", "cooling-or-power-event"})
+"""Uncertainty of the fleet's clock against the wall clock. A restarted simulator is late by its
+start."""
+_EVENTS = frozenset({"retirement-notice", "rack-event"})
 """Rules of events, which are published once."""
 
 
@@ -64,7 +67,7 @@ class Receiver:
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
     def fired(self, *, own: bool = False) -> set[str]:
-        """Return the alerts that were received: those about the fleet, or those about the way of the data."""
+        """Return the received alerts about the fleet, or about the data path."""
         return {
             each.name for each in list(self.told) if each.is_firing and (each.scope in OWN) == own
         }
@@ -79,7 +82,7 @@ class Receiver:
 
 
 class Window(NamedTuple):
-    """A time in which the way of the data was disturbed, seconds after the fleet's start."""
+    """A disturbance of the data path, in seconds after the fleet's start."""
 
     begin_s: float
     end_s: float
@@ -88,7 +91,10 @@ class Window(NamedTuple):
 def expected(
     script: Script, windows: Sequence[Window], until_s: float, unheard: Collection[str] = ()
 ) -> set[str]:
-    """Return the alerts that must have been received: those that fire while the way of the data is well, but for `unheard` ones."""
+    """Return the alerts that must have been received, without `unheard` ones.
+
+    They fire while the data path is undisturbed.
+    """
     return {
         name
         for name, intervals in script.alerts.items()
@@ -121,7 +127,9 @@ def faults_of(
     until_s: float,
     unheard: Collection[str] = (),
 ) -> list[str]:
-    """Return what is wrong with what was received about the fleet: missing, invented, resolved too early, or fired too late.
+    """Return the errors in alerts about the fleet.
+
+    They are missing, invented, resolved too early, or fired too late.
 
     Args:
         script: The faults and their alerts.

@@ -1,9 +1,15 @@
-"""A broker, a simulated fleet, two watches with a real Alertmanager, the app and a recorder: each client behind a proxy of its own."""
+"""A broker, a simulated fleet, two watches with an Alertmanager, the app and a recorder.
+
+Each client is behind a proxy of its own, and Alertmanager is a real one. The broker has the shipped
+access list, and each program connects as its user in the list. Two relays send to a top broker with
+NATS's list. The watches also have a webhook without a server.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import math
 import os
 import signal
@@ -12,9 +18,11 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from support.brokers.listed import ListedMosquitto, ListedNats, write_mosquitto_list
+from support.brokers.process import HOST, PASSWORD
 from support.chaos.received import Receiver
 from support.processes.alertmanager import AlertmanagerProcess
-from support.processes.mosquitto import MosquittoProcess
+from support.processes.mosquitto import MosquittoProcess, free_port
 from support.processes.programs import Program, run
 from support.processes.proxy import TcpProxy
 from support.processes.terminal import Terminal
@@ -23,12 +31,22 @@ from trnfleet.clock import format_rfc3339
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from support.brokers.process import BrokerProcess
 
-CLIENTS = ("simulator", "watch-1", "watch-2", "app")
+
+CLIENTS = {"simulator": "publisher", "watch-1": "watch", "watch-2": "watch", "app": "viewer"}
+"""What is behind a proxy, with its user."""
 WATCHES = ("watch-1", "watch-2")
+RELAYS = ("relay-1", "relay-2")
+CELL = "cell-m"
+_TOP_WITHIN_S = 60.0
+"""Time until the top shows the fleet after the last disturbance. A returning broker is found within
+30 s."""
+SECRET = {"TRNFLEET_MQTT_PASSWORD": PASSWORD}
+CHIPS = 192
 _DISK_MB = 8
 _RECORDED_BYTES = 50_000
-"""Size of a recording that can be read: its header, and some ticks."""
+"""Least size of a readable recording: its header, and some ticks."""
 _STEPPED_CLOCK = """\
 import pathlib, time
 _file, _ns, _seen = pathlib.Path({file!r}), time.time_ns, [0, 0]
@@ -39,16 +57,19 @@ def time_ns():
     return now + _seen[1]
 time.time_ns, time.time = time_ns, lambda: time_ns() / 1e9
 """
-"""A `sitecustomize` that steps the wall clock of one process, which reads no other (`trnfleet.clock`). The preloaded library of
-faketime lets `time.sleep` fail, because it reads an instant of the monotonic clock as one of the wall clock."""
+"""A `sitecustomize` stepping the wall clock of one process. The process reads its clock only
+through `trnfleet.clock`. The preloaded library of faketime breaks `time.sleep`: it reads an instant
+of the monotonic clock as one of the wall clock."""
 _BEGINS_IN_S = 1.0
-"""Time that a simulator is thought to take until it publishes; where it was another, it begins again with that."""
+"""Expected time until a simulator publishes. If it differs, the simulator is restarted with the new
+value."""
 _MOST_OFF_S = 1.0
-"""Error of the fleet's clock that no rule tells: telemetry that is late by 2 s is lag."""
+"""Error of the fleet's clock unnoticed by rules. Telemetry late by 2 s is lag."""
 _MOST_BEGINS = 4
 _LONGEST_BEGIN_S = 30.0
 _FULL_WITHIN_S = 30.0
-"""Time in which a recorder has ended after its disk is full; what it may hold back is a fraction of a second."""
+"""Time until a recorder has ended after its disk is full. It buffers at most a fraction of a
+second."""
 
 
 class SlowMachineError(Exception):
@@ -66,28 +87,35 @@ class World:
         records: bool = True,
         published: tuple[str, ...] = (),
     ) -> None:
-        self._folder, self._stack, self._published = folder, stack, published
-        self.broker = MosquittoProcess(folder)
+        self._folder = folder
+        self._stack = stack
+        self._published = published
+        self.broker = MosquittoProcess(folder, f"acl_file {write_mosquitto_list(folder)}")
         self.broker.start()
         stack.callback(self.broker.kill)
+        kind = ListedMosquitto if ListedNats.version() is None else ListedNats
+        self.top = stack.enter_context(kind(folder))
+        self._nobody = f"http://{HOST}:{free_port()}/"
         self.receiver = stack.enter_context(Receiver())
         self.alertmanager = AlertmanagerProcess(folder, self.receiver.url)
         self.alertmanager.start()
         stack.callback(self.alertmanager.kill)
         self.proxies = {name: stack.enter_context(TcpProxy(self.broker.port)) for name in CLIENTS}
-        for name in CLIENTS:
+        for name in (*CLIENTS, *RELAYS):
             self.step_clock(name, 0)
         self.start_s = float(int(time.time()) + 1)
         """The fleet's start by the wall clock; its scenario, `faults.toml`, is there already."""
         self.programs: dict[str, Program] = {}
         self.why_slow = ""
-        """Why the fleet's time is wrong: the machine was slower when a simulator began again than before."""
+        """Reason for a wrong fleet time: a simulator's restart was slower than before."""
         self._begins_in_s = _BEGINS_IN_S
         self._begin()
         for name in WATCHES:
             self.start(name)
             # The first of the watches is to lead.
             time.sleep(0.5)
+        for name in RELAYS:
+            self.start(name)
         app = (
             "monitor",
             *self._broker("app"),
@@ -97,7 +125,13 @@ class World:
             str(folder / "app.log"),
         )
         self.app = stack.enter_context(
-            Terminal(*app, "--past", "0", PYTHONPATH=self._clock("app")["PYTHONPATH"])
+            Terminal(
+                *app,
+                "--past",
+                "0",
+                PYTHONPATH=self._environment("app")["PYTHONPATH"],
+                TRNFLEET_MQTT_PASSWORD=PASSWORD,
+            )
         )
         self.disk = self._disk() if records else None
         self.recorder: Program | None = None
@@ -105,12 +139,11 @@ class World:
             where = (
                 "record",
                 str(self.disk / "fleet.mcap"),
-                "--broker",
-                str(self.broker.url),
+                *self._cell("viewer"),
                 "--name",
                 "demo",
             )
-            self.recorder = stack.enter_context(Program(folder, *where))
+            self.recorder = stack.enter_context(Program(folder, *where, **SECRET))
         try:
             self.app.wait_for("192", within_s=30)
         except AssertionError as error:
@@ -122,39 +155,51 @@ class World:
         return time.time() - self.start_s
 
     def start(self, name: str) -> None:
-        """Start a simulator or a watch."""
+        """Start a simulator, a watch or a relay."""
         if name == "simulator":
             # What is done to others goes on meanwhile.
             threading.Thread(
                 target=self._note_begin, args=self._start_simulator(), daemon=True
             ).start()
             return
-        how = ("--name", "demo", "--alertmanager", self.alertmanager.url)
+        if name in RELAYS:
+            self._run(name, *self._relay(self._cell("relay")[1], self._top("relay"), CELL))
+            return
+        how = ("--name", "demo", "--alertmanager", self.alertmanager.url, "--webhook", self._nobody)
         self._run(name, "watch", *self._broker(name), *how)
 
     def _run(self, name: str, *arguments: str) -> Program:
-        program = Program(self._folder, *arguments, **self._clock(name))
+        program = Program(self._folder, *arguments, **self._environment(name))
         self.programs[name] = self._stack.enter_context(program)
         return program
 
     def _start_simulator(self) -> tuple[Program, float]:
-        """Start a simulator that goes on where the fleet will be once it has begun; return it with the time of its start."""
+        """Start a simulator at the fleet's time after its start, and return it.
+
+        The time of its start is returned, too.
+        """
         fleet = ("--scenario", str(self._folder / "faults.toml"), "--client-id", "sim-1")
         start = ("--start", format_rfc3339(round(self.start_s) * 1_000_000_000))
         begun_s = self.now_s()
         jump = ("--jump", f"{max(1.0, begun_s + self._begins_in_s):.2f}s")
-        return self._run(
-            "simulator",
-            "simulate",
-            *self._broker("simulator"),
-            *fleet,
-            *start,
-            *jump,
-            *self._published,
-        ), begun_s
+        return (
+            self._run(
+                "simulator",
+                "simulate",
+                *self._broker("simulator"),
+                *fleet,
+                *start,
+                *jump,
+                *self._published,
+            ),
+            begun_s,
+        )
 
     def _wait_for_simulator(self, program: Program, begun_s: float) -> float:
-        """Wait until a simulator publishes, and return the seconds that it took; infinite where it does not."""
+        """Wait until a simulator publishes, and return the seconds.
+
+        Infinite if it does not.
+        """
         while "publishing" not in program.output:
             if program.process.poll() is not None or self.now_s() - begun_s > _LONGEST_BEGIN_S:
                 return math.inf
@@ -162,10 +207,12 @@ class World:
         return self.now_s() - begun_s
 
     def _begin(self) -> None:
-        """Start a simulator whose fleet has the right time: another one where it took longer to begin than the one before.
+        """Start a simulator with the right fleet time.
+
+        Start another one if it needed longer than the one before.
 
         Raises:
-            SlowMachineError: it takes another time each time.
+            SlowMachineError: the time differs on each try.
         """
         took_s = math.inf
         for _ in range(_MOST_BEGINS):
@@ -180,7 +227,7 @@ class World:
         )
 
     def _note_begin(self, program: Program, begun_s: float) -> None:
-        """Note how wrong the fleet's time is by a simulator that has begun again."""
+        """Record the fleet's clock error after a simulator's restart."""
         took_s = self._wait_for_simulator(program, begun_s)
         if math.isfinite(took_s) and abs(took_s - self._begins_in_s) > _MOST_OFF_S:
             self.why_slow = (
@@ -193,17 +240,30 @@ class World:
         return {name: each.process.pid for name, each in list(self.programs.items())}
 
     def _broker(self, name: str) -> tuple[str, str]:
-        return "--broker", f"mqtt://127.0.0.1:{self.proxies[name].port}"
+        return "--broker", f"mqtt://{CLIENTS[name]}@{HOST}:{self.proxies[name].port}"
 
-    def _clock(self, name: str) -> dict[str, str]:
+    def _cell(self, user: str) -> tuple[str, str]:
+        return "--broker", f"mqtt://{user}@{HOST}:{self.broker.port}"
+
+    def _top(self, user: str) -> str:
+        return f"mqtt://{user}@{HOST}:{self.top.port}"
+
+    def _relay(self, broker: str, to: str, cell: str) -> tuple[str, ...]:
+        return ("relay", "--broker", broker, "--name", "demo", "--to", to, "--cell", cell)
+
+    def _environment(self, name: str) -> dict[str, str]:
         folder = self._folder / f"clock-{name}"
-        return {"PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}
+        return {
+            "PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]),
+            **SECRET,
+        }
 
     def step_clock(self, name: str, seconds: int) -> None:
         """Put the wall clock of a process so far before or behind the others'."""
         folder = self._folder / f"clock-{name}"
         folder.mkdir(exist_ok=True)
-        file, new = folder / "seconds", folder / "new"
+        file = folder / "seconds"
+        new = folder / "new"
         new.write_text(f"{seconds:d}", encoding="utf-8")
         new.replace(file)
         (folder / "sitecustomize.py").write_text(
@@ -215,26 +275,53 @@ class World:
         if name in self.programs:
             self.programs[name].process.send_signal(number)
         else:
-            os.kill(self.app.pid if name == "app" else self.broker.pid, number)
+            os.kill(self.app.pid if name == "app" else self._broker_of(name).pid, number)
+
+    def _broker_of(self, name: str) -> MosquittoProcess | BrokerProcess:
+        return self.top if name == "top" else self.broker
 
     def kill(self, name: str) -> None:
         """Kill a process with -9."""
-        if name == "broker":
-            self.broker.kill()
+        if name in {"broker", "top"}:
+            self._broker_of(name).kill()
         else:
             self.programs[name].end(signal.SIGKILL)
 
     def revive(self, name: str) -> None:
         """Start a killed process again."""
-        if name == "broker":
-            self.broker.start()
+        if name in {"broker", "top"}:
+            self._broker_of(name).start()
         else:
             self.start(name)
 
     def active(self) -> dict[str, str]:
-        """Return the alerts that Alertmanager knows to fire, with their scopes."""
+        """Return the alerts firing in Alertmanager, with their scopes."""
         labels = [each["labels"] for each in self.alertmanager.alerts()]
         return {f"{each['alertname']} {each['target']}": each["scope"] for each in labels}
+
+    def relay_faults(self) -> list[str]:
+        """Return the faults of the top, and of a relay closing a ring from there."""
+        until = time.monotonic() + _TOP_WITHIN_S
+        look = ("--broker", self._top("viewer"), "--name", "demo")
+        while True:
+            ended = run("status", *look, "--json", TRNFLEET_MQTT_PASSWORD=PASSWORD)
+            found = json.loads(ended.stdout) if ended.stdout else {}
+            chips = [found.get(key) for key in ("chips", "live_chips", "rolled_chips")]
+            relays = [bool(each["active"]) for each in found.get("relays", ())]
+            if chips == [CHIPS] * 3 and relays == [True]:
+                break
+            if time.monotonic() > until:
+                return [
+                    f"the top shows {chips} chips (all, live, from roll-ups): {ended.stdout}{ended.stderr}"  # noqa: E501
+                ]
+        ring = run(
+            *self._relay(self._top("relay"), self._cell("relay")[1], "back"),
+            TRNFLEET_MQTT_PASSWORD=PASSWORD,
+        )
+        is_refused = ring.returncode == 1 and "a ring of relays" in ring.stderr
+        return (
+            [] if is_refused else [f"a ring of relays ended with {ring.returncode}: {ring.stderr}"]
+        )
 
     def _disk(self) -> Path | None:
         """Return a disk of a few megabytes, where such a one can be mounted."""
@@ -266,7 +353,10 @@ class World:
                         pass
 
     def check_recorder(self) -> str:
-        """Return what is wrong with how the recorder took a full disk; nothing where all is well."""
+        """Return the recorder's faults at a full disk.
+
+        Empty if none.
+        """
         assert self.recorder is not None
         assert self.disk is not None
         try:

@@ -1,4 +1,4 @@
-"""Alerts over a store whose every value is set by the test, evaluated when it says so."""
+"""Alerts over a store with values set by the test, evaluated on request."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ class News(NamedTuple):
 
 
 class AlertBench:
-    """One fleet, its rules, and time that is turned by hand; every chip is live and healthy to begin with."""
+    """One fleet, its rules, and manual time.
+
+    Every chip is live and healthy at the start.
+    """
 
     def __init__(
         self,
@@ -131,11 +134,17 @@ class AlertBench:
         """Let a publisher tell an event."""
         self.events.add(
             EventMessage(
-                id=f"e-{self.events.received}", ts=format_rfc3339(self.now_ns), path=path, source="kernel", name=name,
-                severity=severity, text=name, job=job,
+                id=f"e-{self.events.received}",
+                ts=format_rfc3339(self.now_ns),
+                path=path,
+                source="kernel",
+                name=name,
+                severity=severity,
+                text=name,
+                job=job,
             ),
             self.now_s,
-        )  # fmt: skip  # one message
+        )
         self._told.append(next(self.events.newest_first()))
 
     @property
@@ -148,7 +157,8 @@ class AlertBench:
             pass
         tables: dict[Scope, Any] = {Scope.JOB: jobs_table(self.jobs, self.store, self.rollups)}
         tables |= {scope: _table(targets) for scope, targets in self.named.items()}
-        told, self._told = self._told, []
+        told = self._told
+        self._told = []
         instant = Instant(self.now_ns, START_NS + round(self.flow_s * NS_PER_S))
         return Readings(
             self.store,
@@ -165,7 +175,8 @@ class AlertBench:
         self.now_s += seconds
         self.flow_s += seconds if flow is None else flow
         finish(self.alerts.evaluate(self.readings(), self.jobs))
-        news, self._news = self._news, []
+        news = self._news
+        self._news = []
         return news
 
     def play(self, seconds: int) -> list[News]:
@@ -185,7 +196,7 @@ class AlertBench:
 
 
 def kinds(news: list[News]) -> list[tuple[float, str, str]]:
-    """Return when what happened to which target."""
+    """Return time, kind and target of the news."""
     return [(each.at_s, each.kind, each.target) for each in news]
 
 

@@ -1,4 +1,4 @@
-"""A fleet played in memory: engine, publisher, monitor and alerts on one clock that is turned by hand.
+"""A fleet played in memory: engine, publisher, monitor and alerts on one manual clock.
 
 Every tick is published, applied and evaluated, so that instants are exact.
 """
@@ -48,7 +48,12 @@ class PlayedTransition(NamedTuple):
 
 
 class _Link(Recorder):
-    """A recorder whose connection can be taken away: its last will is published, and it announces itself when it is back."""
+    """A recorder with a removable connection.
+
+    Its last will is published then.
+
+    It announces itself when it is back.
+    """
 
     def __init__(self, clock: ManualClock, fleet: str) -> None:
         super().__init__(clock)
@@ -63,7 +68,10 @@ class _Link(Recorder):
         self._away_until_s = now_s + seconds
 
     async def publish(self, batch: Iterable[Envelope]) -> PublishResult:
-        """Note what is published, but for what is while the connection is gone."""
+        """Record published messages.
+
+        Without a connection they are dropped.
+        """
         now_s = self._clock.monotonic_s()
         if self._away_until_s is not None:
             if now_s < self._away_until_s:
@@ -74,7 +82,7 @@ class _Link(Recorder):
 
 
 class AlertRun:
-    """A run, tick by tick: of a scenario, or of a healthy fleet with some faults."""
+    """A tick-by-tick run of a scenario, or of a healthy fleet with some faults."""
 
     def __init__(
         self,
@@ -130,7 +138,7 @@ class AlertRun:
         self._tap = tap
         self.transitions: list[PlayedTransition] = []
         self.evaluates_every_s: float | None = None
-        """Seconds between two looks at the fleet, as a monitor takes them; None for one a tick."""
+        """Seconds between two evaluations, as in a monitor. None for one per tick."""
         self.on_tick: Callable[[], None] | None = None
         """Called when a tick has been evaluated."""
         self._start_ns = self.engine.moment_ns(0.0)
@@ -138,14 +146,18 @@ class AlertRun:
     async def play(
         self, seconds: float, until: tuple[str, str] | None = None
     ) -> list[PlayedTransition]:
-        """Play a number of simulated seconds, or until a rule has fired on a target; return the transitions."""
+        """Play simulated seconds, or until a rule fires on a target.
+
+        Return the transitions.
+        """
         ticks = round(seconds / self.period_s)
         async with background(
             simulation=self._simulation.run(ticks=ticks + 1), publisher=self._publisher.run()
         ):
             for _ in range(ticks):
                 await self.clock.advance(0.0)
-                sent, self._recorder.sent = self._recorder.sent, []
+                sent = self._recorder.sent
+                self._recorder.sent = []
                 envelopes = [envelope for _, envelope in sent]
                 if self._tap is not None:
                     self._tap(self.clock.wall_ns(), envelopes)
@@ -184,7 +196,7 @@ class AlertRun:
 
 
 def as_rows(transitions: list[PlayedTransition]) -> list[dict[str, Any]]:
-    """Return transitions in the form of an expectation file: a row for each alert that fired."""
+    """Return transitions as in an expectation file: a row per fired alert."""
     rows: list[dict[str, Any]] = []
     last: dict[tuple[str, str], dict[str, Any]] = {}
     for each in transitions:

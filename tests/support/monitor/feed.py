@@ -1,10 +1,14 @@
-"""A monitor fed by hand: descriptors and frames made from columns that a test sets, over no broker and no simulator."""
+"""A monitor fed by hand, without broker and simulator.
+
+Descriptors and frames are made from columns set by a test.
+"""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
 import numpy as np
 
 from trnfleet.clock import ManualClock, format_rfc3339
@@ -57,10 +61,13 @@ class SilentSource:
 
 
 def with_columns(payload: bytes) -> dict[str, Any]:
-    """Return a descriptor's message with its columns one by one, as publishers write them whose columns are no set's."""
+    """Return a descriptor with its columns written one by one.
+
+    Publishers do so if their columns are no known set.
+    """
     message: dict[str, Any] = json.loads(payload)
     columns = COLUMN_SETS[message.pop("column_set")]
-    return message | {"columns": [column.model_dump(mode="json") for column in columns]}
+    return message | {"columns": list(msgspec.to_builtins(columns))}
 
 
 def ultraservers(count: int, cluster: str = "uc1") -> list[tuple[str, str]]:
@@ -83,7 +90,8 @@ def standalone(
 class Feed:
     """A fleet whose every value is set by the test.
 
-    One descriptor and topic an instance; one an UltraServer (or standalone segment) where it is grouped.
+    One descriptor and topic an instance; one an UltraServer (or standalone segment) where it is
+    grouped.
     """
 
     def __init__(
@@ -121,19 +129,20 @@ class Feed:
         self.speed = 1.0
         self.origin: Literal["simulated", "neuron"] = "simulated"
         self.replay = False
-        """Whether descriptors say that they are of a replay."""
+        """Whether descriptors are marked as a replay's."""
         self.forwarded: ForwardedBy | None = None
-        """The relay that has forwarded the descriptors, to a top broker."""
+        """Relay forwarding the descriptors to a top broker."""
         self.generation = 0
         """How often the instances were replaced: part of their EC2 ids."""
         self.ec2_ids: dict[str, str] = {}
-        """EC2 ids of instances that have one of their own."""
+        """EC2 ids of instances with one of their own."""
         self.told = 0
         """Events told so far."""
 
     def restart(self, boot: str) -> None:
         """Restart the publisher under a new boot id, without announcing it."""
-        self.boot, self.seq = boot, 0
+        self.boot = boot
+        self.seq = 0
 
     def set(self, name: str, values: Any, rows: Any = slice(None)) -> None:
         """Set a metric (in its unit) for rows of its scope."""
@@ -218,7 +227,10 @@ class Feed:
     def reservation(
         self, reservation_id: str, on: str | tuple[str, ...] = (), **rest: Any
     ) -> Envelope:
-        """Return a reservation's message: an active block of the last two days and the next, unless `rest` says other."""
+        """Return a reservation's message: an active block from two days ago to two days ahead.
+
+        `rest` overrides fields.
+        """
         places = (on,) if isinstance(on, str) else on
         fields: dict[str, Any] = {
             "id": reservation_id,
@@ -262,7 +274,10 @@ class Feed:
     def telemetry(
         self, paths: list[str] | None = None, *, ts_ns: int | None = None
     ) -> list[Envelope]:
-        """Return one tick's telemetry and count the tick; its time is the wall clock's unless it is given."""
+        """Return one tick's telemetry and count the tick.
+
+        The default time is the wall clock's.
+        """
         ts_ns = self.clock.wall_ns() if ts_ns is None else ts_ns
         head = Head(self.boot, self.seq, ts_ns)
         self.seq += 1
@@ -304,7 +319,7 @@ class Feed:
         return self._telemetry(path, encoder.encode(head.seq, head.ts_ns), CONTENT_TYPE_CBOR)
 
     def silence(self, instance: str) -> None:
-        """Make every value of an instance and its chips not available, as of one that boots."""
+        """Make all values of an instance and its chips not available, as while booting."""
         number = self.layout.instance_index[instance]
         chips = slice(int(self.layout.chip_start[number]), int(self.layout.chip_start[number + 1]))
         for metric in METRICS:
@@ -335,7 +350,7 @@ DEMO = ultraservers(2) + standalone(4)
 
 
 def ready(*, json: bool = False) -> Feed:
-    """Return a feed of the small fleet whose monitor knows its layout, and has no values yet."""
+    """Return a small fleet's feed: the layout is known, values are not."""
     feed = Feed(DEMO, json=json)
     feed.scatter()
     feed.describe()

@@ -1,4 +1,4 @@
-"""Messages of every class that are wrong somewhere: values, types, keys, nesting, or bytes."""
+"""Faulty messages of every class: wrong values, types, keys, nesting, or bytes."""
 
 from __future__ import annotations
 
@@ -20,18 +20,73 @@ CLUSTER = "uc9"
 """Where hostile publishers have their instances."""
 
 NUMBERS = (
-    0, -1, 1, 2, 8, 0.1, 1e-6, 5e-324, 1e-300, 1e6, 1e12, 1e18, 1e19, 1e30, 1e300, 1.7e308, -1e300, 2**31, 2**53,
-    2**63 - 1, 2**63, 2**64, 10**30, -(2**63) - 1, 86_400, float("nan"), float("inf"), float("-inf"),
-)  # fmt: skip  # a table
+    0,
+    -1,
+    1,
+    2,
+    8,
+    0.1,
+    1e-6,
+    5e-324,
+    1e-300,
+    1e6,
+    1e12,
+    1e18,
+    1e19,
+    1e30,
+    1e300,
+    1.7e308,
+    -1e300,
+    2**31,
+    2**53,
+    2**63 - 1,
+    2**63,
+    2**64,
+    10**30,
+    -(2**63) - 1,
+    86_400,
+    float("nan"),
+    float("inf"),
+    float("-inf"),
+)
 TIMES = (
-    "soon", "", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "1970-01-01T00:00:00Z",
-    "2199-12-31T23:59:59.999Z", "1969-12-31T23:59:59Z", "2262-04-11T23:47:16Z", "2026-01-05", "2026-01-05T00:00:00",
-    "2026-W01-1T00:00:00Z", "2026-01-05T00:00:01.999999999Z", "2026-01-05T00:00:00+14:00",
-)  # fmt: skip  # a table
+    "soon",
+    "",
+    "0001-01-01T00:00:00+23:59",
+    "9999-12-31T23:59:59-23:59",
+    "1970-01-01T00:00:00Z",
+    "2199-12-31T23:59:59.999Z",
+    "1969-12-31T23:59:59Z",
+    "2262-04-11T23:47:16Z",
+    "2026-01-05",
+    "2026-01-05T00:00:00",
+    "2026-W01-1T00:00:00Z",
+    "2026-01-05T00:00:01.999999999Z",
+    "2026-01-05T00:00:00+14:00",
+)
 TEXTS = (
-    "", " ", "a", "x" * 256, "x" * 5_000, "../..", "a/b/c/d/e/f", "uc1/us-0001", f"{CLUSTER}/us-0001", "fleet",
-    "[red]", "\x1b[2J", "\u202e", "\n", "\x00", "é", "us-0001..us-9999", "#", "+", "{value}", "%s",
-)  # fmt: skip  # a table
+    "",
+    " ",
+    "a",
+    "x" * 256,
+    "x" * 5_000,
+    "../..",
+    "a/b/c/d/e/f",
+    "uc1/us-0001",
+    f"{CLUSTER}/us-0001",
+    "fleet",
+    "[red]",
+    "\x1b[2J",
+    "\u202e",
+    "\n",
+    "\x00",
+    "é",
+    "us-0001..us-9999",
+    "#",
+    "+",
+    "{value}",
+    "%s",
+)
 ODD: tuple[Any, ...] = (
     None,
     True,
@@ -54,7 +109,8 @@ def hostile_feed() -> Feed:
             (f"{CLUSTER}/standalone/trn2-1", "trn2.48xlarge"),
         ]
     )
-    feed.publisher, feed.boot = "evil", "evil-1"
+    feed.publisher = "evil"
+    feed.boot = "evil-1"
     feed.jobs = {"evil-job": (f"{CLUSTER}/us-0001",)}
     feed.scatter()
     return feed
@@ -68,8 +124,13 @@ def originals(feed: Feed) -> list[Envelope]:
         return Envelope(build_topic(feed.fleet, topic_class, name), payload, qos=1, retain=True)
 
     extension = {
-        "id": "ext-1", "state": "payment-pending", "bought": T, "start": T, "end": "2026-01-09T00:00:00Z", "fee": "1.50",
-    }  # fmt: skip  # a table
+        "id": "ext-1",
+        "state": "payment-pending",
+        "bought": T,
+        "start": T,
+        "end": "2026-01-09T00:00:00Z",
+        "fee": "1.50",
+    }
     spoken = {
         "severity": "critical",
         "target": CLUSTER,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from support.monitor.feed import Feed, ultraservers
+from support.monitor.feed import Feed, SilentSource, ultraservers
 from support.monitor.queue_source import QueueSource
+from trnfleet.services.relay.cell_monitor import CellMonitor
 from trnfleet.services.relay.links import TopLinks
 from trnfleet.services.relay.role import CHECK_EVERY_S, RelayIdentity, Role
 from trnfleet.services.relay.run import PERIOD_S, RelayService
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Top:
-    """A broker in memory with relays of one cell, whose clocks go together."""
+    """A broker in memory with relays of one cell on a common time."""
 
     def __init__(self) -> None:
         self.relays: list[Relay] = []
@@ -45,7 +46,10 @@ class Top:
                 await relay.hear([envelope._replace(retain=False)])
 
     async def run(self, seconds: float) -> None:
-        """Let time pass for all; those that are stopped do nothing in it."""
+        """Advance time for all.
+
+        Stopped relays do nothing in it.
+        """
         for _ in range(round(seconds / CHECK_EVERY_S)):
             for relay in self.relays:
                 await relay.feed.clock.advance(CHECK_EVERY_S)
@@ -73,13 +77,15 @@ class Relay:
     def __init__(self, name: str, top: Top, began_s: float) -> None:
         self.name, self.top, self.is_stopped, self.said = name, top, False, list[str]()
         self.feed = Feed(ultraservers(1))
+        self.feed.monitor = CellMonitor(SilentSource(), "demo", clock=self.feed.clock)
         if top.relays:
             self.feed.clock.step_wall(
                 (top.relays[0].feed.clock.wall_ns() - self.feed.clock.wall_ns()) / 1e9 + began_s
             )
         self.feed.describe()
         self.status = LinkStatus(connected=True, connects=1)
-        self.links, self.hurries = TopLinks(self), 0
+        self.links = TopLinks(self)
+        self.hurries = 0
         identity = RelayIdentity("demo", DEFAULT_ROOT, "cell-a", name, f"boot-{name}")
         self.service = RelayService(identity, self.feed.monitor, self, self.said.append)
         self.due_s = 0.0

@@ -1,4 +1,7 @@
-"""A watch without broker, monitor and real time: its alerts are set by hand, and a bus in memory is its broker."""
+"""A watch without broker, monitor and real time.
+
+Its alerts are set by hand, and a bus in memory is its broker.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +38,19 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import Envelope, PublishResult
 
 RULE = Rule.model_validate(
-    {"name": "down", "scope": "publisher", "severity": "warning", "figure": "state", "equals": "x", "summary": "{target}"}
-)  # fmt: skip  # one line is the rule
+    {
+        "name": "down",
+        "scope": "publisher",
+        "severity": "warning",
+        "figure": "state",
+        "equals": "x",
+        "summary": "{target}",
+    }
+)
 
 
 class LoopedRecorder(Recorder):
-    """A publisher that notes what it was given, and hands it to a bus in memory."""
+    """A publisher recording its messages, and passing them to a bus in memory."""
 
     def __init__(self, clock: ManualClock, bus: MemoryBus, told: dict[str, AlertMessage]) -> None:
         super().__init__(clock)
@@ -63,7 +73,7 @@ class LoopedRecorder(Recorder):
 
 
 class Bench:
-    """A watch with a monitor whose alerts are set by hand, on a bus in memory."""
+    """A watch with manual alerts on a bus in memory."""
 
     def __init__(
         self,
@@ -136,7 +146,8 @@ class Bench:
 
     def write(self, message: AckMessage | SilenceMessage) -> None:
         """Let an operator write a message: the broker retains it, and the monitor takes it."""
-        silences, envelope = self.alerts.silences, self.identity.envelope
+        silences = self.alerts.silences
+        envelope = self.identity.envelope
         if isinstance(message, AckMessage):
             silences.put_ack(message)
             self.bus.deliver(envelope(TopicClass.ACK, message.fingerprint, message))
@@ -145,7 +156,7 @@ class Bench:
             self.bus.deliver(envelope(TopicClass.SILENCE, message.id, message))
 
     def retained(self, topic_class: TopicClass) -> dict[str, bytes]:
-        """Return the payloads that the broker retains of a class, by the end of their topic."""
+        """Return retained payloads of a class, by the end of their topic."""
         return {
             topic.rpartition("/")[2]: each.payload
             for topic, each in self.bus.retained.items()
@@ -159,7 +170,10 @@ class Bench:
         return self.watch.role
 
     def reconnect(self, *, forgets: bool = False) -> None:
-        """Lose all connections and have them again; a broker that forgets has lost what it retained."""
+        """Lose all connections and restore them.
+
+        With `forgets`, retained messages are lost.
+        """
         if forgets:
             self.bus.disconnect()
         self.peers.disconnect()

@@ -1,6 +1,6 @@
-"""States that no recording has, for pictures: a lost connection, an overload, the cells on a top broker.
+"""States without a recording: a lost connection, an overload, cells on a top broker.
 
-Each is a monitor that is fed by hand, on a clock that stands still afterwards.
+Each is a monitor fed by hand, on a clock stopped afterwards. For pictures.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Live(NamedTuple):
 
 
 async def _watched() -> Feed:
-    """Return a fleet that has been watched for some minutes, with a hot chip."""
+    """Return a fleet with a hot chip, watched for some minutes."""
     feed = Feed(ultraservers(2) + standalone(4))
     feed.monitor.ingest.alerts = Alerts(feed.fleet, load_rules())
     feed.monitor.link.broker = _BROKER
@@ -79,7 +79,10 @@ async def connection_lost() -> Live:
 
 
 async def overload() -> Live:
-    """Leave half of what comes out for 20 s, because this monitor does not keep up, and lose some of it on the way."""
+    """Shed half of the messages for 20 s, and lose some more on the way.
+
+    The monitor cannot process all of them.
+    """
     feed = await _watched()
     link = feed.monitor.link
     for second in range(20):
@@ -92,9 +95,10 @@ async def overload() -> Live:
 
 
 async def cells() -> Live:
-    """Look at a top broker with two cells, of which one has an alert, and the other no watch."""
+    """View a top broker with two cells, one with an alert, one without a watch."""
     top = Top(load_rules())
-    top.monitor.link.broker, top.monitor.link.protocol = "mqtt://top.example:1883", "5"
+    top.monitor.link.broker = "mqtt://top.example:1883"
+    top.monitor.link.protocol = "5"
     top.describe_row("uc1/us-0009")
     watch = WatchMessage(
         client="watch-1", state="online", boot="b", role="watch", leads=True, cell="cell-a"
@@ -113,7 +117,8 @@ async def cells() -> Live:
 
 def _fire(top: Top) -> None:
     """Take an alert of the cell with a watch."""
-    place, name = "uc1/us-0001", "links-down"
+    place = "uc1/us-0001"
+    name = "links-down"
     now = format_rfc3339(top.monitor.moment().time_ns)
     labels = {"alertname": name, "severity": "critical", "target": place, "scope": "ultraserver"}
     message = alert_message(

@@ -1,4 +1,4 @@
-"""Certificates for tests, made with the openssl program: good ones, and one for each way in which one can be wrong."""
+"""Test certificates from the openssl program: good ones, and one per kind of defect."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ _FOR_SERVER = "subjectAltName=DNS:localhost,IP:127.0.0.1"
 class Certificates:
     """A folder of certificates (`NAME.pem`) and keys (`NAME.key`).
 
-    `ca` has signed `server` (for localhost and 127.0.0.1), `elsewhere` (for two other names), `expired`, `future` and `client`;
-    `other-ca` has signed `stranger`, a client's. `alone` is signed by itself. `encrypted.key` is the client's key with a password.
+    `ca` has signed `server` (for localhost and 127.0.0.1), `elsewhere` (for two other names),
+    `expired`, `future` and `client`; `other-ca` has signed `stranger`, a client's. `alone` is
+    signed by itself. `encrypted.key` is the client's key with a password.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -74,7 +75,8 @@ class Certificates:
         )
 
     def _leaf(self, name: str, authority: str, extension: str, *times: str) -> None:
-        request, settings = self.folder / f"{name}.csr", self.folder / f"{name}.cnf"
+        request = self.folder / f"{name}.csr"
+        settings = self.folder / f"{name}.cnf"
         _openssl(
             "req",
             "-new",

@@ -1,4 +1,7 @@
-"""Many commands at once, forked from one process that has imported what they need: a fraction of the time of starting each."""
+"""Many commands at once, forked from one process with the imports done.
+
+A fork takes a fraction of the time of a start.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,7 @@ while line := sys.stdin.readline():
         busy_s, peak_mb = used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
         ended[children.pop(pid)] = os.waitstatus_to_exitcode(status), after_s, busy_s, peak_mb, starved_s
     print(json.dumps(ended), flush=True)
-"""
+"""  # noqa: E501
 
 
 class Ended(NamedTuple):
@@ -80,15 +83,16 @@ class Ended(NamedTuple):
     busy_s: float
     """Processor time."""
     peak_mb: float
-    """Most memory that it had; what it was forked with is in it."""
+    """Peak memory, including the memory shared at the fork."""
     starved_s: float
-    """Part of `after_s` in which it, or who waited for it, was ready and had no processor."""
+    """Part of `after_s` spent ready but without a processor. It counts this process and the one
+    waiting for it."""
 
 
 class ForkedCommands:
-    """Commands of the program that are started, signalled and waited for together."""
+    """Commands of the program, started, signalled and awaited together."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **variables: str) -> None:
         self._folder = folder
         self._names: dict[str, str] = {}
         self._process = subprocess.Popen(
@@ -96,26 +100,30 @@ class ForkedCommands:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=environment(),
+            env=environment(**variables),
             start_new_session=True,
         )
 
     def start(self, name: str, *arguments: str, cpu_s: int = 600) -> None:
-        """Start a command, which dies by SIGXCPU after so much processor time."""
+        """Start a command.
+
+        It dies by SIGXCPU after `cpu_s` of processor time.
+        """
         output = str(self._folder / f"forked-{len(self._names)}")
         self._names[output] = name
         self._ask({"start": arguments, "output": output, "cpu_s": cpu_s})
 
-    def wait_for(self, said: dict[str, str], within_s: float = 20.0) -> None:
+    def wait_for(self, said: dict[str, str], within_s: float = 40.0) -> None:
         """Wait until commands, by their names, have printed something."""
         until = time.monotonic() + within_s
         while silent := [name for name, text in said.items() if text not in self.output_of(name)]:
             assert time.monotonic() < until, [(name, self.output_of(name)) for name in silent]
             time.sleep(0.02)
 
-    def wait_connecting(self, within_s: float = 20.0) -> None:
-        """Wait until every command that still runs has opened a connection."""
-        until, launcher = time.monotonic() + within_s, psutil.Process(self._process.pid)
+    def wait_connecting(self, within_s: float = 40.0) -> None:
+        """Wait until every running command has opened a connection."""
+        until = time.monotonic() + within_s
+        launcher = psutil.Process(self._process.pid)
         while sum(map(_has_connection, launcher.children())) < len(self._names):
             assert time.monotonic() < until, [
                 each for each in launcher.children() if not _has_connection(each)
@@ -123,7 +131,7 @@ class ForkedCommands:
             time.sleep(0.02)
 
     def output_of(self, name: str) -> str:
-        """Return all that a command has printed so far."""
+        """Return a command's output so far."""
         path = next(path for path, each in self._names.items() if each == name)
         try:
             with open(path, encoding="utf-8") as file:  # noqa: PTH123  the name is what the launcher knows

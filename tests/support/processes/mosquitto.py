@@ -1,7 +1,9 @@
-"""A real Mosquitto for the suite: on loopback, with a configuration of its own, started and killed at will."""
+"""A real Mosquitto for the suite, on loopback with a configuration of its own."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import random
 import signal
@@ -10,11 +12,16 @@ import subprocess
 import time
 from typing import TYPE_CHECKING
 
+from trnfleet.tasks import background
 from trnfleet.transport.embedded import mosquitto_program
+from trnfleet.transport.mqtt import MqttPublisher, MqttSource
 from trnfleet.transport.url import BrokerUrl
+from trnfleet.wire.ports import Envelope
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from trnfleet.transport.url import Password
 
 MISSING = (
     "MOSQUITTO MISSING: install the mosquitto package; the tests against a real broker did not run"
@@ -23,7 +30,7 @@ _HOST = "127.0.0.1"
 
 
 class MosquittoProcess:
-    """One Mosquitto on a free loopback port, which it keeps over restarts."""
+    """One Mosquitto on a free loopback port, the same after restarts."""
 
     def __init__(
         self,
@@ -33,7 +40,10 @@ class MosquittoProcess:
         user: str | None = None,
         scheme: str = "mqtt",
     ) -> None:
-        """Write the configuration; `extra_lines` go behind the suite's own, `user` and `scheme` into the URL."""
+        """Write the configuration.
+
+        `extra_lines` follow the suite's own; `user` and `scheme` are for the URL.
+        """
         program = mosquitto_program()
         if program is None:
             raise FileNotFoundError(MISSING)
@@ -83,7 +93,10 @@ class MosquittoProcess:
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Kill it with -9, with all that it retained."""
+        """Kill it with -9.
+
+        Retained messages are lost.
+        """
         self._end(signal.SIGKILL)
 
     def restart(self) -> None:
@@ -108,8 +121,47 @@ class MosquittoProcess:
         self._process = None
 
 
+def retained(
+    url: BrokerUrl, under: str = "#", password: Password | None = None
+) -> dict[str, bytes]:
+    """Return what a broker retains, by topic."""
+
+    async def read() -> dict[str, bytes]:
+        found: dict[str, bytes] = {}
+        source = MqttSource(url, [(under, 1)], password=password)
+        async with background(source=source.run()):
+            await source.wait_connected(10)
+            with contextlib.suppress(TimeoutError):
+                while True:
+                    for each in await asyncio.wait_for(source.take(), 0.5):
+                        found |= {each.topic: each.payload} if each.retain else {}
+        return found
+
+    return asyncio.run(read())
+
+
+def retain(url: BrokerUrl, messages: dict[str, bytes], password: Password | None = None) -> None:
+    """Have a broker retain messages, by topic."""
+
+    async def write() -> None:
+        publisher = MqttPublisher(
+            url, client_id=f"test-{random.getrandbits(32):x}", password=password
+        )
+        async with background(publisher=publisher.run()):
+            await publisher.wait_connected(10)
+            result = await publisher.publish(
+                Envelope(topic, payload, 1, retain=True) for topic, payload in messages.items()
+            )
+            assert not result.unsent, result.error
+
+    asyncio.run(write())
+
+
 def free_port() -> int:
-    """Return a loopback port on which nothing listens now; suites that run side by side choose from ports of their own."""
+    """Return an unused loopback port.
+
+    Parallel suites have separate port ranges.
+    """
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     first = 20_000 + 1_000 * (worker % 12)
     for port in random.sample(range(first, first + 1_000), 1_000):

@@ -11,6 +11,7 @@ import time
 from typing import IO, TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from support.processes.fork_server import ForkedProcess, ForkServer
@@ -19,7 +20,10 @@ COMMAND = (sys.executable, "-m", "trnfleet")
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return this process's environment without settings of ours, files of them or a terminal's size, and with `more`."""
+    """Return this process's environment, without our settings, plus `more`.
+
+    Settings files and a terminal's size are removed, too.
+    """
     kept = {
         key: value
         for key, value in os.environ.items()
@@ -29,23 +33,28 @@ def environment(**more: str) -> dict[str, str]:
 
 
 fork_servers: list[ForkServer] = []
-"""What commands are forked from; while there is none, each is a new interpreter, as in benchmarks and in `make chaos`."""
+"""Parents of forked commands. Without one each command is a new interpreter, as in benchmarks and
+in `make chaos`."""
 
 
 def fork_server_for(environ: dict[str, str]) -> ForkServer | None:
-    """Return a server that a command with this environment can be forked from."""
+    """Return a fork server fit for a command with this environment."""
     return next((each for each in fork_servers if each.fits(environ)), None)
 
 
 def start(
-    *arguments: str, stdout: IO[bytes], stderr: IO[bytes], **variables: str
+    *arguments: str,
+    stdout: IO[bytes],
+    stderr: IO[bytes],
+    program: Sequence[str] = COMMAND,
+    **variables: str,
 ) -> subprocess.Popen[bytes] | ForkedProcess:
-    """Start a command without input whose output goes into files."""
+    """Start a command without input, with its output in files."""
     environ = environment(**variables)
-    server = fork_server_for(environ)
+    server = fork_server_for(environ) if program is COMMAND else None
     if server is None:
         return subprocess.Popen(
-            [*COMMAND, *arguments],
+            [*program, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=stderr,
@@ -64,7 +73,7 @@ def start(
 def run(
     *arguments: str, timeout_s: float = 60, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end and return what it printed."""
+    """Run a command to its end and return its output."""
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         process = start(*arguments, stdout=output, stderr=errors, **variables)
         try:
@@ -77,23 +86,39 @@ def run(
 
 
 def _text(file: IO[bytes]) -> str:
-    """Return what stands in a file, its line ends as they are in text."""
+    """Return a file's content with text line ends."""
     file.seek(0)
     return file.read().decode().replace("\r\n", "\n").replace("\r", "\n")
 
 
 class Program:
-    """A command that goes on until it is ended."""
+    """A command running until it is ended."""
 
-    def __init__(self, folder: Path, *arguments: str, **variables: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *arguments: str,
+        program: Sequence[str] = COMMAND,
+        **variables: str,
+    ) -> None:
         self._log = folder / f"{arguments[0]}-{time.monotonic_ns()}.log"
         with self._log.open("wb") as output:
-            self.process = start(*arguments, stdout=output, stderr=output, **variables)
+            self.process = start(
+                *arguments, stdout=output, stderr=output, program=program, **variables
+            )
 
     @property
     def output(self) -> str:
         """All that it printed so far."""
         return self._log.read_text()
+
+    def wait_for(self, text: str, within_s: float = 40.0) -> None:
+        """Wait until it has printed something."""
+        until = time.monotonic() + within_s
+        while text not in self.output:
+            assert self.process.poll() is None, self.output
+            assert time.monotonic() < until, self.output
+            time.sleep(0.05)
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Send a signal, wait for the end and return the exit status."""

@@ -1,4 +1,7 @@
-"""A TCP proxy for one client of a broker: it passes on, holds back, slows down or cuts, without rights of root."""
+"""A TCP proxy for one client of a broker: it forwards, delays, throttles or cuts.
+
+Needs no root rights.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ _LOOK_S = 0.02
 
 
 class TcpProxy:
-    """The way from a port of its own to another one; its settings count at once and for open connections."""
+    """A path from a port of its own to another one.
+
+    Settings apply at once, to open connections, too.
+    """
 
     def __init__(self, to_port: int) -> None:
         self.port = free_port()
@@ -33,7 +39,7 @@ class TcpProxy:
         self.is_cut = False
         """Whether new connections are closed at once."""
         self.bytes_per_s: float | None = None
-        """Most that passes in each direction of a connection; None for no limit."""
+        """Limit in each direction of a connection. None for no limit."""
         self.delay_s = 0.0
         """Time that each piece waits."""
 
@@ -45,7 +51,8 @@ class TcpProxy:
     def mend(self) -> None:
         """Pass everything on again."""
         self.is_held = self.is_cut = False
-        self.bytes_per_s, self.delay_s = None, 0.0
+        self.bytes_per_s = None
+        self.delay_s = 0.0
 
     async def _serve(self) -> None:
         self._server = await asyncio.start_server(self._accept, _HOST, self.port)

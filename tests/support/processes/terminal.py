@@ -1,4 +1,4 @@
-"""A real pseudo-terminal with a program in it: what it draws, what it leaves behind."""
+"""A program in a real pseudo-terminal: its output, and the terminal's state afterwards."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from support.processes.fork_server import ForkedProcess
 
 MODES_OFF = (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?1000l", b"\x1b[?1003l", b"\x1b[?2004l")
-"""What gives a terminal back as it was: main screen, cursor, mouse, bracketed paste."""
+"""Sequences restoring a terminal: main screen, cursor, mouse, bracketed paste."""
 
 
 class Terminal:
@@ -43,7 +43,7 @@ class Terminal:
         self.screen = TextScreen(columns, rows)
         self._lock = threading.Lock()
         self.keep = True
-        """Of hours, all that is drawn is too much to keep."""
+        """Whether all output is stored. Too much for a run of hours."""
         self.raw = bytearray()
         self._stalled = threading.Event()
         usual = {
@@ -104,7 +104,8 @@ class Terminal:
 
     def resize(self, columns: int, rows: int, *, tell: bool = True) -> None:
         """Give the terminal another size."""
-        # As terminals do, first the screen: the kernel tells the program at once, which may draw before we do.
+        # As terminals do, first the screen: the kernel tells the program at once, which may draw
+        # before we do.
         with self._lock:
             self.screen.resize(rows, columns)
         fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
@@ -126,7 +127,7 @@ class Terminal:
         """Type."""
         os.write(self._fd, keys.encode() if isinstance(keys, str) else keys)
 
-    def wait_for(self, *wanted: str, within_s: float = 15.0) -> str:
+    def wait_for(self, *wanted: str, within_s: float = 40.0) -> str:
         """Wait until all of `wanted` stand on the screen; return the screen."""
         until = time.monotonic() + within_s
         while True:
@@ -137,14 +138,14 @@ class Terminal:
             assert self.status is None
             time.sleep(0.02)
 
-    def wait_until(self, holds: Callable[[list[str]], bool], within_s: float = 15.0) -> None:
+    def wait_until(self, holds: Callable[[list[str]], bool], within_s: float = 40.0) -> None:
         """Wait until something holds of the lines of the screen."""
         until = time.monotonic() + within_s
         while not holds(lines := self.lines):
             assert time.monotonic() < until, "\n".join((f"not within {within_s:g} s:", *lines))
             time.sleep(0.02)
 
-    def wait_for_match(self, pattern: str, within_s: float = 15.0) -> str:
+    def wait_for_match(self, pattern: str, within_s: float = 40.0) -> str:
         """Wait until something on the screen matches `pattern`; return the screen."""
         until = time.monotonic() + within_s
         while True:
@@ -154,7 +155,7 @@ class Terminal:
             assert time.monotonic() < until, f"no {pattern!r} within {within_s:g} s on\n{text}"
             time.sleep(0.02)
 
-    def wait_for_no(self, unwanted: str, within_s: float = 15.0) -> None:
+    def wait_for_no(self, unwanted: str, within_s: float = 40.0) -> None:
         """Wait until `unwanted` stands on the screen no more."""
         until = time.monotonic() + within_s
         while unwanted in self.text:
@@ -164,15 +165,18 @@ class Terminal:
             time.sleep(0.02)
 
     def children(self) -> list[psutil.Process]:
-        """Return the processes that the program has started and that live."""
+        """Return the program's living child processes."""
         with contextlib.suppress(psutil.NoSuchProcess):
             return self.process.children(recursive=True)
         return []
 
     def end(
-        self, number: signal.Signals | None = None, keys: str | bytes = b"", within_s: float = 10.0
+        self, number: signal.Signals | None = None, keys: str | bytes = b"", within_s: float = 40.0
     ) -> int:
-        """Send a signal or type, wait for the end and return the exit status (128 + n for a death by signal n)."""
+        """Send a signal or keys, wait for the end and return the exit status.
+
+        It is 128 + n for a death by signal n.
+        """
         if number is not None:
             os.kill(self.pid, number)
         if keys:
@@ -195,10 +199,10 @@ class Terminal:
         return os.waitstatus_to_exitcode(status) if pid else None
 
     def is_restored(self) -> bool:
-        """Return whether the terminal was left as it was found: modes off, and the line discipline's settings back."""
+        """Return whether the terminal was restored: modes off, line discipline as before."""
         left = termios.tcgetattr(self._fd)
         flags = [left[index] == self.attributes[index] for index in range(4)]
-        return all(flags) and all(self.raw.rfind(mode) > 0 for mode in MODES_OFF)
+        return all(flags) and all(mode in self.raw for mode in MODES_OFF)
 
     def __enter__(self) -> Self:
         return self

@@ -1,4 +1,7 @@
-"""The characters on a terminal's screen: pyte's screen without colours, at a seventh of its processor time."""
+"""Characters of a terminal's screen: pyte's screen without colours.
+
+It uses a seventh of the processor time.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from pyte.screens import Char, wcwidth
 
 _COLOURS = re.compile(rb"\x1b\[[0-9;:]*m")
 _BEGUN = re.compile(rb"\x1b(?:\[[0-9;:]*)?$")
-"""What may become a sequence for colours when more comes."""
+"""Possible start of a colour sequence."""
 
 
 class _Cells(dict[str, Char]):
@@ -21,7 +24,7 @@ class _Cells(dict[str, Char]):
 
 
 class TextScreen(pyte.Screen):
-    """A screen that is fed what a program draws, and whose lines are read."""
+    """A screen fed with a program's output and read as lines."""
 
     _cells = _Cells()
 
@@ -39,13 +42,15 @@ class TextScreen(pyte.Screen):
         data = _COLOURS.sub(b"", self._begun + data)
         begun = _BEGUN.search(data)
         self._begun = begun[0] if begun else b""
-        # pyte mistakes the request for pixel sizes and the like for text; none of ours is drawn by it.
+        # pyte mistakes the request for pixel sizes and the like for text; none of ours is drawn by
+        # it.
         with contextlib.suppress(Exception):
             self._stream.feed(data.removesuffix(self._begun))
 
     def draw(self, data: str) -> None:
         """Draw text: at once where each character takes a column and all fit the line."""
-        begin, end = self.cursor.x, self.cursor.x + len(data)
+        begin = self.cursor.x
+        end = self.cursor.x + len(data)
         if end > self.columns or not self._are_narrow(data):
             super().draw(data)
             return
@@ -64,7 +69,7 @@ class TextScreen(pyte.Screen):
 
     @property
     def text_lines(self) -> list[str]:
-        """What stands on each line, without blanks at its end."""
+        """Text of each line, without trailing blanks."""
         if self.dirty or len(self._rendered) != self.lines:
             del self._rendered[self.lines :]
             self._rendered += [""] * (self.lines - len(self._rendered))

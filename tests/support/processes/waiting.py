@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import Envelope
 
 
-async def eventually(holds: Callable[[], object], within_s: float = 10.0) -> None:
+async def eventually(holds: Callable[[], object], within_s: float = 40.0) -> None:
     """Wait until `holds()` is true; fail after `within_s`."""
     until = time.monotonic() + within_s
     while not holds():
@@ -23,9 +23,12 @@ async def eventually(holds: Callable[[], object], within_s: float = 10.0) -> Non
 
 
 async def take_until(
-    source: MqttSource, enough: Callable[[list[Envelope]], bool], within_s: float = 10.0
+    source: MqttSource, enough: Callable[[list[Envelope]], bool], within_s: float = 40.0
 ) -> list[Envelope]:
-    """Take from a source until what came is enough; fail after `within_s`."""
+    """Collect a source's messages until `enough`.
+
+    Fail after `within_s`.
+    """
     taken: list[Envelope] = []
     try:
         async with asyncio.timeout(within_s):
@@ -40,7 +43,7 @@ async def take_until(
 
 @contextlib.asynccontextmanager
 async def running(*works: Coroutine[Any, Any, None]) -> AsyncIterator[list[asyncio.Task[None]]]:
-    """Run coroutines as tasks while the body runs, then cancel them and wait for their end."""
+    """Run coroutines as tasks while the body runs, then cancel and await them."""
     tasks = [asyncio.create_task(work) for work in works]
     try:
         yield tasks

@@ -1,4 +1,4 @@
-"""Accounts for tests of reservations: pools of instances, ledgers over them, and instants as people write them."""
+"""Accounts for tests of reservations: instance pools, their ledgers, and readable instants."""
 
 from __future__ import annotations
 
@@ -40,11 +40,14 @@ def at(text: str) -> int:
 
 NOW_NS = at("2026-01-05 10:00")
 PAID_NS = 300 * SECOND_NS
-"""Time after which a payment arrives, where the market does not say otherwise."""
+"""Default time after which a payment arrives."""
 
 
 def pool_of(*alone: tuple[str, str, int], ultraservers: Sequence[str] = ()) -> Pool:
-    """Return a pool of UltraServers, each by its zone, and after them runs of (type, zone, count) that stand alone."""
+    """Return a pool of UltraServers, each by zone, then standalone instances.
+
+    The latter are runs of (type, zone, count).
+    """
     members = [(TRN2U, zone, number) for number, zone in enumerate(ultraservers) for _ in range(4)]
     members += [(kind, zone, -1) for kind, zone, count in alone for _ in range(count)]
     kinds, zones, numbers = zip(*members, strict=True)
@@ -57,19 +60,25 @@ def ledger_of(pool: Pool, now_ns: int = NOW_NS, *, seed: int = 1, **market: Any)
 
 
 def small(**market: Any) -> Ledger:
-    """Return an empty ledger over an UltraServer and two instances in one zone, and one instance in another."""
+    """Return an empty ledger over two zones.
+
+    An UltraServer and two instances in one zone, one instance in the other.
+    """
     return ledger_of(pool_of((TRN2, "a", 2), (TRN2, "b", 1), ultraservers=["a"]), **market)
 
 
 def refused(call: Callable[[], object]) -> tuple[Rule, str]:
-    """Return the rule by which a call is refused, and what the refusal says."""
+    """Return the rule refusing a call, and the refusal's text."""
     with pytest.raises(RuleViolation) as caught:
         call()
     return caught.value.rule, str(caught.value)
 
 
 def buy(ledger: Ledger, search_request: SearchRequest) -> Block:
-    """Buy the first of what is offered; its payment is pending."""
+    """Buy the first offer.
+
+    Its payment is pending.
+    """
     return ledger.buy(ledger.offerings(search_request)[0].id)
 
 
@@ -81,8 +90,9 @@ def enter(
     end: str,
     payment: str = "succeeded",
 ) -> Block:
-    """Enter a block that there is already, bought a week before its start or just now."""
-    start_ns, end_ns = at(start), at(end)
+    """Enter an existing block, bought a week before its start or just now."""
+    start_ns = at(start)
+    end_ns = at(end)
     bought_ns = min(start_ns - 7 * rules.DAY_NS, ledger.now_ns)
     if payment == "pending":
         bought_ns = ledger.now_ns

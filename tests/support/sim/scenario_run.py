@@ -1,4 +1,7 @@
-"""A run of `simulate --record` by chip, instance, job and event: frames are read in tens of microseconds, lines of JSON in thousands."""
+"""A run of `simulate --record` by chip, instance, job and event.
+
+Reading a frame takes tens of microseconds, a line of JSON thousands.
+"""
 
 from __future__ import annotations
 
@@ -97,9 +100,13 @@ class ScenarioRun:
         return [chip for chip in self.chips if chip.startswith(address + "/") or chip == address]
 
     def of(self, address: str, metric: str) -> NDArray[np.float64]:
-        """Return a metric of a chip or an instance over time, NaN where nothing was said: (ticks,) or (ticks, lanes)."""
+        """Return a metric of a chip or instance over time: (ticks,) or (ticks, lanes).
+
+        NaN without a value.
+        """
         row = _METRICS[metric]
-        path, chip = address, 0
+        path = address
+        chip = 0
         if row.scope is Scope.CHIP:
             path, _, name = address.rpartition("/chip")
             chip = int(name)

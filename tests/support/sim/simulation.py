@@ -1,4 +1,4 @@
-"""A simulation with a clock that is turned by hand and a publisher that notes what it was given."""
+"""A simulation with a manual clock and a recording publisher."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BOOT = "00112233aabbccdd"
 
 
 class Recorder:
-    """A publisher that notes what it was given, and when."""
+    """A publisher recording its messages with their times."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.status = LinkStatus(connected=True)
@@ -33,7 +33,8 @@ class Recorder:
         before = len(self.sent)
         self.sent.extend((self._clock.monotonic_s(), envelope) for envelope in batch)
         count = len(self.sent) - before
-        stall_s, self.stall_s = self.stall_s, 0.0
+        stall_s = self.stall_s
+        self.stall_s = 0.0
         if stall_s:
             await self._clock.sleep(stall_s)
         return PublishResult(count)

@@ -1,4 +1,7 @@
-"""Faults on a small fleet without an engine: two UltraServers, one that trains and one that serves, and idle instances."""
+"""Faults on a small fleet without an engine.
+
+Two UltraServers, one training and one serving, and idle instances.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ SLOWDOWNS = ("compute", "link", "efa", "storage", "load", "halt", "replica", "re
 
 
 class SmallFleet:
-    """A fleet, its incidents and the columns that they mark, moved on by hand."""
+    """A fleet, its incidents and their columns, advanced by hand."""
 
     def __init__(
         self,
@@ -83,7 +86,10 @@ class SmallFleet:
         return self.layout.links_mask[self.layout.instance_of_chip]
 
     def go(self, until_s: float, window_s: float | None = None) -> None:
-        """Move on to `until_s` in windows, of which each is cut where something changes, as an engine does."""
+        """Advance to `until_s` in windows.
+
+        Changes cut a window, as in an engine.
+        """
         while self.at_s < until_s:
             end_s = until_s if window_s is None else min(self.at_s + window_s, until_s)
             for at_s in (self.at_s, *self.incidents.boundaries(self.at_s, end_s)):
@@ -109,7 +115,8 @@ class SmallFleet:
 
     def is_well(self) -> bool:
         """Return whether no effect of any fault is left, apart from counters and generations."""
-        incidents, healthy = self.incidents, Slowdowns.healthy(2, self.placement.replicas)
+        incidents = self.incidents
+        healthy = Slowdowns.healthy(2, self.placement.replicas)
         return (
             not incidents.active()
             and not incidents.effects.instances.silent.any()

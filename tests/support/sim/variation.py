@@ -1,6 +1,6 @@
-"""Estimators of how telemetry varies: between cycles of a job, between its chips, in time, and between replicas.
+"""Estimators of telemetry's variation: between cycles, chips and replicas, and in time.
 
-Arrays of a simulated job in, figures out; what each estimates is in its docstring and in docs/fleets.md.
+Input is arrays of a simulated job, output is figures. Docstrings and docs/fleets.md define them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,15 @@ if TYPE_CHECKING:
     Series = NDArray[np.float64]
 
 LAG_SHARE = 0.05
-"""How far the lag of two cycles may be from the distance of their begins, as a share of a cycle."""
+"""Tolerance of two cycles' lag, as a share of a cycle. It is compared with the distance of their
+starts."""
 
 
 def checkpoint_begins(saves: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return the ticks in which checkpoints begin, given for each tick whether the job writes one."""
+    """Return the ticks of checkpoint starts.
+
+    `saves` is true while the job writes one.
+    """
     return np.flatnonzero(np.diff(saves.astype(np.int8)) == 1) + 1
 
 
@@ -29,9 +33,10 @@ def cycle_lengths_s(saves: NDArray[np.bool_], period_s: float = 1.0) -> Series:
 
 
 def difference_share(lengths: Series) -> float:
-    """Return the standard deviation of the differences of successive lengths over the square root of 2, as a share of the mean.
+    """Return the spread of successive lengths' differences, as a share of the mean.
 
-    It is the lengths' own standard deviation where they are independent, and no slow drift adds to it.
+    It is their standard deviation over the square root of 2. For independent lengths it equals
+    their own standard deviation, and no slow drift adds to it.
     """
     return float(np.diff(lengths).std() / 2.0**0.5 / lengths.mean())
 
@@ -39,31 +44,36 @@ def difference_share(lengths: Series) -> float:
 def cycle_correlations(power: Series, begins: NDArray[np.int64]) -> Series:
     """Return Pearson's correlation of each cycle's power with the next one's, at the best lag.
 
-    Both begin at a checkpoint's begin; the lag moves them against each other by up to `LAG_SHARE` of the shorter one, and what
-    overlaps is compared.
+    Both begin at a checkpoint's begin; the lag moves them against each other by up to `LAG_SHARE`
+    of the shorter one, and what overlaps is compared.
     """
     found = []
     for first, second, third in zip(begins, begins[1:], begins[2:], strict=False):
-        one, other = power[first:second], power[second:third]
+        one = power[first:second]
+        other = power[second:third]
         most = round(LAG_SHARE * min(len(one), len(other)))
         found.append(max(_correlation(one, other, lag) for lag in range(-most, most + 1)))
     return np.array(found)
 
 
 def _correlation(one: Series, other: Series, lag: int) -> float:
-    one, other = one[max(lag, 0) :], other[max(-lag, 0) :]
+    one = one[max(lag, 0) :]
+    other = other[max(-lag, 0) :]
     length = min(len(one), len(other))
     return float(np.corrcoef(one[:length], other[:length])[0, 1])
 
 
 def spread(values: Series) -> float:
-    """Return the standard deviation over chips of the means over time, as a share of their mean; shape (ticks, chips)."""
+    """Return the spread over chips of means over time, as a share of their mean.
+
+    It is the standard deviation. Shape (ticks, chips).
+    """
     means = values.mean(axis=0)
     return float(means.std() / means.mean())
 
 
 def residuals(values: Series) -> Series:
-    """Return what of each chip's values its job does not explain: those left by the least-squares line on the job's mean.
+    """Return the chips' residuals of the least-squares line on the job's mean.
 
     Shape (ticks, chips), as the values.
     """
@@ -82,14 +92,21 @@ def autocorrelation(left: Series, lag: int = 1) -> float:
 
 
 def kurtosis(left: Series) -> float:
-    """Return the kurtosis of residuals that are scaled to each chip's standard deviation: 3 for a normal distribution."""
+    """Return the kurtosis of residuals, scaled to each chip's standard deviation.
+
+    3 for a normal distribution.
+    """
     scaled = left / left.std(axis=0)
     return float((scaled**4).mean())
 
 
 def metric_correlation(one: Series, other: Series) -> float:
-    """Return the mean over chips of the correlation of two metrics' residuals, each of shape (ticks, chips)."""
-    one, other = one - one.mean(axis=0), other - other.mean(axis=0)
+    """Return the correlation of two metrics' residuals, as a mean over chips.
+
+    Each has shape (ticks, chips).
+    """
+    one = one - one.mean(axis=0)
+    other = other - other.mean(axis=0)
     shared = (one * other).sum(axis=0)
     scale = np.sqrt((one * one).sum(axis=0) * (other * other).sum(axis=0))
     return float((shared / scale).mean())

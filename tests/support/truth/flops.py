@@ -1,4 +1,4 @@
-"""Agreement of a training job's published figures: tokens a second, the chips' FLOP/s, and MFU."""
+"""Agreement of a training job's published figures: tokens a second, FLOP/s, and MFU."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def agreements(seen: Observation) -> list[Agreement]:
     for series in seen.jobs:
         job = seen.fleet.jobs[series.number]
         if isinstance(job, Training | FineTuning) and job.model_flops:
-            tokens_per_s, mfu = series.mean("tokens_per_s"), series.mean("mfu")
+            tokens_per_s = series.mean("tokens_per_s")
+            mfu = series.mean("mfu")
             peak = dense_peak_flops(chip_of(seen, series), job.dtype)
             found.append(
                 Agreement(

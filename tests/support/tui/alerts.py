@@ -1,4 +1,4 @@
-"""Alerts made by hand, and the snapshot that their lines are drawn from."""
+"""Alerts made by hand, and the snapshot for drawing their lines."""
 
 from __future__ import annotations
 
@@ -39,9 +39,13 @@ def held(
     alert = Alert(
         of, target, fingerprint_of("demo", of.name, target), labels=labels_of("demo", of, target)
     )
-    alert.since_ns, alert.value, alert.chips, alert.place = begun_ns, 95.0, 1, target
+    alert.since_ns = begun_ns
+    alert.value = 95.0
+    alert.chips = 1
+    alert.place = target
     if status is not AlertStatus.PENDING:
-        alert.state, alert.fired_ns = AlertState.FIRING, begun_ns
+        alert.state = AlertState.FIRING
+        alert.fired_ns = begun_ns
     for name, value in rest.items():
         setattr(alert, name, value)
     return AlertWithStatus(alert, status)

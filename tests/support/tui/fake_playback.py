@@ -1,4 +1,7 @@
-"""A playback that a test moves by hand: it keeps what is requested, and its place only changes as a test says."""
+"""A playback moved by hand.
+
+It stores requests; only the test changes its place.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +37,6 @@ class FakePlayback:
         self.position_ns = self.start_ns if is_file else self.end_ns
         self.surveyed_ns = self.end_ns
         self.marks: list[Mark] = []
-        self.is_exact = True
-        self.alerts_since_ns: int | None = None
         self.seeking = False
         self.note = ""
         self.revision = 0
@@ -61,8 +62,9 @@ class FakePlayback:
         return (self.end_ns - self.start_ns) / NS_PER_S
 
     def show(self, monitor: Monitor, position_ns: int, mode: Mode = Mode.PLAYING) -> None:
-        """Look at another monitor, as a playback does that has got to its place."""
-        self.position_ns, self.mode = position_ns, mode
+        """Show another monitor, as a playback does on arrival."""
+        self.position_ns = position_ns
+        self.mode = mode
         self.state.at = monitor
         self.revision += 1
 

@@ -1,6 +1,7 @@
-"""The fleet's figures on a screen, by the names that they have there: header, titles of charts, and the root row of the tree.
+"""The fleet's figures on a screen by name.
 
-Two values of one name on one screen are a contradiction, whatever their styles: `61.1 kW` and `61.1k` are the same.
+They are in the header, the chart titles and the root row of the tree. Two values of one name on one
+screen are a contradiction, whatever their styles: `61.1 kW` and `61.1k` are the same.
 """
 
 from __future__ import annotations
@@ -13,12 +14,22 @@ if TYPE_CHECKING:
 
 HEADER_ROW = 1
 _NAMES = {
-    "NC util": "nc_util_pct", "NC": "nc_util_pct", "MFU": "mfu_pct", "HBM bw %": "hbm_bw_util_pct",
-    "HBM bw": "hbm_traffic_bytes_per_s", "HBM": "hbm_traffic_bytes_per_s", "link tx": "link_tx_bytes_per_s",
-    "link": "link_tx_bytes_per_s", "host power": "host_power_w", "power": "power_w", "compute": "tflops",
-    "temp max": "temperature_max_c", "max": "temperature_max_c", "headroom": "headroom_w",
-}  # fmt: skip  # names and keys
-_SHORT = {"NC", "HBM", "link", "temp max", "max", "headroom"}
+    "NC util": "nc_util_pct",
+    "NC": "nc_util_pct",
+    "MFU": "mfu_pct",
+    "HBM bw %": "hbm_bw_util_pct",
+    "HBM bw": "hbm_traffic_bytes_per_s",
+    "HBM": "hbm_traffic_bytes_per_s",
+    "link tx": "link_tx_bytes_per_s",
+    "link": "link_tx_bytes_per_s",
+    "host power": "host_power_w",
+    "power": "power_w",
+    "compute": "tflops",
+    "hottest": "temperature_max_c",
+    "hot": "temperature_max_c",
+    "headroom": "headroom_w",
+}
+_SHORT = {"NC", "HBM", "link", "hottest", "hot", "headroom"}
 _HEADS = {
     **{name: key for name, key in _NAMES.items() if name not in _SHORT},
     "temp": "temperature_max_c",
@@ -44,7 +55,10 @@ class Shown(NamedTuple):
 
 
 def figures(lines: list[str], *, with_charts: bool = True) -> list[Shown]:
-    """Return the fleet's figures on a screen; charts are the fleet's own in the Fleet view alone."""
+    """Return the fleet's figures on a screen.
+
+    Charts are the fleet's only in the Fleet view.
+    """
     found = [_shown(match, "header") for match in _FIGURE.finditer(lines[HEADER_ROW] + " ")]
     for line in lines[HEADER_ROW + 1 :] if with_charts else ():
         found += [_shown(match, "chart") for match in _TITLE.finditer(line)]
@@ -60,7 +74,7 @@ def contradictions(shown: list[Shown]) -> list[str]:
 
 
 def differences(shown: list[Shown], mean: Mapping[str, float | None]) -> list[str]:
-    """Return the figures of a screen that are not those of `status --json`."""
+    """Return a screen's figures different from `status --json`."""
     return [
         f"{each.key} is {each.value:g} in {each.where}, {mean[each.key]} in the JSON"
         for each in shown
@@ -96,9 +110,13 @@ def _root(lines: list[str]) -> Iterator[Shown]:
     )
     if top is None or top + 2 >= len(lines):
         return
-    head, row, seen, before = lines[top], lines[top + 2], set[str](), 0
+    head = lines[top]
+    row = lines[top + 2]
+    seen = set[str]()
+    before = 0
     for match in _HEAD.finditer(head):
-        cell, before = row[before : match.end()], match.end()
+        cell = row[before : match.end()]
+        before = match.end()
         key = _HEADS[match.group(1)]
         value = re.search(r"(-?\d[\d.]*) ?([kMGTP]?)\S*$", cell.rstrip())
         if value is not None and key not in seen:

@@ -1,4 +1,4 @@
-"""What a monitor and its screen make of one metric: run by tests that have put another row into the table."""
+"""One metric in a monitor and on its screen, for tests with a changed table."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ WIDE = 420
 
 
 class Probe(NamedTuple):
-    """Plain values, because the classes that made them are the test's own copies."""
+    """Plain values, because their classes are the test's own copies."""
 
     decoded: list[float]
     fleet: float
     heat_map: tuple[str, ...]
-    """Titles in the order in which the map offers them."""
+    """Titles in the heat map's order."""
     tree: tuple[str, ...]
     """Heads of columns, left to right."""
     narrow_tree: tuple[str, ...]
@@ -36,13 +36,17 @@ class Probe(NamedTuple):
 
 
 def probe(name: str, value: float, *, json: bool) -> Probe:
-    """Return what becomes of a metric that 64 chips (or their 4 instances) publish with one value."""
+    """Return the result of 64 chips publishing one value of a metric.
+
+    Instance metrics come from their 4 instances.
+    """
     feed = Feed(ultraservers(1), json=json)
     feed.scatter()
     feed.set(name, value)
     feed.describe()
     feed.tick()
-    monitor, metric = feed.monitor, BY_NAME[name]
+    monitor = feed.monitor
+    metric = BY_NAME[name]
     context = UiContext.of(monitor, feed.clock)
     facts = read_chip(
         context,

@@ -12,7 +12,7 @@ from trnfleet.tui.playback.seek_bar_format import Seek
 
 
 def seek(**rest: Any) -> Seek:
-    """Return the position 14:03:10 of a ten-minute window that ends at 14:08:21."""
+    """Return the position 14:03:10 of a ten-minute window ending at 14:08:21."""
     end_ns = START_NS + 14 * HOUR + 8 * MIN + 21 * NS_PER_S
     fields: dict[str, Any] = {
         "mode": Mode.PLAYING,
@@ -21,8 +21,7 @@ def seek(**rest: Any) -> Seek:
         "reached_rate": 1.0,
         "loops": False,
         "seeking": False,
-        "is_exact": True,
-        "alerts_since_ns": None,
+        "incomplete": "",
         "position_ns": end_ns - 311 * NS_PER_S,
         "start_ns": end_ns - 600 * NS_PER_S,
         "end_ns": end_ns,

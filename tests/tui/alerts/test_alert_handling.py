@@ -1,4 +1,4 @@
-"""Acknowledging and silencing alerts in the Alerts view, and what it shows of what others wrote."""
+"""Acknowledging and silencing in the Alerts view, and entries of other operators."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 
 async def test_acknowledging_and_taking_it_back() -> None:
-    """A asks for how long, with two hours written; the alert leaves the active ones and says who has it; x gives it back."""
+    """A prompts for a duration, two hours by default, and x withdraws.
+
+    The acknowledged alert leaves the active ones and names its owner.
+    """
     feed = alerts_feed()
     feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
     app, publisher = alerts_app(feed)
@@ -60,7 +63,10 @@ async def test_acknowledging_and_taking_it_back() -> None:
 
 
 async def test_the_form_says_what_is_wrong() -> None:
-    """A duration that is none, and a broker that does not take it, are told in the form, which stays; Esc leaves it."""
+    """An invalid duration or a refusal by the broker is shown in the form.
+
+    The form remains open. Esc leaves it.
+    """
     feed = alerts_feed()
     feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
     app, publisher = alerts_app(feed)
@@ -82,7 +88,7 @@ async def test_the_form_says_what_is_wrong() -> None:
 
 
 async def test_a_silence_with_its_preview() -> None:
-    """Z offers matchers of the alert, shows while one types what they match, and requires a comment."""
+    """Z offers the alert's matchers, previews matches while typing, requires a comment."""
     feed = alerts_feed()
     feed.set("temperature_c", 95.0, slice(0, 3))
     feed.set("throttle_pct", 20.0, slice(0, 1))
@@ -102,7 +108,10 @@ async def test_a_silence_with_its_preview() -> None:
         field.value = ""
         await pilot.press(*'severity=~"crit.*"')
         await pilot.pause()
-        assert "matches 3 firing alerts (3 critical): overheated" in form.message
+        assert (
+            "matches 3 firing alerts (3 critical), also 125 chips without an alert now: overheated"
+            in form.message
+        )
         await pilot.press(*" nonsense")
         await pilot.pause()
         assert "'nonsense'" in form.message
@@ -127,7 +136,10 @@ async def test_a_silence_with_its_preview() -> None:
 
 
 async def test_silences_of_alertmanager() -> None:
-    """The list says where a silence was made, and why one is not applied; the details name its owner."""
+    """The list shows the origin of a silence, and why it is not applied.
+
+    The details name its owner.
+    """
     feed = alerts_feed()
     app, _ = alerts_app(feed)
     async with running(app, size=(220, 40)) as pilot:
@@ -152,7 +164,10 @@ async def test_silences_of_alertmanager() -> None:
 
 @pytest.mark.parametrize("size", SIZES[:2])
 async def test_what_alertmanager_refuses(size: tuple[int, int]) -> None:
-    """The first line and the status line tell of it; the details of the alert and of the silence have the reason."""
+    """The first line and the status line report it.
+
+    The details of the alert and of the silence have the reason.
+    """
     feed = alerts_feed()
     app, _ = alerts_app(feed)
     feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
@@ -176,13 +191,18 @@ async def test_what_alertmanager_refuses(size: tuple[int, int]) -> None:
         ]
         beat = WatchMessage.model_validate(
             {
-                "client": "w", "state": "online", "boot": "b", "role": "watch", "leads": True, "errors": 2,
+                "client": "w",
+                "state": "online",
+                "boot": "b",
+                "role": "watch",
+                "leads": True,
+                "errors": 2,
                 "receiver_errors": tuple(
                     {"receiver": "alertmanager", "kind": kind, "id": subject, "reason": reason}
                     for kind, subject, reason in refused
                 ),
             }
-        )  # fmt: skip  # a message read as rows
+        )
         feed.monitor.apply([Envelope("trnfleet/v1/demo/publisher/w", encode_message(beat), 1)])
         await pilot.telemetry(feed)
         assert "▲ 2 receiver errors; alert" in pilot.screen()[4]
@@ -200,7 +220,7 @@ async def test_what_alertmanager_refuses(size: tuple[int, int]) -> None:
 
 
 async def test_a_silence_of_a_storm_is_for_what_it_shares() -> None:
-    """On a collapsed line, the matchers are what all of its alerts have in common."""
+    """On a collapsed line, the matchers are the common labels of its alerts."""
     feed = alerts_feed()
     feed.set("temperature_c", 95.0, chips_at(feed, INSTANCE))
     app, _ = alerts_app(feed)
@@ -214,7 +234,7 @@ async def test_a_silence_of_a_storm_is_for_what_it_shares() -> None:
 
 
 def slow_answers(publisher: Loopback, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """Return the event before which a publisher does not answer."""
+    """Return the event that a publisher awaits before it answers."""
     answered, publish = asyncio.Event(), publisher.publish
 
     async def publish_slowly(batch: Iterable[Envelope]) -> PublishResult:
@@ -228,7 +248,12 @@ def slow_answers(publisher: Loopback, monkeypatch: pytest.MonkeyPatch) -> asynci
 async def test_enter_pressed_again_before_the_broker_answers_writes_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One silence, not two of which one stays when the other is expired; what failed can be written again."""
+    """A second Enter does not write a second silence.
+
+    After a failure it can be repeated.
+
+    A second silence would remain when the first is expired.
+    """
     feed = alerts_feed()
     feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
     app, publisher = alerts_app(feed)
@@ -255,7 +280,10 @@ async def test_enter_pressed_again_before_the_broker_answers_writes_once(
 async def test_a_form_that_was_left_while_it_was_written_and_opened_again_stays(
     monkeypatch: pytest.MonkeyPatch, problem: str
 ) -> None:
-    """With what was typed, and without the other one's error; what became of that is said beside the list, and this can be written, too."""
+    """The new form keeps its text and does not show the earlier write's error.
+
+    The earlier result is shown beside the list, and the new form can be written, too.
+    """
     feed = alerts_feed()
     feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
     app, publisher = alerts_app(feed)
@@ -281,7 +309,7 @@ async def test_a_form_that_was_left_while_it_was_written_and_opened_again_stays(
 
 
 async def test_a_screen_that_only_reads() -> None:
-    """Without an operator that writes, the keys say so and how to change it."""
+    """Without an operator, the keys show that and how to change it."""
     feed = alerts_feed()
     feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
     for app in (alerts_app(feed, can_write=False)[0], FleetApp(feed.monitor, clock=feed.clock)):
@@ -297,7 +325,7 @@ async def test_a_screen_that_only_reads() -> None:
 
 
 async def test_texts_of_others_are_shown_plainly() -> None:
-    """Owners, notes and reasons are what somebody wrote: nothing of them is acted upon."""
+    """Owners, notes and reasons of other operators are plain text."""
     feed = alerts_feed()
     feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
     app, _ = alerts_app(feed)

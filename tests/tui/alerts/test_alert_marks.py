@@ -1,4 +1,4 @@
-"""What other views, the header, the bell and notifications tell of alerts."""
+"""Alerts in other views, the header, the bell and notifications."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from trnfleet.wire.topics import TopicClass, build_topic
 
 
 async def test_from_an_alert_to_its_place_and_back() -> None:
-    """Enter goes to the chip, to the cause of a job's failure, to a reservation; A goes from a place to its alerts."""
+    """Enter goes to the chip, the cause of a job's failure, or the reservation.
+
+    A goes from a place to its alerts.
+    """
     feed = alerts_feed(ultraservers(2) + standalone(1))
     feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
     feed.set("temperature_c", 95.0, chips_at(feed, "uc1/us-0002/trn2u-0002-1/chip01"))
@@ -42,7 +45,7 @@ async def test_from_an_alert_to_its_place_and_back() -> None:
             await pilot.press("home", "enter")
             await pilot.pause()
             assert (app.entry.title, app.page.place) == at
-        # The event of the failure leads to what caused it, too, not to the first place of the job.
+        # The failure's event opens the cause, too, not the first place of the job.
         await pilot.press("9", "slash", *"job-failed", "enter", "enter")
         assert (app.entry.title, app.place) == ("Chip", "uc1/us-0002/trn2u-0002-1/chip01")
         app.go("", "Alerts")
@@ -60,7 +63,7 @@ async def test_from_an_alert_to_its_place_and_back() -> None:
 
 
 async def test_other_views_mark_what_has_alerts() -> None:
-    """Tree, map, jobs, chip and reservation show unhandled alerts; acknowledged ones mark nothing."""
+    """Tree, map, jobs, chip and reservation mark unhandled alerts, not acknowledged ones."""
     feed = alerts_feed(ultraservers(2) + standalone(1))
     feed.jobs = {"llama": ("uc1/us-0001",)}
     feed.describe()
@@ -110,7 +113,10 @@ async def test_other_views_mark_what_has_alerts() -> None:
 
 
 async def test_the_sparklines_of_calm_rows_are_quiet() -> None:
-    """A column of blocks is not what the eye meets first: only those of rows with an alert, and of the cursor's, are as bright as charts."""
+    """Only rows with an alert and the cursor's row have sparklines as bright as charts.
+
+    A column of bright blocks would attract the eye first.
+    """
     feed = alerts_feed(ultraservers(2))
     feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
     app, _ = alerts_app(feed)
@@ -128,13 +134,17 @@ async def test_the_sparklines_of_calm_rows_are_quiet() -> None:
             }
             for strip in map(table.render_line, range(1, 9))
         }
-        bright, quiet = {theme.CHART.color}, {theme.SPARK.color}
+        bright = {theme.CHART.color}
+        quiet = {theme.SPARK.color}
         assert colors["us-0001"] == colors[INSTANCE.rpartition("/")[2]] == bright
         assert colors["us-0002"] == colors["trn2u-0001-0"] == quiet
 
 
 async def test_a_marked_row_keeps_the_end_of_its_name() -> None:
-    """Where the sign leaves no room for a name its beginning goes: instances of one UltraServer differ in their ends."""
+    """If the sign leaves no room, the beginning of the name is cut.
+
+    Instances of one UltraServer differ in their ends.
+    """
     feed = alerts_feed(
         [(f"{path}-of-hall-{end}", kind) for end, (path, kind) in enumerate(ultraservers(1))]
     )
@@ -150,7 +160,10 @@ async def test_a_marked_row_keeps_the_end_of_its_name() -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_the_header_and_the_notice(size: tuple[int, int]) -> None:
-    """The header counts what fires by severity, and a new alert is told for a while rather than an event."""
+    """The header counts firing alerts by severity.
+
+    A new alert is shown for a while, in preference to an event.
+    """
     feed = alerts_feed()
     app, _ = alerts_app(feed)
     async with running(app, size=size) as pilot:
@@ -221,7 +234,7 @@ async def test_a_quiet_app_does_not_ring(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_notification_holds_no_control_characters() -> None:
-    """Whatever an alert is called, only the frame of the request is for the terminal to act upon."""
+    """Whatever an alert's name, only the request's frame contains control characters."""
     made = pacing.notification(f"4;1;{NASTY}\u202e\x9c")
     assert made.startswith("\x1b]9;trnfleet: ")
     assert made.endswith("\x07")

@@ -12,7 +12,10 @@ from textual.widgets import Input
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_the_view_at_every_size(size: tuple[int, int]) -> None:
-    """Key 8 opens the list: worst first with sign, age, rule, place and value, and the chosen one at length."""
+    """Key 8 opens the list, worst first: sign, age, rule, place and value.
+
+    The chosen alert has details.
+    """
     feed = alerts_feed()
     feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
     feed.set("throttle_pct", 20.0, chips_at(feed, f"{INSTANCE}/chip01"))
@@ -24,7 +27,8 @@ async def test_the_view_at_every_size(size: tuple[int, int]) -> None:
         shown = pilot.screen()
         assert all(len(line) <= size[0] for line in shown)
         assert "[active 2]" in shown[4]
-        first, second = shown[6], shown[7]
+        first = shown[6]
+        second = shown[7]
         assert first.startswith(">✖ crit")
         assert "overheated" in first
         assert "95.0 °C" in first
@@ -34,7 +38,7 @@ async def test_the_view_at_every_size(size: tuple[int, int]) -> None:
         assert f"{CHIP} is at 95.0 °C" in said
         assert "Look at the fans." in said
         assert "https://wiki.example/fans" in said
-        assert "temperature_c above 90 °C" in said
+        assert "temperature > 90 °C" in said
         assert app.page.place == CHIP
         if size[1] >= 40:
             assert "Heat kills." in said
@@ -43,7 +47,7 @@ async def test_the_view_at_every_size(size: tuple[int, int]) -> None:
 
 
 async def test_nothing_fires() -> None:
-    """A calm fleet says so, and that rules watch."""
+    """A calm fleet is shown as calm, with its active rules."""
     feed = alerts_feed()
     app, _ = alerts_app(feed)
     async with running(app, size=(80, 24)) as pilot:
@@ -58,7 +62,10 @@ async def test_nothing_fires() -> None:
 
 
 async def test_a_storm_is_one_line() -> None:
-    """A thousand alerts of a rule are one line that counts them; opened, each is there; the others stay lines of their own."""
+    """A thousand alerts of a rule are one line with their number.
+
+    Opened, each is listed. Other alerts have lines of their own.
+    """
     feed = alerts_feed(ultraservers(16))
     feed.set("throttle_pct", 20.0, slice(0, 1_000))
     feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
@@ -90,7 +97,10 @@ async def test_a_storm_is_one_line() -> None:
 
 
 async def test_a_short_list_leaves_its_rows_to_the_details() -> None:
-    """At 80x24 no rows are blank while facts are cut; a long list has the rows that it had."""
+    """At 80x24 no rows are blank while facts are cut.
+
+    A long list loses no rows.
+    """
     feed = alerts_feed(ultraservers(2))
     feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
     app, _ = alerts_app(feed)
@@ -113,7 +123,7 @@ async def test_a_short_list_leaves_its_rows_to_the_details() -> None:
 
 
 async def test_the_cursor_stays_on_its_alert() -> None:
-    """Others come and go; what is under the cursor stays there."""
+    """The cursor stays on its alert while others come and go."""
     feed = alerts_feed()
     feed.set("throttle_pct", 20.0, chips_at(feed, f"{INSTANCE}/chip01"))
     feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
@@ -130,7 +140,10 @@ async def test_the_cursor_stays_on_its_alert() -> None:
 
 
 async def test_the_tabs() -> None:
-    """T goes through active, all, silences and history; all has what is pending, history the newest first."""
+    """T cycles through active, all, silences and history.
+
+    All includes pending alerts; history is newest first.
+    """
     feed = alerts_feed()
     feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
     app, _ = alerts_app(feed)
@@ -164,7 +177,10 @@ async def test_the_tabs() -> None:
 
 
 async def test_the_filter() -> None:
-    """/ leaves parts of anything, matchers and places; Esc brings back all before it leaves the view."""
+    """/ filters by text, matchers and places.
+
+    Esc shows all before it leaves the view.
+    """
     feed = alerts_feed()
     feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
     feed.set("throttle_pct", 20.0, chips_at(feed, INSTANCE))
@@ -182,16 +198,34 @@ async def test_the_filter() -> None:
             ("at=uc1/us-0002", 0),
             (f"at={CHIP} throttled", 1),
             ("chip05", 2),
+            (
+                next(
+                    each.fingerprint
+                    for each in feed.monitor.alerts.active()
+                    if each.name == "overheated"
+                )[:6],
+                1,
+            ),
         ):
             await pilot.press("slash")
             alerts_view(app).prompt.query_one(Input).value = pattern
             await pilot.press("enter")
             await pilot.pause()
             assert alerts_view(app)._found() == found, pattern
+        # What is found goes on in the prompt, too, while something is typed.
+        await pilot.press("slash")
+        alerts_view(app).prompt.query_one(Input).value = "overheat"
+        await pilot.pause()
+        for chips in (CHIP, f"{INSTANCE}/chip06", f"{INSTANCE}/chip07"):
+            feed.set("temperature_c", 95.0, chips_at(feed, chips))
+            await pilot.telemetry(feed)
+        assert "3 found" in pilot.text()
+        assert "3 alerts" in pilot.text()
+        await pilot.press("escape")
         await pilot.press("slash")
         alerts_view(app).prompt.query_one(Input).value = "severity=~("
         await pilot.pause()
-        assert "▲ no regular expression" in pilot.text()
+        assert "▲ not a valid regular expression" in pilot.text()
         await pilot.press("escape")
         assert alerts_view(app).pattern == ""
         assert app.entry.title == "Alerts"
@@ -236,13 +270,13 @@ async def test_help_knows_the_view() -> None:
             "8 ",
             "Acknowledge",
             "Silence (preview of matches)",
-            "The alerts of what the cursor",
+            "Alerts here",
         ):
             assert part in pilot.text()
 
 
 async def test_no_rules() -> None:
-    """Without rules the view says so and the header counts problems of findings."""
+    """Without rules the view shows that, and the header counts problems of findings."""
     feed = Feed(ultraservers(1))
     feed.describe()
     feed.tick()

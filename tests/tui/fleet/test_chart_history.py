@@ -23,7 +23,10 @@ HOUR_NS = 3_600 * 10**9
 
 
 class Files:
-    """History of two days, which answers when a test says."""
+    """Two days of history.
+
+    The test decides when it answers.
+    """
 
     def __init__(self, now_ns: int) -> None:
         self.revision = 0
@@ -33,7 +36,7 @@ class Files:
         self.answers = False
 
     def ask(self, wanted: Wanted) -> KeptSeries | None:
-        """Return 40 of everything in each step that it reaches."""
+        """Return 40 for everything, in each step within reach."""
         self.asked.append(wanted)
         if not self.answers:
             return None
@@ -47,7 +50,10 @@ class Files:
 
 
 async def test_longer_spans_are_drawn_from_the_files_and_gaps_say_why() -> None:
-    """First that they are read, then the line with its resolution; a week has nothing before the two days that there are."""
+    """A long span first shows that files are read, then the line with its resolution.
+
+    A week is empty before the two days.
+    """
     feed = fed()
     files = Files(feed.monitor.moment().time_ns)
     app = FleetApp(feed.monitor, clock=feed.clock, history=files)
@@ -58,7 +64,8 @@ async def test_longer_spans_are_drawn_from_the_files_and_gaps_say_why() -> None:
         await pilot.press(*"vvvv")
         assert "charts show 24 h" in pilot.text()
         assert "reading history" in pilot.text()
-        files.answers, files.revision = True, 1
+        files.answers = True
+        files.revision = 1
         await pilot.tick(feed)
         assert "reading history" not in pilot.text()
         assert "24 h, 10 s mean, 10 min of history" in pilot.text()
@@ -67,7 +74,8 @@ async def test_longer_spans_are_drawn_from_the_files_and_gaps_say_why() -> None:
         assert "before history" in pilot.text()
         await pilot.press("4")
         assert "10 min of history" in pilot.text()
-        files.problem, files.revision = "history: no such folder", 2
+        files.problem = "history: no such folder"
+        files.revision = 2
         await pilot.tick(feed)
         assert "no such folder" in pilot.screen()[-1]
 
@@ -79,7 +87,9 @@ async def test_a_time_that_only_history_has_widens_the_charts() -> None:
     files = Files(now_ns)
     files.answers = True
     app, playback = made(feed, history=files)
-    playback.start_ns, playback.end_ns, playback.position_ns = now_ns - HOUR_NS, now_ns, now_ns
+    playback.start_ns = now_ns - HOUR_NS
+    playback.end_ns = now_ns
+    playback.position_ns = now_ns
     async with running(app, size=(160, 50)) as pilot:
         await pilot.press("at", *typed(now_ns - 60 * HOUR_NS), "enter")
         assert CHARTS_ALONE not in pilot.text()
@@ -91,9 +101,13 @@ async def test_a_time_that_only_history_has_widens_the_charts() -> None:
 
 
 async def test_history_is_asked_by_the_fleets_own_time() -> None:
-    """Of a fleet at 20 times the clock and on another date than the recorder's; seconds of charts are the wall clock's."""
+    """History is read by fleet time, at 20 times the clock and on another date.
+
+    Seconds of charts are the wall clock's.
+    """
     feed = Feed(ultraservers(1))
-    feed.speed, feed.epoch = 20.0, "2026-03-01T00:00:00Z"
+    feed.speed = 20.0
+    feed.epoch = "2026-03-01T00:00:00Z"
     feed.describe()
     feed.tick()
     moment = feed.monitor.moment()
@@ -102,11 +116,9 @@ async def test_history_is_asked_by_the_fleets_own_time() -> None:
     files.answers = True
     app, playback = made(feed, history=files)
     wall_ns = feed.clock.wall_ns()
-    playback.start_ns, playback.end_ns, playback.position_ns = (
-        wall_ns - HOUR_NS // 6,
-        wall_ns,
-        wall_ns,
-    )
+    playback.start_ns = wall_ns - HOUR_NS // 6
+    playback.end_ns = wall_ns
+    playback.position_ns = wall_ns
     async with running(app, size=(160, 50)) as pilot:
         await pilot.press("at", *typed(moment.time_ns - 60 * HOUR_NS), "enter")
         assert CHARTS_ALONE not in pilot.text()
@@ -118,7 +130,10 @@ async def test_history_is_asked_by_the_fleets_own_time() -> None:
 
 
 async def test_the_moment_of_an_alert_that_only_history_has_widens_the_charts() -> None:
-    """With `o`, where nothing can go back to it; without history that is refused."""
+    """`o` widens the charts to a moment that no playback reaches.
+
+    Without history `o` is refused.
+    """
     for has_history in (True, False):
         feed = await burning(3)
         files = Files(feed.monitor.moment().time_ns)
@@ -152,11 +167,11 @@ async def show():
 
 asyncio.run(show())
 print([each for each in sys.modules if each.split(".")[0] == "duckdb" or each.startswith("trnfleet.export.history")])
-"""
+"""  # noqa: E501
 
 
 def test_an_app_without_history_imports_no_duckdb() -> None:
-    """Nor any of what reads it."""
+    """Nor does it import the modules that read it."""
     done = subprocess.run(
         [sys.executable, "-c", APP],
         capture_output=True,

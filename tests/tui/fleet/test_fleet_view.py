@@ -1,4 +1,4 @@
-"""The Fleet view through its keys: the map with its cursor, zoom levels and fields, its lists and trends."""
+"""The Fleet view through its keys: map, cursor, zoom, fields, lists and trends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trnfleet.tui.widgets.bar import Bar
 
 
 async def test_arrows_move_and_breadcrumbs_follow() -> None:
-    """The cursor goes from chip to chip; its name and value are told."""
+    """The cursor moves from chip to chip; its name and value are shown."""
     feed = hot_feed(1, 0)
     app = fleet_app(feed)
     async with running(app, size=(120, 40)) as pilot:
@@ -32,7 +32,7 @@ async def test_arrows_move_and_breadcrumbs_follow() -> None:
 
 
 async def test_the_cursor_is_seen_without_colour() -> None:
-    """Brackets stand round what is selected."""
+    """Brackets surround the selection."""
     feed = hot_feed(2, 0)
     app = fleet_app(feed)
     async with running(app, size=(80, 24)) as pilot:
@@ -87,7 +87,7 @@ async def test_m_walks_through_the_fields() -> None:
         assert legend.text.startswith(" health  ✖ critical  ▲ warning  · normal  ◦ idle")
         await pilot.press("m")
         assert "NC util" in legend.text
-        assert "p5-p95 busy" in legend.text
+        assert "p5-p95 of busy" in legend.text
         await pilot.press("F")
         assert "full range" in legend.text
         assert "100 %" in legend.text
@@ -102,7 +102,7 @@ async def test_m_walks_through_the_fields() -> None:
 
 
 async def test_problems_lead_to_their_place() -> None:
-    """W goes to the list, the map follows its cursor, Enter opens the place, Esc comes back."""
+    """W focuses the list, the map follows its cursor, Enter opens, Esc returns."""
     feed = hot_feed()
     app = fleet_app(feed)
     async with running(app, size=(120, 40)) as pilot:
@@ -148,7 +148,7 @@ async def test_the_mouse_selects_and_opens() -> None:
 
 
 async def test_silence_is_never_drawn_as_live() -> None:
-    """Stale tiles are hatched and counted; when all is silent a banner says so."""
+    """Stale tiles are hatched and counted; if all chips are silent, a banner shows it."""
     feed = hot_feed(1, 0)
     app = fleet_app(feed)
     async with running(app, size=(120, 40)) as pilot:
@@ -177,7 +177,7 @@ async def test_small_screens_leave_the_lists_out(size: tuple[int, int]) -> None:
 
 
 async def test_no_color_is_read_as_digits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without colours the steps of the ramp are digits, and the legend says so."""
+    """Without colours the ramp's steps are digits, and the legend explains them."""
     monkeypatch.setenv("NO_COLOR", "1")
     feed = hot_feed(1, 0)
     feed.set("nc_util_pct", 99.0)
@@ -193,7 +193,7 @@ async def test_no_color_is_read_as_digits(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 async def test_small_fleets_leave_room_for_trends() -> None:
-    """Below the map of a small fleet stand the fleet's last minutes; zooming in takes the room back."""
+    """Below the map of a small fleet are trends; zooming in reclaims the room."""
     feed = hot_feed(2, 4)
     feed.tick()
     app = fleet_app(feed)
@@ -226,7 +226,7 @@ async def test_no_trends_without_history_or_room() -> None:
 
 
 async def test_trends_of_a_sped_up_fleet_say_wall() -> None:
-    """The trends' seconds are the wall clock's, and are called so where the fleet's time is another."""
+    """In a sped-up fleet the trends' seconds are labelled as wall time."""
     for speed, said in ((1.0, False), (3_600.0, True)):
         feed = Feed(ultraservers(2))
         feed.speed = speed
@@ -243,7 +243,10 @@ async def test_trends_of_a_sped_up_fleet_say_wall() -> None:
 
 @pytest.mark.parametrize("size", [(120, 40), (240, 70)])
 async def test_jobs_are_told_with_their_state(size: tuple[int, int]) -> None:
-    """A job that hangs shows its sign and word in the list, under the list's titles, and among the problems."""
+    """A hanging job has its sign and word in the list and among the problems.
+
+    The list has titles.
+    """
     feed = hot_feed()
     feed.states = {"llm-70b": "hung"}
     feed.describe()
@@ -263,7 +266,7 @@ async def test_jobs_are_told_with_their_state(size: tuple[int, int]) -> None:
 
 
 async def test_jobs_in_trouble_come_first() -> None:
-    """Whatever their names are: the list may be longer than the screen."""
+    """Jobs in trouble come first, regardless of name: the list may exceed the screen."""
     feed = hot_feed()
     feed.jobs = {"a-job": ("uc1/us-0001",), "z-job": ("uc1/us-0002",)}
     feed.describe()

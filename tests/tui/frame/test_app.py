@@ -1,4 +1,4 @@
-"""The app through its keys, on a monitor fed by hand: what holds in every view."""
+"""The app through its keys, on a monitor fed by hand: common to every view."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trnfleet.tui.widgets.bar import Bar
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_the_first_screen_has_real_content(size: tuple[int, int]) -> None:
-    """Header, map, problems and status are there and say what the monitor knows."""
+    """Header, map, problems and status are present and show the monitor's state."""
     feed = hot_feed()
     app = fleet_app(feed)
     async with running(app, size=size) as pilot:
@@ -27,7 +27,7 @@ async def test_the_first_screen_has_real_content(size: tuple[int, int]) -> None:
         assert f"{summary.nc_util_pct:.1f} %" in text
         assert "192 chips" in text
         assert "us-0001" in text
-        assert "hot, 95 degC" in text
+        assert "hot, 95 °C" in text
         assert "▲ 1" in text.splitlines()[0]
         assert ("127.0.0.1:1883, MQTT 5" in text) is (size[0] > 80)
         assert "llm-70b" in text
@@ -36,7 +36,10 @@ async def test_the_first_screen_has_real_content(size: tuple[int, int]) -> None:
 
 
 async def test_figures_follow_the_monitor() -> None:
-    """New values reach the header once they have stood for a second, without a key, and are all of its mean after ten."""
+    """New values reach the header after a second, without a key.
+
+    After ten seconds they are all of its mean.
+    """
     feed = hot_feed()
     app = fleet_app(feed)
     async with running(app, size=(120, 40)) as pilot:
@@ -108,7 +111,7 @@ async def test_quitting_is_a_success(keys: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(("number", "code"), [(15, 143), (1, 129), (2, 0)])
 async def test_signals_set_the_exit_status(number: int, code: int) -> None:
-    """SIGTERM, SIGHUP and SIGINT end the app with the statuses that shells expect."""
+    """SIGTERM, SIGHUP and SIGINT end the app with the usual exit statuses."""
     app = fleet_app(hot_feed())
     async with running(app, size=(80, 24)) as pilot:
         app.end(number)
@@ -139,14 +142,17 @@ async def test_a_lost_connection_is_told_with_its_age() -> None:
 
 
 LONG = (
-    "the broker's certificate is signed by an authority of its own, which is not in --ca /etc/trnfleet/certificates/ca.pem; "
-    "give the authority's with --ca FILE"
+    "the broker's certificate is signed by an authority of its own, which is not in --ca"
+    " /etc/trnfleet/certificates/ca.pem; give the authority's with --ca FILE"
 )
 
 
 @pytest.mark.parametrize("is_described", [True, False])
 async def test_the_reason_of_a_refused_connection_is_told_to_its_end(is_described: bool) -> None:
-    """What is to be done about it stands at its end: it takes the lines that it needs, and leaves them to the view afterwards."""
+    """A long reason gets the lines it needs, because the remedy is at its end.
+
+    Later the view gets them back.
+    """
     feed = hot_feed() if is_described else Feed(ultraservers(1))
     app = fleet_app(feed)
     async with running(app, size=(80, 24)) as pilot:
@@ -158,7 +164,8 @@ async def test_the_reason_of_a_refused_connection_is_told_to_its_end(is_describe
         await pilot.resize_terminal(200, 50)
         await pilot.paint()
         assert LONG in " ".join(pilot.text().split())
-        link.connected, link.last_error = True, ""
+        link.connected = True
+        link.last_error = ""
         await pilot.tick(feed)
         await pilot.pause()
         # Where nothing is described, what to do about that has a line, too.
@@ -167,7 +174,7 @@ async def test_the_reason_of_a_refused_connection_is_told_to_its_end(is_describe
 
 
 async def test_before_anything_has_come() -> None:
-    """An empty monitor says what it waits for; no key does any harm."""
+    """An empty monitor shows what it waits for; every key is harmless."""
     feed = Feed(ultraservers(1))
     app = fleet_app(feed)
     async with running(app, size=(80, 24)) as pilot:
@@ -200,7 +207,7 @@ async def test_before_anything_has_come() -> None:
 
 
 async def test_the_fleet_may_change_while_one_looks() -> None:
-    """A place survives a new layout; one that is gone falls back to what is above it."""
+    """A place survives a new layout; a removed one falls back to its parent."""
     feed = hot_feed(2, 0)
     app = fleet_app(feed)
     async with running(app, size=(120, 40)) as pilot:
@@ -230,7 +237,8 @@ async def test_a_resize_storm_raises_nothing() -> None:
     app = fleet_app(feed)
     async with running(app, size=(80, 24)) as pilot:
         for number in range(60):
-            width, height = 20 + number * 97 % 281, 5 + number * 41 % 96
+            width = 20 + number * 97 % 281
+            height = 5 + number * 41 % 96
             await pilot.resize_terminal(width, height)
             if number % 5 == 0:
                 await pilot.press(
@@ -243,7 +251,7 @@ async def test_a_resize_storm_raises_nothing() -> None:
 
 
 async def test_an_app_that_ends_right_after_a_resize_ends_quietly() -> None:
-    """What is due a moment after the last size finds no screen any more."""
+    """Work due shortly after the last resize finds no screen and does nothing."""
     app = fleet_app(hot_feed())
     async with running(app, size=(80, 24)):
         pass
@@ -263,9 +271,10 @@ async def test_all_is_drawn_again_after_another_size_only(monkeypatch: pytest.Mo
 
 
 async def test_remote_text_is_shown_plainly() -> None:
-    """Markup is no markup, and nothing that a terminal acts upon leaves the app."""
+    """Markup is not interpreted, and no terminal control leaves the app."""
     feed = hot_feed()
-    job, usual = feed.monitor.ingest.jobs["llm-70b"], feed.monitor.findings
+    job = feed.monitor.ingest.jobs["llm-70b"]
+    usual = feed.monitor.findings
     app = fleet_app(feed)
     async with running(app, size=(120, 40)) as pilot:
         for text in ("[@click=app.quit]x[/]", "[/nope]", "\x1b]0;x\x07", "a\u202eb", "\x9b31m"):
@@ -288,7 +297,7 @@ async def test_remote_text_is_shown_plainly() -> None:
 
 
 async def test_a_crash_is_not_a_success() -> None:
-    """What goes wrong in the app shows in its return code."""
+    """An exception in the app shows in its return code."""
     app = fleet_app(hot_feed())
 
     def fail(*_: object) -> None:
@@ -305,7 +314,7 @@ async def test_a_crash_is_not_a_success() -> None:
 
 
 async def test_a_view_is_made_when_it_is_opened_and_the_help_has_the_keys_of_all() -> None:
-    """Keys that follow at once are the new view's, and a view that was opened stays."""
+    """Keys typed right after go to the new view, and an opened view remains."""
     app = fleet_app(hot_feed())
     async with running(app, size=(120, 40)) as pilot:
         assert [type(view).__name__ for view in app.query(View)] == ["FleetView"]
@@ -322,7 +331,7 @@ async def test_a_view_is_made_when_it_is_opened_and_the_help_has_the_keys_of_all
 
 
 async def test_what_is_typed_behind_the_key_that_closes_the_help_is_not_taken_for_another() -> None:
-    """The field has it, with that key before it, until the help is gone."""
+    """Until the help is gone the field receives the keys, with the closing key first."""
     app = fleet_app(hot_feed())
     async with running(app, size=(120, 40)) as pilot:
         await pilot.press("question_mark")
@@ -336,7 +345,10 @@ async def test_what_is_typed_behind_the_key_that_closes_the_help_is_not_taken_fo
 async def test_news_is_looked_for_after_each_pass_and_else_twice_a_second(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Most of what an idle app takes is to wake up; what has news is looked at again soon."""
+    """The app checks for news after each pass, else twice a second.
+
+    Wake-ups are most of an idle app's cost. After news it checks again soon.
+    """
     feed = hot_feed()
     app = fleet_app(feed)
     ticks: list[float] = []
@@ -369,7 +381,10 @@ async def test_news_is_looked_for_after_each_pass_and_else_twice_a_second(
 async def test_a_pass_makes_no_tick_while_ticks_go_on_for_what_is_not_painted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of a terminal that is behind it would have twice as many ticks, each of which gives it less to write."""
+    """A pass adds no tick while ticks continue for unpainted lines.
+
+    A slow terminal would have twice as many ticks, each with fewer lines to write.
+    """
     feed = hot_feed()
     app = fleet_app(feed)
     ticks: list[float] = []

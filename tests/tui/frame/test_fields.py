@@ -1,4 +1,7 @@
-"""What is typed: the keys that hold meanwhile, words that can be read, mistakes that are loud only once they are submitted."""
+"""Text fields: their keys, readable words, and errors.
+
+An error is loud only once it is submitted.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ SIZES = [(80, 24), (120, 40), (200, 55)]
 
 
 def style_of(pilot: FleetPilot, text: str) -> Style:
-    """Return the style in which a text stands on the screen."""
+    """Return the style of a text on screen."""
     return next(
         style
         for line in pilot.styled()
@@ -36,7 +39,12 @@ def style_of(pilot: FleetPilot, text: str) -> Style:
 async def test_the_status_line_names_the_keys_of_a_field(
     keys: tuple[str, ...], size: tuple[int, int]
 ) -> None:
-    """Others are characters there; a click on one of the two presses it, and then all is as before."""
+    """Other keys are characters there.
+
+    A click on one of the two presses it.
+
+    Then all is as before.
+    """
     app = fleet_app(hot_feed())
     async with running(app, size=size) as pilot:
         status = app.query_one("#status", Bar)
@@ -51,7 +59,10 @@ async def test_the_status_line_names_the_keys_of_a_field(
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_a_form_names_its_keys_at_every_size(size: tuple[int, int]) -> None:
-    """Beside its title where there is room, else below the fields; once, and a message comes before them."""
+    """Keys are named once: beside the title if there is room, else below the fields.
+
+    A message comes before them.
+    """
     feed = alerts_feed()
     feed.set("temperature_c", 96.0, [chips_at(feed, "uc1/us-0001/trn2u-0001-2").start])
     app, _ = alerts_app(feed)
@@ -64,7 +75,10 @@ async def test_a_form_names_its_keys_at_every_size(size: tuple[int, int]) -> Non
 
 
 async def test_a_filter_is_no_mistake_before_it_is_submitted() -> None:
-    """While one types on, what is missing is told and is not loud; Enter makes it so, and the next character ends it."""
+    """While typing, an incomplete filter is reported quietly.
+
+    Enter makes it an error, and the next character ends that.
+    """
     app = fleet_app(hot_feed())
     async with running(app, size=(120, 40)) as pilot:
         await pilot.press("2", "slash", *"temp>")
@@ -85,10 +99,11 @@ async def test_what_may_be_typed_can_be_read(name: str) -> None:
     try:
         async with running(app, size=(120, 40)) as pilot:
             await pilot.press("colon")
-            style = style_of(pilot, "fleet :hierarchy")
+            style = style_of(pilot, "fleet hierarchy")
             assert style.color is not None
             assert style.bgcolor is not None
-            ink, paper = Color.from_rich_color(style.color), Color.from_rich_color(style.bgcolor)
+            ink = Color.from_rich_color(style.color)
+            paper = Color.from_rich_color(style.bgcolor)
             assert _contrast(ink, paper) >= 4.5
     finally:
         theme.use(theme.DEFAULT)
@@ -109,7 +124,10 @@ def _luminance(color: Color) -> float:
 
 @pytest.mark.parametrize("size", [*SIZES, (240, 70)])
 async def test_the_help_says_what_words_mean(size: tuple[int, int]) -> None:
-    """Those of header and status line are found like keys, and none of them is cut; a large screen has room for more of it."""
+    """Words of header and status line are found like keys, and none is cut.
+
+    A large screen shows more of the help.
+    """
     app = fleet_app(hot_feed())
     async with running(app, size=size) as pilot:
         await pilot.press("question_mark")

@@ -15,7 +15,10 @@ from trnfleet.tui.hierarchy.view import HierarchyView
 
 
 def test_completion_and_the_nearest_command() -> None:
-    """Names and what follows them are completed from what there is; a wrong name is told the nearest."""
+    """Names and arguments are completed from existing ones.
+
+    A wrong name is answered with the nearest.
+    """
     done: list[str] = []
     commands = Commands(
         [
@@ -31,7 +34,7 @@ def test_completion_and_the_nearest_command() -> None:
     commands.run(":theme light")
     commands.run("q")
     assert done == ["light", ""]
-    with pytest.raises(ConfigError, match=":theem is no command: did you mean 'theme'"):
+    with pytest.raises(ConfigError, match="no command \"theem\": did you mean 'theme'"):
         commands.run("theem light")
 
 
@@ -72,16 +75,37 @@ async def test_typed_commands() -> None:
         assert app.theme == "light"
         await typed("theme dark")
         await typed("chip nothere")
-        assert "nothing here is called 'nothere'" in app.note
+        assert "nothing here is called 'nothere'" in pilot.text()
         await pilot.press("escape")
-        await typed("alrts")
-        assert ":alrts is no command: did you mean 'alerts'?" in pilot.screen()[-1]
-        await pilot.press("escape", "colon", "up")
-        assert "command: theme dark" in pilot.text()
+        await pilot.press("colon", *"alrts", "enter")
+        assert "no command \"alrts\": did you mean 'alerts'?" in pilot.text()
+        # What is wrong is selected: the next command takes its place, be it with a colon or
+        # without.
+        await pilot.press(*"top 10 hbm_bw", "enter", "colon", *"window 15m", "enter")
+        assert app.context.window.title(0) == "15 min"
+        await pilot.press("colon", *"top 10", "enter", *"alerts", "enter")
+        assert app.entry.title == "Alerts"
+        await pilot.press("colon", "up")
+        assert "command: alerts" in pilot.text()
         await pilot.press("escape", "colon", *"reserv", "tab", "enter")
         assert app.entry.title == "Reservations"
         await typed("q")
     assert app.return_code == 0
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_the_list_of_commands_is_whole(size: tuple[int, int]) -> None:
+    """The list above the field has as many lines as needed.
+
+    Errors are above it.
+    """
+    app = fleet_app(fed())
+    async with running(app, size=size) as pilot:
+        await pilot.press("colon", *"compare", "enter")
+        text = pilot.text()
+        assert 'no command "compare"' in text
+        words = text[text.index("Commands: ") : text.index(" command: ")].split()
+        assert words[1:] == [each.names[0] for each in app.commands.all]
 
 
 async def test_letters_sort() -> None:
@@ -96,6 +120,10 @@ async def test_letters_sort() -> None:
         assert page.table.sorting == ("power_w", False)
         await pilot.press("T")
         assert page.table.sorting == ("temperature_c", True)
+        # The cursor is where the highest stands, and not where it was.
+        await pilot.press("down", "down", "T")
+        assert page.table.row == 0
+        assert page.place == "uc1"
         await pilot.press("8", "D")
         assert "sort: age" in pilot.text()
         await pilot.press("7", "C")
@@ -103,7 +131,7 @@ async def test_letters_sort() -> None:
 
 
 async def test_the_help_of_this_view_first_and_searchable() -> None:
-    """At 80x24 nothing is cut; what is typed leaves the keys that have it."""
+    """At 80x24 nothing is cut; typing filters the keys."""
     app = fleet_app(fed())
     async with running(app, size=(80, 24)) as pilot:
         await pilot.press("2", "question_mark")
@@ -130,12 +158,18 @@ async def test_the_help_of_this_view_first_and_searchable() -> None:
         ((), "job lost is waiting and names no instance"),
         (
             ("uc1/us-0009/trn2u-0009-0", "uc1/us-0008"),
-            "no instance of job lost is known: nothing has described uc1/us-0009/trn2u-0009-0 and 1 more",
+            (
+                "no instance of job lost is known: nothing has described uc1/us-0009/trn2u-0009-0"
+                " and 1 more"
+            ),
         ),
     ],
 )
 async def test_a_job_of_which_no_instance_is_known(places: tuple[str, ...], said: str) -> None:
-    """`:job`, Enter and a click on it stay where they are and say so, rather than to show a tree without a filter."""
+    """`:job`, Enter and a click on it show a note and change nothing.
+
+    Otherwise they would show a tree without a filter.
+    """
     feed = fed()
     feed.jobs["lost"] = places
     feed.states["lost"] = "waiting"
@@ -145,7 +179,7 @@ async def test_a_job_of_which_no_instance_is_known(places: tuple[str, ...], said
     async with running(app, size=(160, 40)) as pilot:
         await pilot.press("2", "slash", *"power>450", "enter")
         await pilot.press("colon", *"job lost", "enter")
-        assert said in app.note
+        assert said in pilot.text()
         page = app.page
         assert isinstance(page, HierarchyView)
         await pilot.press("escape")
@@ -186,11 +220,14 @@ PLACES = [
         "2 jobs match 'train': this is uc1/us-0002/trn2u-0002-0",
     ),
 ]
-"""Commands, where each leads, and what is said of it."""
+"""Commands, their places, and the notes shown."""
 
 
 async def test_a_part_that_more_than_one_place_has() -> None:
-    """The status line says how many match and which was taken; a whole address, and what is in one place, say nothing."""
+    """The status line shows the number of matches and the one chosen.
+
+    A whole address, or a part in one place, shows no note.
+    """
     feed = fed()
     feed.jobs["train-2"] = ()
     feed.describe()

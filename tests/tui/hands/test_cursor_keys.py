@@ -1,21 +1,24 @@
-"""Keys that mean the same in every view: `a`, `z`, `-`, `y`, `ctrl+c`, and keys without a meaning."""
+"""Keys with one meaning in every view.
+
+`a`, `z`, `-`, `y`, `ctrl+c`, and keys without a meaning.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
+from support.monitor.feed import Feed, ultraservers
 from support.tui.alerts_scene import alerts_app, alerts_feed, chips_at
 from support.tui.handled import CHIP, INSTANCE, faulty, turn
 from support.tui.pilot import fleet_app, running
 
+from trnfleet.domain.alerts.matchers import all_match, parse_matchers, split_matchers
+from trnfleet.monitor.alerting.engine import Alerts
+from trnfleet.monitor.problems.problem import Place
+from trnfleet.services.files.rules import load_rules
 from trnfleet.tui.actions.cursor_keys import AGAIN
 from trnfleet.tui.alerts.actions import READ_ONLY
 from trnfleet.wire.alerts import SilenceMessage
 from trnfleet.wire.messages import decode_message
-
-if TYPE_CHECKING:
-    from support.monitor.feed import Feed
 
 OTHER_CHIP = "uc1/us-0001/trn2u-0001-3/chip09"
 
@@ -36,7 +39,11 @@ def burning() -> Feed:
     ("keys", "matchers", "said"),
     [
         (("4",), f'chip="{CHIP}"', "matches 1 firing alert (1 critical): overheated"),
-        (("2",), f'instance="{INSTANCE}"', "matches 1 firing alert (1 critical): overheated"),
+        (
+            ("2",),
+            f'instance="{INSTANCE}"',
+            "matches 1 firing alert (1 critical), also 15 chips without an alert now: overheated",
+        ),
         (("7",), 'reservation="cr-1"', "matches 1 firing alert: ends-soon cr-1"),
         (("9", "down", "down"), 'job="pretrain"', "matches 1 firing alert"),
         (
@@ -55,7 +62,10 @@ def burning() -> Feed:
 async def test_z_silences_what_the_cursor_is_on(
     keys: tuple[str, ...], matchers: str, said: str
 ) -> None:
-    """The form has the matcher of that thing and says what it hides; the comment has the keys."""
+    """The form has the item's matcher and previews its effect.
+
+    The comment has the focus.
+    """
     feed = burning()
     app, publisher = alerts_app(feed)
     async with running(app, size=(120, 40)) as pilot:
@@ -79,7 +89,10 @@ async def test_z_silences_what_the_cursor_is_on(
 
 
 async def test_z_on_a_chip_whose_alert_is_its_instances() -> None:
-    """Rules that group chips by instance give their alerts no label of a chip: what is proposed matches them all the same."""
+    """The proposed matcher matches alerts without a chip label.
+
+    Rules that group chips by instance have such alerts.
+    """
     feed = await faulty(seconds=1)
     node = feed.layout.find(OTHER_CHIP)
     assert node is not None
@@ -93,11 +106,77 @@ async def test_z_on_a_chip_whose_alert_is_its_instances() -> None:
         await pilot.press("4", "z")
         form = app.actions.silence_form
         assert 'alertname="straggler"' in form.values["matchers"]
-        assert "matches 1 firing alert: straggler" in form.message
+        assert (
+            "matches 1 firing alert, also 15 chips without an alert now: straggler" in form.message
+        )
+
+
+async def test_z_on_a_hot_rack_leaves_the_other_rack() -> None:
+    """The form matches the problem's alerts alone.
+
+    Other typed matchers preview the chips they would mute, too.
+    """
+    feed = Feed(ultraservers(2))
+    feed.monitor.ingest.alerts = Alerts("demo", load_rules())
+    feed.scatter()
+    feed.describe()
+    feed.set("temperature_c", 96.0, slice(32, 64))
+    for _ in range(15):
+        await turn(feed)
+    app, _ = alerts_app(feed)
+    async with running(app, size=(160, 40)) as pilot:
+        await turn(feed)
+        await pilot.press("1", "w")
+        problem = app.page.problems.picked  # type: ignore[attr-defined]  # the view Fleet
+        assert problem.place == Place("uc1/us-0001", "rack-b")
+        await pilot.press("z")
+        form = app.actions.silence_form
+        matchers = parse_matchers(split_matchers(form.values["matchers"]))
+        assert str(matchers[-1]) == 'rack="uc1/us-0001/rack-b"'
+        alerts = [each for each in feed.monitor.alerts.active() if each.fired_ns is not None]
+        of_problem = {each.alert.fingerprint for each in problem.alerts}
+        assert {
+            each.fingerprint for each in alerts if all_match(matchers, each.labels)
+        } == of_problem
+        assert "also" not in form.message
+        form.field("matchers").value = 'ultraserver="uc1/us-0001"'
+        await pilot.pause()
+        assert (
+            "matches 1 firing alert, also 32 chips without an alert now: overheated" in form.message
+        )
+        form.field("matchers").value = 'rack="B"'
+        await pilot.pause()
+        assert "▲ no rack here is called 'B': did you mean 'uc1/us-0001/rack-b'?" in form.message
+        form.field("matchers").value = "alertname=a alertname=b"
+        await pilot.pause()
+        assert 'no alert can match both alertname="a" and alertname="b"' in form.message
+
+
+async def test_an_alert_by_its_id() -> None:
+    """`:ack` and `:silence` accept an id, its beginning, or a rule with a place.
+
+    Wherever the cursor is.
+    """
+    feed = burning()
+    app, _ = alerts_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.telemetry(feed)
+        alert = next(each for each in feed.monitor.alerts.active() if each.name == "overheated")
+        await pilot.press("7", "colon", *f"silence {alert.fingerprint[:6]}", "enter")
+        assert (
+            app.actions.silence_form.values["matchers"] == f'alertname="overheated" chip="{CHIP}"'
+        )
+        await pilot.press("escape", "colon", *f"ack overheated {CHIP}", "enter")
+        assert app.actions.ack_form.is_open
+        await pilot.press("escape", "colon", *"ack nobody", "enter")
+        assert "no alert is called 'nobody'" in pilot.text()
 
 
 async def test_a_acknowledges_what_the_cursor_is_on() -> None:
-    """In a chip's view that is its alerts; the text typed first is the note, and what is in `for` is replaced by typing."""
+    """In a chip's view, `a` acknowledges its alerts.
+
+    The text typed first is the note, and typing replaces the text in `for`.
+    """
     feed = burning()
     app, publisher = alerts_app(feed)
     async with running(app, size=(80, 24)) as pilot:
@@ -116,7 +195,7 @@ async def test_a_acknowledges_what_the_cursor_is_on() -> None:
 
 @pytest.mark.parametrize("key", ["a", "z"])
 async def test_where_nothing_can_be_written(key: str) -> None:
-    """A screen that only reads says how it could write, in every view."""
+    """A read-only screen shows how it could write, in every view."""
     feed = burning()
     app, _ = alerts_app(feed, can_write=False)
     async with running(app, size=(120, 40)) as pilot:
@@ -140,7 +219,7 @@ async def test_keys_without_a_meaning() -> None:
 
 
 async def test_the_view_before() -> None:
-    """`-` goes to the view before, and to and fro; Esc goes back all the way."""
+    """`-` goes to the previous view, back and forth; Esc goes back all the way."""
     app = fleet_app(burning())
     async with running(app, size=(80, 24)) as pilot:
         await pilot.press("minus")
@@ -154,7 +233,7 @@ async def test_the_view_before() -> None:
 
 
 async def test_ctrl_c_copies_before_it_quits() -> None:
-    """Of a field it copies what is selected; else it asks, and quits when it comes again at once."""
+    """In a field it copies the selection; else it asks, and a second press quits."""
     app = fleet_app(burning())
     async with running(app, size=(80, 24)) as pilot:
         await pilot.press("2", "slash", *"us-1", "shift+left", "shift+left", "ctrl+c")

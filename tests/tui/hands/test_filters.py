@@ -19,7 +19,10 @@ HOT = "uc1/us-0002/trn2u-0002-1/chip07"
 
 
 def fed() -> Feed:
-    """Return a fleet in which two chips take more than 450 W, one of them of a job and hot."""
+    """Return a fleet with two chips above 450 W.
+
+    One of them is hot and belongs to a job.
+    """
     feed = Feed(ultraservers(2) + standalone(2))
     feed.set("power_w", 300.0)
     feed.set("nc_util_pct", 80.0)
@@ -34,7 +37,7 @@ def fed() -> Feed:
 
 
 async def test_a_tree_shows_matching_chips_with_what_they_are_in() -> None:
-    """Task k: `/power>450` in Hierarchy; values that change are followed within a second."""
+    """Task k: `/power>450` in Hierarchy; changed values are followed within a second."""
     feed = fed()
     app = fleet_app(feed)
     async with running(app, size=(120, 40)) as pilot:
@@ -44,8 +47,14 @@ async def test_a_tree_shows_matching_chips_with_what_they_are_in() -> None:
         table = page.table
         names = [table.row_key(number).rpartition("/")[2] for number in range(table.count)]
         assert names == [
-            "uc1", "standalone", "trn2-0001", "chip03", "us-0002", "trn2u-0002-1", "chip07",
-        ]  # fmt: skip  # a list of names
+            "uc1",
+            "standalone",
+            "trn2-0001",
+            "chip03",
+            "us-0002",
+            "trn2u-0002-1",
+            "chip07",
+        ]
         assert page.prompt.said.strip() == "2 chips"
         await pilot.press(*" & job=pretrain-70b", "enter")
         assert page.place == HOT
@@ -59,7 +68,10 @@ async def test_a_tree_shows_matching_chips_with_what_they_are_in() -> None:
 
 
 async def test_a_mistake_keeps_what_was_left() -> None:
-    """The line above the field says what is wrong and what columns there are; Enter keeps the prompt open."""
+    """The line above the field shows the error and the columns.
+
+    Enter does not close the prompt.
+    """
     app = fleet_app(fed())
     async with running(app, size=(120, 40)) as pilot:
         await pilot.press("2", "slash")
@@ -85,7 +97,10 @@ def stand_out(page: FleetView) -> int | None:
 
 
 async def test_the_map_and_its_problems() -> None:
-    """In Fleet the chips that match stand out, problems are left by words or by their chips, and the cursor goes to a match."""
+    """In Fleet, matching chips stand out and the cursor moves to a match.
+
+    Problems are filtered by words or by their chips.
+    """
     feed = fed()
     app = fleet_app(feed)
     async with running(app, size=(120, 40)) as pilot:
@@ -98,12 +113,15 @@ async def test_the_map_and_its_problems() -> None:
         assert page.place == app.place == HOT
         assert page.problems.count == 1
         assert "/power>450 & us-0002  1 chip, 1 problem" in pilot.text()
-        await pilot.press("slash", *" & standalone", "enter")
+        await pilot.press("slash", "end", *" & standalone", "enter")
+        assert page.pattern == "power>450 & us-0002 & standalone"
         assert page.problems.count == 0
         assert "No problem matches" in pilot.text()
         await pilot.press("escape")
         assert stand_out(page) is None
         assert page.problems.count == 1
+        await pilot.press("slash", *"failed", "enter", "slash", *"power>450", "enter")
+        assert page.pattern == "power>450"
         # The head counts what the list shows, from the first key on.
         await pilot.press("slash", "q", "enter")
         assert page.problems.count == 0
@@ -114,7 +132,10 @@ async def test_the_map_and_its_problems() -> None:
 
 
 async def test_a_chip_view_goes_through_what_is_left() -> None:
-    """In Chip, → goes through the chips that match; a text that no chip has marks the lines that have it."""
+    """In Chip, → steps through matching chips.
+
+    A text without a matching chip marks the lines that contain it.
+    """
     feed = fed()
     app = fleet_app(feed)
     async with running(app, size=(120, 40)) as pilot:
@@ -135,7 +156,7 @@ async def test_a_chip_view_goes_through_what_is_left() -> None:
 
 
 async def test_the_other_lists() -> None:
-    """Reservations, alerts and events have a filter, too, and say what it leaves or what is wrong with it."""
+    """Reservations, alerts and events have a filter and report its count or error."""
     feed = fed()
     app = fleet_app(feed)
     feed.monitor.apply([feed.event(HOT, "it happened"), feed.reservation("cr-1", "uc1/us-0001")])
@@ -155,7 +176,10 @@ async def test_the_other_lists() -> None:
 
 
 async def test_a_filter_of_the_map_is_told_where_there_is_no_list() -> None:
-    """In place of the map's head, with the key that clears it; without a fleet the map has no head."""
+    """The filter replaces the map's head, with the key that clears it.
+
+    Without a fleet the map has no head.
+    """
     feed = fed()
     app = fleet_app(feed)
     async with running(app, size=(60, 20)) as pilot:

@@ -1,4 +1,7 @@
-"""The command palette: what it offers, what choosing does, hostile names, and how it looks in every theme and size."""
+"""The command palette: entries, effects, and hostile names.
+
+Also its look in every theme and size.
+"""
 
 from __future__ import annotations
 
@@ -70,16 +73,24 @@ def words(line: str) -> str:
 
 
 async def test_views_and_this_views_actions_come_first() -> None:
-    """Then what can be done everywhere; keys of the cursor and of other views are not there, nor Textual's own commands."""
+    """General actions come after views and this view's actions.
+
+    Keys of the cursor and of other views are left out, as are Textual's own commands.
+    """
     app = fleet_app(fed())
     async with running(app) as pilot:
         await pilot.press("8")
         shown = [words(line) for line in await opened(pilot)]
         assert shown[: len(VIEWS)] == [
-            "1 Fleet", "2 Hierarchy", "4 Chip", "7 Reservations", "8 Alerts is on the screen", "9 Events",
-        ]  # fmt: skip  # a list of names
+            "1 Fleet",
+            "2 Hierarchy",
+            "4 Chip",
+            "7 Reservations",
+            "8 Alerts is on the screen",
+            "9 Events",
+        ]
         assert shown[len(VIEWS)] == "t Next of: active, all, silences, history"
-        assert shown.index("a Acknowledge") < shown.index("? This help")
+        assert shown.index("a Acknowledge") < shown.index("? Help")
         assert not any(line.startswith(("P Sort by power", "↑")) for line in shown)
         assert not any("screenshot" in line.lower() or "Maximize" in line for line in shown)
         for key in ("escape", "ctrl+p"):
@@ -91,7 +102,7 @@ async def test_views_and_this_views_actions_come_first() -> None:
 
 
 async def test_choosing_does_what_the_key_does() -> None:
-    """Views, actions of the view, what is refused there, and names of commands for keys."""
+    """Views, actions of the view, refusals, and command names for keys."""
     app = fleet_app(fed())
     async with running(app, size=(120, 40)) as pilot:
         await choose(pilot, "alerts")
@@ -124,7 +135,10 @@ async def test_choosing_does_what_the_key_does() -> None:
 
 
 async def test_commands_and_what_may_follow_them() -> None:
-    """One that needs an argument opens `:` with its name; what may follow is offered with it."""
+    """A command with an argument opens `:` with its name.
+
+    Possible arguments are offered with it.
+    """
     app = fleet_app(fed())
     async with running(app, size=(120, 40)) as pilot:
         await choose(pilot, ":filter")
@@ -160,14 +174,20 @@ async def test_names_of_the_fleet_lead_there() -> None:
         await pilot.pause()
         assert isinstance(app.page, AlertsView)
         assert app.page.pattern == f'rule="too-hot" & at="{HOT}"'
+        (alert,) = app.context.alerts.active
+        assert (
+            words((await opened(pilot, alert.alert.fingerprint[:5]))[0])
+            == f"alert too-hot {HOT} critical, firing"
+        )
+        await pilot.press("escape")
         assert (await opened(pilot, "nothing-of-the-kind")) == [NOTHING]
 
 
 @pytest.mark.parametrize("ascii_only", [False, True])
 async def test_hostile_names(*, ascii_only: bool) -> None:
-    """They are shown as they are, cut and escaped, never as markup, and lead to what has the name."""
+    """Hostile names are shown cut and escaped, never as markup, and open their node."""
     feed = fed()
-    # The wire's pattern for names leaves none of these; what is shown must not rest on that.
+    # The wire's pattern for names rejects all of these, but display must not rely on that.
     job = feed.monitor.ingest.jobs["pretrain-70b"]
     feed.monitor.ingest.jobs.update(dict.fromkeys(HOSTILE, job))
     app = fleet_app(feed, ascii_only=ascii_only)
@@ -192,7 +212,10 @@ async def test_hostile_names(*, ascii_only: bool) -> None:
 
 @pytest.mark.parametrize("name", theme.NAMES)
 async def test_it_is_drawn_in_every_theme(name: str) -> None:
-    """With its frame whole, the selected hit told apart, and no glyph beyond ASCII but those that have a twin."""
+    """Its frame is whole, and the selected hit stands out.
+
+    All non-ASCII glyphs have an ASCII twin.
+    """
     app = fleet_app(fed(), theme_name=name)
     async with running(app, size=(60, 20)) as pilot:
         await opened(pilot)
@@ -239,7 +262,10 @@ async def test_a_click_chooses_and_a_click_beside_it_closes() -> None:
 
 
 async def test_time_stays_where_it_is() -> None:
-    """Letters of keys of time are typed; afterwards, and when they are chosen, the keys do what they did."""
+    """Keys of time are typed as letters in the palette.
+
+    Afterwards, and when chosen, they have their usual effect.
+    """
     feed = past_fed()
     app, playback = made(feed)
     async with running(app, size=(80, 24)) as pilot:
@@ -255,7 +281,10 @@ async def test_time_stays_where_it_is() -> None:
 
 
 async def test_enter_chooses_of_what_is_typed() -> None:
-    """Also where all keys come in one piece, as over a slow connection: never the first hit of what was typed before."""
+    """Enter never chooses a hit for an earlier text.
+
+    Not even if all keys arrive at once, as over a slow connection.
+    """
     app = fleet_app(fed())
     async with running(app) as pilot:
         await pilot.press("ctrl+p")

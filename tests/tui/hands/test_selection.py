@@ -1,4 +1,7 @@
-"""Text selected with the mouse: what is marked, what `ctrl+c` copies, and that a click is no selection."""
+"""Text selection with the mouse: marking, copying by `ctrl+c`, and clicks.
+
+A click selects nothing.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ async def drag(
 
 
 def reversed_text(pilot: FleetPilot) -> str:
-    """Return the text on the screen that is in reverse."""
+    """Return the reversed text on screen."""
     lines = [
         "".join(text for text, style in line if style and style.reverse) for line in pilot.styled()
     ]
@@ -55,7 +58,10 @@ def reversed_text(pilot: FleetPilot) -> str:
 
 @pytest.mark.parametrize("backwards", [False, True])
 async def test_ctrl_c_copies_what_is_selected(*, backwards: bool) -> None:
-    """Cells from one end to the other, whole lines of the widget between; then a click selects nothing again."""
+    """Cells from end to end are copied, with whole lines of the widget between.
+
+    Then a click selects nothing again.
+    """
     feed = burning()
     app = fleet_app(feed)
     async with running(app, size=(80, 24)) as pilot:
@@ -85,12 +91,13 @@ async def test_ctrl_c_copies_what_is_selected(*, backwards: bool) -> None:
 
 
 async def test_a_drag_is_no_click() -> None:
-    """A tab or a breadcrumb that is selected is not opened; a bar's text is copied as it stands."""
+    """A selected tab or breadcrumb is not opened; a bar's text is copied unchanged."""
     app = fleet_app(burning())
     async with running(app, size=(120, 40)) as pilot:
         await pilot.paint()
         tabs = pilot.screen()[2]
-        begin, end = tabs.index("8 Alerts"), tabs.index("8 Alerts") + len("8 Alerts") - 1
+        begin = tabs.index("8 Alerts")
+        end = tabs.index("8 Alerts") + len("8 Alerts") - 1
         await drag(pilot, (begin, 2), (end, 2))
         assert app.entry.title == "Fleet"
         await pilot.press("ctrl+c")
@@ -101,7 +108,7 @@ async def test_a_drag_is_no_click() -> None:
 
 
 async def test_what_ends_a_selection() -> None:
-    """A key, and that its view is left; the other buttons select nothing."""
+    """A key or leaving the view ends it; the other buttons select nothing."""
     app = fleet_app(burning())
     async with running(app, size=(80, 24)) as pilot:
         await pilot.paint()

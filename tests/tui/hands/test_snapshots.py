@@ -1,4 +1,4 @@
-"""Ctrl-s: what is on the screen as files, in every view, on a screen that only reads."""
+"""Ctrl-s: the screen as files, in every view, on a read-only screen."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from support.monitor.feed import Feed, standalone, ultraservers
 from support.monitor.rules import HOT, rules_of
 from support.tui.pilot import fleet_app, running
+from textual import events
 
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.slices import finish
@@ -27,13 +28,16 @@ CHIP = "uc1/us-0001/trn2u-0001-2/chip05"
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Keep state in a folder of the test's own, and return that of snapshots."""
+    """Store state in a folder of the test's own.
+
+    Return the snapshot folder.
+    """
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     return tmp_path / "trnfleet" / "snapshots"
 
 
 async def fed() -> Feed:
-    """Return a fleet with a hot chip, of which an alert fires, a job, a reservation and an event."""
+    """Return a fleet with a hot chip, its alert, a job, a reservation, an event."""
     feed = Feed(ultraservers(1) + standalone(2))
     feed.monitor.ingest.alerts = Alerts(feed.fleet, rules_of(HOT))
     feed.scatter()
@@ -60,7 +64,7 @@ async def written(pilot: FleetPilot) -> None:
 
 
 async def save(pilot: FleetPilot) -> str:
-    """Press the key, and return what the app says once the files are there."""
+    """Press the key and return the app's note once the files exist."""
     await pilot.press("ctrl+s")
     await written(pilot)
     return pilot.screen()[-1]
@@ -112,7 +116,10 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 async def test_every_view_is_saved_as_picture_and_table(
     keys: str, view: str, expected: dict[str, str], folder: Path
 ) -> None:
-    """The picture has what the screen has, the table a row of it, and the status line names the files."""
+    """The picture matches the screen, the table has a row of it.
+
+    The status line names the files.
+    """
     app = fleet_app(await fed())
     async with running(app, size=(160, 50)) as pilot:
         app.place = CHIP
@@ -132,6 +139,31 @@ async def test_every_view_is_saved_as_picture_and_table(
         assert any(expected.items() <= row.items() for row in found), found[:3]
         assert "\x1b" not in table.read_text(encoding="utf-8") + picture.read_text(encoding="utf-8")
         assert (table.stat().st_mode & 0o077, picture.stat().st_mode & 0o077) == (0, 0)
+
+
+async def test_what_is_saved_is_a_finished_paint_of_the_view_that_it_names(folder: Path) -> None:
+    """A view opened and saved in one burst of keys is painted completely.
+
+    The next view is opened before the files exist.
+    """
+    app = fleet_app(await fed())
+    async with running(app, size=(160, 50)) as pilot:
+        for key in ("8", "ctrl+s", "2", "x", "x", "ctrl+s", "1"):
+            app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await pilot.pause()
+        await written(pilot)
+        assert app.entry.title == "Fleet"
+        alerts, tree = (
+            "".join(ET.parse(each).getroot().itertext())  # noqa: S314  written above
+            for each in files(folder, "*.svg")
+        )
+        rows = {row["place"] for row in rows_of(files(folder, "*-alerts-*.csv")[0])}
+        assert rows == {CHIP}
+        assert "[8 Alerts" in alerts
+        assert "value" in alerts
+        assert CHIP in alerts
+        assert "[2 Hierarchy]" in tree
+        assert "LNC 0" in tree
 
 
 async def test_the_table_has_what_the_filter_leaves_and_no_file_is_overwritten(
@@ -167,7 +199,10 @@ async def test_what_cannot_be_written_is_told(folder: Path) -> None:
 async def test_the_help_is_saved_as_a_picture(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a table, as it has no rows; its lower border says where, or why not, because the status line is out of sight."""
+    """The help is saved without a table, because it has no rows.
+
+    Its lower border shows the path, or the error: the status line is covered.
+    """
     app = fleet_app(await fed())
     async with running(app, size=(160, 50)) as pilot:
         await pilot.press("question_mark")
@@ -185,7 +220,10 @@ async def test_the_help_is_saved_as_a_picture(
 
 
 async def test_a_tree_is_of_the_layout_that_there_is(folder: Path) -> None:
-    """A host that has gone since the last tick has no row, and what is not known before the next pass is empty."""
+    """A host removed since the last tick has no row.
+
+    Values unknown before the next pass are empty.
+    """
     feed = await fed()
     app = fleet_app(feed)
     gone = "uc1/us-0001/trn2u-0001-3"
@@ -195,7 +233,7 @@ async def test_a_tree_is_of_the_layout_that_there_is(folder: Path) -> None:
         feed.monitor.apply([Envelope(build_topic("demo", TopicClass.NODE, gone), b"")])
         finish(feed.monitor.ingest.rebuilding(feed.clock.monotonic_s(), feed.clock.wall_ns()))
         assert feed.monitor.store.layout.find(gone) is None
-        app.action_snapshot()
+        await app.run_action("snapshot")
         await written(pilot)
         by_address = {row["address"]: row for row in rows_of(files(folder, "*.csv")[0])}
         assert "uc1/us-0001/trn2u-0001-2" in by_address
@@ -204,7 +242,7 @@ async def test_a_tree_is_of_the_layout_that_there_is(folder: Path) -> None:
         group = by_address["uc1/us-0001"]
         assert (group["chips"], group["live"], group["power_w [W]"]) == ("", "", "")
         await pilot.telemetry(feed)
-        app.action_snapshot()
+        await app.run_action("snapshot")
         await written(pilot)
         group = next(
             row for row in rows_of(files(folder, "*.csv")[-1]) if row["address"] == "uc1/us-0001"
@@ -215,7 +253,10 @@ async def test_a_tree_is_of_the_layout_that_there_is(folder: Path) -> None:
 async def test_a_user_without_a_home_is_told_the_whole_path(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in a container in which the user has no entry; where there is a home the path begins with it."""
+    """Without a home the whole path is shown; with one it begins with the home.
+
+    A container's user may have no entry.
+    """
     app = fleet_app(await fed())
     async with running(app, size=(200, 40)) as pilot:
         monkeypatch.setenv("HOME", str(folder.parent.parent))
@@ -226,7 +267,7 @@ async def test_a_user_without_a_home_is_told_the_whole_path(
             raise KeyError(uid)
 
         monkeypatch.setattr("pwd.getpwuid", unknown)
-        app.action_snapshot()
+        await app.run_action("snapshot")
         await written(pilot)
         assert f" in {folder.parent.parent}/"[:60] in pilot.screen()[-1]
         assert app.is_running

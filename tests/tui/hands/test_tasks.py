@@ -1,4 +1,7 @@
-"""Tasks of a night shift by keys from the Fleet view: each ends on a screen with the answer, and says how many keys that took."""
+"""Tasks of a night shift by keys from the Fleet view.
+
+Each ends on a screen with the answer, and reports its number of keys.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ class Task(NamedTuple):
 
 
 def typed(*parts: str) -> tuple[str, ...]:
-    """Return keys, of which a part in brackets is typed letter by letter."""
+    """Return keys.
+
+    A part in brackets is typed letter by letter.
+    """
     keys: list[str] = []
     for part in parts:
         keys.extend(part[1:-1] if part.startswith("[") else [part])
@@ -44,15 +50,20 @@ TASKS = {
         typed("8", "a", "[fans]", "enter"), "fans", "acknowledged for 2h00", "Alerts"
     ),
     "c2: silence an instance": Task(
-        typed("2", "slash", "[0001-2]", "enter", "z", "[fans]", "enter"), "0001-2fans", "silenced for 4h00", "Hierarchy",
+        typed("2", "slash", "[0001-2]", "enter", "z", "[fans]", "enter"),
+        "0001-2fans",
+        "silenced for 4h00",
+        "Hierarchy",
     ),
     "d: what ends, what is idle": Task(("7",), "", "cr-1", "Reservations"),
     "f: a chip by name": Task(
         typed("colon", "[chip 0001-2/05]", "enter"), "chip 0001-2/05", f" {CHIP}", "Chip"
     ),
     HEADROOM: Task((), "", "headroom 25.4 kW 40 %", "Fleet"),
-    "k: chips above 450 W": Task(typed("2", "slash", "[power>450]"), "power>450", "chip05", "Hierarchy"),
-}  # fmt: skip  # a table
+    "k: chips above 450 W": Task(
+        typed("2", "slash", "[power>450]"), "power>450", "chip05", "Hierarchy"
+    ),
+}
 MEASURED = {
     "a: which chip slows the job": 2,
     "b: the hottest UltraServer": 2,
@@ -97,9 +108,11 @@ def named(*starts: str) -> tuple[str, ...]:
     ids=["reading", "acknowledging", "silencing", "headroom on the least screen"],
 )
 async def test_a_task_by_its_keys(names: tuple[str, ...], size: tuple[int, int]) -> None:
-    """The screen has the answer after its keys; the headroom stands on the least screen, too.
+    """The screen has the answer after its keys.
 
-    Tasks that only read follow one another, those last that leave an order or a filter.
+    The smallest screen has the headroom, too.
+
+    Tasks without side effects follow one another. Changes of order or filter come last.
     """
     feed = fleet()
     app, _ = alerts_app(feed)
@@ -130,8 +143,12 @@ CRASHES = {
 
 @pytest.mark.parametrize("name", CRASHES)
 async def test_the_moment_of_a_crash(name: str) -> None:
-    """The fleet is shown as it was then, which the banner and the bar of time say: from Alerts just before, from Events just after."""
-    task, feed = CRASHES[name], fleet()
+    """The fleet is shown as it was then, and banner and time bar show that.
+
+    From Alerts just before, from Events just after.
+    """
+    task = CRASHES[name]
+    feed = fleet()
     feed.states = {"pretrain": "failed"}
     feed.describe()
     await feed.clock.advance(1.0)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import pytest
 from support.monitor.feed import Feed, standalone, ultraservers
@@ -56,7 +57,7 @@ class Host(ViewHost):
         ]
 
     def row(self, name: str) -> str:
-        """Return the text of the row whose name starts so."""
+        """Return the text of the row with this beginning of its name."""
         return next(text for text in self.shown() if text.strip(" ▸▾╭╰│").startswith(name))
 
 
@@ -83,7 +84,8 @@ async def test_rows_show_the_stores_values(width: int, height: int) -> None:
     async with app.run_test(size=(width, height)) as pilot:
         app.view.show_place("uc1/us-0001/trn2u-0001-2/chip05")
         await pilot.pause()
-        store, layout = feed.monitor.store, feed.monitor.store.layout
+        store = feed.monitor.store
+        layout = feed.monitor.store.layout
         chip = layout.find("uc1/us-0001/trn2u-0001-2/chip05")
         assert chip is not None
         codes = store.columns["nc_util_pct"][chip.number]
@@ -102,7 +104,10 @@ async def test_rows_show_the_stores_values(width: int, height: int) -> None:
 
 
 async def test_keys_open_close_and_go_deeper() -> None:
-    """Arrows open, close and go to parent or child; Enter on a chip asks for its own view."""
+    """Arrows open, close and go to parent or child.
+
+    Enter on a chip opens its view.
+    """
     app = Host(fed())
     async with app.run_test(size=(80, 40)) as pilot:
         await press(pilot, "home", "down", "down")
@@ -123,7 +128,7 @@ async def test_keys_open_close_and_go_deeper() -> None:
 
 
 async def test_logical_cores_are_bracketed() -> None:
-    """Physical cores of one logical core stand in a bracket at LNC=2, and alone at LNC=1."""
+    """Physical cores of a logical core are in a bracket at LNC=2, alone at LNC=1."""
     feed = fed()
     app = Host(feed)
     async with app.run_test(size=(80, 40)) as pilot:
@@ -135,7 +140,7 @@ async def test_logical_cores_are_bracketed() -> None:
         envelopes = feed.announcements(["uc1/us-0001/trn2u-0001-0"])
         old = decode_message(envelopes[1].payload, Descriptor)
         spec = InstanceSpec(path=old.path, type="trn2u.48xlarge", lnc=1)
-        single = old.model_copy(update={"instances": (spec,)})
+        single = msgspec.structs.replace(old, instances=(spec,))
         feed.monitor.apply([envelopes[1]._replace(payload=encode_message(single))])
         feed.monitor.compute()
         app.view.tick(99)
@@ -144,8 +149,8 @@ async def test_logical_cores_are_bracketed() -> None:
         ]
 
 
-async def test_sorting_stays_within_parents_and_follows_the_cursor() -> None:
-    """Siblings change places, not families; the cursor stays on its entity; cores keep their order."""
+async def test_sorting_stays_within_parents_and_goes_to_the_top() -> None:
+    """Only siblings are sorted, cores are not, and the cursor goes to the first row."""
     feed = fed()
     app = Host(feed)
     async with app.run_test(size=(80, 60)) as pilot:
@@ -157,10 +162,12 @@ async def test_sorting_stays_within_parents_and_follows_the_cursor() -> None:
         assert len(chips) == 16
         values = [float(words[4]) for words in chips]
         assert values == sorted(values, reverse=True)
-        assert app.view.place == "uc1/us-0002/trn2u-0002-1/chip03"
+        assert app.view.place == "uc1"
         await press(pilot, "S")
         values = [float(text.split()[4]) for text in app.shown() if " chip" in text]
         assert values == sorted(values)
+        # Where rows change places by themselves, it stays on its entity.
+        app.view.show_place("uc1/us-0002/trn2u-0002-1/chip03")
         feed.set("nc_util_pct", 100.0, 5 * 16 + 32 + 3)
         feed.set("nc_util_pct", np.nan, slice(0, 16))
         for _ in range(11):
@@ -174,7 +181,10 @@ async def test_sorting_stays_within_parents_and_follows_the_cursor() -> None:
 
 
 async def test_filter_shows_matches_with_what_they_are_in() -> None:
-    """Typing narrows at once, Enter keeps it, Escape clears it first and is then the app's."""
+    """Typing filters at once, Enter applies it, Escape clears it first.
+
+    A second Escape is the app's.
+    """
     app = Host(fed())
     async with app.run_test(size=(80, 30)) as pilot:
         await press(pilot, "slash", *"0002-1")
@@ -203,7 +213,10 @@ async def test_filter_shows_matches_with_what_they_are_in() -> None:
 
 
 async def test_stale_and_offline_are_said_and_dimmed() -> None:
-    """A silent instance is dim and tells its age, its parent how much lives; offline is said in words."""
+    """A silent instance is dim and shows its age, its parent the live share.
+
+    Offline is shown in words.
+    """
     feed = fed()
     app = Host(feed)
     silent = "uc1/us-0001/trn2u-0001-1"
@@ -228,7 +241,10 @@ async def test_stale_and_offline_are_said_and_dimmed() -> None:
 
 
 async def test_layout_may_change_while_one_looks() -> None:
-    """New instances come in, the cursor and what is open stay; before anything is known, the view says so."""
+    """New instances appear; the cursor and open rows stay.
+
+    An empty view shows that nothing is known yet.
+    """
     feed = Feed(ultraservers(3))
     app = Host(feed)
     async with app.run_test(size=(80, 60)) as pilot:
@@ -284,7 +300,7 @@ async def test_idle_ticks_paint_nothing() -> None:
 
 
 async def test_the_sparkline_goes_by_the_wall_clock() -> None:
-    """Where the fleet's time is sped up, the head says that the sparkline's seconds are wall time."""
+    """In a sped-up fleet the head labels the sparkline's seconds as wall time."""
     for speed, said in ((1.0, False), (3_600.0, True)):
         feed = Feed(ultraservers(2))
         feed.speed = speed
@@ -301,7 +317,10 @@ async def test_the_sparkline_goes_by_the_wall_clock() -> None:
 
 
 async def test_rows_have_a_sparkline_from_when_they_are_shown_where_levels_are_not_kept() -> None:
-    """In a fleet that is too large for all of its past; rows that were never on the screen have none, and cost nothing."""
+    """In a fleet too large for full history, sparklines begin when a row is shown.
+
+    Rows never on screen have none, and cost nothing.
+    """
     feed = Feed(ultraservers(30))
     history = feed.monitor.history = History(budget_bytes=2 * 130 * len(KEPT) * 4)
     feed.set("nc_util_pct", 90.0)

@@ -1,19 +1,27 @@
-"""Settings files: where they are found, what goes before what, and what `trnfleet config` says of it."""
+"""Settings files: their places, their precedence, and the output of `trnfleet config`."""
 
 from __future__ import annotations
 
 import json
 import re
 import stat
+from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from support.processes.mosquitto import free_port
 
+from trnfleet.cli.command_table import COMMANDS
 from trnfleet.cli.main import run
 from trnfleet.cli.settings import places
+from trnfleet.cli.settings.files import SettingsFile, check_file
+from trnfleet.cli.settings.keys import leaves, options_of
+from trnfleet.cli.settings.layers import ChosenProfile, Settings
+from trnfleet.cli.settings.places import Place
+from trnfleet.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 
@@ -40,13 +48,13 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
 
 
 def printed(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
-    """Return the options that `config print` shows, by name."""
+    """Return the options printed by `config print`, by name."""
     assert run(["config", "print", "--json", *words]) == 0, capsys.readouterr().err
     return {each["option"]: each for each in json.loads(capsys.readouterr().out)["options"]}
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """Return the last line that a command refuses with."""
+    """Return the last line of a command's refusal."""
     assert run(words) == 2
     return capsys.readouterr().err.splitlines()[-1]
 
@@ -54,13 +62,18 @@ def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 def test_each_source_goes_before_the_next(
     files: Files, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Command line, variable, profile, the command's table, [common], default; in each of these the user's file first."""
+    """Precedence: command line, variable, profile, command's table, [common], default.
+
+    In each of these the user's file comes first.
+    """
     files.user.write_text(
-        '[common]\nlog-format = "json"\nroot = "user"\n[profile.prod]\nname = "prod"\n[monitor]\nowner = "ann"\n'
+        '[common]\nlog-format = "json"\nroot = "user"\n[profile.prod]\nname ='
+        ' "prod"\n[monitor]\nowner = "ann"\n'
     )
     files.system.write_text(
-        '[common]\nroot = "system"\nlog-level = "info"\nname = "x"\nowner = "x"\ntheme = "light"\nbell = true\n'
-        '[profile.prod]\nname = "y"\npue = 1.2\n[monitor]\npue = 1.3\nowner = "y"\npast = "1MB"\n'
+        '[common]\nroot = "system"\nlog-level = "info"\nname = "x"\nowner = "x"\ntheme ='
+        ' "light"\nbell = true\n[profile.prod]\nname = "y"\npue = 1.2\n[monitor]\npue = 1.3\nowner'
+        ' = "y"\npast = "1MB"\n'
     )
     monkeypatch.setenv("TRNFLEET_THEME", "ansi")
     found = printed(capsys, "monitor", "--profile", "prod", "--past", "7MB")
@@ -82,7 +95,7 @@ def test_each_source_goes_before_the_next(
 
 
 def test_a_command_gets_what_is_printed(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
-    """The file that is found by itself is the one that a command goes by, and --config replaces it."""
+    """A command uses the file found by default, and --config replaces it."""
     files.user.write_text('[simulate]\nticks = 2\nfleet = "lab"\n')
     assert run(["simulate", "--stdout"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2 * 2
@@ -117,20 +130,27 @@ def test_a_profile_is_chosen_in_three_ways(
 def test_an_unknown_profile_is_refused_with_the_nearest_and_the_files(
     files: Files, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert refusal(capsys, "watch", "--profile", "prd") == (
-        f"trnfleet: --profile: no profile 'prd', for there is no settings file; looked for {files.user} and {files.system}"
+    assert (
+        refusal(capsys, "watch", "--profile", "prd")
+        == "trnfleet: --profile: no profile 'prd', for there is no settings file; looked for"
+        f" {files.user} and {files.system}"
     )
-    assert refusal(capsys, "status", "--profile", "prd", "--config", "none") == (
-        "trnfleet: --profile: no profile 'prd', for --config none reads no file"
+    assert (
+        refusal(capsys, "status", "--profile", "prd", "--config", "none")
+        == "trnfleet: --profile: no profile 'prd', for --config none reads no file"
     )
     files.user.write_text("[profile.prod]\n")
     files.system.write_text("[profile.lab]\n")
-    assert refusal(capsys, "watch", "--profile", "prd") == (
-        f"trnfleet: --profile: no profile 'prd' in {files.user} and {files.system}: did you mean 'prod'?"
+    assert (
+        refusal(capsys, "watch", "--profile", "prd")
+        == f"trnfleet: --profile: no profile 'prd' in {files.user} and {files.system}: did you mean"
+        " 'prod'?"
     )
     files.system.write_text('[common]\nprofile = "gone"\n')
-    assert refusal(capsys, "watch") == (
-        f"trnfleet: {files.system} [common]: no profile 'gone' in {files.user} and {files.system}: choose from prod"
+    assert (
+        refusal(capsys, "watch")
+        == f"trnfleet: {files.system} [common]: no profile 'gone' in {files.user} and"
+        f" {files.system}: choose from prod"
     )
 
 
@@ -138,7 +158,7 @@ def test_an_unknown_profile_is_refused_with_the_nearest_and_the_files(
 def test_the_broker_that_is_watched_gets_no_other_fleet(
     command: str, files: Files, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A demo, a simulation or a replay goes to a broker that is named for it, not to that of [common] or of a profile."""
+    """A demo, simulation or replay uses only its own broker, not [common]'s or a profile's."""
     files.user.write_text(
         '[common]\nbroker = "mqtt://prod"\nname = "prod"\nprofile = "prod"\n'
         '[profile.prod]\nbroker = "mqtt://prod"\nname = "prod"\nlog-level = "info"\n'
@@ -155,13 +175,14 @@ def test_the_broker_that_is_watched_gets_no_other_fleet(
 def test_paths_are_relative_to_the_file_that_names_them(
     files: Files, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Names of what ships stay names, and `~` is the home."""
+    """Shipped names stay names, and `~` is the home."""
     monkeypatch.setenv("HOME", "/home/ann")
     files.user.write_text(
-        '[common]\npassword-file = "prod.password"\n[monitor]\nrules = ["jobs", "mine.toml"]\nlog-file = "~/app.log"\n'
-        '[bridge]\nevents = "-"\n'
+        '[common]\npassword-file = "prod.password"\n[monitor]\nrules = ["jobs",'
+        ' "mine.toml"]\nlog-file = "~/app.log"\n[bridge]\nevents = "-"\n'
     )
-    found, folder = printed(capsys, "monitor"), files.user.parent
+    found = printed(capsys, "monitor")
+    folder = files.user.parent
     assert found["password-file"]["value"] == f"{folder}/prod.password"
     assert found["rules"]["value"] == ["jobs", f"{folder}/mine.toml"]
     assert found["log-file"]["value"] == "/home/ann/app.log"
@@ -172,7 +193,7 @@ def test_paths_are_relative_to_the_file_that_names_them(
 def test_a_broker_s_host_and_port_are_enough(
     source: str, files: Files, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`host:port` is understood wherever it comes from, as MQTT without TLS."""
+    """`host:port` is accepted from every source, as MQTT without TLS."""
     broker = f"127.0.0.1:{free_port()}"
     if source == "variable":
         monkeypatch.setenv("TRNFLEET_BROKER", broker)
@@ -188,8 +209,9 @@ def test_secrets_are_not_printed(
 ) -> None:
     """Users and hosts are, as are the names of files with passwords."""
     files.user.write_text(
-        '[watch]\nbroker = "mqtt://ops@prod"\npassword-file = "/run/pw"\nwebhook = ["https://hooks.example/T0/hunter2"]\n'
-        'alertmanager = ["http://ann:hunter2@am:9093", "http://am/x?key=hunter2"]\nexec = ["notify --token=hunter2", "beep"]\n'
+        '[watch]\nbroker = "mqtt://ops@prod"\npassword-file = "/run/pw"\nwebhook ='
+        ' ["https://hooks.example/T0/hunter2"]\nalertmanager = ["http://ann:hunter2@am:9093",'
+        ' "http://am/x?key=hunter2"]\nexec = ["notify --token=hunter2", "beep"]\n'
     )
     monkeypatch.setenv("TRNFLEET_MQTT_PASSWORD", "hunter2")
     for form in ([], ["--json"]):
@@ -203,8 +225,11 @@ def test_secrets_are_not_printed(
     assert found["exec"]["value"] == ["notify ***", "beep"]
     assert found["password-file"]["value"] == "/run/pw"
     assert found["password of broker"] == {
-        "option": "password of broker", "value": "***", "source": "variable", "place": "TRNFLEET_MQTT_PASSWORD"
-    }  # fmt: skip  # one line
+        "option": "password of broker",
+        "value": "***",
+        "source": "variable",
+        "place": "TRNFLEET_MQTT_PASSWORD",
+    }
 
 
 def test_a_password_of_the_service_is_printed_with_its_file(
@@ -213,7 +238,10 @@ def test_a_password_of_the_service_is_printed_with_its_file(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    """As a credential of systemd; where the variable is set, that comes first, and an empty one is none."""
+    """A systemd credential is printed with its file.
+
+    The variable comes first if set. An empty credential does not count.
+    """
     monkeypatch.delenv("TRNFLEET_MQTT_PASSWORD", raising=False)
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
     credential = tmp_path / "mqtt-password"
@@ -222,8 +250,11 @@ def test_a_password_of_the_service_is_printed_with_its_file(
     assert "password of broker" not in printed(capsys, "watch")
     credential.write_text("hunter2\n")
     assert printed(capsys, "watch")["password of broker"] == {
-        "option": "password of broker", "value": "***", "source": "credential", "place": str(credential)
-    }  # fmt: skip  # one line
+        "option": "password of broker",
+        "value": "***",
+        "source": "credential",
+        "place": str(credential),
+    }
     for words in (["watch"], []):
         assert run(["config", "print", *words]) == 0
         output = capsys.readouterr().out
@@ -251,15 +282,27 @@ ONE = ("mqtt://b1:1883", "mqtt://b2:1883")
 @pytest.mark.parametrize(
     "words",
     [
-        ["watch"], ["record", "x.mcap"], ["inject", "--list"], ["reserve", "list"], ["silence", "list"], ["jump", "1h"],
-        ["ack", "0123456789abcdef"], ["usage"], ["history", "write", "x"], ["simulate"], ["bridge"],
+        ["watch"],
+        ["record", "x.mcap"],
+        ["inject", "--list"],
+        ["reserve", "list"],
+        ["silence", "list"],
+        ["jump", "1h"],
+        ["ack", "0123456789abcdef"],
+        ["usage"],
+        ["history", "write", "x"],
+        ["simulate"],
+        ["bridge"],
     ],
     ids=lambda words: words[0],
-)  # fmt: skip  # a list of commands
+)
 def test_a_command_that_takes_one_broker_names_the_choice(
     files: Files, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
-    """Of a profile with several, and of a command line with several, of which the last one was taken before."""
+    """Several brokers in a profile or on a command line are refused with the choice.
+
+    On a command line the last one was used before.
+    """
     files.user.write_text('[profile.two]\nbroker = ["mqtt://b1", "mqtt://b2"]\n')
     name = " ".join(words[:2]) if words[0] in {"reserve", "silence", "history"} else words[0]
     says = f"{name} takes one broker; choose one with --broker: {', '.join(ONE)}"
@@ -273,14 +316,17 @@ def test_a_command_that_takes_one_broker_names_the_choice(
 def test_the_command_line_chooses_one_of_several_brokers_and_fleets(
     files: Files, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is named there counts, as one value; a variable with several is refused by its name, and `config print` shows all."""
+    """A broker or fleet on the command line counts, as one value.
+
+    A variable with several is refused by its name, and `config print` shows all.
+    """
     files.user.write_text('[profile.two]\nbroker = ["mqtt://b1", "mqtt://b2"]\nname = ["a", "b"]\n')
     shown = printed(capsys, "usage", "--profile", "two", "--broker", "b2")
     assert (shown["broker"]["value"], shown["name"]["value"]) == ("b2", ["a", "b"])
     line = refusal(capsys, "usage", "--profile", "two", "--broker", "b2")
     assert (
-        line
-        == f"Error: {files.user}: [profile.two] name: usage takes one fleet; choose one with --name: a, b"
+        line == f"Error: {files.user}: [profile.two] name: usage takes one fleet; choose one with"
+        " --name: a, b"
     )
     broker = f"127.0.0.1:{free_port()}"
     assert run(["usage", "--profile", "two", "--broker", broker, "--name", "a"]) == 1
@@ -292,8 +338,10 @@ def test_the_command_line_chooses_one_of_several_brokers_and_fleets(
     monkeypatch.delenv("TRNFLEET_BROKER")
     files.user.write_text('[watch]\nbroker = ["mqtt://b1", "mqtt://b2"]\n')
     assert printed(capsys, "watch", "--broker", "b2")["broker"]["value"] == "b2"
-    assert refusal(capsys, "watch") == (
-        f"Error: {files.user}: [watch] broker: watch takes one broker; choose one with --broker: "
+    assert (
+        refusal(capsys, "watch")
+        == f"Error: {files.user}: [watch] broker: watch takes one broker; choose one with"
+        " --broker: "
         "mqtt://b1:1883, mqtt://b2:1883"
     )
     files.user.write_text('[usage]\nbroker = ["mqtt://b1", "mqtt://b2"]\n')
@@ -304,6 +352,92 @@ def test_the_command_line_chooses_one_of_several_brokers_and_fleets(
     assert capsys.readouterr().out.endswith(
         "INVALID: [watch] broker: watch takes one broker, not 2\n"
     )
+
+
+VALUES = ([1, [2]], ["a b", "c"], "no such", True, "", "\x1b", "x" * 300, date(2026, 1, 5))
+
+
+@pytest.mark.parametrize("title", ["common", "profile.x", "own"])
+def test_check_refuses_whatever_a_command_refuses(files: Files, title: str) -> None:
+    """Each key and table goes through the same checks as in a command."""
+    readers: dict[tuple[str, str], list[tuple[str, Any]]] = {}
+    for name in COMMANDS:
+        for command in leaves(name):
+            for key in options_of(command):
+                readers.setdefault((key, name if title == "own" else ""), []).append(
+                    (name, command)
+                )
+    differing = []
+    for key, own in sorted(readers):
+        for value in VALUES if own else VALUES[:2]:
+            table = {key: value}
+            shared = {"common": table} if title == "common" else {"profile": {"x": table}}
+            data = {own: table} if own else shared
+            refusing = [
+                name for name, each in readers[key, own] if is_refused(files.user, data, each, name)
+            ]
+            if bool(refusing) != is_refused(files.user, data):
+                differing.append((key, own, value, refusing))
+    assert differing == []
+
+
+def is_refused(path: Path, data: Mapping[str, Any], command: Any = None, name: str = "") -> bool:
+    """Return whether a command refuses a file, or without one `check` does."""
+    try:
+        if command is None:
+            check_file(path, data)
+        else:
+            profile = ChosenProfile("x", "--profile", is_named=True)
+            Settings([SettingsFile(Place("given", path), data)], profile).of(command, name)
+    except ConfigError:
+        return True
+    return False
+
+
+def test_check_names_the_command_that_refuses_a_shared_key(
+    files: Files, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A key with another meaning in each command belongs in their tables.
+
+    A list of brokers belongs in any.
+    """
+    for content, why in (
+        (
+            '[common]\nformat = "mcap"\n',
+            (
+                "choose from cbor, json (for simulate, which reads [common], too; put what is for"
+                " record below [record])"
+            ),
+        ),
+        (
+            '[watch]\nalertmanager = "am:9093"\n',
+            "[watch] alertmanager: not a URL such as https://host:9093",
+        ),
+        ('[watch]\nexec = "notify \'--token=hunter2"\n', "[watch] exec: no closing quotation"),
+        (
+            '[simulate]\nfleet = "demoo"\n',
+            "no file in fleets is called 'demoo': did you mean 'demo'?",
+        ),
+        (
+            '[common]\nprofile = "prodd"\n[profile.prod]\n',
+            "no profile 'prodd' in {file}: did you mean 'prod'?",
+        ),
+    ):
+        files.user.with_name("other.toml").write_text(content)
+        assert run(["check", str(files.user.with_name("other.toml"))]) == 2
+        out = capsys.readouterr().out
+        assert why.format(file=files.user.with_name("other.toml")) in out
+        assert "hunter2" not in out
+    files.user.write_text('[profile.two]\nbroker = ["mqtt://b1", "mqtt://b2"]\nname = ["a", "b"]\n')
+    assert run(["check", str(files.user)]) == 0
+    assert (
+        refusal(capsys, "record", "x.mcap", "--profile", "two", "--broker", "b1")
+        == f"Error: {files.user}: [profile.two] name: record takes one fleet; choose one with"
+        " --name: a, b"
+    )
+    files.user.chmod(0o666)
+    assert run(["check", str(files.user)]) == 2
+    assert "anybody may write" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -318,7 +452,10 @@ def test_the_command_line_chooses_one_of_several_brokers_and_fleets(
 def test_a_value_of_the_wrong_kind_is_not_repeated_where_it_may_be_secret(
     files: Files, capsys: pytest.CaptureFixture[str], command: str, key: str, value: str, why: str
 ) -> None:
-    """A URL or a program in a list or a table is refused without its text."""
+    """A misplaced URL or program is refused without its text.
+
+    It is in a list or a table.
+    """
     files.user.write_text(f"[{command}]\n{key} = {value}\n")
     assert refusal(capsys, command) == f"trnfleet: {files.user}: [{command}] {key} = ***: {why}"
 
@@ -327,7 +464,7 @@ def test_a_value_of_the_wrong_kind_is_not_repeated_where_it_may_be_secret(
 def test_print_names_the_command_whose_option_is_wrong(
     files: Files, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
 ) -> None:
-    """The hint is a command that can be typed."""
+    """The hint is a valid command."""
     assert not files.user.exists()
     assert run(["config", "print", *words, "--nix"]) == 2
     assert f"Try 'trnfleet {' '.join(words)} --help' for help." in capsys.readouterr().err
@@ -336,7 +473,10 @@ def test_print_names_the_command_whose_option_is_wrong(
 def test_a_broken_file_that_was_found_ends_commands_but_not_help(
     files: Files, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The line names the file; help, version and `config path` do without it, as does --config none."""
+    """The line names the file.
+
+    Help, version and `config path` work without it, and so does --config none.
+    """
     files.system.write_text("[common\n")
     assert f"{files.system}: not valid TOML" in refusal(capsys, "status", "--broker", "mqtt://h")
     assert f"{files.system}: not valid TOML" in refusal(capsys, "config", "print", "status")
@@ -355,8 +495,9 @@ def test_a_file_that_anybody_may_write_is_not_read_by_itself(
     """It can name programs to run; --config reads it all the same."""
     files.system.write_text('[common]\nroot = "site"\n')
     files.system.chmod(0o666)
-    assert refusal(capsys, "status") == (
-        f"trnfleet: {files.system}: anybody may write this settings file; chmod o-w it"
+    assert (
+        refusal(capsys, "status")
+        == f"trnfleet: {files.system}: anybody may write this settings file; chmod o-w it"
     )
     assert printed(capsys, "status", "--config", str(files.system))["root"]["value"] == "site"
 
@@ -388,8 +529,9 @@ def test_init_writes_every_setting_and_changes_none(
     assert run(["config", "print"]) == 0
     assert "every option has its default" in capsys.readouterr().out
     files.user.write_text("[common]\n")
-    assert refusal(capsys, "config", "init") == (
-        f"trnfleet: {files.user}: it is there already; --force replaces it"
+    assert (
+        refusal(capsys, "config", "init")
+        == f"trnfleet: {files.user}: it is there already; --force replaces it"
     )
     assert run(["config", "init", "--force"]) == 0
     assert files.user.read_text() == text
@@ -414,16 +556,19 @@ def test_path_says_which_files_are_read(
     given.write_text("[common]\n")
     monkeypatch.setenv("TRNFLEET_CONFIG", str(given))
     assert states() == {
-        "given": "read", "user": "not there", "system": f"not read: --config or TRNFLEET_CONFIG names {given}"
-    }  # fmt: skip  # one line
+        "given": "read",
+        "user": "not there",
+        "system": f"not read: --config or TRNFLEET_CONFIG names {given}",
+    }
 
 
 def test_print_without_a_command_shows_what_is_no_default(
     files: Files, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each value once, with the commands that get it."""
+    """Each value is printed once, with its commands."""
     files.user.write_text(
-        '[common]\ntheme = "light"\n[reserve]\ndays = 7\n[silence]\nowner = "ann"\n[profile.x]\npue = 2\n'
+        '[common]\ntheme = "light"\n[reserve]\ndays = 7\n[silence]\nowner = "ann"\n[profile.x]\npue'
+        " = 2\n"
     )
     found = printed(capsys)
     assert found["theme"]["commands"] == ["demo", "monitor", "replay"]

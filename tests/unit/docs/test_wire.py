@@ -1,4 +1,4 @@
-"""docs/wire.md says what a publisher must send: each field that it calls needed or optional is left out here."""
+"""Required and optional fields of docs/wire.md: each is left out here."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 import runpy
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from support.documents import DOCS, fields, read
 from support.monitor.feed import START_NS, SilentSource
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 PATH = "uc1/standalone/trn2-0001"
 BOOT = "4f1c7a90d2b3e865"
 FRAME = runpy.run_path(str(DOCS / "examples" / "frame.py"))
-MESSAGES: dict[str, type[BaseModel]] = {
+MESSAGES: dict[str, type[BaseModel | msgspec.Struct]] = {
     "descriptor": Descriptor,
     "clock": ClockSpec,
     "instance": InstanceSpec,
@@ -65,21 +66,44 @@ MESSAGES: dict[str, type[BaseModel]] = {
 
 
 def descriptor(columns: list[dict[str, Any]] | None = None) -> dict[str, Any]:
-    """Return a descriptor with every field that the page lists."""
+    """Return a descriptor with every field listed on the page."""
     return {
-        "v": 1, "path": PATH, "publisher": "lab-agent-1", "boot": BOOT, "revision": 0, "period_s": 1.0, "replay": False,
-        "origin": "neuron", "clock": {"epoch": "2026-01-05T00:00:00Z", "speed": 1.0},
-        "instances": [{"path": PATH, "type": "trn2.48xlarge", "ec2_id": "i-0", "lnc": 2, "versions": {"driver": "2.19"}}],
-        "columns": FRAME["COLUMNS"] if columns is None else columns, "lanes": {}, "forwarded": None,
-    }  # fmt: skip
+        "v": 1,
+        "path": PATH,
+        "publisher": "lab-agent-1",
+        "boot": BOOT,
+        "revision": 0,
+        "period_s": 1.0,
+        "replay": False,
+        "origin": "neuron",
+        "clock": {"epoch": "2026-01-05T00:00:00Z", "speed": 1.0},
+        "instances": [
+            {
+                "path": PATH,
+                "type": "trn2.48xlarge",
+                "ec2_id": "i-0",
+                "lnc": 2,
+                "versions": {"driver": "2.19"},
+            }
+        ],
+        "columns": FRAME["COLUMNS"] if columns is None else columns,
+        "lanes": {},
+        "forwarded": None,
+    }
 
 
 def sample(chip: int | None, seq: int = 0, **values: Any) -> dict[str, Any]:
-    """Return telemetry with every field that the page lists, and metrics."""
+    """Return telemetry with every field listed on the page, and metrics."""
     identity = {
-        "v": 1, "ts": format_rfc3339(START_NS), "boot": BOOT, "seq": seq,
-        "cluster": "uc1", "ultraserver": "standalone", "instance": "trn2-0001", "job": None,
-    }  # fmt: skip
+        "v": 1,
+        "ts": format_rfc3339(START_NS),
+        "boot": BOOT,
+        "seq": seq,
+        "cluster": "uc1",
+        "ultraserver": "standalone",
+        "instance": "trn2-0001",
+        "job": None,
+    }
     return (
         identity
         | ({} if chip is None else {"chip": chip})
@@ -99,7 +123,7 @@ def frame(seq: int = 0) -> bytes:
 
 
 class Reader:
-    """A monitor of the fleet `lab`, given messages as a publisher in another language makes them."""
+    """A monitor of the fleet `lab`, for messages as from a publisher in another language."""
 
     def __init__(self) -> None:
         self.monitor = Monitor(
@@ -124,7 +148,10 @@ class Reader:
         self.take(TopicClass.NODE, PATH, message or descriptor(), retain=True)
 
     def chips(self, **changes: Any) -> None:
-        """Take the telemetry of all 16 chips, with changes of their fields; None leaves one out."""
+        """Apply all 16 chips' telemetry with changed fields.
+
+        None leaves one out.
+        """
         for chip in range(16):
             message = {
                 key: value for key, value in (sample(chip) | changes).items() if value != "left out"
@@ -138,7 +165,7 @@ class Reader:
 
     @property
     def refused(self) -> dict[str, int]:
-        """Counters of what was not used, those that are not 0."""
+        """Nonzero counters of unused messages."""
         counts = self.monitor.counts
         names = (
             "undecodable",
@@ -154,9 +181,12 @@ class Reader:
 
 @pytest.mark.parametrize("title", MESSAGES)
 def test_fields_are_those_of_the_messages(title: str) -> None:
-    """Each table lists every field of its message, and says rightly which are needed."""
-    model = MESSAGES[title].model_fields
-    needed = {name: field.is_required() for name, field in model.items()}
+    """Each table lists every field of its message, with the right required ones."""
+    model = MESSAGES[title]
+    if issubclass(model, msgspec.Struct):
+        needed = {field.name: field.required for field in msgspec.structs.fields(model)}
+    else:
+        needed = {name: field.is_required() for name, field in model.model_fields.items()}
     if title == "descriptor":
         # One of the two is needed.
         needed["columns"] = True
@@ -164,14 +194,17 @@ def test_fields_are_those_of_the_messages(title: str) -> None:
 
 
 def test_every_retained_message_has_a_table() -> None:
-    """A model that a monitor keeps is among those whose fields are compared with the page."""
+    """Every model stored by a monitor is compared with the page."""
     kept = {each.model for each in MESSAGE_HANDLERS.values() if isinstance(each, RetainedHandler)}
     assert kept <= set(MESSAGES.values())
 
 
 @pytest.mark.parametrize("name", fields("wire.md", "descriptor"))
 def test_descriptor_fields(name: str) -> None:
-    """A descriptor without a needed field is undecodable, one without an optional field makes chips live."""
+    """A descriptor without a required field is undecodable.
+
+    Without an optional one chips are live.
+    """
     reader = Reader()
     message = descriptor()
     message.pop(name, None)
@@ -203,7 +236,10 @@ def test_fields_of_a_descriptors_parts(part: str, name: str) -> None:
 
 @pytest.mark.parametrize("name", fields("wire.md", "telemetry"))
 def test_telemetry_fields(name: str) -> None:
-    """Without a needed field a message is not used; without an optional one the chips are live."""
+    """A message without a required field is not used.
+
+    Without an optional one chips are live.
+    """
     reader = Reader()
     reader.describe()
     reader.chips(
@@ -237,10 +273,11 @@ def test_frame_fields(name: str) -> None:
 
 
 def test_the_frame_of_the_page_is_read() -> None:
-    """Raw integers times the descriptor's scale are the values; the type's largest integer is no value."""
-    columns = tuple(
-        ColumnSpec.model_validate_json(json.dumps(column)) for column in FRAME["COLUMNS"]
-    )
+    """Values are raw integers times the scale.
+
+    The type's largest integer is no value.
+    """
+    columns = msgspec.convert(FRAME["COLUMNS"], tuple[ColumnSpec, ...])
     decoded = FrameDecoder(columns, 16, 1).decode(frame())
     assert decoded.chip["nc_util_pct"].tolist()[15] == [175] * 7 + [255]
     assert decoded.chip["power_w"].tolist() == [3_124] * 16
@@ -253,7 +290,7 @@ def test_the_frame_of_the_page_is_read() -> None:
 
 
 def test_a_set_of_columns_goes_by_its_name() -> None:
-    """The page's name of the metric table's columns stands for all of them, in the order of the table."""
+    """The column set's name means all columns of the metric table, in its order."""
     message = descriptor() | {"column_set": "standard/1"}
     del message["columns"]
     reader = Reader()
@@ -272,16 +309,20 @@ def test_json_needs_no_columns() -> None:
 
 
 def test_values_are_rounded_to_the_metrics_step() -> None:
-    """A value between two steps is rounded, one out of range or not whole refuses the message."""
+    """A value between two steps is rounded; one out of range is not available.
+
+    The same if it is not whole.
+    """
     reader = Reader()
     reader.describe()
     reader.chips(power_w=300.123)
     assert reader.monitor.store.values(BY_NAME["power_w"], slice(0, 1)).tolist() == [300.1]
     reader.take(TopicClass.TELEMETRY, f"{PATH}/chip00", sample(0, 1, power_w=-1.0))
-    reader.take(TopicClass.TELEMETRY, f"{PATH}/chip00", sample(0, 1, power_w=7_000.0))
-    reader.take(TopicClass.TELEMETRY, f"{PATH}/chip00", sample(0, 1, exec_completed=1.5))
-    reader.take(TopicClass.TELEMETRY, f"{PATH}/chip00", sample(0, 1, nc_util_pct=[50.0] * 7))
-    assert reader.refused == {"undecodable": 4}
+    reader.take(TopicClass.TELEMETRY, f"{PATH}/chip00", sample(0, 2, power_w=7_000.0))
+    reader.take(TopicClass.TELEMETRY, f"{PATH}/chip00", sample(0, 3, exec_completed=1.5))
+    reader.take(TopicClass.TELEMETRY, f"{PATH}/chip00", sample(0, 4, nc_util_pct=[50.0] * 7))
+    assert reader.refused == {}
+    assert reader.monitor.counts.unusable == 4
 
 
 def test_chips_without_a_value_are_not_updated() -> None:
@@ -293,7 +334,7 @@ def test_chips_without_a_value_are_not_updated() -> None:
 
 
 def test_mistakes_are_counted_as_the_page_says() -> None:
-    """Each counter of the page's table counts what the table says."""
+    """Each counter counts the mistakes in the page's table."""
     reader = Reader()
     reader.take(TopicClass.TELEMETRY, f"{PATH}/chip00", sample(0))
     assert reader.refused == {"undescribed": 1}
@@ -308,8 +349,14 @@ def test_mistakes_are_counted_as_the_page_says() -> None:
     for seq in (0, 5, 3, 5):
         reader.take(TopicClass.TELEMETRY, chip, sample(0, seq))
     assert reader.refused == {
-        "undecodable": 1, "misplaced": 1, "rejected": 1, "undescribed": 3, "lost": 3, "late": 1, "duplicates": 1,
-    }  # fmt: skip
+        "undecodable": 1,
+        "misplaced": 1,
+        "rejected": 1,
+        "undescribed": 3,
+        "lost": 3,
+        "late": 1,
+        "duplicates": 1,
+    }
     listed = {line.split("`")[1] for line in read("wire.md").splitlines() if line.startswith("| `")}
     assert reader.refused.keys() | {"dropped"} <= listed
 
@@ -325,7 +372,7 @@ def test_a_new_boot_is_no_loss() -> None:
 
 
 def test_messages_of_the_page_are_valid() -> None:
-    """The JSON that the page shows is what readers take."""
+    """Readers accept the page's JSON."""
     telemetry, command = re.findall(r"```json\n(.*?)```", read("wire.md"), re.DOTALL)
     decoded = decode_sample(telemetry.encode())
     assert (decoded.path, decoded.head.seq) == (f"{PATH}/chip05", 41)
@@ -336,10 +383,15 @@ def test_limits_are_those_of_the_program() -> None:
     """The table of limits has each number."""
     section = read("wire.md").partition("\n## Limits\n")[2].partition("\n## ")[0]
     shown = {
-        name: f"{value // 1024} KiB" if name in {"payload_bytes", "json_bytes"}
-        else f"{value // 2**20} MiB" if name.endswith("_bytes") else f"{value:,}"
+        name: (
+            f"{value // 1024} KiB"
+            if name in {"payload_bytes", "json_bytes"}
+            else f"{value // 2**20} MiB"
+            if name.endswith("_bytes")
+            else f"{value:,}"
+        )
         for name, value in dataclasses.asdict(DEFAULT_LIMITS).items()
-    }  # fmt: skip
+    }
     assert [name for name, text in shown.items() if text not in section] == []
 
 

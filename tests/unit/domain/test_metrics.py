@@ -27,7 +27,7 @@ def test_a_chip_fits_its_frame_budget() -> None:
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
 def test_rows_are_complete(metric: Metric) -> None:
-    """Every row has a unit, a help text, a source, and a wire type that exists."""
+    """Every row has a unit, a help text, a source, and an existing wire type."""
     assert metric.unit
     assert metric.help[0].isupper()
     assert metric.real_source
@@ -51,7 +51,10 @@ def test_blank_rows_are_not_available(metric: Metric) -> None:
 
 
 def test_a_metric_without_a_title_has_its_names_beginning() -> None:
-    """A column's head has ten characters, without the unit, which every value shows; underscores are blanks."""
+    """A default head is the first ten characters of the name, without the unit.
+
+    Every value shows its unit; underscores become blanks.
+    """
     row = Metric(
         "fan_speed_rpm",
         Scope.CHIP,
@@ -80,9 +83,12 @@ def test_names_are_unique_and_health_fits() -> None:
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
 @given(data=st.data())
 def test_codes_survive_json_and_values(metric: Metric, data: st.DataObject) -> None:
-    """A wire code comes back from its JSON value and from its float value exactly, and the top code is None and NaN."""
-    limit = min(metric.top, 2**53)
-    code = data.draw(st.integers(0, limit - 1) | st.just(metric.top))
+    """A wire code survives JSON and float values exactly.
+
+    The top code is None and NaN.
+    """
+    limit = min(metric.limit_code, 2**53)
+    code = data.draw(st.integers(0, limit) | st.just(metric.top))
     codes = np.array([code], dtype=metric.dtype)
     (value,) = metric.json_values(codes)
     if code == metric.top:
@@ -94,10 +100,19 @@ def test_codes_survive_json_and_values(metric: Metric, data: st.DataObject) -> N
     assert metric.encode(metric.decode(codes))[0] == code
 
 
-def test_out_of_range_is_clipped_or_refused() -> None:
-    """Encoding clips to what the wire holds and never reaches the top code; one bad value is refused by name."""
+def test_out_of_range_is_not_available_or_refused() -> None:
+    """Invalid values are encoded as not available; a single bad value is refused by name."""
     power = next(metric for metric in METRICS if metric.name == "power_w")
-    assert power.encode(np.array([-5.0, 1e9])).tolist() == [0, power.top - 1]
+    told = np.array([-5.0, 1e9, np.inf, -np.inf, 6553.4, 0.0])
+    assert power.encode(told).tolist() == [power.top] * 4 + [power.top - 1, 0]
+    util = next(metric for metric in METRICS if metric.name == "nc_util_pct")
+    assert util.encode(np.array([100.0, 101.0, 102.0, 127.0, 4294967295.0])).tolist() == [
+        200,
+        202,
+        255,
+        255,
+        255,
+    ]
     with pytest.raises(ValueError, match="power_w"):
         power.code_of(1e9)
     with pytest.raises(ValueError, match="power_w"):

@@ -4,7 +4,9 @@ import pytest
 
 from trnfleet.domain.quantities import DurationStyle, counted, duration, signed_percent, size_text
 
-MINUTE, HOUR, DAY = 60, 3_600, 86_400
+MINUTE = 60
+HOUR = 3_600
+DAY = 86_400
 
 
 @pytest.mark.parametrize(
@@ -26,7 +28,10 @@ MINUTE, HOUR, DAY = 60, 3_600, 86_400
     ],
 )
 def test_durations_have_five_forms(seconds: float, texts: tuple[str, ...]) -> None:
-    """A duration is never rounded up; a narrow one takes at most four cells, a coarse one six."""
+    """A duration is never rounded up.
+
+    A narrow one has at most four cells, a coarse one six.
+    """
     assert tuple(duration(seconds, style) for style in DurationStyle) == texts
     assert len(duration(seconds, DurationStyle.NARROW)) <= 4
     assert len(duration(seconds, DurationStyle.COARSE)) <= 6

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trnfleet.config import load_model, shipped_folder, shipped_names, validate
-from trnfleet.domain.durations import parse_duration_s
 from trnfleet.domain.scenario import Scenario
 from trnfleet.errors import ConfigError
 
@@ -25,38 +24,22 @@ def fault(**rest: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", shipped_names("scenarios"))
 def test_shipped_scenarios_are_valid(name: str) -> None:
-    """Every file that is shipped loads, has a title, and names the fleet that it is meant for."""
+    """Every shipped file loads, has a title, and names its fleet."""
     loaded = load_model(shipped_folder("scenarios") / f"{name}.toml", Scenario)
     assert loaded.title
     assert loaded.fleet in shipped_names("fleets")
 
 
 def test_durations_are_written_as_people_write_them() -> None:
-    """Text with a unit, or a number of seconds, wherever a time stands."""
+    """Every time is text with a unit, or a number of seconds."""
     (entry,) = scenario(fault(at="90s", every="5m", times=3, **{"for": 45})).faults
     assert (entry.at, entry.every, entry.lasts_s) == (90.0, 300.0, 45.0)
     whole = scenario(period="500ms", speed=60.0)
     assert (whole.period_s, whole.speed) == (0.5, 60.0)
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("90s", 90.0), ("5m", 300.0), ("1h", 3600.0), ("2d", 172_800.0), ("500ms", 0.5), ("1.5 min", 90.0), ("7", 7.0)],
-)  # fmt: skip
-def test_a_duration_is_read(text: str, seconds: float) -> None:
-    """Milliseconds to days, seconds without a unit."""
-    assert parse_duration_s(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "s", "5 weeks", "-3s", "1e3", "1h30m", "nan"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
-    """The message shows how to write one."""
-    with pytest.raises(ValueError, match=r"is not a duration; write it as 10s"):
-        parse_duration_s(text)
-
-
 def test_everything_is_optional() -> None:
-    """An empty scenario is a healthy fleet: nothing is decided that the command line could have said."""
+    """An empty scenario is a healthy fleet and leaves all options to the command line."""
     empty = scenario()
     assert not empty.faults
     assert not empty.loads
@@ -65,7 +48,10 @@ def test_everything_is_optional() -> None:
 
 
 def test_entries_follow_each_other() -> None:
-    """`after` counts from the other's begin, over any number of entries and in any order of the file."""
+    """`after` counts from the other entry's start.
+
+    Over any number of entries and in any order of the file.
+    """
     play = scenario(
         fault(id="c", after="b", delay="10s"),
         fault(id="a", at=5),
@@ -92,9 +78,11 @@ def test_begins_add_up_in_any_order(order: list[int], delays: list[int], random:
     """An entry begins as much later than the one before it as its delay says."""
     before = [None if number == 0 else random.randrange(number) for number in range(8)]
     entries = [
-        fault(id=f"e{number}", at=delays[number])
-        if before[number] is None
-        else fault(id=f"e{number}", after=f"e{before[number]}", delay=delays[number])
+        (
+            fault(id=f"e{number}", at=delays[number])
+            if before[number] is None
+            else fault(id=f"e{number}", after=f"e{before[number]}", delay=delays[number])
+        )
         for number in range(8)
     ]
     begins = dict(
@@ -136,13 +124,13 @@ def test_a_start_without_zone_is_utc() -> None:
     ],
 )
 def test_an_entry_that_makes_no_sense_is_refused(entry: dict[str, Any], message: str) -> None:
-    """The message names the key, the value and what would be right."""
+    """The message names the key, the value and a valid one."""
     with pytest.raises(ConfigError, match=message):
         scenario(entry)
 
 
 def test_circles_and_doubles_are_refused() -> None:
-    """Two entries cannot wait for each other, nor have one name; the message names the nearest id."""
+    """Entries with a circular wait or a duplicate id are refused, with the nearest id."""
     with pytest.raises(ConfigError, match="comes after itself"):
         scenario(fault(id="a", after="b"), fault(id="b", after="a"))
     with pytest.raises(ConfigError, match="id 'a' is there twice"):
@@ -166,6 +154,6 @@ def test_circles_and_doubles_are_refused() -> None:
     ],
 )
 def test_the_rest_of_a_file_is_held_to_its_limits(rest: dict[str, Any], message: str) -> None:
-    """Rates, loads and the options that a scenario may set."""
+    """Rates, loads and a scenario's options are checked against their limits."""
     with pytest.raises(ConfigError, match=message):
         scenario(**rest)

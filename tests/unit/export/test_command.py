@@ -12,7 +12,7 @@ from support.processes.waiting import eventually, running
 from trnfleet.clock import ManualClock
 from trnfleet.errors import ConfigError
 from trnfleet.export import command
-from trnfleet.export.command import LIMIT_S, CommandReceiver, parse_command, run_program, variables
+from trnfleet.export.command import LIMIT_S, CommandReceiver, find_command, run_program, variables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 
 
 def test_a_command_is_read_without_a_shell() -> None:
-    """Quotes are read as a shell reads them; what is no program, or a quote that is missing, is refused."""
-    assert parse_command("--exec", "sh -c 'a b'") == ("sh", "-c", "a b")
+    """Quotes are read like a shell; no program or an open quote is refused."""
+    assert find_command("sh -c 'a b'") == ("sh", "-c", "a b")
     for bad in ("", "no-such-program-here x", "sh 'a"):
-        with pytest.raises(ConfigError, match="--exec"):
-            parse_command("--exec", bad)
+        with pytest.raises(
+            ConfigError, match=r"names no program|no such program|no closing quotation"
+        ):
+            find_command(bad)
 
 
 async def test_a_program_gets_the_alert(tmp_path: Path) -> None:
@@ -52,7 +54,7 @@ async def test_a_program_gets_the_alert(tmp_path: Path) -> None:
 
 
 async def test_a_program_that_fails_or_never_ends(tmp_path: Path) -> None:
-    """Why it failed is said; one that goes on is killed with all that it started."""
+    """The reason of a failure is reported; an endless program is killed with its children."""
     assert (
         await run_program(("sh", "-c", "exit 7"), notification(), ManualClock()) == "exit status 7"
     )
@@ -91,7 +93,10 @@ async def test_a_program_ends_with_the_watch(tmp_path: Path) -> None:
 async def test_one_after_the_other_for_one_alert_and_four_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Notifications of an alert keep their order, at most four programs run, and a failure is repeated three times."""
+    """An alert's notifications are in order, and at most four programs run.
+
+    A failure is repeated three times.
+    """
     clock = ManualClock()
     under_way: list[str] = []
     most = 0

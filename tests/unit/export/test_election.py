@@ -46,7 +46,7 @@ def take(
 
 
 def test_the_one_that_began_first_speaks() -> None:
-    """The watch that began first leads, ties go by the client id, and simulators do not count."""
+    """The watch that began first leads, ties go by client id, simulators do not count."""
     election = Election("watch-m", 5 * SECOND)
     assert election.leader(0) == "watch-m"
     take(election, "sim", presence("sim", None, role="telemetry"), 0)
@@ -70,7 +70,10 @@ def test_the_next_one_takes_over(farewell: bytes) -> None:
 
 
 def test_a_message_that_outlived_its_watch_counts_for_a_while_only() -> None:
-    """Without a heartbeat a watch is gone at `GONE_S`, not a moment before; a lost connection makes none gone."""
+    """Without a heartbeat a watch is gone exactly at `GONE_S`.
+
+    A lost connection makes none gone.
+    """
     election = Election("watch-m", 5 * SECOND)
     take(election, "watch-a", presence("watch-a", SECOND), 0)
     assert election.leader(GONE_S - 0.001) == "watch-a"
@@ -90,7 +93,10 @@ def test_what_is_no_presence_is_refused() -> None:
 
 
 def test_a_retained_message_is_no_heartbeat() -> None:
-    """It keeps its watch in doubt for a while, however often it comes; its time of beginning says nothing of its presence."""
+    """It marks its watch as in doubt for a while, however often it arrives.
+
+    Its start time does not prove presence.
+    """
     election = Election("watch-m", 5 * SECOND)
     assert not take(election, "watch-a", presence("watch-a", SECOND), 0, is_retained=True)
     assert election.leader(DOUBT_S - 0.001) == "watch-a"
@@ -101,7 +107,7 @@ def test_a_retained_message_is_no_heartbeat() -> None:
 
 
 def test_who_comes_later_gets_no_older() -> None:
-    """After listening a newcomer that claims a long past ranks by its first heartbeat, also under another boot."""
+    """A newcomer claiming an early start ranks by its first heartbeat, even after a reboot."""
     election = Election("watch-m", 5 * SECOND)
     assert not election.take_part(2)
     take(election, "evil", presence("evil", 0), 10)
@@ -113,7 +119,7 @@ def test_who_comes_later_gets_no_older() -> None:
 
 @pytest.mark.parametrize("begun_ns", [5 * SECOND, 50 * SECOND])
 def test_who_finds_a_leader_ranks_behind_it(begun_ns: int) -> None:
-    """Whatever the clocks say, a newcomer's own beginning is after that of a leader that it hears."""
+    """A newcomer ranks behind a leader it hears, even if clocks differ."""
     election = Election("watch-m", 10 * SECOND)
     take(election, "watch-a", presence("watch-a", begun_ns, leads=True), 1)
     assert election.take_part(2) == (begun_ns > 10 * SECOND)
@@ -123,8 +129,9 @@ def test_who_finds_a_leader_ranks_behind_it(begun_ns: int) -> None:
 
 
 def test_who_finds_a_leader_ranks_behind_those_on_standby_too() -> None:
-    """So that newcomer and standby agree who is next."""
-    election, standby = Election("watch-m", 10 * SECOND), Election("watch-b", 20 * SECOND)
+    """Newcomer and standby agree on the next leader."""
+    election = Election("watch-m", 10 * SECOND)
+    standby = Election("watch-b", 20 * SECOND)
     for each, other in ((election, "watch-b"), (standby, "watch-m")):
         take(each, "watch-a", presence("watch-a", 15 * SECOND, leads=True), 1)
         if each is election:
@@ -139,7 +146,7 @@ def test_who_finds_a_leader_ranks_behind_those_on_standby_too() -> None:
 
 
 def test_a_leader_that_is_only_retained_is_not_found() -> None:
-    """A message of a leader that may be dead moves nobody back."""
+    """A retained message of a possibly dead leader changes no rank."""
     election = Election("watch-m", 10 * SECOND)
     take(election, "watch-a", presence("watch-a", 50 * SECOND, leads=True), 1, is_retained=True)
     assert not election.take_part(2)
@@ -147,7 +154,10 @@ def test_a_leader_that_is_only_retained_is_not_found() -> None:
 
 
 def test_a_leader_that_was_in_doubt_is_found_late() -> None:
-    """Its first heartbeat moves a watch back that took part before it came; one after the doubt, or of a standby, does not."""
+    """Its late first heartbeat moves a watch behind it.
+
+    One after the doubt, or of a standby, does not.
+    """
     for at_s, leads, is_found in ((10, True, True), (1 + DOUBT_S, True, False), (10, False, False)):
         election = Election("watch-m", 10 * SECOND)
         take(election, "watch-a", presence("watch-a", 50 * SECOND, leads=True), 1, is_retained=True)
@@ -173,15 +183,16 @@ def test_a_distrusted_watch_leads_nobody() -> None:
 
 
 def test_a_beginning_counts_as_it_is_written() -> None:
-    """Two within one millisecond have the same time for each other, so that the client id decides for both."""
-    first, second = Election("watch-a", 1_700_000), Election("watch-m", 1_200_000)
+    """Two starts within one millisecond are equal, so the client id decides."""
+    first = Election("watch-a", 1_700_000)
+    second = Election("watch-m", 1_200_000)
     take(first, "watch-m", presence("watch-m", 1_200_000), 0)
     take(second, "watch-a", presence("watch-a", 1_700_000), 0)
     assert first.leader(0) == second.leader(0) == "watch-a"
 
 
 def test_only_a_trusted_leader_moves_others_back() -> None:
-    """Standbys alone, a leader that is distrusted, and one that began a tick before leave a newcomer where it is."""
+    """A standby, a distrusted leader or one a tick older changes no newcomer's rank."""
     tick_ns = SECOND // 1_000
     alone, distrusting, next_tick = (
         Election("watch-m", begun_ns)
@@ -201,7 +212,7 @@ def test_only_a_trusted_leader_moves_others_back() -> None:
 
 
 def test_a_retained_message_takes_no_time_from_a_heartbeat() -> None:
-    """A watch that was heard counts for as long as after its heartbeat, whatever the broker gives out after a reconnect."""
+    """A retained message after a reconnect does not shorten a heard watch's presence."""
     election = Election("watch-m", 5 * SECOND)
     take(election, "watch-a", presence("watch-a", SECOND), 0)
     take(election, "watch-a", presence("watch-a", SECOND), 1, is_retained=True)
@@ -210,7 +221,7 @@ def test_a_retained_message_takes_no_time_from_a_heartbeat() -> None:
 
 
 def test_another_boot_of_the_same_name_is_another_watch() -> None:
-    """Its first heartbeat is answered, and it ranks by when it came and not as the one before it."""
+    """A new boot's first heartbeat is answered and sets its rank."""
     election = Election("watch-m", NOW_NS)
     election.take_part(0)
     early = presence("watch-a", SECOND)
@@ -224,22 +235,30 @@ def test_another_boot_of_the_same_name_is_another_watch() -> None:
 
 
 def test_only_one_that_listens_is_answered_again() -> None:
-    """It says that it does not lead, and not yet what fires; a standby says that, and has heard the answer."""
+    """A listening watch, without leading or alerts yet, is answered again; a standby is not."""
     election = Election("watch-m", SECOND)
     election.take_part(0)
     for firing, is_answered in ((None, True), (0, False)):
         beat = WatchMessage.model_validate(
             {
-                "client": "watch-a", "state": "online", "boot": "b", "role": "watch", "leads": False, "firing": firing,
+                "client": "watch-a",
+                "state": "online",
+                "boot": "b",
+                "role": "watch",
+                "leads": False,
+                "firing": firing,
                 "since": format_rfc3339(5 * SECOND),
             }
-        )  # fmt: skip  # a message read as rows
+        )
         take(election, "watch-a", encode_message(beat), 1)
         assert take(election, "watch-a", encode_message(beat), 2) == is_answered
 
 
 def test_a_newcomer_ranks_behind_one_that_ranks_behind_a_leader() -> None:
-    """That leader's clock was an hour ahead; the one that took over from it stays in front of all that come later."""
+    """A leader's successor stays in front of later watches.
+
+    The leader's clock was an hour ahead.
+    """
     election = Election("watch-m", NOW_NS)
     election.listen(0)
     take(election, "watch-a", presence("watch-a", NOW_NS + 3_600 * SECOND, leads=True), 1)
@@ -250,7 +269,7 @@ def test_a_newcomer_ranks_behind_one_that_ranks_behind_a_leader() -> None:
 
 
 def test_only_those_of_the_same_role_and_cell_take_part() -> None:
-    """A watch that a relay passed on is none of the top's, and relays of another cell are no rivals."""
+    """Watches passed on by a relay and relays of other cells are not rivals."""
     message = WatchMessage.model_validate_json(presence("a", SECOND, leads=True))
     of_cell = encode_message(message.model_copy(update={"cell": "cell-a"}))
     relay = encode_message(message.model_copy(update={"cell": "cell-a", "role": "relay"}))
@@ -266,7 +285,7 @@ def test_only_those_of_the_same_role_and_cell_take_part() -> None:
 
 @pytest.mark.parametrize(("leads", "leader"), [(False, "watch-m"), (True, "watch-a")])
 def test_one_that_was_gone_and_does_not_lead_ranks_as_a_newcomer(leads: bool, leader: str) -> None:
-    """Such as one that was stopped; one that leads all the time, and only was not heard, is the leader still."""
+    """A stopped watch ranks as a newcomer; an unheard leader still leads."""
     election = Election("watch-m", NOW_NS)
     take(election, "watch-a", presence("watch-a", NOW_NS - SECOND, leads=True), 0)
     election.take_part(1)
@@ -277,7 +296,7 @@ def test_one_that_was_gone_and_does_not_lead_ranks_as_a_newcomer(leads: bool, le
 
 
 def test_a_process_that_did_not_run_listens_again() -> None:
-    """For as long as others count it as gone, or longer; a shorter pause changes nothing."""
+    """After a pause long enough to count as gone; a shorter pause changes nothing."""
     attendance = Attendance(GONE_S)
     assert attendance.was_away(0.0, is_up=True, connects=1)
     assert attendance.begins(0.0)

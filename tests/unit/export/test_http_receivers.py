@@ -1,4 +1,4 @@
-"""Alertmanager and webhooks, against an answer in place of a network and a clock that is turned by hand."""
+"""Alertmanager and webhooks, with a fake network and a manual clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from support.monitor.alert_messages import BEGIN_NS, fingerprint, notification
 from support.processes.waiting import running
 
-from trnfleet.clock import NS_PER_S, ManualClock, format_rfc3339
+from trnfleet.clock import NS_PER_S, ManualClock, SystemClock, format_rfc3339
 from trnfleet.domain.alerts.watches import NO_ERRORS, ReceiverError
 from trnfleet.errors import ConfigError
 from trnfleet.export.alertmanager import (
@@ -28,6 +28,7 @@ from trnfleet.export.http import (
     make_client,
     parse_target,
     post_json,
+    request_json,
 )
 from trnfleet.export.notification import labels_of
 from trnfleet.export.other_clock import OtherClock
@@ -35,11 +36,11 @@ from trnfleet.export.receiver import MOST_WAITING
 from trnfleet.export.webhook import WebhookReceiver
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
 
 class StoppedClock(ManualClock):
-    """A clock that goes on while the process is stopped."""
+    """A clock that runs while the process is stopped."""
 
     def stop(self, seconds: float) -> None:
         self._move_to(self.monotonic_s() + seconds)
@@ -58,9 +59,9 @@ class Other:
         self.error: Exception | None = None
         self.clock = StoppedClock(BEGIN_NS, 100.0)
         self.ahead_s: float | None = None
-        """How far its clock is ahead of the wall clock of `BEGIN_NS` and on; None where it tells none."""
+        """Seconds its clock is ahead of the wall clock of `BEGIN_NS`; None without a `Date`."""
         self.active: list[dict[str, str]] = []
-        """Labels of the alerts that it has, where it is asked."""
+        """Labels of its alerts, for queries."""
         self.begun_s = -1.0
         """When it began, in seconds after ours."""
         self.transport = httpx.MockTransport(self._answer)
@@ -104,7 +105,10 @@ def starts(other: Other) -> list[list[str]]:
 
 
 async def test_alertmanager_is_told_at_once_and_again_every_minute() -> None:
-    """A firing alert goes out at once, ends in 4 min each time, and is repeated; texts and labels without empty ones."""
+    """A firing alert is sent at once and repeated, without empty texts and labels.
+
+    It ends 4 min after each repeat.
+    """
     other = Other()
     receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
     told: list[str] = []
@@ -124,7 +128,13 @@ async def test_alertmanager_is_told_at_once_and_again_every_minute() -> None:
         "2026-01-05T08:05",
     )
     assert "none" not in first["labels"]
-    assert first["annotations"] == {"summary": "number 1", "runbook": "look", "value": "40"}
+    assert first["annotations"] == {
+        "summary": "number 1",
+        "runbook": "look",
+        "value": "40",
+        "fingerprint": fingerprint(1),
+        "ack": f"trnfleet ack {fingerprint(1)} --name demo",
+    }
     assert told == ["firing@2026-01-05T08:00:00.000Z"] * 2
     assert receiver.tally.delivered == 2
 
@@ -136,7 +146,10 @@ def seconds(text: str) -> float:
 
 @pytest.mark.parametrize("ahead_s", [3_600.0, -3_600.0])
 async def test_alertmanager_with_another_clock_is_told_its_own_times(ahead_s: float) -> None:
-    """A firing alert ends in 4 min by Alertmanager's clock and a resolved one is over, whichever of the clocks is wrong."""
+    """Times are by Alertmanager's clock, whichever clock is wrong.
+
+    A firing alert ends in 4 min and a resolved one is over.
+    """
     other = Other()
     other.ahead_s = ahead_s
     receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
@@ -155,7 +168,7 @@ async def test_alertmanager_with_another_clock_is_told_its_own_times(ahead_s: fl
 
 @pytest.mark.parametrize("step_s", [3_600.0, -3_600.0])
 async def test_alertmanager_is_told_no_step_of_our_clock(step_s: float) -> None:
-    """A wall clock that is set wrong while an alert fires, and right again, moves no time that Alertmanager is told."""
+    """Setting the wall clock wrong and right again changes no time sent to Alertmanager."""
     other = Other()
     other.ahead_s = 0.0
     receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
@@ -175,7 +188,10 @@ async def test_alertmanager_is_told_no_step_of_our_clock(step_s: float) -> None:
 
 
 async def test_alertmanager_is_told_nothing_again_that_another_watch_has_ended() -> None:
-    """While the broker is away only what it has is repeated, and no end; all that fires where it has forgotten, or this watch leads."""
+    """While the broker is away only alerts known to Alertmanager are repeated, and no end.
+
+    All firing ones if it has forgotten them, or if this watch leads.
+    """
     other = Other()
     receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
     async with running(receiver.run()):
@@ -199,7 +215,7 @@ async def test_alertmanager_is_told_nothing_again_that_another_watch_has_ended()
 
 
 async def test_alertmanager_is_told_nothing_at_once_after_a_stop() -> None:
-    """A watch that was stopped for longer than a repeat looks first what is still true."""
+    """A watch stopped for longer than a repeat first checks its alerts."""
     other = Other()
     receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
     async with running(receiver.run()):
@@ -215,7 +231,7 @@ async def test_alertmanager_is_told_nothing_at_once_after_a_stop() -> None:
 
 
 async def test_links_go_where_receivers_look_for_them() -> None:
-    """The page of a runbook is the customary annotation, the link back Alertmanager's generatorURL; without one there is none."""
+    """The runbook is the usual annotation, the link back the generatorURL, or neither."""
     other = Other()
     links: dict[str, Any] = {
         "runbook_url": "https://wiki.example/hot",
@@ -254,7 +270,7 @@ async def test_alertmanager_hears_of_the_end_for_a_quarter_of_an_hour() -> None:
 
 
 async def test_alertmanager_that_is_away_gets_everything_later() -> None:
-    """Failures are repeated with growing pauses; the newest state is what is told."""
+    """Failures are repeated with growing pauses; the newest state is sent."""
     other = Other()
     other.error = httpx.ConnectError("no")
     receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
@@ -277,7 +293,7 @@ async def test_alertmanager_that_is_away_gets_everything_later() -> None:
 
 
 async def test_alertmanager_refuses_one_and_takes_the_others() -> None:
-    """One alert that is refused is found, told of once and not repeated; the others arrive."""
+    """A refused alert is found, reported once and not repeated; the others arrive."""
     other = Other()
     other.status = lambda body: (
         400 if any(each["annotations"]["summary"] == "number 3" for each in body) else 200
@@ -309,7 +325,7 @@ async def test_alertmanager_refuses_one_and_takes_the_others() -> None:
 
 
 async def test_an_alert_that_is_taken_later_is_repeated() -> None:
-    """One that was refused is sent with its next change, and is no error from then on."""
+    """A refused alert is sent with its next change, and is then no error."""
     other = Other()
     other.status = 400
     receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
@@ -327,7 +343,10 @@ async def test_an_alert_that_is_taken_later_is_repeated() -> None:
 
 
 async def test_alertmanager_gets_batches_and_forgets_when_another_speaks() -> None:
-    """No request has more than 500 alerts; standby ends all repetition, and delivers once the ends that nobody else knows."""
+    """No request has more than 500 alerts.
+
+    Standby stops all repeats, and delivers once the ends unknown to others.
+    """
     other = Other()
     receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
     async with running(receiver.run()):
@@ -343,7 +362,10 @@ async def test_alertmanager_gets_batches_and_forgets_when_another_speaks() -> No
 
 
 async def test_what_a_former_watch_told_is_repeated() -> None:
-    """Firing alerts are sent again without a new notification, with their newest values, until another watch has ended them."""
+    """Firing alerts are repeated with new values, without a new notification.
+
+    Until another watch ends them.
+    """
     other = Other()
     receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
     async with running(receiver.run()):
@@ -358,7 +380,7 @@ async def test_what_a_former_watch_told_is_repeated() -> None:
 
 
 async def test_a_webhook_gets_what_alertmanager_would_post() -> None:
-    """The body has Alertmanager's form, version 4, with what all alerts of it have in common."""
+    """The body has Alertmanager's version 4 form, with the alerts' common entries."""
     other = Other()
     receiver = WebhookReceiver(
         "webhook", Target("http://h/x"), other.clock, transport=other.transport
@@ -377,7 +399,7 @@ async def test_a_webhook_gets_what_alertmanager_would_post() -> None:
 
 
 async def test_a_webhook_keeps_the_order_and_is_tried_again() -> None:
-    """A batch that fails is posted before the next one; what is refused is left, and the next one goes out."""
+    """A failed batch is posted before the next one; a refused one is dropped."""
     other = Other()
     other.status = 503
     receiver = WebhookReceiver(
@@ -415,7 +437,7 @@ async def test_a_webhook_s_queue_is_bounded() -> None:
 
 
 async def test_an_answer_that_takes_for_ever_is_a_failure() -> None:
-    """A request that is not over in time is given up."""
+    """A request is given up after its time limit."""
     clock = ManualClock()
 
     async def hang(_: httpx.Request) -> httpx.Response:
@@ -434,9 +456,63 @@ async def test_an_answer_that_takes_for_ever_is_a_failure() -> None:
         assert answers[0].why == "no answer within 20 s"
 
 
+class Unread(httpx.AsyncByteStream):
+    """A body that must not be read."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for part in [b"x"]:
+            assert not part, "it is read"
+            yield part
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome", "why"),
+    [
+        (200, Outcome.FAILED, "the answer is compressed, which was not asked for"),
+        (400, Outcome.REFUSED, "HTTP 400 (the answer is compressed, which was not asked for)"),
+        (503, Outcome.FAILED, "HTTP 503 (the answer is compressed, which was not asked for)"),
+    ],
+)
+async def test_a_compressed_answer_is_not_read(status: int, outcome: Outcome, why: str) -> None:
+    """A few kB could unpack to gigabytes; compression is not asked for."""
+    requests = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        requests.append(request)
+        headers = {"Content-Encoding": "zstd, gzip", "Set-Cookie": "a=b"}
+        return httpx.Response(status, headers=headers, stream=Unread())
+
+    async with make_client(Target("http://h/x"), httpx.MockTransport(answer)) as client:
+        for _ in range(2):
+            got = await request_json(client, "GET", "http://h/x", SystemClock(), most_bytes=1_000)
+            assert (got.outcome, got.why) == (outcome, why)
+    assert [each.headers["Accept-Encoding"] for each in requests] == ["identity"] * 2
+    assert "Cookie" not in requests[1].headers
+
+
+async def test_a_long_answer_and_an_absurd_date_are_left_out() -> None:
+    """An answer is read up to its limit, and an absurd clock is ignored."""
+
+    def answer(_: httpx.Request) -> httpx.Response:
+        return httpx.Response(
+            200,
+            headers={"Date": "Fri, 31 Dec 9999 23:59:59 GMT"},
+            content=b"[" + b"1," * 500 + b"1]",
+        )
+
+    async with make_client(Target("http://h/x"), httpx.MockTransport(answer)) as client:
+        got = await request_json(client, "GET", "http://h/x", SystemClock(), most_bytes=1_000)
+        assert (got.outcome, got.why) == (Outcome.FAILED, "the answer is longer than 1,000 bytes")
+        got = await request_json(client, "GET", "http://h/x", SystemClock(), most_bytes=2_000)
+        assert (len(got.content), got.date_ns) == (501, None)
+
+
 def test_urls_and_their_passwords() -> None:
-    """User and password come from the URL or the variable and are never shown, nor is a path that may be a secret."""
-    target = parse_target("--webhook", "https://ann:s%40crt@[::1]:8443/hook?token=1", "other")
+    """User and password come from the URL or the variable and are never shown.
+
+    Nor is a path that may be a secret.
+    """
+    target = parse_target("https://ann:s%40crt@[::1]:8443/hook?token=1", "other")
     assert (target.url, target.user, target.password) == (
         "https://[::1]:8443/hook?token=1",
         "ann",
@@ -445,10 +521,8 @@ def test_urls_and_their_passwords() -> None:
     assert str(target) == "https://[::1]:8443"
     assert "s@crt" not in repr(target)
     assert "token" not in repr(target)
-    assert parse_target("--webhook", "http://ann@h/", "other") == Target(
-        "http://h/", "ann", "other"
-    )
-    assert parse_target("--webhook", "http://h/", "other").user is None
+    assert parse_target("http://ann@h/", "other") == Target("http://h/", "ann", "other")
+    assert parse_target("http://h/", "other").user is None
     for bad in (
         "h:9093",
         "ftp://h",
@@ -458,12 +532,12 @@ def test_urls_and_their_passwords() -> None:
         "http://h/\n",
         "http://[h",
     ):
-        with pytest.raises(ConfigError, match="--webhook: not a URL"):
-            parse_target("--webhook", bad)
+        with pytest.raises(ConfigError, match="not a URL"):
+            parse_target(bad)
 
 
 async def test_a_change_during_a_refused_request_is_sent_and_repeated() -> None:
-    """The refusal was about what the alert was before: what it is now counts for itself."""
+    """A refusal applies to the former state; the new one counts for itself."""
     other = Other()
     receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
 
@@ -485,7 +559,10 @@ async def test_a_change_during_a_refused_request_is_sent_and_repeated() -> None:
 
 
 def test_another_clock_that_drifts_is_not_learned_again() -> None:
-    """A difference that changes within the seconds of `Date` is the same one; an answer makes earlier steps of ours known."""
+    """A difference within the seconds of `Date` is not a change.
+
+    An answer makes earlier steps of ours known.
+    """
     clock = StoppedClock(BEGIN_NS, 100.0)
     there = OtherClock(clock)
     assert there.learn(BEGIN_NS + 60 * NS_PER_S)

@@ -19,7 +19,7 @@ from trnfleet.export.receiver import finished_within, pause_s
 
 
 async def test_lines_are_written_at_once() -> None:
-    """A notification is one line of ASCII that says what a night shift needs; what was written is confirmed."""
+    """A notification is one complete line of ASCII, confirmed when written."""
     reader, writer = os.pipe()
     receiver = LineReceiver("stdout", writer, ManualClock())
     told: list[str] = []
@@ -55,13 +55,15 @@ async def test_a_reader_that_holds_still_keeps_nobody() -> None:
         receiver.notify([notification(number) for number in range(2_000)])
         await eventually(lambda: not select.select([], [writer], [], 0)[1])
         assert receiver.tally.waiting > 0
-    # The thread gets its end with the reader's, and asyncio has nothing to complain about.
+    # The thread ends with the reader, and asyncio has nothing to complain about.
     complaints: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(
         lambda _loop, context: complaints.append(context)
     )
     os.close(reader)
-    await eventually(lambda: not any(each.name == "stdout" for each in threading.enumerate()))
+    await eventually(
+        lambda: not any(each.name == "blocking-call" for each in threading.enumerate())
+    )
     del receiver
     handled = asyncio.Event()
     asyncio.get_running_loop().call_soon(handled.set)
@@ -83,7 +85,7 @@ async def test_a_reader_that_leaves_ends_it() -> None:
 
 
 async def test_work_has_so_much_time_and_pauses_grow() -> None:
-    """Work that is not over in time is cancelled, errors come through, and pauses double up to half a minute."""
+    """Late work is cancelled, errors pass through, and pauses double up to 30 s."""
     clock = ManualClock()
     said: list[bool] = []
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Ear(Receiver):
-    """A receiver that keeps notifications and confirms them on request."""
+    """A receiver that stores notifications and confirms them on request."""
 
     def __init__(self, name: str = "webhook", *, repeats: bool = False, room: int = 10_000) -> None:
         super().__init__(name, ManualClock())
@@ -58,12 +58,12 @@ class Ear(Receiver):
 
 
 class LogBench:
-    """A notification log whose alerts are named by numbers, at seconds."""
+    """A notification log with numbered alerts, at seconds."""
 
     def __init__(self, *ears: Ear, client: str = "watch-1") -> None:
         self.notification_log = NotificationLog("demo", client, ears)
         self.wall_ahead_s = 0
-        """How far our wall clock is ahead of the fleet's time, which is right."""
+        """Seconds our wall clock is ahead of the fleet's time, the correct one."""
         self.resolved: dict[str, int] = {}
 
     def now(self, at_s: float) -> Now:
@@ -90,7 +90,7 @@ class LogBench:
 
 
 def test_an_alert_is_told_once_and_its_end_once() -> None:
-    """A beginning and an end go to a receiver once each, however often they are seen; what has arrived is retained."""
+    """A receiver gets each start and end once; delivered states are retained."""
     ear = Ear()
     bench = LogBench(ear)
     bench.step(1, 1)
@@ -129,7 +129,10 @@ def test_the_next_beginning_is_told_again() -> None:
 
 
 def test_a_late_word_on_what_is_over_is_no_beginning() -> None:
-    """An entry with the same start stays; where its condition is seen again, it starts again."""
+    """A late message about a resolved alert is no start.
+
+    A condition seen again is one.
+    """
     ear = Ear()
     bench = LogBench(ear)
     bench.step(1, 1)
@@ -142,7 +145,10 @@ def test_a_late_word_on_what_is_over_is_no_beginning() -> None:
 
 
 def test_a_quiet_alert_notifies_when_it_no_longer_is() -> None:
-    """A silenced or inhibited alert is published without notification; its end goes to no receiver that does not know of it."""
+    """A silenced or inhibited alert is published without notification.
+
+    Its end goes only to receivers that know of it.
+    """
     ear = Ear()
     bench = LogBench(ear)
     bench.step(1, 1, 2, is_quiet=True)
@@ -165,7 +171,10 @@ def test_what_is_told_and_then_silenced_has_its_end_told() -> None:
 
 
 def test_figures_are_refreshed_now_and_then() -> None:
-    """A new value is published after `REFRESHED_EVERY_S`, a new cause at once; labels stay what others know it by."""
+    """A new value is published after `REFRESHED_EVERY_S`, a new cause at once.
+
+    Labels stay: they identify it for others.
+    """
     bench = LogBench()
     bench.step(1, 1, value=40.0)
     bench.published()
@@ -185,7 +194,7 @@ def test_figures_are_refreshed_now_and_then() -> None:
 
 @pytest.mark.parametrize("client", ["watch-1", "watch-2"])
 def test_a_new_leader_repeats_nothing_and_loses_nothing(client: str) -> None:
-    """A restarted or another watch tells what was not noted, what began and what ended meanwhile, and nothing else."""
+    """A restarted or new leader sends only unrecorded states, and changes since then."""
     ear = Ear()
     bench = LogBench(ear, client=client)
     fired = "firing@2026-01-05T08:00:00.000Z"
@@ -193,9 +202,16 @@ def test_a_new_leader_repeats_nothing_and_loses_nothing(client: str) -> None:
         alert_message(1, told={"webhook": fired}),
         alert_message(2, told={}),
         alert_message(3, told={"webhook": fired}),
-        alert_message(4, state="resolved", resolved="2026-01-05T08:00:03.000Z", told={"webhook": fired}),
-        alert_message(5, state="resolved", resolved="2026-01-05T08:00:03.000Z", told={"webhook": fired.replace("firing", "resolved")}),
-    ]  # fmt: skip  # a table reads as rows
+        alert_message(
+            4, state="resolved", resolved="2026-01-05T08:00:03.000Z", told={"webhook": fired}
+        ),
+        alert_message(
+            5,
+            state="resolved",
+            resolved="2026-01-05T08:00:03.000Z",
+            told={"webhook": fired.replace("firing", "resolved")},
+        ),
+    ]
     bench.notification_log.take_over(retained, bench.now(10))
     assert ear.heard == []
     bench.step(11, 1, 2, 6)
@@ -210,7 +226,7 @@ def test_a_new_leader_repeats_nothing_and_loses_nothing(client: str) -> None:
 
 
 def test_a_receiver_that_repeats_is_given_what_it_knows() -> None:
-    """After a restart Alertmanager gets repeats of what it was notified of before; standby ends that."""
+    """After a restart Alertmanager gets repeats of known alerts; standby stops them."""
     ear = Ear("alertmanager", repeats=True)
     bench = LogBench(ear)
     told = {"alertmanager": "firing@2026-01-05T08:00:00.000Z"}
@@ -226,7 +242,10 @@ def test_a_receiver_that_repeats_is_given_what_it_knows() -> None:
 
 
 def test_what_is_over_is_cleared() -> None:
-    """A resolved alert is cleared after 15 min, later where a receiver still owes its end, and at last in any case."""
+    """A resolved alert is cleared after 15 min, later if a receiver owes its end.
+
+    In the end it is cleared in any case.
+    """
     ear = Ear()
     bench = LogBench(ear)
     bench.step(0, 1, 2)
@@ -245,7 +264,7 @@ def test_what_is_over_is_cleared() -> None:
 
 
 def test_what_there_is_no_room_for_is_counted_and_offered_again() -> None:
-    """A full receiver loses no alert that still fires when there is room again; each is counted once."""
+    """A full receiver gets firing alerts once it has room; each is counted once."""
     ear = Ear(room=1)
     bench = LogBench(ear)
     bench.step(1, 1, 2, 3)
@@ -259,7 +278,10 @@ def test_what_there_is_no_room_for_is_counted_and_offered_again() -> None:
 
 
 def test_wall_clock_of_a_simulated_fleet() -> None:
-    """A fleet whose time runs fast and elsewhere has its alerts at the wall clock's time, never in the future."""
+    """A fleet with its own fast time has alerts in wall-clock time.
+
+    Never in the future.
+    """
     now = Now(1_000 * NS_PER_S, 10.0, is_wall=False, wall_ns=BEGIN_NS, mono_s=0.0)
     assert now.to_wall(900 * NS_PER_S) == BEGIN_NS - 10 * NS_PER_S
     assert now.to_wall(1_100 * NS_PER_S) == BEGIN_NS
@@ -269,7 +291,10 @@ def test_wall_clock_of_a_simulated_fleet() -> None:
 
 @pytest.mark.parametrize("step_s", [3_600, -3_600])
 def test_a_wall_clock_that_is_set_moves_no_alert(step_s: int) -> None:
-    """Receivers are told times of our clock, by which they find out how wrong it is: of alerts before and after it was set alike."""
+    """Receivers get times of our clock, before and after it was set.
+
+    By these they find out how wrong it is.
+    """
     ear = Ear()
     bench = LogBench(ear)
     bench.step(1, 1)
@@ -286,12 +311,17 @@ def test_a_wall_clock_that_is_set_moves_no_alert(step_s: int) -> None:
         for each in (0, 5 + step_s, step_s, 20 + step_s, 22, 31, None)
     ]
     assert told == [
-        ("1", at[0], None), ("2", at[1], None), ("1", at[2], at[3]), ("2", at[1], at[3]), ("3", at[4], None), ("3", at[4], at[5]),
-    ]  # fmt: skip  # a table
+        ("1", at[0], None),
+        ("2", at[1], None),
+        ("1", at[2], at[3]),
+        ("2", at[1], at[3]),
+        ("3", at[4], None),
+        ("3", at[4], at[5]),
+    ]
 
 
 def test_what_others_left_may_come_late() -> None:
-    """A retained alert that comes after it began to speak is taken; its own echo is not."""
+    """A late retained alert is accepted; its own echo is not."""
     ear = Ear()
     bench = LogBench(ear)
     fired = {"webhook": "firing@2026-01-05T08:00:00.000Z"}
@@ -308,8 +338,12 @@ def test_what_others_left_may_come_late() -> None:
 
 
 def test_an_end_is_for_who_may_know_of_the_beginning() -> None:
-    """A leader that notified Alertmanager and was gone before it recorded that leaves no alert there: the next one ends it once."""
-    keeps, ear = Ear("alertmanager", repeats=True), Ear()
+    """The next leader ends an alert notified but not recorded, once.
+
+    The former leader vanished before it recorded the delivery.
+    """
+    keeps = Ear("alertmanager", repeats=True)
+    ear = Ear()
     bench = LogBench(keeps, ear)
     bench.notification_log.take_over([alert_message(1, watch="watch-9")], bench.now(1))
     bench.step(2)
@@ -321,11 +355,12 @@ def test_an_end_is_for_who_may_know_of_the_beginning() -> None:
 
 
 def test_rules_that_are_not_looked_at_stay_as_they_are() -> None:
-    """A step that is only about some rules begins and ends their alerts, and touches no other."""
+    """A step for some rules starts and ends only their alerts."""
     ear = Ear()
     bench = LogBench(ear)
     bench.step(1, 1)
-    log, now = bench.notification_log, bench.now(2)
+    log = bench.notification_log
+    now = bench.now(2)
     log.step([], bench.resolved.get, now, only={"another"})
     assert ear.states() == [("firing", "1")]
     log.step([], bench.resolved.get, now, only={"another", alert_message(1, 0.0).rule})
@@ -335,7 +370,10 @@ def test_rules_that_are_not_looked_at_stay_as_they_are() -> None:
 
 
 def test_a_leader_again_offers_what_was_not_confirmed() -> None:
-    """What a receiver was given before another watch led may be lost; what it has confirmed is not repeated."""
+    """Unconfirmed notifications are offered again, confirmed ones are not.
+
+    Another watch led meanwhile.
+    """
     ear = Ear()
     bench = LogBench(ear)
     bench.step(1, 1, 2)
@@ -348,7 +386,10 @@ def test_a_leader_again_offers_what_was_not_confirmed() -> None:
 
 
 def test_what_only_this_watch_knows_ends_with_its_leadership() -> None:
-    """A lost connection that was told is over once another watch is heard to lead; alerts of the fleet are the leader's."""
+    """A reported lost connection is over once another watch leads.
+
+    Alerts of the fleet are the leader's.
+    """
     ear = Ear("alertmanager", repeats=True)
     bench = LogBench(ear)
     bench.step(1, 1)
@@ -364,7 +405,7 @@ def test_what_only_this_watch_knows_ends_with_its_leadership() -> None:
 
 
 def test_what_is_in_the_log_is_not_taken_late() -> None:
-    """A message of another watch about an alert that is known here changes nothing of what is known of it."""
+    """Another watch's message about a known alert changes nothing."""
     ear = Ear()
     bench = LogBench(ear)
     bench.step(1, 1)
@@ -376,7 +417,7 @@ def test_what_is_in_the_log_is_not_taken_late() -> None:
 
 @pytest.mark.parametrize("resolved_s", [-5, 60])
 def test_an_end_lies_between_the_beginning_and_now(resolved_s: int) -> None:
-    """Where the time of an end is neither, as after a step of a clock, it is the present."""
+    """An end outside this range, as after a clock step, becomes the present."""
     ear = Ear()
     bench = LogBench(ear)
     bench.step(1, 1)
@@ -389,7 +430,7 @@ def test_an_end_lies_between_the_beginning_and_now(resolved_s: int) -> None:
 
 
 def test_an_end_moves_with_the_wall_clock() -> None:
-    """What resolved before our clock was set, and is told after it, ends by the new one."""
+    """An end before a clock step, reported after it, is in the new time."""
     ear = Ear(room=0)
     bench = LogBench(ear)
     bench.notification_log.take_over(
@@ -397,7 +438,8 @@ def test_an_end_moves_with_the_wall_clock() -> None:
     )
     bench.resolved = {fingerprint(1): BEGIN_NS + 2 * NS_PER_S}
     bench.step(3)
-    bench.wall_ahead_s, ear.room = 3_600, 10
+    bench.wall_ahead_s = 3_600
+    ear.room = 10
     bench.step(4)
     assert [(each.starts_ns, each.ends_ns) for each in ear.heard] == [
         (BEGIN_NS + 3_600 * NS_PER_S, BEGIN_NS + 3_602 * NS_PER_S)
@@ -405,7 +447,7 @@ def test_an_end_moves_with_the_wall_clock() -> None:
 
 
 def test_an_end_that_was_missed_is_made_up_for() -> None:
-    """What a receiver knows of an alert stays known where it fires again, silenced: the next end is for it, too."""
+    """A receiver that missed an end gets the next one, even of a silenced alert."""
     ear = Ear()
     bench = LogBench(ear)
     bench.step(1, 1)

@@ -49,7 +49,7 @@ IDLE = {
     "below": 60,
     "summary": "x",
 }
-"""Rules of which the fleet below keeps both true."""
+"""Rules true in the fleet below."""
 STAGES: list[tuple[str, object, str]] = [
     ("freshness", Store, "refresh_states"),
     ("roll-ups", Rollups, "passes"),
@@ -75,7 +75,7 @@ class Log:
 
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> Log:
-    """Return what stands in the place of the module's log."""
+    """Return a substitute for the module's log."""
     kept = Log()
     monkeypatch.setattr(failures, "log", kept)
     return kept
@@ -103,10 +103,14 @@ def fed() -> Feed:
 async def test_a_stage_that_fails_stops_no_other(
     monkeypatch: pytest.MonkeyPatch, log: Log, stage: str, owner: object, name: str
 ) -> None:
-    """Passes go on, all else follows the telemetry, and the failure is counted, logged once and shown."""
+    """A failed stage is counted, shown and logged once.
+
+    Passes and other stages go on.
+    """
     feed = fed()
     monitor = feed.monitor
-    revision, evaluations = monitor.rollups.revision, monitor.alerts.evaluations
+    revision = monitor.rollups.revision
+    evaluations = monitor.alerts.evaluations
     monkeypatch.setattr(owner, name, broken)
     async with background(passes=monitor._keep_passing()):
         for _ in range(5):
@@ -150,7 +154,10 @@ def test_one_reservation_that_fails_is_left_out(monkeypatch: pytest.MonkeyPatch,
 async def test_one_rule_that_fails_leaves_the_others(
     monkeypatch: pytest.MonkeyPatch, log: Log
 ) -> None:
-    """Its alerts stay as they were; the others begin and end, whichever of them comes first."""
+    """A failed rule's alerts stay as they were.
+
+    Others begin and end in any order.
+    """
     feed = fed()
     alerts = feed.monitor.alerts
     await feed.clock.advance(1.0)
@@ -178,7 +185,7 @@ async def test_one_rule_that_fails_leaves_the_others(
 
 
 async def test_a_clock_that_fails_costs_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What comes with a time that cannot be reckoned with is counted, and the reader goes on."""
+    """A message with an unusable time is counted, and the reader goes on."""
     feed = Feed(ultraservers(1))
     feed.describe()
     monkeypatch.setattr("trnfleet.monitor.sources.clock_columns.ClockColumns.take", broken)
@@ -191,7 +198,10 @@ async def test_a_clock_that_fails_costs_one_message(monkeypatch: pytest.MonkeyPa
 
 
 def test_each_kind_is_logged_once_and_then_seldom(log: Log) -> None:
-    """The first of a kind comes with its traceback; a flood of the same is no flood of lines."""
+    """The first failure of a kind is logged with its traceback.
+
+    A flood of them is not logged.
+    """
     counts = PipelineCounts()
     for _ in range(3 * LOGGED_EACH):
         with guard(counts, "findings"):
@@ -217,7 +227,7 @@ def test_each_kind_is_logged_once_and_then_seldom(log: Log) -> None:
 
 
 def test_a_cancellation_is_no_failure() -> None:
-    """What ends a task goes through a guard; and where nothing counts, a failure does, too."""
+    """A cancellation passes a guard, and so does a failure without counts."""
     counts = PipelineCounts()
 
     def raising(error: BaseException) -> Iterator[None]:
@@ -247,7 +257,10 @@ def test_kinds_are_bounded(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_layout_that_changes_is_no_failure() -> None:
-    """It ends the stage that it interrupts, which begins again with the next pass."""
+    """A new layout ends the interrupted stage.
+
+    It restarts with the next pass.
+    """
     counts = PipelineCounts()
 
     def interrupted() -> Iterator[None]:

@@ -1,4 +1,7 @@
-"""The monitor behind views may be exchanged; revisions tell one monitor's state from another's."""
+"""The monitor behind views may be exchanged.
+
+Revisions differ between monitors.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,9 @@ from trnfleet.monitor.fleet_state import LiveOrPast
 
 
 def test_monitors_that_have_done_the_same_are_told_apart() -> None:
-    """No revision that was shown before comes back, also when the first monitor does."""
-    live, past = ready(), ready()
+    """No earlier revision is repeated, even when the first monitor returns."""
+    live = ready()
+    past = ready()
     for feed in (live, past):
         feed.tick()
     assert live.monitor.revision == past.monitor.revision
@@ -32,7 +36,7 @@ def test_the_same_monitor_is_no_exchange() -> None:
 
 
 def test_every_part_that_views_draw_has_a_revision() -> None:
-    """Values, events, jobs, reservations and the connection change the revision of their part, and of none else."""
+    """Values, events, jobs, reservations and connection change only their part's revision."""
     feed = ready()
     feed.tick()
     monitor = feed.monitor

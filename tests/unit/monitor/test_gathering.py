@@ -1,4 +1,4 @@
-"""What messages are read together: those of a tick that begins, and those of a batch that is alone."""
+"""Messages read together: the start of a tick, and a lone batch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TELEMETRY, OTHER = Envelope("telemetry", b"x"), Envelope("alert", b"x")
 
 
 class InboxSource:
-    """A source of what a test puts into an inbox."""
+    """A source of messages from a test's inbox."""
 
     def __init__(self) -> None:
         self.status = LinkStatus(connected=True)
@@ -48,8 +48,12 @@ def reading(source: InboxSource, clock: ManualClock) -> asyncio.Task[list[Envelo
 
 
 async def test_the_first_messages_of_a_tick_wait_for_the_others() -> None:
-    """What comes in a moment after telemetry of an idle source is of its batch; without anything more it is a batch by itself."""
-    source, clock = InboxSource(), ManualClock()
+    """Messages just after an idle source's first telemetry join its batch.
+
+    Without more messages it is a batch of its own.
+    """
+    source = InboxSource()
+    clock = ManualClock()
     task = reading(source, clock)
     await clock.advance(1.0)
     source.inbox.put_all([TELEMETRY] * 2)
@@ -68,8 +72,9 @@ async def test_the_first_messages_of_a_tick_wait_for_the_others() -> None:
 
 @pytest.mark.parametrize("batch", [[OTHER], [TELEMETRY, OTHER], [TELEMETRY] * FEW])
 async def test_what_somebody_may_wait_for_is_read_at_once(batch: list[Envelope]) -> None:
-    """Neither an alert nor what is many already waits for more."""
-    source, clock = InboxSource(), ManualClock()
+    """Neither an alert nor a large batch waits for more."""
+    source = InboxSource()
+    clock = ManualClock()
     task = reading(source, clock)
     await clock.advance(0.0)
     source.inbox.put_all(batch)
@@ -80,7 +85,8 @@ async def test_what_somebody_may_wait_for_is_read_at_once(batch: list[Envelope])
 
 async def test_what_waits_already_is_read_at_once() -> None:
     """A source that is not idle has had its time to gather between two batches."""
-    source, clock = InboxSource(), ManualClock()
+    source = InboxSource()
+    clock = ManualClock()
     source.inbox.put_all([TELEMETRY])
     task = reading(source, clock)
     await clock.advance(0.0)
@@ -101,8 +107,12 @@ async def test_what_waits_already_is_read_at_once() -> None:
 def test_a_batch_that_is_alone_is_one_slice(
     count: int, payload: bytes, each_s: float, is_alone: bool, expected: int
 ) -> None:
-    """It is while it has few messages, each of which takes little by what the last ones took, and nothing waits behind it."""
-    slicing, batch = BatchSlicing(), [Envelope("t", payload)] * count
+    """A lone batch of few, quick messages is one slice.
+
+    Quick as judged by the last messages; no other batch may wait.
+    """
+    slicing = BatchSlicing()
+    batch = [Envelope("t", payload)] * count
     slicing.note(SLICE_MESSAGES, SLICE_MESSAGES * each_s)
     # A single message takes much more than each of many.
     slicing.note(1, 0.01)

@@ -1,4 +1,4 @@
-"""Messages of every class that are wrong somewhere, many thousands of them, fed to a monitor."""
+"""Thousands of malformed messages of every class, fed to a monitor."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from trnfleet.monitor.store.store import Freshness
 from trnfleet.services.alerts_client import published_problems
 from trnfleet.services.files.rules import load_rules
 
-ROUNDS, A_ROUND = 12, 60
+ROUNDS = 12
+A_ROUND = 60
 
 
 @pytest.mark.parametrize("seed", range(6))
 async def test_nothing_that_comes_stops_a_monitor(seed: int) -> None:
-    """No message raises or makes a stage fail, and the telemetry of a good publisher arrives all the while."""
+    """No message raises or fails a stage, and a good publisher's telemetry still arrives."""
     random = Random(seed)  # noqa: S311  mutations, not secrets
     feed = Feed(ultraservers(1))
     feed.scatter()
@@ -55,14 +56,15 @@ async def test_nothing_that_comes_stops_a_monitor(seed: int) -> None:
 
 
 def test_what_is_refused_takes_nothing_away() -> None:
-    """A message that is refused leaves what its topic told before."""
+    """A refused message does not change its topic's earlier data."""
     feed = Feed(ultraservers(1))
     feed.describe()
     monitor = feed.monitor
     hostile = originals(hostile_feed())
     monitor.apply(hostile)
     monitor.compute()
-    layout, jobs = monitor.store.layout, dict(monitor.ingest.jobs)
+    layout = monitor.store.layout
+    jobs = dict(monitor.ingest.jobs)
     held = [each.message for each in monitor.reservations.table()]
     silences = monitor.alerts.silences.count()
     refused = [each._replace(payload=b'{"v":1,"speed":1e300}') for each in hostile]

@@ -1,4 +1,4 @@
-"""What a monitor cannot hear is no silence of its sources: outages, doubtful connections, pauses and queues of its own."""
+"""Outages, doubtful connections, pauses and own queues are no silence of the sources."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ RULES = tuple(rule for rule in load_rules() if rule.name in NAMES)
 
 
 class Outage(Feed):
-    """A fleet whose monitor has the shipped rules, and a connection that the test takes away."""
+    """A fleet with the shipped rules, and a connection under the test's control."""
 
     def __init__(self, *, proof_s: float = PROOF_S) -> None:
         super().__init__(ultraservers(2))
@@ -66,13 +66,16 @@ class Outage(Feed):
         }
 
     async def live(self, seconds: int) -> None:
-        """Let all that is not dead publish once a second."""
+        """Publish once a second from everything not dead."""
         for _ in range(seconds):
             await self.clock.advance(1.0)
             self.tick([path for path in self.layout.instances if path not in self.dead])
 
     async def quiet(self, seconds: int) -> None:
-        """Let time pass in which nothing comes; ticks go on, and are lost."""
+        """Advance the time without messages.
+
+        The ticks of that time are lost.
+        """
         for _ in range(seconds):
             await self.advance(1.0)
             self.seq += 1
@@ -85,7 +88,10 @@ class Outage(Feed):
 
 
 async def test_a_lost_connection_is_one_alert_and_no_silence() -> None:
-    """While the connection is gone, and while sources come back, nothing is called silent; one pipeline alert comes and goes."""
+    """A lost connection is one pipeline alert, and nothing is called silent.
+
+    Not even while sources come back.
+    """
     fleet = Outage()
     await fleet.live(5)
     fleet.connect(up=False)
@@ -104,9 +110,13 @@ async def test_a_lost_connection_is_one_alert_and_no_silence() -> None:
 
 
 async def test_what_is_dead_after_an_outage_is_found() -> None:
-    """A source that does not come back is silent once it had its time; one that was silent before stays so throughout."""
+    """A source that does not return is silent after its time to reconnect.
+
+    One that was silent before stays so.
+    """
     fleet = Outage()
-    first, second = fleet.layout.instances[0], fleet.layout.instances[5]
+    first = fleet.layout.instances[0]
+    second = fleet.layout.instances[5]
     fleet.dead.add(first)
     await fleet.live(12)
     assert fleet.firing == {"instance-silent"}
@@ -129,7 +139,7 @@ async def test_what_is_dead_after_an_outage_is_found() -> None:
 
 
 async def test_what_is_dead_is_found_between_breaks() -> None:
-    """A link that breaks every few seconds delays what says that a host is silent, and does not hide it."""
+    """A link with a break every few seconds delays a silence alert without hiding it."""
     fleet = Outage()
     fleet.dead.add(fleet.layout.instances[0])
     fired_after = None
@@ -146,7 +156,10 @@ async def test_what_is_dead_is_found_between_breaks() -> None:
 
 
 async def test_a_count_over_what_is_partly_unheard_is_not_over() -> None:
-    """While an instance cannot be heard, its UltraServer has fewer links that are known to be down, and is as split as before."""
+    """An UltraServer with an unheard instance has fewer known broken links.
+
+    It still counts as split.
+    """
     fleet = Outage()
     split = fleet.layout.instances[:4]
     rows = slice(0, 64)
@@ -167,7 +180,7 @@ async def test_a_count_over_what_is_partly_unheard_is_not_over() -> None:
 
 
 async def test_a_connection_over_which_nothing_comes_is_in_doubt() -> None:
-    """A stopped broker is no silent fleet for as long as the connection may be half open."""
+    """A stopped broker is no silent fleet while the connection may be half open."""
     fleet = Outage()
     await fleet.live(5)
     await fleet.quiet(15)
@@ -177,7 +190,7 @@ async def test_a_connection_over_which_nothing_comes_is_in_doubt() -> None:
 
 
 async def test_a_connection_over_which_messages_wait_is_not_in_doubt() -> None:
-    """A monitor that applies nothing for a while has heard what waits for it."""
+    """Messages waiting at a paused monitor count as heard."""
     fleet = Outage()
     await fleet.live(5)
     fleet.monitor.link.waiting = 20_000
@@ -187,7 +200,10 @@ async def test_a_connection_over_which_messages_wait_is_not_in_doubt() -> None:
 
 
 async def test_a_connection_in_doubt_that_is_lost_is_one_outage() -> None:
-    """Nothing has been heard since the doubt began: the alert about it does not end where the connection is found to be gone."""
+    """An alert about a doubtful connection goes on when it is found lost.
+
+    Nothing has been heard since the doubt began.
+    """
     fleet = Outage()
     await fleet.live(5)
     await fleet.quiet(12)
@@ -201,7 +217,10 @@ async def test_a_connection_in_doubt_that_is_lost_is_one_outage() -> None:
 
 
 async def test_a_fleet_that_is_silent_on_a_whole_connection() -> None:
-    """Once a connection has stood for long enough it is whole, and the silence the fleet's; a message proves it before."""
+    """After long enough a connection is proven, and the silence is the fleet's.
+
+    A message proves it earlier.
+    """
     fleet = Outage()
     await fleet.live(5)
     await fleet.quiet(32)
@@ -215,7 +234,7 @@ async def test_a_fleet_that_is_silent_on_a_whole_connection() -> None:
 
 
 def _watch_message(fleet: Feed) -> list[Envelope]:
-    """Return the heartbeat of a watch, and an alert that it publishes."""
+    """Return a watch's heartbeat and published alert."""
     heartbeat = WatchMessage(client="watch-1", state="online", boot="1", role="watch", leads=True)
     topics = (TopicClass.PUBLISHER, "watch-1"), (TopicClass.ALERT, "f" * 16)
     return [
@@ -229,7 +248,10 @@ def _watch_message(fleet: Feed) -> list[Envelope]:
 
 
 async def test_a_watch_is_not_the_fleet() -> None:
-    """Heartbeats and alerts of watches prove no source: the only publisher is cut off until its last will says that it is offline."""
+    """Heartbeats and alerts of watches prove no source.
+
+    The only publisher is cut off until its last will reports it offline.
+    """
     fleet = Outage()
     await fleet.live(5)
     for _ in range(18):
@@ -259,7 +281,10 @@ async def _both(fleet: Outage, other: Feed, seconds: int) -> None:
 
 @pytest.mark.parametrize("comes_back_after_s", [1, 30])
 async def test_a_publisher_of_several_that_stops_is_one_alert(comes_back_after_s: int) -> None:
-    """Of two publishers one is cut off: its will says so before any of its instances is silent, and none is while it comes back."""
+    """One of two publishers is cut off: its will is the one alert.
+
+    None of its instances is silent before it, or while it comes back.
+    """
     fleet = Outage()
     other = _beside(fleet, ultraservers(2, "uc2") + standalone(2, cluster="uc2"), json=True)
     await _both(fleet, other, 5)
@@ -285,7 +310,10 @@ async def test_a_publisher_of_several_that_stops_is_one_alert(comes_back_after_s
 
 
 async def test_a_publisher_that_goes_again_and_again_does_not_flap_its_hosts() -> None:
-    """Five restarts of a publisher leave its own alert at most: those that it inhibited count no beginnings."""
+    """Five restarts of a publisher leave only its own alert, if any.
+
+    Inhibited alerts count no beginnings.
+    """
     fleet = Outage()
     other = _beside(fleet, ultraservers(1, "uc2"))
     for _ in range(5):
@@ -300,12 +328,13 @@ async def test_a_publisher_that_goes_again_and_again_does_not_flap_its_hosts() -
 
 
 async def test_a_publisher_that_goes_on_saying_nothing() -> None:
-    """Without a will the silence of several is that of the hosts after a while; that of a host's own agent is at once."""
+    """Without a will a publisher's silence becomes its hosts' after a while.
+
+    A host's own agent is silent at once.
+    """
     fleet = Outage()
-    other, agent = (
-        _beside(fleet, ultraservers(1, "uc2")),
-        _beside(fleet, standalone(1, cluster="uc3")),
-    )
+    other = _beside(fleet, ultraservers(1, "uc2"))
+    agent = _beside(fleet, standalone(1, cluster="uc3"))
     agent.publisher = "agent"
     agent.describe()
     await _both(fleet, other, 5)
@@ -317,7 +346,7 @@ async def test_a_publisher_that_goes_on_saying_nothing() -> None:
 
 
 async def test_repeated_outages_do_not_flap() -> None:
-    """Five outages within half an hour leave no alert behind but the one about the connection."""
+    """Five outages within half an hour leave only the alert about the connection."""
     fleet = Outage()
     for _ in range(5):
         await fleet.live(3)
@@ -330,7 +359,10 @@ async def test_repeated_outages_do_not_flap() -> None:
 
 
 async def test_a_pending_alert_waits() -> None:
-    """What was pending when the connection went has as long to go as before, and firing alerts of live values stay."""
+    """A pending alert pauses during an outage.
+
+    Firing alerts of live values stay.
+    """
     fleet = Outage()
     await fleet.live(3)
     fleet.set("temperature_c", 99.0, slice(0, 16))
@@ -360,10 +392,10 @@ async def _running(fleet: Outage, source: QueueSource) -> AsyncIterator[Monitor]
 
 
 class StoppableClock(ManualClock):
-    """A clock that goes on while the process is stopped; who slept wakes late then."""
+    """A clock of a stopped process: time goes on, and sleepers wake late."""
 
     def stop(self, seconds: float) -> None:
-        """Let time pass in which the process does not run."""
+        """Advance the time while the process is stopped."""
         self._move_to(self.monotonic_s() + seconds)
 
     def _move_to(self, monotonic_s: float) -> None:
@@ -372,7 +404,8 @@ class StoppableClock(ManualClock):
 
 async def test_a_pause_of_the_process_is_no_silence() -> None:
     """After a stop of the process sources have their periods afresh: nothing is called silent."""
-    fleet, source = Outage(), QueueSource()
+    fleet = Outage()
+    source = QueueSource()
     fleet.clock = clock = StoppableClock(fleet.clock.wall_ns(), fleet.clock.monotonic_s())
     async with _running(fleet, source) as monitor:
         for _ in range(4):
@@ -391,8 +424,9 @@ async def test_a_pause_of_the_process_is_no_silence() -> None:
 
 
 async def test_a_queue_that_is_behind_is_overload_and_no_silence() -> None:
-    """Where messages are applied seconds after they came, what has not come yet is not silent, and an alert says why."""
-    fleet, source = Outage(), QueueSource()
+    """Messages applied seconds late are an overload alert, not silence."""
+    fleet = Outage()
+    source = QueueSource()
     half = list(fleet.layout.instances[:4])
     async with _running(fleet, source) as monitor:
         source.batches.put_nowait(fleet.telemetry())
@@ -408,7 +442,7 @@ async def test_a_queue_that_is_behind_is_overload_and_no_silence() -> None:
 
 
 async def test_late_messages_far_apart_are_a_slow_way_and_no_silence() -> None:
-    """Where messages come seconds late and in pieces, and passes are rare, what has not come yet is not silent."""
+    """Late, scattered messages with rare passes are no silence."""
     fleet = Outage()
     await fleet.live(5)
     half = list(fleet.layout.instances[:4])
@@ -423,7 +457,10 @@ async def test_late_messages_far_apart_are_a_slow_way_and_no_silence() -> None:
 
 @pytest.mark.parametrize(("lossy", "is_live"), [(True, True), (False, False)])
 async def test_freshness_does_not_flutter_where_most_is_lost(*, lossy: bool, is_live: bool) -> None:
-    """Where most messages of all topics are lost, values are stale later; where none are, after three periods."""
+    """Values are stale later if most messages of all topics are lost.
+
+    Without loss they are stale after three periods.
+    """
     fleet = Feed(standalone(10))
     fleet.scatter()
     fleet.describe()
@@ -435,8 +472,12 @@ async def test_freshness_does_not_flutter_where_most_is_lost(*, lossy: bool, is_
 
 
 def test_freshness_is_judged_at_news_and_often_enough_in_silence() -> None:
-    """What came, or a change of the connection, is judged at once; a silence often enough that staleness comes on time."""
-    judgements, link = Judgements(), LinkStatus(connected=True, connects=1)
+    """Freshness is updated at once after messages and connection changes.
+
+    In silence it is updated often enough for staleness to be on time.
+    """
+    judgements = Judgements()
+    link = LinkStatus(connected=True, connects=1)
     assert judgements.is_due(10.0, 1, link, 1.0)
     assert not judgements.is_due(10.2, 1, link, 1.0)
     assert judgements.is_due(10.3, 2, link, 1.0)

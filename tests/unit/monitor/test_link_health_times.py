@@ -1,4 +1,4 @@
-"""Times of the health of a link, step by step: how long sources get after an outage, and what counts as doubt, pause and loss."""
+"""Times of link health: time to reconnect, and limits of doubt, pause and loss."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PROOF_S = 23.0
 
 @pytest.fixture(scope="module")
 def store() -> Store:
-    """A store whose chips are live, with a period of 1 s."""
+    """A store of live chips with a period of 1 s."""
     feed = Feed(ultraservers(1))
     feed.describe()
     feed.tick()
@@ -37,7 +37,7 @@ def store() -> Store:
 
 
 class Driven:
-    """The health of a link whose times are set by hand."""
+    """Link health with times set by hand."""
 
     def __init__(self, store: Store) -> None:
         self.health = LinkHealth(PROOF_S)
@@ -52,7 +52,8 @@ class Driven:
         self.health.update(now_s, self.link, self._store, self.counts)
 
     def connect(self, now_s: float, *, up: bool) -> None:
-        self.link.connected, self.link.changed_s = up, now_s
+        self.link.connected = up
+        self.link.changed_s = now_s
         self.link.connects += up
 
     def unsettled_until_s(self, from_s: float) -> float:
@@ -64,7 +65,10 @@ class Driven:
 
 
 def test_a_short_break_does_not_cut_the_time_to_connect_again_short(store: Store) -> None:
-    """After an outage of 20 s all get 10 s and their three periods, also where the connection is made again meanwhile."""
+    """After a 20 s outage everything gets 10 s and its three periods.
+
+    Even if the connection breaks again meanwhile.
+    """
     driven = Driven(store)
     driven.update(100.0)
     driven.connect(101.0, up=False)
@@ -82,7 +86,7 @@ def test_a_short_break_does_not_cut_the_time_to_connect_again_short(store: Store
 
 
 def test_a_connection_that_is_made_again_between_two_passes_is_a_break(store: Store) -> None:
-    """What came before it says nothing of who is there now."""
+    """Earlier messages do not prove a source after a reconnect."""
     driven = Driven(store)
     driven.update(100.0)
     assert driven.health.heard_for_s(100.0) == 1e9
@@ -111,7 +115,10 @@ def test_a_pause_without_a_connection_ends_no_outage(store: Store) -> None:
 
 
 def test_silence_before_a_pause_of_ours_is_no_doubt(store: Store) -> None:
-    """A connection is in doubt by the time that was listened; after its proof the same silence is no doubt again."""
+    """Only listened time counts towards doubt.
+
+    After a proof the same silence is no doubt.
+    """
     driven = Driven(store)
     driven.update(100.0)
     driven.health.resume(110.0, 10.0)
@@ -125,7 +132,10 @@ def test_silence_before_a_pause_of_ours_is_no_doubt(store: Store) -> None:
 
 
 def test_values_are_stale_at_last_however_much_is_lost(store: Store) -> None:
-    """Periods grow with the share that is lost, to nine; of a few messages no share is known."""
+    """Stale periods grow with the share lost, to nine.
+
+    A few messages have no share.
+    """
     driven = Driven(store)
     driven.update(100.0)
 
@@ -141,7 +151,7 @@ def test_values_are_stale_at_last_however_much_is_lost(store: Store) -> None:
 
 
 def test_overload_is_one_while_it_comes_back_soon(store: Store) -> None:
-    """Its time counts from the first message that was left out, and from the next one after a gap."""
+    """An overload counts from its first shed message, and again after a gap."""
     driven = Driven(store)
     for at_s in (100.0, 103.0, 106.0):
         driven.counts.shed += 1
@@ -157,7 +167,7 @@ def test_overload_is_one_while_it_comes_back_soon(store: Store) -> None:
 
 
 def test_a_little_loss_says_nothing_of_silence_only_while_overloaded(store: Store) -> None:
-    """A fifth of messages lost is the sources' own, or the network's, unless this monitor leaves out telemetry itself."""
+    """A fifth of messages lost is the sources' or network's, unless this monitor sheds."""
     driven = Driven(store)
     driven.update(100.0)
 
@@ -181,10 +191,15 @@ def test_a_little_loss_says_nothing_of_silence_only_while_overloaded(store: Stor
 def test_what_is_lost_while_a_large_fleet_is_joined_is_no_alert(
     store: Store, monkeypatch: pytest.MonkeyPatch, instances: int, protocol: str, is_own: bool
 ) -> None:
-    """For a while after each layout of the first minutes; not of a small fleet or a recording, and what is lost later counts."""
+    """Losses while joining a large fleet are no alert.
+
+    For a while after each layout of the first minutes; not for a small fleet or a recording. Later
+    losses count.
+    """
     monkeypatch.setattr(link_health, "JOINS_FROM", instances)
     driven = Driven(store)
-    driven.link.protocol, driven.link.changed_s = protocol, 100.0
+    driven.link.protocol = protocol
+    driven.link.changed_s = 100.0
 
     def lose(now_s: float, lost: int) -> int:
         driven.counts.lost += lost
@@ -201,7 +216,10 @@ def test_what_is_lost_while_a_large_fleet_is_joined_is_no_alert(
 
 
 def test_what_is_lost_in_an_overload_is_no_second_alert(store: Store) -> None:
-    """The overload is told; its losses are not told again when it is over, while those before and after it are."""
+    """Losses in an overload are no second alert after it.
+
+    Losses before and after it are.
+    """
     driven = Driven(store)
 
     def lose(now_s: float, lost: int, shed: int) -> int:
@@ -217,7 +235,10 @@ def test_what_is_lost_in_an_overload_is_no_second_alert(store: Store) -> None:
 
 
 def test_what_is_lost_while_sources_are_late_by_their_clocks_is_an_alert(store: Store) -> None:
-    """A host that stalls loses ticks and is late: that is told, unless most telemetry is late for so long that the overload is."""
+    """Losses of a stalled, late host are an alert.
+
+    Unless most telemetry is late for so long that the overload is an alert.
+    """
     driven = Driven(store)
     driven.update(99.0)
 
@@ -241,11 +262,16 @@ def test_what_is_lost_while_sources_are_late_by_their_clocks_is_an_alert(store: 
 
 @pytest.mark.parametrize(("slow", "is_overloaded"), [(1, False), (3, True), (4, True)])
 async def test_a_few_slow_clocks_are_no_overload(slow: int, *, is_overloaded: bool) -> None:
-    """Each host of a small fleet is a batch: only where most are late silence says nothing, and this monitor is behind."""
+    """A few slow clocks are no overload: most batches must be late.
+
+    Each host of a small fleet is a batch. Only then is silence meaningless and this monitor behind.
+    """
     hosts = Feed(standalone(4))
     hosts.origin = "neuron"
     hosts.describe()
-    health, clock, store = hosts.monitor.link_health, hosts.clock, hosts.monitor.store
+    health = hosts.monitor.link_health
+    clock = hosts.clock
+    store = hosts.monitor.store
     for tick in range(8):
         for place, path in enumerate(hosts.layout.instances):
             hosts.seq = tick
@@ -260,7 +286,10 @@ async def test_a_few_slow_clocks_are_no_overload(slow: int, *, is_overloaded: bo
 
 
 def test_most_telemetry_is_judged_over_a_period(store: Store) -> None:
-    """Hosts that publish each minute are heard one by one: the late one among them is one of several. What came long before does not count."""
+    """One late host among hosts with a message a minute is one of several.
+
+    Older messages do not count.
+    """
     driven = Driven(store)
     for minute, lags_s in enumerate(
         ([0.0, 0.0, BEHIND_FROM_S], [0.0, 0.0, BEHIND_FROM_S], [BEHIND_FROM_S] * 3)

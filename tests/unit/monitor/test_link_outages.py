@@ -1,4 +1,7 @@
-"""A fleet that is heard over two connections: the loss of one says nothing of what it carries, and changes nothing for the other."""
+"""A fleet over two connections.
+
+Losing one is no silence and does not affect the other.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ RULES = tuple(rule for rule in load_rules() if rule.name in NAMES)
 
 
 class TwoLinks(Feed):
-    """A fleet whose first UltraServer is described over one connection, and its second over another."""
+    """A fleet with one UltraServer described over each of two connections."""
 
     def __init__(self) -> None:
         super().__init__(ultraservers(2))
@@ -28,7 +31,8 @@ class TwoLinks(Feed):
         self.monitor = Monitor(source, "demo", clock=self.clock, rules=RULES, proof_s=23.0)
         self.scatter()
         self.dead: set[str] = set()
-        first, second = self.on("us-0001"), self.on("us-0002")
+        first = self.on("us-0001")
+        second = self.on("us-0002")
         for number, paths in ((1, first), (2, second)):
             self.monitor.apply([each._replace(link=number) for each in self.announcements(paths)])
         self.monitor.compute()
@@ -38,7 +42,7 @@ class TwoLinks(Feed):
         return [path for path in self.layout.instances if f"/{ultraserver}/" in path]
 
     async def live(self, seconds: int) -> None:
-        """Let all that is not dead publish once a second."""
+        """Publish once a second from everything not dead."""
         for _ in range(seconds):
             await self.clock.advance(1.0)
             self.tick([path for path in self.layout.instances if path not in self.dead])
@@ -61,7 +65,10 @@ class TwoLinks(Feed):
 
 
 async def test_what_a_lost_connection_carries_is_not_silent() -> None:
-    """Its chips are stale and no alert is about them; what the other connection carries is judged as ever."""
+    """Chips behind a lost connection are stale without alerts.
+
+    Those of the other connection are judged as ever.
+    """
     fleet = TwoLinks()
     await fleet.live(5)
     fleet.connect(up=False)
@@ -73,7 +80,8 @@ async def test_what_a_lost_connection_carries_is_not_silent() -> None:
         ("instance-silent", fleet.on("us-0001")[0]),
     }
     assert fleet.monitor.findings.total == 1
-    # The publisher of both is heard over the other connection; one that is not heard at all is not silent either.
+    # The publisher of both is heard over the other connection; one that is not heard at all is not
+    # silent either.
     assert fleet.monitor.pipeline(at_once=True).publishers.count(State.SILENT) == 0
     fleet.connect(up=True)
     await fleet.live(12)
@@ -85,7 +93,10 @@ async def test_what_a_lost_connection_carries_is_not_silent() -> None:
 
 
 async def test_a_publisher_behind_a_lost_connection_is_not_silent() -> None:
-    """Its own connection may be whole; one that stops while it can be heard is silent."""
+    """A publisher behind a lost connection is not silent.
+
+    One that stops while heard is.
+    """
     fleet = TwoLinks()
     for number, (name, server) in enumerate((("one", "us-0001"), ("two", "us-0002")), 1):
         fleet.publisher = name
@@ -110,7 +121,10 @@ async def test_a_publisher_behind_a_lost_connection_is_not_silent() -> None:
 
 
 async def test_what_does_not_come_back_with_its_connection_is_found() -> None:
-    """After an outage of 20 s its sources have ten seconds to connect and three periods; then they are silent."""
+    """After a 20 s outage sources have ten seconds plus three periods.
+
+    Then they are silent.
+    """
     fleet = TwoLinks()
     await fleet.live(5)
     fleet.connect(up=False)
@@ -124,7 +138,10 @@ async def test_what_does_not_come_back_with_its_connection_is_found() -> None:
 
 
 async def test_a_source_that_is_heard_over_both_connections_is_judged_while_one_stands() -> None:
-    """A descriptor that came over both is known over both, also where its bytes are the same."""
+    """A descriptor received over both connections is known over both.
+
+    Even if its bytes are the same.
+    """
     fleet = TwoLinks()
     fleet.monitor.apply(
         [each._replace(link=1) for each in fleet.announcements(fleet.on("us-0002"))]

@@ -1,4 +1,4 @@
-"""Names that somebody makes up without end: what they leave in memory is bounded, counted, and costs a real fleet nothing."""
+"""Endless made-up names use bounded memory, are counted, and do not affect a real fleet."""
 
 from __future__ import annotations
 
@@ -43,14 +43,18 @@ def made_up(topic_class: TopicClass, number: int, name: str) -> Envelope:
 def test_they_are_counted_and_leave_little(
     topic_class: TopicClass, name: str, refused: str
 ) -> None:
-    """Nothing is kept of what is beyond a limit, it is counted with its reason, and the fleet is shown as before."""
+    """Data above a limit is dropped and counted by reason.
+
+    The fleet is shown as before.
+    """
     feed = Feed(DEMO, limits=LIMITS)
     feed.scatter()
     feed.describe()
     feed.tick()
     feed.monitor.apply([made_up(topic_class, number, name) for number in range(COUNT)])
     feed.tick()
-    ingest, counts = feed.monitor.ingest, feed.monitor.counts
+    ingest = feed.monitor.ingest
+    counts = feed.monitor.counts
     assert len(ingest.topics.states) == 12
     assert len(ingest.topics.undescribed.chips) + len(ingest.topics.undescribed.others) <= 200
     assert len(ingest.publishers) <= 101
@@ -62,7 +66,7 @@ def test_they_are_counted_and_leave_little(
 
 
 def test_a_fleet_that_comes_after_them_is_shown() -> None:
-    """What nobody had room for before its descriptor is taken with it: telemetry, presence and a last will."""
+    """A descriptor makes room for its telemetry, presence and last will, refused before."""
     feed = Feed(standalone(150), limits=LIMITS)
     feed.scatter()
     feed.monitor.apply([made_up(TopicClass.PUBLISHER, number, "") for number in range(COUNT)])
@@ -78,7 +82,7 @@ def test_a_fleet_that_comes_after_them_is_shown() -> None:
 
 
 async def test_a_watch_finds_room_once_made_up_ones_are_silent() -> None:
-    """A watch that was never heard again makes room for one that speaks."""
+    """A watch never heard again makes room for one with heartbeats."""
     feed = Feed(DEMO, limits=LIMITS)
     feed.monitor.apply([made_up(TopicClass.PUBLISHER, number, "watch") for number in range(50)])
     late = made_up(TopicClass.PUBLISHER, 999, "watch")

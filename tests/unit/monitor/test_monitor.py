@@ -29,7 +29,9 @@ from trnfleet.wire.ports import Envelope
 
 async def test_run_reads_and_computes() -> None:
     """The running monitor builds the layout, applies telemetry and rolls up, by its clock alone."""
-    feed, source, clock = Feed(ultraservers(1)), QueueSource(), ManualClock(monotonic_s=50.0)
+    feed = Feed(ultraservers(1))
+    source = QueueSource()
+    clock = ManualClock(monotonic_s=50.0)
     feed.scatter()
     monitor = Monitor(source, "demo", clock=clock)
     running = asyncio.create_task(monitor.run())
@@ -54,7 +56,10 @@ async def test_run_reads_and_computes() -> None:
 
 
 async def test_a_tick_whose_messages_come_apart_is_one_pass() -> None:
-    """A pass waits for the rest of a tick, not for a stream without an end, and not for a tick that is a little late; silence has its own."""
+    """A pass waits for the rest of a tick, not for an endless stream.
+
+    It does not wait for a late tick either. Silence has its own passes.
+    """
     feed, source, clock = (
         Feed(ultraservers(4), grouped=True),
         QueueSource(),
@@ -87,7 +92,10 @@ async def test_a_tick_whose_messages_come_apart_is_one_pass() -> None:
 
 
 async def test_a_pass_waits_for_what_is_live_and_not_for_what_is_silent() -> None:
-    """A pause amid a tick begins no pass; where a path has become silent, the others' values are not held up for more than 0.3 s."""
+    """A pause amid a tick begins no pass.
+
+    A silent path delays other values by at most 0.3 s.
+    """
     feed, source, clock = (
         Feed(ultraservers(4), grouped=True),
         QueueSource(),
@@ -129,7 +137,7 @@ def test_the_summary_of_nothing() -> None:
 
 
 def test_transport_drops_are_in_the_counts() -> None:
-    """What the transport dropped before it was read is told as dropped."""
+    """Messages dropped by the transport before reading are counted as dropped."""
     feed = Feed(ultraservers(1))
     feed.monitor.link.dropped = 3
     feed.monitor.link.oversize = 2
@@ -137,7 +145,7 @@ def test_transport_drops_are_in_the_counts() -> None:
 
 
 def test_batches_are_cut_by_messages_and_bytes() -> None:
-    """A large batch becomes parts that take about a millisecond each, in order."""
+    """A large batch is split into parts of about a millisecond each, in order."""
     small = [Envelope(str(number), b"x") for number in range(100)]
     large = [Envelope(str(number), b"x" * 800_000) for number in range(5)]
     assert [len(part) for part in batch_slices(small)] == [96, 4]
@@ -146,8 +154,14 @@ def test_batches_are_cut_by_messages_and_bytes() -> None:
 
 
 def test_slices_are_as_long_as_their_messages_allow() -> None:
-    """Quick ones make the next longer, up to a limit; slow ones shorter, by half at most and never shorter than at first."""
-    slicing, batch = BatchSlicing(), [Envelope("t", b"x")] * 5_000
+    """Quick messages lengthen the next slice up to a limit.
+
+    Slow ones shorten it.
+
+    By half at most, and never below the initial length.
+    """
+    slicing = BatchSlicing()
+    batch = [Envelope("t", b"x")] * 5_000
     lengths = []
     for us_each in [1.0] * 5 + [50.0] * 5:
         lengths.append(slicing.end(batch, 0))
@@ -173,7 +187,11 @@ def test_slices_are_as_long_as_their_messages_allow() -> None:
 
 
 class BusyMachine(ManualClock):
-    """A clock on which a look at the time finds that others have had the processor for 20 ms, and one at its own that it had it for 10 us."""
+    """A clock of a busy machine.
+
+    Each monotonic reading finds that others used the processor for 20 ms, each reading of CPU time
+    that this process used it for 10 us.
+    """
 
     own_s = 0.0
 
@@ -206,7 +224,12 @@ async def test_slices_are_as_long_where_others_have_the_processor(
 
 
 def test_power_to_the_meter() -> None:
-    """IT power is chips and hosts; the facility draws that times the PUE: AWS's 1.14 for 2025 unless it is told."""
+    """IT power is chips and hosts.
+
+    Facility power is that times the PUE.
+
+    AWS's 1.14 for 2025 by default.
+    """
     feed = Feed(ultraservers(1))
     feed.set("power_w", 400.0)
     feed.set("host_power_w", 2_000.0)
@@ -221,7 +244,10 @@ def test_power_to_the_meter() -> None:
 
 
 def test_figures_are_made_once_a_pass() -> None:
-    """Summaries of one pass share its figures; the next pass, and another layout, have their own."""
+    """Summaries of one pass share its figures.
+
+    The next pass and another layout have their own.
+    """
     feed = Feed(ultraservers(1))
     feed.set("power_w", 400.0)
     feed.describe()
@@ -236,7 +262,10 @@ def test_figures_are_made_once_a_pass() -> None:
 
 
 def test_power_of_which_a_part_is_not_known() -> None:
-    """Without any host's figure IT power is what the chips draw; without both it is not known."""
+    """Without host figures IT power is the chips' power.
+
+    Without both it is unknown.
+    """
     feed = Feed(ultraservers(1))
     feed.set("power_w", 100.0)
     feed.set("host_power_w", float("nan"))
@@ -264,7 +293,10 @@ async def test_what_is_lost_in_joining_is_never_read_as_lost(
 
 
 async def test_racks() -> None:
-    """Two instances of an UltraServer are a rack, a standalone one is one; a rack of which a part is silent is left out."""
+    """Two instances of an UltraServer, or a standalone one, are a rack.
+
+    A partly silent rack is left out.
+    """
     feed = Feed(ultraservers(1) + standalone(1))
     feed.set("power_w", 100.0)
     feed.set("host_power_w", 1_000.0)
@@ -286,13 +318,18 @@ async def test_racks() -> None:
 
 
 def test_a_replaced_instance_costs_no_layout() -> None:
-    """A higher revision with other EC2 ids is taken as it comes: same layout, same rows, live throughout, nothing lost."""
+    """A higher revision with other EC2 ids changes neither layout nor rows.
+
+    It is live throughout, and nothing is lost.
+    """
     feed = Feed(ultraservers(2), grouped=True)
     feed.scatter()
     feed.describe()
     feed.tick()
-    layout, generation = feed.monitor.store.layout, feed.monitor.store.generation
-    feed.revision, feed.generation = 1, 7
+    layout = feed.monitor.store.layout
+    generation = feed.monitor.store.generation
+    feed.revision = 1
+    feed.generation = 7
     feed.describe()
     assert feed.monitor.store.layout is layout
     feed.tick()
@@ -317,7 +354,7 @@ MOST_LET_IN = LET_IN * 2 * SLICE_MESSAGES
 async def test_what_comes_is_let_in_before_more_is_applied(
     monkeypatch: pytest.MonkeyPatch, comes: int, turns: int
 ) -> None:
-    """Between two slices the transport has turns for as long as messages come, until a bounded number has."""
+    """Between slices the transport has turns while messages arrive, up to a limit."""
     feed, source, clock = Feed(standalone(120)), QueueSource(), ManualClock(monotonic_s=50.0)
     feed.scatter()
     monitor = Monitor(source, "demo", clock=clock)
@@ -347,7 +384,7 @@ async def test_what_comes_is_let_in_before_more_is_applied(
 async def test_messages_gather_for_less_time_where_more_wait_already(
     monkeypatch: pytest.MonkeyPatch, waiting: int, expected: float
 ) -> None:
-    """A reader that is behind makes a shorter pause between two batches."""
+    """A late reader pauses less between two batches."""
     feed, source, clock = Feed(standalone(2)), QueueSource(), ManualClock(monotonic_s=50.0)
     feed.scatter()
     monitor = Monitor(source, "demo", clock=clock)

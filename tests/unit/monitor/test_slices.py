@@ -1,4 +1,4 @@
-"""The slicing protocol: results, checkpoints, and work that a new layout abandons."""
+"""Slicing protocol: results, checkpoints, and work abandoned after a new layout."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def waits_of(slice_s: float, work_s: float) -> list[float | None]:
 
 
 def test_short_work_has_turns_and_no_rests() -> None:
-    """The loop has a turn after each millisecond of it, and not after each of the slices, which are shorter."""
+    """The loop has a turn after each millisecond of work, not after each shorter slice."""
     waits = waits_of(TURN_AFTER_S / 4, SHORT_S)
     assert waits == [None, None, None, 0.0] * (len(waits) // 4)
 
 
 def test_long_work_rests_for_as_long_as_it_works() -> None:
-    """What is more than that of a pass over a small fleet rests for half of the time."""
+    """Work beyond a small fleet's pass rests for half of the time."""
     work_s = 50 * REST_AFTER_S
     waits = waits_of(TURN_AFTER_S, SHORT_S + work_s)
     assert sum(wait or 0.0 for wait in waits) == pytest.approx(work_s)
@@ -105,7 +105,10 @@ def test_a_new_layout_is_no_failure_of_the_guarded_stage() -> None:
 
 
 async def test_a_pass_rests_as_long_as_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond what a short pass takes, the loop is left to keys for as long as the pass had it; after tiny slices it goes on."""
+    """Beyond a short pass, the loop rests as long as the pass worked.
+
+    The rests are for keys. After tiny slices it goes on.
+    """
     clock = ManualClock()
     monitor = Monitor(SilentSource(), "test", clock=clock)
     slept_s: list[float] = []
@@ -143,8 +146,9 @@ class Heard:
 def test_passes_are_rarer_while_messages_need_the_time(
     own_s: float, usual_s: float, overloaded_s: float
 ) -> None:
-    """An overloaded monitor gives passes half of their share of time, and makes one each second or two."""
-    pacing, store = PassPacing(), Heard()
+    """An overloaded monitor halves the passes' share, with one each second or two."""
+    pacing = PassPacing()
+    store = Heard()
     assert pacing.pause_s(own_s, 7.0, 7.1, store, is_overloaded=False) == pytest.approx(
         usual_s - 0.1
     )
@@ -155,7 +159,10 @@ def test_passes_are_rarer_while_messages_need_the_time(
 
 @pytest.mark.parametrize("period_s", [0.1, 1.0, 60.0])
 def test_no_tick_is_looked_for_right_after_one(period_s: float) -> None:
-    """Of sources that publish each second nothing is to be expected before that; what came during the pass is soon shown."""
+    """No tick is expected within a second of one.
+
+    Messages during the pass are soon shown.
+    """
     pacing, store = PassPacing(), Heard()
     shortest_s = PASS_EVERY_S[0]
     pacing.applied_s = 99.85

@@ -1,14 +1,25 @@
-"""Detection of the watches and publishers of a fleet that are online."""
+"""Detection of a fleet's online watches and publishers."""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from trnfleet.clock import NS_PER_S, ManualClock, format_rfc3339
 from trnfleet.domain.alerts.watches import WatchPresence
-from trnfleet.services.alerts_client import Publishers, find_publishers
+from trnfleet.services.alerts_client import (
+    WITHHELD,
+    Publishers,
+    find_publishers,
+    read_alerts,
+    silence_facts,
+)
+from trnfleet.services.session import BrokerSession
+from trnfleet.transport.memory import MemoryBus, MemorySource
+from trnfleet.transport.url import parse_url
+from trnfleet.wire.alerts import SilenceMessage
 from trnfleet.wire.messages import PublisherMessage, WatchMessage, encode_message
 from trnfleet.wire.ports import Envelope, LinkStatus
 
@@ -19,7 +30,10 @@ BEGIN_NS = 1_700_000_000 * NS_PER_S
 
 
 class Script:
-    """A source whose messages are planned by the second; where none is, time passes until nothing comes any more."""
+    """A source with messages planned by the second.
+
+    Without one, time passes until the end of the plan.
+    """
 
     def __init__(self, clock: ManualClock, plan: dict[float, list[Envelope]]) -> None:
         self.status = LinkStatus(connected=True)
@@ -49,7 +63,10 @@ def presence(
     retain: bool = True,
     **more: Any,
 ) -> Envelope:
-    """Return what a watch says of itself; times in seconds from the beginning."""
+    """Return a watch's presence message.
+
+    Times are seconds from the beginning.
+    """
     message = WatchMessage.model_validate(
         {
             "client": client,
@@ -84,7 +101,7 @@ async def found(*at_once: Envelope, **later: Sequence[Envelope]) -> tuple[Publis
 
 
 async def test_a_watch_with_a_fresh_heartbeat_is_there_at_once() -> None:
-    """What it has left retained tells by its time that it is there; nothing more is waited for."""
+    """A fresh time in its retained message proves a watch online without a wait."""
     publishers, after_s = await found(presence(ts_s=-9, leads=True, firing=2), SIMULATOR)
     assert (publishers[:4], after_s) == ((("w",), (), True, 600.5), 0.5)
     since_ns = BEGIN_NS - 600 * NS_PER_S
@@ -92,7 +109,10 @@ async def test_a_watch_with_a_fresh_heartbeat_is_there_at_once() -> None:
 
 
 async def test_an_old_heartbeat_is_doubted_until_the_next_is_overdue() -> None:
-    """A message that a dead watch has left does not count; it is listed as gone after a heartbeat's time."""
+    """A dead watch's message does not count.
+
+    It is listed as gone once a heartbeat is overdue.
+    """
     publishers, after_s = await found(presence(ts_s=-60), SIMULATOR)
     assert publishers[:3] == ((), ("w",), True)
     assert after_s == pytest.approx(12, abs=0.6)
@@ -100,7 +120,7 @@ async def test_an_old_heartbeat_is_doubted_until_the_next_is_overdue() -> None:
 
 @pytest.mark.parametrize("ts_s", [None, -3_600.0, 3_600.0])
 async def test_a_heartbeat_that_comes_settles_it(ts_s: float | None) -> None:
-    """A watch without times, or with a clock that is wrong, is there as soon as it says so itself."""
+    """A watch without times, or with a wrong clock, is online from its heartbeat on."""
     beat = presence(ts_s=ts_s, retain=False)
     publishers, after_s = await found(presence(ts_s=ts_s), s4=[beat])
     assert publishers[:2] == (("w",), ())
@@ -118,9 +138,48 @@ async def test_one_live_watch_is_enough() -> None:
 
 
 async def test_a_last_will_and_nothing_are_no_watch() -> None:
-    """Who is offline is gone at once; where there is no watch at all nothing is waited for."""
+    """An offline watch is gone at once.
+
+    Without any watch there is no wait.
+    """
     assert await found(presence(state="offline")) == (
         Publishers((), ("w",), False, float("inf")),
         0.5,
     )
     assert await found(SIMULATOR) == (Publishers((), (), True, float("inf")), 0.5)
+
+
+@pytest.mark.parametrize("withholds", [True, False])
+async def test_what_a_broker_withholds_is_not_known(*, withholds: bool) -> None:
+    """Without a retained message, silences are unknown, whatever else arrives."""
+    bus = MemoryBus()
+    bus.withholds_retained = withholds
+
+    class InMemory(BrokerSession):
+        def source(self, filters: Iterable[tuple[str, int]], **rest: Any) -> MemorySource:  # type: ignore[override]  # as far as it is used
+            return bus.source(list(filters), limits=rest.get("limits"))
+
+    now_ns = time.time_ns()
+    swap = SilenceMessage(
+        id="s-1",
+        matchers=("alertname=hot",),
+        starts=format_rfc3339(now_ns),
+        until=format_rfc3339(now_ns + 3_600 * NS_PER_S),
+        who="ann",
+    )
+    publisher = bus.publisher()
+    publisher.connect()
+    await publisher.publish(
+        [
+            Envelope("trnfleet/v1/demo/silence/s-1", encode_message(swap), 1, retain=True),
+            presence(ts_s=(now_ns - BEGIN_NS) / NS_PER_S),
+        ]
+    )
+    fleet = await read_alerts(InMemory(parse_url("mqtt://127.0.0.1:1")), "demo", wait_s=0.1)
+
+    facts = silence_facts(fleet)
+    if withholds:
+        assert (facts, fleet.unwatched_reason) == (None, WITHHELD)
+    else:
+        assert [each["id"] for each in facts or ()] == ["s-1"]
+        assert fleet.is_watched

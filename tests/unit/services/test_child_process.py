@@ -1,4 +1,4 @@
-"""A child process that ends is started again, three times in a row."""
+"""A child process is restarted when it ends, three times in a row."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KILLED = -9
 
 
 class FakeProcess:
-    """A process that ends when it is told to."""
+    """A process that ends on request."""
 
     def __init__(self) -> None:
         self.status: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -65,8 +65,9 @@ class FakeProgram:
 
 @contextlib.asynccontextmanager
 async def supervised() -> AsyncIterator[tuple[ChildProcess, FakeProgram, ManualClock]]:
-    """Yield a child that runs, its program and its clock."""
-    program, clock = FakeProgram(), ManualClock()
+    """Yield a running child, its program and its clock."""
+    program = FakeProgram()
+    clock = ManualClock()
     child = ChildProcess("simulator", program.start, clock=clock, log_file=Path("/state/app.log"))
     async with child.started(), running(child.run()):
         await clock.advance(0.0)
@@ -100,7 +101,10 @@ async def test_it_is_given_up() -> None:
         program.end(2)
         await clock.advance(1_000.0)
         assert len(program.processes) == 1 + MOST_RESTARTS
-        given_up = "the simulator ended with exit status 2; given up after 3 restarts; the log is /state/app.log"
+        given_up = (
+            "the simulator ended with exit status 2; given up after 3 restarts; the log is"
+            " /state/app.log"
+        )
         assert child.note == given_up
         assert child.figure == "simulator ended"
         assert child.is_given_up
@@ -125,7 +129,8 @@ async def test_a_start_that_fails_is_an_attempt() -> None:
         await clock.advance(BACKOFF_S[0])
         assert (
             child.note
-            == "the simulator could not be started: the port is taken; it is started again in 2 s (2 of 3)"
+            == "the simulator could not be started: the port is taken; it is started again in 2 s"
+            " (2 of 3)"
         )
         await clock.advance(BACKOFF_S[1])
         assert child.restarts == 1

@@ -18,8 +18,9 @@ class Session(MemoryBus):
 
 
 async def test_a_lease_that_the_broker_does_not_let_be_asked_for_says_so() -> None:
-    """In the broker's words, instead of those about a relay that does not answer."""
-    session, feed = Session(), Feed(ultraservers(1))
+    """A refused lease request shows the broker's reason, not a relay's missing answer."""
+    session = Session()
+    feed = Feed(ultraservers(1))
     session.refuse(build_filter("demo", TopicClass.COMMAND))
     leases = Leases("demo", client="viewer")
     leases.open("uc1/us-0001", "cell-a", feed.clock.monotonic_s())

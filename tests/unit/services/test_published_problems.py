@@ -1,4 +1,4 @@
-"""What a watch publishes makes the same problems as the evaluation itself."""
+"""Published alerts make the same problems as the evaluation itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trnfleet.tui.state.alerts import AlertSnapshot
 
 
 async def test_published_alerts_make_the_same_problems() -> None:
-    """Badge and list of the app, `status --json` and `alerts --json` of one moment name the same problems."""
+    """The app's badge and list, `status --json` and `alerts --json` have the same problems."""
     run = AlertRun("neuronlink-split", period_s=4.0)
     await run.play(176)
     monitor = run.monitor
@@ -32,7 +32,7 @@ async def test_published_alerts_make_the_same_problems() -> None:
 
     def named(problems: object) -> list[tuple[str, str, str, str]]:
         return [
-            (each.key, texts.place_text(each.place), each.text, texts.impact_text(each))
+            (each.key, texts.place_text(each.place), each.text, texts.impact_text(each, now_ns))
             for each in problems.all  # type: ignore[attr-defined]
         ]
 

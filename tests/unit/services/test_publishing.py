@@ -24,8 +24,12 @@ def running_bus(*refused: str) -> MemoryPublisher:
 
 
 async def test_a_publisher_that_is_refused_a_part_goes_on_and_fails_at_its_end() -> None:
-    """One taken message is enough to go on; what was refused is counted at the end, with the last reason."""
-    publisher, clock = running_bus("f/node/#"), ManualClock()
+    """A publisher continues after one accepted message.
+
+    At the end it counts the refused ones, with the last reason.
+    """
+    publisher = running_bus("f/node/#")
+    clock = ManualClock()
     async with background(refused=fail_if_all_refused(publisher.status, clock)):
         for _ in range(3):
             await publisher.publish([JOB, NODE])
@@ -39,8 +43,12 @@ async def test_a_publisher_that_is_refused_a_part_goes_on_and_fails_at_its_end()
 
 
 async def test_a_publisher_of_which_nothing_is_taken_ends() -> None:
-    """Telemetry at QoS 0 tells nothing; where all state is refused, there is nothing to go on for."""
-    publisher, clock = running_bus("#"), ManualClock()
+    """A publisher with all its state refused ends.
+
+    Telemetry at QoS 0 proves nothing.
+    """
+    publisher = running_bus("#")
+    clock = ManualClock()
     checking = asyncio.create_task(fail_if_all_refused(publisher.status, clock))
     await publisher.publish([NODE, Envelope("f/telemetry/a", b"1")])
     await clock.advance(60)
@@ -54,12 +62,13 @@ async def test_a_publisher_of_which_nothing_is_taken_ends() -> None:
 
 
 async def test_a_publisher_that_nobody_answers_ends() -> None:
-    """A broker that has acknowledged nothing within the time for it takes nothing; one that did before is waited for."""
+    """Without an acknowledgement in time, a broker is given up.
+
+    A broker that acknowledged before is waited for.
+    """
     clock = ManualClock()
-    silent, slow = (
-        LinkStatus(broker="b", unacknowledged=1),
-        LinkStatus(acknowledged=1, unacknowledged=64),
-    )
+    silent = LinkStatus(broker="b", unacknowledged=1)
+    slow = LinkStatus(acknowledged=1, unacknowledged=64)
     with pytest.raises(
         BrokerError,
         match=r"^b: nothing is published: .* acknowledges nothing: no PUBACK within 10 s$",

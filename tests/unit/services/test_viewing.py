@@ -99,7 +99,8 @@ def test_without_a_cache_folder_it_is_below_home(
 
 def test_monitors_of_the_past_are_of_the_same_fleet_and_keep_the_samples_they_are_given() -> None:
     make_monitor = viewing.monitor_maker("demo", root="r", pue=1.3, rules=())
-    history, clock = History(), ManualClock()
+    history = History()
+    clock = ManualClock()
     monitor = make_monitor(PastSource("the past"), clock, history)
     assert (monitor.fleet_name, monitor.pue, monitor.clock) == ("demo", 1.3, clock)
     assert monitor.history is history
@@ -109,7 +110,10 @@ def test_monitors_of_the_past_are_of_the_same_fleet_and_keep_the_samples_they_ar
 def test_the_playback_goes_back_by_the_buffers_own_time_and_pictures_the_same_site(
     cache: Path,
 ) -> None:
-    """It plays the recording of the present; the monitors that it makes have the figures of the live one."""
+    """The playback reads the present's recording.
+
+    Its monitors have the live one's figures.
+    """
     clock = ManualClock(BEGIN_NS, 70.0)
     buffer = make(clock)
     assert buffer is not None

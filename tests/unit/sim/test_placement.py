@@ -13,11 +13,16 @@ from trnfleet.sim.placement import Cohorts, Placement
 
 SERVING: dict[str, Any] = {"kind": "inference", "name": "s", "on": ["c/us-0001..us-0002"]}
 TRAINING: dict[str, Any] = {"kind": "training", "name": "t", "on": ["c/standalone/trn2-0001"]}
-ROWS, INSIDE, ALL = 0b001100, 0b001111, 0b111111
+ROWS = 0b001100
+INSIDE = 0b001111
+ALL = 0b111111
 
 
 class Placed:
-    """A training instance, an idle one, and two UltraServers that serve: rows 0, 2 and from 3 on."""
+    """A training instance, an idle one, and two serving UltraServers.
+
+    Their rows are 0, 2 and 3 onwards.
+    """
 
     def __init__(self, chips_per_replica: int) -> None:
         fleet = fleet_of(
@@ -34,7 +39,10 @@ class Placed:
 
 @pytest.mark.parametrize("size", [4, 16, 32, 64, 5])
 def test_chips_take_the_rows_of_their_replicas(size: int) -> None:
-    """Replicas are consecutive chips of their job; a training job has one row, and idle chips that after the jobs."""
+    """Replicas are consecutive chips of their job.
+
+    A training job has one row, and idle chips have the row after the jobs.
+    """
     placed = Placed(size)
     alone = placed.rows()[:32], placed.rows()[32:]
     assert alone[0] == [0] * 16 + [2] * 16
@@ -56,7 +64,10 @@ def test_the_mean_of_a_host_is_that_of_its_chips(size: int) -> None:
     ("size", "used"), [(4, {ROWS}), (16, {INSIDE}), (32, {0b011111, 0b101111}), (64, {ALL})]
 )
 def test_replicas_do_not_talk_to_each_other(size: int, used: set[int]) -> None:
-    """Four chips use the links of their row, an instance its torus, and only what is larger those between instances."""
+    """Four chips use the links of their row, an instance its torus.
+
+    Only larger replicas use the links between instances.
+    """
     placed = Placed(size)
     serving = placed.cohorts.job == 1
     assert set(placed.cohorts.used_lanes[serving].tolist()) == used
@@ -74,7 +85,10 @@ def test_replicas_do_not_talk_to_each_other(size: int, used: set[int]) -> None:
 def test_chips_of_a_small_replica_use_the_links_between_them(
     kind: str, size: int, used: list[int]
 ) -> None:
-    """Where no lane leads to the same replica from all chips, as in a line of pairs, each chip uses those that do from it."""
+    """Without lanes common to all chips, each chip uses its own to its replica.
+
+    An example is a line of pairs.
+    """
     serving = SERVING | {
         "on": [f"c/standalone/{kind[:4]}-000{place}" for place in (1, 2)],
         "chips_per_replica": size,
@@ -91,12 +105,12 @@ def test_chips_of_a_small_replica_use_the_links_between_them(
 
 @pytest.mark.parametrize(("size", "spans"), [(4, False), (16, False), (64, False), (128, True)])
 def test_only_replicas_over_two_ultraservers_use_efa(size: int, spans: bool) -> None:
-    """A job of many replicas has no traffic between them, wherever they are."""
+    """A job's replicas have no traffic between them, at any place."""
     assert Placed(size).placement.spans.tolist() == [False, spans]
 
 
 def test_replicas_on_instances_are_found() -> None:
-    """All that have chips on one, and for each which instance that is."""
+    """All replicas with chips on an instance are found, each with its instance."""
     placed = Placed(4)
     rows, places = placed.cohorts.replicas_on(np.array([3, 1 + 1]), 2)
     assert rows.tolist() == [4, 5, 6, 7, 0, 1, 2, 3]

@@ -9,7 +9,7 @@ from trnfleet.sim.rng import Rng, Stream, bell, next_word, share_of
 
 
 def test_lanes_belong_to_units_in_any_chunks() -> None:
-    """Units read in pieces, or from the middle on, have the lanes that they have when all are read at once."""
+    """Units have the same lanes read in pieces, from the middle or at once."""
     whole = Rng(3).lanes(Stream.LINK, 9, 192).take(10, np.uint16)
     reader = Rng(3).lanes(Stream.LINK, 9, 192)
     pieces = np.concatenate([reader.take(4, np.uint16), reader.take(6, np.uint16)])
@@ -42,15 +42,19 @@ def test_words_are_pinned() -> None:
 
 
 def test_a_draw_of_an_ordinal_does_not_depend_on_their_number() -> None:
-    """More jobs do not change the draws of those that were there."""
+    """More jobs do not change the draws of existing ones."""
     few, many = (Rng(1).uniform(Stream.JOB_START, 0, count) for count in (3, 50))
     assert np.array_equal(few, many[:3])
     assert ((many >= 0) & (many < 1)).all()
 
 
 def test_a_word_of_a_row_depends_on_its_keys_alone() -> None:
-    """Rows that are drawn together or apart have the same words, and any other seed, stream or key gives others."""
-    jobs, cycles = np.arange(50), np.arange(50) * 7
+    """Rows drawn together or apart have the same words.
+
+    Any other seed, stream or key gives other words.
+    """
+    jobs = np.arange(50)
+    cycles = np.arange(50) * 7
     together = Rng(7).scattered(Stream.CYCLE, jobs, cycles)
     assert (
         together[[1, 9]].tolist()
@@ -68,9 +72,10 @@ def test_a_word_of_a_row_depends_on_its_keys_alone() -> None:
 
 
 def test_scattered_words_are_even_and_their_bells_nearly_normal() -> None:
-    """Shares have the mean and deviation of an even distribution, bells those of a normal one, within 3.47 deviations."""
+    """Words are evenly distributed, and their bells nearly normal, within 3.47 deviations."""
     words = Rng(1).scattered(Stream.CYCLE, np.arange(20_000), np.zeros(20_000, np.int64))
-    even, bells = share_of(words), bell(words)
+    even = share_of(words)
+    bells = bell(words)
     assert even.mean() == pytest.approx(0.5, abs=0.01)
     assert even.std() == pytest.approx(12**-0.5, abs=0.005)
     assert bells.mean() == pytest.approx(0.0, abs=0.03)
@@ -80,7 +85,10 @@ def test_scattered_words_are_even_and_their_bells_nearly_normal() -> None:
 
 
 def test_smooth_noise_is_bounded_and_has_no_jumps() -> None:
-    """Value noise stays within -1 and 1 and moves little in a small time, across its knots too."""
+    """Value noise stays within -1 and 1 and changes little in a short time.
+
+    That includes its knots.
+    """
     rng = Rng(2)
     values = np.array([rng.smooth(Stream.LOAD_SECONDS, at, 7.0, 5) for at in np.arange(0, 70, 0.1)])
     assert np.abs(values).max() <= 1
@@ -89,13 +97,13 @@ def test_smooth_noise_is_bounded_and_has_no_jumps() -> None:
 
 
 def test_units_must_take_whole_blocks() -> None:
-    """A size that would make units share a block is refused."""
+    """Sizes with blocks shared between units are refused."""
     with pytest.raises(ValueError, match="multiple of 32"):
         Rng(0).lanes(Stream.HOST, 0, 40)
 
 
 def test_tokens_and_chances_are_pinned() -> None:
-    """The ids and the single draws of a seed stay the same from release to release."""
+    """Ids and single draws of a seed are the same in every release."""
     rng = Rng(7)
     path = "c/us-0001/trn2u-0001-0"
     assert (ec2_id(rng.token, path), ec2_id(rng.token, path, 2)) == (
@@ -109,7 +117,10 @@ def test_tokens_and_chances_are_pinned() -> None:
 
 
 def test_chances_are_even() -> None:
-    """Of many events each tenth of [0, 1) has its part, and another kind of event has draws of its own."""
+    """Of many events each tenth of [0, 1) has its share.
+
+    Another kind of event has other draws.
+    """
     draws = [Rng(1).chance("drop", number) for number in range(5_000)]
     assert min(np.histogram(draws, 10, (0.0, 1.0))[0]) > 430
     assert draws[0] != Rng(1).chance("delay", 0)

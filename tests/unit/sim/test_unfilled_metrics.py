@@ -1,4 +1,4 @@
-"""Rows of the metric table that the simulator does not fill yet: what it publishes for them."""
+"""Published values of metrics the simulator does not fill yet."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from trnfleet.domain.metrics import (
     Metric,
     Origin,
     Scope,
+    WireType,
 )
 from trnfleet.wire.frames import FrameEncoder
 from trnfleet.wire.telemetry import Head, encode_chips, encode_instance
@@ -33,7 +34,9 @@ PATH = "c/standalone/trn2-0001"
 HEAD = Head("boot", 0, 1_767_571_200_000_000_000)
 
 
-def made_up(name: str, scope: Scope, wire: str, kind: Kind = Kind.GAUGE, **rest: Any) -> Metric:
+def made_up(
+    name: str, scope: Scope, wire: WireType, kind: Kind = Kind.GAUGE, **rest: Any
+) -> Metric:
     return Metric(
         name,
         scope,
@@ -73,7 +76,10 @@ def engine(monkeypatch: pytest.MonkeyPatch, make_engine: Callable[..., Engine]) 
 
 
 def test_json_has_null(engine: Engine) -> None:
-    """A new metric is null, a vector's lanes too; what the simulator fills has values, and counters their 0."""
+    """A new metric is null, including a vector's lanes.
+
+    Metrics filled by the simulator have values, and counters their 0.
+    """
     _, chip = next(encode_chips(HEAD, PATH, None, engine.columns, slice(0, 16)))
     instance = encode_instance(HEAD, PATH, None, engine.columns, 0)
     assert (chip["supply_v"], chip["fan_rpm"], chip["resets"]) == (None, [None, None], None)
@@ -84,7 +90,7 @@ def test_json_has_null(engine: Engine) -> None:
 
 
 def test_a_frame_holds_the_top_codes(engine: Engine) -> None:
-    """In CBOR every byte of a new metric's array is that of the code for not available."""
+    """In CBOR every code of a new metric's array is "not available"."""
     frame = cbor2.loads(
         FrameEncoder(
             PATH,
@@ -104,7 +110,7 @@ def test_a_frame_holds_the_top_codes(engine: Engine) -> None:
 
 
 def test_the_others_keep_their_codes(engine: Engine, make_engine: Callable[..., Engine]) -> None:
-    """A longer table changes nothing of what the simulator fills."""
+    """A longer table does not change the metrics filled by the simulator."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine_module, "METRICS", METRICS)
         plain = make_engine()

@@ -1,4 +1,7 @@
-"""What waits of a connection: packets as a broker sends them, whole or in pieces, and the newest of each topic once a reader is behind."""
+"""Waiting packets of a connection, whole or in pieces.
+
+When behind, the newest of each topic.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +22,18 @@ PREFIX = "t/telemetry/"
 def packet(topic: str, payload: bytes, *, kind: int = 0x30) -> bytes:
     """Return a PUBLISH."""
     body = struct.pack(">H", len(topic)) + topic.encode() + payload
-    length, head = len(body), bytearray([kind])
+    length = len(body)
+    head = bytearray([kind])
     while True:
-        byte, length = length & 0x7F, length >> 7
+        byte = length & 0x7F
+        length = length >> 7
         head.append(byte | (0x80 if length else 0))
         if not length:
             return bytes(head) + body
 
 
 class Socket:
-    """A socket that has some bytes and then no more."""
+    """A socket with some bytes and then no more."""
 
     def __init__(self, data: bytes = b"") -> None:
         self.data = memoryview(data)
@@ -36,7 +41,8 @@ class Socket:
     def __call__(self, size: int) -> bytes:
         if not self.data:
             raise BlockingIOError
-        read, self.data = self.data[:size], self.data[size:]
+        read = self.data[:size]
+        self.data = self.data[size:]
         return bytes(read)
 
 
@@ -49,7 +55,7 @@ def everything(backlog: Backlog, now_s: float = 0.0) -> list[bytes]:
 
 
 def made() -> tuple[Backlog, list[str]]:
-    """Return a backlog, and the topics of what it leaves out."""
+    """Return a backlog and its shed topics."""
     shed: list[str] = []
     backlog, _, _ = connected(shed)
     return backlog, shed
@@ -58,7 +64,7 @@ def made() -> tuple[Backlog, list[str]]:
 def connected(
     shed: list[str] | None = None, *, has_properties: bool = False
 ) -> tuple[Backlog, Delivery, list[Envelope]]:
-    """Return a backlog, what it hands over to, and what has been handed over."""
+    """Return a backlog, its receiver, and the messages handed over."""
     delivered: list[Envelope] = []
     reception = Reception(delivered.extend, topic_pattern("t/#"), LinkStatus())
     delivery = Delivery(reception, ManualClock())
@@ -72,7 +78,7 @@ def connected(
 
 
 def content_type(properties: bytes) -> str | None:
-    """Return the content type of properties that have no other."""
+    """Return the content type of properties with nothing else."""
     if properties == b"\0":
         return None
     if properties[1] != 3:
@@ -81,7 +87,10 @@ def content_type(properties: bytes) -> str | None:
 
 
 def test_bytes_come_out_as_they_came_in_however_they_are_cut() -> None:
-    """A reader that keeps up gets every packet once and in order, also one of a megabyte, and what is no packet at all."""
+    """A reader that keeps up gets every packet once and in order.
+
+    Also one of a megabyte, and invalid ones.
+    """
     random = Random(7)  # noqa: S311  cuts, not secrets
     packets = [
         packet(f"{PREFIX}{number % 3}", b"x" * random.choice((0, 1, 120, 130, 20_000)))
@@ -94,7 +103,8 @@ def test_bytes_come_out_as_they_came_in_however_they_are_cut() -> None:
     ]
     whole = b"".join(packets) + b"\x30\xff\xff\xff\xff\xff\xff"
     backlog, shed = made()
-    out, at = b"", 0
+    out = b""
+    at = 0
     while at < len(whole):
         size = random.choice((1, 2, 3, 500, 70_000))
         backlog.feed(whole[at : at + size], 0.0)
@@ -107,7 +117,10 @@ def test_bytes_come_out_as_they_came_in_however_they_are_cut() -> None:
 
 
 def test_a_newer_message_takes_the_place_of_an_older_one_once_behind() -> None:
-    """Of each topic one remains, in its topic's turn; state, other topics and QoS 1 stay all, and what is left out is named."""
+    """When behind, each topic's newest message remains, in its topic's turn.
+
+    State, other topics and QoS 1 stay, and shed messages are reported.
+    """
     backlog, shed = made()
     state = (
         packet("t/node/a", b"d"),
@@ -120,12 +133,19 @@ def test_a_newer_message_takes_the_place_of_an_older_one_once_behind() -> None:
     backlog.feed(packet(f"{PREFIX}b", b"3") + b"".join(state) + packet(f"{PREFIX}a", b"3"), 1.0)
     assert shed == [f"{PREFIX}a", f"{PREFIX}b", f"{PREFIX}a"]
     assert everything(backlog) == [
-        packet(f"{PREFIX}a", b"3"), *state, packet(f"{PREFIX}b", b"3"), packet(f"{PREFIX}c", b"1"), *state,
-    ]  # fmt: skip  # a table
+        packet(f"{PREFIX}a", b"3"),
+        *state,
+        packet(f"{PREFIX}b", b"3"),
+        packet(f"{PREFIX}c", b"1"),
+        *state,
+    ]
 
 
 def test_pieces_of_a_large_packet_are_no_packets() -> None:
-    """A message over `LARGEST_BYTES` whose middle looks like telemetry comes out as it is, and what follows it as well."""
+    """A message over `LARGEST_BYTES` that looks like telemetry inside stays unchanged.
+
+    So does everything after it.
+    """
     inner = packet(f"{PREFIX}a", b"1")
     large = packet(f"{PREFIX}a", inner * (LARGEST_BYTES // len(inner) + 1_000))
     backlog, shed = made()
@@ -139,7 +159,7 @@ def test_pieces_of_a_large_packet_are_no_packets() -> None:
 
 
 def test_what_is_read_ahead_is_bounded() -> None:
-    """Topics without end are read up to `MOST_BYTES`; the rest is left to the system and the broker."""
+    """Endless topics are read up to `MOST_BYTES`; the system and the broker queue the rest."""
     backlog, _ = made()
     source = Socket(
         b"".join(
@@ -176,7 +196,10 @@ def test_it_reads_until_a_packet_is_whole_and_says_so_at_the_end() -> None:
 
 
 def test_messages_on_known_topics_are_handed_over_and_all_else_is_left_in_its_place() -> None:
-    """QoS 0 on a topic of which one has come is handed over, in order, up to the first packet that is anything else."""
+    """QoS 0 on known topics is handed over in order.
+
+    It stops at the first other packet.
+    """
     backlog, delivery, delivered = connected()
     delivery.put(f"{PREFIX}a", b"0", 0, None, retain=False)
     for others in (
@@ -200,7 +223,10 @@ def test_messages_on_known_topics_are_handed_over_and_all_else_is_left_in_its_pl
 
 
 def test_part_of_a_large_message_is_not_handed_over() -> None:
-    """A message above the largest size goes on as it comes, though its beginning looks like one."""
+    """A message above the largest size is passed on as it arrives.
+
+    Though its beginning looks like a complete one.
+    """
     backlog, delivery, delivered = connected()
     delivery.put(f"{PREFIX}a", b"0", 0, None, retain=False)
     whole = packet(f"{PREFIX}a", b"x" * (LARGEST_BYTES + 9))
@@ -211,7 +237,7 @@ def test_part_of_a_large_message_is_not_handed_over() -> None:
 
 
 def test_messages_of_mqtt_5_are_handed_over_with_their_content_type() -> None:
-    """Properties are cut off, and those that are too long, cut short or not well-formed are left to the client."""
+    """Properties are cut off; invalid or too long ones are left to the client."""
     backlog, delivery, delivered = connected(has_properties=True)
     delivery.put(f"{PREFIX}a", b"0", 0, None, retain=False)
     delivered.clear()

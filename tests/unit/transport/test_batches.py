@@ -27,7 +27,7 @@ MESSAGES = [
 
 
 def test_packets_are_those_of_mqtt_5() -> None:
-    """Another codec reads from the bytes what was put in, message by message, at every length of the header."""
+    """Another codec reads the same messages, at every header length."""
     batch = make_batch(MESSAGES, LARGEST, has_properties=True)
     begin = 0
     for sent, end in zip(MESSAGES, batch.ends, strict=True):
@@ -65,7 +65,8 @@ def test_packets_of_mqtt_3_1_1_have_no_properties() -> None:
 )
 def test_what_has_no_packet_is_left_to_the_client(envelope: Envelope) -> None:
     """The others of its batch go, in order."""
-    before, after = Envelope("t", b"x" * 93), Envelope("t", b"2")
+    before = Envelope("t", b"x" * 93)
+    after = Envelope("t", b"2")
     batch = make_batch([before, envelope, after], 99, has_properties=True)
     assert (batch.envelopes, batch.others) == ([before, after], [envelope])
     assert batch.ends == [99, 106]
@@ -81,7 +82,7 @@ def test_what_the_socket_has_taken_is_known_to_the_message() -> None:
 
 
 def test_batches_are_bounded() -> None:
-    """In messages, and in bytes but for the last message; nothing more is taken from who makes them."""
+    """In messages, and in bytes except for the last message; no more are read."""
     small = [Envelope("t", b"x")] * (BATCH_MESSAGES + 1)
     assert list(map(len, batches(small))) == [BATCH_MESSAGES, 1]
     large = iter([Envelope("t", bytes(BATCH_BYTES - 1))] * 5)

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 def queue_of(
     *filters: str, delivers: bool = True
 ) -> tuple[asyncio.Queue[aiomqtt.Message], list[Envelope], LinkStatus]:
-    """Return the queue of a client that subscribed to `filters`, with what it delivers and what it counts."""
-    status, delivered = LinkStatus(), list[Envelope]()
+    """Return the queue of a client with subscriptions, its deliveries and its counters."""
+    status = LinkStatus()
+    delivered = list[Envelope]()
     reception = Reception(delivered.extend if delivers else None, topic_pattern(*filters), status)
     return delivering_queue(Delivery(reception, ManualClock(monotonic_s=3.0)))(), delivered, status
 
@@ -34,7 +35,7 @@ def message(
 
 
 def test_subscribed_topics_are_delivered_and_others_counted() -> None:
-    """What falls under a subscription is handed over; every other message is counted, however often its topic comes."""
+    """Subscribed messages are handed over; others are counted, however often they come."""
     queue, delivered, status = queue_of("f/command/#", "f/reply/a/+")
     for topic in ("f/node/a", "f/command/b", "f/node/a", "f/reply/a/1", "f/reply/b/1", "f/command"):
         queue.put_nowait(message(topic, retain=True))
@@ -45,7 +46,10 @@ def test_subscribed_topics_are_delivered_and_others_counted() -> None:
 
 
 def test_a_client_without_subscriptions_ignores_everything() -> None:
-    """What a client that only publishes is sent is counted; the queue stays empty, as nothing but the end may wake it."""
+    """Messages to a client that only publishes are counted; the queue stays empty.
+
+    Only the end may wake it.
+    """
     queue, _, status = queue_of(delivers=False)
     for topic in ("f/node/a", "f/node/b", "f/node/a"):
         queue.put_nowait(message(topic))
@@ -54,7 +58,7 @@ def test_a_client_without_subscriptions_ignores_everything() -> None:
 
 
 def test_topics_are_told_apart_after_the_cache_was_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More topics than are kept change nothing about which of them were subscribed to."""
+    """Subscribed topics stay subscribed with more topics than the cache can store."""
     monkeypatch.setattr(inbox, "MAX_CACHED_TOPICS", 2)
     queue, delivered, status = queue_of("a/+")
     for _ in range(2):
@@ -64,8 +68,22 @@ def test_topics_are_told_apart_after_the_cache_was_cleared(monkeypatch: pytest.M
     assert status.unsolicited == 4
 
 
+async def test_topics_that_come_no_more_are_forgotten() -> None:
+    """A new topic empties an old cache; known topics cost nothing."""
+    clock = ManualClock()
+    delivery = Delivery(Reception(None, topic_pattern("a/+"), LinkStatus()), clock)
+    for second in range(int(3 * inbox.CACHED_FOR_S)):
+        delivery.envelope(f"a/{second}", b"x", 0, None, retain=False)
+        await clock.advance(1.0)
+        assert len(delivery.by_bytes) <= inbox.CACHED_FOR_S
+    assert len(delivery._topics) <= inbox.CACHED_FOR_S
+
+
 async def test_a_socket_closed_before_the_loop_has_its_turn_is_not_waited_for() -> None:
-    """Paho opens it in a thread; a broker that cuts the connection at once has it closed again before it is registered."""
+    """A socket may be closed before it is registered.
+
+    paho opens it in a thread, and a broker may close it at once.
+    """
     reported: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(
         lambda _loop, context: reported.append(context)

@@ -31,7 +31,7 @@ def fill(inbox: Inbox, *envelopes: Envelope) -> None:
 
 
 async def test_batch_keeps_the_order() -> None:
-    """What came in is taken at once and in order."""
+    """Waiting messages are read at once and in order."""
     inbox, status = make()
     fill(inbox, telemetry(0), transition(1), telemetry(2))
     assert await inbox.take() == [telemetry(0), transition(1), telemetry(2)]
@@ -53,7 +53,7 @@ async def test_oldest_telemetry_goes_first() -> None:
 
 
 async def test_newest_telemetry_goes_before_any_transition() -> None:
-    """Telemetry that finds the inbox full of transitions is itself dropped."""
+    """Telemetry is dropped if the inbox is full of transitions."""
     inbox, status = make(messages=2)
     fill(inbox, transition(0), transition(1), telemetry(2))
     assert await inbox.take() == [transition(0), transition(1)]
@@ -86,7 +86,7 @@ async def test_bytes_are_bounded() -> None:
 
 
 async def test_properties_count_as_bytes() -> None:
-    """Many small user properties take more memory than their characters, and are as bounded as payloads."""
+    """Many small user properties use more memory than their characters, and are bounded."""
     properties = MessageProperties(user=(("a", "b"),) * 5)
     large = [telemetry(number)._replace(properties=properties) for number in range(3)]
     inbox, status = make(messages=100, size_bytes=2_000)
@@ -98,7 +98,10 @@ async def test_properties_count_as_bytes() -> None:
 
 
 async def test_oversize_is_not_let_in() -> None:
-    """A payload above the limit is counted as oversize and pushes nothing else out; one at the limit comes in."""
+    """A payload above the limit is counted as oversize and pushes nothing out.
+
+    One at the limit is accepted.
+    """
     inbox, status = make(payload_bytes=100)
     fill(inbox, telemetry(0, 101), transition(1, 101), telemetry(2, 100))
     assert await inbox.take() == [telemetry(2, 100)]
@@ -130,7 +133,7 @@ def test_limits_must_be_positive() -> None:
 def test_nothing_vanishes_uncounted(
     kinds: list[tuple[bool, int]], messages: int, size_bytes: int
 ) -> None:
-    """Whatever comes, the limits hold, order stays, all is counted, and no transition goes before telemetry."""
+    """Limits hold, order stays, all is counted, and telemetry is dropped first."""
     sent = [
         transition(n, size) if event else telemetry(n, size)
         for n, (event, size) in enumerate(kinds)
@@ -166,7 +169,7 @@ def behind(**limits: int) -> tuple[Inbox, LinkStatus]:
 
 
 async def test_a_reader_that_keeps_up_gets_every_message() -> None:
-    """Until the oldest message has waited for a second, nothing is left out, however many of a topic wait."""
+    """Nothing is shed until the oldest message is a second old."""
     inbox, status = behind()
     sent = [frame("a", number, 10.0 + number / 10) for number in range(10)]
     fill(inbox, *sent)
@@ -175,7 +178,10 @@ async def test_a_reader_that_keeps_up_gets_every_message() -> None:
 
 
 async def test_of_each_topic_the_newest_counts_for_a_reader_that_is_behind() -> None:
-    """Events and state come whole and first, topics have their turn in order, and a message says what it stands for."""
+    """Events and state come whole and first, topics in their turn.
+
+    A message has the number it stands for.
+    """
     inbox, status = behind()
     event = Envelope("event/x", b"e", qos=1, received_s=10.4)
     fill(
@@ -205,7 +211,7 @@ async def test_of_each_topic_the_newest_counts_for_a_reader_that_is_behind() -> 
 
 
 async def test_every_topic_has_its_turn() -> None:
-    """More topics than are taken at once: those that wait go on being replaced, and none is passed over."""
+    """Waiting topics beyond one read are still replaced, and none is skipped."""
     inbox, _ = behind(messages=100_000)
     topics = [str(number) for number in range(3 * TAKEN_AT_ONCE)]
     fill(inbox, *(frame(topic, 0, 10.0) for topic in topics), frame("0", 1, 11.5))
@@ -218,7 +224,10 @@ async def test_every_topic_has_its_turn() -> None:
 
 
 async def test_a_part_is_taken_at_once_of_what_is_replaced() -> None:
-    """4,096 messages, so that 62,500 hosts have had their turn after 16 of them and what is applied is new; all that is state comes before."""
+    """4,096 messages are read at once, after all state.
+
+    So 62,500 hosts have had their turn after 16 reads, and applied values are new.
+    """
     inbox, _ = behind(messages=100_000, size_bytes=10_000_000)
     fill(inbox, frame("0", 0, 10.0), frame("0", 1, 11.5))
     inbox.put_all([frame(str(number), 0, 11.5) for number in range(1, 62_500)])
@@ -229,7 +238,7 @@ async def test_a_part_is_taken_at_once_of_what_is_replaced() -> None:
 
 
 async def test_what_has_no_room_is_owed_to_its_topic() -> None:
-    """Telemetry that goes for want of room is shed, too, and the next message of its topic says so."""
+    """Telemetry dropped for lack of room is shed, too; its topic's next message counts it."""
     inbox, status = behind(messages=2)
     fill(inbox, frame("a", 0, 1.0), frame("b", 0, 1.0), frame("c", 0, 1.0), frame("a", 1, 1.0))
     assert await inbox.take() == [frame("c", 0, 1.0), frame("a", 1, 1.0)._replace(shed=1)]
@@ -254,16 +263,14 @@ async def test_a_reader_that_is_behind_has_its_limit_whatever_comes_at_once() ->
 def test_what_is_shed_adds_up(
     sent: list[tuple[int, int, bool]], messages: int, at_once: int
 ) -> None:
-    """Of every topic, the messages that come and what they stand for are all that was sent up to the last of them."""
+    """Per topic, messages and their shed counts equal all messages sent so far."""
 
     async def play() -> None:
         inbox, status = behind(messages=messages)
-        now_s, numbers, taken, batch = (
-            10.0,
-            dict.fromkeys(range(4), 0),
-            list[Envelope](),
-            list[Envelope](),
-        )
+        now_s = 10.0
+        numbers = dict.fromkeys(range(4), 0)
+        taken = list[Envelope]()
+        batch = list[Envelope]()
         for topic, tenths, takes in sent:
             now_s += tenths / 10
             numbers[topic] += 1
@@ -303,9 +310,10 @@ def test_what_is_shed_adds_up(
 def test_a_batch_is_what_its_messages_are_one_by_one(
     batches: list[list[tuple[int, bool, int, int]]], newest: bool, most: tuple[int, int]
 ) -> None:
-    """What is kept, left out and counted does not depend on how many came at once, nor on their properties.
+    """The result does not depend on how many messages arrive at once.
 
-    A reader that is behind and has no room, too, may keep others of the messages that came at the same time, and as many of them.
+    Nor on their properties. A reader that is behind and has no room may keep other messages of the
+    same arrival, but as many of them.
     """
     limits = InboxLimits(*most, 100, "telemetry/" if newest else "")
     statuses = LinkStatus(), LinkStatus()
@@ -334,7 +342,10 @@ def test_a_batch_is_what_its_messages_are_one_by_one(
 
 
 async def test_an_inbox_is_full_before_anything_is_pushed_out() -> None:
-    """It is by messages and by bytes, with room for what has been read already, and not while newer messages replace older ones."""
+    """It is full by messages and by bytes, with room for messages already read.
+
+    Not while newer messages replace older ones.
+    """
     inbox, _ = make(messages=8)
     found: list[bool] = []
     for number in range(7):
@@ -352,7 +363,10 @@ async def test_an_inbox_is_full_before_anything_is_pushed_out() -> None:
 
 
 async def test_a_reader_that_was_behind_leaves_nothing_with_the_broker_for_a_while() -> None:
-    """The newest count from half of a limit on, and none waits to be read, until it has kept up for some seconds."""
+    """From half of a limit on only the newest count, and all is read.
+
+    This lasts until it has kept up for some seconds.
+    """
     inbox, status = behind(messages=8)
     fill(inbox, frame("a", 0, 10.0), frame("a", 1, 11.5))
     await inbox.take()
@@ -375,7 +389,7 @@ async def test_a_reader_that_was_behind_leaves_nothing_with_the_broker_for_a_whi
 
 
 async def test_telemetry_that_is_replaced_does_not_count_as_kept() -> None:
-    """Only events and state do, whether the reader is behind or not; where nothing is replaced, all that waits does."""
+    """Only events and state count, behind or not; without replacement everything does."""
     inbox, _ = behind()
     fill(inbox, *(frame(str(number), 0, 10.0) for number in range(20)))
     assert (inbox.keeps(0), inbox.keeps(1)) == (True, False)
@@ -389,7 +403,10 @@ async def test_telemetry_that_is_replaced_does_not_count_as_kept() -> None:
 
 
 async def test_who_must_get_every_message_is_never_behind() -> None:
-    """Without topics of which the newest counts, what finds no room is dropped, and a full inbox says so."""
+    """Without replaceable topics messages beyond the limits are dropped.
+
+    A full inbox reports that it is full.
+    """
     inbox, status = make(messages=8)
     fill(inbox, *(telemetry(number)._replace(received_s=5.0 * number) for number in range(10)))
     assert (status.shed, status.dropped, inbox.is_full, inbox.is_behind) == (0, 2, True, False)
@@ -399,7 +416,7 @@ async def test_who_must_get_every_message_is_never_behind() -> None:
 async def test_events_and_state_wait_to_be_read_also_for_a_reader_that_is_behind(
     messages: int, size_bytes: int
 ) -> None:
-    """No newer message replaces them: an inbox that is full of them says so before it has to drop any."""
+    """An inbox full of events and state reports it before dropping any."""
     inbox, status = behind(messages=messages, size_bytes=size_bytes)
     fill(inbox, frame("a", 0, 10.0), frame("a", 1, 11.5))
     found: list[bool] = []

@@ -17,7 +17,7 @@ def bus() -> MemoryBus:
 
 
 async def test_live_messages_reach_who_subscribed(bus: MemoryBus) -> None:
-    """A message reaches the sources whose filter matches, at the lower QoS, stamped with the time of its arrival."""
+    """A message reaches matching sources at the lower QoS, with its arrival time."""
     publisher, source, other = (
         bus.publisher(),
         bus.source([("t/+", 1), ("t/#", 0)]),
@@ -37,7 +37,8 @@ async def test_live_messages_reach_who_subscribed(bus: MemoryBus) -> None:
 
 async def test_retained_state_greets_the_late(bus: MemoryBus) -> None:
     """Retained messages come at the subscription, with their flag; live ones without it."""
-    publisher, late = bus.publisher(), bus.source([("#", 1)])
+    publisher = bus.publisher()
+    late = bus.source([("#", 1)])
     publisher.connect()
     await publisher.publish(
         [Envelope("node/a", b"1", 1, retain=True), Envelope("node/a", b"2", 1, retain=True)]
@@ -52,7 +53,8 @@ async def test_retained_state_greets_the_late(bus: MemoryBus) -> None:
 
 async def test_empty_retained_message_clears(bus: MemoryBus) -> None:
     """An empty retained payload is delivered and leaves nothing retained."""
-    publisher, source = bus.publisher(), bus.source([("#", 1)])
+    publisher = bus.publisher()
+    source = bus.source([("#", 1)])
     bus.reconnect()
     await publisher.publish(
         [Envelope("a", b"1", 1, retain=True), Envelope("a", b"", 1, retain=True)]
@@ -62,9 +64,10 @@ async def test_empty_retained_message_clears(bus: MemoryBus) -> None:
 
 
 async def test_will_is_published_at_death_alone(bus: MemoryBus) -> None:
-    """The last will goes out when a publisher dies, not when it leaves in an orderly way."""
+    """The last will is published when a publisher dies, not when it disconnects."""
     will = Envelope("publisher/a", b"offline", 1, retain=True)
-    publisher, source = bus.publisher(will=will), bus.source([("#", 1)])
+    publisher = bus.publisher(will=will)
+    source = bus.source([("#", 1)])
     bus.reconnect()
     publisher.disconnect()
     publisher.die()
@@ -85,7 +88,7 @@ async def test_without_a_connection_telemetry_is_dropped_and_counted(bus: Memory
 
 
 async def test_reconnect_announces_in_order_before_anything_else(bus: MemoryBus) -> None:
-    """After a broker's death, who subscribed gets the announcements again, in the order in which they were named."""
+    """After a broker's death subscribers get the announcements again, in order."""
     publisher, source = bus.publisher(), bus.source([("#", 1)])
     publisher.on_connect(
         lambda: [Envelope("node/a", b"", 1, retain=True), Envelope("node/b", b"", 1, retain=True)]
@@ -103,8 +106,9 @@ async def test_reconnect_announces_in_order_before_anything_else(bus: MemoryBus)
 
 
 async def test_slow_source_is_bounded(bus: MemoryBus) -> None:
-    """A source that nobody takes from drops its oldest telemetry and says how much."""
-    publisher, source = bus.publisher(), bus.source([("#", 0)], limits=InboxLimits(messages=10))
+    """A source without a reader drops its oldest telemetry and counts it."""
+    publisher = bus.publisher()
+    source = bus.source([("#", 0)], limits=InboxLimits(messages=10))
     bus.reconnect()
     await publisher.publish(Envelope(str(number), b"") for number in range(25))
     assert [each.topic for each in await source.take()] == [str(number) for number in range(15, 25)]
@@ -112,7 +116,7 @@ async def test_slow_source_is_bounded(bus: MemoryBus) -> None:
 
 
 async def test_run_connects_and_leaves(bus: MemoryBus) -> None:
-    """Clients of the bus are used like those of a broker: run as a task, wait, cancel."""
+    """Clients of the bus run like a broker's: as a task, waited for, cancelled."""
     publisher: Publisher = (memory_publisher := bus.publisher())
     source: Source = bus.source([("#", 0)])
     with pytest.raises(BrokerError, match="no answer within"):
@@ -128,7 +132,7 @@ async def test_run_connects_and_leaves(bus: MemoryBus) -> None:
 
 
 async def test_an_interruption_is_a_death_and_a_return() -> None:
-    """An interrupted publisher leaves its last will, stays away for the time asked for, and announces again."""
+    """An interrupted publisher leaves its last will, waits, and announces again."""
     bus = MemoryBus(clock := ManualClock())
     publisher, source = (
         bus.publisher(will=Envelope("publisher/p", b"offline", 1, retain=True)),
@@ -151,7 +155,10 @@ async def test_an_interruption_is_a_death_and_a_return() -> None:
 
 
 async def test_refused_messages_stay_away_and_are_counted(bus: MemoryBus) -> None:
-    """A bus refuses as an access list does: with a reason at QoS 1, without a word at QoS 0."""
+    """A bus refuses with a reason at QoS 1 and silently at QoS 0.
+
+    As an access list does.
+    """
     bus.refuse("f/ack/#")
     publisher = bus.publisher()
     publisher.connect()

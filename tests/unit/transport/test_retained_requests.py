@@ -26,7 +26,7 @@ TOPICS = [f"node/{number:04d}" for number in range(1_000)]
 
 
 class Broker:
-    """A connection to a broker that takes a number of filters at once and retains a message for some topics."""
+    """A broker connection with a limit on filters and some retained messages."""
 
     def __init__(self, retained: Sequence[str] = TOPICS, most: int = 10_000) -> None:
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -38,7 +38,7 @@ class Broker:
         self._most = most
 
     async def subscribe(self, topics: Sequence[tuple[str, int]], at_once: int) -> list[str]:
-        """Give what is retained, or end the connection over too many filters."""
+        """Send retained messages, or end the connection over too many filters."""
         assert len(topics) <= at_once
         if len(topics) > self._most:
             self.ended.set_result("protocol error")
@@ -77,8 +77,9 @@ async def asking(
 
 
 async def test_batches_grow_and_no_subscription_stays() -> None:
-    """The first batch is one that every broker takes, the next have twice as many, and all are unsubscribed from."""
-    clock, broker = ManualClock(), Broker()
+    """The first batch suits every broker, the next ones double, and all are unsubscribed."""
+    clock = ManualClock()
+    broker = Broker()
     async with asking(clock, broker) as (requests, status):
         requests.add(TOPICS)
         requests.add(TOPICS[:5])
@@ -90,9 +91,13 @@ async def test_batches_grow_and_no_subscription_stays() -> None:
 
 
 async def test_a_broker_that_takes_few_is_asked_for_few() -> None:
-    """After a connection that ended over a batch, the next gets what was not answered, in batches that the broker took."""
+    """After a connection ended over a batch, the next gets smaller ones.
+
+    They have the unanswered topics.
+    """
     clock = ManualClock()
-    broker, after = Broker(most=10), Broker(most=10)
+    broker = Broker(most=10)
+    after = Broker(most=10)
     async with asking(clock, broker, after) as (requests, status):
         requests.add(TOPICS[:100])
         await clock.advance(1.0)
@@ -104,9 +109,10 @@ async def test_a_broker_that_takes_few_is_asked_for_few() -> None:
 
 
 async def test_a_connection_that_is_closed_on_purpose_ends_no_requests() -> None:
-    """A link that changes to MQTT 5 closes a connection while answers are awaited; the next one is asked for them."""
+    """After a change to MQTT 5 unanswered requests are repeated on the new connection."""
     clock = ManualClock()
-    broker, after = Broker(retained=()), Broker()
+    broker = Broker(retained=())
+    after = Broker()
     async with asking(clock, broker, after) as (requests, status):
         requests.add(TOPICS[:3])
         await clock.advance(0.0)
@@ -119,9 +125,13 @@ async def test_a_connection_that_is_closed_on_purpose_ends_no_requests() -> None
 
 
 async def test_the_next_connection_begins_with_what_the_former_one_owes() -> None:
-    """Also where it is there before the end of the former one has been noticed: its wildcards may give what was asked for, which is no answer."""
+    """Also before the former connection's end is noticed.
+
+    Its wildcards may bring a requested topic, but that is not an answer.
+    """
     clock = ManualClock()
-    broker, after = Broker(retained=()), Broker()
+    broker = Broker(retained=())
+    after = Broker()
     async with asking(clock, broker, after) as (requests, status):
         requests.add(TOPICS[:SUBSCRIBED_AT_ONCE])
         await clock.advance(0.0)
@@ -137,9 +147,10 @@ async def test_the_next_connection_begins_with_what_the_former_one_owes() -> Non
 
 
 async def test_requests_that_wait_for_a_connection_begin_with_it() -> None:
-    """What is added while none stands is asked for on the next one, without a further request."""
+    """Topics added without a connection are requested on the next one."""
     clock = ManualClock()
-    broker, after = Broker(), Broker()
+    broker = Broker()
+    after = Broker()
     async with asking(clock, broker, after) as (requests, status):
         broker.ended.set_result("the broker closed the connection")
         requests.add(TOPICS[:3])
@@ -151,7 +162,10 @@ async def test_requests_that_wait_for_a_connection_begin_with_it() -> None:
 
 
 async def test_topics_that_nobody_retains_slow_it_down() -> None:
-    """Each batch without any answer doubles the pause, so that made-up names are a small load; an answer ends that."""
+    """Each unanswered batch doubles the pause; an answer ends that.
+
+    So made-up names are a small load.
+    """
     clock = ManualClock()
     broker = Broker(retained=TOPICS[900:])
     async with asking(clock, broker) as (requests, _):
@@ -164,8 +178,9 @@ async def test_topics_that_nobody_retains_slow_it_down() -> None:
 
 
 async def test_retained_messages_of_wildcards_are_told_apart() -> None:
-    """A broker that also gives retained messages to wildcards withholds none."""
-    clock, broker = ManualClock(), Broker()
+    """A broker with retained messages for wildcards, too, withholds none."""
+    clock = ManualClock()
+    broker = Broker()
     async with asking(clock, broker) as (requests, status):
         requests.note(Envelope("node/9999", b"x", retain=True))
         requests.add(TOPICS[:1])
@@ -174,7 +189,10 @@ async def test_retained_messages_of_wildcards_are_told_apart() -> None:
 
 
 async def test_a_request_whose_answer_is_lost_is_made_again() -> None:
-    """Where the connection stands on, as Mosquitto's does that drops an answer for want of room, nothing is given up."""
+    """On an open connection a lost answer is requested again.
+
+    Mosquitto drops answers for lack of room.
+    """
     clock, broker = ManualClock(), Broker()
     answer = broker.subscribe
 
@@ -191,7 +209,10 @@ async def test_a_request_whose_answer_is_lost_is_made_again() -> None:
 
 
 async def test_a_full_inbox_holds_up_the_next_batch() -> None:
-    """While more waits than newer messages replace, a batch is asked for each second, so that nothing is pushed out; then all of them."""
+    """While too many irreplaceable messages wait, one batch is sent each second.
+
+    So nothing is pushed out; in the end all are requested.
+    """
     clock, broker, waiting = ManualClock(), Broker(), MOST_WAITING
     requests = RetainedRequests(clock, LinkStatus(), lambda most: waiting >= most)
     broker.requests = requests
@@ -210,7 +231,7 @@ async def test_a_full_inbox_holds_up_the_next_batch() -> None:
 
 
 async def test_answers_that_had_no_room_are_not_waited_for() -> None:
-    """Where some of a batch came, a moment without any more ends it; where none came, all of the time is given."""
+    """A gap after some answers ends a batch; without any, the full time is waited."""
     clock = ManualClock()
     broker = Broker(retained=TOPICS[::2])
     async with asking(clock, broker) as (requests, status):
@@ -223,10 +244,14 @@ async def test_answers_that_had_no_room_are_not_waited_for() -> None:
 async def test_refused_subscriptions_are_named_until_they_are_granted_or_the_connection_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whether such a topic is retained is not known; what is merely not answered is not among them, and no more than a number are named."""
+    """Whether a refused topic is retained is unknown.
+
+    Unanswered topics are not listed, and the list is bounded.
+    """
     monkeypatch.setattr("trnfleet.transport.retained_requests.MOST_REFUSED_TOPICS", 3)
     clock = ManualClock()
-    broker, other = Broker(TOPICS[:5]), Broker(TOPICS[:5])
+    broker = Broker(TOPICS[:5])
+    other = Broker(TOPICS[:5])
     broker.refused = set(TOPICS[:2])
     async with asking(clock, broker, other) as (requests, status):
         requests.add(TOPICS[:7])

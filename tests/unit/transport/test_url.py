@@ -32,7 +32,10 @@ from trnfleet.transport.url import BrokerUrl, Password, format_url, parse_url, w
     ],
 )
 def test_url_is_read(text: str, url: BrokerUrl) -> None:
-    """A broker URL gives scheme, host, port, path and user, with the scheme's own port and path where none is written."""
+    """A URL has scheme, host, port, path and user.
+
+    The scheme sets default port and path.
+    """
     assert parse_url(text) == url
 
 
@@ -63,12 +66,15 @@ def test_url_is_read(text: str, url: BrokerUrl) -> None:
         ("mqtt://h:x", "port between 1 and 65535"),
         ("mqtt://h/topic", "nothing may follow the port"),
         ("mqtt://h?x=1", "nothing may follow the port"),
+        ("1883", "'1883' is a port; write the host, too, as in 127.0.0.1:1883"),
+        ("mqtt://10.0.7", "'10.0.7' is not an address"),
+        ("0x7f000001", "'0x7f000001' is not an address"),
         ("mqtt://@h", "the user before the @"),
         ("mqtt://%00@h", "the user before the @"),
     ],
 )
 def test_bad_url_is_refused(text: str, words: str) -> None:
-    """What is not a usable broker URL is refused in words that say why."""
+    """An unusable broker URL is refused with the reason."""
     with pytest.raises(ConfigError, match=r"^broker ") as error:
         parse_url(text)
     assert words in str(error.value)
@@ -88,7 +94,10 @@ def test_bad_url_is_refused(text: str, words: str) -> None:
     ],
 )
 def test_password_in_url_is_refused_and_not_repeated(text: str) -> None:
-    """A password in the URL is refused without being quoted, in the message or in the chain of errors."""
+    """A password in the URL is refused and never quoted.
+
+    Neither in the message nor in its chain of causes.
+    """
     with pytest.raises(ConfigError) as error:
         parse_url(text)
     assert "hunter2" not in str(error.value)
@@ -102,7 +111,8 @@ def test_password_in_url_names_the_ways_that_work() -> None:
 
 
 @given(
-    host=st.from_regex(r"[a-z0-9][a-z0-9.-]{0,20}", fullmatch=True)
+    host=st.from_regex(r"[a-z][a-z0-9.-]{0,20}", fullmatch=True)
+    | st.ip_addresses(v=4).map(str)
     | st.ip_addresses(v=6).map(lambda each: each.compressed),
     port=st.integers(1, 65535),
     user=st.none()
@@ -118,7 +128,7 @@ def test_format_is_the_inverse_of_parse(
 
 
 def test_a_user_is_put_into_a_url_that_has_none() -> None:
-    """Two names for one user are a contradiction, and what no terminal can show is no name."""
+    """Two names for one user contradict, and an unprintable name is invalid."""
     url = BrokerUrl("h")
     assert (
         with_user(url, "ops")
@@ -152,5 +162,5 @@ def test_password_hides_itself() -> None:
     ],
 )
 def test_loopback_is_told_apart(host: str, loopback: bool) -> None:
-    """Only addresses that stay on this machine count as loopback."""
+    """Only addresses on this machine count as loopback."""
     assert BrokerUrl(host).is_loopback is loopback

@@ -1,4 +1,4 @@
-"""What the newest events below the lists of the Fleet view say."""
+"""The newest events below the lists of the Fleet view."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from trnfleet.tui.latest_events import LatestEvents, event_lines
 from trnfleet.tui.widgets.cells import text_of, width_of
 
 CHIP = "uc1/us-0001/trn2u-0001-1/chip05"
-FIRING = Event(
-    0, 0.0, 0, Severity.WARNING, "rule", "firing", CHIP, "", None, "firing: throttled"
-)  # fmt: skip  # in the order of its fields
+FIRING = Event(0, 0.0, 0, Severity.WARNING, "rule", "firing", CHIP, "", None, "firing: throttled")
 
 
 async def test_events_of_publishers_and_alerts_are_in_one_order() -> None:
-    """By arrival, newest first; an alert's comes after the event of the same moment that it may follow from."""
+    """Events are ordered by arrival, newest first.
+
+    An alert's event comes after a simultaneous event that may be its cause.
+    """
     feed = Feed(ultraservers(1))
-    monitor, shown = feed.monitor, LatestEvents(feed.monitor)
+    monitor = feed.monitor
+    shown = LatestEvents(feed.monitor)
     assert "no events yet" in shown.lines(0, 3, 60)[0].make().text
     told = 0
     for text in ("first", "second"):
@@ -41,7 +43,10 @@ async def test_events_of_publishers_and_alerts_are_in_one_order() -> None:
 
 
 def test_narrow_events_have_two_lines() -> None:
-    """What happened has a line of its own where the place leaves it no room, and all that were there have their rows."""
+    """The text has lines of its own if the place leaves no room.
+
+    All events have their rows.
+    """
     head, happened = event_lines(FIRING._replace(text="firing: " + "x" * 26), 46)
     assert text_of(head).split() == [
         "00:00:00",

@@ -1,4 +1,4 @@
-"""How metrics are shown, and that a row in the table of metrics is all that it takes."""
+"""Display of metrics: a row in the table of metrics is enough."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ ROWS = """
     _counter("resets", "resets", "u32", "Resets of the chip", "nothing"),
     _gauge("inlet_c", Scope.INSTANCE, "u16", 0.1, "degC", Aggregate.MAX, title="inlet",
            help="Inlet temperature", real_host=_UNAVAILABLE, real_source="nothing"),
-)  # fmt: skip  # a table reads as rows
+)
 
-BY_NAME = """
-"""Made-up metrics, and the end of the table that they stand before."""
+BY_NAME = """  # noqa: E501
+"""Made-up metrics, and the end of the table after them."""
 
 
 @pytest.fixture(scope="module")
 def probe() -> Iterator[Probing]:
-    """Return the probe of a program whose table of metrics has more rows, and nothing else that is new."""
+    """Return the probe of a program with additional rows in its table of metrics only."""
     packages = re.compile(r"(trnfleet|support)(\.|$)")
     before = {name: module for name, module in sys.modules.items() if packages.match(name)}
     for name in before:
@@ -56,7 +56,7 @@ def probe() -> Iterator[Probing]:
         assert spec is not None
         assert spec.origin is not None
         source = Path(spec.origin).read_text("utf-8")
-        longer = source.replace("\n)  # fmt: skip  # a table reads as rows\n\nBY_NAME = ", ROWS)
+        longer = source.replace("\n)\n\nBY_NAME = ", ROWS)
         assert longer != source
         module = sys.modules[spec.name] = module_from_spec(spec)
         exec(compile(longer, spec.origin, "exec"), module.__dict__)  # noqa: S102  the table, with more rows
@@ -79,7 +79,10 @@ def probe() -> Iterator[Probing]:
 def test_a_row_is_all_that_a_chip_metric_takes(
     probe: Probing, name: str, value: float, head: str, line: str, fleet: float, *, json: bool
 ) -> None:
-    """It is decoded, rolled up, offered by the heat map and the tree, and drawn in the chip view at any width."""
+    """A new metric is decoded, rolled up, offered by heat map and tree, and drawn.
+
+    The chip view draws it at any width.
+    """
     seen = probe(name, value, json=json)
     assert seen.decoded == pytest.approx([value] * 64)
     assert seen.fleet == pytest.approx(fleet)
@@ -113,7 +116,7 @@ def test_every_row_is_of_something_that_exists() -> None:
 
 
 def test_ranks_are_unique() -> None:
-    """No two rows want the same place, which leaves one order."""
+    """No two rows have the same place."""
     for attribute in ("tree", "heat_map", "selection", "fleet_chart", "chip_chart"):
         ranks = [getattr(row, attribute) for row in DISPLAY.values()]
         given = [rank for rank in ranks if rank is not None and rank < LAST]
@@ -121,7 +124,7 @@ def test_ranks_are_unique() -> None:
 
 
 def test_charts_have_a_history() -> None:
-    """A chart of what history does not keep would stay empty."""
+    """Every charted field has a history; without one the chart would stay empty."""
     assert all(field.has_history for field in (*FLEET_CHARTS, *CHIP_CHARTS))
 
 

@@ -1,18 +1,21 @@
-"""The thread that reads keys: it sleeps until something comes, and tells Escape from the begin of another key."""
+"""The key-reading thread, and the parser of a terminal's input."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import queue
+import random
 import select
 import threading
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from textual.drivers.linux_driver import LinuxDriver
+from textual.events import Key, Paste
 
 from trnfleet.tui import terminal
+from trnfleet.tui.terminal_input import InputDropped, InputParser
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,20 +37,19 @@ class Input(terminal.TerminalDriver):
         self.events.put(message)
 
     def keys(self, count: int) -> list[str]:
-        """Return the next keys, as soon as they are told."""
+        """Return the next keys once they are reported."""
         return [cast("Any", self.events.get(timeout=5)).key for _ in range(count)]
 
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
-    """Return the list to which the thread's waits are added as they begin."""
+    """Return the list of the thread's waits, extended as they begin."""
     begun: list[float | None] = []
 
     def note(*arguments: Any) -> Any:
         begun.append(arguments[3])
         return select.select(*arguments)
 
-    monkeypatch.setattr(terminal, "_PARSED_WITHIN_S", 0.001)
     monkeypatch.setattr(terminal, "select", type("Select", (), {"select": staticmethod(note)}))
     return begun
 
@@ -71,7 +73,10 @@ def reading() -> Iterator[Input]:
 
 
 def test_keys_come_whole_and_escape_by_itself() -> None:
-    """A character in two parts is one, and so is a key; Escape is one after a moment without anything behind it."""
+    """Characters and keys split in two arrive whole.
+
+    Escape arrives after a moment without further input.
+    """
     with reading() as source:
         os.write(source.end, "aä".encode()[:2])
         assert source.keys(1) == ["a"]
@@ -98,8 +103,7 @@ def test_nothing_wakes_it_while_nothing_is_typed(waits: list[float | None]) -> N
         assert waits[-1] is None
         before = len(waits)
     assert len(waits) == before
-    assert waits[0] is None
-    assert waits.count(terminal._PARSED_WITHIN_S) >= terminal._PARSER_WAITS
+    assert set(waits) == {None}
 
 
 def test_an_input_that_has_ended_wakes_it_no_more(waits: list[float | None]) -> None:
@@ -110,11 +114,14 @@ def test_an_input_that_has_ended_wakes_it_no_more(waits: list[float | None]) -> 
             if len(waits) > 1 and waits[-1] is None:
                 break
             select.select([], [], [], 0.01)
-    assert len(waits) <= terminal._PARSER_WAITS + 2
+    assert waits == [None, None]
 
 
 def test_it_is_given_back_and_taken_again() -> None:
-    """The event wakes what waits for its file while it is open, and is an event like any other before and after."""
+    """The event wakes a wait for its file while open.
+
+    Before and after it is a plain event.
+    """
     event = terminal._WakingEvent()
     event.set()
     event.clear()
@@ -132,3 +139,86 @@ def test_textuals_thread_is_the_one_that_is_replaced() -> None:
     """It is run under this name, and ended by this event."""
     assert "exit_event" in LinuxDriver.disable_input.__code__.co_names
     assert "run_input_thread" in LinuxDriver._run_input_thread.__code__.co_names
+    assert "_run_input_thread" in LinuxDriver.start_application_mode.__code__.co_names
+
+
+def parsed(text: str) -> list[str]:
+    """Return the events parsed from a text.
+
+    Keys appear by name, other events by class, dropped input in angle brackets.
+    """
+    parser = InputParser()
+    return [
+        message.key
+        if isinstance(message, Key)
+        else f"<{message.sequence}>"
+        if isinstance(message, InputDropped)
+        else f"pasted {message.text}"
+        if isinstance(message, Paste)
+        else type(message).__name__
+        for message in (*parser.feed(text), *parser.flush())
+    ]
+
+
+@pytest.mark.parametrize(
+    "sequence",
+    [
+        *("\x1b[97;1:3u", "\x1b[97:65;2;65u", "\x1b[1;1:3B", "\x1b[1114112u", "\x1b[99999999999u"),
+        *("\x1b[12z", "\x1b[[Z", "\x1b[?62;1;2c", "\x1b[" + "1;" * 40 + "z", "\x1b[ 1q", "\x1bOz"),
+        *(
+            "\x1b]11;rgb:00/11/qq\x1b\\",
+            "\x1bP1$r q\x1b\\",
+            "\x1b_q\x07",
+            "\x1bXqq\x18",
+            "\x1b^qq\x1a",
+        ),
+        *("\x1b[48;0;0;0;0t", "\x1b[48;99999999;99999999;1;1t", "\x1b[5;5R", "\x1b[?2048;2$y"),
+    ],
+)
+def test_a_sequence_that_nothing_understands_is_dropped_whole(sequence: str) -> None:
+    """The keys before and after it are keys, and none of its characters is."""
+    assert parsed(f"a{sequence}b") == ["a", f"<{sequence}>", "b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("\x1b[A\x1bOP\x1b[3$x", ["up", "f1", "shift+delete", "x"]),
+        ("\x1b[97;5u\x1b[[Aä", ["ctrl+a", "f1", "ä"]),
+        ("\x1bx\x1bf\x1b", ["alt+x", "ctrl+right", "escape"]),
+        ("\x1b\x1b[A", ["escape", "up"]),
+        ("\x1b[<0;2;3M\x1b[<0;2;3m\x1b[I", ["MouseDown", "MouseUp", "AppFocus"]),
+        ("\x1b[M   q", ["q"]),
+        ("\x1b[200~a\x1b[31mq~\x1b[201~b", ["pasted a\x1b[31mq~", "b"]),
+        ("\x1b[200~without an end", ["pasted without an end"]),
+        ("\x1b[12\rq", ["<\x1b[12>", "enter", "q"]),
+        ("\x1b]11;rgb\x1b[Aq", ["<\x1b]11;rgb\x1b>", "up", "q"]),
+        ("\x1bP" + "q" * 5_000, ["<\x1bP" + "q" * 4_095 + ">", *("q" * 905)]),
+    ],
+)
+def test_what_a_terminal_sends(text: str, wanted: list[str]) -> None:
+    """Keys, keys with Alt, mouse, focus and paste are parsed; so are broken sequences."""
+    assert parsed(text) == wanted
+
+
+def test_random_sequences_type_nothing() -> None:
+    """A random sequence is a known key or dropped.
+
+    It never raises, and never types its own characters.
+    """
+    draw = random.Random(1)  # noqa: S311  a fixed choice
+    for _ in range(3_000):
+        parameters = "".join(draw.choices("0123456789;:<=>?", k=draw.randrange(12)))
+        last = chr(draw.randrange(0x40, 0x7F))
+        sequence = draw.choice(
+            [
+                f"\x1b[{parameters}{last}",
+                f"\x1b]{parameters}{last}\x07",
+                f"\x1bP{parameters}{last}\x1b\\",
+            ]
+        )
+        if sequence[:3] not in {"\x1b[[", "\x1b[M"}:
+            keys = parsed(f"<{sequence}>")
+            assert keys[0] == "less_than_sign"
+            assert keys[-1] == "greater_than_sign"
+            assert len(keys) <= 3, sequence

@@ -1,7 +1,8 @@
-"""What can be said of the source: which texts of messages go to the screen without `plain`.
+"""Texts of messages written to the screen without `plain`, found in the source.
 
-A field of a message is looked for where it is written into a text, or is a text with a style, by its name alone. What a variable or a
-function carries is not followed: that nothing raw arrives on the screen is tested with hostile messages, in `tests/tui/`.
+A message's field is searched by its name alone, in texts and as a text with a style. Values passed
+through variables or functions are not followed: `tests/tui/` tests with hostile messages that
+nothing raw arrives on the screen.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import ast
 import importlib
 import inspect
 import pkgutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_type_hints
 
+import msgspec
 from pydantic import BaseModel
 from support.paths import ROOT
 
@@ -35,19 +37,22 @@ OWN = {
     "binding",
     "active",
 }
-"""Names of what the program itself has made, whose titles, names and states are its own."""
+"""Names of the program's own objects, with titles, names and states of its own."""
 MARKUP = {"Static", "Label", "DataTable", "Markdown", "RichLog", "Pretty", "from_markup", "notify"}
-"""What Textual and Rich draw by themselves, markup and escapes included: views draw texts with styles."""
+"""Widgets and calls of Textual and Rich that draw markup and escapes. Views draw texts with styles
+instead."""
 PLAIN_ALREADY = {
-    "actions/palette_source.py: alert.rule.name": "the palette makes candidates plain, and searches them as they are",
+    "actions/palette_source.py: alert.rule.name": (
+        "the palette makes candidates plain, and searches them as they are"
+    ),
     "alerts/chart.py: past.place": "an address of the layout, whose segments are checked",
     "alerts/chart.py: past.title": "a field's title",
-    "alerts/details.py: each.kind": "one of two kinds by which errors are chosen",
+    "alerts/details.py: error.kind": "one of two kinds by which errors are chosen",
     "alerts/rows.py: item.alert.name": "a key of a group, never shown",
-    "bars/status.py: each.text": "words of the program, or made plain where they are made",
+    "bars/status.py: figure.text": "words of the program, or made plain where they are made",
     "chip/panels.py: mark.note": "made plain where it is made",
     "chip/view.py: facts.job": "`Descriptions` has plain names",
-    "format/alerts.py: each.alert.name": "a part of a line that is made plain as a whole",
+    "format/alerts.py: held.alert.name": "a part of a line that is made plain as a whole",
     "events/rates.py: inputs.note": "a span in words",
     "fleet/trend_charts.py: source.inputs.note": "a span in words",
     "state/alerts.py: alert.name": "a part of a line that is made plain as a whole",
@@ -55,7 +60,7 @@ PLAIN_ALREADY = {
     "state/leases.py: lease.reason": "made plain where the answer is taken",
     "trends/place.py: state.text": "a freshness in words",
 }
-"""Texts that need no `plain` there, each with the reason."""
+"""Texts without need for `plain`, each with the reason."""
 
 
 def wire_fields() -> set[str]:
@@ -69,19 +74,24 @@ def wire_fields() -> set[str]:
         for module in modules
         for each in vars(module).values()
         if inspect.isclass(each)
-        and issubclass(each, BaseModel)
+        and issubclass(each, BaseModel | msgspec.Struct)
         and each.__module__ == module.__name__
     ]
-    return {
-        name
-        for model in models
-        for name, field in model.model_fields.items()
-        if "str" in str(field.annotation)
-    }
+    return {name for model in models for name in text_fields(model)}
+
+
+def text_fields(model: type[BaseModel | msgspec.Struct]) -> set[str]:
+    """Return the names of a message's texts."""
+    names = model.__struct_fields__ if issubclass(model, msgspec.Struct) else model.model_fields
+    hints = get_type_hints(model)
+    return {name for name in names if "str" in str(hints[name])}
 
 
 def raw_texts(path: Path, fields: set[str]) -> Iterator[str]:
-    """Yield attributes of a module that are named as texts of messages and go into a text, or to a style, as they are."""
+    """Yield attributes with names of message texts, used raw.
+
+    Uses are in a text or with a style.
+    """
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         found: list[ast.expr] = []
         if isinstance(node, ast.JoinedStr):
@@ -100,7 +110,7 @@ def raw_texts(path: Path, fields: set[str]) -> Iterator[str]:
 
 
 def test_texts_of_messages_are_made_plain_where_they_are_written() -> None:
-    """Or there is a reason; and no reason is left of what is gone."""
+    """Every raw use has a reason, and every reason has a use."""
     fields = wire_fields()
     assert {"job", "text", "owner", "ec2_id", "reason", "zone"} <= fields
     found = {
@@ -112,7 +122,10 @@ def test_texts_of_messages_are_made_plain_where_they_are_written() -> None:
 
 
 def test_nothing_is_drawn_with_markup() -> None:
-    """A bracket in a job's name would be a style, and a link could run an action."""
+    """No markup is drawn.
+
+    A bracket in a job's name would be a style, and a link could run an action.
+    """
     used = {
         f"{path.relative_to(TUI).as_posix()}: {name}"
         for path in sorted(TUI.rglob("*.py"))
@@ -126,7 +139,8 @@ def test_nothing_is_drawn_with_markup() -> None:
 def test_a_raw_text_is_found(tmp_path: Path) -> None:
     module = tmp_path / "view.py"
     module.write_text(
-        'parts = [(event.text, theme.BASE), (plain(event.text), theme.BASE)]\ntitle = f"{job.state} {plain(job.job)}"\n',
+        'parts = [(event.text, theme.BASE), (plain(event.text), theme.BASE)]\ntitle = f"{job.state}'
+        ' {plain(job.job)}"\n',
         encoding="utf-8",
     )
     assert sorted(raw_texts(module, wire_fields())) == ["event.text", "job.state"]

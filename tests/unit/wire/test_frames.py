@@ -43,7 +43,8 @@ def feed() -> Feed:
 
 def test_frames_carry_every_column(feed: Feed) -> None:
     """The first frame and, by its template, later ones give the codes that were encoded."""
-    frames, reader = encoder(feed), decoder()
+    frames = encoder(feed)
+    reader = decoder()
     for seq in range(3):
         feed.scatter(seed=seq)
         frame = reader.decode(frames.encode(seq, 1_000 + seq))
@@ -64,14 +65,15 @@ def test_an_ultraserver_frame_is_small(feed: Feed) -> None:
 def test_any_number_of_metrics_goes_into_a_frame(
     feed: Feed, monkeypatch: pytest.MonkeyPatch, metrics: int
 ) -> None:
-    """A table of chip metrics of any length makes a frame that CBOR and the decoder read, its template too."""
+    """A metric table of any length makes a readable frame and template."""
     power = BY_NAME["power_w"]
     table = tuple(replace(power, name=f"power_{number}_w") for number in range(metrics))
     monkeypatch.setattr(frames_module, "CHIP_METRICS", table)
     feed.columns |= {metric.name: feed.columns["power_w"] for metric in table}
     specs = tuple(map(ColumnSpec.of, table))
     rest = tuple(column for column in STANDARD_COLUMNS if column.per is Scope.INSTANCE)
-    frames, reader = encoder(feed), FrameDecoder(specs + rest, 64, 4)
+    frames = encoder(feed)
+    reader = FrameDecoder(specs + rest, 64, 4)
     for seq in range(2):
         payload = frames.encode(seq, 0)
         assert list(cbor2.loads(payload)["chip"]) == [metric.name for metric in table]
@@ -80,7 +82,8 @@ def test_any_number_of_metrics_goes_into_a_frame(
 
 def test_other_encoders_are_read_too(feed: Feed) -> None:
     """A frame with the same content in another CBOR form is parsed in full."""
-    ours, reader = encoder(feed).encode(7, 8), decoder()
+    ours = encoder(feed).encode(7, 8)
+    reader = decoder()
     reader.decode(ours)
     data = cbor2.loads(ours)
     theirs = cbor2.dumps(dict(reversed(data.items())))
@@ -103,14 +106,25 @@ def test_a_changed_boot_is_not_mistaken(feed: Feed) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"v": 2}, {"path": 1}, {"boot": ""}, {"boot": "x" * 65}, {"seq": -1}, {"seq": 2**63}, {"ts": "x"}, {"rev": None},
-        {"chip": 5}, {"chip": {"power_w": 1}}, {"chip": {"power_w": cbor2.CBORTag(69, b"123")}},
-        {"chip": {"power_w": cbor2.CBORTag(64, bytes(128))}}, {"chip": {"power_w": cbor2.CBORTag(81, bytes(128))}},
-        {"instance": []}, {"instance": {}},
+        {"v": 2},
+        {"path": 1},
+        {"boot": ""},
+        {"boot": "x" * 65},
+        {"seq": -1},
+        {"seq": 2**63},
+        {"ts": "x"},
+        {"rev": None},
+        {"chip": 5},
+        {"chip": {"power_w": 1}},
+        {"chip": {"power_w": cbor2.CBORTag(69, b"123")}},
+        {"chip": {"power_w": cbor2.CBORTag(64, bytes(128))}},
+        {"chip": {"power_w": cbor2.CBORTag(81, bytes(128))}},
+        {"instance": []},
+        {"instance": {}},
     ],
-)  # fmt: skip
+)
 def test_bad_frames(feed: Feed, change: dict[str, Any]) -> None:
-    """A frame that is not what its descriptor says is a WireError."""
+    """A frame that contradicts its descriptor is a WireError."""
     data = cbor2.loads(encoder(feed).encode(0, 0))
     with pytest.raises(WireError):
         decoder().decode(cbor2.dumps({**data, **change}))
@@ -119,7 +133,7 @@ def test_bad_frames(feed: Feed, change: dict[str, Any]) -> None:
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
 def test_any_damage(data: st.DataObject) -> None:
-    """A frame with bytes changed or cut decodes or raises WireError, before and after a template was learned."""
+    """A damaged or cut frame decodes or raises WireError, with and without a template."""
     feed = Feed(ultraservers(1))
     payload = bytearray(encoder(feed).encode(3, 4))
     reader = decoder()
@@ -138,7 +152,7 @@ def test_any_damage(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("name", [b"uc1/us-0001", b"boot"])
 def test_a_damaged_name_is_refused_with_and_without_a_template(feed: Feed, name: bytes) -> None:
-    """A path or boot that is no UTF-8 is undecodable, whatever came before: no template takes its bytes for letters."""
+    """A path or boot in invalid UTF-8 is undecodable, with and without a template."""
     payload = encoder(feed).encode(3, 4)
     reader = decoder()
     reader.decode(payload)
@@ -163,7 +177,10 @@ def test_deep_nesting_is_refused() -> None:
 
 
 def test_foreign_columns_are_converted() -> None:
-    """Another type, scale or width becomes the table's codes; lanes that are missing are not available."""
+    """Another type, scale or width becomes the table's codes.
+
+    Missing lanes are not available.
+    """
     watts = ColumnSpec(name="power_w", type="u32", scale=1.0, width=1)
     got = to_store_codes(watts, np.array([412, 2**32 - 1], np.uint32))
     assert got.tolist() == [4_120, BY_NAME["power_w"].top]
@@ -176,7 +193,7 @@ def test_foreign_columns_are_converted() -> None:
 
 @pytest.mark.parametrize("tag", [0, 1, 2, 4, 5, 28, 30, 35, 36, 37, 258, 260, 1004])
 def test_tags_that_a_frame_does_not_have(tag: int) -> None:
-    """No object of the CBOR library's own is made: a regular expression alone could take a minute."""
+    """The CBOR library creates no objects: a regular expression alone could last a minute."""
     pattern = "(?i)" + "[\u0100-\uffff]" * 3_000
     with pytest.raises(WireError):
         decoder().decode(cbor2.dumps({"x": cbor2.CBORTag(tag, pattern if tag == 35 else [1, 2])}))
@@ -186,13 +203,13 @@ def test_tags_that_a_frame_does_not_have(tag: int) -> None:
     "payload", [b"\xbf\xff", b"\xa2\x61a\x01\x61a\x02", b"\xa1\x01\x01", b"\x81" * 20]
 )
 def test_forms_that_a_frame_does_not_have(payload: bytes) -> None:
-    """Indefinite lengths, keys that are there twice or are no text, and deep nesting are refused."""
+    """Indefinite lengths, duplicate or non-text keys, and deep nesting are refused."""
     with pytest.raises(WireError):
         decoder().decode(payload)
 
 
 def test_padding_is_not_kept(feed: Feed) -> None:
-    """A frame with much beside its values is read, but no template of it is kept."""
+    """A frame with much besides its values is read, but has no template."""
     reader = decoder()
     data = cbor2.loads(encoder(feed).encode(0, 0))
     frame = reader.decode(cbor2.dumps({**data, "padding": bytes(100_000)}))
@@ -201,7 +218,7 @@ def test_padding_is_not_kept(feed: Feed) -> None:
 
 
 def test_topics_share_what_was_learned(feed: Feed) -> None:
-    """A frame of another path of the same form is cut by the same template, with its own path."""
+    """A frame of another path uses the same template, with its own path."""
     reader = decoder()
     reader.decode(encoder(feed).encode(0, 0))
     other = FrameEncoder(
@@ -236,10 +253,13 @@ def test_an_array_is_what_its_column_says(feed: Feed, array: object, why: str) -
 
 def test_templates_are_bounded(feed: Feed) -> None:
     """Frames of ever another length make room for each other."""
-    reader, lengths = decoder(), set()
+    reader = decoder()
+    lengths = set()
     for number in range(1, 100):
-        path, boot = "uc1/us-" + "0" * max(1, number - 50), "b" * min(50, number)
-        chips, instances = slice(0, 64), slice(0, 4)
+        path = "uc1/us-" + "0" * max(1, number - 50)
+        boot = "b" * min(50, number)
+        chips = slice(0, 64)
+        instances = slice(0, 4)
         frame = FrameEncoder(
             path, boot, revision=0, columns=feed.columns, chips=chips, instances=instances
         )

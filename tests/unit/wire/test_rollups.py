@@ -1,9 +1,10 @@
-"""Frames of roll-ups: what is written is read, and what says more than its rows have is refused."""
+"""Frames of roll-ups: round trip, and refusal of values beyond their rows."""
 
 from __future__ import annotations
 
 import json
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -76,7 +77,7 @@ def test_a_frame_is_read_as_it_was_written() -> None:
 
 
 def test_the_largest_block_fits_a_message() -> None:
-    """Frame and descriptor of a whole block stay below 128 KB, which AWS IoT Core takes."""
+    """Frame and descriptor of a whole block fit AWS IoT Core's 128 KB."""
     longest = frame(BLOCK_ROWS)._replace(worst=["i" * 64 + "/chip15"] * BLOCK_ROWS)
     assert len(encode_rollup(PATH, 3, longest)) < 131_072
     assert len(encode_message(descriptor(BLOCK_ROWS))) < 131_072
@@ -124,7 +125,7 @@ def test_what_says_more_than_its_rows_have_is_refused(change: dict[str, object],
 
 
 def test_a_row_outside_its_cluster_is_refused() -> None:
-    other = descriptor().model_copy(update={"path": "uc2/cell-a/0000"})
+    other = msgspec.structs.replace(descriptor(), path="uc2/cell-a/0000")
     with pytest.raises(WireError, match="not of its cluster"):
         RollupForm.of(other)
 

@@ -38,12 +38,18 @@ def chip_object(feed: Feed) -> dict[str, Any]:
 
 
 def test_chip_object_is_flat_and_named_by_the_table(feed: Feed) -> None:
-    """A chip's object has its identity, then the metric table's names, vectors as arrays in table order."""
+    """A chip's object has its identity, then the metric table's names.
+
+    Vectors are arrays in table order.
+    """
     got = json.loads(dump(chip_object(feed)))
     assert got["ts"] == "2026-01-05T00:00:00.250Z"
     assert [got[key] for key in ("cluster", "ultraserver", "instance", "chip", "job", "seq")] == [
-        *PATH.split("/"), 0, "pre", 5,
-    ]  # fmt: skip
+        *PATH.split("/"),
+        0,
+        "pre",
+        5,
+    ]
     names = [metric.name for metric in CHIP_METRICS]
     assert list(got)[-len(names) :] == names
     assert len(got["nc_util_pct"]) == 8
@@ -51,7 +57,7 @@ def test_chip_object_is_flat_and_named_by_the_table(feed: Feed) -> None:
 
 
 def test_round_trip_gives_the_same_codes(feed: Feed) -> None:
-    """What is decoded are the codes that were encoded, for every chip and instance metric."""
+    """Decoded codes equal the encoded ones, for every chip and instance metric."""
     feed.columns["power_w"][3] = 65_535
     samples = [
         decode_sample(dump(value))
@@ -66,7 +72,7 @@ def test_round_trip_gives_the_same_codes(feed: Feed) -> None:
 
 
 def test_absent_and_null_are_not_available(feed: Feed) -> None:
-    """A metric that is missing or null is the top code, never 0."""
+    """A missing or null metric is the top code, never 0."""
     value = chip_object(feed)
     del value["power_w"]
     value["tflops"] = None
@@ -82,18 +88,86 @@ def test_absent_and_null_are_not_available(feed: Feed) -> None:
 
 
 CHANGES: list[dict[str, Any]] = [
-        {"v": 2}, {"v": None}, {"boot": ""}, {"boot": 1}, {"seq": -1}, {"seq": 1.5}, {"seq": True}, {"seq": 2**64},
-        {"ts": "yesterday"}, {"ts": 5}, {"ts": "2026-01-05T00:00:00"}, {"chip": "5"}, {"chip": -1}, {"chip": 5_000},
-        {"power_w": "1"}, {"power_w": True}, {"power_w": -1}, {"power_w": 1e9}, {"power_w": [1]}, {"exec_completed": 1.5},
-        {"nc_util_pct": 5}, {"nc_util_pct": [1] * 7}, {"nc_util_pct": [1] * 7 + ["x"]}, {"links_up": 300},
-]  # fmt: skip
+    {"v": 2},
+    {"v": None},
+    {"boot": ""},
+    {"boot": 1},
+    {"seq": -1},
+    {"seq": 1.5},
+    {"seq": True},
+    {"seq": 2**64},
+    {"ts": "yesterday"},
+    {"ts": 5},
+    {"ts": "2026-01-05T00:00:00"},
+    {"chip": "5"},
+    {"chip": -1},
+    {"chip": 5_000},
+]
+DOUBTFUL: list[tuple[dict[str, Any], str]] = [
+    ({"power_w": "1"}, "power_w must be a number, not '1'"),
+    ({"power_w": True}, "power_w must be a number, not True"),
+    ({"power_w": -1}, "power_w must be from 0 to 6553.4, not -1"),
+    ({"power_w": 1e9}, "power_w must be from 0 to 6553.4, not 1000000000.0"),
+    ({"power_w": [1]}, "power_w must be a number"),
+    ({"exec_completed": 1.5}, "exec_completed must be a whole number, not 1.5"),
+    ({"nc_util_pct": 5}, "nc_util_pct must be a list of 8 numbers, not 5"),
+    ({"nc_util_pct": [1] * 7}, "nc_util_pct must be a list of 8 numbers"),
+    ({"nc_util_pct": [1] * 7 + ["x"]}, "nc_util_pct must be a number, not 'x'"),
+    ({"nc_util_pct": [1] * 7 + [4294967295]}, "nc_util_pct must be from 0 to 101, not 4294967295"),
+    ({"nc_util_pct": [1] * 7 + [102]}, "nc_util_pct must be from 0 to 101, not 102"),
+    ({"links_up": 300}, "links_up must be from 0 to 254, not 300"),
+    ({"temp_c": 60.0}, "temp_c: did you mean temperature_c?"),
+    ({"power": 300}, "power: did you mean power_w?"),
+    ({"nc_util": [1] * 8}, "nc_util: did you mean nc_util_pct?"),
+    ({"fan_rpm": 900}, "fan_rpm: unknown metric"),
+    ({"host_power_w": 900}, "host_power_w: a metric of instances, not of chips"),
+    ({"\u202e": 1}, "'\\u202e': unknown metric"),
+]
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_bad_values(feed: Feed, change: dict[str, Any]) -> None:
-    """A value of a wrong type or out of range is a WireError."""
+def test_a_message_without_its_identity_is_refused(feed: Feed, change: dict[str, Any]) -> None:
+    """A message without a certain subject is refused as a whole."""
     with pytest.raises(WireError):
         decode_sample(dump({**chip_object(feed), **change}))
+
+
+@pytest.mark.parametrize(("change", "text"), DOUBTFUL)
+def test_a_value_that_cannot_be_one_takes_no_other_with_it(
+    feed: Feed, change: dict[str, Any], text: str
+) -> None:
+    """An invalid value is not available and named; the rest of the message counts.
+
+    It is named with its limit or the nearest metric, alone and among many.
+    """
+    good = dump(chip_object(feed))
+    changed = dump({**chip_object(feed), **change})
+    sample = decode_sample(changed)
+    (doubt,) = sample.doubts
+    assert doubt.text == text
+    there, here = (
+        {m.name: codes[0] for m, codes in split_codes([decode_sample(each).codes], CHIP_METRICS)}
+        for each in (good, changed)
+    )
+    for metric in CHIP_METRICS:
+        if metric.name not in change:
+            assert np.array_equal(there[metric.name], here[metric.name])
+        else:
+            lanes = change[metric.name] if isinstance(change[metric.name], list) else [None]
+            bad = (
+                [number for number, lane in enumerate(lanes) if lane != 1]
+                if len(lanes) == metric.width
+                else slice(None)
+            )
+            assert (np.atleast_1d(here[metric.name])[bad] == metric.top).all()
+    assert plain(decode_samples([changed] * 9)[4]) == plain(sample)
+
+
+def test_notes_of_a_publisher_are_no_metrics(feed: Feed) -> None:
+    """A text or an object under a private key is not read as a metric."""
+    assert not decode_sample(
+        dump({**chip_object(feed), "rack": "B", "note": {"a": 1}, "ok": True})
+    ).doubts
 
 
 @given(payload=st.binary(max_size=300) | st.text(max_size=200).map(str.encode))
@@ -103,11 +177,16 @@ def test_any_bytes(payload: bytes) -> None:
         decode_sample(payload)
 
 
-@given(name=st.sampled_from([metric.name for metric in METRICS]), value=st.recursive(
-    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5), lambda inner: st.lists(inner, max_size=9), max_leaves=9,
-))  # fmt: skip
+@given(
+    name=st.sampled_from([metric.name for metric in METRICS]),
+    value=st.recursive(
+        st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5),
+        lambda inner: st.lists(inner, max_size=9),
+        max_leaves=9,
+    ),
+)
 def test_any_value(name: str, value: object) -> None:
-    """Whatever JSON stands for a metric, decoding gives codes or WireError."""
+    """Any JSON for a metric decodes to codes or raises WireError."""
     feed = Feed(ultraservers(1))
     try:
         sample = decode_sample(dump({**chip_object(feed), name: value}))
@@ -117,7 +196,7 @@ def test_any_value(name: str, value: object) -> None:
 
 
 def test_many_are_decoded_as_each_alone(feed: Feed) -> None:
-    """A batch of right, partial and wrong objects of chips and instances gives what each of them gives alone."""
+    """A batch of right, partial and wrong objects decodes like each alone."""
     good = [value for _, value in encode_chips(HEAD, PATH, "pre", feed.columns, slice(0, 16))] + [
         encode_instance(HEAD, PATH, None, feed.columns, row) for row in range(4)
     ]
@@ -135,7 +214,8 @@ def test_many_are_decoded_as_each_alone(feed: Feed) -> None:
         {"power_w": None, "nc_util_pct": [None, *[0.5] * 6, None]},
         {"links_up": None},
     ]
-    changed = [{**good[0], **change} for change in (*CHANGES, *limits, *counters, *odd)]
+    doubtful = [change for change, _ in DOUBTFUL]
+    changed = [{**good[0], **change} for change in (*CHANGES, *doubtful, *limits, *counters, *odd)]
     payloads = [dump(value) for value in (*good, *changed)] + [b"", b"{}", b"[]", b"{}{}", b"\xff"]
     assert [plain(each) for each in decode_samples(payloads)] == [
         alone(payload) for payload in payloads
@@ -144,7 +224,7 @@ def test_many_are_decoded_as_each_alone(feed: Feed) -> None:
 
 @given(values=st.lists(st.floats(allow_nan=False) | st.integers(), min_size=8, max_size=8))
 def test_any_values_of_many(values: list[float]) -> None:
-    """Whatever numbers stand for a metric of each of many, all get the codes or the errors that they get alone."""
+    """Any numbers in many objects decode to the same codes or errors as alone."""
     made = chip_object(Feed(ultraservers(1)))
     payloads = [dump({**made, "tflops": value, "hbm_used_bytes": value}) for value in values]
     assert [plain(each) for each in decode_samples(payloads)] == [
@@ -153,8 +233,10 @@ def test_any_values_of_many(values: list[float]) -> None:
 
 
 def plain(got: Sample | WireError) -> tuple[object, ...]:
-    """Return what was decoded, or the words of the error, as something that can be compared."""
-    return (str(got),) if isinstance(got, WireError) else (*got[:3], *map(int, got.codes))
+    """Return the decoded sample or the error's text in comparable form."""
+    return (
+        (str(got),) if isinstance(got, WireError) else (*got[:3], *map(int, got.codes), *got.doubts)
+    )
 
 
 def alone(payload: bytes) -> tuple[object, ...]:

@@ -8,8 +8,10 @@ from trnfleet.wire.topics import (
     TopicClass,
     build_filter,
     build_topic,
+    class_hint,
     command_path,
     covers,
+    filter_parts,
     is_root,
     parse_topic,
     reply_path,
@@ -19,7 +21,7 @@ from trnfleet.wire.topics import (
 @pytest.mark.parametrize("topic_class", TopicClass)
 @pytest.mark.parametrize("root", ["trnfleet", "site/a/trnfleet"])
 def test_build_and_parse_are_inverses(topic_class: TopicClass, root: str) -> None:
-    """A built topic parses to what it was built of."""
+    """A built topic parses to its parts."""
     path = "uc1/us-0001/trn2u-0001-2/chip05"
     assert parse_topic(build_topic("demo", topic_class, path, root), root) == Topic(
         "demo", topic_class, path
@@ -49,7 +51,7 @@ def test_depth_is_what_aws_iot_core_takes() -> None:
     ],
 )
 def test_bad_topics(topic: str) -> None:
-    """What is not one of ours is a WireError."""
+    """A foreign topic is a WireError."""
     with pytest.raises(WireError):
         parse_topic(topic)
 
@@ -80,7 +82,7 @@ def test_filters_and_roots() -> None:
     ],
 )
 def test_a_command_goes_to_the_path_that_holds_its_target(target: str, path: str) -> None:
-    """The path is the part of the target that is no pattern, so that an access list can say who may reach what."""
+    """The path is the target without patterns, so that an access list can restrict it."""
     assert command_path(target) == path
     assert covers(path, target)
     topic = build_topic("demo", TopicClass.COMMAND, path)
@@ -89,7 +91,7 @@ def test_a_command_goes_to_the_path_that_holds_its_target(target: str, path: str
 
 
 def test_a_chip_holds_its_links() -> None:
-    """A chip's path reaches its links, which a target names behind a colon."""
+    """A chip's path includes its links, named after a colon in a target."""
     assert covers("uc1/us-0001/trn2u-0001-2/chip05", "uc1/us-0001/trn2u-0001-2/chip05:east")
 
 
@@ -104,12 +106,12 @@ def test_a_chip_holds_its_links() -> None:
     ],
 )
 def test_a_path_does_not_reach_beside_or_above_itself(path: str, target: str) -> None:
-    """Who may command a part of a fleet commands nothing beside or above it."""
+    """Permission for a part of a fleet covers nothing beside or above it."""
     assert not covers(path, target)
 
 
 def test_replies_have_one_place() -> None:
-    """A reply's topic is made of two segments, and of nothing that could lead out of it."""
+    """A reply's topic has two segments, and no part that could leave it."""
     assert (
         build_topic("demo", TopicClass.REPLY, reply_path("ops", "42"))
         == "trnfleet/v1/demo/reply/ops/42"
@@ -117,3 +119,21 @@ def test_replies_have_one_place() -> None:
     for client, number in (("..", "1"), ("a/b", "1"), ("ops", ""), ("ops", "+"), ("ops", "1\n")):
         with pytest.raises(WireError):
             reply_path(client, number)
+
+
+@pytest.mark.parametrize(
+    ("topic_filter", "parts", "hint"),
+    [
+        ("trnfleet/v1/lab/telemetry/#", ("lab", "telemetry"), ""),
+        ("trnfleet/v1/lab/telemtry/#", ("lab", "telemtry"), "did you mean 'telemetry'?"),
+        ("trnfleet/v1/+/jobs/a", ("", "jobs"), "did you mean 'job'?"),
+        ("trnfleet/v1/lab/#", ("lab", ""), ""),
+        ("trnfleet/#", ("", ""), ""),
+        ("other/v1/lab/telemtry", ("", ""), ""),
+    ],
+)
+def test_what_a_filter_names(topic_filter: str, parts: tuple[str, str], hint: str) -> None:
+    """Fleet and class are the parts without wildcards; an invalid class has a nearest one."""
+    assert filter_parts(topic_filter) == parts
+    assert class_hint(topic_filter).endswith(hint)
+    assert bool(class_hint(topic_filter)) == bool(hint)

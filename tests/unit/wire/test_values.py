@@ -35,16 +35,33 @@ GOOD: dict[Any, dict[str, Any]] = {
         "change": 1,
         "pay_by": T,
         "extensions": [
-            {"id": "e", "state": "payment-succeeded", "bought": T, "start": T, "end": T, "fee": "1.00"},
+            {
+                "id": "e",
+                "state": "payment-succeeded",
+                "bought": T,
+                "start": T,
+                "end": T,
+                "fee": "1.00",
+            },
         ],
     },
     AlertMessage: {
-        "fingerprint": "0" * 16, "rule": "r", "severity": "info", "state": "resolved", "target": "", "value": 1.0,
-        "since": T, "fired": T, "resolved": T, "watch": "w", "summary": "s", "members": 1,
+        "fingerprint": "0" * 16,
+        "rule": "r",
+        "severity": "info",
+        "state": "resolved",
+        "target": "",
+        "value": 1.0,
+        "since": T,
+        "fired": T,
+        "resolved": T,
+        "watch": "w",
+        "summary": "s",
+        "members": 1,
     },
     AckMessage: {"fingerprint": "0" * 16, "owner": "o", "at": T, "until": T},
     SilenceMessage: {"id": "s", "matchers": ['a="b"'], "starts": T, "until": T, "who": "w"},
-}  # fmt: skip  # a table
+}
 INSTANTS = [
     (Descriptor, "clock.epoch"),
     (JobMessage, "ts"),
@@ -53,19 +70,35 @@ INSTANTS = [
     *(
         (ReservationMessage, key)
         for key in (
-            "ts", "created", "start", "end", "terminates", "pay_by",
-            "extensions.0.bought", "extensions.0.start", "extensions.0.end",
+            "ts",
+            "created",
+            "start",
+            "end",
+            "terminates",
+            "pay_by",
+            "extensions.0.bought",
+            "extensions.0.start",
+            "extensions.0.end",
         )
     ),
     *((AlertMessage, key) for key in ("since", "fired", "resolved")),
     *((AckMessage, key) for key in ("at", "until")),
     *((SilenceMessage, key) for key in ("starts", "until")),
-]  # fmt: skip  # a table
+]
 NO_INSTANTS = (
-    "soon", "", "2026-01-05", "2026-01-05T00:00:00", "2026-13-05T00:00:00Z", "0001-01-01T00:00:00+23:59",
-    "9999-12-31T23:59:59-23:59", "1969-12-31T23:59:59Z", "1970-01-01T00:00:00+00:01", "2200-01-01T00:00:00Z",
-    "2199-12-31T23:59:59-00:01", "9" * 70,
-)  # fmt: skip  # a table
+    "soon",
+    "",
+    "2026-01-05",
+    "2026-01-05T00:00:00",
+    "2026-13-05T00:00:00Z",
+    "0001-01-01T00:00:00+23:59",
+    "9999-12-31T23:59:59-23:59",
+    "1969-12-31T23:59:59Z",
+    "1970-01-01T00:00:00+00:01",
+    "2200-01-01T00:00:00Z",
+    "2199-12-31T23:59:59-00:01",
+    "9" * 70,
+)
 NUMBERS = [
     *((Descriptor, "clock.speed", value) for value in (1e300, 1.7e308, 5e-324, 1e12, 1e-4, 0, -1)),
     *((Descriptor, "period_s", value) for value in (0, 1e-9, -1, 86_401, 1e300)),
@@ -99,7 +132,10 @@ def test_the_messages_that_are_changed_here_are_good(model: Any) -> None:
 
 @pytest.mark.parametrize(("model", "place"), INSTANTS)
 def test_a_time_is_an_instant_from_1970_to_2199(model: Any, place: str) -> None:
-    """Any other is refused, and the refusal names the key and the value; with an offset it counts as in UTC."""
+    """Any other time is refused with the key and the value.
+
+    An offset counts as in UTC.
+    """
     for text in NO_INSTANTS:
         with pytest.raises(WireError, match=f"{model.__name__} {place}: ") as refused:
             decode_message(changed(model, place, text), model)
@@ -114,16 +150,23 @@ def test_a_time_is_an_instant_from_1970_to_2199(model: Any, place: str) -> None:
 
 @pytest.mark.parametrize(("model", "place", "value"), NUMBERS)
 def test_a_number_has_limits(model: Any, place: str, value: float) -> None:
-    """What later arithmetic could not hold is refused; the refusal names the key, the limit and the value."""
+    """A number too large for later arithmetic is refused.
+
+    The refusal names the key, the limit and the value.
+    """
     with pytest.raises(
-        WireError, match=rf"{model.__name__} {place}: .*(than|equal to) [-0-9].*, not "
+        WireError,
+        match=rf"{model.__name__} {place}: .*(than|equal to|at least|at most) [-0-9].*, not ",
     ) as refused:
         decode_message(changed(model, place, value), model)
     assert str(value) in str(refused.value) or value == 10**30 or isinstance(value, int)
 
 
 def test_a_tick_has_a_limit_too() -> None:
-    """A period and a speed that are each allowed are refused where a tick would be a thousand years of source time."""
+    """An allowed period and speed are refused if their tick is a thousand years.
+
+    The tick is in source time.
+    """
     message = json.loads(changed(Descriptor, "clock.speed", 1e6))
     with pytest.raises(
         WireError, match=r"period_s x clock\.speed is 8\.64e\+10 s .* limit of 1e\+08 s"
@@ -136,7 +179,7 @@ def test_a_tick_has_a_limit_too() -> None:
 
 @pytest.mark.parametrize("ts_ns", [LATEST_NS + 1, 2**63 - 1])
 def test_telemetry_has_the_same_range_of_time(ts_ns: int) -> None:
-    """A sample and a frame after 2199 are refused, also where frames of that form are known."""
+    """A sample or frame after 2199 is refused, even with a known form."""
     feed = Feed(ultraservers(1), json=True)
     sample = feed.telemetry(ts_ns=ts_ns)[0]
     with pytest.raises(WireError, match=r"1970 to 2199, not '2[0-9]{3}-"):
@@ -153,7 +196,7 @@ def test_telemetry_has_the_same_range_of_time(ts_ns: int) -> None:
 
 @pytest.mark.parametrize("text", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"])
 def test_every_instant_that_can_be_read_can_be_written(text: str) -> None:
-    """An offset that leads out of the years 1 to 9999 is refused; what is read can be written again."""
+    """An offset beyond the years 1 to 9999 is refused; readable instants are writable."""
     with pytest.raises(ValueError, match="years 1 to 9999"):
         parse_rfc3339(text)
     assert format_rfc3339(parse_rfc3339("0001-01-01T00:00:00Z")) == "0001-01-01T00:00:00.000Z"

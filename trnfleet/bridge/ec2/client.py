@@ -1,6 +1,7 @@
-"""Reader of reserved capacity in EC2: describe calls only, page by page; what could not be read is reported.
+"""Reader of reserved capacity in EC2: describe calls only, page by page.
 
-It blocks, and is meant for a thread. Without a permission only the answers of its call are missing.
+Failed calls are reported. It blocks, and is meant for a thread. Without a permission only the
+answers of its call are missing.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 MOST_PAGES = 200
-"""Pages of one call, so that a token that never ends does not keep it reading."""
+"""Most pages of one call, in case its token never ends."""
 PAGE = 100
 """Entries that are asked for at once."""
 CONNECT_TIMEOUT_S = 5
 READ_TIMEOUT_S = 20
 MOST_FILTERED = 200
-"""Values that a filter takes; published."""
+"""Most values of a filter; published."""
 _THROTTLED = frozenset(
     {
         "BandwidthLimitExceeded",
@@ -36,7 +37,7 @@ _THROTTLED = frozenset(
         "TooManyRequestsException",
     }
 )
-"""Error codes of EC2 that botocore treats as throttling."""
+"""EC2 error codes treated as throttling by botocore."""
 _FORBIDDEN = frozenset(
     {"UnauthorizedOperation", "AccessDenied", "AccessDeniedException", "OptInRequired"}
 )
@@ -49,7 +50,7 @@ class Throttled(CloudError):  # noqa: N818  it is an answer more than an error
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """EC2's answers as botocore gives them; None for calls that were not possible."""
+    """EC2's answers as returned by botocore; None for failed calls."""
 
     blocks: list[dict[str, Any]] | None = None
     statuses: list[dict[str, Any]] | None = None
@@ -58,7 +59,7 @@ class Reading:
     instances: list[dict[str, Any]] | None = None
     """Instances that run in a reservation."""
     problems: tuple[str, ...] = field(default=())
-    """Calls that could not be made and the reasons, a line each."""
+    """Failed calls and the reasons, a line each."""
 
 
 def connect(region: str | None, profile: str | None) -> Any:
@@ -101,7 +102,11 @@ def read(client: Any) -> Reading:
         Throttled: EC2 throttles, after botocore's own retries.
         CloudError: it cannot be asked at all; one line says why.
     """
-    from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError  # noqa: PLC0415  an extra
+    from botocore.exceptions import (  # noqa: PLC0415  an extra
+        BotoCoreError,
+        ClientError,
+        NoCredentialsError,
+    )
 
     problems: list[str] = []
 
@@ -119,7 +124,8 @@ def read(client: Any) -> Reading:
                 return None
             if code in _UNOFFERED:
                 problems.append(
-                    f"ec2:{_action(operation)} is not offered here ({code}); its answers stay unknown"
+                    f"ec2:{_action(operation)} is not offered here ({code}); its answers stay"
+                    " unknown"
                 )
                 return None
             said = " ".join(str(error.response.get("Error", {}).get("Message", "")).split())[:200]
@@ -138,11 +144,11 @@ def read(client: Any) -> Reading:
     if blocks is None and reservations is None:
         raise CloudError(f"EC2: nothing may be read: {'; '.join(problems)}")
     ids = {
-        each["CapacityReservationId"]
-        for each in reservations or ()
-        if "CapacityReservationId" in each
+        reservation["CapacityReservationId"]
+        for reservation in reservations or ()
+        if "CapacityReservationId" in reservation
     }
-    ids.update(name for each in blocks or () for name in each.get("CapacityReservationIds", ()))
+    ids.update(name for block in blocks or () for name in block.get("CapacityReservationIds", ()))
     return Reading(
         blocks=blocks,
         statuses=pages("describe_capacity_block_status", "CapacityBlockStatuses"),
@@ -154,8 +160,11 @@ def read(client: Any) -> Reading:
 
 
 def _instances(pages: Any, ids: Sequence[str]) -> list[dict[str, Any]] | None:
-    """Return the instances that run in reservations; a filter's number of ids is limited."""
-    found: list[dict[str, Any]] = []
+    """Return the running instances of reservations.
+
+    A filter's number of ids is limited.
+    """
+    running: list[dict[str, Any]] = []
     for first in range(0, len(ids), MOST_FILTERED):
         filters = [
             {"Name": "capacity-reservation-id", "Values": ids[first : first + MOST_FILTERED]},
@@ -164,8 +173,8 @@ def _instances(pages: Any, ids: Sequence[str]) -> list[dict[str, Any]] | None:
         groups = pages("describe_instances", "Reservations", Filters=filters)
         if groups is None:
             return None
-        found += [instance for group in groups for instance in group.get("Instances", ())]
-    return found
+        running += [instance for group in groups for instance in group.get("Instances", ())]
+    return running
 
 
 def _pages(client: Any, operation: str, key: str, **arguments: Any) -> Iterator[dict[str, Any]]:

@@ -34,16 +34,32 @@ _BAD = frozenset(
     }
 )
 _STATES: dict[ReservationState, tuple[ChangeKind, Severity, str]] = {
-    ReservationState.SCHEDULED: (ChangeKind.PAID, Severity.INFO, "{id} is paid; it starts at {start}"),
-    ReservationState.PAYMENT_FAILED: (ChangeKind.PAYMENT_FAILED, Severity.WARNING, "the payment of {id} has failed"),
+    ReservationState.SCHEDULED: (
+        ChangeKind.PAID,
+        Severity.INFO,
+        "{id} is paid; it starts at {start}",
+    ),
+    ReservationState.PAYMENT_FAILED: (
+        ChangeKind.PAYMENT_FAILED,
+        Severity.WARNING,
+        "the payment of {id} has failed",
+    ),
     ReservationState.ACTIVE: (ChangeKind.DELIVERED, Severity.INFO, "{id} is delivered until {end}"),
     ReservationState.EXPIRED: (ChangeKind.EXPIRED, Severity.INFO, "{id} has expired"),
-}  # fmt: skip  # a table reads as rows
+}
 _PAYMENTS: dict[ExtensionState, tuple[ChangeKind, Severity, str]] = {
-    ExtensionState.PAYMENT_PENDING: (ChangeKind.EXTENSION_PURCHASED, Severity.INFO, "is bought; its payment is pending"),
+    ExtensionState.PAYMENT_PENDING: (
+        ChangeKind.EXTENSION_PURCHASED,
+        Severity.INFO,
+        "is bought; its payment is pending",
+    ),
     ExtensionState.PAYMENT_SUCCEEDED: (ChangeKind.EXTENSION_PAID, Severity.INFO, "is paid"),
-    ExtensionState.PAYMENT_FAILED: (ChangeKind.EXTENSION_PAYMENT_FAILED, Severity.WARNING, "is not paid: its payment has failed"),
-}  # fmt: skip  # a table reads as rows
+    ExtensionState.PAYMENT_FAILED: (
+        ChangeKind.EXTENSION_PAYMENT_FAILED,
+        Severity.WARNING,
+        "is not paid: its payment has failed",
+    ),
+}
 
 
 class Ec2Event(NamedTuple):
@@ -53,7 +69,7 @@ class Ec2Event(NamedTuple):
     severity: Severity
     text: str
     kind: ChangeKind | None = None
-    """None for what has no name in the simulator."""
+    """None for events without a name in the simulator."""
     resources: tuple[str, ...] = ()
     detail: Mapping[str, str] = {}
     """Both as in EventBridge's event, where it has one."""
@@ -116,32 +132,39 @@ def ec2_events(
         yield from _entered(None if before is None else before.state, after)
     if after.state in RESERVATION_BEGUN:
         yield from _felt(after, health, health.after(after))
-    known = {} if before is None else {each.id: each.state for each in before.extensions}
-    for each in after.extensions:
-        if known.get(each.id) is not each.state:
-            kind, severity, words = _PAYMENTS[each.state]
-            yield _of(kind, severity, f"the extension of {after.id} until {each.end} {words}")
+    known = (
+        {} if before is None else {extension.id: extension.state for extension in before.extensions}
+    )
+    for extension in after.extensions:
+        if known.get(extension.id) is not extension.state:
+            kind, severity, words = _PAYMENTS[extension.state]
+            yield _of(kind, severity, f"the extension of {after.id} until {extension.end} {words}")
 
 
 def warning(message: ReservationMessage) -> Ec2Event:
-    """Return the warning that a block's end is near."""
-    text = f"{message.id} ends at {message.end}; its instances are terminated from {message.terminates} on"
+    """Return the warning of a block's approaching end."""
+    text = (
+        f"{message.id} ends at {message.end}; its instances are terminated from"
+        f" {message.terminates} on"
+    )
     return _of(ChangeKind.EXPIRATION_WARNING, Severity.WARNING, text, message)
 
 
 def delivered_event(notification: Ec2Notification, message: ReservationMessage | None) -> Ec2Event:
-    """Return an event that EventBridge has delivered.
+    """Return an event from EventBridge's delivery.
 
     Args:
         notification: EventBridge's.
-        message: The reservation that it is about; None where none is known.
+        message: Its reservation; None if unknown.
     """
-    kind, detail = notification.kind, notification.detail
+    kind = notification.kind
+    detail = notification.detail
     name = detail.get("capacity-reservation-id", "") if message is None else message.id
     if kind is ChangeKind.INTERRUPTION_WARNING:
-        of = f" of {name}" if name else ""
-        at, action = detail["instance-termination-time"], detail["instance-action"]
-        text = f"EC2 interrupts {detail['instance-id']}{of} at {at}: {action}"
+        subject = f" of {name}" if name else ""
+        at = detail["instance-termination-time"]
+        action = detail["instance-action"]
+        text = f"EC2 interrupts {detail['instance-id']}{subject} at {at}: {action}"
     elif kind is ChangeKind.DELIVERED:
         text = f"{name} is delivered until {detail['end-date']}"
     else:
@@ -181,7 +204,10 @@ def _felt(message: ReservationMessage, before: Health, after: Health) -> Iterato
             ChangeKind.INTERCONNECT_OK, Severity.INFO, f"the interconnect of {name} is ok again"
         )
     if after.unavailable and after.unavailable != before.unavailable:
-        text = f"{after.unavailable} of {message.instances} instances of {name} fail their system status check"
+        text = (
+            f"{after.unavailable} of {message.instances} instances of {name} fail their system"
+            " status check"
+        )
         yield _of(ChangeKind.INSTANCES_UNAVAILABLE, Severity.WARNING, text)
     elif before.unavailable and not after.unavailable:
         text = f"all instances of {name} pass their system status check again"
@@ -191,7 +217,7 @@ def _felt(message: ReservationMessage, before: Health, after: Health) -> Iterato
 def _of(
     kind: ChangeKind, severity: Severity, text: str, message: ReservationMessage | None = None
 ) -> Ec2Event:
-    """Return the event of a change; `message` gives it the detail of EventBridge's."""
+    """Return the event of a change, with EventBridge's detail from `message`."""
     detail = {}
     if message is not None and message.reservation_ids and message.end is not None:
         detail = {

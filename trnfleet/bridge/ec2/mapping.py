@@ -52,14 +52,14 @@ class _Reservation:
     ids: tuple[str, ...]
     """Its Capacity Reservations."""
     parts: list[dict[str, Any]]
-    """Those of them that EC2 described."""
+    """The parts described by EC2."""
     status: dict[str, Any] | None
 
 
 def messages_of(
     reading: Reading, now_ns: int, *, with_default: bool = True
 ) -> tuple[list[ReservationMessage], list[str]]:
-    """Return the reservations in a reading, and what in it made no sense, a line each.
+    """Return the reservations in a reading, and its invalid parts, a line each.
 
     Args:
         reading: EC2's answers.
@@ -86,9 +86,12 @@ def messages_of(
 def _reservations(
     reading: Reading, problems: list[str], *, with_default: bool
 ) -> Iterator[_Reservation]:
-    """Yield blocks first, with their Capacity Reservations, and then the Capacity Reservations that are in none."""
-    by_id = {str(each.get("CapacityReservationId")): each for each in reading.reservations or ()}
-    statuses = {each.get("CapacityBlockId"): each for each in reading.statuses or ()}
+    """Yield blocks with their Capacity Reservations, then Capacity Reservations without a block."""
+    by_id = {
+        str(reservation.get("CapacityReservationId")): reservation
+        for reservation in reading.reservations or ()
+    }
+    statuses = {status.get("CapacityBlockId"): status for status in reading.statuses or ()}
     of_block: set[str] = set()
     for block in reading.blocks or ():
         ids = tuple(map(str, block.get("CapacityReservationIds", ())))
@@ -99,19 +102,22 @@ def _reservations(
             True,
             block,
             ids,
-            [by_id[each] for each in ids if each in by_id],
+            [by_id[reservation_id] for reservation_id in ids if reservation_id in by_id],
             statuses.get(name),
         )
-    # Where blocks may not be described, or are shared by another account, their reservations still may.
+    # Where blocks may not be described, or are shared by another account, their reservations still
+    # may.
     parts_of: dict[str, list[dict[str, Any]]] = {}
-    for name, each in by_id.items():
-        kind = each.get("ReservationType", "default")
+    for name, reservation in by_id.items():
+        kind = reservation.get("ReservationType", "default")
         if kind not in {"default", "capacity-block"}:
             problems.append(f"{_plain(name)}: unknown ReservationType {_plain(kind)}")
         elif name not in of_block and kind == "capacity-block":
-            parts_of.setdefault(str(each.get("CapacityBlockId") or name), []).append(each)
+            parts_of.setdefault(str(reservation.get("CapacityBlockId") or name), []).append(
+                reservation
+            )
         elif name not in of_block and with_default:
-            yield _Reservation(name, False, each, (name,), [each], None)
+            yield _Reservation(name, False, reservation, (name,), [reservation], None)
     for name, parts in parts_of.items():
         ids = tuple(str(part.get("CapacityReservationId")) for part in parts)
         yield _Reservation(name, True, parts[0], ids, parts, statuses.get(name))
@@ -129,7 +135,12 @@ def _message(
     state = ReservationState(described["State"])
     created_ns, end_ns = _ns(described.get("CreateDate")), _ns(described.get("EndDate"))
     start_ns = next(
-        (each for each in (_ns(described.get("StartDate")), created_ns) if each is not None), now_ns
+        (
+            time_ns
+            for time_ns in (_ns(described.get("StartDate")), created_ns)
+            if time_ns is not None
+        ),
+        now_ns,
     )
     if end_ns is not None and end_ns <= start_ns:
         # What was cancelled before it began has the time of that as its end.
@@ -146,15 +157,15 @@ def _message(
     running = None
     if reading.instances is not None:
         running = sorted(
-            str(each["InstanceId"])
-            for each in reading.instances
-            if each.get("CapacityReservationId") in reservation.ids and "InstanceId" in each
+            str(instance["InstanceId"])
+            for instance in reading.instances
+            if instance.get("CapacityReservationId") in reservation.ids and "InstanceId" in instance
         )
         if len(running) > MOST_INSTANCES:
             problems.append(f"{reservation.id}: only {MOST_INSTANCES} of its instances are named")
-    extensions = sorted(_specs(reservation, reading, problems), key=lambda each: each.bought)[
-        -MOST_EXTENSIONS:
-    ]
+    extensions = sorted(
+        _specs(reservation, reading, problems), key=lambda extension: extension.bought
+    )[-MOST_EXTENSIONS:]
     pay_by_ns = _pay_by_ns(state, created_ns, end_ns, extensions, reservation, reading)
     return ReservationMessage(
         id=reservation.id,
@@ -205,7 +216,10 @@ def _total(reservation: _Reservation) -> int:
 
 
 def _launched(reservation: _Reservation, running: list[str] | None) -> int | None:
-    """Return what runs in a reservation that has begun: what is not available, or what was seen running."""
+    """Return the instances running in a begun reservation.
+
+    These are the unavailable ones, or those seen running.
+    """
     if reservation.parts and all("AvailableInstanceCount" in part for part in reservation.parts):
         return sum(
             max(0, int(part.get("TotalInstanceCount", 0)) - int(part["AvailableInstanceCount"]))
@@ -233,18 +247,25 @@ def _pay_by_ns(
     reservation: _Reservation,
     reading: Reading,
 ) -> int | None:
-    """Return when a pending payment fails, by the published windows; None where none is pending."""
+    """Return the deadline of a pending payment; None without one.
+
+    The windows are published.
+    """
     window_ns = rules.PAYMENT_WINDOW_S * NS_PER_S
     if state is ReservationState.PAYMENT_PENDING:
         return None if created_ns is None else created_ns + window_ns
-    pending = {each.id for each in extensions if each.state is ExtensionState.PAYMENT_PENDING}
+    pending = {
+        extension.id
+        for extension in extensions
+        if extension.state is ExtensionState.PAYMENT_PENDING
+    }
     bought = [
-        _ns(each.get("CapacityBlockExtensionPurchaseDate"))
-        for each in reading.extensions or ()
-        if each.get("CapacityReservationId") in reservation.ids
-        and each.get("CapacityBlockExtensionOfferingId") in pending
+        _ns(extension.get("CapacityBlockExtensionPurchaseDate"))
+        for extension in reading.extensions or ()
+        if extension.get("CapacityReservationId") in reservation.ids
+        and extension.get("CapacityBlockExtensionOfferingId") in pending
     ]
-    dues_ns = [each + window_ns for each in bought if each is not None]
+    dues_ns = [time_ns + window_ns for time_ns in bought if time_ns is not None]
     if not dues_ns:
         return None
     return (
@@ -258,19 +279,19 @@ def _specs(
     reservation: _Reservation, reading: Reading, problems: list[str]
 ) -> Iterator[ExtensionSpec]:
     seen: set[str] = set()
-    for each in reading.extensions or ():
-        name = each.get("CapacityBlockExtensionOfferingId")
-        if each.get("CapacityReservationId") not in reservation.ids or name in seen:
+    for extension in reading.extensions or ():
+        name = extension.get("CapacityBlockExtensionOfferingId")
+        if extension.get("CapacityReservationId") not in reservation.ids or name in seen:
             continue
         try:
             spec = ExtensionSpec(
-                id=each["CapacityBlockExtensionOfferingId"],
-                state=ExtensionState(each["CapacityBlockExtensionStatus"]),
-                bought=_date(each["CapacityBlockExtensionPurchaseDate"]),
-                start=_date(each["CapacityBlockExtensionStartDate"]),
-                end=_date(each["CapacityBlockExtensionEndDate"]),
-                fee=_decimals(each["UpfrontFee"]),
-                currency=str(each.get("CurrencyCode") or "USD").upper(),
+                id=extension["CapacityBlockExtensionOfferingId"],
+                state=ExtensionState(extension["CapacityBlockExtensionStatus"]),
+                bought=_date(extension["CapacityBlockExtensionPurchaseDate"]),
+                start=_date(extension["CapacityBlockExtensionStartDate"]),
+                end=_date(extension["CapacityBlockExtensionEndDate"]),
+                fee=_decimals(extension["UpfrontFee"]),
+                currency=str(extension.get("CurrencyCode") or "USD").upper(),
             )
         except (
             ValidationError,

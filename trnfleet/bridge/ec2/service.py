@@ -1,6 +1,7 @@
-"""The EC2 bridge: publishes reservations, each change and event once, and all state again on every connect.
+"""The EC2 bridge: publishes reservations, each change and event once.
 
-It never takes a command, and never asks EC2 for anything but descriptions.
+All state is published again on every connect. It accepts no commands, and requests only
+descriptions from EC2.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ REPEAT_S = 60.0
 LONGEST_PAUSE_S = 900.0
 """Longest wait while EC2 throttles."""
 MOST_PROBLEMS = 10_000
-"""Different answers without sense that are kept, so that each is logged once."""
+"""Most distinct invalid answers remembered, so that each is logged once."""
 
 _NOT_COMPARED = {"ts", "change", "boot"}
 """Fields that may differ between two equal messages."""
@@ -49,7 +50,10 @@ _WARNING_NS = rules.WARNING_BEFORE_END_S * NS_PER_S
 
 
 class Bridge:
-    """State of the bridge: the last messages, and what a new reading changes; it reads no clock and sends nothing."""
+    """State of the bridge: the last messages, compared with each new reading.
+
+    It reads no clock and sends nothing.
+    """
 
     def __init__(
         self,
@@ -69,7 +73,8 @@ class Bridge:
             boot: Id of this start.
             root: First part of the topics.
             with_default: Whether to publish On-Demand Capacity Reservations, too.
-            forget: Clear the message of a reservation that is gone from EC2; else its last message stays.
+            forget: Clear the message of a reservation that is gone from EC2; else its last message
+                stays.
         """
         self._fleet = fleet
         self._client_id = client_id
@@ -79,17 +84,17 @@ class Bridge:
         self._forget = forget
         self._published: dict[str, ReservationMessage] = {}
         self._gone: set[str] = set()
-        """Those of them that are gone from EC2."""
+        """Of these, reservations gone from EC2."""
         self._warned: dict[str, str] = {}
-        """By reservation, the end of which was warned."""
+        """End last warned of, by reservation."""
         self._delivered: set[str] = set()
-        """Reservations whose delivery was an event."""
+        """Reservations with a published delivery event."""
         self._health: dict[str, Health] = {}
         self._problems: set[str] = set()
         self._has_read = False
         self._events = 0
         self.rounds = 0
-        """Readings, and looks between them at what is due."""
+        """Readings, and checks for due warnings between them."""
 
     @property
     def skipped(self) -> int:
@@ -97,7 +102,7 @@ class Bridge:
         return len(self._problems)
 
     def take(self, reading: Reading, now_ns: int) -> list[Envelope]:
-        """Return what a reading changes, as messages, in order."""
+        """Return the changes of a reading as messages, in order."""
         messages, problems = messages_of(reading, now_ns, with_default=self._with_default)
         self._log_problems(problems)
         made: list[Envelope] = []
@@ -115,9 +120,9 @@ class Bridge:
             health = self._health.get(published.id, Health())
             if known is not None or self._has_read:
                 made += [
-                    self._event(published, each, now_ns)
-                    for each in ec2_events(known, published, health)
-                    if each.kind is not ChangeKind.DELIVERED or self._is_first(published)
+                    self._event(published, event, now_ns)
+                    for event in ec2_events(known, published, health)
+                    if event.kind is not ChangeKind.DELIVERED or self._is_first(published)
                 ]
             self._health[published.id] = health.after(published)
         if not problems and reading.blocks is not None and reading.reservations is not None:
@@ -126,7 +131,7 @@ class Bridge:
         return made + self.warn(now_ns)
 
     def warn(self, now_ns: int) -> list[Envelope]:
-        """Return the warnings that are due: 40 minutes before a block's end, once for each end."""
+        """Return the due warnings: 40 minutes before a block's end, once per end."""
         made: list[Envelope] = []
         for message, end_ns in self._ending():
             if end_ns - _WARNING_NS <= now_ns < end_ns:
@@ -135,9 +140,10 @@ class Bridge:
         return made
 
     def notify(self, line: bytes, now_ns: int) -> list[Envelope]:
-        """Return the event of a line as EventBridge delivers it, as a message: none where it is known or about something else.
+        """Return a line delivered by EventBridge as a message.
 
-        What the bridge has published by its readings and the clock already is not published again, nor the other way round.
+        Empty if the event is known or about something else. An event published because of a reading
+        or the clock is not published again, nor the other way round.
         """
         try:
             notification = decode_eventbridge(line)
@@ -153,18 +159,18 @@ class Bridge:
         return [self._event(message, event, now_ns, notification.time_ns, notification.id)]
 
     def next_warning_ns(self, now_ns: int) -> int | None:
-        """Return when the next warning is due, after `now_ns`; None where none is to come."""
+        """Return the due time of the next warning after `now_ns`; None without one."""
         dues_ns = [end_ns - _WARNING_NS for _, end_ns in self._ending()]
-        return min((each for each in dues_ns if each > now_ns), default=None)
+        return min((due_ns for due_ns in dues_ns if due_ns > now_ns), default=None)
 
     def announce(self) -> Iterator[Envelope]:
-        """Yield all state: that the publisher is there, and every reservation."""
+        """Yield all state: presence of the publisher, and every reservation."""
         yield self.presence("online")
         for message in self._published.values():
             yield self._reservation(message)
 
     def presence(self, state: Literal["online", "offline"]) -> Envelope:
-        """Return the message that says whether the bridge is there; `offline` is its last will."""
+        """Return the presence message of the bridge; `offline` is its last will."""
         message = PublisherMessage(client=self._client_id, state=state, boot=self._boot)
         topic = build_topic(self._fleet, TopicClass.PUBLISHER, self._client_id, self._root)
         return message_envelope(topic, message, retain=True)
@@ -179,7 +185,7 @@ class Bridge:
                 yield message, parse_rfc3339(message.end)
 
     def _leave(self, there: set[str]) -> Iterator[Envelope]:
-        """Log reservations that are gone from EC2, and clear their messages if asked to."""
+        """Log reservations gone from EC2, and clear their messages if configured."""
         gone = {name for name in self._published if name not in there}
         for name in sorted(gone - self._gone):
             log.warning("reservation_gone", id=name, forgotten=self._forget)
@@ -200,13 +206,13 @@ class Bridge:
             )
 
     def _is_first(self, message: ReservationMessage) -> bool:
-        """Return whether the delivery of a reservation has been no event yet; from then on it has."""
+        """Return whether a reservation's delivery had no event yet, and mark it."""
         is_first = message.id not in self._delivered
         self._delivered.add(message.id)
         return is_first
 
     def _is_new(self, message: ReservationMessage, notification: Ec2Notification) -> bool:
-        """Return whether what EventBridge says of a reservation has been no event yet; from then on it has."""
+        """Return whether EventBridge's notification had no event yet, and mark it."""
         if notification.kind is ChangeKind.DELIVERED:
             return self._is_first(message)
         if notification.kind is not ChangeKind.EXPIRATION_WARNING:
@@ -219,8 +225,9 @@ class Bridge:
         return is_new
 
     def _about(self, detail: Mapping[str, str]) -> ReservationMessage | None:
-        """Return the reservation that an event's detail is about."""
-        name, instance = detail.get("capacity-reservation-id"), detail.get("instance-id")
+        """Return the reservation of an event's detail."""
+        name = detail.get("capacity-reservation-id")
+        instance = detail.get("instance-id")
         for message in self._published.values():
             if name in message.reservation_ids or instance in message.ec2_ids:
                 return message
@@ -277,7 +284,10 @@ class Bridge:
 
 
 def _same_second(text: str, end: str | None) -> bool:
-    """Return whether a text is the instant `end`, in the whole seconds in which EC2's events have it."""
+    """Return whether a text is the instant `end`.
+
+    Compares whole seconds, the precision of EC2's events.
+    """
     try:
         return end is not None and parse_rfc3339(text) // NS_PER_S == parse_rfc3339(end) // NS_PER_S
     except ValueError:
@@ -295,10 +305,10 @@ async def serve(
     repeats: bool = True,
     next_line: Callable[[], bytes] | None = None,
 ) -> None:
-    """Read and publish until cancelled, or once; say goodbye at the end.
+    """Read and publish until cancelled, or once; publish a goodbye at the end.
 
-    A reading that fails after the first leaves the last known state as it is; throttling makes the pauses longer.
-    Warnings and repetitions come when they are due, however long the pause is.
+    A failed reading after the first leaves the last known state unchanged; throttling makes the
+    pauses longer. Warnings and repetitions are on time during any pause.
 
     Args:
         bridge: The last known state.
@@ -308,8 +318,8 @@ async def serve(
         interval_s: Seconds from one to the next.
         once: End after the first.
         repeats: Whether everything is published again each minute.
-        next_line: Reads the next event as EventBridge delivers it, empty at the end; it blocks, and runs in a thread. With `once`
-            all are read after the only reading.
+        next_line: Reads the next event as EventBridge delivers it, empty at the end; it blocks, and
+            runs in a thread. With `once` all are read after the only reading.
 
     Raises:
         CloudError: the first reading failed, or the only one.
@@ -348,7 +358,10 @@ async def _read_on(
     once: bool,
     repeats: bool,
 ) -> None:
-    """Read and publish until cancelled, or once; arguments are those of `serve`, and `has_read` is set after the first reading."""
+    """Read and publish until cancelled, or once.
+
+    Arguments are those of `serve`; `has_read` is set after the first reading.
+    """
     logged: tuple[str, ...] = ()
     pause_s = interval_s
     repeat_s = clock.monotonic_s() + REPEAT_S if repeats else math.inf
@@ -394,7 +407,7 @@ async def _follow(
     has_read: asyncio.Event,
     clock: Clock,
 ) -> None:
-    """Publish EventBridge's events to their end, once it is known what is reserved."""
+    """Publish EventBridge's events to their end, after the first reading."""
     await has_read.wait()
     while next_line is not None and (line := await in_thread(next_line)):
         if line.strip():
@@ -402,7 +415,10 @@ async def _follow(
 
 
 def _next_warning_s(bridge: Bridge, clock: Clock) -> float:
-    """Return when the next warning is due, in the clock's monotonic seconds; infinite where none is to come."""
+    """Return the next warning's due time in the clock's monotonic seconds.
+
+    Infinite without one.
+    """
     now_ns = clock.wall_ns()
     due_ns = bridge.next_warning_ns(now_ns)
     return math.inf if due_ns is None else clock.monotonic_s() + (due_ns - now_ns) / NS_PER_S

@@ -1,7 +1,7 @@
-"""Devices that `neuron-ls -j` lists, and the chips of the instance type that they are.
+"""Devices listed by `neuron-ls -j`, and their chips of the instance type.
 
-A container that is given some of a host's devices sees them numbered from 0, so that device 0 need not be chip 0. Their PCI
-addresses and their neighbours stay the host's.
+A container with some of a host's devices sees them numbered from 0, so that device 0 need not be
+chip 0. Their PCI addresses and their neighbours remain the host's.
 """
 
 from __future__ import annotations
@@ -18,15 +18,30 @@ if TYPE_CHECKING:
 
 MOST_DEVICES = 256
 MOST_BYTES = 4 * 2**20
-"""Longest text: 16 devices with some hundred processes take less than 1 MiB."""
+"""Longest text: 16 devices with some hundred processes need less than 1 MiB."""
 
 _BDF = {
     ("trainium2", 16): (
-        "cc", "b5", "b6", "cb", "6f", "58", "59", "6e", "9b", "84", "85", "9a", "f8", "e1", "e2", "f7",
+        "cc",
+        "b5",
+        "b6",
+        "cb",
+        "6f",
+        "58",
+        "59",
+        "6e",
+        "9b",
+        "84",
+        "85",
+        "9a",
+        "f8",
+        "e1",
+        "e2",
+        "f7",
     ),
-}  # fmt: skip  # chip by chip
-"""Bus of the PCI address of each chip, by chip type and number of chips. Published: the sample of neuron-ls in the Neuron SDK
-2.32, and seen on a trn2.48xlarge."""
+}
+"""Bus of the PCI address of each chip, by chip type and number of chips. Published: the sample of
+neuron-ls in the Neuron SDK 2.32, and seen on a trn2.48xlarge."""
 
 
 class Device(NamedTuple):
@@ -34,7 +49,7 @@ class Device(NamedTuple):
 
     number: int
     bdf: str
-    """PCI address with its domain, in lower case; empty where it is not told."""
+    """PCI address with its domain, in lower case; empty if unknown."""
     neighbours: frozenset[int]
     """Chips of the host that NeuronLinks lead to."""
     cores: tuple[int, ...]
@@ -46,39 +61,40 @@ class DeviceList(NamedTuple):
 
     devices: tuple[Device, ...]
     instance_type: str = ""
-    """Empty where it is not told: older releases do not."""
+    """Empty if unknown, as in older releases."""
     instance_id: str = ""
 
     @property
     def cores(self) -> dict[int, tuple[int, ...]]:
         """Logical cores of each device."""
-        return {each.number: each.cores for each in self.devices}
+        return {device.number: device.cores for device in self.devices}
 
     def place(self, kind: InstanceType) -> dict[int, int]:
         """Return the chip of each device: by its PCI address, else by its neighbours.
 
-        Only where neither tells and all chips are listed are they numbered as they are.
+        Device numbers are used only without both, and only if all chips are listed.
 
         Raises:
             ConfigError: a device cannot be placed, or two are at the same place.
         """
         if kind.chips == 1 and len(self.devices) == 1:
             return {self.devices[0].number: 0}
-        numbers = [each.number for each in self.devices]
-        placed = {each.number: _chip_of(each, kind) for each in self.devices}
+        numbers = [device.number for device in self.devices]
+        placed = {device.number: _chip_of(device, kind) for device in self.devices}
         if None in placed.values() and numbers == list(range(kind.chips)):
             return dict(zip(numbers, numbers, strict=True))
         result: dict[int, int] = {}
-        for each in self.devices:
-            chip = placed[each.number]
+        for device in self.devices:
+            chip = placed[device.number]
             if chip is None:
                 raise ConfigError(
-                    f"neuron-ls: device {each.number} at {each.bdf or 'no PCI address'}: neither its address nor its neighbours "
-                    f"{sorted(each.neighbours)} are those of a chip of a {kind.name}"
+                    f"neuron-ls: device {device.number} at {device.bdf or 'no PCI address'}: neither"  # noqa: E501
+                    f" its address nor its neighbours {sorted(device.neighbours)} are those of a chip"  # noqa: E501
+                    f" of a {kind.name}"
                 )
             if chip in result.values():
                 raise ConfigError(f"neuron-ls: two devices are chip {chip} of a {kind.name}")
-            result[each.number] = chip
+            result[device.number] = chip
         return result
 
 
@@ -100,7 +116,7 @@ def read_device_list(path: Path) -> DeviceList:
 
 
 def parse_device_list(text: bytes) -> DeviceList:
-    """Return what `neuron-ls -j` printed.
+    """Parse the output of `neuron-ls -j`.
 
     Raises:
         WireError: it is something else.
@@ -113,7 +129,7 @@ def parse_device_list(text: bytes) -> DeviceList:
     if not is_device_list(entries):
         raise WireError("not what neuron-ls -j prints: no array of objects with neuron_device")
     devices = tuple(_device(entry) for entry in entries)
-    numbers = [each.number for each in devices]
+    numbers = [device.number for device in devices]
     if len(set(numbers)) < len(numbers):
         raise WireError("two devices have the same neuron_device")
     first = entries[0]
@@ -127,7 +143,7 @@ def is_device_list(data: Any) -> bool:
     return (
         isinstance(data, list)
         and 0 < len(data) <= MOST_DEVICES
-        and all(isinstance(each, dict) and "neuron_device" in each for each in data)
+        and all(isinstance(entry, dict) and "neuron_device" in entry for entry in data)
     )
 
 
@@ -145,7 +161,7 @@ def _device(entry: dict[str, Any]) -> Device:
 
 
 def _numbers(value: Any) -> list[int]:
-    return [each for each in value if type(each) is int] if isinstance(value, list) else []
+    return [number for number in value if type(number) is int] if isinstance(value, list) else []
 
 
 def _chip_of(device: Device, kind: InstanceType) -> int | None:
@@ -153,11 +169,11 @@ def _chip_of(device: Device, kind: InstanceType) -> int | None:
     for chip, bus in enumerate(buses):
         if device.bdf == f"0000:{bus}:00.0":
             return chip
-    found = [chip for chip in range(kind.chips) if _neighbours(kind, chip) == device.neighbours]
-    return found[0] if len(found) == 1 else None
+    matches = [chip for chip in range(kind.chips) if _neighbours(kind, chip) == device.neighbours]
+    return matches[0] if len(matches) == 1 else None
 
 
 def _neighbours(kind: InstanceType, chip: int) -> frozenset[int]:
-    """Return the chips of the instance that a chip is linked to."""
+    """Return the linked chips of a chip within the instance."""
     ends = kind.topology.ends[chip]
     return frozenset(end.member for end in ends if end is not None and end.member != chip)

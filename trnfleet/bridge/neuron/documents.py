@@ -1,10 +1,12 @@
-"""An instance's values as documents of `neuron-monitor`, one a tick: for tools that read those.
+"""An instance's values as `neuron-monitor` documents, one per tick, for its readers.
 
-Every number is one, as the real documents' are; what is not known is left out, or its group has an error, which its readers
-skip. Assumed, because the metric table does not have it: chips whose executions were counted alike are one process (usually all
-chips of the host), with the chip's memory as tensors, in equal parts by core, the host's vCPU time, and no memory on the
-host; every vCPU is as busy as all are on average; the percentiles of the latency below the median are the median's, and the
-highest is the 99th.
+Every value is a number, as in the real documents. Unknown values are left out, or their group has
+an error; readers skip such a group. Assumed, because the metric table does not have it:
+
+- Chips with equal execution counts are one process (usually all chips of the host). It has the
+  chip's memory as tensors, in equal parts by core, the host's vCPU time, and no memory on the host.
+- Every vCPU is as busy as all are on average.
+- The latency percentiles below the median equal the median, and the highest is the 99th.
 """
 
 from __future__ import annotations
@@ -29,13 +31,14 @@ if TYPE_CHECKING:
     from trnfleet.domain.hardware.catalogue import ChipType, InstanceType
 
 FIRST_PID = 1_000
-"""Process whose first chip is chip 0."""
+"""PID of the process with chip 0 as its first chip."""
 NOT_AVAILABLE = "not available"
-"""Error of a group whose values are not known."""
+"""Error of a group with unknown values."""
 HOST_PARTS = ("application_memory", "constants", "dma_buffers", "tensors")
 VCPU = ("user", "nice", "system", "idle", "io_wait", "irq", "soft_irq")
 IDLE_HBM_SHARE = 0.01
-"""Memory of a chip up to which it is the driver's and no process's, where the chip does nothing (assumed)."""
+"""Largest HBM share attributed to the driver on an idle chip (assumed). Above it, a process uses
+the chip."""
 
 
 class _Device(NamedTuple):
@@ -69,14 +72,14 @@ class Host(NamedTuple):
 
 
 class _Tick(NamedTuple):
-    """Values of a tick, and what of them a document can have."""
+    """Values of a tick, restricted to the contents of a document."""
 
     values: Mapping[str, NDArray[np.float64]]
     completed: NDArray[np.float64]
     """Executions in the period by chip, NaN where not known."""
     failed: NDArray[np.float64]
     cores: NDArray[np.float64]
-    """Utilisation of each logical core, the mean of what is known of it; a row a chip."""
+    """Utilisation of each logical core, the mean of its known values; a row per chip."""
     has_gaps: bool
     """Whether something of a chip is not known."""
     period_s: float
@@ -110,7 +113,7 @@ class DocumentWriter:
         }
         """Their growth since they were first known."""
         self._is_known = np.zeros(host.kind.chips, np.bool_)
-        """Chips whose counters are known."""
+        """Mask of the chips with known counters."""
 
     def write(self, columns: Mapping[str, NDArray[Any]], period_s: float) -> bytes:
         """Return the document of a tick, one line with its end.
@@ -137,7 +140,7 @@ class DocumentWriter:
         return to_json(document) + b"\n"
 
     def _counts(self, columns: Mapping[str, NDArray[Any]]) -> list[NDArray[np.float64]]:
-        """Return the growth of the chips' counters since they were last known; NaN where they are not available.
+        """Return the growth of the chips' counters since last known; NaN if not available.
 
         A counter that fell has been reset.
         """
@@ -154,10 +157,10 @@ class DocumentWriter:
         return result
 
     def _runtimes(self, tick: _Tick) -> list[dict[str, Any]]:
-        """Return the processes that use the host's chips; none where all are idle.
+        """Return the processes on the host's chips; empty if all are idle.
 
-        Where something is not known, idle chips are listed, too, and one more process has an error, so that what is listed
-        nowhere is not taken to be idle.
+        If a value is unknown, idle chips are listed, too, and one more process has an error.
+        Otherwise unlisted chips would count as idle.
         """
         groups: dict[tuple[int, ...], list[int]] = {}
         for chip in np.flatnonzero(tick.has_gaps | ~self._is_idle(tick)).tolist():
@@ -174,7 +177,7 @@ class DocumentWriter:
         return runtimes
 
     def _is_idle(self, tick: _Tick) -> NDArray[np.bool_]:
-        """Return a mask of the chips that no process uses."""
+        """Return a mask of the chips without a process."""
         mask: NDArray[np.bool_] = (
             (tick.cores == 0).all(axis=1)
             & ~(tick.values["tflops"] > 0)
@@ -185,10 +188,10 @@ class DocumentWriter:
         return mask
 
     def _process_of(self, chip: int, tick: _Tick) -> tuple[int, ...] | None:
-        """Return what the chips of one process have in common; None for a chip of which nothing is known.
+        """Return the key shared by the chips of one process; None for an unknown chip.
 
-        Executions are counted for a process, and shared out among its cores that have memory or work, so that there must
-        be the same number of them on each of its chips.
+        Executions are counted per process, and distributed among its cores with memory or work. So
+        the number of such cores must be equal on each of its chips.
         """
         used, tflops = (tick.values[name][chip] for name in ("hbm_used_bytes", "tflops"))
         cores = tick.cores[chip]
@@ -206,7 +209,8 @@ class DocumentWriter:
             tick: The values.
             share: Its share of the host's vCPU time.
         """
-        pid, period_s = FIRST_PID + chips[0], tick.period_s
+        pid = FIRST_PID + chips[0]
+        period_s = tick.period_s
         per_chip = tick.cores.shape[1]
         in_use: dict[str, Any] = {}
         memory: dict[str, dict[str, int]] = {}
@@ -236,8 +240,9 @@ class DocumentWriter:
         }
 
     def _core(self, chip: int, number: int, tick: _Tick) -> dict[str, Any]:
-        """Return the counters of a logical core, which is `number` in its chip."""
-        lnc, kind = self._host.lnc, self._host.kind
+        """Return the counters of a logical core, `number` within its chip."""
+        lnc = self._host.lnc
+        kind = self._host.kind
         counters: dict[str, Any] = {"neuroncore_utilization": float(tick.cores[chip, number])}
         tflops = tick.values["tflops"][chip]
         if not np.isnan(tflops):
@@ -258,10 +263,14 @@ class DocumentWriter:
         return counters
 
     def _system(self, tick: _Tick) -> dict[str, Any]:
-        values, kind, period_s = tick.values, self._host.kind, tick.period_s
+        values = tick.values
+        kind = self._host.kind
+        period_s = tick.period_s
         ecc = np.array([values[name] for name in ECC])
-        busy, used = values["vcpu_util_pct"][0], values["host_memory_used_bytes"][0]
-        is_told, is_known = not np.isnan(busy), not np.isnan(used)
+        busy = values["vcpu_util_pct"][0]
+        used = values["host_memory_used_bytes"][0]
+        is_told = not np.isnan(busy)
+        is_known = not np.isnan(used)
         usage = {**dict.fromkeys(VCPU, 0.0)}
         if is_told:
             usage |= {"user": float(busy), "idle": max(0.0, 100.0 - float(busy))}
@@ -297,7 +306,10 @@ class DocumentWriter:
 
 
 def _logical(lanes: NDArray[np.float64], lnc: int) -> NDArray[np.float64]:
-    """Return the mean of the known physical cores of each logical one, NaN where none is known; a row a chip."""
+    """Return the mean of each logical core's known physical cores.
+
+    NaN if none is known; a row per chip.
+    """
     halves = lanes.reshape(len(lanes), -1, lnc)
     known = ~np.isnan(halves)
     sums = np.where(known, halves, 0.0).sum(axis=2)
@@ -306,9 +318,12 @@ def _logical(lanes: NDArray[np.float64], lnc: int) -> NDArray[np.float64]:
 
 
 def _executions(tick: _Tick, chips: list[int]) -> dict[str, Any]:
-    completed, failed = tick.completed[chips].sum(), tick.failed[chips].sum()
+    completed = tick.completed[chips].sum()
+    failed = tick.failed[chips].sum()
     is_known = not np.isnan(completed)
-    p50, p99 = (float(tick.values[f"exec_latency_{each}_s"][0]) for each in ("p50", "p99"))
+    p50, p99 = (
+        float(tick.values[f"exec_latency_{percentile}_s"][0]) for percentile in ("p50", "p99")
+    )
     latency = None
     if not np.isnan(p50 + p99):
         latency = {

@@ -1,7 +1,8 @@
-"""Text in which Prometheus' exporters serve metrics (exposition format 0.0.4), as far as `neuron-monitor-prometheus` uses it."""
+"""Prometheus exposition format 0.0.4, the part used by `neuron-monitor-prometheus`."""
 
 from __future__ import annotations
 
+import math
 import re
 from typing import NamedTuple
 
@@ -30,11 +31,11 @@ NAMES = frozenset(
         "neuron_hardware_info",
     }
 )
-"""Metrics of the exporter; those of its Python process and others in the same text are passed over."""
+"""Metrics of the exporter. Others in the same text, such as its Python process's, are skipped."""
 
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _SAMPLE = re.compile(
-    r"(?:\{(?P<labels>.*)\})?[ \t]+(?P<value>\S+)(?:[ \t]+(?P<ts>-?\d{1,18}))?[ \t]*"
+    r"(?:\{(?P<labels>.*)\})?(?:[ \t]+(?P<value>\S+)(?:[ \t]+(?P<ts>-?\d{1,18}))?)?[ \t]*"
 )
 _LABEL = re.compile(r'[ \t]*([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"[ \t]*(?:,|$)')
 _COMMENT = re.compile(rb"# (?:HELP|TYPE) [a-zA-Z_:][a-zA-Z0-9_:]*(?: |$)")
@@ -47,12 +48,14 @@ class Sample(NamedTuple):
     name: str
     labels: dict[str, str]
     value: float
+    """NaN if missing or not finite; `problem` names the reason."""
+    problem: str
     ts_ns: int | None
-    """When it was taken; None where the text does not say, as an exporter's own does not."""
+    """Time of the sample; None without a timestamp, as in an exporter's own text."""
 
 
 def is_exposition(line: bytes) -> bool:
-    """Return whether a line is of such a text: a metric's comment, or a value of the exporter's."""
+    """Return whether a line is in this format: a metric's comment, or an exporter's value."""
     if _COMMENT.match(line):
         return True
     try:
@@ -62,10 +65,12 @@ def is_exposition(line: bytes) -> bool:
 
 
 def parse_sample(line: bytes) -> Sample | None:
-    """Return the sample on a line; None for a comment, a blank line and a metric that is not the exporter's.
+    """Return the sample on a line.
+
+    None for a comment, a blank line or another program's metric.
 
     Raises:
-        WireError: it is none of them.
+        WireError: the line is none of these.
     """
     try:
         text = line.decode().strip()
@@ -78,28 +83,36 @@ def parse_sample(line: bytes) -> Sample | None:
         raise WireError(f"no sample of Prometheus' text format: {text[:40]!r}")
     if name[0] not in NAMES:
         return None
-    found = _SAMPLE.fullmatch(text, name.end())
-    if found is None:
+    match = _SAMPLE.fullmatch(text, name.end())
+    if match is None:
         raise WireError(f"{name[0]}: no sample of Prometheus' text format")
-    try:
-        value = float(found["value"])
-    except ValueError:
-        raise WireError(f"{name[0]}: {found['value'][:40]!r} is no number") from None
-    ts_ns = None if found["ts"] is None else int(found["ts"]) * 1_000_000
+    value, problem = _value(match["value"])
+    ts_ns = None if match["ts"] is None else int(match["ts"]) * 1_000_000
     if ts_ns is not None and not 0 <= ts_ns < 2**63:
-        raise WireError(f"{name[0]}: timestamp {found['ts']} is no time in milliseconds")
-    return Sample(name[0], _labels(name[0], found["labels"] or ""), value, ts_ns)
+        raise WireError(f"{name[0]}: timestamp {match['ts']} is no time in milliseconds")
+    return Sample(name[0], _labels(name[0], match["labels"] or ""), value, problem, ts_ns)
+
+
+def _value(text: str | None) -> tuple[float, str]:
+    """Return a finite number and no problem, or NaN and the problem."""
+    if text is None:
+        return math.nan, "has no value"
+    try:
+        value = float(text)
+    except ValueError:
+        return math.nan, f"is {text[:40]!a}, no number"
+    return (value, "") if math.isfinite(value) else (math.nan, f"is {text[:40]}")
 
 
 def _labels(name: str, text: str) -> dict[str, str]:
     labels: dict[str, str] = {}
     place = 0
     while place < len(text):
-        found = _LABEL.match(text, place)
-        if found is None:
+        match = _LABEL.match(text, place)
+        if match is None:
             raise WireError(f"{name}: its labels are not those of Prometheus' text format")
-        labels[found[1]] = _ESCAPE.sub(_unescaped, found[2])
-        place = found.end()
+        labels[match[1]] = _ESCAPE.sub(_unescaped, match[2])
+        place = match.end()
     return labels
 
 

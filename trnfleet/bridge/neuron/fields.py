@@ -14,6 +14,7 @@ from pydantic_core import from_json
 
 from trnfleet.errors import WireError
 from trnfleet.wire.limits import DEFAULT_LIMITS
+from trnfleet.wire.structs import shown
 from trnfleet.wire.values import LONGEST_PERIOD_S
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 MOST_RUNTIMES = 1_024
 MOST_COUNT = 2**40
-"""Upper bound of a count in a period, so that counters cannot overflow."""
+"""Upper bound of a period's count, so that counters cannot overflow."""
 
 FAILED = (
     "completed_with_err",
@@ -32,14 +33,43 @@ FAILED = (
 )
 """Keys of `execution_summary` that are no success."""
 CAUSES = ("numerical", "transient", "model", "runtime", "hardware")
-"""Keys of `error_summary` that count failures of a period."""
+"""Keys of `error_summary` with failures of a period."""
 MEMORY_PARTS = ("constants", "model_code", "model_shared_scratchpad", "runtime_memory", "tensors")
 """Keys of a core's device memory."""
 UTILISATION = "neuroncore_utilization"
 FLOPS = ("flops", "effective_flops")
 """Keys of a core's rate of operations: the documentation's, and that of releases before it."""
 _PAIRED = re.compile(r"v\d{1,2}d")
-"""Key of the physical cores of a logical one, by the version of the core, such as `v3d`."""
+"""Key of a logical core's physical cores, by the core's version, such as `v3d`."""
+
+
+class Doubts:
+    """Impossible values of a document, treated as not available.
+
+    All are counted; the first is described in words.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first = ""
+
+    def add(self, reason: str) -> None:
+        """Count one."""
+        self.count += 1
+        self.first = self.first or reason
+
+    def number(self, value: object, key: str, most: float = math.inf) -> float | None:
+        """Return a valid measurement up to `most`.
+
+        Return None, and count it, if it is present but invalid.
+        """
+        number = number_of(value)
+        if number is not None and number <= most:
+            return number
+        if is_told(value):
+            limit = "" if math.isinf(most) else f" to {most:g}"
+            self.add(f"{key} must be a number from 0{limit}{shown(value)}")
+        return None
 
 
 class Runtime(NamedTuple):
@@ -56,16 +86,18 @@ class Runtime(NamedTuple):
 
     @property
     def is_placed(self) -> bool:
-        """Whether it is known on which cores it may be at all."""
+        """Whether its possible cores are known at all."""
         return self.cores is not None or self.memory is not None
 
     @property
     def places(self) -> list[int]:
-        """The logical cores that it is taken to use: those where it has memory or work, else all that it lists.
+        """Logical cores assumed in use: those with memory or work, else all listed.
 
-        A process that may use all cores of a host lists all of them, though it has loaded its model on one.
+        A process that may use all cores of a host lists all of them, though it has loaded its model
+        on one.
         """
-        cores, memory = self.cores or {}, self.memory or {}
+        cores = self.cores or {}
+        memory = self.memory or {}
         used = {core for core, size in memory.items() if size} | {
             core for core, facts in cores.items() if has_work(facts)
         }
@@ -83,8 +115,8 @@ def parse_document(document: bytes) -> dict[str, Any]:
         raise WireError(
             "not a document of neuron-monitor: neither neuron_runtime_data nor system_data"
         )
-    found: dict[str, Any] = data
-    return found
+    members: dict[str, Any] = data
+    return members
 
 
 def is_document(data: Any) -> bool:
@@ -95,7 +127,7 @@ def is_document(data: Any) -> bool:
 
 
 def parse_json(text: bytes) -> Any:
-    """Return what a text holds.
+    """Parse a JSON text.
 
     Raises:
         WireError: it is not JSON.
@@ -107,10 +139,11 @@ def parse_json(text: bytes) -> Any:
 
 
 def period_of(data: Mapping[str, Any]) -> float | None:
-    """Return the seconds that a document covers: `vcpu_usage`'s, else the median of those of groups; None where it has none.
+    """Return the seconds covered by a document; None if unknown.
 
-    Other groups may have a longer one of their own. Those of runtimes count only where there are no others: a process that
-    has just begun has one of milliseconds.
+    The period of `vcpu_usage`, else the median of the groups' periods. Other groups may have a
+    longer period. Runtimes' periods count only without any others: a process that has just begun
+    has one of milliseconds.
     """
     system = object_of(data, "system_data")
     blocks = _blocks(data) or ()
@@ -136,7 +169,7 @@ def _periods(groups: Iterable[Any]) -> list[float]:
 
 
 def read_period(document: bytes) -> float | None:
-    """Return the seconds that a document covers, or None where it does not say.
+    """Return the seconds covered by a document; None if unknown.
 
     Raises:
         WireError: it is not JSON, or not a document.
@@ -144,52 +177,67 @@ def read_period(document: bytes) -> float | None:
     return period_of(parse_document(document))
 
 
-def runtimes_of(data: Mapping[str, Any]) -> list[Runtime] | None:
+def runtimes_of(data: Mapping[str, Any], doubts: Doubts) -> list[Runtime] | None:
     """Return the runtimes; None where the document has no list of them."""
     blocks = _blocks(data)
-    return None if blocks is None else [_runtime(each) for each in blocks]
+    return None if blocks is None else [_runtime(block, doubts) for block in blocks]
 
 
 def _blocks(data: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     blocks = data.get("neuron_runtime_data")
     if not isinstance(blocks, list):
         return None
-    return [each if isinstance(each, dict) else {} for each in blocks[:MOST_RUNTIMES]]
+    return [block if isinstance(block, dict) else {} for block in blocks[:MOST_RUNTIMES]]
 
 
-def _runtime(block: dict[str, Any]) -> Runtime:
+def _runtime(block: dict[str, Any], doubts: Doubts) -> Runtime:
     report = {} if _is_error(block) else object_of(block, "report")
     counters, memory, stats = (
         group_of(report, name) for name in ("neuroncore_counters", "memory_used", "execution_stats")
     )
     cores = None if counters is None else counters.get("neuroncores_in_use")
-    completed, failed = _summed(stats or {})
+    completed, failed = _summed(stats or {}, doubts)
     latency = object_of(object_of(stats or {}, "latency_stats"), "total_latency")
     return Runtime(
         _by_core(cores) if isinstance(cores, dict) else None,
-        _core_memory(memory),
+        _core_memory(memory, doubts),
         completed,
         failed,
-        number_of(latency.get("p50")),
-        number_of(latency.get("p99")),
+        doubts.number(latency.get("p50"), "total_latency.p50"),
+        doubts.number(latency.get("p99"), "total_latency.p99"),
     )
 
 
-def _summed(stats: dict[str, Any]) -> tuple[int | None, int | None]:
-    """Return the executions of a period: completed, and failed.
+def _summed(stats: dict[str, Any], doubts: Doubts) -> tuple[int | None, int | None]:
+    """Return the completed and failed executions of a period.
 
-    `execution_summary` and `error_summary` count the same failures by outcome and by cause: outcomes are taken where there
-    are any. The cause `generic` is a running total, also of what is no failure, and is never taken.
+    `execution_summary` and `error_summary` count the same failures by outcome and by cause:
+    outcomes are used if present. The cause `generic` is a running total that includes other events,
+    and is never used.
     """
-    summary, errors = object_of(stats, "execution_summary"), object_of(stats, "error_summary")
-    known = [count for key in FAILED if (count := count_of(summary.get(key))) is not None] or [
-        count for cause in CAUSES if (count := count_of(errors.get(cause))) is not None
-    ]
-    return count_of(summary.get("completed")), sum(known) if known else None
+    summary = object_of(stats, "execution_summary")
+    errors = object_of(stats, "error_summary")
+    failed = _counts(summary, FAILED, doubts) or _counts(errors, CAUSES, doubts)
+    completed = _counts(summary, ("completed",), doubts)
+    return completed[0] if completed else None, (
+        None if not failed or None in failed else sum(filter(None, failed))
+    )
+
+
+def _counts(parent: dict[str, Any], keys: Iterable[str], doubts: Doubts) -> list[int | None]:
+    """Return the counts under some keys, absent ones skipped; None for invalid counts."""
+    counts: list[int | None] = []
+    for key in keys:
+        value = parent.get(key)
+        if value is not None:
+            counts.append(count_of(value))
+            if counts[-1] is None and is_told(value):
+                doubts.add(f"{key} must be a whole number from 0 to {MOST_COUNT:g}{shown(value)}")
+    return counts
 
 
 def has_work(facts: dict[str, Any]) -> bool:
-    """Return whether a core's counters say that it did something."""
+    """Return whether a core's counters show activity."""
     values = [facts.get(key) for key in (UTILISATION, *FLOPS)]
     values += [
         half.get(UTILISATION) for half in halves_of(facts).values() if isinstance(half, dict)
@@ -198,18 +246,25 @@ def has_work(facts: dict[str, Any]) -> bool:
 
 
 def halves_of(facts: dict[str, Any]) -> dict[str, Any]:
-    """Return what a logical core's counters say of its physical cores, by their names; empty where they say nothing."""
+    """Return the counters of a logical core's physical cores, by name.
+
+    Empty if its counters have none.
+    """
     return next((object_of(facts, key) for key in facts if _PAIRED.fullmatch(key)), {})
 
 
-def _core_memory(group: dict[str, Any] | None) -> dict[int, float] | None:
+def _core_memory(group: dict[str, Any] | None, doubts: Doubts) -> dict[int, float] | None:
     used = object_of(group or {}, "neuron_runtime_used_bytes")
     by_core = object_of(used, "usage_breakdown").get("neuroncore_memory_usage")
     if not isinstance(by_core, dict):
         return None
     result: dict[int, float] = {}
     for core, parts in _by_core(by_core).items():
-        sizes = [size for value in parts.values() if (size := number_of(value)) is not None]
+        sizes = [
+            or_nan(doubts.number(value, f"{part} of core {core}"))
+            for part, value in parts.items()
+            if value is not None
+        ]
         if sizes:
             result[core] = sum(sizes)
     return result
@@ -240,16 +295,24 @@ def object_of(parent: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def number_of(value: object) -> float | None:
-    """Return a number that can be a measurement: finite and not negative."""
+    """Return a valid measurement: finite and not negative."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e18:
         return None
     return float(value)
 
 
 def count_of(value: object) -> int | None:
-    """Return a whole number that can be a count."""
+    """Return a valid count: a whole number."""
     number = number_of(value)
     return None if number is None or number > MOST_COUNT or not number.is_integer() else int(number)
+
+
+def is_told(value: object) -> bool:
+    """Return whether a document has a value.
+
+    NaN, impossible in JSON, marks a value missing in an exporter's text and counted as such.
+    """
+    return value is not None and value == value  # noqa: PLR0124  NaN is the one value unlike itself
 
 
 def or_nan(value: float | None) -> float:
@@ -258,5 +321,5 @@ def or_nan(value: float | None) -> float:
 
 
 def text_of(value: object) -> str:
-    """Return a text, cut to a length that is none of a name's; empty where it is something else."""
+    """Return a text, cut to a length no name has; empty for other types."""
     return value[: DEFAULT_LIMITS.text_chars] if isinstance(value, str) else ""

@@ -2,7 +2,8 @@
 
 Owns who the host is, and its columns. It knows neither topics nor files.
 
-What neuron-monitor does not have (power, temperature, bandwidths, links, health, EFA) stays not available.
+What neuron-monitor does not have (power, temperature, bandwidths, links, health, EFA) stays not
+available.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from trnfleet.bridge.neuron.devices import DeviceList
-from trnfleet.bridge.neuron.fields import object_of, parse_document, period_of, text_of
+from trnfleet.bridge.neuron.fields import Doubts, object_of, parse_document, period_of, text_of
 from trnfleet.bridge.neuron.values import Chips, Counters, values_of
 from trnfleet.domain.hardware.catalogue import (
     INSTANCE_TYPES,
@@ -21,17 +24,17 @@ from trnfleet.domain.hardware.catalogue import (
 )
 from trnfleet.domain.metrics import BY_NAME, METRICS, Scope
 from trnfleet.errors import ConfigError, WireError
+from trnfleet.wire.telemetry import reason_above
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from trnfleet.domain.hardware.catalogue import InstanceType
 
 DEFAULT_PERIOD_S = 5.0
-"""neuron-monitor's own where no configuration says otherwise; used until a document has its period."""
+"""neuron-monitor's default period; used until a document has its own."""
 
 _GENERATION = re.compile(r"(?:trn|inf)\d+")
 """Begin of an instance type's name, of Trainium or Inferentia."""
@@ -42,33 +45,39 @@ Columns = dict[str, "NDArray[Any]"]
 class HostReader:
     """Reads the documents of one host, one after another.
 
-    A runtime lists the cores that it uses, or all of the host's: its own are those where it has memory or work, else all
-    that it lists. A chip that no runtime uses is idle: 0 % is measured, not missing, as long as all runtimes list theirs.
+    A runtime lists its cores, or all of the host's. Its own are those with memory or work, else all
+    listed. A chip without a runtime is idle: 0 % is measured, not missing, if all runtimes list
+    their cores.
 
-    Two runtimes on one core are summed. Executions are counted by runtime and shared out evenly among its cores, so
-    that the chips' counters add up to the host's. ECC counts are taken as cumulative, or per period where they fall
-    (whether they are the one or the other is disputed): each is turned into a counter that never falls.
+    Two runtimes on one core are summed. Executions are counted by runtime and distributed evenly
+    among its cores, so that the chips' counters add up to the host's. ECC counts are read as
+    cumulative, or per period if they fall (it is disputed which they are). Each becomes a counter
+    that never falls.
     """
 
     def __init__(self, device_list: DeviceList | None = None) -> None:
         """Wait for the first document.
 
         Args:
-            device_list: What neuron-ls says of the host or container; without it device 0 is chip 0.
+            device_list: What neuron-ls says of the host or container; without it device 0 is chip
+                0.
         """
         self.columns: Columns = {}
-        """Wire codes of all metrics, rewritten in place with each document: a row a chip, one row of the instance's."""
+        """Wire codes of all metrics, rewritten in place with each document. A row per chip, one row
+        for the instance."""
         self.period_s = DEFAULT_PERIOD_S
         """Seconds that the last document covers."""
         self.ec2_id: str | None = None
         self.host = ""
-        """The instance's name tag; empty where there is none."""
+        """The instance's name tag; empty without one."""
         self.ultraserver = ""
-        """Id of the UltraServer that the instance is in; empty where it is not told."""
+        """Id of the instance's UltraServer; empty if unknown."""
         self.lnc: int | None = None
         """Physical cores of a logical one."""
         self.versions: dict[str, str] = {}
         """Versions of the host's hardware, by name."""
+        self.doubts = Doubts()
+        """Impossible values of the last document, treated as not available."""
         self.revision = 0
         """Goes up when EC2 id, LNC or versions change."""
         self._kind: InstanceType | None = None
@@ -89,7 +98,8 @@ class HostReader:
 
         Raises:
             WireError: it is not JSON, not a document, or of another host than those before it.
-            ConfigError: the first one's instance type is not in the hardware catalogue; the message names the nearest.
+            ConfigError: the first one's instance type is not in the hardware catalogue; the message
+                names the nearest.
         """
         return self.take(parse_document(document))
 
@@ -103,37 +113,41 @@ class HostReader:
                 )
             self._counters = Counters(kind.chips)
         self.period_s = period_of(data) or self.period_s
-        self._write(
-            values_of(
-                data, self._chips(object_of(data, "neuron_hardware_info"), kind), self._counters
-            )
-        )
+        self.doubts = Doubts()
+        chips = self._chips(object_of(data, "neuron_hardware_info"), kind)
+        self._write(values_of(data, chips, self._counters, self.doubts))
         return self.columns
 
     def _chips(self, hardware: dict[str, Any], kind: InstanceType) -> Chips:
         """Return where the host's cores and devices are."""
         if self._device_list is not None and self._placed is not None:
-            return Chips.of_devices(kind, self.lnc or 1, self._placed, self._device_list.cores)
+            chips = Chips.of_devices(kind, self.lnc or 1, self._placed, self._device_list.cores)
+            return chips._replace(is_numbered=False)
         seen = range(_visible(hardware, kind))
         return Chips.of_devices(kind, self.lnc or 1, dict(zip(seen, seen, strict=True)))
 
     def _write(self, values: Mapping[str, NDArray[np.float64]]) -> None:
         for name, column in self.columns.items():
             metric = BY_NAME[name]
-            column[...] = metric.encode(values[name]) if name in values else metric.top
+            if name not in values:
+                column[...] = metric.top
+                continue
+            column[...] = metric.encode(values[name])
+            beyond = ~np.isnan(values[name]) & (column == metric.top)
+            if beyond.any():
+                self.doubts.add(f"{name} {reason_above(metric, float(values[name][beyond].max()))}")
 
     def _identify(self, data: dict[str, Any]) -> InstanceType:
-        """Return the host's type, and keep who it is."""
-        instance, hardware = (
-            object_of(data, "instance_info"),
-            object_of(data, "neuron_hardware_info"),
-        )
+        """Return the host's type, and store its identity."""
+        instance = object_of(data, "instance_info")
+        hardware = object_of(data, "neuron_hardware_info")
         listed = self._device_list or DeviceList(())
         type_name = text_of(instance.get("instance_type")) or listed.instance_type
         ec2_id = text_of(instance.get("instance_id")) or listed.instance_id or None
         if ec2_id and listed.instance_id not in {"", ec2_id}:
             raise ConfigError(
-                f"it is of the instance {ec2_id}, and neuron-ls lists the devices of {listed.instance_id}"
+                f"it is of the instance {ec2_id}, and neuron-ls lists the devices of"
+                f" {listed.instance_id}"
             )
         kind = self._kind
         if kind is None:
@@ -174,13 +188,14 @@ class HostReader:
 
 
 def _by_hardware(hardware: dict[str, Any]) -> InstanceType:
-    """Return the type that a host without an instance's metadata must be, going by its chips.
+    """Return the type of a host without instance metadata, by its chips.
 
     Raises:
         WireError: it names neither type nor chips.
         ConfigError: no type of the catalogue has such chips.
     """
-    device, count = text_of(hardware.get("neuron_device_type")), hardware.get("neuron_device_count")
+    device = text_of(hardware.get("neuron_device_type"))
+    count = hardware.get("neuron_device_count")
     if not device or type(count) is not int:
         raise WireError(
             "it has neither instance_type nor neuron_device_type and neuron_device_count"
@@ -191,10 +206,12 @@ def _by_hardware(hardware: dict[str, Any]) -> InstanceType:
     known = sorted({name for kind in INSTANCE_TYPES.values() for name in kind.chip.device_types})
     if device not in known:
         raise ConfigError(
-            f"its devices are of the type {device[:64]!r}, a generation that trnfleet does not know: it knows {', '.join(known)}"
+            f"its devices are of the type {device[:64]!r}, a generation that trnfleet does not"
+            f" know: it knows {', '.join(known)}"
         )
     raise ConfigError(
-        f"no instance type has {count} chips of the type {device[:64]!r}: choose from {', '.join(INSTANCE_TYPES)}"
+        f"no instance type has {count} chips of the type {device[:64]!r}: choose from"
+        f" {', '.join(INSTANCE_TYPES)}"
     )
 
 
@@ -215,10 +232,12 @@ def _by_name(name: str, device: str) -> InstanceType:
             kind.name for kind in INSTANCE_TYPES.values() if device in kind.chip.device_types
         ]
         raise ConfigError(
-            f"unknown instance type {name[:64]!r} with devices of the type {device!r}: the names of AWS's Trn3 instance types are "
-            f"assumed here, and known are {', '.join(of_chip)}"
+            f"unknown instance type {name[:64]!r} with devices of the type {device!r}: the names of"
+            f" AWS's Trn3 instance types are assumed here, and known are {', '.join(of_chip)}"
         )
-    known = sorted({found[0] for each in INSTANCE_TYPES if (found := _GENERATION.match(each))})
+    known = sorted(
+        {match[0] for type_name in INSTANCE_TYPES if (match := _GENERATION.match(type_name))}
+    )
     generation = _GENERATION.match(name)
     if generation is None or generation[0] not in known:
         what = (
@@ -231,12 +250,13 @@ def _by_name(name: str, device: str) -> InstanceType:
 
 
 def _lnc(hardware: dict[str, Any], kind: InstanceType) -> int | None:
-    """Return how many physical cores make a logical one, from the cores a device or as configured; None where neither fits."""
+    """Return the physical cores per logical core; None if no source fits.
+
+    Derived from the cores per device, or as configured.
+    """
     cores = kind.chip.neuroncores
-    per_device, configured = (
-        hardware.get("neuroncore_per_device_count"),
-        hardware.get("logical_neuroncore_config"),
-    )
+    per_device = hardware.get("neuroncore_per_device_count")
+    configured = hardware.get("logical_neuroncore_config")
     if type(per_device) is int and 0 < per_device <= cores and cores % per_device == 0:
         return cores // per_device
     return (
@@ -247,6 +267,9 @@ def _lnc(hardware: dict[str, Any], kind: InstanceType) -> int | None:
 
 
 def _visible(hardware: dict[str, Any], kind: InstanceType) -> int:
-    """Return how many chips the host sees; a container that is given some sees them numbered from 0."""
+    """Return the number of chips visible to the host.
+
+    A container with only some chips sees them numbered from 0.
+    """
     count = hardware.get("neuron_device_count")
     return min(count, kind.chips) if type(count) is int and count >= 0 else kind.chips

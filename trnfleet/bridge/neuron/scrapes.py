@@ -1,12 +1,14 @@
-"""Scrapes of `neuron-monitor-prometheus` as documents of `neuron-monitor`, host by host.
+"""Scrapes of `neuron-monitor-prometheus` as documents of `neuron-monitor`, by host.
 
-The exporter adds the counts of each period up; a document has those of its own period again. Ratios become percent, labels the
-instance's facts. What the exporter does not have (FLOP/s, the physical cores of a logical one) the documents do not have either.
+The exporter sums the counts of all periods; a document has its own period's again. Ratios become
+percent, labels the instance's facts. Values missing in the exporter (FLOP/s, the physical cores of
+a logical one) are missing in the documents.
 """
 
 from __future__ import annotations
 
 import math
+import os
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from trnfleet.bridge.neuron.exposition import MEMORY_PREFIX, parse_sample
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 MOST_LINE_BYTES = 64 * 2**10
 MOST_HOSTS = 1_024
 MOST_SERIES = 200_000
-"""Series of one scrape: 128 processes that each list 128 cores have 98,000."""
+"""Most series of one scrape. 128 processes listing 128 cores each have 98,000."""
 UNDATED = "a scrape without timestamps after the first: when it was taken is not known"
 
 
@@ -31,7 +33,7 @@ class Scrape(NamedTuple):
     """What one host's exporter said at one time."""
 
     host: str
-    """EC2 id, name tag or Prometheus' `instance`, the first that there is."""
+    """EC2 id, name tag or Prometheus' `instance`, the first present."""
     ts_ns: int | None
     """None where the text has no timestamps."""
     line: int
@@ -47,37 +49,65 @@ class _Open:
         self.line = line
         self.samples: list[Sample] = []
         self.seen: set[tuple[str, ...]] = set()
-        """Series, where there are no timestamps that would tell the next scrape."""
+        """Series seen, only without timestamps. A repeated one marks the next scrape."""
+        self.is_damaged = False
+        """Whether lines are lost: their values are unknown, and may be of any core."""
         self.is_over = False
         """Whether a series came again without a timestamp, and with it another scrape."""
 
 
 class Scrapes:
-    """Reader of a text of one scrape, or of several with timestamps, of any number of hosts."""
+    """Reader of a text with scrapes of any number of hosts.
+
+    It has one scrape, or several with timestamps.
+    """
 
     def __init__(self, left_out: LeftOut) -> None:
-        """Count in `left_out` the lines and scrapes that cannot be read."""
+        """Count unreadable lines and scrapes in `left_out`."""
         self._left_out = left_out
         self._open: dict[str, _Open] = {}
+        self._is_damaged = False
+        """Whether a line was lost before the first scrape."""
         self._totals: dict[str, dict[tuple[str, str, str], float]] = {}
         """Counters as they were last, by host, then runtime, metric and kind."""
 
     def read(self, stream: BinaryIO) -> Iterator[Scrape]:
-        """Yield the scrapes; those of one host in their order."""
+        """Yield the scrapes, each host's in order."""
         for number, line in read_lines(stream, MOST_LINE_BYTES):
             if line is None:
                 self._left_out.add(f"line {number}", f"longer than {MOST_LINE_BYTES} bytes")
+                self._damage()
                 continue
             try:
                 sample = parse_sample(line)
-                if sample is not None:
-                    done = self._put(sample, number)
-                    if done is not None:
-                        yield done
             except WireError as error:
                 self._left_out.add(f"line {number}", str(error))
+                self._damage()
+                continue
+            if sample is None:
+                continue
+            if sample.problem and (sample.name, sample.problem) != _NO_LATENCY:
+                self._left_out.doubt(f"line {number}", f"{sample.name} {sample.problem}")
+            try:
+                done = self._put(sample, number)
+            except WireError as error:
+                self._left_out.add(f"line {number}", str(error))
+                continue
+            if done is not None:
+                yield done
+        if self._open and not _is_whole(stream):
+            self._left_out.doubt(
+                "end", "the text ends within a line: what would follow is not known"
+            )
+            self._damage()
         for host, scrape in self._open.items():
             yield self._finished(host, scrape)
+
+    def _damage(self) -> None:
+        """Mark every open scrape as damaged by a lost line."""
+        self._is_damaged = not self._open
+        for scrape in self._open.values():
+            scrape.is_damaged = True
 
     def _put(self, sample: Sample, number: int) -> Scrape | None:
         """Take a sample; return the scrape that it ends.
@@ -96,6 +126,7 @@ class Scrapes:
                     raise WireError(f"{sample.name}: older than what came before it")
                 done = self._finished(host, scrape)
             scrape = self._open[host] = _Open(sample.ts_ns, number)
+            scrape.is_damaged = self._is_damaged
         elif sample.ts_ns is None and scrape.ts_ns is not None:
             raise WireError(f"{sample.name}: no timestamp, though others have one")
         if sample.ts_ns is None:
@@ -105,7 +136,10 @@ class Scrapes:
         return done
 
     def _count_again(self, scrape: _Open, sample: Sample, number: int) -> None:
-        """Note a series without a timestamp; the first that comes again begins another scrape, which is left out."""
+        """Record a series without a timestamp.
+
+        The first repeated series begins another scrape; that scrape is left out.
+        """
         series = (sample.name, *(text for pair in sorted(sample.labels.items()) for text in pair))
         if series in scrape.seen:
             scrape.seen = set()
@@ -116,9 +150,23 @@ class Scrapes:
 
     def _finished(self, host: str, scrape: _Open) -> Scrape:
         totals = self._totals.setdefault(host, {})
-        return Scrape(host, scrape.ts_ns, scrape.line, _document(scrape.samples, totals))
+        document = _document(scrape.samples, totals)
+        if scrape.is_damaged:
+            # An unknown process may be on any core not listed by another.
+            document["neuron_runtime_data"].append({"error": "lines are lost", "report": {}})
+        return Scrape(host, scrape.ts_ns, scrape.line, document)
 
 
+def _is_whole(stream: BinaryIO) -> bool:
+    """Return whether a text ends with a newline, as Prometheus' format requires."""
+    if not stream.seekable():
+        return True
+    stream.seek(-1, os.SEEK_END)
+    return stream.read(1) == b"\n"
+
+
+_NO_LATENCY = ("execution_latency_seconds", "is NaN")
+"""An exporter's problem for a process without executions."""
 _HOST = ("instance_id", "instance_name", "instance")
 _PLACES = {
     "instance_name": "instance_name",
@@ -141,14 +189,13 @@ def _document(samples: list[Sample], totals: dict[tuple[str, str, str], float]) 
     hardware: dict[str, Any] = {}
     instance: dict[str, str] = {}
     for sample in samples:
-        labels, value = sample.labels, sample.value
+        labels = sample.labels
+        value = sample.value
         instance.update({key: labels[label] for key, label in _PLACES.items() if labels.get(label)})
         if sample.name == "neuron_hardware_info":
             hardware.update(
                 {key: number for key in labels if (number := _number(labels, key)) is not None}
             )
-        elif not math.isfinite(value):
-            continue
         elif sample.name == "hardware_ecc_events_total":
             index = _number(labels, "neuron_device_index")
             if index is not None:
@@ -162,7 +209,7 @@ def _document(samples: list[Sample], totals: dict[tuple[str, str, str], float]) 
             _put_runtime(runtimes.setdefault(labels["runtime_tag"], {}), sample, totals)
     return {
         "neuron_runtime_data": [
-            {"neuron_runtime_tag": tag, "report": each} for tag, each in runtimes.items()
+            {"neuron_runtime_tag": tag, "report": runtime} for tag, runtime in runtimes.items()
         ],
         "system_data": {
             "neuron_hw_counters": {"neuron_devices": list(devices.values())},
@@ -178,7 +225,8 @@ def _put_runtime(
     report: dict[str, Any], sample: Sample, totals: dict[tuple[str, str, str], float]
 ) -> None:
     """Write a runtime's sample where a document has it."""
-    labels, value = sample.labels, sample.value
+    labels = sample.labels
+    value = sample.value
     core = labels.get("neuroncore", "")
     if sample.name == "neuroncore_utilization_ratio":
         group = report.setdefault("neuroncore_counters", {"neuroncores_in_use": {}})
@@ -195,9 +243,12 @@ def _put_runtime(
         kind = labels.get(label, "")
         series = (labels["runtime_tag"], sample.name, kind)
         last = totals.get(series, 0.0)
+        counts = report.setdefault("execution_stats", {}).setdefault(key, {})
+        if math.isnan(value):
+            counts[kind] = value
+            return
         totals[series] = value
         # A counter that fell began again with the exporter.
-        counts = report.setdefault("execution_stats", {}).setdefault(key, {})
         counts[kind] = value - last if value >= last else value
     elif sample.name == "execution_latency_seconds":
         stats = report.setdefault("execution_stats", {}).setdefault(
@@ -210,7 +261,7 @@ _COUNTS = {
     "execution_status_total": ("execution_summary", "status_type"),
     "execution_errors_total": ("error_summary", "error_type"),
 }
-"""Counters of executions: the key of `execution_stats` that has their kinds, and the label that does."""
+"""Counters of executions: key of their kinds in `execution_stats`, and label with the kind."""
 
 
 def _number(labels: dict[str, str], key: str) -> int | None:

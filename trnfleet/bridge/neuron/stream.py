@@ -1,4 +1,7 @@
-"""Documents in a file of `neuron-monitor`: one a line, or indented over several lines, one after the other or in a JSON array."""
+"""Documents in a file of `neuron-monitor`: one per line, or indented over several lines.
+
+They follow one another or are in a JSON array.
+"""
 
 from __future__ import annotations
 
@@ -14,23 +17,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MOST_DOCUMENT_BYTES = 16 * 2**20
-"""Longest document: 192 vCPUs and some hundred loaded models take less than 1 MiB."""
+"""Longest document: 192 vCPUs and some hundred loaded models need less than 1 MiB."""
 
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 _CONTINUES = (b" ", b"\t", b"}", b"]")
 """Begins of the lines of an indented document after its first."""
 _AROUND = frozenset({b"[", b"]", b","})
-"""Lines of an array that belong to none of its members."""
+"""Lines of an array outside its members."""
 
 
 def read_documents(
     stream: BinaryIO, most_bytes: int = MOST_DOCUMENT_BYTES
 ) -> Iterator[tuple[int, bytes | None]]:
-    """Yield the number of the line on which each document begins, from 1, and its text; None where that is too long.
+    """Yield each document's first line number, from 1, and its text; None if too long.
 
-    A document whose brackets are open at the end of a line goes on for as long as lines are indented, so that a damaged one
-    takes no other with it. Blank lines between documents are none. An array is as long as it likes where a line begins each
-    member; else it is one text.
+    A document with open brackets at the end of a line continues while lines are indented, so that a
+    damaged one does not swallow another. Blank lines between documents are skipped. An array may
+    have any length if a line begins each member; else it is one text.
     """
     parts: list[bytes] = []
     begin = size = depth = 0
@@ -40,7 +43,9 @@ def read_documents(
                 continue
             if depth and (line is None or not line.startswith(_CONTINUES)):
                 yield from _joined(begin, parts, size, most_bytes)
-                parts, size, depth = [], 0, 0
+                parts = []
+                size = 0
+                depth = 0
             if line is None:
                 yield number, None
                 continue
@@ -60,13 +65,17 @@ def read_documents(
                 parts.append(line)
             if not depth:
                 yield from _joined(begin, parts, size, most_bytes)
-                parts, size = [], 0
+                parts = []
+                size = 0
     if depth:
         yield from _joined(begin, parts, size, most_bytes)
 
 
 def _cut(line: bytes | None) -> tuple[bytes | None, ...]:
-    """Return the end of a document and the begin of the next, where a line has both; else the line."""
+    """Split a line into a document's end and the next one's begin.
+
+    Return the line alone if it does not have both.
+    """
     if line is not None and line.startswith(b"}") and line[1:].lstrip().startswith(b"{"):
         return line[:1], line[1:].lstrip()
     return (line,)
@@ -83,13 +92,16 @@ def _joined(
 
 
 def _members(begin: int, text: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the members of an array; what has none as it is, without the comma of the array around it."""
+    """Yield the members of an array.
+
+    Text without members is yielded as it is, without the comma of the array around it.
+    """
     members = []
     if text.startswith(b"["):
         with contextlib.suppress(ValueError):
             members = from_json(text, cache_strings="keys")
-    for each in members:
-        yield begin, to_json(each)
+    for member in members:
+        yield begin, to_json(member)
     if not members:
         yield begin, text.rstrip().removesuffix(b",")
 

@@ -1,4 +1,4 @@
-"""A real host's telemetry as messages: its descriptor, and a frame or JSON objects for each document.
+"""A real host's telemetry as messages: descriptor, and frame or JSON objects per document.
 
 It knows no broker and no file; the caller sends the messages.
 """
@@ -37,7 +37,10 @@ HOST = "host"
 
 
 def default_path(reader: HostReader) -> str:
-    """Return an address for a host after its first document: in its UltraServer if it names one, by EC2 id or name tag."""
+    """Return an address for a host after its first document.
+
+    In its UltraServer if it names one, by EC2 id or name tag.
+    """
     names = (reader.ec2_id or "", reader.host, HOST)
     above = reader.ultraserver if is_segment(reader.ultraserver) else STANDALONE
     return f"{CLUSTER}/{above}/{next(name for name in names if is_segment(name))}"
@@ -55,13 +58,17 @@ def check_path(path: str) -> str:
         raise ConfigError(str(error)) from error
     if depth != Level.INSTANCE:
         raise ConfigError(
-            f"address {path!r} has {depth} segments; an instance's has 3, as {CLUSTER}/{STANDALONE}/{HOST}"
+            f"address {path!r} has {depth} segments; an instance's has 3, as"
+            f" {CLUSTER}/{STANDALONE}/{HOST}"
         )
     return path
 
 
 def boot_of(path: str, start_ns: int) -> str:
-    """Return the boot id of a host's file: the same for the same file, 16 hexadecimal digits."""
+    """Return the boot id of a host's file: 16 hexadecimal digits.
+
+    The same for the same file.
+    """
     return hashlib.sha256(f"{path}:{start_ns}".encode()).hexdigest()[:16]
 
 
@@ -94,7 +101,9 @@ class HostTelemetry:
         self.seq = 0
         """Number of the next tick."""
         self._reader = reader
-        self._fleet, self._path, self._root = fleet, path, root
+        self._fleet = fleet
+        self._path = path
+        self._root = root
         self._boot = boot
         self._period_s = period_s
         self._encoding = encoding
@@ -103,7 +112,7 @@ class HostTelemetry:
         self._told_revision = -1
 
     def envelopes(self, ts_ns: int) -> Iterator[Envelope]:
-        """Yield what is to be sent for the present columns; state first, where it is new or has changed.
+        """Yield the messages for the present columns; new or changed state first.
 
         Args:
             ts_ns: Source time of the document.
@@ -130,7 +139,7 @@ class HostTelemetry:
             yield Envelope(self._topic(self._path), payload, content_type=CONTENT_TYPE_CBOR)
 
     def announce(self) -> Iterator[Envelope]:
-        """Yield the state that a broker keeps: that the host publishes, and its descriptor."""
+        """Yield the retained state: presence of the host, and its descriptor."""
         online = PublisherMessage(client=self.publisher, state="online", boot=self._boot)
         for topic_class, path, message in (
             (TopicClass.PUBLISHER, self.publisher, online),
@@ -164,7 +173,8 @@ class HostTelemetry:
         )
 
     def _samples(self, head: Head) -> Iterator[Envelope]:
-        columns, chips = self._reader.columns, slice(0, self._reader.kind.chips)
+        columns = self._reader.columns
+        chips = slice(0, self._reader.kind.chips)
         own = encode_instance(head, self._path, None, columns, 0)
         for path, sample in (
             (self._path, own),

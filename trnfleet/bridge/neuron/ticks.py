@@ -1,6 +1,7 @@
-"""One instance's values, tick by tick, read from a fleet's messages: frames of any granularity, or JSON.
+"""One instance's values, tick by tick, read from a fleet's messages.
 
-It keeps nothing of other instances, and parses as little of their messages as possible.
+Messages are frames of any granularity, or JSON. It stores nothing of other instances, and parses as
+little of their messages as possible.
 """
 
 from __future__ import annotations
@@ -48,7 +49,10 @@ class _Place(NamedTuple):
 def described_instances(
     envelope: Envelope, root: str = DEFAULT_ROOT
 ) -> tuple[str, tuple[str, ...]]:
-    """Return the fleet and the instances that a message describes; none where it is no descriptor."""
+    """Return the fleet and the instances described by a message.
+
+    No instances if it is not a descriptor.
+    """
     if "/node/" not in envelope.topic or not envelope.payload:
         return "", ()
     try:
@@ -104,7 +108,10 @@ class InstanceTicks:
         return self._turn(-1)
 
     def _concerns(self, path: str, payload: bytes) -> bool:
-        """Return whether a descriptor may be about the instance: a block's path names only its cluster."""
+        """Return whether a descriptor may be about the instance.
+
+        A block's path names only its cluster.
+        """
         return path == self._path or (
             path.partition("/")[0] == self._path.partition("/")[0] and self._name in payload
         )
@@ -118,7 +125,8 @@ class InstanceTicks:
         if self._path not in paths:
             return
         number = paths.index(self._path)
-        instance, unit = descriptor.instances[number], Unit.of(descriptor)
+        instance = descriptor.instances[number]
+        unit = Unit.of(descriptor)
         kind = INSTANCE_TYPES[instance.type]
         if self.host is None:
             lnc = instance.lnc or kind.chip.logical_neuroncore_config
@@ -163,7 +171,7 @@ class InstanceTicks:
         return done
 
     def _turn(self, ts_ns: int) -> InstanceTick | None:
-        """Begin the tick of `ts_ns` where that is another; return the one that has thereby ended."""
+        """Begin the tick of `ts_ns` if it is another; return the ended one."""
         if ts_ns == self._ts_ns:
             return None
         if -1 < ts_ns < self._ts_ns:
@@ -174,10 +182,12 @@ class InstanceTicks:
             if self._last_ns >= 0:
                 period_s = (self._ts_ns - self._last_ns) / 1e9
             done = InstanceTick(self._ts_ns, period_s, self._columns)
-        self._last_ns, self._ts_ns = self._ts_ns, ts_ns
+        self._last_ns = self._ts_ns
+        self._ts_ns = ts_ns
         if self.host is not None:
             chips = self.host.kind.chips
             self._columns = {
-                each.name: each.blank(chips if each.scope is Scope.CHIP else 1) for each in METRICS
+                metric.name: metric.blank(chips if metric.scope is Scope.CHIP else 1)
+                for metric in METRICS
             }
         return done

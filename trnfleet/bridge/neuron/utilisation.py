@@ -1,4 +1,7 @@
-"""Utilisation of a host's cores over time, from the documents of `neuron-monitor`: what a job of kind `trace` follows."""
+"""Utilisation of a host's cores over time, from `neuron-monitor` documents.
+
+It is the input of a job of kind `trace`.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from trnfleet.bridge.neuron.fields import (
     UTILISATION,
+    Doubts,
     number_of,
     parse_document,
     period_of,
@@ -15,17 +19,15 @@ from trnfleet.bridge.neuron.fields import (
 )
 from trnfleet.bridge.neuron.host_reader import DEFAULT_PERIOD_S
 from trnfleet.bridge.neuron.stream import MOST_DOCUMENT_BYTES, read_documents
+from trnfleet.domain.metrics import MOST_PCT
 from trnfleet.errors import WireError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MOST_PCT = 101.0
-"""Utilisation that a period's edges may add up to."""
-
 
 class Utilisation(NamedTuple):
-    """The utilisation that a document tells of."""
+    """The utilisation in a document."""
 
     line: int
     """On which it begins, counted from 1."""
@@ -37,7 +39,7 @@ class Utilisation(NamedTuple):
 
 
 def read_utilisation(stream: BinaryIO) -> Iterator[Utilisation]:
-    """Yield the utilisation of each document of a host, with those that cannot be used."""
+    """Yield the utilisation of each document of a host, including unusable ones."""
     period_s = DEFAULT_PERIOD_S
     for line, document in read_documents(stream):
         if document is None:
@@ -54,12 +56,12 @@ def read_utilisation(stream: BinaryIO) -> Iterator[Utilisation]:
 
 
 def _percent(data: dict[str, object]) -> float:
-    """Return the mean utilisation of the cores in use; 0 where none is.
+    """Return the mean utilisation of the cores in use; 0 without any.
 
     Raises:
-        WireError: it does not tell of runtimes, or of more than all of the time.
+        WireError: it has no runtimes, or more than all of the time.
     """
-    runtimes = runtimes_of(data)
+    runtimes = runtimes_of(data, Doubts())
     if runtimes is None:
         raise WireError("no neuron_runtime_data")
     shares: defaultdict[int, list[float]] = defaultdict(list)
@@ -73,5 +75,5 @@ def _percent(data: dict[str, object]) -> float:
             if percent > MOST_PCT:
                 raise WireError(f"utilization {percent:g} %")
             shares[core].append(percent)
-    sums = [min(math.fsum(each), 100.0) for each in shares.values()]
+    sums = [min(math.fsum(percents), 100.0) for percents in shares.values()]
     return math.fsum(sums) / len(sums) if sums else 0.0

@@ -1,6 +1,7 @@
 """Values of the metric table from a `neuron-monitor` document.
 
-Owns the meaning: which cores a chip has, what is idle and what is not known, and how counts of periods become counters.
+Owns the meaning: the cores of a chip, idle and unknown values, and the conversion of periods'
+counts into counters.
 """
 
 from __future__ import annotations
@@ -17,19 +18,22 @@ from trnfleet.bridge.neuron.fields import (
     count_of,
     group_of,
     halves_of,
+    is_told,
     number_of,
     object_of,
     or_nan,
     runtimes_of,
 )
-from trnfleet.domain.metrics import BY_NAME
+from trnfleet.domain.metrics import BY_NAME, MOST_PCT
+from trnfleet.domain.quantities import counted
+from trnfleet.wire.structs import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
-    from trnfleet.bridge.neuron.fields import Runtime
+    from trnfleet.bridge.neuron.fields import Doubts, Runtime
     from trnfleet.domain.hardware.catalogue import InstanceType
 
 ECC = ("mem_ecc_corrected", "mem_ecc_uncorrected", "sram_ecc_corrected", "sram_ecc_uncorrected")
@@ -51,9 +55,14 @@ class Chips(NamedTuple):
     kind: InstanceType
     lnc: int
     devices: Mapping[int, int]
-    """Chip of each device that the host sees; the others are not known."""
+    """Chip of each device visible to the host; others are unknown."""
     cores: Mapping[int, Core]
     """Place of each logical core."""
+    is_numbered: bool = True
+    """Whether device numbers equal chip numbers, the default without other facts from neuron-ls."""
+    is_certain: bool = True
+    """Whether everything in the document has a place. If not, unnamed chips are not taken as idle.
+    """
 
     @classmethod
     def of_devices(
@@ -69,7 +78,8 @@ class Chips(NamedTuple):
             kind: The instance's type.
             lnc: Physical cores of a logical one.
             devices: Chip of each device.
-            listed: Logical cores of each device where these are known; else they are numbered device by device.
+            listed: Logical cores of each device where these are known; else they are numbered
+                device by device.
         """
         per_chip = kind.chip.neuroncores // lnc
         cores: dict[int, Core] = {}
@@ -88,12 +98,15 @@ class Chips(NamedTuple):
         return mask
 
     def of_all(self, cores: Iterable[int]) -> list[int]:
-        """Return the chip of each core that there is."""
+        """Return the chip of each existing core."""
         return [self.cores[core].chip for core in cores if core in self.cores]
 
     def empty(self, *, is_known: bool) -> NDArray[np.float64]:
-        """Return a value a chip: 0 where the chip is seen and missing values are 0, else not available."""
-        return np.where(self.seen & is_known, 0.0, math.nan)
+        """Return a value per chip, before any are set.
+
+        0 if the chip is seen and missing values mean 0, else not available.
+        """
+        return np.where(self.seen & (is_known and self.is_certain), 0.0, math.nan)
 
 
 class Counters:
@@ -106,17 +119,20 @@ class Counters:
         self._completed = np.zeros(chips, np.int64)
         self._failed = np.zeros(chips, np.int64)
         self._turn = 0
-        """Place of the next execution that cannot be shared out evenly."""
+        """Place of the next execution of an uneven remainder."""
 
     def count_ecc(self, chip: int, name: str, value: int) -> int:
-        """Return the counter after `value` was read: it goes up by what the value did, or by all of it where it fell."""
+        """Return the counter after `value` was read.
+
+        It rises by the difference, or by all of `value` if that fell.
+        """
         last, counter = self._ecc.get((chip, name), (0, 0))
         counter += value - last if value >= last else value
         self._ecc[chip, name] = (value, counter)
         return counter
 
     def count_executions(self, chips: list[int], completed: int, failed: int) -> None:
-        """Share a period's executions out among `chips`, in which a chip is named once for each core."""
+        """Distribute a period's executions among `chips`, named once per core."""
         weights = sorted(Counter(chips).items())
         start = self._turn
         for counters, count in ((self._completed, completed), (self._failed, failed)):
@@ -136,72 +152,108 @@ class Counters:
         return self._completed.astype(np.float64), self._failed.astype(np.float64)
 
 
+def placed(
+    data: dict[str, Any], runtimes: list[Runtime] | None, chips: Chips, doubts: Doubts
+) -> Chips:
+    """Return the places of the host's devices named by a document.
+
+    A document with devices or cores beyond its own visible ones contradicts itself. Named ones are
+    then placed by number, and all others are unknown.
+    """
+    per_chip = chips.kind.chip.neuroncores // chips.lnc
+    cores = {
+        core
+        for runtime in runtimes or ()
+        for core in (*(runtime.cores or ()), *(runtime.memory or ()))
+    }
+    devices = {number for number, _ in _devices(data)}
+    if cores <= chips.cores.keys() and devices <= chips.devices.keys():
+        return chips
+    stray = sorted(cores - chips.cores.keys())
+    what = f"core {stray[0]}" if stray else f"device {min(devices - chips.devices.keys())}"
+    doubts.add(
+        f"it names {what}, and says that the host sees {counted(len(chips.devices), 'device')}"
+    )
+    if not chips.is_numbered:
+        return chips._replace(is_certain=False)
+    named = devices | {core // per_chip for core in cores}
+    known = {number: number for number in sorted(named) if number < chips.kind.chips}
+    return Chips.of_devices(chips.kind, chips.lnc, known)._replace(is_certain=False)
+
+
 def values_of(
-    data: dict[str, Any], chips: Chips, counters: Counters
+    data: dict[str, Any], chips: Chips, counters: Counters, doubts: Doubts
 ) -> dict[str, NDArray[np.float64]]:
-    """Return values by metric in its unit, NaN where not available; metrics that are not known are left out.
+    """Return values by metric in its unit, NaN if not available.
+
+    Unknown metrics are left out.
 
     Args:
         data: The document.
         chips: The host's chips.
-        counters: Go on with the document's counts.
+        counters: Continued with the document's counts.
+        doubts: Receives the document's impossible values.
     """
-    runtimes = runtimes_of(data)
-    values = _ecc(data, chips, counters)
+    runtimes = runtimes_of(data, doubts)
+    chips = placed(data, runtimes, chips, doubts)
+    values = _ecc(data, chips, counters, doubts)
     if runtimes is not None:
         values |= {
-            "nc_util_pct": _utilisation(runtimes, chips),
-            "tflops": _tflops(runtimes, chips),
+            "nc_util_pct": _utilisation(runtimes, chips, doubts),
+            "tflops": _tflops(runtimes, chips, doubts),
             "hbm_used_bytes": _memory(runtimes, chips),
             **_executions(runtimes, chips, counters),
         }
         for name, key in (("exec_latency_p50_s", "p50_s"), ("exec_latency_p99_s", "p99_s")):
-            known = [value for each in runtimes if (value := getattr(each, key)) is not None]
+            known = [value for runtime in runtimes if (value := getattr(runtime, key)) is not None]
             values[name] = np.array([max(known, default=math.nan)])
     system = object_of(data, "system_data")
-    values["vcpu_util_pct"] = np.array([_vcpu(group_of(system, "vcpu_usage"))])
+    values["vcpu_util_pct"] = np.array([_vcpu(group_of(system, "vcpu_usage"), doubts)])
     memory = group_of(system, "memory_info") or {}
-    values["host_memory_used_bytes"] = np.array(
-        [or_nan(number_of(memory.get("memory_used_bytes")))]
-    )
+    used = doubts.number(memory.get("memory_used_bytes"), "memory_used_bytes")
+    values["host_memory_used_bytes"] = np.array([or_nan(used)])
     return values
 
 
-def _utilisation(runtimes: list[Runtime], chips: Chips) -> NDArray[np.float64]:
-    """Return the share of time in which each physical core was busy, in percent."""
-    idle = chips.empty(is_known=all(each.cores is not None for each in runtimes))
+def _utilisation(runtimes: list[Runtime], chips: Chips, doubts: Doubts) -> NDArray[np.float64]:
+    """Return the busy share of time of each physical core, percent."""
+    idle = chips.empty(is_known=all(runtime.cores is not None for runtime in runtimes))
     lanes = np.full((chips.kind.chips, BY_NAME["nc_util_pct"].width), math.nan)
     lanes[:, : chips.kind.chip.neuroncores] = idle[:, np.newaxis]
     shares: defaultdict[tuple[int, int], list[float]] = defaultdict(list)
-    for (chip, number), facts in _cores(runtimes, chips):
-        for half, value in enumerate(_halves(facts, chips.lnc)):
+    for name, (chip, number), facts in _cores(runtimes, chips):
+        for half, value in enumerate(_halves(facts, chips.lnc, f"of core {name}", doubts)):
             shares[chip, number * chips.lnc + half].append(or_nan(value))
     for place, values in shares.items():
-        # Two runtimes take turns on a core, and a period's edges may add up to a little more than all of it.
+        # Two runtimes take turns on a core, and a period's edges may add up to a little more than
+        # all of it.
         lanes[place] = values[0] if len(values) == 1 else np.minimum(sum(values), 100.0)
     return lanes
 
 
-def _halves(facts: dict[str, Any], lnc: int) -> list[float | None]:
-    """Return the busy time of each physical core of a logical one: its own, or the logical one's where it has none."""
+def _halves(facts: dict[str, Any], lnc: int, whose: str, doubts: Doubts) -> list[float | None]:
+    """Return the busy time of each physical core of a logical one.
+
+    Its own, or the logical one's if missing.
+    """
     physical = halves_of(facts)
     if lnc == 1 or not physical:
-        return [number_of(facts.get(UTILISATION))] * lnc
+        return [doubts.number(facts.get(UTILISATION), f"{UTILISATION} {whose}", MOST_PCT)] * lnc
     halves: list[float | None] = [None] * lnc
     for name, half in physical.items():
         number = name.rpartition(".")[2]
         if isinstance(half, dict) and number.isascii() and number.isdecimal() and len(number) < 6:
-            halves[int(number) % lnc] = number_of(half.get(UTILISATION))
+            value = doubts.number(half.get(UTILISATION), f"{UTILISATION} of {name}", MOST_PCT)
+            halves[int(number) % lnc] = value
     return halves
 
 
-def _tflops(runtimes: list[Runtime], chips: Chips) -> NDArray[np.float64]:
-    result = chips.empty(is_known=all(each.cores is not None for each in runtimes))
+def _tflops(runtimes: list[Runtime], chips: Chips, doubts: Doubts) -> NDArray[np.float64]:
+    result = chips.empty(is_known=all(runtime.cores is not None for runtime in runtimes))
     sums: dict[int, float] = {}
-    for (chip, _), facts in _cores(runtimes, chips):
-        flops = next(
-            (rate for key in FLOPS if (rate := number_of(facts.get(key))) is not None), None
-        )
+    for name, (chip, _), facts in _cores(runtimes, chips):
+        key = next((key for key in FLOPS if facts.get(key) is not None), FLOPS[0])
+        flops = doubts.number(facts.get(key), f"{key} of core {name}")
         sums[chip] = sums.get(chip, 0.0) + or_nan(flops) / 1e12
     for chip, value in sums.items():
         result[chip] = value
@@ -211,14 +263,15 @@ def _tflops(runtimes: list[Runtime], chips: Chips) -> NDArray[np.float64]:
 def _memory(runtimes: list[Runtime], chips: Chips) -> NDArray[np.float64]:
     """Return the bytes of device memory in use.
 
-    A chip's are known where any runtime lists some for it; not where one uses the chip and none does.
+    A chip's are known if any runtime lists some for it. They are unknown if a runtime uses the chip
+    and none lists any.
     """
-    used = chips.empty(is_known=all(each.is_placed for each in runtimes))
+    used = chips.empty(is_known=all(runtime.is_placed for runtime in runtimes))
     told: set[int] = set()
     unknown: set[int] = set()
-    for each in runtimes:
-        unknown.update(chips.of_all(each.places))
-        for core, size in (each.memory or {}).items():
+    for runtime in runtimes:
+        unknown.update(chips.of_all(runtime.places))
+        for core, size in (runtime.memory or {}).items():
             for chip in chips.of_all([core]):
                 used[chip] = size + (used[chip] if chip in told else 0.0)
                 told.add(chip)
@@ -229,22 +282,22 @@ def _memory(runtimes: list[Runtime], chips: Chips) -> NDArray[np.float64]:
 def _executions(
     runtimes: list[Runtime], chips: Chips, counters: Counters
 ) -> dict[str, NDArray[np.float64]]:
-    """Go on with the counters; those of chips whose runtime does not count are not known, each for itself.
+    """Continue the counters; unknown for chips with a runtime that does not count.
 
-    A runtime of which nothing is known may be on any chip that no other is on.
+    A runtime without known cores may be on any chip without another runtime.
     """
     unknown: tuple[set[int], set[int]] = (set(), set())
     used: set[int] = set()
     is_anywhere = [False, False]
-    for each in runtimes:
-        cores = chips.of_all(each.places)
-        used.update(chips.of_all(each.cores or ()), chips.of_all(each.memory or ()))
-        for number, count in enumerate((each.completed, each.failed)):
+    for runtime in runtimes:
+        cores = chips.of_all(runtime.places)
+        used.update(chips.of_all(runtime.cores or ()), chips.of_all(runtime.memory or ()))
+        for number, count in enumerate((runtime.completed, runtime.failed)):
             if count is None:
                 unknown[number].update(cores)
-                is_anywhere[number] = is_anywhere[number] or not each.is_placed
+                is_anywhere[number] = is_anywhere[number] or not runtime.is_placed
         if cores:
-            counters.count_executions(cores, each.completed or 0, each.failed or 0)
+            counters.count_executions(cores, runtime.completed or 0, runtime.failed or 0)
     completed, failed = counters.executions
     for number, column in enumerate((completed, failed)):
         if is_anywhere[number]:
@@ -254,33 +307,46 @@ def _executions(
     return {"exec_completed": completed, "exec_errors": failed}
 
 
-def _ecc(data: dict[str, Any], chips: Chips, counters: Counters) -> dict[str, NDArray[np.float64]]:
-    values = {name: np.full(chips.kind.chips, math.nan) for name in ECC}
+def _devices(data: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the number and entry of each device with counters."""
     group = group_of(object_of(data, "system_data"), "neuron_hw_counters") or {}
     devices = group.get("neuron_devices")
     for device in devices if isinstance(devices, list) else ():
         number = device.get("neuron_device_index") if isinstance(device, dict) else None
-        chip = chips.devices.get(number) if type(number) is int else None
-        if chip is not None:
-            for name in ECC:
-                value = count_of(device.get(name))
-                if value is not None:
-                    values[name][chip] = counters.count_ecc(chip, name, value)
+        if type(number) is int and number >= 0:
+            yield number, device
+
+
+def _ecc(
+    data: dict[str, Any], chips: Chips, counters: Counters, doubts: Doubts
+) -> dict[str, NDArray[np.float64]]:
+    values = {name: np.full(chips.kind.chips, math.nan) for name in ECC}
+    for number, device in _devices(data):
+        chip = chips.devices.get(number)
+        for name in ECC if chip is not None else ():
+            value = count_of(device.get(name))
+            if value is not None and chip is not None:
+                values[name][chip] = counters.count_ecc(chip, name, value)
+            elif is_told(device.get(name)):
+                doubts.add(f"{name} of device {number} must be a count{shown(device[name])}")
     return values
 
 
-def _vcpu(group: dict[str, Any] | None) -> float:
+def _vcpu(group: dict[str, Any] | None, doubts: Doubts) -> float:
     usage = object_of(group or {}, "average_usage")
-    busy = [number_of(usage.get(key)) for key in BUSY]
+    told = {key: usage[key] for key in BUSY if usage.get(key) is not None}
+    busy = [doubts.number(value, f"average_usage.{key}", MOST_PCT) for key, value in told.items()]
+    if None in busy:
+        return math.nan
     # Before its first interval neuron-monitor has no values, or zeros throughout.
     if usage.get("user") is None or not any(number_of(value) for value in usage.values()):
         return math.nan
     return min(sum(value for value in busy if value is not None), 100.0)
 
 
-def _cores(runtimes: list[Runtime], chips: Chips) -> Iterator[tuple[Core, dict[str, Any]]]:
-    for each in runtimes:
-        for core, facts in (each.cores or {}).items():
+def _cores(runtimes: list[Runtime], chips: Chips) -> Iterator[tuple[int, Core, dict[str, Any]]]:
+    for runtime in runtimes:
+        for core, facts in (runtime.cores or {}).items():
             place = chips.cores.get(core)
             if place is not None:
-                yield place, facts
+                yield core, place, facts

@@ -11,6 +11,7 @@ from trnfleet.cli.commands.alerts import alerts_options, report_word
 from trnfleet.cli.options import setting
 from trnfleet.cli.params import Duration
 from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.domain.alerts.alert import has_id
 from trnfleet.errors import BrokerError
 from trnfleet.text import plain
 
@@ -38,7 +39,7 @@ def command(
     owner: str | None,
     withdraw: bool,
 ) -> None:
-    """Acknowledge ALERT: a fingerprint as `trnfleet alerts` shows it, or "RULE TARGET".
+    """Acknowledge ALERT: an id as `trnfleet alerts` shows it, or its beginning, or "RULE PLACE".
 
     The alert goes on firing, and receivers of `trnfleet watch` get it as before: `trnfleet silence` hides alerts from them. The
     acknowledgement ends with its time, with the alert, or with --withdraw.
@@ -73,21 +74,21 @@ async def _acknowledge(
 ) -> str:
     from trnfleet.services.alerts_client import find_alert, open_operator
 
-    found = find_alert(fleet, which)
+    alert = find_alert(fleet, which)
     async with open_operator(session, fleet.name, owner) as operator:
-        revision = fleet.silences.next_ack_revision(found.fingerprint)
+        revision = fleet.silences.next_ack_revision(alert.fingerprint)
         await operator.acknowledge(
-            found, now_ns=fleet.now_ns, lasts_s=lasts_s, note=note, revision=revision
+            alert, now_ns=fleet.now_ns, lasts_s=lasts_s, note=note, revision=revision
         )
     until = format_rfc3339(fleet.now_ns + round(lasts_s * NS_PER_S))
-    return plain(f"{operator.owner} acknowledges {found.name} {found.target} until {until}", 400)
+    return plain(f"{operator.owner} acknowledges {alert.name} {alert.target} until {until}", 400)
 
 
 async def _withdraw(session: BrokerSession, fleet: FleetAlerts, which: str) -> str:
     from trnfleet.services.alerts_client import find_alert, open_operator
 
-    is_known = fleet.silences.has_ack(which)
-    fingerprint = which if is_known else find_alert(fleet, which).fingerprint
+    acked = [ack.fingerprint for ack in fleet.silences.acks if has_id(ack.fingerprint, which)]
+    fingerprint = acked[0] if len(acked) == 1 else find_alert(fleet, which).fingerprint
     ack = fleet.silences.ack(fingerprint)
     if ack is None:
         raise BrokerError(f"{which!r} is not acknowledged")

@@ -1,9 +1,11 @@
-"""`trnfleet alerts`: list firing alerts as a watch publishes them, with acknowledgements and silences."""
+"""`trnfleet alerts`: list published firing alerts, with acknowledgements and silences."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
+import signal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -23,9 +25,11 @@ from trnfleet.cli.params import Duration
 from trnfleet.cli.streams import report
 from trnfleet.cli.tables import table_lines
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
+from trnfleet.domain.alerts.alert import named
 from trnfleet.domain.alerts.watches import receiver_error_text
 from trnfleet.domain.quantities import counted, duration
 from trnfleet.domain.severity import Severity
+from trnfleet.errors import BrokerError
 from trnfleet.text import plain
 from trnfleet.wire.alerts import CellAlertMessage
 
@@ -45,6 +49,8 @@ UNHANDLED = 3
 """Exit status where a critical alert is neither acknowledged, silenced nor inhibited."""
 
 
+MATCHING_S = 60.0
+"""Longest time beyond `--wait` for connecting, reading and matching."""
 _wait_option = setting(
     "--wait",
     type=Duration(LONGEST_WAIT_S),
@@ -53,8 +59,40 @@ _wait_option = setting(
 )
 
 
+def limited(command: CommandT) -> CommandT:
+    """Return a command with `wait` that ends at the latest some time after it.
+
+    Anyone who may write silences can fill a broker with slow ones, minutes to match.
+    """
+
+    @functools.wraps(command)
+    def within(*args: Any, wait: float, **others: Any) -> Any:
+        limit_s = wait + MATCHING_S
+
+        def give_up(_number: int, _frame: object) -> None:
+            report(
+                f"no end within {limit_s:g} s: too many retained alerts and silences, or too costly"
+                " ones"
+            )
+            raise SystemExit(1)
+
+        former = signal.signal(signal.SIGALRM, give_up)
+        signal.setitimer(signal.ITIMER_REAL, limit_s)
+        try:
+            return command(*args, wait=wait, **others)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, former)
+
+    return within  # type: ignore[return-value]  # click reads its parameters, not its signature
+
+
 def alerts_options(command: CommandT) -> CommandT:
-    """Add the options of every command about the alerts of one fleet; the command takes `session`, `name` and `wait`."""
+    """Add the options of commands about one fleet's alerts.
+
+    The command gets `session`, `name` and `wait`.
+    """
+    command = limited(command)
     for option in (log_options, _wait_option, fleet_option, broker_options(required=True)):
         command = option(command)
     return command
@@ -69,6 +107,7 @@ class Listed(NamedTuple):
 
 
 @click.command("alerts")
+@click.argument("alert", required=False)
 @click.option("--all", "everything", is_flag=True, help="Recently resolved alerts, too.")
 @json_option
 @broker_options(required=True, several=True)
@@ -77,8 +116,10 @@ class Listed(NamedTuple):
 @_wait_option
 @log_options
 @click.pass_context
+@limited
 def command(
     ctx: click.Context,
+    alert: str | None,
     sessions: tuple[BrokerSession, ...],
     names: tuple[str, ...],
     all_fleets: bool,
@@ -88,9 +129,11 @@ def command(
 ) -> None:
     """List firing alerts as `trnfleet watch` publishes them, grouped by cause, with acknowledgements and silences.
 
+    With ALERT, list only matching alerts: an id or its beginning, a rule, a place, or "RULE PLACE".
+
     Each group begins with its problem: where the cause is, for how long, and the jobs that it hurts (`problems` in --json). Without a watch the state of alerts is unknown: the exit status is 1, and alerts that an earlier watch published are shown
     as last known. In --json, `watched` is false then. Stderr says which watch leads and when it was heard, and warns where watches
-    contradict or the leader does not publish what another sees: `doubts` in --json, with exit status 1, too.
+    contradict or the leader does not publish what another sees: `doubts` in --json, with exit status 1, too. Where the broker withholds retained messages (RabbitMQ) `silences` is null.
 
     On a top broker the alerts of cells are among them, with their cell and what people in it do about them; of a cell that no relay sees
     they are as last known (`not observed`), and the exit status is 1, as it is where a cell has no watch: stderr names it. `cells` in
@@ -113,65 +156,92 @@ def command(
     from trnfleet.services.alerts_client import read_alerts_of_fleets
 
     fleets = asyncio.run(read_alerts_of_fleets(sessions, names, takes_all=all_fleets, wait_s=wait))
-    found = [
+    listed = [
         Listed(fleet, message, fleet.status(message))
         for fleet in fleets
         for message in fleet.alerts.values()
         if everything or message.state == "firing"
     ]
-    found.sort(key=_order)
+    if alert:
+        listed = _named(alert, listed)
+    listed.sort(key=_order)
     is_of_several = all_fleets or len(set(names)) > 1
     if as_json:
-        facts = [_fleet_facts(each) for each in fleets]
-        alerts = [_alert_facts(each) for each in found]
+        facts = [_fleet_facts(fleet) for fleet in fleets]
+        alerts = [_alert_facts(row) for row in listed]
         if is_of_several:
             named = [
-                {"fleet": each.fleet.name, **row} for each, row in zip(found, alerts, strict=True)
+                {"fleet": row_alert.fleet.name, **row}
+                for row_alert, row in zip(listed, alerts, strict=True)
             ]
             click.echo(json.dumps({"fleets": facts, "alerts": named}, indent=2))
         else:
             click.echo(json.dumps({**facts[0], "alerts": alerts}, indent=2))
     else:
-        rows = [(each.message, each.status) for each in found]
+        rows = [(row.message, row.status) for row in listed]
         for line in (
-            lines_of_several(found, fleets) if is_of_several else text_lines(rows, fleets[0])
+            lines_of_several(listed, fleets) if is_of_several else text_lines(rows, fleets[0])
         ):
             click.echo(line)
     for fleet in fleets:
         if as_json or is_of_several or fleet.is_partly_watched:
             report_word(fleet, f"{fleet.name}: " if is_of_several else "")
     statuses = {
-        exit_status(fleet, [each for each in found if each.fleet is fleet]) for fleet in fleets
+        exit_status(fleet, [row for row in listed if row.fleet is fleet]) for fleet in fleets
     }
     ctx.exit(max(statuses))
 
 
+def _named(text: str, found: Sequence[Listed]) -> list[Listed]:
+    """Return the alerts with a name.
+
+    Raises:
+        BrokerError: none has it.
+    """
+    from trnfleet.monitor.alerting.cells import alert_of
+
+    ids = {
+        match.fingerprint for match in named(text, (alert_of(listed.message) for listed in found))
+    }
+    if not ids:
+        raise BrokerError(f"no alert is called {text!r}; without it all are listed")
+    return [row for row in found if row.message.fingerprint in ids]
+
+
 def exit_status(fleet: FleetAlerts, found: Sequence[Listed]) -> int:
-    """Return the exit status for one fleet; of several the largest counts, so that what is unhandled goes before what is unknown."""
+    """Return the exit status for one fleet.
+
+    Of several fleets the largest counts, so unhandled goes before unknown.
+    """
     from trnfleet.domain.alerts.status import AlertStatus
 
     if any(
-        each.message.severity is Severity.CRITICAL
-        and each.status is AlertStatus.FIRING
-        and fleet.is_published(each.message)
-        for each in found
+        row.message.severity is Severity.CRITICAL
+        and row.status is AlertStatus.FIRING
+        and fleet.is_published(row.message)
+        for row in found
     ):
         return UNHANDLED
     return UNKNOWN if not fleet.is_watched or fleet.word.doubts or fleet.away else 0
 
 
 def lines_of_several(found: Sequence[Listed], fleets: Sequence[FleetAlerts]) -> list[str]:
-    """Return the alerts of several fleets as one table, below the problems of all; where no watch is, they are as last known."""
+    """Return the alerts of several fleets as one table, below the problems of all.
+
+    Without a watch, alerts are as last known.
+    """
     from trnfleet.monitor.problems.search import urgency
 
     if not found:
         is_known = all(
-            each.is_watched and not each.word.doubts and not each.away for each in fleets
+            fleet.is_watched and not fleet.word.doubts and not fleet.away for fleet in fleets
         )
         return [
-            f"0 firing in {counted(len(fleets), 'fleet')}"
-            if is_known
-            else "no alert is published, which is in doubt"
+            (
+                f"0 firing in {counted(len(fleets), 'fleet')}"
+                if is_known
+                else "no alert is published, which is in doubt"
+            )
         ]
     rows = []
     for fleet, message, status in found:
@@ -185,7 +255,7 @@ def lines_of_several(found: Sequence[Listed], fleets: Sequence[FleetAlerts]) -> 
     ]
     causes.sort(key=lambda cause: urgency(cause[0]))
     return by_cause(
-        [(each.fleet.name, each.message.fingerprint) for each in found],
+        [(row.fleet.name, row.message.fingerprint) for row in found],
         lines,
         causes,
         names_fleet=True,
@@ -193,14 +263,17 @@ def lines_of_several(found: Sequence[Listed], fleets: Sequence[FleetAlerts]) -> 
 
 
 def text_lines(found: Sequence[tuple[AlertMessage, AlertStatus]], fleet: FleetAlerts) -> list[str]:
-    """Return the table of alerts; without a watch as last known, with the age of each and the reason above."""
+    """Return the table of alerts.
+
+    Without a watch they are as last known, with the age of each and the reason above.
+    """
     rows = [_row(message, status, fleet) for message, status in found]
     if fleet.is_partly_watched and not rows:
         return ["no alert is published, which is in doubt" if fleet.word.doubts else "0 firing"]
     if fleet.is_partly_watched:
         lines = table_lines([("ALERT", "SEVERITY", "STATE", "FOR", "WHAT"), *rows])
         keys = [(fleet.name, message.fingerprint) for message, _ in found]
-        return by_cause(keys, lines, [(each, fleet) for each in fleet.problems.all])
+        return by_cause(keys, lines, [(problem, fleet) for problem in fleet.problems.all])
     if not rows:
         return [plain(fleet.unwatched_reason, 400)]
     return [
@@ -216,10 +289,12 @@ def by_cause(
     *,
     names_fleet: bool = False,
 ) -> list[str]:
-    """Return a table's lines below the problem that each alert belongs to; what belongs to none stands at the end.
+    """Return a table's lines, each below its alert's problem.
+
+    Those without one come last.
 
     Args:
-        keys: Fleet and fingerprint of each line but the first, which is the heading.
+        keys: Fleet and fingerprint of each line, except for the heading.
         lines: The table.
         causes: The problems with their fleets.
         names_fleet: Whether the line of a problem has the fleet's name.
@@ -230,8 +305,8 @@ def by_cause(
     left = dict(zip(keys, rest, strict=True))
     made = [head]
     for problem, fleet in causes:
-        mine = [(fleet.name, each.alert.fingerprint) for each in problem.alerts]
-        below = [left.pop(each) for each in mine if each in left]
+        mine = [(fleet.name, firing.alert.fingerprint) for firing in problem.alerts]
+        below = [left.pop(key) for key in mine if key in left]
         if below:
             where = f"{plain(fleet.name, 64)}: " if names_fleet else ""
             made += [
@@ -242,7 +317,9 @@ def by_cause(
 
 
 def report_word(fleet: FleetAlerts, before: str = "") -> None:
-    """Report on stderr whose word the alerts are and what speaks against it, or that no watch keeps them up to date.
+    """Report on stderr the watch behind the alerts and any doubts.
+
+    Without a watch, report that alerts are not updated.
 
     Args:
         fleet: The fleet.
@@ -254,13 +331,13 @@ def report_word(fleet: FleetAlerts, before: str = "") -> None:
         if errors.total > len(errors.first)
         else ""
     )
-    texts = [receiver_error_text(each, fleet.name_of(each.id)) for each in errors.first]
+    texts = [receiver_error_text(error, fleet.name_of(error.id)) for error in errors.first]
     not_taken = f"receivers do not take {errors.total:,}: {'; '.join(texts)}{more}" if texts else ""
     away = f"{', '.join(fleet.away)} away: what is there is not known" if fleet.away else ""
     of_cells = [
-        f"cell {each.cell}: {each.word.leader.client} leads"
-        for each in fleet.cells
-        if each.word.leader is not None
+        f"cell {cell.cell}: {cell.word.leader.client} leads"
+        for cell in fleet.cells
+        if cell.word.leader is not None
     ]
     for line in (
         away,
@@ -275,7 +352,7 @@ def report_word(fleet: FleetAlerts, before: str = "") -> None:
 
 
 def _fleet_facts(fleet: FleetAlerts) -> dict[str, Any]:
-    """Return what is known of a fleet but for its alerts, as JSON values."""
+    """Return the facts about a fleet except for its alerts, as JSON values."""
     from trnfleet.monitor.problems.facts import problem_facts
     from trnfleet.services.alerts_client import silence_facts
 
@@ -290,15 +367,15 @@ def _fleet_facts(fleet: FleetAlerts) -> dict[str, Any]:
         "doubts": list(fleet.word.doubts),
         "cells": [
             {
-                "cell": each.cell,
-                "observed": each.is_observed,
-                "leader": None if each.word.leader is None else _watch_facts(each.word.leader),
+                "cell": cell.cell,
+                "observed": cell.is_observed,
+                "leader": None if cell.word.leader is None else _watch_facts(cell.word.leader),
             }
-            for each in fleet.cells
+            for cell in fleet.cells
         ],
         "receiver_error_count": fleet.receiver_errors.total,
-        "receiver_errors": [each._asdict() for each in fleet.receiver_errors.first],
-        "problems": [problem_facts(each, fleet.now_ns) for each in fleet.problems.all],
+        "receiver_errors": [error._asdict() for error in fleet.receiver_errors.first],
+        "problems": [problem_facts(problem, fleet.now_ns) for problem in fleet.problems.all],
         "silences": silence_facts(fleet),
     }
 
@@ -351,13 +428,15 @@ def _alert_facts(listed: Listed) -> dict[str, Any]:
         "standing": status.value,
         "last_known": not fleet.is_published(message) or fleet.is_unobserved(message),
         "age_s": max(0.0, (fleet.now_ns - parse_rfc3339(message.fired)) / NS_PER_S),
-        "ack": None
-        if ack is None
-        else {
-            "owner": ack.owner,
-            "note": ack.note,
-            "at": format_rfc3339(ack.at_ns),
-            "until": format_rfc3339(ack.ends_ns),
-        },
+        "ack": (
+            None
+            if ack is None
+            else {
+                "owner": ack.owner,
+                "note": ack.note,
+                "at": format_rfc3339(ack.at_ns),
+                "until": format_rfc3339(ack.ends_ns),
+            }
+        ),
         "silences": [silence.id for silence in fleet.silences_of(message)],
     }

@@ -11,6 +11,7 @@ from click.core import ParameterSource
 from trnfleet.cli.names import FileName
 from trnfleet.cli.options import broker_options, log_options, setting
 from trnfleet.cli.params import Duration, FleetName
+from trnfleet.cli.settings.one_of import OneOf
 from trnfleet.cli.streams import exit_on_broken_pipe, report, stdout_bytes
 from trnfleet.clock import SystemClock
 
@@ -25,6 +26,8 @@ SHORTEST_INTERVAL_S = 1.0
 @setting(
     "--name",
     type=FleetName(),
+    cls=OneOf,
+    noun="fleet",
     required=True,
     help="Name of the fleet that the account's hosts publish as.",
 )
@@ -51,7 +54,9 @@ SHORTEST_INTERVAL_S = 1.0
     "--events",
     type=FileName(),
     metavar="FILE",
-    help="Publish EC2's events of FILE, too, as EventBridge delivers them, one a line; - for stdin.",
+    help=(
+        "Publish EC2's events of FILE, too, as EventBridge delivers them, one a line; - for stdin."
+    ),
 )
 @log_options
 @click.pass_context

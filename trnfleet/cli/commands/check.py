@@ -15,7 +15,7 @@ from trnfleet.text import plain
 
 INVALID = 2
 MOST_SHOWN = 10
-"""Problems of one file that are shown; the rest is counted."""
+"""Most problems shown for one file. The rest is counted."""
 _WIDTH = 600
 
 
@@ -42,7 +42,8 @@ def command(ctx: click.Context, files: tuple[str, ...]) -> None:
         try:
             kind, problems = _check(Path(name))
         except TrnfleetError as error:
-            kind, problems = "", [str(error).removeprefix(f"{name}: ")]
+            kind = ""
+            problems = [str(error).removeprefix(f"{name}: ")]
         if not problems:
             click.echo(f"{shown}: valid ({kind})")
             continue
@@ -77,7 +78,8 @@ def _check(path: Path) -> tuple[str, list[str]]:
         kind = "settings"
     if kind is None:
         raise ConfigError(
-            f"{path}: neither a recording nor a fleet ([[clusters]]), a scenario ([[faults]], [[loads]] or [rates]), rules "
-            "([[rules]]), tests of rules ([[tests]]) or settings ([common], a profile or a command's name)"
+            f"{path}: neither a recording nor a fleet ([[clusters]]), a scenario ([[faults]],"
+            " [[loads]] or [rates]), rules ([[rules]]), tests of rules ([[tests]]) or settings"
+            " ([common], a profile or a command's name)"
         )
     return kind, []

@@ -1,4 +1,4 @@
-"""`trnfleet config`: write a settings file, list the places of such files, and show what options get from where."""
+"""`trnfleet config`: write a settings file, list their places, and show each option's source."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _WIDTH = 600
 _SETTING = re.compile(r"^([a-z][a-z-]* = [^#\n]*?)( *)(#.*)?$", re.MULTILINE)
-"""A line of the shipped file that gives a default: the setting, blanks, and a comment."""
+"""A line of the shipped file with a default: the setting, blanks, and a comment."""
 _HEAD = """\
 # Settings of trnfleet, all of them: `#key` is a default, `# key` an example. Take the marks away in front of what you set.
 # `trnfleet config print` shows what is in force and where it comes from; `trnfleet check FILE` checks this file.
@@ -84,14 +84,19 @@ def init(force: bool) -> None:
 
 
 def commented_settings() -> str:
-    """Return the settings file that ships with its defaults commented out, which then may change with the program."""
+    """Return the shipped settings file with its defaults commented out.
+
+    The defaults may then change with the program.
+    """
     text = (shipped_folder(".") / "trnfleet.toml").read_text(encoding="utf-8")
     return _HEAD + _SETTING.sub(_commented, text.partition("\n#\n")[2])
 
 
 def _commented(line: re.Match[str]) -> str:
     # The mark takes one of the blanks before a comment, so that comments stay in one column.
-    setting, blanks, comment = line[1], line[2], line[3]
+    setting = line[1]
+    blanks = line[2]
+    comment = line[3]
     return f"#{setting}{blanks[1:]}{comment}" if comment else f"#{setting}"
 
 
@@ -121,7 +126,7 @@ def path(config: str | None, as_json: bool) -> None:
 
 
 def _places(config: str | None) -> Iterator[tuple[str, str, str]]:
-    """Yield each place with its kind and what is to be said of it."""
+    """Yield each place with its kind and a remark."""
     read = places_to_read(config)
     for place in read if config else []:
         yield place.kind, str(place.file), _state(place)
@@ -152,14 +157,14 @@ def _state(place: Place) -> str:
 def _complete_command(
     ctx: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[str]:
-    """Return the commands, or those of the group that has been typed."""
+    """Return the commands, or those of the typed group."""
     words = ctx.params.get("words") or ()
-    found = load_command(words[0]) if words and words[0] in COMMANDS else None
+    command_found = load_command(words[0]) if words and words[0] in COMMANDS else None
     names = (
         COMMANDS
         if not words
-        else found.commands
-        if isinstance(found, click.Group) and len(words) == 1
+        else command_found.commands
+        if isinstance(command_found, click.Group) and len(words) == 1
         else ()
     )
     return [name for name in names if name.startswith(incomplete)]
@@ -198,7 +203,7 @@ def print_settings(
     chosen += [] if profile is None else ["--profile", profile]
     if words:
         options, settings = _of_command(words, chosen)
-        rows: list[tuple[Effective, tuple[str, ...]]] = [(each, ()) for each in options]
+        rows: list[tuple[Effective, tuple[str, ...]]] = [(option, ()) for option in options]
     else:
         rows, settings = _of_all(chosen)
     if as_json:
@@ -211,9 +216,9 @@ def print_settings(
         return
     named = any(commands for _, commands in rows)
     lines = [("OPTION", "VALUE", "FROM", *(("COMMANDS",) if named else ()))]
-    for each, commands in rows:
+    for option, commands in rows:
         lines.append(
-            (each.option, each.text, each.origin, *((_listed(commands),) if named else ()))
+            (option.option, option.text, option.origin, *((_listed(commands),) if named else ()))
         )
     click.echo("\n" + "\n".join(table_lines(lines)))
 
@@ -224,28 +229,28 @@ def _of_command(
     name = words[0]
     if name not in COMMANDS:
         raise click.UsageError(f"no command {name!r}: {nearest(name, COMMANDS)}")
-    found = load_command(name)
-    if not isinstance(found, click.Group):
-        return effective_options([name], found, [*chosen, *words[1:]])
+    target = load_command(name)
+    if not isinstance(target, click.Group):
+        return effective_options([name], target, [*chosen, *words[1:]])
     below = words[1] if len(words) > 1 else ""
-    if below not in found.commands:
+    if below not in target.commands:
         lacking = (
             f"no command {f'{name} {below}'!r}" if below else f"{name} has commands of its own"
         )
-        raise click.UsageError(f"{lacking}: {nearest(below, found.commands)}")
-    return effective_options([name, below], found.commands[below], [*chosen, *words[2:]])
+        raise click.UsageError(f"{lacking}: {nearest(below, target.commands)}")
+    return effective_options([name, below], target.commands[below], [*chosen, *words[2:]])
 
 
 def _of_all(
     arguments: Sequence[str],
 ) -> tuple[list[tuple[Effective, tuple[str, ...]]], Settings | None]:
-    """Return what is no default of any command, with the commands that get it."""
+    """Return all values other than a command's default, with their commands."""
     users: dict[str, tuple[Effective, list[str]]] = {}
     settings: Settings | None = None
     for name in COMMANDS:
-        for each in leaves(name):
-            words = [name] if each.name == name else [name, each.name or ""]
-            options, settings = effective_options(words, each, arguments)
+        for leaf in leaves(name):
+            words = [name] if leaf.name == name else [name, leaf.name or ""]
+            options, settings = effective_options(words, leaf, arguments)
             for option in options:
                 if option.source != "default":
                     users.setdefault(repr(option), (option, []))[1].append(" ".join(words))
@@ -278,17 +283,17 @@ def _facts(
     return {
         "files": [file.name for file in settings.files] if settings else [],
         "profile": (settings.profile.name or None) if settings else None,
-        "profiles": sorted({name for file in settings.files for name in file.profiles})
-        if settings
-        else [],
+        "profiles": (
+            sorted({name for file in settings.files for name in file.profiles}) if settings else []
+        ),
         "options": [
             {
-                "option": each.option,
-                "value": each.value,
-                "source": each.source,
-                "place": each.place or None,
+                "option": row.option,
+                "value": row.value,
+                "source": row.source,
+                "place": row.place or None,
                 **({"commands": list(commands)} if commands else {}),
             }
-            for each, commands in rows
+            for row, commands in rows
         ],
     }

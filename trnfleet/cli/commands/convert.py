@@ -1,4 +1,7 @@
-"""`trnfleet convert`: recordings to and from lines of mosquitto_sub and documents of neuron-monitor; scrapes of its exporter."""
+"""`trnfleet convert`: recordings to and from mosquitto_sub lines and neuron-monitor documents.
+
+It also reads scrapes of neuron-monitor's exporter.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ import click
 from trnfleet.cli.names import FileName
 from trnfleet.cli.options import log_options
 from trnfleet.cli.params import FleetName, Instant
+from trnfleet.cli.settings.one_of import OneOf
 from trnfleet.cli.streams import exit_on_broken_pipe, report, stdout_bytes
 from trnfleet.clock import datetime_ns
 from trnfleet.errors import ConfigError, nearest
@@ -48,7 +52,12 @@ ENDINGS = {".mcap": "mcap", ".ndjson": "mosquitto", ".jsonl": "mosquitto", ".jso
 @click.option(
     "--name",
     type=FleetName(),
-    help="Fleet that a neuron-monitor host is put in (by default neuron), or is taken from where there are several.",
+    cls=OneOf,
+    noun="fleet",
+    help=(
+        "Fleet that a neuron-monitor host is put in (by default neuron), or is taken from where"
+        " there are several."
+    ),
 )
 @click.option(
     "--as",
@@ -135,9 +144,15 @@ def command(
         )
         start_ns = None if start is None else datetime_ns(start)
         given = open_input(
-            path, kind, to, name=name, address=address, start_ns=start_ns, encoding=encoding,
+            path,
+            kind,
+            to,
+            name=name,
+            address=address,
+            start_ns=start_ns,
+            encoding=encoding,
             neuron_ls=None if neuron_ls is None else Path(neuron_ls),
-        )  # fmt: skip  # one call
+        )
         stack.callback(given.close)
         shown = "stdin" if source == STDIO else source
         conversion = Conversion(given, shown, to, report, name=name, instance=instance)
@@ -173,7 +188,7 @@ def _detect(path: Path, shown: str) -> Kind:
 
 
 def _refuse_others(kind: Kind, to: Kind, **given: object) -> None:
-    """Refuse options that do not apply to the kinds of IN and OUT."""
+    """Refuse options unused by the kinds of IN and OUT."""
     from trnfleet.services.files.inputs import HOST_KINDS, Kind
 
     flags = {
@@ -189,5 +204,6 @@ def _refuse_others(kind: Kind, to: Kind, **given: object) -> None:
         if value is not None and not applies:
             side = "OUT" if is_of_target else "IN"
             raise ConfigError(
-                f"{flags[option]} is for neuron-monitor alone, and {side} is {to if is_of_target else kind}"
+                f"{flags[option]} is for neuron-monitor alone, and {side} is"
+                f" {to if is_of_target else kind}"
             )

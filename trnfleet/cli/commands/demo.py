@@ -1,4 +1,7 @@
-"""`trnfleet` alone: broker and simulator as child processes, the app in front; it ends with all of them ended."""
+"""`trnfleet` alone: the app in front, with broker and simulator as child processes.
+
+When it ends, all of them have ended.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from trnfleet.cli.access import PASSWORD_VARIABLE
 from trnfleet.cli.alert_options import app_alert_options
 from trnfleet.cli.first_run import is_first_run
 from trnfleet.cli.look_options import look_options
+from trnfleet.cli.notice import Notice
 from trnfleet.cli.options import (
     app_log_options,
     broker_arguments,
@@ -27,8 +31,9 @@ from trnfleet.cli.options import (
     setting,
 )
 from trnfleet.cli.run_options import run_options
+from trnfleet.cli.settings.layers import applied
 from trnfleet.cli.settings.places import NONE
-from trnfleet.cli.streams import require_terminal
+from trnfleet.cli.streams import report, require_terminal
 from trnfleet.clock import SystemClock
 from trnfleet.errors import BrokerError
 from trnfleet.files import temporary_folder
@@ -44,11 +49,14 @@ if TYPE_CHECKING:
     from trnfleet.cli.options import LogOptions
     from trnfleet.cli.run_options import RunOptions
     from trnfleet.clock import Clock
+    from trnfleet.domain.alerts.rules import Rule
     from trnfleet.services.session import BrokerSession
+    from trnfleet.services.simulator.head import FleetHead
     from trnfleet.transport.embedded import EmbeddedBroker
 
 END_LIMIT_S = 2.0
 """Longest wait for a child's own end."""
+BROKER_VARIABLE = "TRNFLEET_BROKER"
 
 
 @click.command("demo")
@@ -56,8 +64,11 @@ END_LIMIT_S = 2.0
 @setting(
     "--allow-commands",
     is_flag=True,
-    help="Let the simulator carry out commands, such as those of trnfleet inject. On a broker of your own (--broker) it also "
-    "lets the app write acknowledgements and silences, which it may on the demo's own.",
+    help=(
+        "Let the simulator carry out commands, such as those of trnfleet inject. On a broker of"
+        " your own (--broker) it also lets the app write acknowledgements and silences, which it"
+        " may on the demo's own."
+    ),
 )
 @setting(
     "--no-history",
@@ -67,7 +78,7 @@ END_LIMIT_S = 2.0
 @app_alert_options
 @look_options
 @past_option
-@broker_options(required=False, with_root=True)
+@broker_options(required=False, with_root=True, from_variable=False)
 @log_file_option
 @app_log_options
 @click.pass_context
@@ -86,36 +97,73 @@ def command(
 ) -> None:
     """Show a simulated fleet live: starts a broker on loopback unless --broker names one, and a simulator.
 
+    TRNFLEET_BROKER is for the broker that you watch, and ignored. On a broker of --broker a live fleet
+    of the same name is refused, and what the demo retained there is cleared at its end.
+
     \b
     Examples:
       trnfleet
       trnfleet --fleet cluster-10k --seed 3
       trnfleet --scenario game-day
     """
+    # Loading makes many objects and no garbage; `monitor_fleet` sets the collector going again.
+    gc.disable()
+    from trnfleet.services.files.rules import load_rules
+
+    # The rules bring numpy and pydantic with them: loaded beside the simulator, which loads them
+    # too, both take longer. A file that is wrong is named before a terminal that is missing.
+    rules = load_rules(alerts.rules)
+    fleet = run.head()
     require_terminal()
     file = log_file_for_app(log_file, keeps_past=bool(past))
     log.set_up(file)
-    simulate = [*broker_arguments(session, root), *run.arguments()]
+    ignored = "" if session else ignored_broker(ctx)
+    if ignored:
+        report(f"trnfleet: {ignored}")
+    simulate = [*broker_arguments(session, root), *run.arguments(), "--unchecked"]
     simulate += ["--log-format", log.format, "--log-level", log.level]
     if allow_commands:
         simulate.append("--allow-commands")
+    if session is not None:
+        simulate.append("--clear")
     demo = _run(
         session,
         root,
-        run,
+        fleet,
         simulate,
         alerts,
+        rules=rules,
         looks=looks,
         may_write=allow_commands or session is None,
         past_bytes=past,
         has_history=not no_history,
         log_file=file,
+        notice=ignored,
     )
     ctx.exit(asyncio.run(_run_in_order(demo)))
 
 
+def ignored_broker(ctx: click.Context) -> str:
+    """Return a line about an ignored broker setting for all commands.
+
+    Empty without one.
+    """
+    place = BROKER_VARIABLE if os.environ.get(BROKER_VARIABLE) else ""
+    read = applied(ctx)
+    if not place and read is not None:
+        origin = read[0].withheld(ctx.command, "demo", "broker")
+        place = f"broker of {origin}" if origin else ""
+    return (
+        place
+        and f"{place} is ignored: the demo has its own broker; to watch yours: trnfleet monitor"
+    )
+
+
 async def _run_in_order(demo: Coroutine[Any, Any, int]) -> int:
-    """Run the demo; a signal before the app is there takes down in order what has been started so far."""
+    """Run the demo.
+
+    A signal before the app starts ends its started parts in order.
+    """
     ending = Ending()
     with ending.on_signals():
         task = asyncio.create_task(demo, name="demo")
@@ -135,25 +183,32 @@ async def _run_in_order(demo: Coroutine[Any, Any, int]) -> int:
 async def _run(
     session: BrokerSession | None,
     root: str,
-    run: RunOptions,
+    head: FleetHead,
     simulate: list[str],
     alerts: AlertOptions,
     *,
+    rules: tuple[Rule, ...],
     looks: LookOptions,
     may_write: bool,
     past_bytes: int,
     has_history: bool,
     log_file: Path,
+    notice: str,
 ) -> int:
-    """Read the rules, then start the children, which start up while this process loads the app.
+    """Start the children.
 
-    The rules bring numpy and pydantic with them: loaded beside the simulator, which loads them too, both take longer.
+    They start up while this process loads the app.
     """
-    # Loading makes many objects and no garbage; `monitor_fleet` sets the collector going again.
-    gc.disable()
-    from trnfleet.services.files.rules import load_rules
+    if session is not None:
+        from trnfleet.services.retained import find_live_fleets
 
-    rules = load_rules(alerts.rules)
+        live = await find_live_fleets(session, head.name)
+        live.refuse(
+            str(session.url),
+            head.name,
+            f"watch it with `trnfleet monitor --broker {session.url}`, or simulate under another"
+            f" name with `trnfleet simulate --name {head.name}-sim`",
+        )
     async with contextlib.AsyncExitStack() as stack:
         from trnfleet.services.child_process import ChildProcess
 
@@ -166,11 +221,14 @@ async def _run(
             broker = own.started
             url, kind, protocol = broker.url, broker.kind, broker.protocol
         else:
-            url, kind, protocol = session.url, "", None
+            url = session.url
+            kind = ""
+            protocol = None
         secret = (
             session.password.reveal() if session and isinstance(session.password, Password) else ""
         )
-        # The same name at each start: under another one the publisher that died would stay offline for good.
+        # The same name at each start: under another one the publisher that died would stay offline
+        # for good.
         client = f"trnfleet-demo-{os.urandom(4).hex()}"
         simulate = ["simulate", "--broker", str(url), "--client-id", client, *simulate]
         if protocol is not None:
@@ -194,15 +252,14 @@ async def _run(
         from trnfleet.tui.run import run_app
 
         session = session or BrokerSession(url, root, protocol=protocol)
-        fleet = run.head()
         viewing = stack.enter_context(
             view_fleet(
                 session,
-                fleet.name,
+                head.name,
                 rules=rules,
                 owner=alerts.owner,
                 may_write=may_write,
-                pue=fleet.pue,
+                pue=head.pue,
                 past_bytes=past_bytes,
                 backfill_from=lead_in,
             )
@@ -219,13 +276,16 @@ async def _run(
             notify=alerts.notify,
             theme_name=looks.theme,
             ascii_only=looks.ascii_only,
-            processes=children,
+            processes=[*children, *([Notice(notice, clock)] if notice else [])],
             is_first_run=is_first_run(),
         )
 
 
 class OwnBroker:
-    """The demo's broker: started again it has the same address, which app and simulator go on connecting to."""
+    """The demo's broker.
+
+    After a restart it has the same address for app and simulator.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -256,7 +316,9 @@ class OwnBroker:
 async def own_command(
     arguments: Sequence[str], log_file: Path, password: str = ""
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Run `trnfleet ARGUMENTS` as a child while the body runs; its output goes to the end of `log_file`.
+    """Run `trnfleet ARGUMENTS` as a child while the body runs.
+
+    Its output is appended to `log_file`.
 
     Args:
         arguments: Behind the program's name.
@@ -271,11 +333,13 @@ async def own_command(
             stdin=asyncio.subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            # Settings are given as options; a file or variable meant for another command must not change what the child does.
-            env={key: each for key, each in os.environ.items() if not key.startswith("TRNFLEET_")}
+            # Settings are given as options; a file or variable meant for another command must not
+            # change what the child does.
+            env={key: value for key, value in os.environ.items() if not key.startswith("TRNFLEET_")}
             | ({PASSWORD_VARIABLE: password} if password else {})
             | {"TRNFLEET_CONFIG": NONE},
-            # A session of its own: the terminal's ctrl+c is for the app, which then ends its children.
+            # A session of its own: the terminal's ctrl+c is for the app, which then ends its
+            # children.
             start_new_session=True,
         )
     try:

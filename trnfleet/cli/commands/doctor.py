@@ -1,4 +1,4 @@
-"""`trnfleet doctor`: what this machine and a broker can do, and what to change."""
+"""`trnfleet doctor`: capabilities of this machine and a broker, with advice."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ _SETTINGS = "settings"
 
 
 def _doctor_options(command: CommandT) -> CommandT:
-    """Add the options about brokers and settings; what is wrong in them is a finding, and ends nothing."""
+    """Add the options about brokers and settings.
+
+    Their errors become findings.
+    """
     # Options are read off the function that is decorated last.
     with_sessions = broker_options(required=False, several=True)(command)
 
@@ -43,12 +46,12 @@ def _doctor_options(command: CommandT) -> CommandT:
         try:
             return with_sessions(*args, problem="", **options)
         except ConfigError as error:
-            kept = {
+            passed = {
                 name: value
                 for name, value in options.items()
                 if name in {"retained", "listen", "as_json"}
             }
-            return command(*args, sessions=(), problem=str(error), **kept)
+            return command(*args, sessions=(), problem=str(error), **passed)
 
     for option in reversed(settings_options(read_settings_if_valid)):
         with_problem = option(with_problem)
@@ -131,7 +134,7 @@ async def _examine_all(
 
 
 def _settings(ctx: click.Context, problem: str) -> Iterator[Finding]:
-    """Yield what settings were read, and what is wrong with them."""
+    """Yield the settings files read, and their errors."""
     for said in filter(None, (settings_problem(ctx), problem)):
         yield Finding(
             _SETTINGS,
@@ -143,7 +146,7 @@ def _settings(ctx: click.Context, problem: str) -> Iterator[Finding]:
     read = applied(ctx)
     if read is None:
         return
-    settings, found = read
+    settings, values = read
     for file in settings.files:
         yield Finding(_SETTINGS, file.place.kind, Health.OK, file.name)
     if not settings.files:
@@ -152,7 +155,7 @@ def _settings(ctx: click.Context, problem: str) -> Iterator[Finding]:
     profile = settings.profile
     value = f"{profile.name}, from {profile.chosen_by}" if profile.name else "none"
     yield Finding(_SETTINGS, "profile", Health.OK, value)
-    broker = found.get("broker")
+    broker = values.get("broker")
     if broker is not None:
         yield Finding(_SETTINGS, "broker", Health.OK, f"from {broker.origin}")
 
@@ -166,11 +169,11 @@ class _Report:
 
     @property
     def has_problems(self) -> bool:
-        return any(each.health is Health.PROBLEM for each in self._findings)
+        return any(finding.health is Health.PROBLEM for finding in self._findings)
 
     def add_all(self, findings: Iterator[Finding]) -> None:
-        for each in findings:
-            self.add(each)
+        for finding in findings:
+            self.add(finding)
 
     def add(self, finding: Finding) -> None:
         if not self._as_json:
@@ -185,12 +188,12 @@ class _Report:
 
     def end(self) -> None:
         """Print the sum, or all of it as JSON."""
-        counts = Counter(each.health for each in self._findings)
+        counts = Counter(finding.health for finding in self._findings)
         if self._as_json:
             facts = {
                 "healthy": not self.has_problems,
                 "counts": {health.value: counts[health] for health in Health},
-                "findings": [each._asdict() for each in self._findings],
+                "findings": [finding._asdict() for finding in self._findings],
             }
             click.echo(json.dumps(facts, indent=2))
             return

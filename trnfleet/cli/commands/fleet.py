@@ -65,7 +65,7 @@ def list_fleets() -> None:
 def _complete_subject(
     _ctx: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[str]:
-    """Return the shipped fleets and the hardware whose names begin so."""
+    """Return the shipped fleets and hardware with a matching name."""
     from trnfleet.config import shipped_names
     from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, ULTRASERVER_TYPES
     from trnfleet.domain.hardware.comparators import ACCELERATED_TYPES
@@ -130,20 +130,21 @@ def compare(
 
     if train is None and (alone := {"mfu", "dtype"} & given_on_command_line(ctx)):
         raise click.UsageError(
-            f"{' and '.join(f'--{name}' for name in sorted(alone))} without --train: add --train PARAMETERS:TOKENS"
+            f"{' and '.join(f'--{name}' for name in sorted(alone))} without --train: add --train"
+            " PARAMETERS:TOKENS"
         )
     training = None if train is None else parse_training(train, mfu, dtype)
-    found = [_subject(name) for name in subjects]
+    hardware = [_subject(name) for name in subjects]
     if chips is not None:
-        found = [each.scaled(chips) for each in found]
+        hardware = [machine.scaled(chips) for machine in hardware]
     if as_json:
-        click.echo(json.dumps(json_of(found, training), indent=2))
+        click.echo(json.dumps(json_of(hardware, training), indent=2))
     else:
-        click.echo(compared(found, training, stdout_columns()))
+        click.echo(compared(hardware, training, stdout_columns()))
 
 
 def _subject(name: str) -> Hardware:
-    """Return the hardware that a name stands for.
+    """Return the hardware with a name.
 
     Raises:
         ConfigError: there is no such fleet, job or hardware.

@@ -17,13 +17,14 @@ from trnfleet.cli.alert_options import rules_option
 from trnfleet.cli.names import FileName
 from trnfleet.cli.options import broker_options, log_options, setting
 from trnfleet.cli.params import Duration, FleetName, Instant, Size
+from trnfleet.cli.settings.one_of import OneOf
 from trnfleet.cli.streams import (
     exit_on_broken_pipe,
     report,
     report_progress,
     stderr_is_terminal,
 )
-from trnfleet.domain.quantities import size_text
+from trnfleet.domain.quantities import counted, size_text
 from trnfleet.errors import ConfigError
 from trnfleet.text import plain
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 DAY_S = 86_400
 PROGRESS_EVERY_S = 10.0
 MOST_LEFT_OUT = 10
-"""Files that are named, of those that were left out."""
+"""Most left out files to name."""
 OF = ("chip", "instance", "ultraserver", "cluster", "job")
 
 _folder = click.argument("folder", type=FileName(), metavar="FOLDER")
@@ -50,10 +51,12 @@ _threads = setting(
 
 @click.group("history")
 def command() -> None:
-    """Keep, query and compact months of a fleet as Parquet files. Needs DuckDB: pip install duckdb.
+    """Keep, query and compact months of a fleet as Parquet files.
 
-    FOLDER has a minute of every chip, ten minutes of every UltraServer, job and fleet, events and alerts; any tool that reads
-    Parquet reads it.
+    Needs DuckDB: pip install duckdb.
+
+    FOLDER has a minute of every chip, ten minutes of every UltraServer, job and fleet, events and
+    alerts; any tool that reads Parquet reads it.
     """
 
 
@@ -68,12 +71,20 @@ def command() -> None:
     metavar="FILE",
     help="Write the history of a recording instead; several times for the parts of one.",
 )
-@setting("--name", type=FleetName(), help="Name of the fleet, where there are several.")
+@setting(
+    "--name",
+    type=FleetName(),
+    cls=OneOf,
+    noun="fleet",
+    help="Name of the fleet, where there are several.",
+)
 @setting(
     "--cell",
     type=FleetName(),
     default="main",
-    help="Name of the cell: one writer at a time has it. Cells of a fleet must have different chips.",
+    help=(
+        "Name of the cell: one writer at a time has it. Cells of a fleet must have different chips."
+    ),
 )
 @setting(
     "--writer",
@@ -151,7 +162,15 @@ def _write_recording(
     default="",
     help="With --figure: only this node and what is below it.",
 )
-@click.option("--name", "fleet", type=FleetName(), help="With --figure: only this fleet.")
+@click.option(
+    "--name",
+    "fleet",
+    type=FleetName(),
+    cls=OneOf,
+    noun="fleet",
+    help="With --figure: only this fleet.",
+)
+@click.option("--cell", type=FleetName(), help="With --figure: only this cell.")
 @click.option(
     "--from",
     "begin",
@@ -181,6 +200,7 @@ def _write_recording(
 )
 @_memory
 @_threads
+@setting("--time-limit", type=Duration(), default="5m", help="Longest time that a query may take.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, an object a row.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @log_options
@@ -190,6 +210,7 @@ def query(
     figure: str | None,
     at: str,
     fleet: str | None,
+    cell: str | None,
     begin: datetime | None,
     end: datetime | None,
     every: float,
@@ -197,6 +218,7 @@ def query(
     of: str,
     memory: int,
     threads: int,
+    time_limit: float,
     as_json: bool,
     as_csv: bool,
 ) -> None:
@@ -225,16 +247,20 @@ def query(
                     figure,
                     at,
                     fleet or "",
+                    cell or "",
                     None if begin is None else datetime_ns(begin) // 1_000,
                     None if end is None else datetime_ns(end) // 1_000,
                     round(every),
                     top,
                     of,
-                )
+                ),
+                limit_s=time_limit,
             )
         else:
-            result = history.query(sql or "")
+            result = history.query(sql or "", limit_s=time_limit)
         _report_left_out(history.left_out)
+        for doubled in history.doubled():
+            report(f"{folder}: {doubled}")
     with exit_on_broken_pipe():
         _print(result, as_json=as_json, as_csv=as_csv)
     if result.is_cut:
@@ -278,13 +304,13 @@ def compact(folder: str, keep: float | None, memory: int, threads: int) -> None:
     _report_left_out(done.left_out)
     days = f"; {done.days_deleted:,} old days deleted" if keep is not None else ""
     report(
-        f"{done.files_before:,} files of {size_text(done.bytes_before)} are {done.files_after:,} of "
-        f"{size_text(done.bytes_after)}{days}"
+        f"{done.files_before:,} files of {size_text(done.bytes_before)} are {done.files_after:,} of"
+        f" {size_text(done.bytes_after)}{days}"
     )
 
 
 class Reporter:
-    """Progress on stderr: one line that changes on a terminal, a line every 10 s elsewhere."""
+    """Progress on stderr: one changing line on a terminal, a line every 10 s elsewhere."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -303,7 +329,7 @@ class Reporter:
         (report_progress if self._is_terminal else report)(_summary(progress))
 
     def failed(self, problem: str) -> None:
-        """Report why something waits, or that it is written."""
+        """Report why a write waits, or its success."""
         report(
             f"{plain(problem, 300)}; minutes wait and are tried again"
             if problem
@@ -313,7 +339,10 @@ class Reporter:
 
 def _summary(total: HistoryProgress) -> str:
     parts = [
-        f"{total.minutes:,} minutes, {total.chips:,} rows of chips, {total.files:,} files, {size_text(total.file_bytes)}",
+        (
+            f"{total.minutes:,} minutes, {total.chips:,} rows of chips, {total.files:,} files,"
+            f" {size_text(total.file_bytes)}"
+        ),
         f"lost {total.lost:,}",
     ]
     if total.late:
@@ -326,10 +355,13 @@ def _summary(total: HistoryProgress) -> str:
 
 
 def _report_left_out(left_out: Sequence[LeftOut]) -> None:
-    for each in left_out[:MOST_LEFT_OUT]:
-        report(f"left out {plain(str(each.path), 300)}: {plain(each.why)}")
-    if len(left_out) > MOST_LEFT_OUT:
-        report(f"left out {len(left_out):,} files in all")
+    for file in left_out[:MOST_LEFT_OUT]:
+        report(f"left out {plain(str(file.path), 300)}: {plain(file.why)}")
+    if left_out:
+        report(
+            f"left out {counted(len(left_out), 'file')} in all: move them away, and write their"
+            " minutes again"
+        )
 
 
 def _print(result: Result, *, as_json: bool, as_csv: bool) -> None:
@@ -368,7 +400,7 @@ def _text(value: Any) -> str:
 
 
 def _csv_cell(value: Any) -> Any:
-    """Return a value such that neither a terminal nor a spreadsheet acts upon it."""
+    """Return a value safe for terminals and spreadsheets."""
     if isinstance(value, (bool, int, float)):
         return value
     shown = plain(_text(value), 10_000)

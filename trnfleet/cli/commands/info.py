@@ -51,8 +51,8 @@ def command(files: tuple[str, ...], name: str | None, as_json: bool) -> None:
 def _text(facts: dict[str, Any]) -> str:
     from trnfleet.services.files.recordings import left_out_text
 
-    names = [each["file"] for each in facts["files"]]
-    size = size_text(sum(each["bytes"] or 0 for each in facts["files"]))
+    names = [file["file"] for file in facts["files"]]
+    size = size_text(sum(file["bytes"] or 0 for file in facts["files"]))
     state = "complete" if facts["finished"] else "not finished, what is there can be read"
     if left_out := left_out_text(facts["damaged_chunks"], facts["senseless_messages"]):
         state += f"; {left_out}"
@@ -72,15 +72,20 @@ def _text(facts: dict[str, Any]) -> str:
         *[("fleet", f"and {more:,} more")][: more > 0],
         ("messages", messages),
         ("lost", f"{facts['lost']:,} (by sequence numbers); {_gap_text(facts)}"),
-        *(("gap", f"{each['from']} to {each['to']}") for each in facts["gaps"][:MOST_GAPS]),
+        *(("gap", f"{gap['from']} to {gap['to']}") for gap in facts["gaps"][:MOST_GAPS]),
         ("made by", _origin(facts["parts"][0])),
     ]
     if facts["parts"][0]["note"]:
         rows.append(("note", plain(facts["parts"][0]["note"], _WIDTH)))
     table = [("CLASS", "MESSAGES", "TOPICS", "PAYLOAD")]
     table += [
-        (name, f"{each['messages']:,}", f"{each['topics']:,}", size_text(each["payload_bytes"]))
-        for name, each in facts["classes"].items()
+        (
+            name,
+            f"{counts['messages']:,}",
+            f"{counts['topics']:,}",
+            size_text(counts["payload_bytes"]),
+        )
+        for name, counts in facts["classes"].items()
     ]
     return "\n".join(
         [
@@ -92,7 +97,8 @@ def _text(facts: dict[str, Any]) -> str:
 
 
 def _fleet_text(fleet: dict[str, Any]) -> str:
-    chips, instances = fleet["chips"], fleet["instances"]
+    chips = fleet["chips"]
+    instances = fleet["instances"]
     text = f"{plain(fleet['name'])}: {chips:,} chip{'s' * (chips != 1)} of {instances:,} "
     text += f"instance{'s' * (instances != 1)}"
     if fleet["period_s"] is not None:

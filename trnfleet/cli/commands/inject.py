@@ -1,4 +1,4 @@
-"""`trnfleet inject`: inject a fault in a running simulator, list the faults, or list the active ones."""
+"""`trnfleet inject`: inject a fault in a running simulator, or list all or active faults."""
 
 from __future__ import annotations
 
@@ -118,7 +118,8 @@ def command(
     """
     if listing + active + (fault is not None) != 1:
         raise click.UsageError(
-            "name a fault and a target, as in `trnfleet inject straggler uc1/us-0001/*/chip05`; or --list; or --active"
+            "name a fault and a target, as in `trnfleet inject straggler uc1/us-0001/*/chip05`; or"
+            " --list; or --active"
         )
     if listing:
         click.echo(json.dumps(fault_facts(chips), indent=2) if as_json else fault_table(chips))
@@ -142,7 +143,8 @@ def _command(
     """Return action, target and arguments of the command.
 
     Raises:
-        ConfigError: there is no such fault, or a value is out of its range; the message names the nearest, or the limit.
+        ConfigError: there is no such fault, or a value is out of its range; the message names the
+            nearest, or the limit.
     """
     if fault is None:
         return "faults", "", {}
@@ -177,17 +179,19 @@ def print_replies(replies: Sequence[Reply], *, as_json: bool) -> int:
 def active_lines(result: dict[str, Any]) -> list[str]:
     """Return a line for each active fault in a simulator's reply; invalid entries are skipped."""
     active = result.get("active")
-    faults = [each for each in active if isinstance(each, dict)] if isinstance(active, list) else []
+    faults = (
+        [fault for fault in active if isinstance(fault, dict)] if isinstance(active, list) else []
+    )
     lines = []
-    for each in faults[:MOST_LINES]:
-        left = each.get("left_s")
+    for fault in faults[:MOST_LINES]:
+        left = fault.get("left_s")
         end = (
             f"for another {left:,.0f} s"
             if isinstance(left, (int, float))
             else "until it is repaired"
         )
         lines.append(
-            f"  {plain(str(each.get('fault'))):<24}{plain(str(each.get('target')))}  {end}"
+            f"  {plain(str(fault.get('fault'))):<24}{plain(str(fault.get('target')))}  {end}"
         )
     if len(faults) > MOST_LINES:
         lines.append(f"  and {len(faults) - MOST_LINES:,} more")
@@ -195,7 +199,10 @@ def active_lines(result: dict[str, Any]) -> list[str]:
 
 
 def fault_facts(chips: int) -> dict[str, Any]:
-    """Return every fault as a JSON object, in the table's order, and the interruptions of a fleet of that size."""
+    """Return every fault as a JSON object, and a fleet's interruptions at that size.
+
+    The faults are in the table's order.
+    """
     a_day = interruptions_per_device_day()
     return {
         "chips": chips,
@@ -206,7 +213,10 @@ def fault_facts(chips: int) -> dict[str, Any]:
 
 
 def fault_table(chips: int) -> str:
-    """Return every fault with its effects, its end and its rate, by scope: at most 120 characters a line."""
+    """Return every fault with its effects, end and rate, by scope.
+
+    Lines have at most 120 characters.
+    """
     lines: list[str] = []
     for scope, target in TARGETS.items():
         rows = [fault for fault in FAULTS.values() if fault.scope == scope]
@@ -263,12 +273,15 @@ def _details(fault: Fault, chips: int) -> list[str]:
         lines = [f"{fault.recovery.value}, and all is well after about {fault.stages.total_s:g} s"]
     if fault.most > fault.least:
         lines.append(
-            f"magnitude {fault.magnitude:g}, from {fault.least:g} to {fault.most:g}: {fault.effect.value}"
+            f"magnitude {fault.magnitude:g}, from {fault.least:g} to {fault.most:g}:"
+            f" {fault.effect.value}"
         )
-    rate, between_s = fault.rate_per_device_day, fault.mean_between_s(chips)
+    rate = fault.rate_per_device_day
+    between_s = fault.mean_between_s(chips)
     if rate is not None and between_s is not None:
         lines.append(
-            f"at random {rate * 1e6:.3g} in a million device-days: one in {_time(between_s)} on {chips:,} chips"
+            f"at random {rate * 1e6:.3g} in a million device-days: one in {_time(between_s)} on"
+            f" {chips:,} chips"
         )
     return lines
 

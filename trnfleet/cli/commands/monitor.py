@@ -10,6 +10,7 @@ import click
 
 from trnfleet.cli.alert_options import app_alert_options
 from trnfleet.cli.look_options import look_options
+from trnfleet.cli.notice import Notice
 from trnfleet.cli.options import (
     all_fleets_option,
     app_log_options,
@@ -42,7 +43,10 @@ if TYPE_CHECKING:
     "names",
     type=FleetName(),
     multiple=True,
-    help="Name of the fleet, where there are several; waited for if it is not there yet. Once more for each further fleet.",
+    help=(
+        "Name of the fleet, where there are several; waited for if it is not there yet. Once more"
+        " for each further fleet."
+    ),
 )
 @all_fleets_option
 @pue_option
@@ -53,8 +57,10 @@ if TYPE_CHECKING:
 @setting(
     "--allow-commands",
     is_flag=True,
-    help="Let the app write acknowledgements and silences of alerts to the broker, and on a top broker ask relays for chips; else it only "
-    "reads.",
+    help=(
+        "Let the app write acknowledgements and silences of alerts to the broker, and on a top"
+        " broker ask relays for chips; else it only reads."
+    ),
 )
 @log_file_option
 @app_log_options
@@ -87,12 +93,13 @@ def command(
       trnfleet monitor --broker mqtt://b1.example:1883 --broker mqtt://b2.example:1883 --all-fleets
       TRNFLEET_MQTT_PASSWORD=... trnfleet monitor --broker mqtt://ops@broker.example:1883 --name prod
     """
+    from trnfleet.services.files.rules import load_rules
+
+    # A file that is wrong is named before a terminal that is missing.
+    rules = load_rules(alerts.rules)
     require_terminal()
     file = log_file_for_app(log_file, keeps_past=bool(past))
     log.set_up(file)
-    from trnfleet.services.files.rules import load_rules
-
-    rules = load_rules(alerts.rules)
     app = _run(
         sessions,
         names,
@@ -135,12 +142,15 @@ async def _run(
         )
 
     def folder_of(viewing: Viewing) -> HistoryCharts | None:
-        """Return the history of a fleet, which is read from now on."""
+        """Return the history of a fleet.
+
+        It is read from now on.
+        """
         return None if folder is None else folder.of(viewing.state.fleet_name)
 
     async def arrivals() -> AsyncIterator[WatchedFleet | str]:
-        async for each in viewings.arrivals():
-            yield each.name if isinstance(each, NotShown) else watched(each)
+        async for arrival in viewings.arrivals():
+            yield arrival.name if isinstance(arrival, NotShown) else watched(arrival)
 
     folder = None
     if history is not None:
@@ -171,8 +181,11 @@ async def _run(
             playback=first.playback,
             history=folder_of(first),
             leases=first.leases,
-            others=[watched(each) for each in others],
+            others=[watched(viewing) for viewing in others],
             arrivals=arrivals() if takes_all else None,
+            processes=[
+                Notice(fleet.unknown, sessions[0].clock) for fleet in fleets if fleet.unknown
+            ],
             bell=alerts.bell,
             notify=alerts.notify,
             theme_name=looks.theme,

@@ -1,4 +1,4 @@
-"""`trnfleet record`: record all that a broker delivers into a file."""
+"""`trnfleet record`: record all messages from a broker into a file."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 from trnfleet.cli.names import FileName
 from trnfleet.cli.options import broker_options, durable_option, log_options, setting
 from trnfleet.cli.params import Duration, FleetName, Size, TopicFilter
+from trnfleet.cli.settings.one_of import OneOf
 from trnfleet.cli.streams import (
     exit_on_broken_pipe,
     report,
@@ -22,7 +23,7 @@ from trnfleet.domain.quantities import duration as duration_text
 from trnfleet.domain.quantities import size_text
 from trnfleet.errors import TrnfleetError
 from trnfleet.text import plain
-from trnfleet.wire.topics import VERSION
+from trnfleet.wire.topics import RETAINED, TopicClass, build_filter
 
 if TYPE_CHECKING:
     from trnfleet.services.record import RecordProgress, RecordRequest
@@ -31,8 +32,17 @@ if TYPE_CHECKING:
 
 STDOUT = "-"
 PROGRESS_EVERY_S = 10.0
-"""Time between two progress lines where stderr is no terminal."""
+"""Time between two progress lines without a terminal on stderr."""
 LEAST_SPLIT = 2**20
+RECORDED = (
+    *(topic_class for topic_class in TopicClass if topic_class in RETAINED),
+    *(
+        topic_class
+        for topic_class in TopicClass
+        if topic_class not in {*RETAINED, TopicClass.COMMAND, TopicClass.REPLY}
+    ),
+)
+"""Classes to record, state first. Without commands and replies: a viewer may not read them."""
 
 
 @click.command("record")
@@ -44,9 +54,12 @@ LEAST_SPLIT = 2**20
     type=TopicFilter(),
     multiple=True,
     metavar="TOPIC",
-    help="Record what falls under this topic filter; repeatable. By default everything under the root.",
+    help=(
+        "Record what falls under this topic filter; repeatable. By default all of the fleets but"
+        " commands and their replies."
+    ),
 )
-@setting("--name", type=FleetName(), help="Record only this fleet.")
+@setting("--name", type=FleetName(), cls=OneOf, noun="fleet", help="Record only this fleet.")
 @setting("--duration", type=Duration(), help="End after this time; by default at ctrl+c.")
 @setting("--split", type=Size(LEAST_SPLIT), help="Begin another file at this size, such as 1GiB.")
 @setting("--split-every", type=Duration(), help="Begin another file after this time, such as 1h.")
@@ -103,10 +116,10 @@ def command(
         )
     from trnfleet.services.record import RecordingFailedError, RecordRequest, record
 
-    root = session.root
     request = RecordRequest(
         Path(file),
-        filters or (f"{root}/{VERSION}/{name}/#" if name else f"{root}/#",),
+        filters
+        or tuple(build_filter(name or "+", topic_class, session.root) for topic_class in RECORDED),
         duration_s=duration,
         split_bytes=split,
         split_s=split_every,
@@ -116,32 +129,40 @@ def command(
         durable=durable,
         stdout=stdout_bytes() if file == STDOUT else None,
     )
+    what = f"{', '.join(filters)} of " if filters else f"fleet {name} of " if name else ""
     with exit_on_broken_pipe():
         try:
-            total = asyncio.run(record(session, request, Reporter(session.url)))
+            total = asyncio.run(record(session, request, Reporter(session.url, what)))
         except RecordingFailedError as error:
             readable = "; it can be read" if error.is_readable else ""
             raise TrnfleetError(
-                f"{file}: recording ended: {plain(str(error), 200)}; until then {_summary(error.progress)}{readable}"
+                f"{file}: recording ended: {plain(str(error), 200)}; until then"
+                f" {_summary(error.progress)}{readable}"
             ) from error
         report(f"recorded {_summary(total)}")
 
 
 class Reporter:
-    """Progress on stderr: one line that changes on a terminal, a line every 10 s elsewhere."""
+    """Progress on stderr: one changing line on a terminal, a line every 10 s elsewhere."""
 
-    def __init__(self, url: BrokerUrl) -> None:
+    def __init__(self, url: BrokerUrl, what: str) -> None:
         self._url = url
+        self._what = what
         self._is_terminal = stderr_is_terminal()
         self._every_s = 0.0 if self._is_terminal else PROGRESS_EVERY_S
         self._last_s = 0.0
         self._last_messages = 0
 
     def began(self, request: RecordRequest) -> None:
-        """Report the filters and the file."""
-        report(
-            f"recording {', '.join(request.filters)} of {self._url} into {plain(str(request.file))}"
-        )
+        """Report the broker, the file, and the user's choices."""
+        report(f"recording {self._what}{self._url} into {plain(str(request.file))}")
+
+    def heard_nothing(self, hint: str) -> None:
+        """Report a name that may be wrong.
+
+        Recording goes on.
+        """
+        report(f"nothing has come yet: {plain(hint, 400)}")
 
     def progressed(self, progress: RecordProgress, elapsed_s: float) -> None:
         """Report the totals and the rate since the last report."""
@@ -169,7 +190,7 @@ class Reporter:
 
 
 def _lost(total: RecordProgress) -> str:
-    """Return what is missing: of telemetry by its sequence numbers, and what came and was left out here."""
+    """Return the losses: telemetry by sequence numbers, and messages left out here."""
     return f"lost {total.lost:,}" + (f", dropped {total.dropped:,}" if total.dropped else "")
 
 
@@ -180,6 +201,6 @@ def _summary(total: RecordProgress) -> str:
     gaps = total.interruptions
     gap = f", {gaps:,} interruption{'s' if gaps > 1 else ''}" if gaps else ""
     return (
-        f"{total.messages:,} messages in {duration_text(total.length_s)}, {size_text(total.file_bytes)}{parts}, "
-        f"{_lost(total)}{gap}"
+        f"{total.messages:,} messages in {duration_text(total.length_s)},"
+        f" {size_text(total.file_bytes)}{parts}, {_lost(total)}{gap}"
     )

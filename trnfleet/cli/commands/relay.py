@@ -16,11 +16,14 @@ from trnfleet.cli.options import (
     setting,
 )
 from trnfleet.cli.params import Broker, FleetName, Root
+from trnfleet.cli.settings.one_of import OneOf
 from trnfleet.cli.streams import exit_on_broken_pipe, report
 from trnfleet.wire.topics import DEFAULT_ROOT
 
-FORWARDED, MOST_FORWARDED = 512, 16_384
-"""Hosts by default, and at most: as many as a monitor reads beside roll-ups, each with a message a second."""
+FORWARDED = 512
+MOST_FORWARDED = 16_384
+"""Hosts by default, and at most. A monitor reads as many beside roll-ups, with a message a second
+each."""
 
 if TYPE_CHECKING:
     from trnfleet.cli.access import AccessOptions
@@ -28,7 +31,14 @@ if TYPE_CHECKING:
 
 
 @click.command("relay")
-@setting("--broker", type=Broker(), required=True, help=f"The cell's broker. {BROKER_HELP}")
+@setting(
+    "--broker",
+    type=Broker(),
+    cls=OneOf,
+    noun="broker",
+    required=True,
+    help=f"The cell's broker. {BROKER_HELP}",
+)
 @setting(
     "--to",
     type=Broker(),
@@ -42,7 +52,10 @@ if TYPE_CHECKING:
     default=FORWARDED,
     show_default=True,
     metavar="HOSTS",
-    help="Hosts whose chips it passes on at once to those who look at them, under leases; 0 for none.",
+    help=(
+        "Hosts whose chips it passes on at once to those who look at them, under leases; 0 for"
+        " none."
+    ),
 )
 @setting(
     "--root", type=Root(), default=DEFAULT_ROOT, help="First part of every topic, on both brokers."
@@ -80,6 +93,6 @@ def command(
     from trnfleet.services.relay.run import RelayRequest, relay_cell
 
     urls = (broker, to)
-    session, top = (make_session(each, root, access, urls=urls) for each in urls)
+    session, top = (make_session(url, root, access, urls=urls) for url in urls)
     with exit_on_broken_pipe():
         asyncio.run(relay_cell(session, top, RelayRequest(name, cell, forward_hosts), report))

@@ -1,4 +1,4 @@
-"""`trnfleet replay`: a recording into the app, back to a broker, or to stdout as NDJSON."""
+"""`trnfleet replay`: a recording into the app, to a broker, or to stdout as NDJSON."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from trnfleet.cli.names import FileName
 from trnfleet.cli.options import (
     access_options,
     app_log_options,
+    clear_option,
     given_on_command_line,
     history_option,
     log_file_for_app,
@@ -61,12 +62,21 @@ if TYPE_CHECKING:
 @click.option(
     "--stdout", is_flag=True, help="Write NDJSON to stdout instead, as simulate --stdout does."
 )
-@setting("--name", type=FleetName(), help="Name of the fleet, where the recording has several.")
+@setting(
+    "--name",
+    type=FleetName(),
+    cls=OneOf,
+    noun="fleet",
+    help="Name of the fleet, where the recording has several.",
+)
 @click.option(
     "--neuron-ls",
     type=FileName(),
     metavar="FILE",
-    help="What neuron-ls -j printed there, for a file of neuron-monitor: places the chips of a container.",
+    help=(
+        "What neuron-ls -j printed there, for a file of neuron-monitor: places the chips of a"
+        " container."
+    ),
 )
 @setting(
     "--from",
@@ -101,6 +111,7 @@ if TYPE_CHECKING:
 @setting(
     "--mqtt", type=click.Choice(["5", "3.1.1"]), help="With --broker: only version of MQTT to use."
 )
+@clear_option
 @setting(
     "--include",
     type=Kinds(),
@@ -136,6 +147,7 @@ def command(
     new_name: str | None,
     allow_remote: bool,
     mqtt: str | None,
+    clear: bool,
     include: tuple[str, ...],
     pue: float | None,
     rules: tuple[str, ...],
@@ -157,7 +169,8 @@ def command(
       trnfleet replay night.mcap --stdout | jq .power_w
     """
     given = given_on_command_line(ctx)
-    # A broker or root that the settings name for all commands is where to read from, not where to replay to.
+    # A broker or root that the settings name for all commands is where to read from, not where to
+    # replay to.
     broker = broker if "broker" in given else None
     root = root if "root" in given else None
     _check(given, broker, stdout=stdout, allow_remote=allow_remote)
@@ -172,27 +185,30 @@ def command(
         with open_recording(files, name=name, neuron_ls=neuron_ls) as recording:
             session = make_session(broker, root or recording.root, access, mqtt)
             request = ReplayRequest(
-                files[0], name, begin, end, speed, loop, filters, new_name, root
+                files[0], name, begin, end, speed, loop, filters, new_name, root, clears=clear
             )
             asyncio.run(publish_recording(session, recording, request, report))
     else:
-        require_terminal("--stdout, or --broker")
-        file = log_file_for_app(log_file)
-        log.set_up(file)
         from trnfleet.monitor.replay.controls import RATES
         from trnfleet.services.files.recordings import fleet_of, shown_part_of
         from trnfleet.services.files.rules import load_rules
         from trnfleet.services.viewing import view_recording
         from trnfleet.tui.run import run_app
 
-        clock, folder = SystemClock(), None
+        clock = SystemClock()
+        folder = None
         if history is not None:
             from trnfleet.services.history.charts import HistoryFolder
 
             folder = HistoryFolder(Path(history), clock)
+        # A file that is wrong is named before a terminal that is missing.
+        loaded = load_rules(rules)
         with open_recording(files, name=name, neuron_ls=neuron_ls) as recording:
             fleet = fleet_of(recording, name, files[0])
             from_ns, to_ns = shown_part_of(recording, fleet, begin, end)
+            require_terminal("--stdout, or --broker")
+            file = log_file_for_app(log_file)
+            log.set_up(file)
             viewing = view_recording(
                 recording,
                 fleet,
@@ -200,7 +216,7 @@ def command(
                 to_ns=to_ns,
                 speed=min(max(speed, RATES[0]), RATES[-1]),
                 loops=loop,
-                rules=load_rules(rules),
+                rules=loaded,
                 pue=pue,
                 clock=clock,
             )
@@ -231,6 +247,7 @@ def _check(
         ("new_name", "--as"),
         ("allow_remote", "--allow-remote"),
         ("mqtt", "--mqtt"),
+        ("clear", "--clear"),
         ("root", "--root"),
     ):
         if broker is None and parameter in given:
@@ -245,8 +262,8 @@ def _check(
         )
     if broker is not None and not broker.is_loopback and not allow_remote:
         raise ConfigError(
-            f"--broker {broker}: a replay goes to this machine's own brokers only, so that it is not mistaken for live "
-            "telemetry; --allow-remote lets it go elsewhere"
+            f"--broker {broker}: a replay goes to this machine's own brokers only, so that it is"
+            " not mistaken for live telemetry; --allow-remote lets it go elsewhere"
         )
 
 

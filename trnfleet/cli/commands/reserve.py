@@ -1,4 +1,7 @@
-"""`trnfleet reserve`: look for, buy and extend Capacity Blocks of a simulated account, and list reservations."""
+"""`trnfleet reserve`: Capacity Blocks of a simulated account.
+
+Commands find, buy and extend them, and list reservations.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from trnfleet.cli.params import Instant
 from trnfleet.cli.tables import table_lines
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
 from trnfleet.domain.reservations.states import ENDED, BlockState
-from trnfleet.errors import BrokerError, nearest
+from trnfleet.errors import BrokerError, TrnfleetError, nearest
 from trnfleet.text import plain
 
 if TYPE_CHECKING:
@@ -32,8 +35,6 @@ if TYPE_CHECKING:
     from trnfleet.services.session import BrokerSession
     from trnfleet.services.simulator.client import Arguments, Reply
     from trnfleet.wire.reservations import OfferingSpec, ReservationMessage
-
-FAILED = 1
 
 
 class ReserveOptions(NamedTuple):
@@ -66,7 +67,10 @@ def command() -> None:
 
 
 def reserve_options(command: CommandT) -> CommandT:
-    """Add the options that all of these commands have; the command takes `options: ReserveOptions`."""
+    """Add the common options of these commands.
+
+    A command gets `options: ReserveOptions`.
+    """
 
     @functools.wraps(command)
     def with_options(
@@ -91,7 +95,7 @@ def reserve_options(command: CommandT) -> CommandT:
 
 
 def _complete_type(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Return the instance types whose names begin so."""
+    """Return the instance types with a matching name."""
     return [name for name in INSTANCE_TYPES if name.startswith(incomplete)]
 
 
@@ -99,13 +103,31 @@ def offering_options(command: CommandT) -> CommandT:
     """Add the options that describe an offering."""
     for option in (
         setting("--until", "ends_by", type=Instant(), help="Latest end."),
-        setting("--from", "starts_from", type=Instant(), help="Earliest start, as 2026-01-31T11:30:00Z; else as soon as can be."),
+        setting(
+            "--from",
+            "starts_from",
+            type=Instant(),
+            help="Earliest start, as 2026-01-31T11:30:00Z; else as soon as can be.",
+        ),
         setting("--zone", help="Availability Zone; else any."),
-        setting("--days", type=click.IntRange(0, 1_000_000), help="Duration: 1 to 14 days, or weeks up to 182."),
+        setting(
+            "--days",
+            type=click.IntRange(0, 1_000_000),
+            help="Duration: 1 to 14 days, or weeks up to 182.",
+        ),
         click.option("--ultraserver", is_flag=True, help="One whole UltraServer."),
-        setting("--instances", type=click.IntRange(0, 1_000_000), help="Number of instances; 1 if not given."),
-        setting("--instance-type", metavar="TYPE", shell_complete=_complete_type, help="Instance type, such as trn2.48xlarge."),
-    ):  # fmt: skip  # a table reads as rows
+        setting(
+            "--instances",
+            type=click.IntRange(0, 1_000_000),
+            help="Number of instances; 1 if not given.",
+        ),
+        setting(
+            "--instance-type",
+            metavar="TYPE",
+            shell_complete=_complete_type,
+            help="Instance type, such as trn2.48xlarge.",
+        ),
+    ):
         command = option(command)
     return command
 
@@ -125,7 +147,8 @@ def offerings(
 ) -> None:
     """List what can be bought, the earliest first: at most six.
 
-    Blocks end at 11:30 UTC: one that starts at another time is offered a little shorter and a little longer than --days.
+    Blocks end at 11:30 UTC: one that starts at another time is offered a little shorter and a
+    little longer than --days.
     """
     args = _search_args(
         instance_type, instances, days, zone, starts_from, ends_by, ultraserver=ultraserver
@@ -162,14 +185,14 @@ def buy(
         args = _search_args(
             instance_type, instances, days, zone, starts_from, ends_by, ultraserver=ultraserver
         )
-        found = _offerings_of(_ask(options, "reserve_offerings", args))[:1]
+        offered = _offerings_of(_ask(options, "reserve_offerings", args))[:1]
         if not yes:
-            _print_offerings(options, found, "would buy, with --yes:")
+            _print_offerings(options, offered, "would buy, with --yes:")
             return
-        offering = found[0].id
+        offering = offered[0].id
     elif not yes:
-        found = _offerings_of(_ask(options, "reserve_offering", {"offering": offering}))
-        _print_offerings(options, found, "would buy, with --yes:")
+        offered = _offerings_of(_ask(options, "reserve_offering", {"offering": offering}))
+        _print_offerings(options, offered, "would buy, with --yes:")
         return
     _print_reply(options, _ask(options, "reserve_buy", {"offering": offering}))
 
@@ -189,13 +212,13 @@ def extend(options: ReserveOptions, block: str, days: int, yes: bool) -> None:
 
     That can be bought from 56 days to an hour before the end, and is paid up front.
     """
-    found = _offerings_of(
+    offered = _offerings_of(
         _ask(options, "reserve_extension_offerings", {"block": block, "days": float(days)})
     )
     if not yes:
-        _print_offerings(options, found, f"would extend {block}, with --yes:")
+        _print_offerings(options, offered, f"would extend {block}, with --yes:")
         return
-    _print_reply(options, _ask(options, "reserve_extend", {"offering": found[0].id}))
+    _print_reply(options, _ask(options, "reserve_extend", {"offering": offered[0].id}))
 
 
 @command.command("list")
@@ -204,14 +227,20 @@ def extend(options: ReserveOptions, block: str, days: int, yes: bool) -> None:
 def list_all(options: ReserveOptions, everything: bool) -> None:
     """List the reservations, as publishers published them last."""
     ended = {state.value for state in ENDED}
-    found = [each for each in _reservations(options) if everything or each.state.value not in ended]
+    reservations = [
+        message
+        for message in _reservations(options)
+        if everything or message.state.value not in ended
+    ]
     if options.as_json:
-        click.echo(json.dumps([each.model_dump(mode="json") for each in found], indent=2))
+        click.echo(
+            json.dumps([message.model_dump(mode="json") for message in reservations], indent=2)
+        )
         return
-    if not found:
+    if not reservations:
         click.echo("no reservations")
         return
-    for line in table_lines([_HEADS, *map(_row, found)]):
+    for line in table_lines([_HEADS, *map(_row, reservations)]):
         click.echo(line)
 
 
@@ -220,10 +249,10 @@ def list_all(options: ReserveOptions, everything: bool) -> None:
 @reserve_options
 def show(options: ReserveOptions, reservation: str) -> None:
     """Show one reservation with everything that is published about it."""
-    found = {each.id: each for each in _reservations(options)}
-    message = found.get(reservation)
+    reservations = {message.id: message for message in _reservations(options)}
+    message = reservations.get(reservation)
     if message is None:
-        raise BrokerError(f"no reservation {reservation!r}: {nearest(reservation, found)}")
+        raise BrokerError(f"no reservation {reservation!r}: {nearest(reservation, reservations)}")
     facts = message.model_dump(mode="json")
     if options.as_json:
         click.echo(json.dumps(facts, indent=2))
@@ -232,9 +261,10 @@ def show(options: ReserveOptions, reservation: str) -> None:
         if key not in {"v", "extensions", "boot"} and value not in (None, [], ""):
             text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
             click.echo(f"{key.replace('_', ' '):<20}{plain(text)}")
-    for each in message.extensions:
+    for extension in message.extensions:
         click.echo(
-            f"{'extension':<20}{plain(each.state.value)}: until {_time(each.end)} for {each.fee} {each.currency}"
+            f"{'extension':<20}{plain(extension.state.value)}: until {_time(extension.end)} for {extension.fee}"
+            f" {extension.currency}"
         )
 
 
@@ -251,7 +281,7 @@ def _search_args(
     """Return the arguments of a search for offerings."""
     if days is None:
         raise click.UsageError("--days N is missing: the duration, 1 to 14 days or weeks up to 182")
-    wanted: Arguments = {
+    criteria: Arguments = {
         "days": float(days),
         "instance_type": instance_type,
         "instances": None if instances is None else float(instances),
@@ -260,11 +290,15 @@ def _search_args(
         "starts_from": None if starts_from is None else starts_from.isoformat(),
         "ends_by": None if ends_by is None else ends_by.isoformat(),
     }
-    return {name: value for name, value in wanted.items() if value is not None}
+    return {name: value for name, value in criteria.items() if value is not None}
 
 
 def _ask(options: ReserveOptions, action: str, args: Arguments) -> Reply:
-    """Send a command and return the reply of the simulator that carried it out; exit where all refuse."""
+    """Send a command and return the reply of the simulator that carried it out.
+
+    Raises:
+        TrnfleetError: all refuse.
+    """
     from trnfleet.services.simulator.client import Command, send_command
 
     command = Command(action, "", args)
@@ -274,8 +308,7 @@ def _ask(options: ReserveOptions, action: str, args: Arguments) -> Reply:
     for reply in replies:
         if reply.ok:
             return reply
-    click.echo(f"trnfleet: {replies[0].reason}", err=True)
-    raise click.exceptions.Exit(FAILED)
+    raise TrnfleetError(replies[0].reason)
 
 
 def _offerings_of(reply: Reply) -> list[OfferingSpec]:
@@ -299,21 +332,21 @@ def _print_offerings(
     options: ReserveOptions, found: Sequence[OfferingSpec], title: str = ""
 ) -> None:
     if options.as_json:
-        click.echo(json.dumps([each.model_dump(mode="json") for each in found], indent=2))
+        click.echo(json.dumps([offering.model_dump(mode="json") for offering in found], indent=2))
         return
     if title:
         click.echo(title)
     rows = [
         (
-            each.id,
-            _capacity(each.ultraserver_type, each.instances, each.instance_type),
-            each.zone,
-            _time(each.start),
-            _time(each.end),
-            f"{each.hours:g} h",
-            f"{float(each.fee):,.2f} {each.currency}",
+            offering.id,
+            _capacity(offering.ultraserver_type, offering.instances, offering.instance_type),
+            offering.zone,
+            _time(offering.start),
+            _time(offering.end),
+            f"{offering.hours:g} h",
+            f"{float(offering.fee):,.2f} {offering.currency}",
         )
-        for each in found
+        for offering in found
     ]
     for line in table_lines([("OFFERING", "WHAT", "ZONE", "START", "END", "TERM", "FEE"), *rows]):
         click.echo(line)
@@ -326,11 +359,14 @@ def _print_reply(options: ReserveOptions, reply: Reply) -> None:
         click.echo(reply.reason)
 
 
-_HEADS = ("RESERVATION", "STATE", "WHAT", "USED", "ZONE", "START", "END", "FEE", "INTERCONNECT")
+_HEADS = ("RESERVATION", "STATE", "WHAT", "USED", "ZONE", "START", "END", "FEE", "EC2 LINKS")
 
 
 def _state(message: ReservationMessage) -> str:
-    """Return the state; an active reservation of which nothing is in use is `idle`, as in the app."""
+    """Return the state.
+
+    An active but unused reservation is `idle`, as in the app.
+    """
     is_idle = message.state.value == BlockState.ACTIVE.value and message.launched == 0
     return "idle" if is_idle else message.state.value
 

@@ -10,9 +10,9 @@ import click
 
 from trnfleet.cli.names import FileName, ShippedName
 from trnfleet.cli.tables import table_lines
-from trnfleet.domain.alerts.conditions import short_duration
+from trnfleet.domain.alerts.conditions import exact_duration
 from trnfleet.domain.alerts.signals import FIGURES, Scope
-from trnfleet.domain.alerts.templates import condition_text
+from trnfleet.domain.alerts.templates import conditions_text
 from trnfleet.domain.quantities import counted, duration
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import ConfigError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 FAILED = 1
 INVALID = 2
 MOST_SHOWN = 20
-"""Differences of one file that are shown; the rest is counted."""
+"""Most differences shown for one file. The rest is counted."""
 _WIDTH = 400
 
 
@@ -74,7 +74,8 @@ def check(ctx: click.Context, files: tuple[str, ...]) -> None:
     try:
         rules = join_rules(loaded, elsewhere=shipped_rules())
     except ConfigError as error:
-        # Of files that are invalid the rules are not known, so what refers to them cannot be judged.
+        # Of files that are invalid the rules are not known, so what refers to them cannot be
+        # judged.
         if valid:
             click.echo(f"INVALID  {plain(str(error), _WIDTH)}", err=True)
         valid = False
@@ -104,16 +105,16 @@ def test(ctx: click.Context, files: tuple[str, ...]) -> None:
     for name in files:
         path = Path(name)
         try:
-            count, found = run_tests(path)
+            count, failures = run_tests(path)
         except ConfigError as error:
             click.echo(f"INVALID  {plain(str(error), _WIDTH)}", err=True)
             worst = INVALID
             continue
         shown = plain(name, _WIDTH)
-        if found:
-            failed = len({each.test for each in found})
+        if failures:
+            failed = len({failure.test for failure in failures})
             click.echo(f"FAILED   {shown}: {failed} of {counted(count, 'test')}")
-            click.echo("\n".join(_difference_lines(found)))
+            click.echo("\n".join(_difference_lines(failures)))
             worst = max(worst, FAILED)
         else:
             click.echo(f"SUCCESS  {shown}: {counted(count, 'test')}")
@@ -143,7 +144,7 @@ def list_rules(scope: str | None, figures: bool, files: tuple[str, ...]) -> None
     """
     scopes = [Scope(scope)] if scope else list(Scope)
     if figures:
-        click.echo("\n\n".join("\n".join(_figures(each)) for each in scopes))
+        click.echo("\n\n".join("\n".join(_figures(level)) for level in scopes))
         return
     from trnfleet.services.files.rules import load_rules
 
@@ -154,7 +155,7 @@ def list_rules(scope: str | None, figures: bool, files: tuple[str, ...]) -> None
             rule.name,
             rule.scope.value,
             rule.severity.value,
-            short_duration(rule.for_s),
+            exact_duration(rule.for_s),
             _condition(rule),
         )
         for rule in rules
@@ -165,12 +166,13 @@ def list_rules(scope: str | None, figures: bool, files: tuple[str, ...]) -> None
 
 def _difference_lines(found: Sequence[FailedExpectation]) -> list[str]:
     lines: list[str] = []
-    for each in found[:MOST_SHOWN]:
-        lines.append(f"  {plain(each.test, _WIDTH)}: {each.rule} at {_instant(each.at_s)}")
-        for head, alerts in (("expected", each.expected), ("got", each.got)):
+    for failure in found[:MOST_SHOWN]:
+        lines.append(f"  {plain(failure.test, _WIDTH)}: {failure.rule} at {_instant(failure.at_s)}")
+        for head, alerts in (("expected", failure.expected), ("got", failure.got)):
             for number, alert in enumerate(alerts or ("no alert",)):
                 lines.append(
-                    f"    {head if number == 0 else '':>8}{':' if number == 0 else ' '} {plain(alert, _WIDTH)}"
+                    f"    {head if number == 0 else '':>8}{':' if number == 0 else ' '}"
+                    f" {plain(alert, _WIDTH)}"
                 )
     if len(found) > MOST_SHOWN:
         lines.append(f"  and {counted(len(found) - MOST_SHOWN, 'more difference')}")
@@ -185,14 +187,14 @@ def _counted(rules: Sequence[Rule]) -> str:
     by_severity = Counter(rule.severity.value for rule in rules)
     parts = [
         f"{by_severity[name]} {name}"
-        for name in (each.value for each in Severity)
+        for name in (severity.value for severity in Severity)
         if by_severity[name]
     ]
-    return f"{counted(len(rules), 'rule')}" + (f" ({', '.join(parts)})" if parts else "")
+    return f"{counted(len(rules), 'rule')}" + (f" (severity: {', '.join(parts)})" if parts else "")
 
 
 def _condition(rule: Rule) -> str:
-    text = " and ".join(condition_text(rule.scope, condition) for condition in rule.conditions)
+    text = conditions_text(rule)
     return f"{text}; one alert each {rule.grouping.value}" if rule.group_level is not None else text
 
 

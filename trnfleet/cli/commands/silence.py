@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trnfleet.cli.commands.alerts import alerts_options, report_word
+from trnfleet.cli.commands.alerts import UNKNOWN, alerts_options, report_word
 from trnfleet.cli.options import json_option, setting
 from trnfleet.cli.params import Duration
+from trnfleet.cli.streams import report
 from trnfleet.cli.tables import table_lines
 from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.domain.alerts.alert import has_id
 from trnfleet.domain.quantities import counted
 from trnfleet.errors import BrokerError, nearest
 from trnfleet.text import plain
@@ -39,7 +41,7 @@ def command() -> None:
       trnfleet silence expire 3f2a9c0d5b7e6f10 --broker mqtt://127.0.0.1:1883
 
     \b
-    Exit status: 0 done, 1 no such silence or not written, 2 wrong use, 4 sent but not confirmed (MQTT 3.1.1).
+    Exit status: 0 done, 1 no such silence, not written or silences not known, 2 wrong use, 4 sent but not confirmed (MQTT 3.1.1).
     """
 
 
@@ -62,13 +64,25 @@ def add(
     owner: str | None,
     yes: bool,
 ) -> None:
-    """Silence alerts that match every MATCHER; without --yes only list those that match now."""
-    from trnfleet.domain.alerts.matchers import parse_matchers
-    from trnfleet.services.alerts_client import read_alerts
+    """Silence alerts that match every MATCHER, or one alert by its id.
 
-    parsed = parse_matchers(matchers)
+    Without --yes only list them.
+
+    Stderr warns of names that do not exist, with the nearest one.
+    """
+    from trnfleet.domain.alerts.matchers import has_matchers, parse_matchers, split_matchers
+    from trnfleet.services.alerts_client import matchers_of, read_alerts
+
+    line = " ".join(matchers)
+    texts = (
+        [matcher for argument in matchers for matcher in split_matchers(argument)]
+        if has_matchers(line)
+        else []
+    )
+    parsed = parse_matchers(texts) if texts else ()
     fleet = asyncio.run(read_alerts(session, name, wait_s=wait))
     report_word(fleet)
+    parsed = parsed or matchers_of(fleet, line)
     hidden = _preview(fleet, tuple(parsed))
     if yes:
         texts = [str(matcher) for matcher in parsed]
@@ -84,41 +98,47 @@ def add(
 @command.command("list")
 @json_option
 @alerts_options
-def list_all(session: BrokerSession, name: str | None, wait: float, as_json: bool) -> None:
-    """List the silences that have not expired, and the number of published alerts that each matches."""
+@click.pass_context
+def list_all(
+    ctx: click.Context, session: BrokerSession, name: str | None, wait: float, as_json: bool
+) -> None:
+    """List unexpired silences with the number of published alerts that each matches."""
     from trnfleet.services.alerts_client import read_alerts, silence_facts
 
     fleet = asyncio.run(read_alerts(session, name, wait_s=wait))
     report_word(fleet)
-    found = silence_facts(fleet)
+    silences = silence_facts(fleet)
     if as_json:
-        click.echo(json.dumps(found, indent=2))
-        return
-    if not found:
-        click.echo("silences are not known" if fleet.is_withheld else "no silences")
-        return
+        click.echo(json.dumps(silences, indent=2))
+        ctx.exit(UNKNOWN if silences is None else 0)
+    if not silences:
+        click.echo("silences are not known" if silences is None else "no silences")
+        ctx.exit(UNKNOWN if silences is None else 0)
     rows = [
         (
-            each["id"],
-            each["state"],
-            each["until"],
-            str(each["hides"]),
-            f"{each['who']} at {each['source']}" if each["source"] else each["who"],
-            _what(each),
+            silence["id"],
+            silence["state"],
+            silence["until"],
+            str(silence["hides"]),
+            f"{silence['who']} at {silence['source']}" if silence["source"] else silence["who"],
+            _what(silence),
         )
-        for each in found
+        for silence in silences
     ]
     for line in table_lines([("SILENCE", "STATE", "UNTIL", "MATCHES", "WHO", "WHAT"), *rows]):
         click.echo(line)
 
 
 def _what(facts: dict[str, Any]) -> str:
-    """Return what a silence is for, why, why it hides nothing where its matchers have no equivalent, and who refuses it."""
+    """Return a silence's subject, reason, and errors.
+
+    The errors are matchers without equivalent, so that it hides nothing, and refusals.
+    """
     words = [" ".join(facts["matchers"]), facts["why"]]
     if facts["not_applied"]:
         words[0] = f"not applied ({facts['not_applied']})"
     words += [f"refused by {receiver} ({reason})" for receiver, reason in facts["refused"].items()]
-    return ": ".join(each for each in words if each)
+    return ": ".join(word for word in words if word)
 
 
 @command.command("expire")
@@ -129,12 +149,22 @@ def expire(session: BrokerSession, name: str | None, wait: float, silence: str) 
     from trnfleet.services.alerts_client import read_alerts
 
     fleet = asyncio.run(read_alerts(session, name, wait_s=wait))
-    found = fleet.silences.silence(silence)
-    if found is None:
-        known = [each.id for each in fleet.silences.known]
-        raise BrokerError(f"no silence {silence!r}: {nearest(silence, known)}")
-    asyncio.run(_expire(session, fleet, found))
-    click.echo(f"silence {silence} has expired")
+    known = list(fleet.silences.known)
+    matching = [candidate for candidate in known if candidate.id == silence] or [
+        candidate for candidate in known if has_id(candidate.id, silence)
+    ]
+    if not matching:
+        if fleet.is_withheld:
+            raise BrokerError(f"silence {silence!r}: {fleet.unwatched_reason}")
+        raise BrokerError(
+            f"no silence {silence!r}: {nearest(silence, [candidate.id for candidate in known])}"
+        )
+    if len(matching) > 1:
+        raise BrokerError(
+            f"{silence!r} begins {len(matching)} ids: {', '.join(match.id for match in matching[:5])}"
+        )
+    asyncio.run(_expire(session, fleet, matching[0]))
+    click.echo(f"silence {matching[0].id} has expired")
 
 
 async def _add(
@@ -161,19 +191,26 @@ async def _expire(session: BrokerSession, fleet: FleetAlerts, silence: Silence) 
 
 def _preview(fleet: FleetAlerts, matchers: tuple[Matcher, ...]) -> list[str]:
     """Return the alerts that a silence matches now: a count, and the first of them."""
-    summaries = {each.fingerprint: each.summary for each in fleet.alerts.values()}
-    found = fleet.preview(matchers)
-    lines = [f"{counted(found.firing, 'firing alert')}, {found.critical:,} critical"]
+    summaries = {message.fingerprint: message.summary for message in fleet.alerts.values()}
+    preview = fleet.preview(matchers)
+    for doubt in preview.doubts:
+        report(plain(doubt, 400))
+    if fleet.is_withheld:
+        return ["alerts that are not known"]
+    lines = [f"{counted(preview.firing, 'firing alert')}, {preview.critical:,} critical"]
     lines += [
         plain(f"  {alert.severity.value} {alert.name}: {summaries[alert.fingerprint]}", 400)
-        for alert in found.examples
+        for alert in preview.examples
     ]
-    if found.firing > len(found.examples):
-        lines.append(f"  and {found.firing - len(found.examples):,} more")
+    if preview.firing > len(preview.examples):
+        lines.append(f"  and {preview.firing - len(preview.examples):,} more")
+    if preview.other_chips:
+        lines.append(f"  also {counted(preview.other_chips, 'chip')} without an alert now")
     if cells := fleet.cells_matched(matchers):
         lines.append(
             plain(
-                f"alerts of cells match, too, and are silenced on the cell's broker: {', '.join(cells)}",
+                "alerts of cells match, too, and are silenced on the cell's broker:"
+                f" {', '.join(cells)}",
                 400,
             )
         )

@@ -13,9 +13,17 @@ import click
 from click.core import ParameterSource
 
 from trnfleet.cli.names import FileName
-from trnfleet.cli.options import broker_options, durable_option, log_options, mqtt_option, setting
+from trnfleet.cli.options import (
+    broker_options,
+    clear_option,
+    durable_option,
+    log_options,
+    mqtt_option,
+    setting,
+)
 from trnfleet.cli.params import Duration, FleetName, Kinds, ShardPart
 from trnfleet.cli.run_options import run_options
+from trnfleet.cli.settings.one_of import OneOf
 from trnfleet.cli.streams import exit_on_broken_pipe, report
 from trnfleet.clock import SystemClock
 from trnfleet.tasks import Ending, run_until
@@ -51,7 +59,13 @@ if TYPE_CHECKING:
     type=click.Choice(["chip", "instance", "ultraserver", "block"]),
     help="Part of the fleet in one message: chip (json); instance, ultraserver or block (cbor).",
 )
-@setting("--name", type=FleetName(), help="Publish under another name than the fleet file's.")
+@setting(
+    "--name",
+    type=FleetName(),
+    cls=OneOf,
+    noun="fleet",
+    help="Publish under another name than the fleet file's.",
+)
 @setting(
     "--client-id",
     type=FleetName(),
@@ -74,24 +88,35 @@ if TYPE_CHECKING:
     "record_to",
     type=FileName(),
     metavar="FILE",
-    help="Write a recording instead, as fast as it goes; needs --ticks or --duration. Same seed, same bytes.",
+    help=(
+        "Write a recording instead, as fast as it goes; needs --ticks or --duration. Same seed,"
+        " same bytes."
+    ),
 )
 @durable_option
 @setting(
     "--include",
     type=Kinds(),
-    help="With --stdout: kinds of lines, of telemetry, events, jobs, reservations; by default telemetry, and with a scenario the first three.",
+    help=(
+        "With --stdout: kinds of lines, of telemetry, events, jobs, reservations; by default"
+        " telemetry, and with a scenario the first three."
+    ),
 )
 @click.option(
     "--events",
     is_flag=True,
-    help="With --stdout: only EC2's events about Capacity Blocks, as EventBridge delivers them, one a line.",
+    help=(
+        "With --stdout: only EC2's events about Capacity Blocks, as EventBridge delivers them, one"
+        " a line."
+    ),
 )
 @click.option(
     "--realtime", is_flag=True, help="With --stdout: one tick a period, not as fast as possible."
 )
+@clear_option
 # The demo's own: no use where no app was started with the simulator.
 @click.option("--lead-in-to", hidden=True)
+@click.option("--unchecked", is_flag=True, hidden=True)
 @broker_options(required=False, with_root=True)
 @log_options
 @click.pass_context
@@ -115,9 +140,13 @@ def command(
     include: tuple[str, ...] | None,
     events: bool,
     realtime: bool,
+    clear: bool,
     lead_in_to: str | None,
+    unchecked: bool,
 ) -> None:
     """Simulate a fleet and publish its telemetry until ctrl+c, --duration or --ticks.
+
+    A fleet's name that other live publishers hold is refused; shards of one simulation share it.
 
     \b
     Examples:
@@ -198,6 +227,8 @@ def command(
             jump_s,
             allow_commands,
             None if lead_in_to is None else Path(lead_in_to),
+            clears=clear,
+            is_checked=unchecked,
         )
         asyncio.run(publish(session, engine, loaded, options, report))
 
@@ -241,8 +272,13 @@ def _with_publishing(
     """Return the fleet with the format and granularity of the options."""
     if encoding is not None or granularity is not None:
         # Another format than the file's makes the file's granularity moot.
-        kept = None if encoding not in {None, model.publish.format} else model.publish.granularity
-        publish = {"format": encoding or model.publish.format, "granularity": granularity or kept}
+        own_granularity = (
+            None if encoding not in {None, model.publish.format} else model.publish.granularity
+        )
+        publish = {
+            "format": encoding or model.publish.format,
+            "granularity": granularity or own_granularity,
+        }
         model = model.model_copy(update={"publish": model.publish.model_copy(update=publish)})
     if stdout and granularity not in {None, "chip"}:
         raise click.UsageError(
@@ -266,7 +302,7 @@ def _write(
     kinds: Collection[str],
     jump_s: float,
 ) -> None:
-    """Write a fleet's lines to stdout; as fast as they are read, or once a period."""
+    """Write a fleet's lines to stdout, at the reader's pace or once a period."""
     from trnfleet.sim.publish.telemetry import Include, stdout_ticks
 
     batches = stdout_ticks(

@@ -28,13 +28,14 @@ from trnfleet.cli.params import Duration, Moment
 from trnfleet.cli.report.totals import total_facts, total_text
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.alerts.watches import receiver_error_text
-from trnfleet.domain.quantities import NOT_AVAILABLE, counted, mean_label, with_unit
+from trnfleet.domain.quantities import NOT_AVAILABLE, counted, mean_label, part_label, with_unit
 from trnfleet.domain.severity import Severity
 from trnfleet.text import plain
 
 if TYPE_CHECKING:
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.monitor.store.events import Event
+    from trnfleet.monitor.store.jobs import Jobs
     from trnfleet.monitor.summary import Means, Summary
     from trnfleet.services.alerts_client import PublishedProblems
     from trnfleet.services.live_monitor import BrokerState, Observation
@@ -42,19 +43,21 @@ if TYPE_CHECKING:
     from trnfleet.wire.messages import JobMessage
 
 UNHEALTHY = 3
+VERSION = 1
+"""Version of the JSON output, `v`. It goes up if a key changes its meaning or is gone."""
 MOST_PROBLEMS = 10
 """Problems that are printed; --json has all."""
 MOST_DOUBTS = 5
-"""Cells whose alerts are in doubt that are printed; --json has all."""
+"""Most printed cells with alerts in doubt. --json has all."""
 MOST_EVENTS = 5
-"""The newest events that are printed, of those that arrived meanwhile."""
+"""Most printed events: the newest that arrived meanwhile."""
 
 
 WHAT_TO_DO = (
-    "they publish, and no descriptor of them has come; publishers repeat theirs every 60 s: try --wait 70s, "
-    "then see docs/brokers.md"
+    "they publish, and no descriptor of them has come; publishers repeat theirs every 60 s: try"
+    " --wait 70s, then see docs/brokers.md"
 )
-"""What to do about chips without a descriptor."""
+"""Advice on chips without a descriptor."""
 
 
 @click.command("status")
@@ -70,7 +73,10 @@ WHAT_TO_DO = (
 @click.option(
     "--at",
     type=Moment(),
-    help="With --recording: an instant, 14:03, +90s after its start, or -90s before its end; by default its end.",
+    help=(
+        "With --recording: an instant, 14:03, +90s after its start, or -90s before its end; by"
+        " default its end."
+    ),
 )
 @fleets_option
 @all_fleets_option
@@ -145,32 +151,33 @@ def command(
             )
         )
         source = {}
-    reports = [Report.of(each) for each in seen]
+    reports = [Report.of(observation) for observation in seen]
     if as_json:
         made = [
-            each.reservation_facts() if reservations else {**each.facts(), **source}
-            for each in reports
+            report.reservation_facts() if reservations else {**report.facts(), **source}
+            for report in reports
         ]
         if not is_of_several:
             click.echo(json.dumps(made[0]["reservations"] if reservations else made[0], indent=2))
         else:
             totals = {} if reservations else {"totals": total_facts(made)}
-            healthy = all(each.is_healthy for each in reports)
-            click.echo(json.dumps({"fleets": made, **totals, "healthy": healthy}, indent=2))
+            healthy = all(report.is_healthy for report in reports)
+            document = {"v": VERSION, "fleets": made, **totals, "healthy": healthy}
+            click.echo(json.dumps(document, indent=2))
     else:
-        texts = [each.reservation_text() if reservations else each.text() for each in reports]
+        texts = [report.reservation_text() if reservations else report.text() for report in reports]
         if is_of_several and reservations:
             texts = [
-                f"fleet {each.fleet}\n{text}" for each, text in zip(reports, texts, strict=True)
+                f"fleet {report.fleet}\n{text}" for report, text in zip(reports, texts, strict=True)
             ]
         elif is_of_several:
-            texts.append(total_text([each.facts() for each in reports]))
+            texts.append(total_text([report.facts() for report in reports]))
         click.echo("\n\n".join(texts))
-    ctx.exit(0 if all(each.is_healthy for each in reports) else UNHEALTHY)
+    ctx.exit(0 if all(report.is_healthy for report in reports) else UNHEALTHY)
 
 
 class Report(NamedTuple):
-    """What is said of one fleet."""
+    """The report on one fleet."""
 
     fleet: str
     brokers: tuple[BrokerState, ...]
@@ -181,24 +188,28 @@ class Report(NamedTuple):
 
     @staticmethod
     def of(observation: Observation) -> Report:
-        """Return the report of what was seen of a fleet."""
+        """Return the report on an observed fleet."""
         from trnfleet.services.alerts_client import published_problems
 
         fleet, brokers, monitor, error = observation
         if monitor is None:
             return Report(fleet, brokers, str(error), None, is_healthy=False)
-        summary, found = monitor.summary(), published_problems(monitor)
-        healthy = is_healthy(monitor, summary, found) and all(each.connected for each in brokers)
-        return Report(fleet, brokers, "", (monitor, summary, found), healthy)
+        summary = monitor.summary()
+        problems = published_problems(monitor)
+        healthy = is_healthy(monitor, summary, problems) and all(
+            broker.connected for broker in brokers
+        )
+        return Report(fleet, brokers, "", (monitor, summary, problems), healthy)
 
     def facts(self) -> dict[str, Any]:
         """Return it as JSON values."""
         where = {
-            "broker": ", ".join(each.broker for each in self.brokers),
-            "brokers": [each._asdict() for each in self.brokers],
+            "broker": ", ".join(broker.broker for broker in self.brokers),
+            "brokers": [broker._asdict() for broker in self.brokers],
         }
         if self.seen is None:
-            return {"fleet": self.fleet, "error": self.error, "healthy": False, **where}
+            unknown = {"v": VERSION, "fleet": self.fleet, "error": self.error}
+            return {**unknown, "healthy": False, **where}
         return {**facts(*self.seen, healthy=self.is_healthy), **(where if self.brokers else {})}
 
     def text(self) -> str:
@@ -206,14 +217,14 @@ class Report(NamedTuple):
         if self.seen is None:
             lines = f"{'fleet':<16}{self.fleet} (UNHEALTHY: {plain(self.error, 400)})"
         else:
-            monitor, summary, found = self.seen
-            lines = text(summary, monitor, found, healthy=self.is_healthy)
+            monitor, summary, problems = self.seen
+            lines = text(summary, monitor, problems, healthy=self.is_healthy)
         if len(self.brokers) < 2:
             return lines
         first, _, rest = lines.partition("\n")
         states = [
-            f"{each.broker} {'connected' if each.connected else f'AWAY: {plain(each.error, 200)}'}"
-            for each in self.brokers
+            f"{broker.broker} {'connected' if broker.connected else f'AWAY: {plain(broker.error, 200)}'}"
+            for broker in self.brokers
         ]
         return "\n".join([first, f"{'brokers':<16}{', '.join(states)}", *([rest] if rest else [])])
 
@@ -242,7 +253,10 @@ def _recorded(
     pue: float | None,
     rules: tuple[str, ...],
 ) -> Monitor:
-    """Return a monitor at an instant of a recording; by default at the last one with the fleet."""
+    """Return a monitor at an instant of a recording.
+
+    By default the last with the fleet.
+    """
     from trnfleet.cli.files import open_recording
     from trnfleet.clock import SystemClock
     from trnfleet.services.files.recordings import fleet_of, shown_part_of
@@ -260,11 +274,19 @@ def _recorded(
 
 
 def is_healthy(monitor: Monitor, summary: Summary, found: PublishedProblems) -> bool:
-    """Return whether all chips are described and live, each cell is watched, and no problem or finding is critical, acknowledged or not."""
+    """Return whether a fleet is healthy.
+
+    All chips are described and live, each cell is watched, and no problem or finding is critical,
+    acknowledged or not.
+    """
     if summary.undescribed_chips or summary.undescribed_paths or summary.unwatched_cells:
         return False
-    severities = {each.severity for each in monitor.findings.shown}
-    critical = Severity.CRITICAL in severities | {each.severity for each in found.problems.all}
+    if summary.contested:
+        return False
+    severities = {finding.severity for finding in monitor.findings.shown}
+    critical = Severity.CRITICAL in severities | {
+        problem.severity for problem in found.problems.all
+    }
     return summary.live_chips == summary.chips > 0 and not critical
 
 
@@ -281,30 +303,61 @@ def facts(
     figures = dataclasses.asdict(summary)
     del figures["pipeline_problems"]
     return {
+        "v": VERSION,
         **figures,
         "racks": {
             "highest": racks[-1]._asdict() if racks else None,
             "lowest": racks[0]._asdict() if racks else None,
         },
-        "receiver_errors": [each._asdict() for each in summary.receiver_errors],
+        "receiver_errors": [error._asdict() for error in summary.receiver_errors],
         "watched": found.is_watched,
         "cell_doubts": list(found.cell_doubts),
         "pipeline": pipeline_facts(monitor.pipeline()),
         "relays": relay_facts(relays_of(monitor, summary.cells)),
-        "problems": [problem_facts(each, found.now_ns) for each in found.problems.all],
+        "problems": [problem_facts(problem, found.now_ns) for problem in found.problems.all],
         "problem_counts": found.problems.counts()._asdict(),
         # `jobs` is their number.
-        "job_list": [_job_facts(job) for _, job in sorted(monitor.ingest.jobs.items())],
+        "job_list": [_job_facts(monitor, job) for _, job in sorted(monitor.ingest.jobs.items())],
         "last_events": [_event_facts(event) for event in _last_events(monitor)],
         "healthy": healthy,
     }
 
 
-def _job_facts(job: JobMessage) -> dict[str, Any]:
-    from trnfleet.domain.metrics import JOB_FIGURES
+def _job_facts(monitor: Monitor, job: JobMessage) -> dict[str, Any]:
+    """Return a job.
 
-    facts = {"job": job.job, "kind": job.kind, "state": job.state, "ts": job.ts, "on": job.on}
-    return facts | {name: getattr(job, name) for name in JOB_FIGURES}
+    Without a live chip its state is the last known, and it has no pace.
+    """
+    from trnfleet.domain.metrics import JOB_FIGURES, LASTING_JOB_FIGURES
+
+    age_s = monitor.job_age_s(job.job)
+    return {
+        "job": job.job,
+        "kind": job.kind,
+        "state": job.state,
+        "live": age_s is None,
+        "age_s": None if age_s is None else round(age_s, 1),
+        "ts": job.ts,
+        "on": job.on,
+        **{
+            name: getattr(job, name) if age_s is None or name in LASTING_JOB_FIGURES else None
+            for name in JOB_FIGURES
+        },
+    }
+
+
+def _jobs_text(jobs: Jobs) -> str:
+    """Return the number of jobs, and of live ones in each state."""
+    from trnfleet.monitor.store.last_known import LAST_KNOWN
+
+    silent = jobs.last_known
+    live = Counter(job.state for name, job in jobs.by_key.items() if name not in silent)
+    old = Counter(job.state for name, job in jobs.by_key.items() if name in silent)
+    said = [f"{number:,} {plain(state)}" for state, number in sorted(live.items())]
+    if old:
+        states = ", ".join(f"{number:,} {plain(state)}" for state, number in sorted(old.items()))
+        said.append(f"{len(silent):,} {LAST_KNOWN} ({states})")
+    return f"{len(jobs):,}" + (f": {', '.join(said)}" if said else "")
 
 
 def _event_facts(event: Event) -> dict[str, Any]:
@@ -328,6 +381,7 @@ def text(summary: Summary, monitor: Monitor, found: PublishedProblems, *, health
     """Return the summary as text."""
     from trnfleet.cli.report.pipeline import pipeline_rows
     from trnfleet.cli.report.relays import relay_rows, relays_of
+    from trnfleet.monitor.pipeline.problem import contest_text
     from trnfleet.monitor.summary import undescribed_text
     from trnfleet.services.alerts_client import WITHHELD
 
@@ -351,11 +405,7 @@ def text(summary: Summary, monitor: Monitor, found: PublishedProblems, *, health
     if summary.late_s:
         lag += f", telemetry {summary.late_s:,.0f} s late ({counted(summary.old, 'message')})"
     for names, paths in summary.contested.items():
-        lag += f", {plain(names)} publish the same {counted(paths, 'path')}"
-    states = Counter(job.state for job in monitor.ingest.jobs.values())
-    jobs = ", ".join(f"{number:,} {plain(state)}" for state, number in sorted(states.items()))
-    if jobs and not summary.live_chips:
-        jobs += ", as last known"
+        lag += f", {plain(contest_text(names, counted(paths, 'path')))}"
     undescribed = undescribed_text(summary)
     time = [] if summary.is_wall_time else [("time", f"{summary.monitor_time} x{summary.speed:g}")]
     rows = [
@@ -371,7 +421,7 @@ def text(summary: Summary, monitor: Monitor, found: PublishedProblems, *, health
         ),
         *relay_rows(relays_of(monitor, summary.cells)),
         *figure_rows(summary),
-        ("jobs", f"{summary.jobs:,}" + (f": {jobs}" if jobs else "")),
+        ("jobs", _jobs_text(monitor.ingest.job_table)),
         ("pipeline", f"{lost}, {summary.undecodable:,} undecodable, {lag}"),
         *pipeline_rows(monitor.pipeline()),
     ]
@@ -394,14 +444,17 @@ def text(summary: Summary, monitor: Monitor, found: PublishedProblems, *, health
     lines.extend(_problem_lines(found))
     for event in _last_events(monitor):
         where = plain(event.path or event.job) or "fleet"
-        line = f"{format_rfc3339(event.ts_ns)} {event.severity.value} {where}: {plain(event.text, 256)}"
+        line = (
+            f"{format_rfc3339(event.ts_ns)} {event.severity.value} {where}:"
+            f" {plain(event.text, 256)}"
+        )
         lines.append(f"{'event':<16}{line}")
     return "\n".join(lines)
 
 
 def _rollup_text(summary: Summary) -> str:
-    """Return how many chips are known from roll-ups only, and of which cells."""
-    cells = ", ".join(plain(each) for each in summary.cells[:8])
+    """Return the number of chips known only from roll-ups, and their cells."""
+    cells = ", ".join(plain(cell) for cell in summary.cells[:8])
     if len(summary.cells) > 8:
         cells += f" and {len(summary.cells) - 8:,} more"
     noun = "cell" if len(summary.cells) == 1 else "cells"
@@ -411,8 +464,12 @@ def _rollup_text(summary: Summary) -> str:
 
 
 def figure_rows(summary: Summary) -> list[tuple[str, str]]:
-    """Return the fleet's figures as the app's header has them: means, with what they are over, and their names."""
-    mean, of_peak = summary.mean, "% of peak"
+    """Return the fleet's figures as in the app's header, with their names.
+
+    Means name their population.
+    """
+    mean = summary.mean
+    of_peak = "% of peak"
     hbm_share = with_unit(mean.hbm_bw_util_pct, "%").replace(" %", f" {of_peak}")
     watts = {
         name: with_unit(value, "W")
@@ -426,7 +483,14 @@ def figure_rows(summary: Summary) -> list[tuple[str, str]]:
     efficiency = with_unit(mean.tflops_per_w, "TFLOP/s/W")
     temp = with_unit(mean.temperature_max_c, "degC")
     return [
-        ("figures", mean_label(mean.seconds)),
+        (
+            "figures",
+            " ".join(
+                filter(
+                    None, (mean_label(mean.seconds), part_label(summary.live_chips, summary.chips))
+                )
+            ),
+        ),
         ("NC util", with_unit(mean.nc_util_pct, "%")),
         ("compute", f"{with_unit(mean.tflops, 'TFLOP/s')}, MFU {with_unit(mean.mfu_pct, '%')}"),
         ("HBM bw", f"{with_unit(mean.hbm_traffic_bytes_per_s, 'bytes/s')}, {hbm_share}"),
@@ -439,10 +503,13 @@ def figure_rows(summary: Summary) -> list[tuple[str, str]]:
 
 
 def _headroom_text(mean: Means) -> str:
-    """Return what is left below the chips' power cap, the cap, and the share."""
+    """Return the headroom below the chips' power cap, the cap, and the share."""
     if mean.headroom_w is None or mean.headroom_pct is None:
         return NOT_AVAILABLE
-    return f"{with_unit(mean.headroom_w, 'W')} of {with_unit(mean.power_cap_w, 'W')}, {mean.headroom_pct:.0f} %"
+    return (
+        f"{with_unit(mean.headroom_w, 'W')} of {with_unit(mean.power_cap_w, 'W')},"
+        f" {mean.headroom_pct:.0f} %"
+    )
 
 
 def _state(summary: Summary, found: PublishedProblems, *, healthy: bool) -> str:
@@ -450,10 +517,9 @@ def _state(summary: Summary, found: PublishedProblems, *, healthy: bool) -> str:
     from trnfleet.monitor.problems import texts
 
     state = f"{summary.live_chips:,} of {counted(summary.chips, 'chip')} live"
-    if summary.stale_chips:
-        state += f", {summary.stale_chips:,} stale or offline"
-    if summary.unobserved_chips:
-        state += f", {summary.unobserved_chips:,} not observed"
+    for chips, word in summary.chip_states[1:]:
+        if chips:
+            state += f", {chips:,} {word}"
     if summary.unwatched_cells:
         state += f", {counted(len(summary.unwatched_cells), 'cell')} without a watch"
     problems = found.problems
@@ -471,11 +537,13 @@ def _problem_lines(found: PublishedProblems) -> list[str]:
 
     listed = found.problems.listed
     shown = listed[:MOST_PROBLEMS]
-    lines = [f"{each.severity.value:<16}{texts.line(each, found.now_ns)}" for each in shown]
+    lines = [
+        f"{problem.severity.value:<16}{texts.line(problem, found.now_ns)}" for problem in shown
+    ]
     if len(listed) > len(shown):
         lines.append(f"{'':<16}and {len(listed) - len(shown):,} more")
     doubts = found.cell_doubts[:MOST_DOUBTS]
-    lines += [f"{'alerts':<16}{plain(each, 400)}" for each in doubts]
+    lines += [f"{'alerts':<16}{plain(doubt, 400)}" for doubt in doubts]
     if len(found.cell_doubts) > len(doubts):
         lines.append(f"{'alerts':<16}and of {len(found.cell_doubts) - len(doubts):,} more cells")
     if not found.is_watched and not doubts:

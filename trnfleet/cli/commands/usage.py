@@ -23,9 +23,22 @@ if TYPE_CHECKING:
 SHORTEST_S = 1.0
 """Least length of an interval, in the fleet's time."""
 COLUMNS = (
-    "from", "to", "reservation", "state", "what", "zone", "reserved", "watched_s", "used", "nc_util_pct",
-    "reserved_instance_h", "used_instance_h", "fee", "idle_fee", "currency",
-)  # fmt: skip  # a list of names
+    "from",
+    "to",
+    "reservation",
+    "state",
+    "what",
+    "zone",
+    "reserved",
+    "watched_s",
+    "used",
+    "nc_util_pct",
+    "reserved_instance_h",
+    "used_instance_h",
+    "fee",
+    "idle_fee",
+    "currency",
+)
 
 
 @click.command("usage")
@@ -92,7 +105,8 @@ def cells(row: UsageRow) -> tuple[object, ...]:
     """Return the cells of a row."""
     from trnfleet.tui.format.reservations import what_text
 
-    message, watched_s = row.reservation.message, row.watched_s
+    message = row.reservation.message
+    watched_s = row.watched_s
     return (
         format_rfc3339(row.from_ns),
         format_rfc3339(row.to_ns),
@@ -113,6 +127,6 @@ def cells(row: UsageRow) -> tuple[object, ...]:
 
 
 def _cell(text: str) -> str:
-    """Return text from the wire such that neither a terminal nor a spreadsheet acts upon it."""
+    """Return text from the wire, made safe for terminals and spreadsheets."""
     shown = plain(text)
     return f"'{shown}" if shown.startswith(("=", "+", "-", "@")) else shown

@@ -11,8 +11,8 @@ import click
 
 from trnfleet.cli.alert_options import rules_option
 from trnfleet.cli.options import broker_options, fleet_option, log_options, setting
-from trnfleet.cli.params import Duration, WebUrl
-from trnfleet.cli.streams import exit_on_broken_pipe, report
+from trnfleet.cli.params import Duration, Program, ReceiverUrl, WebUrl
+from trnfleet.cli.streams import report
 from trnfleet.domain.severity import Severity
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FIRES = 3
 """Exit status of `--exit-on`."""
 END_LIMIT_S = 1.2
-"""Longest time for connections and threads to end after the watch, so that all is over within 2 s."""
+"""Longest time for connections and threads to end after the watch. All is over within 2 s."""
 
 
 @click.command("watch")
@@ -30,6 +30,7 @@ END_LIMIT_S = 1.2
 @rules_option
 @setting(
     "--alertmanager",
+    type=ReceiverUrl(),
     multiple=True,
     metavar="URL",
     help="Notify an Alertmanager, as http://host:9093; several times for several.",
@@ -42,6 +43,7 @@ END_LIMIT_S = 1.2
 )
 @setting(
     "--webhook",
+    type=ReceiverUrl(),
     multiple=True,
     metavar="URL",
     help="Post to a URL in the form of Alertmanager's webhooks; several times for several.",
@@ -49,14 +51,28 @@ END_LIMIT_S = 1.2
 @setting(
     "--external-url",
     type=WebUrl(),
-    help="Base of the links back to alerts (generatorURL), with fleet, alertname and target as its query; by default none.",
+    help=(
+        "Base of the links back to alerts (generatorURL), with fleet, alertname and target as its"
+        " query; by default none."
+    ),
+)
+@setting(
+    "--runbook-base",
+    type=WebUrl(),
+    help=(
+        "Page of rules, such as a copy of docs/rules.md. runbook_url is URL#RULE; by default none."
+    ),
 )
 @click.option(
     "--exec",
     "programs",
+    type=Program(),
     multiple=True,
     metavar="'PROGRAM ARGS'",
-    help="Run a program for each alert that fires or resolves, without a shell: JSON on its stdin, TRNFLEET_ALERT_... variables.",
+    help=(
+        "Run a program for each alert that fires or resolves, without a shell: JSON on its stdin,"
+        " TRNFLEET_ALERT_... variables."
+    ),
 )
 @click.option(
     "--stdout", is_flag=True, help="Write a line of JSON for each alert that fires or resolves."
@@ -78,6 +94,7 @@ def command(
     alertmanager_silences: str,
     webhook: tuple[str, ...],
     external_url: str | None,
+    runbook_base: str | None,
     programs: tuple[str, ...],
     stdout: bool,
     exit_on: str | None,
@@ -88,7 +105,8 @@ def command(
     Of several watches of a fleet the longest-running one is the leader; the others are on standby and take over when it is
     gone. Give all of them the same receivers. Notifications are logged at the broker, so that neither a restart nor another
     watch repeats them; a watch that dies between a notification and its log entry is followed by one that sends it again.
-    Silenced and inhibited alerts are notified once they no longer are. Passwords of receivers come from the URL, or from
+    Silenced and inhibited alerts are notified once they no longer are. A receiver that fails does not stop the others: it is
+    logged, shown by `trnfleet status`, and retried. Passwords of receivers come from the URL, or from
     TRNFLEET_ALERTMANAGER_PASSWORD and TRNFLEET_WEBHOOK_PASSWORD for the user in the URL.
 
     \b
@@ -100,7 +118,7 @@ def command(
 
     \b
     Exit status: 0 ended by a signal or --exit-after, 1 a failure explained in one line, also --exit-after with --exit-on while
-    there is no connection, 2 wrong use, 3 by --exit-on.
+    there is no connection and --stdout that cannot be written to where nothing else is notified, 2 wrong use, 3 by --exit-on.
     """
     from trnfleet.services.files.rules import load_rules
     from trnfleet.services.watch.receivers import make_receivers, make_silences
@@ -113,31 +131,37 @@ def command(
         exit_on,
         exit_after,
         external_url or "",
+        runbook_base or "",
         SilenceMode(alertmanager_silences),
     )
     receivers = make_receivers(alertmanager, webhook, programs, session.clock, stdout=stdout)
     silences = make_silences(alertmanager, session.clock)
-    statuses = {Outcome.ENDED: 0, Outcome.FOUND: FIRES, Outcome.BLIND: 1, Outcome.REFUSED: 1}
+    statuses = {
+        Outcome.ENDED: 0,
+        Outcome.FOUND: FIRES,
+        Outcome.BLIND: 1,
+        Outcome.REFUSED: 1,
+        Outcome.UNHEARD: 1,
+    }
     outcome, hard_exit = Outcome.ENDED, HardExit()
     try:
-        with exit_on_broken_pipe():
-            outcome = asyncio.run(
-                watch_fleet(
-                    session,
-                    request,
-                    receivers,
-                    silences,
-                    report,
-                    lambda ended: hard_exit.start(statuses[ended]),
-                )
+        outcome = asyncio.run(
+            watch_fleet(
+                session,
+                request,
+                receivers,
+                silences,
+                report,
+                lambda ended: hard_exit.start(statuses[ended]),
             )
+        )
     finally:
         hard_exit.cancel()
     ctx.exit(statuses[outcome])
 
 
 class HardExit:
-    """End of the process by force, where a thread that cannot be interrupted, such as a DNS lookup, keeps it alive."""
+    """Forced end of the process if an uninterruptible thread, as in DNS, blocks it."""
 
     def __init__(self) -> None:
         self._timer: threading.Timer | None = None

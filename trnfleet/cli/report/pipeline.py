@@ -1,4 +1,4 @@
-"""The pipeline of a fleet as `trnfleet status` prints it: JSON values, and lines with what to do."""
+"""A fleet's pipeline for `trnfleet status`: JSON values, and lines with advice."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from trnfleet.monitor.pipeline.publishers import PublisherTable
 
 MOST_PUBLISHERS = 1_000
-"""Publishers in the list of --json, those with trouble first; `publishers` counts all."""
+"""Publishers in the list of --json, troubled ones first. `publishers` counts all."""
 LONGEST = 400
 _ELSEWHERE = frozenset({"not-described", "retained-withheld"})
-"""Problems that have a line of their own among the fleet's."""
+"""Problems with their own line among the fleet's."""
 # Columns of a publisher that are printed, under their names.
 _COUNTS = (
     "paths",
@@ -49,8 +49,12 @@ _FIGURES = (
 
 
 def pipeline_facts(health: PipelineHealth) -> dict[str, Any]:
-    """Return the pipeline as JSON values; what is not known is null."""
-    publishers, counts = health.publishers, dataclasses.asdict(health.counts)
+    """Return the pipeline as JSON values.
+
+    Unknown ones are null.
+    """
+    publishers = health.publishers
+    counts = dataclasses.asdict(health.counts)
     return {
         "messages_per_s": health.messages_per_s,
         "bytes_per_s": health.bytes_per_s,
@@ -65,7 +69,7 @@ def pipeline_facts(health: PipelineHealth) -> dict[str, Any]:
         "recent": health.recent._asdict(),
         "publishers": {
             "all": len(publishers),
-            **{each.word: publishers.count(each) for each in State},
+            **{state.word: publishers.count(state) for state in State},
         },
         "publisher_list": [publisher_facts(publishers, row) for row in worst_first(publishers)],
         "of_no_publisher": {
@@ -73,22 +77,36 @@ def pipeline_facts(health: PipelineHealth) -> dict[str, Any]:
             "lost": publishers.lost_of_none,
             "refused": publishers.refused_of_none,
         },
-        "brokers": [{**dataclasses.asdict(each), "taken": each.taken} for each in health.brokers],
+        "doubts": [
+            {
+                "publisher": doubt.publisher,
+                "key": doubt.key,
+                "is_unknown": doubt.is_unknown,
+                "text": doubt.text,
+                "path": doubt.path,
+                "times": doubt.times,
+                "age_s": health.at_s - doubt.at_s,
+            }
+            for doubt in health.doubts
+        ],
+        "brokers": [
+            {**dataclasses.asdict(broker), "taken": broker.taken} for broker in health.brokers
+        ],
         "problems": [
             {
-                "name": each.name,
-                "severity": each.severity.value,
-                "text": each.text,
-                "advice": each.advice,
-                "where": each.where or None,
+                "name": problem.name,
+                "severity": problem.severity.value,
+                "text": problem.text,
+                "advice": problem.advice,
+                "where": problem.where or None,
             }
-            for each in health.problems
+            for problem in health.problems
         ],
     }
 
 
 def worst_first(publishers: PublisherTable) -> list[int]:
-    """Return the rows of the publishers that are listed: by state, then by what was lost."""
+    """Return the rows of the listed publishers: by state, then by losses."""
     order = np.lexsort((-publishers.lost, -publishers.state.astype(np.int64)))
     rows: list[int] = order[:MOST_PUBLISHERS].tolist()
     return rows
@@ -108,12 +126,15 @@ def publisher_facts(publishers: PublisherTable, row: int) -> dict[str, Any]:
 
 
 def pipeline_rows(health: PipelineHealth) -> list[tuple[str, str]]:
-    """Return the lines about publishers and brokers, and the problems from a warning on, the worst first."""
+    """Return the lines about publishers and brokers, and the problems, the worst first.
+
+    Problems are shown from severity warning.
+    """
     publishers = health.publishers
     states = [
-        f"{publishers.count(each):,} {each.word}"
-        for each in reversed(State)
-        if publishers.count(each)
+        f"{publishers.count(state):,} {state.word}"
+        for state in reversed(State)
+        if publishers.count(state)
     ]
     rate = f", {with_unit(health.bytes_per_s, 'bytes/s')}" if health.bytes_per_s else ""
     rows = (
@@ -122,14 +143,16 @@ def pipeline_rows(health: PipelineHealth) -> list[tuple[str, str]]:
         else []
     )
     rows += [
-        ("connection", broker_text(each)) for each in health.brokers if each.protocol != RECORDING
+        ("connection", broker_text(broker))
+        for broker in health.brokers
+        if broker.protocol != RECORDING
     ]
-    for each in health.problems:
-        if each.severity is not Severity.INFO and each.name not in _ELSEWHERE:
+    for problem in health.problems:
+        if problem.severity is not Severity.INFO and problem.name not in _ELSEWHERE:
             rows.append(
                 (
-                    f"  {each.severity.value}",
-                    f"{plain(each.text, LONGEST)}. {plain(each.advice, LONGEST)}",
+                    f"  {problem.severity.value}",
+                    f"{plain(problem.text, LONGEST)}. {plain(problem.advice, LONGEST)}",
                 )
             )
     return rows

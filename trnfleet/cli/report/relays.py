@@ -1,4 +1,4 @@
-"""The relays of a fleet's cells as `trnfleet status` prints them: which one is active, and which are on standby."""
+"""The relays of a fleet's cells for `trnfleet status`: active or on standby."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from trnfleet.monitor.monitor import Monitor
 
 MOST_CELLS = 20
-"""Cells with a line each; of more those without an active relay come first."""
+"""Most cells with a line each. If there are more, cells without an active relay come first."""
 
 
 def relays_of(monitor: Monitor, cells: Sequence[str]) -> list[CellRelays]:
-    """Return the relays of each cell that is described, or has ever had one."""
-    known = {each.cell: each for each in monitor.ingest.cells.relays(monitor.clock.monotonic_s())}
+    """Return the relays of each cell with descriptors, or with a relay at any time."""
+    known = {cell.cell: cell for cell in monitor.ingest.cells.relays(monitor.clock.monotonic_s())}
     return [known.get(cell) or CellRelays(cell, None) for cell in sorted({*known, *cells})]
 
 
@@ -27,11 +27,11 @@ def relay_facts(relays: Sequence[CellRelays]) -> list[dict[str, Any]]:
     """Return them as JSON values."""
     return [
         {
-            "cell": each.cell,
-            "active": None if each.active is None else _facts(each.active),
-            "standby": [_facts(standby) for standby in each.standby],
+            "cell": cell.cell,
+            "active": None if cell.active is None else _facts(cell.active),
+            "standby": [_facts(standby) for standby in cell.standby],
         }
-        for each in relays
+        for cell in relays
     ]
 
 
@@ -41,9 +41,9 @@ def _facts(relay: WatchPresence) -> dict[str, Any]:
 
 def relay_rows(relays: Sequence[CellRelays]) -> list[tuple[str, str]]:
     """Return a line for each cell."""
-    ordered = sorted(relays, key=lambda each: each.active is not None)
+    ordered = sorted(relays, key=lambda cell: cell.active is not None)
     rows = [
-        ("relays", f"{plain(each.cell)}: {plain(each.text, 400)}") for each in ordered[:MOST_CELLS]
+        ("relays", f"{plain(cell.cell)}: {plain(cell.text, 400)}") for cell in ordered[:MOST_CELLS]
     ]
     left = len(ordered) - len(rows)
     return [*rows, *([("relays", f"and of {left:,} more cells")] if left else [])]

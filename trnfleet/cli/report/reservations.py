@@ -33,7 +33,7 @@ HEADS = (
 def facts_of(monitor: Monitor) -> list[dict[str, Any]]:
     """Return a fleet's reservations as JSON values."""
     use = _use(monitor)
-    return [reservation_facts(each, use) for each in monitor.reservations.table()]
+    return [reservation_facts(reservation, use) for reservation in monitor.reservations.table()]
 
 
 def lines_of(monitor: Monitor) -> list[str]:
@@ -46,10 +46,11 @@ def _use(monitor: Monitor) -> MeanUse:
 
 
 def reservation_facts(reservation: Reservation, use: MeanUse) -> dict[str, Any]:
-    """Return a reservation as JSON values: EC2's fields as published, and figures of telemetry and time.
+    """Return a reservation as JSON values.
 
-    Money is decimal text, times are RFC 3339, unknown values are null. `nc_util_pct` is the present, `mean` that of the last seconds,
-    as in the fleet's own figures.
+    They are EC2's fields as published, and figures from telemetry and time. Money is decimal text,
+    times are RFC 3339, unknown values are null. `nc_util_pct` is the present value, `mean` the mean
+    of the last seconds, as in the fleet's own figures.
 
     Args:
         reservation: The reservation.
@@ -91,24 +92,29 @@ def reservation_facts(reservation: Reservation, use: MeanUse) -> dict[str, Any]:
 
 
 def reservation_lines(table: Sequence[Reservation], use: MeanUse, time_ns: int) -> list[str]:
-    """Return the table of reservations, with the time of its countdowns above, and what its utilisation is the mean over."""
+    """Return the table of reservations, with the time of its countdowns above.
+
+    It also states the period of the mean utilisation.
+    """
     if not table:
         return ["no reservations"]
     rows: list[tuple[str, ...]] = [HEADS]
-    for each in table:
-        message = each.message
+    for reservation in table:
+        message = reservation.message
         rows.append(
             (
-                words.state_text(each, use.util_pct(each)),
+                words.state_text(reservation, use.util_pct(reservation)),
                 message.id,
-                words.what_text(each),
-                words.used_text(each),
-                words.util_text(each, use.util_pct(each)),
-                words.until_text(each),
-                words.termination_text(each),
-                "" if each.idle_per_h is None else words.money(each.idle_per_h, message.currency),
-                words.money(words.fee_of(each), message.currency if message.fee else ""),
-                words.extension_text(each),
+                words.what_text(reservation),
+                words.used_text(reservation),
+                words.util_text(reservation, use.util_pct(reservation)),
+                words.until_text(reservation),
+                words.termination_text(reservation),
+                ""
+                if reservation.idle_per_h is None
+                else words.money(reservation.idle_per_h, message.currency),
+                words.money(words.fee_of(reservation), message.currency if message.fee else ""),
+                words.extension_text(reservation),
             )
         )
     return [

@@ -1,10 +1,10 @@
-"""Several fleets as one: the sums of what `trnfleet status` says of each."""
+"""Several fleets as one: sums for `trnfleet status`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trnfleet.domain.quantities import counted, with_unit
+from trnfleet.domain.quantities import counted, part_label, with_unit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,22 +27,22 @@ SUMMED = (
     "facility_power_w",
     "tflops",
 )
-"""Figures whose sum over fleets means something; a fleet that does not know one adds nothing."""
+"""Figures with a meaningful sum over fleets. An unknown one adds nothing."""
 
 
 def total_facts(fleets: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the totals of fleets, each given as its object of `status --json`."""
-    known = [each for each in fleets if "chips" in each]
+    known = [fleet for fleet in fleets if "chips" in fleet]
     totals: dict[str, Any] = {
         "fleets": len(fleets),
-        "healthy": sum(bool(each["healthy"]) for each in fleets),
+        "healthy": sum(bool(fleet["healthy"]) for fleet in fleets),
     }
     for name in SUMMED:
-        values = [each[name] for each in known if each[name] is not None]
+        values = [fleet[name] for fleet in known if fleet[name] is not None]
         totals[name] = sum(values) if values else None
-    kinds = dict.fromkeys(kind for each in known for kind in each["problem_counts"])
+    kinds = dict.fromkeys(kind for fleet in known for kind in fleet["problem_counts"])
     totals["problem_counts"] = {
-        kind: sum(each["problem_counts"][kind] for each in known) for kind in kinds
+        kind: sum(fleet["problem_counts"][kind] for fleet in known) for kind in kinds
     }
     return totals
 
@@ -52,16 +52,17 @@ def total_text(fleets: Sequence[Mapping[str, Any]]) -> str:
     totals = total_facts(fleets)
     # As means, which the lines above are, too.
     watts = [
-        each["mean"]["power_w"]
-        for each in fleets
-        if "mean" in each and each["mean"]["power_w"] is not None
+        fleet["mean"]["power_w"]
+        for fleet in fleets
+        if "mean" in fleet and fleet["mean"]["power_w"] is not None
     ]
     unhealthy = totals["fleets"] - totals["healthy"]
+    part = part_label(totals["live_chips"] or 0, totals["chips"] or 0)
     words = [
         counted(totals["fleets"], "fleet"),
         f"{unhealthy:,} UNHEALTHY" if unhealthy else "all healthy",
         f"{totals['live_chips'] or 0:,} of {counted(totals['chips'] or 0, 'chip')} live",
-        f"power {with_unit(sum(watts) if watts else None, 'W')}",
+        " ".join(filter(None, (f"power {with_unit(sum(watts) if watts else None, 'W')}", part))),
     ]
     counts = totals["problem_counts"]
     words += [

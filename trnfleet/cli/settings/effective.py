@@ -1,4 +1,4 @@
-"""The value that each option of a command has, and where it comes from, found by parsing as the command itself does."""
+"""The value and source of each option of a command, parsed as the command does."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ PASSWORD_VARIABLES = {
     "alertmanager": "TRNFLEET_ALERTMANAGER_PASSWORD",
     "webhook": "TRNFLEET_WEBHOOK_PASSWORD",
 }
-"""Variables with passwords, by the option that they go with."""
+"""Variables with passwords, by their option."""
 
 
 class Effective(NamedTuple):
     """An option's value with its source."""
 
     option: str
-    """The long flag without its dashes, which is also its key in a settings file."""
+    """The long flag without its dashes. It is also its key in a settings file."""
     value: Any
-    """As it was given, with secrets hidden; None where there is none."""
+    """The given value, with secrets hidden. None without a value."""
     source: str
     """`command line`, `variable`, `settings`, `credential` or `default`."""
     place: str = ""
@@ -61,7 +61,7 @@ class Effective(NamedTuple):
 def effective_options(
     words: Sequence[str], command: click.Command, arguments: Sequence[str]
 ) -> tuple[list[Effective], Settings | None]:
-    """Return what a command's options would be, and the settings that were read for it.
+    """Return a command's options as they would be, and the settings read for it.
 
     Args:
         words: The command's names: one, or a group's and its own.
@@ -73,7 +73,7 @@ def effective_options(
         click.UsageError: an argument or variable is.
     """
     lenient = copy.copy(command)
-    lenient.params = [_not_required(each) for each in command.params]
+    lenient.params = [_not_required(param) for param in command.params]
     parent = click.Context(click.Group("trnfleet"), info_name="trnfleet")
     for group in words[:-1]:
         parent = click.Context(click.Group(group), info_name=group, parent=parent)
@@ -81,13 +81,13 @@ def effective_options(
     ctx = lenient.make_context(words[-1], list(arguments), parent=parent)
     given = lenient.make_parser(ctx).parse_args(list(arguments))[0]
     read = applied(ctx)
-    settings, found = read or (None, {})
+    settings, values = read or (None, {})
     options = [
         _effective(
             ctx,
             param,
             given.get(param.name),
-            found[param.name].origin if param.name in found else None,
+            values[param.name].origin if param.name in values else None,
         )
         for param in lenient.params
         if isinstance(param, click.Option)
@@ -126,11 +126,14 @@ def _not_required(param: click.Parameter) -> click.Parameter:
 
 
 def _hidden(param: click.Option, value: Any) -> Any:
-    """Return a value without what may be secret: what follows the host in receivers' URLs, and arguments of programs."""
+    """Return a value without secret parts.
+
+    They are the part after the host in receivers' URLs, and arguments of programs.
+    """
     if isinstance(param, OneOf) and isinstance(value, list | tuple) and len(value) == 1:
         value = value[0]
     if isinstance(value, list | tuple):
-        return [_hidden(param, each) for each in value]
+        return [_hidden(param, part) for part in value]
     text = str(value)
     if param.metavar == "URL":
         return " ".join(map(_hidden_url, text.split()))
@@ -152,17 +155,17 @@ def _hidden_url(text: str) -> str:
 
 
 def _passwords(options: Iterable[Effective]) -> Iterator[Effective]:
-    """Yield a line for each password that a variable gives, or a credential of the service where no variable does.
+    """Yield a line for each password from a variable, or else from a service credential.
 
     Raises:
         ConfigError: the credential cannot be read.
     """
-    for each in options:
-        variable = PASSWORD_VARIABLES.get(each.option)
+    for option in options:
+        variable = PASSWORD_VARIABLES.get(option.option)
         if variable is None:
             continue
         if os.environ.get(variable):
-            yield Effective(f"password of {each.option}", HIDDEN, "variable", variable)
-        elif each.option == "broker" and systemd.read_credential(systemd.PASSWORD):
+            yield Effective(f"password of {option.option}", HIDDEN, "variable", variable)
+        elif option.option == "broker" and systemd.read_credential(systemd.PASSWORD):
             place = str(systemd.credential_file(systemd.PASSWORD))
-            yield Effective(f"password of {each.option}", HIDDEN, "credential", place)
+            yield Effective(f"password of {option.option}", HIDDEN, "credential", place)

@@ -1,4 +1,4 @@
-"""Reading of settings files, and the check of all that stands in one."""
+"""Reading of settings files, and the check of a file's contents."""
 
 from __future__ import annotations
 
@@ -14,20 +14,19 @@ from trnfleet.cli.settings.keys import (
     leaves,
     options_of,
     refuse_several,
+    settings_of,
 )
-from trnfleet.cli.settings.places import Place, places_to_read
+from trnfleet.cli.settings.places import NONE, Place, places_to_read, usual_places
 from trnfleet.config import load_toml
-from trnfleet.errors import ConfigError
+from trnfleet.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
-
-    import click
 
 
 class SettingsFile(NamedTuple):
-    """A settings file that has been read."""
+    """A settings file after reading."""
 
     place: Place
     data: Mapping[str, Any]
@@ -40,17 +39,22 @@ class SettingsFile(NamedTuple):
     @property
     def profiles(self) -> Mapping[str, Mapping[str, Any]]:
         """The profiles by name."""
-        found: Mapping[str, Mapping[str, Any]] = self.data.get(PROFILE, {})
-        return found
+        profiles: Mapping[str, Mapping[str, Any]] = self.data.get(PROFILE, {})
+        return profiles
 
     def table(self, name: str) -> Mapping[str, Any]:
-        """Return a table; an empty one where there is none."""
-        found: Mapping[str, Any] = self.data.get(name, {})
-        return found
+        """Return a table.
+
+        Empty if it does not exist.
+        """
+        table: Mapping[str, Any] = self.data.get(name, {})
+        return table
 
 
 def read_files(config: str | None) -> list[SettingsFile]:
-    """Return the settings files, the stronger one first; their tables are known ones, their keys not checked yet.
+    """Return the settings files, the stronger one first.
+
+    Their tables are known ones. Their keys are not checked yet.
 
     Args:
         config: Value of --config.
@@ -75,35 +79,104 @@ def read_file(place: Place) -> SettingsFile:
 
 
 def check_file(path: Path, data: Mapping[str, Any]) -> None:
-    """Check everything in a settings file.
+    """Check everything in a settings file, with all checks of the commands.
 
     Raises:
-        ConfigError: it is invalid; the message names table, key, value and what would be right.
+        ConfigError: it is invalid; the message names table, key, value and the correct form.
     """
     name = str(path)
+    place = next(
+        (candidate for candidate in usual_places() if candidate.file == path.absolute()), None
+    )
+    if place is not None:
+        _refuse_everybodys(path)
     check_tables(data, name)
-    known: dict[str, click.Parameter] = {}
-    for command in COMMANDS:
-        for each in leaves(command):
-            # Of the forms of an option the one that may be repeated takes all that the others take.
-            known |= {
-                key: it for key, it in options_of(each).items() if it.multiple or key not in known
-            }
-    check_table(data.get(COMMON, {}), COMMON, known, name, "a command")
-    for profile, table in data.get(PROFILE, {}).items():
-        check_table(table, f"{PROFILE}.{profile}", known, name, "a command")
+    file = SettingsFile(place or Place("given", path), data)
+    if place is None and isinstance(chosen := file.table(COMMON).get(PROFILE), str):
+        # With --config, commands read no other file.
+        refuse_unknown_profile(chosen, f"{name} [{COMMON}]", [file], name)
+    shared = {COMMON: file.table(COMMON)}
+    shared |= {f"{PROFILE}.{profile}": table for profile, table in file.profiles.items()}
+    for title, table in shared.items():
+        for key, value in table.items():
+            _check_shared(key, value, title, name)
     for title in (table for table in data if table in COMMANDS):
         # A command without settings has no options here, and so no key.
-        for options in [options_of(each) for each in leaves(title)] or [{}]:
+        for options in [options_of(leaf) for leaf in leaves(title)] or [{}]:
             check_table(data[title], title, options, name, title)
             refuse_several(data[title], options, name, title)
 
 
-def _refuse_everybodys(file: Path) -> None:
-    """Refuse a file that is read without having been asked for, and that anybody may write: it can name programs to run.
+def _check_shared(key: str, value: object, title: str, file: str) -> None:
+    """Check one key of a table that several commands read.
 
     Raises:
-        ConfigError: anybody may.
+        ConfigError: one of them refuses it.
+    """
+    flag = key.replace("_", "-")
+    accepting: list[str] = []
+    refusals: list[tuple[str, ConfigError]] = []
+    for own in COMMANDS:
+        for command in leaves(own):
+            known = settings_of(command, own, title)
+            if flag not in known:
+                continue
+            try:
+                check_table({key: value}, title, known, file, own)
+            except ConfigError as error:
+                refusals.append((own, error))
+            else:
+                accepting.append(own)
+    if not refusals:
+        if not accepting:
+            # No command has it, or it chooses the profile.
+            check_table({key: value}, title, {}, file, "")
+        return
+    refuser, refusal = refusals[0]
+    if not accepting:
+        raise refusal
+    raise ConfigError(
+        f"{refusal} (for {refuser}, which reads [{title}], too; put what is for {accepting[0]}"
+        f" below [{accepting[0]}])"
+    )
+
+
+def refuse_unknown_profile(
+    profile: str, chosen_by: str, files: Sequence[SettingsFile], config: str | None
+) -> None:
+    """Refuse a profile that is in none of the files.
+
+    Args:
+        profile: Its name.
+        chosen_by: Who names it.
+        files: The files.
+        config: Value of --config.
+
+    Raises:
+        ConfigError: it is in none.
+    """
+    names = {name for file in files for name in file.profiles}
+    if profile in {*names, NONE, ""}:
+        return
+    if config == NONE:
+        raise ConfigError(f"{chosen_by}: no profile {profile!r}, for --config {NONE} reads no file")
+    if not files:
+        places = " and ".join(str(place.file) for place in usual_places())
+        raise ConfigError(
+            f"{chosen_by}: no profile {profile!r}, for there is no settings file; looked for"
+            f" {places}"
+        )
+    places = " and ".join(file.name for file in files)
+    raise ConfigError(f"{chosen_by}: no profile {profile!r} in {places}: {nearest(profile, names)}")
+
+
+def _refuse_everybodys(file: Path) -> None:
+    """Refuse a file read by default if it is writable by everybody.
+
+    It can name programs to run.
+
+    Raises:
+        ConfigError: everybody can write it.
     """
     try:
         is_open = file.stat().st_mode & stat.S_IWOTH

@@ -1,6 +1,7 @@
-"""The one description of a settings file: its tables and keys, taken from the options, and the check of a value.
+"""The single description of a settings file: tables and keys from the options, with checks.
 
-Loading, `trnfleet check`, `trnfleet config` and the list of settings in config/trnfleet.toml (by a test) go by it.
+Loading, `trnfleet check`, `trnfleet config` and the list of settings in config/trnfleet.toml (by a
+test) use it.
 """
 
 from __future__ import annotations
@@ -18,33 +19,41 @@ from trnfleet.cli.settings.places import NONE
 from trnfleet.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 COMMON = "common"
 """Table of all commands."""
 PROFILE = "profile"
-"""Table of profiles, and key of [common] that chooses one."""
+"""Table of profiles, and the key of [common] to choose one."""
 TABLES = (COMMON, PROFILE, *COMMANDS)
+OWN_FLEET = frozenset({"demo", "simulate", "replay", "convert"})
+"""Commands with a fleet of their own or from a file."""
+OF_THE_WATCHED = frozenset({"broker", "name"})
+"""Keys of [common] and of profiles ignored by those commands. A demo or a replay must not go to the
+monitored broker, nor a simulation use its fleet's name."""
 NOT_SETTINGS = frozenset({"config"})
-"""Options that a settings file cannot give."""
+"""Options not allowed in a settings file."""
 HIDDEN = "***"
-"""Stands for what may be a secret."""
+"""Placeholder for a possible secret."""
 _LONGEST_VALUE = 80
-"""Characters of a value that an error repeats."""
+"""Most characters of a value repeated in an error."""
 _PASSWORDS = ("password", "token", "secret")
 
 
-def leaves(name: str) -> Iterator[click.Command]:
-    """Yield the commands that take their settings from the table of a command: itself, or those of a group."""
+@functools.cache
+def leaves(name: str) -> tuple[click.Command, ...]:
+    """Return the commands with settings in a command's table: itself, or a group's commands."""
     command = load_command(name)
-    for each in command.commands.values() if isinstance(command, click.Group) else [command]:
+    return tuple(
+        leaf
+        for leaf in (command.commands.values() if isinstance(command, click.Group) else [command])
         # Commands about settings have options of these names that are values, and read nothing.
-        if {"config", PROFILE} <= {param.name for param in each.params if not param.expose_value}:
-            yield each
+        if {"config", PROFILE} <= {param.name for param in leaf.params if not param.expose_value}
+    )
 
 
 def options_of(command: click.Command) -> dict[str, click.Parameter]:
-    """Return what settings may give of a command's options, by key: the long flag without leading dashes."""
+    """Return a command's options for settings, by key: the long flag without dashes."""
     return {
         flag[2:]: param
         for param in command.params
@@ -53,19 +62,41 @@ def options_of(command: click.Command) -> dict[str, click.Parameter]:
     }
 
 
+def settings_of(
+    command: click.Command, own: str, title: str, *, is_named: bool = True
+) -> dict[str, click.Parameter]:
+    """Return the options of a command set by a table, by key.
+
+    Args:
+        command: The command.
+        own: Its own table.
+        title: The table, such as `common` or `profile.prod`.
+        is_named: Whether the command line names the profile.
+    """
+    known = options_of(command)
+    # Who names a profile for a simulation means its broker.
+    if title == own or own not in OWN_FLEET or (own == "simulate" and title != COMMON and is_named):
+        return known
+    return {key: param for key, param in known.items() if key not in OF_THE_WATCHED}
+
+
 @functools.cache
 def keys_of(name: str) -> frozenset[str]:
-    """Return the keys of a command's table; none for a command that has no settings."""
+    """Return the keys of a command's table.
+
+    Empty without settings.
+    """
     return frozenset(key for command in leaves(name) for key in options_of(command))
 
 
+@functools.cache
 def shared_keys() -> frozenset[str]:
-    """Return the keys of every profile, and but for `profile` of [common]: those of all commands."""
+    """Return the keys of every profile: those of all commands. [common] also has `profile`."""
     return frozenset(key for name in COMMANDS for key in keys_of(name))
 
 
 def looks_like_settings(data: Mapping[str, Any]) -> bool:
-    """Return whether a file is meant as settings: by one of its tables, or a name that is nearly one."""
+    """Return whether a file is meant as settings, by a table or a similar name."""
     return any(
         name in TABLES or (isinstance(table, dict) and difflib.get_close_matches(name, TABLES))
         for name, table in data.items()
@@ -73,15 +104,16 @@ def looks_like_settings(data: Mapping[str, Any]) -> bool:
 
 
 def check_tables(data: Mapping[str, Any], file: str) -> None:
-    """Refuse tables that no settings file has, and a choice of a profile that is no name.
+    """Refuse unknown tables, and a profile choice that is not a name.
 
     Raises:
-        ConfigError: there is one, or what should be a table is none.
+        ConfigError: there is one, or a value stands in place of a table.
     """
     for name, table in data.items():
         if not isinstance(table, dict):
             raise ConfigError(
-                f"{file}: key {name!r} outside of tables: put it below [{COMMON}], or below the name of a command"
+                f"{file}: key {name!r} outside of tables: put it below [{COMMON}], or below the"
+                " name of a command"
             )
         if name not in TABLES:
             raise ConfigError(f"{file}: unknown table [{name}]: {nearest(name, TABLES)}")
@@ -93,7 +125,8 @@ def check_tables(data: Mapping[str, Any], file: str) -> None:
     for name, table in data.get(PROFILE, {}).items():
         if not isinstance(table, dict):
             raise ConfigError(
-                f"{file}: [{PROFILE}] {name!r}: not a table; write [{PROFILE}.{name}], and choose one "
+                f"{file}: [{PROFILE}] {name!r}: not a table; write [{PROFILE}.{name}], and choose"
+                " one "
                 f'with {PROFILE} = "..." in [{COMMON}]'
             )
         if name == NONE:
@@ -107,7 +140,7 @@ def check_table(
     file: str,
     command: str,
 ) -> None:
-    """Check one table: its keys, and the values of those that a command has.
+    """Check one table: its keys, and the values of a command's own keys.
 
     Args:
         table: Its content.
@@ -130,9 +163,10 @@ def check_table(
 def refuse_several(
     table: Mapping[str, Any], known: Mapping[str, click.Parameter], file: str, command: str
 ) -> None:
-    """Refuse several values in a command's own table where it takes one; in [common] and profiles others may take them.
+    """Refuse several values in a command's own table if the command accepts only one.
 
-    A command that is called has the command line to choose by, and refuses them itself.
+    In [common] and profiles other commands may accept them. A called command can choose on the
+    command line, and refuses them itself.
 
     Raises:
         ConfigError: there are several.
@@ -146,7 +180,10 @@ def refuse_several(
 
 
 def _check_key(key: str, title: str, file: str) -> None:
-    """Refuse a key that no command has; looked up only for those that the command at hand has not, for all are imported."""
+    """Refuse a key unknown to all commands.
+
+    Only keys unknown to the present command are looked up, as this imports all commands.
+    """
     flag = key.replace("_", "-")
     own = shared_keys() if title == COMMON or title.startswith(PROFILE) else keys_of(title)
     if flag in own:
@@ -157,20 +194,23 @@ def _check_key(key: str, title: str, file: str) -> None:
         )
     if flag in _PASSWORDS:
         raise ConfigError(
-            f"{file}: [{title}] {key!r}: no {flag} stands in a settings file; name a file of mode 0600 with password-file, or set "
-            "TRNFLEET_MQTT_PASSWORD"
+            f"{file}: [{title}] {key!r}: no {flag} stands in a settings file; name a file of mode"
+            " 0600 with password-file, or set TRNFLEET_MQTT_PASSWORD"
         )
     choices = own | {PROFILE} if title == COMMON else own
     raise ConfigError(f"{file}: unknown key [{title}] {key!r}: {nearest(flag, choices)}")
 
 
 def repeated(param: click.Parameter, value: object) -> object:
-    """Return a value as the option takes it: one value of an option that may be repeated is a list of one."""
+    """Return a value in its option's form.
+
+    A repeatable option turns one value into a list.
+    """
     return [value] if param.multiple and not isinstance(value, list) else value
 
 
 def check_value(param: click.Parameter, where: str, value: object, command: str) -> None:
-    """Refuse what an option does not take.
+    """Refuse a value that an option does not accept.
 
     Args:
         param: The option.
@@ -179,7 +219,7 @@ def check_value(param: click.Parameter, where: str, value: object, command: str)
         command: The command's name, for messages.
 
     Raises:
-        ConfigError: it does not.
+        ConfigError: the option does not accept it.
     """
     _check_type(param, where, value, command)
     try:
@@ -195,7 +235,7 @@ def check_value(param: click.Parameter, where: str, value: object, command: str)
 
 
 def _words(error: click.UsageError, param: click.Parameter, value: object) -> str:
-    """Return why a value is refused, without click's own words where they say less."""
+    """Return why a value is refused, without click's less helpful words."""
     if isinstance(param.type, click.Choice):
         return nearest(str(value), map(str, param.type.choices))
     if isinstance(param.type, type(click.BOOL)):
@@ -221,10 +261,12 @@ def _refused(where: str, value: object, why: str) -> str:
 
 
 def _check_type(param: click.Parameter, where: str, given: object, command: str) -> None:
-    """Refuse what only TOML tells apart: a flag takes true and false, any other option text and numbers, or a list where it may be repeated.
+    """Refuse a wrong TOML type.
+
+    A flag accepts true and false, any other option text and numbers, or a list if it is repeatable.
 
     Raises:
-        ConfigError: the value is another.
+        ConfigError: the value has another type.
     """
     takes_list = param.multiple or param.nargs != 1
     is_flag = isinstance(param.type, type(click.BOOL))
@@ -245,5 +287,8 @@ def _check_type(param: click.Parameter, where: str, given: object, command: str)
 
 
 def _may_hold_secret(param: click.Parameter) -> bool:
-    """Return whether a wrong value may be a URL with a password in it, or a program with a token among its arguments."""
+    """Return whether a wrong value may contain a password or a token.
+
+    It may be a URL, or a program's arguments.
+    """
     return param.type.name == "url" or param.metavar == "URL" or param.name == "programs"

@@ -1,6 +1,7 @@
-"""What a command gets of the settings files: from the profile, else from its own table, else from [common].
+"""A command's settings from the files: the profile, else its own table, else [common].
 
-Within each of these the stronger file wins, key by key. The command line and variables come before all of it (click).
+Within each of these the stronger file wins, key by key. The command line and variables come before
+all of it (click).
 """
 
 from __future__ import annotations
@@ -11,27 +12,22 @@ from click.core import ParameterSource
 
 from trnfleet.cli.command_table import COMMANDS
 from trnfleet.cli.names import PathType
-from trnfleet.cli.settings.files import SettingsFile, read_files
-from trnfleet.cli.settings.keys import COMMON, PROFILE, check_table, options_of, repeated
+from trnfleet.cli.settings.files import SettingsFile, read_files, refuse_unknown_profile
+from trnfleet.cli.settings.keys import COMMON, PROFILE, check_table, repeated, settings_of
 from trnfleet.cli.settings.one_of import ORIGINS
-from trnfleet.cli.settings.places import NONE, usual_places
-from trnfleet.errors import ConfigError, nearest
+from trnfleet.cli.settings.places import NONE
+from trnfleet.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import click
 
-OWN_FLEET = frozenset({"demo", "simulate", "replay", "convert"})
-"""Commands that make a fleet of their own or read one from a file."""
-OF_THE_WATCHED = frozenset({"broker", "name"})
-"""Keys of [common] and of profiles that those do not take: a demo or a replay must not go to the broker that is watched, nor a
-simulation take its fleet's name."""
 _META = "trnfleet.settings"
 
 
 class Origin(NamedTuple):
-    """Where in the settings files a value stands."""
+    """Place of a value in the settings files."""
 
     file: str
     table: str
@@ -47,7 +43,7 @@ class Setting(NamedTuple):
     value: Any
     origin: Origin
     rank: int
-    """Place of its table among those that the command reads; a lower one goes before it."""
+    """Rank of its table among those read by the command. Lower ones come first."""
 
 
 class ChosenProfile(NamedTuple):
@@ -69,37 +65,43 @@ class Settings(NamedTuple):
     profile: ChosenProfile
 
     def of(self, command: click.Command, table: str) -> dict[str, Setting]:
-        """Return what the files give a command, by the parameters' names.
+        """Return a command's settings from the files, by parameter name.
 
         Args:
             command: The command.
             table: Its table.
 
         Raises:
-            ConfigError: a table that concerns it is invalid.
+            ConfigError: a table for it is invalid.
         """
-        known = options_of(command)
-        found: dict[str, Setting] = {}
+        values: dict[str, Setting] = {}
         for rank, (file, title, content) in enumerate(self._tables(table)):
+            known = settings_of(command, table, title, is_named=self.profile.is_named)
             check_table(content, title, known, file.name, table)
             for key, value in content.items():
-                flag = key.replace("_", "-")
-                param = known.get(flag)
-                if (
-                    param is not None
-                    and param.name is not None
-                    and self._goes_to(table, title, flag)
-                ):
+                param = known.get(key.replace("_", "-"))
+                if param is not None and param.name is not None:
                     setting = Setting(
                         _located(param, repeated(param, value), file),
                         Origin(file.name, title),
                         rank,
                     )
-                    found.setdefault(param.name, setting)
-        return found
+                    values.setdefault(param.name, setting)
+        return values
+
+    def withheld(self, command: click.Command, table: str, flag: str) -> Origin | None:
+        """Return the place of a key that is not applied to a command.
+
+        None if it is nowhere.
+        """
+        for file, title, content in self._tables(table):
+            known = settings_of(command, table, title, is_named=self.profile.is_named)
+            if flag in content and flag not in known:
+                return Origin(file.name, title)
+        return None
 
     def _tables(self, own: str) -> Iterator[tuple[SettingsFile, str, Mapping[str, Any]]]:
-        """Yield the tables that concern a command, the stronger one first, with their titles."""
+        """Yield a command's tables, the stronger one first, with their titles."""
         if self.profile.name:
             for file in self.files:
                 yield (
@@ -110,12 +112,6 @@ class Settings(NamedTuple):
         for title in (own, COMMON):
             for file in self.files:
                 yield file, title, file.table(title)
-
-    def _goes_to(self, command: str, title: str, flag: str) -> bool:
-        if title == command or command not in OWN_FLEET or flag not in OF_THE_WATCHED:
-            return True
-        # Who names a profile for a simulation means its broker.
-        return command == "simulate" and title != COMMON and self.profile.is_named
 
 
 def load_settings(
@@ -145,38 +141,41 @@ def load_settings(
         )
     if chosen.name in {NONE, ""}:
         return Settings(files, ChosenProfile("", chosen.chosen_by))
-    _refuse_unknown(chosen, files, config)
+    refuse_unknown_profile(chosen.name, chosen.chosen_by, files, config)
     return Settings(files, chosen)
 
 
 def apply_settings(ctx: click.Context, settings: Settings) -> None:
-    """Make what the files give a command the defaults of its options.
+    """Make a command's settings the defaults of its options.
 
     Raises:
-        ConfigError: a table that concerns it is invalid.
+        ConfigError: a table for it is invalid.
     """
-    found = settings.of(ctx.command, table_of(ctx))
-    ctx.meta[_META] = (settings, found)
-    ctx.meta[ORIGINS] = {name: f"{at.file}: [{at.table}]" for name, (_, at, _) in found.items()}
+    values = settings.of(ctx.command, table_of(ctx))
+    ctx.meta[_META] = (settings, values)
+    ctx.meta[ORIGINS] = {name: f"{at.file}: [{at.table}]" for name, (_, at, _) in values.items()}
     ctx.default_map = {
         **(ctx.default_map or {}),
-        **{name: each.value for name, each in found.items()},
+        **{name: value_set.value for name, value_set in values.items()},
     }
 
 
 def applied(ctx: click.Context) -> tuple[Settings, Mapping[str, Setting]] | None:
-    """Return the settings of a command that has been called, and what they give it; None where it has none."""
-    found: tuple[Settings, Mapping[str, Setting]] | None = ctx.meta.get(_META)
-    return found
+    """Return the settings of a called command, and its own values.
+
+    None without settings.
+    """
+    read: tuple[Settings, Mapping[str, Setting]] | None = ctx.meta.get(_META)
+    return read
 
 
 def strengths(ctx: click.Context) -> dict[str, tuple[int, int]]:
-    """Return for each parameter of a command that has been called where its value comes from, the lower the stronger."""
-    found = (applied(ctx) or (None, {}))[1]
+    """Return the source of each parameter of a called command, the lower the stronger."""
+    values = (applied(ctx) or (None, {}))[1]
     return {
         name: (
             source.value,
-            found[name].rank if source is ParameterSource.DEFAULT_MAP and name in found else 0,
+            values[name].rank if source is ParameterSource.DEFAULT_MAP and name in values else 0,
         )
         for name in ctx.params
         if (source := ctx.get_parameter_source(name)) is not None
@@ -200,7 +199,10 @@ def read_settings(ctx: click.Context, param: click.Parameter, value: str | None)
 
 
 def read_settings_if_valid(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    """Read the settings as `read_settings` does; where that fails, there are none, and `settings_problem` has the reason."""
+    """Read the settings as `read_settings` does, or none if that fails.
+
+    `settings_problem` has the reason.
+    """
     try:
         read_settings(ctx, param, value)
     except ConfigError as error:
@@ -213,7 +215,10 @@ def settings_problem(ctx: click.Context) -> str:
 
 
 def complete_profile(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Return the profiles of the settings files whose names begin so; none where a file is invalid."""
+    """Return the matching profiles of the settings files.
+
+    Empty if a file is invalid.
+    """
     given = ctx.meta.get(f"{_META}.{ctx.command_path}", {})
     try:
         files = read_files(given.get("config"))
@@ -223,42 +228,21 @@ def complete_profile(ctx: click.Context, _param: click.Parameter, incomplete: st
 
 
 def table_of(ctx: click.Context) -> str:
-    """Return the table of a command: its name, or that of its group."""
+    """Return the table of a command: its name, or its group's."""
     names = []
-    each: click.Context | None = ctx
-    while each is not None:
-        names.append(each.info_name or "")
-        each = each.parent
+    context: click.Context | None = ctx
+    while context is not None:
+        names.append(context.info_name or "")
+        context = context.parent
     return next((name for name in reversed(names) if name in COMMANDS), names[0])
 
 
 def _located(param: click.Parameter, value: Any, file: SettingsFile) -> Any:
-    """Return a value whose paths are relative to the file that names them."""
+    """Return a value with paths relative to their settings file."""
     kind = param.type
     if not isinstance(kind, PathType):
         return value
     folder = file.place.file.parent
     if isinstance(value, list):
-        return [kind.in_folder(str(each), folder) for each in value]
+        return [kind.in_folder(str(path), folder) for path in value]
     return kind.in_folder(str(value), folder)
-
-
-def _refuse_unknown(
-    chosen: ChosenProfile, files: Sequence[SettingsFile], config: str | None
-) -> None:
-    names = {name for file in files for name in file.profiles}
-    if chosen.name in names:
-        return
-    if config == NONE:
-        raise ConfigError(
-            f"{chosen.chosen_by}: no profile {chosen.name!r}, for --config {NONE} reads no file"
-        )
-    if not files:
-        places = " and ".join(str(place.file) for place in usual_places())
-        raise ConfigError(
-            f"{chosen.chosen_by}: no profile {chosen.name!r}, for there is no settings file; looked for {places}"
-        )
-    places = " and ".join(file.name for file in files)
-    raise ConfigError(
-        f"{chosen.chosen_by}: no profile {chosen.name!r} in {places}: {nearest(chosen.name, names)}"
-    )

@@ -1,12 +1,15 @@
-"""Conditions of alert rules: their keys, what goes together, and their words.
+"""Conditions of alert rules: their keys, valid combinations, and words.
 
-A condition takes the value of a figure, or nothing for `absent`, through up to two transforms and compares what comes out:
+A condition passes the value of a figure, or nothing for `absent`, through up to two transforms and
+compares the result:
 
-    figure  ->  window (`rate_over`, `mean_over`, ...)  ->  reference (`minus_median_of`, ...)  ->  comparison (`above`, ...)
+    figure  ->  window (`rate_over`, `mean_over`, ...)  ->  reference (`minus_median_of`, ...)  ->
+    comparison (`above`, ...)
 
-Each stage is one of the tables `WINDOWS`, `REFERENCES` and `COMPARISONS`. A row has all that is known of a key without
-evaluating it: which figures and scopes it takes, and its words. A new kind of condition is a row here, with its key as a field
-of `Condition`, and a row in the table of `trnfleet.monitor.alerting.conditions` that evaluates it.
+Each stage is one of the tables `WINDOWS`, `REFERENCES` and `COMPARISONS`. A row has everything
+about a key except its evaluation: valid figures and scopes, and its words. A new kind of condition
+is a row here, with its key as a field of `Condition`, and a row in the table of
+`trnfleet.monitor.alerting.conditions` with its evaluation.
 """
 
 from __future__ import annotations
@@ -20,12 +23,20 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from trnfleet.domain.alerts.signals import FIGURES, LEVEL_OF, Figure, Form, Scope
-from trnfleet.domain.quantities import DurationStyle, duration, with_unit
+from trnfleet.domain.quantities import (
+    IEC,
+    SHORT_UNITS,
+    SI,
+    DurationStyle,
+    duration,
+    scaled_by,
+    with_unit,
+)
 from trnfleet.domain.schema import Duration, Model, Segment
 from trnfleet.errors import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=400)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
@@ -58,48 +69,46 @@ def _share_value(value: float, _unit: str, _style: DurationStyle) -> str:
     return f"{100 * value:.0f} %"
 
 
-def _plain_limit(limit: float, unit: str) -> str:
-    if unit == "s" and limit >= 60:
-        return duration(limit)
-    return (
-        f"{limit:g} {unit}".replace("degC", "°C")
-        if unit in {"%", "s", "degC", "W"}
-        else f"{limit:g}"
-    )
+def limit_text(limit: float, unit: str) -> str:
+    """Return a limit with its unit: `85 °C`, `2 GB/s`, `6 h`."""
+    if unit == "s":
+        return exact_duration(limit)
+    if unit == "bytes":
+        scaled, prefix = scaled_by(limit, IEC, 1024.0)
+    elif unit in {"bytes/s", "W"}:
+        scaled, prefix = scaled_by(limit, SI, 1000.0)
+    else:
+        scaled = limit
+        prefix = ""
+    return f"{scaled:g} {prefix}{SHORT_UNITS.get(unit, unit)}".rstrip()
 
 
-def _share_limit(limit: float, _unit: str) -> str:
-    return f"{100 * limit:g} %"
-
-
-def short_duration(seconds: float) -> str:
-    """Return a duration as rule files have it, such as 15m."""
-    for length, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
+def exact_duration(seconds: float) -> str:
+    """Return a rule's duration in the largest unit without a remainder: `90 s`, `15 min`."""
+    for length, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds and not seconds % length:
-            return f"{seconds / length:g}{unit}"
-    return f"{seconds:g}s"
+            return f"{seconds / length:g} {unit}"
+    return f"{seconds:g} s"
 
 
 @dataclass(frozen=True, slots=True)
 class WindowKind:
-    """A key that makes a number of what a figure did over the last while."""
+    """A key that reduces a figure's recent past to a number."""
 
     key: str
     """Its value is the window's length."""
     forms: frozenset[Form]
     """Of the figures that it takes."""
+    words: str
+    """Words for the number, with `{figure}` and `{window}`."""
     scopes: frozenset[Scope] = _EVERY_SCOPE
     value_text: Callable[[float, str, DurationStyle], str] = plain_value
-    """Writes the number, given the figure's unit."""
-
-    def operand(self, figure: str, condition: Condition) -> str:
-        """Return in words what is compared, such as `exec_errors increase over 15m`."""
-        return f"{figure} {self.key.removesuffix('_over')} over {short_duration(condition.window_s or 0.0)}"
+    """Formats the number with the figure's unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReferenceKind:
-    """A key and its value, by which the figure is put into relation to a median."""
+    """A key and value that relate the figure to a median."""
 
     key: str
     of: str
@@ -108,28 +117,33 @@ class ReferenceKind:
     """The scopes, for the error at another one."""
     takes_window: bool
     value_text: Callable[[float, str, DurationStyle], str]
-    limit_text: Callable[[float, str], str]
 
-    def operand(self, figure: str, condition: Condition) -> str:
-        """Return in words what is compared, such as `throttle_pct minus the job's median`."""
-        relation = "minus" if self.key == "minus_median_of" else "as share of"
-        past = "" if condition.past is None else f" of {short_duration(condition.past)}"
-        return f"{figure} {relation} the {self.of}'s median{past}"
+    def limit_text(self, limit: float, condition: Condition, unit: str) -> str:
+        """Return a limit in words, such as `85 % of the instance's median`.
+
+        Or `the job's median + 8 %`.
+        """
+        median = f"the {self.of}'s median"
+        if condition.past is not None:
+            median = f"its median of the last {exact_duration(condition.past)}"
+        if self.key == "share_of_median_of":
+            return f"{100 * limit:g} % of {median}"
+        return f"{median} {'-' if limit < 0 else '+'} {limit_text(abs(limit), unit)}"
 
 
 @dataclass(frozen=True, slots=True)
 class ComparisonKind:
-    """A key by which a value is wrong."""
+    """A key for the comparison of a value."""
 
     key: str
     form: Form | None
-    """Of what it compares; None for `absent`, which looks at no figure."""
+    """Form of the figure it compares; None for `absent`, without a figure."""
     misfit: str
     """The error where the figure has another form; after its name."""
     words: Callable[[Condition, str], str]
-    """Writes the comparison without the figure, given the figure's unit."""
+    """Formats the comparison without the figure: `> 85 °C`, with the figure's unit."""
     is_worse: Callable[[float, float], bool] | None = None
-    """Whether a first number is worse than a second one; None where `clear` makes no sense."""
+    """Whether a first number is worse than a second one. None if `clear` makes no sense."""
 
     def check_clear(self, condition: Condition, clear: float) -> None:
         """Raise unless a rule may clear at a limit.
@@ -147,9 +161,24 @@ class ComparisonKind:
             )
 
 
+_SIGNS = {"above": ">", "below": "<", "equals": "="}
+
+
+def compared_with(limit: float, condition: Condition, unit: str) -> str:
+    """Return a condition's limit in words, with its median, if any."""
+    if condition.reference is None:
+        return limit_text(limit, unit)
+    return condition.reference.limit_text(limit, condition, unit)
+
+
 def _number_words(condition: Condition, unit: str) -> str:
-    write = _plain_limit if condition.reference is None else condition.reference.limit_text
-    return f"{condition.comparison.key} {write(condition.limit or 0.0, unit)}"
+    words = compared_with(condition.limit or 0.0, condition, unit)
+    return f"{_SIGNS[condition.comparison.key]} {words}"
+
+
+def _any_of(words: Sequence[str]) -> str:
+    """Return `a, b or c`."""
+    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 _COUNTERS = frozenset({Form.COUNTER})
@@ -159,11 +188,18 @@ WINDOWS: Mapping[str, WindowKind] = MappingProxyType(
     {
         window.key: window
         for window in (
-            WindowKind("rate_over", _COUNTERS, value_text=_rate_value),
-            WindowKind("increase_over", _COUNTERS),
-            WindowKind("changes_over", frozenset({Form.NUMBER, Form.TEXT}), _NAMED_SCOPES),
-            WindowKind("max_over", _NUMBERS, _NAMED_SCOPES),
-            WindowKind("mean_over", _NUMBERS, _NAMED_SCOPES),
+            WindowKind(
+                "rate_over", _COUNTERS, "{figure} per s over {window}", value_text=_rate_value
+            ),
+            WindowKind("increase_over", _COUNTERS, "{figure} in {window}"),
+            WindowKind(
+                "changes_over",
+                frozenset({Form.NUMBER, Form.TEXT}),
+                "changes of {figure} in {window}",
+                _NAMED_SCOPES,
+            ),
+            WindowKind("max_over", _NUMBERS, "largest {figure} in {window}", _NAMED_SCOPES),
+            WindowKind("mean_over", _NUMBERS, "mean {figure} over {window}", _NAMED_SCOPES),
         )
     }
 )
@@ -171,27 +207,50 @@ WINDOWS: Mapping[str, WindowKind] = MappingProxyType(
 
 REFERENCES: Mapping[tuple[str, str], ReferenceKind] = MappingProxyType(
     {
-        (each.key, each.of): each
-        for each in (
-            ReferenceKind("minus_median_of", "job", _PEER_SCOPES, "chips and links", False, _distance_value, _plain_limit),
-            ReferenceKind("share_of_median_of", "job", _PEER_SCOPES, "chips and links", False, _share_value, _share_limit),
-            ReferenceKind("share_of_median_of", "instance", _PEER_SCOPES, "chips and links", False, _share_value, _share_limit),
-            ReferenceKind("share_of_median_of", "past", _NAMED_SCOPES, _NAMED_WORDS, True, _share_value, _share_limit),
+        (kind.key, kind.of): kind
+        for kind in (
+            ReferenceKind(
+                "minus_median_of", "job", _PEER_SCOPES, "chips and links", False, _distance_value
+            ),
+            ReferenceKind(
+                "share_of_median_of", "job", _PEER_SCOPES, "chips and links", False, _share_value
+            ),
+            ReferenceKind(
+                "share_of_median_of",
+                "instance",
+                _PEER_SCOPES,
+                "chips and links",
+                False,
+                _share_value,
+            ),
+            ReferenceKind(
+                "share_of_median_of", "past", _NAMED_SCOPES, _NAMED_WORDS, True, _share_value
+            ),
         )
     }
-)  # fmt: skip  # a table reads as rows
+)
 """References by key and value."""
 
 COMPARISONS: tuple[ComparisonKind, ...] = (
     ComparisonKind("above", Form.NUMBER, "is no number", _number_words, operator.gt),
     ComparisonKind("below", Form.NUMBER, "is no number", _number_words, operator.lt),
     ComparisonKind("equals", Form.NUMBER, "is no number", _number_words),
-    ComparisonKind("equals", Form.TEXT, "is no text: give equals a number", lambda condition, _: " or ".join(condition.texts)),
-    ComparisonKind("has", Form.BITS, "is no bit mask: has does not go with it", lambda condition, _: "has " + " or ".join(condition.has)),
+    ComparisonKind(
+        "equals",
+        Form.TEXT,
+        "is no text: give equals a number",
+        lambda condition, _: f"is {_any_of(condition.texts)}",
+    ),
+    ComparisonKind(
+        "has",
+        Form.BITS,
+        "is no bit mask: has does not go with it",
+        lambda condition, _: f"has {_any_of(condition.has)}",
+    ),
     ComparisonKind("absent", None, "", lambda _condition, _unit: "silent"),
-)  # fmt: skip  # a table reads as rows
-"""Comparisons; `equals` is two, by what it is given."""
-COMPARISON_KEYS = tuple(dict.fromkeys(each.key for each in COMPARISONS))
+)
+"""Comparisons; `equals` is two, depending on its value."""
+COMPARISON_KEYS = tuple(dict.fromkeys(kind.key for kind in COMPARISONS))
 
 _FORM_WORDS: Mapping[Form, str] = MappingProxyType(
     {
@@ -200,20 +259,21 @@ _FORM_WORDS: Mapping[Form, str] = MappingProxyType(
         Form.COUNTER: "is a counter, which only grows: give rate_over or increase_over",
     }
 )
-"""The keys that go with figures that are not plain numbers, for errors."""
+"""Keys for figures other than plain numbers, for errors."""
 
 
 class Condition(Model):
-    """A condition of a rule: a figure, its transforms, and the value that it is compared with."""
+    """A condition of a rule: a figure, its transforms, and the value to compare with."""
 
     figure: str | None = None
     """Its name in the table of figures; none for `absent`."""
     named: Annotated[tuple[Segment, ...], Field(max_length=32)] = ()
-    """Names of the events that `events` counts."""
+    """Names of the events counted by `events`."""
     rate_over: Duration | None = None
     """Window; the value is the counter's increase a second."""
     increase_over: Duration | None = None
-    """Window; the value is the counter's increase. A counter that starts again at 0 has increased by what it shows."""
+    """Window; the value is the counter's increase. A counter reset to 0 has increased by its new
+    value."""
     changes_over: Duration | None = None
     """Window; the value is how often the figure was seen to change. Scopes with names only."""
     max_over: Duration | None = None
@@ -221,22 +281,22 @@ class Condition(Model):
     mean_over: Duration | None = None
     """Window; the value is the figure's mean. Scopes with names only."""
     minus_median_of: Literal["job"] | None = None
-    """Of the figure, what it is above the median of the chips of the same job."""
+    """The figure minus the median of the chips of the same job."""
     share_of_median_of: Literal["job", "instance", "past"] | None = None
-    """The figure as a share of the median: of the chips of the same job, of the same link or figure of the chips of the
-    instance, or of the target's own `past`."""
+    """The figure as a share of a median. `job`: the chips of the same job. `instance`: the same
+    link or figure of the instance's chips. `past`: the target itself, without times of trouble."""
     past: Duration | None = None
     """Length of the target's own past; scopes with names only."""
     above: Number | None = None
     below: Number | None = None
     equals: Number | Text | tuple[Text, ...] | None = None
-    """A number, a text, or several texts of which any will do."""
+    """A number, a text, or several texts (any matches)."""
     has: Annotated[tuple[Segment, ...], Field(max_length=32)] = ()
-    """Bits of a bit mask, any of which will do."""
+    """Bits of a bit mask (any matches)."""
     absent: Literal[True] | None = None
     """Whether it is silent: described, and nothing live comes from it."""
     clear: Number | None = None
-    """Once it fires, it goes on until the value is at this limit or on its good side."""
+    """A firing alert goes on until the value reaches this limit or its good side."""
 
     @cached_property
     def window(self) -> WindowKind | None:
@@ -245,15 +305,15 @@ class Condition(Model):
 
     @property
     def window_s(self) -> float | None:
-        """Length of the window that it looks back over; None for the value of the moment."""
+        """Length of the window in seconds; None for the current value."""
         window = self.window
         return None if window is None else getattr(self, window.key)
 
     @cached_property
     def reference(self) -> ReferenceKind | None:
-        """The reference's row; None where the value stands for itself."""
+        """The reference's row; None without a reference."""
         return next(
-            (row for (key, of), row in REFERENCES.items() if getattr(self, key) == of), None
+            (row for (key, group), row in REFERENCES.items() if getattr(self, key) == group), None
         )
 
     @cached_property
@@ -268,14 +328,14 @@ class Condition(Model):
 
     @cached_property
     def limits(self) -> tuple[float, ...]:
-        """The numbers that it is compared with; empty where they are texts, bits or none."""
+        """Numbers to compare with; empty for texts, bits or none."""
         given = getattr(self, self.comparison.key)
         many = given if isinstance(given, tuple) else (given,)
-        return tuple(each for each in many if isinstance(each, float))
+        return tuple(limit for limit in many if isinstance(limit, float))
 
     @property
     def limit(self) -> float | None:
-        """The number that it is compared with, where it is one."""
+        """The number to compare with; None for other comparisons."""
         return self.limits[0] if len(self.limits) == 1 else None
 
     @property
@@ -319,18 +379,20 @@ class Condition(Model):
         """Check it against the figures of a scope.
 
         Raises:
-            ValueError: the scope has no such figure, or what is asked of it makes no sense there.
+            ValueError: the scope has no such figure, or the condition makes no sense there.
         """
         if self.absent:
             if scope not in {Scope.CHIP, Scope.INSTANCE, Scope.ULTRASERVER}:
                 raise ValueError(
-                    "absent goes with the scopes chip, instance and ultraserver; a publisher has a state"
+                    "absent goes with the scopes chip, instance and ultraserver; a publisher has a"
+                    " state"
                 )
             return
         figures = FIGURES[scope]
         if self.figure is None or self.figure not in figures:
             raise ValueError(
-                f"the scope {scope.value} has no figure {self.figure!r}: {nearest(str(self.figure), figures)}"
+                f"the scope {scope.value} has no figure {self.figure!r}:"
+                f" {nearest(str(self.figure), figures)}"
             )
         figure = figures[self.figure]
         self._check_form(figure)
@@ -339,14 +401,17 @@ class Condition(Model):
         self._check_transforms(scope)
 
     def _check_form(self, figure: Figure) -> None:
-        """Raise unless the window takes the figure, and the comparison what the window makes of it."""
-        name, form, window = figure.name, figure.form, self.window
+        """Raise if the window does not fit the figure, or the comparison the window."""
+        name = figure.name
+        form = figure.form
+        window = self.window
         if window is None:
             if form is Form.COUNTER:
                 raise ValueError(f"{name} {_FORM_WORDS[form]}")
         elif form not in window.forms:
             raise ValueError(
-                f"{name} {_FORM_WORDS.get(form, f'is no counter: {window.key} does not go with it')}"
+                f"{name}"
+                f" {_FORM_WORDS.get(form, f'is no counter: {window.key} does not go with it')}"
             )
         made = form if window is None else Form.NUMBER
         if self.comparison.form is not made:
@@ -360,7 +425,8 @@ class Condition(Model):
                 raise ValueError(f"{name} has no bit {bit!r}: {nearest(bit, figure.bit_names)}")
 
     def _check_transforms(self, scope: Scope) -> None:
-        window, reference = self.window, self.reference
+        window = self.window
+        reference = self.reference
         if window is not None and scope not in window.scopes:
             raise ValueError(f"{window.key} is for {_NAMED_WORDS}, not for {scope.value}")
         if reference is None:
@@ -369,7 +435,8 @@ class Condition(Model):
             if reference.of == "past":
                 raise ValueError(f'{reference.key} = "past" is for {reference.scope_words}')
             raise ValueError(
-                f"a median of the {reference.of} is for {reference.scope_words}, not for {scope.value}"
+                f"a median of the {reference.of} is for {reference.scope_words}, not for"
+                f" {scope.value}"
             )
         if window is not None and not reference.takes_window:
             raise ValueError(f"{window.key} does not go with a median of the {reference.of}")

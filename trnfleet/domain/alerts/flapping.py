@@ -1,4 +1,7 @@
-"""Flap detection: alerts that come and go notify once as flapping, and go on until they have been quiet for a while."""
+"""Flap detection: alerts that come and go notify once.
+
+They last until they have been quiet for a while.
+"""
 
 from __future__ import annotations
 
@@ -7,30 +10,34 @@ from collections import OrderedDict, deque
 from trnfleet.clock import NS_PER_S
 
 FLAPS_FROM = 4
-"""Beginnings within the window from which an alert flaps: assumed; Nagios takes a fifth of 21 checks."""
+"""Starts within the window from which an alert flaps. Assumed; Nagios uses a fifth of 21 checks."""
 WINDOW_NS = 30 * 60 * NS_PER_S
 QUIET_NS = 10 * 60 * NS_PER_S
-"""Time without the condition after which a flapping alert resolves."""
+"""Time without the condition until a flapping alert resolves."""
 MOST = 20_000
-"""Alerts whose beginnings are remembered; the one that fired longest ago is forgotten first."""
+"""Most alerts with remembered starts; the oldest are forgotten first."""
 
 
 class Flaps:
-    """The instants at which alerts began to fire."""
+    """Start instants of alerts."""
 
     def __init__(self) -> None:
         self._begun: OrderedDict[str, deque[int]] = OrderedDict()
 
     def begin(self, fingerprint: str, now_ns: int) -> int:
-        """Record that an alert begins to fire; return how often it has within the window, this time counted."""
+        """Record the start of an alert; return its starts within the window, this one included."""
         begun = self._begun.pop(fingerprint, None)
         if begun is None:
             begun = deque(maxlen=64)
-            while len(self._begun) >= MOST:
-                self._begun.popitem(last=False)
         self._begun[fingerprint] = begun
         begun.append(now_ns)
+        while len(self._begun) > MOST or self._is_oldest_over(now_ns):
+            self._begun.popitem(last=False)
         return self.count(fingerprint, now_ns)
+
+    def _is_oldest_over(self, now_ns: int) -> bool:
+        oldest = next(iter(self._begun.values()))
+        return not oldest or oldest[-1] <= now_ns - WINDOW_NS
 
     def retract(self, fingerprint: str) -> None:
         """Forget the last beginning of an alert."""
@@ -49,5 +56,5 @@ class Flaps:
 
 
 def is_flapping(times: int, *, was: bool) -> bool:
-    """Return whether an alert flaps, by its beginnings within the window; it does until it has been quiet."""
+    """Return whether an alert flaps, by its starts within the window; it does until quiet."""
     return was or times >= FLAPS_FROM

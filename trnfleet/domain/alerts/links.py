@@ -1,7 +1,7 @@
-"""Links of alerts: to the page of a runbook, and back to where an alert can be looked at.
+"""Links of alerts: to a runbook page, and back to the alert.
 
-They are shown on screens and sent to receivers, which make links of them: so they are `http://` or `https://` with a host, without
-a password, and in printable ASCII, as URLs are written.
+They appear on screens and at receivers as clickable links. So they are `http://` or `https://` with
+a host, without a password, in printable ASCII.
 """
 
 from __future__ import annotations
@@ -15,20 +15,22 @@ if TYPE_CHECKING:
 LONGEST_URL = 400
 """Characters, as of other texts of a rule."""
 _NOT_IN_URLS = frozenset(' "<>\\^`{|}')
-"""Printable characters that a URL has only as %-codes."""
+"""Printable characters valid in a URL only as %-codes."""
 
 
 def check_web_url(text: str) -> None:
     """Check a link.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a valid link.
     """
     try:
         parts = urlsplit(text)
-        host, _ = parts.hostname, parts.port
+        host = parts.hostname
+        _ = parts.port
     except ValueError:
-        parts, host = urlsplit(""), None
+        parts = urlsplit("")
+        host = None
     if parts.scheme not in {"http", "https"} or not host:
         raise ValueError("not a URL such as https://wiki.example/runbooks/hbm")
     if parts.username is not None:
@@ -41,10 +43,18 @@ def check_web_url(text: str) -> None:
         )
 
 
+def runbook_url(base: str, rule: str) -> str:
+    """Return the link to a rule on the page of rules; empty without a base."""
+    return f"{base.removesuffix('#')}#{rule}" if base else ""
+
+
 def generator_url(external_url: str, labels: Mapping[str, str]) -> str:
-    """Return the link to an alert: the operator's URL with the alert's fleet, rule and target as its query; empty without one."""
+    """Return the link to an alert; empty without an external URL.
+
+    The operator's URL with the alert's fleet, rule and target as its query.
+    """
     if not external_url:
         return ""
     parts = urlsplit(external_url)
     query = urlencode([(name, labels.get(name, "")) for name in ("fleet", "alertname", "target")])
-    return urlunsplit(parts._replace(query="&".join(each for each in (parts.query, query) if each)))
+    return urlunsplit(parts._replace(query="&".join(part for part in (parts.query, query) if part)))

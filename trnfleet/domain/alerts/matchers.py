@@ -1,36 +1,35 @@
 """Matchers: conditions on labels, in Alertmanager's form.
 
-Such as `instance="uc1/us-0001/trn2u-0001-0"`, `alertname=~"hbm.*"`, `job!="finetune-8b"`, `chip!~"..."`. All of a silence must hold.
+Such as `instance="uc1/us-0001/trn2u-0001-0"`, `alertname=~"hbm.*"`, `job!="finetune-8b"`,
+`chip!~"..."`. All matchers of a silence must match.
 """
 
 from __future__ import annotations
 
-import math
 import re
-import warnings
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from trnfleet.domain.expressions import LONGEST, expression
 from trnfleet.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 MOST_MATCHERS = 32
-LONGEST = 400
-_FORM = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(=~|!~|!=|=)\s*(.*?)\s*", re.DOTALL)
-_COSTLY = re.compile(r"\)\s*[*+?{]|\(\?|\\\d|\{")
-"""Constructs that can make a regular expression take for ever (repeated groups, references back) or mean more than a match."""
-_STEP = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", re.DOTALL)
-"""Elements of a pattern, as far as its cost goes: an escaped character, a set, or any other character."""
-MOST_WORK = 20_000_000
-"""Steps that a pattern may take on a label as long as labels get: less than a tenth of a second."""
-OPTION_STEPS = 16
-"""Cost of one alternative, in steps of a repetition: measured."""
+_OPPOSITES = {"=": "!=", "!=": "=", "=~": "!~", "!~": "=~"}
+_FORM = re.compile(
+    r"""\s*(?:([A-Za-z_]\w*)|"([A-Za-z_]\w*)")\s*(=~|!~|!=|=)\s*(.*?)\s*""", re.DOTALL | re.ASCII
+)
+_LISTED = re.compile(
+    r"""\s*"?[A-Za-z_]\w*"?(?:\s+(?:=~|!~|!=|=)\s*|(?:=~|!~|!=|=))(?:"(?:[^"\\]|\\.)*"|[^\s,"]*)""",
+    re.DOTALL | re.ASCII,
+)
+"""One of several matchers in a line. `a= b=c` is two: an empty value may end the first."""
+_BETWEEN = re.compile(r"[\s,]*")
 
 
 class Matcher(NamedTuple):
-    """One condition on a label; a label that is not there is the empty text."""
+    """One condition on a label; a missing label has the empty value."""
 
     label: str
     operator: str
@@ -38,37 +37,56 @@ class Matcher(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a matcher; quotes around the value may be left out.
+        """Parse a matcher; quotes around the value may be left out.
 
         Raises:
-            ConfigError: it is none, or its pattern is no regular expression.
+            ConfigError: it is not a matcher, or its expression is not valid.
         """
-        found = _FORM.fullmatch(text)
-        if found is None or len(text) > LONGEST:
+        if len(text) > LONGEST:
             raise ConfigError(
-                f'matcher {text[:80]!r}: write it as label="value", or with !=, =~ or !~'
+                f"matcher {_cut(text)}: {len(text):,} characters, at most {LONGEST:,}"
             )
-        label, operator, value = found[1], found[2], found[3]
+        parts = _FORM.fullmatch(text)
+        if parts is None:
+            raise ConfigError(
+                f'matcher {_cut(text)}: write it as label="value", or with !=, =~ or !~'
+            )
+        label = parts[1] or parts[2]
+        operator = parts[3]
+        value = parts[4]
+        if operator == "=" and value.startswith("="):
+            raise ConfigError(f"matcher {_cut(text)}: write one =, as in {label}{value}")
         if len(value) >= 2 and value[0] == value[-1] == '"':
-            value = value[1:-1].replace('\\"', '"').replace("\\\\", "\\")
+            value = re.sub(r'\\(["\\])', r"\1", value[1:-1])
         elif '"' in value:
-            raise ConfigError(f"matcher {text[:80]!r}: a quote is missing")
+            raise ConfigError(f"matcher {_cut(text)}: a quote is missing")
         if operator in {"=~", "!~"}:
             try:
-                checked_pattern(value)
+                expression(value)
             except ConfigError as error:
-                raise ConfigError(f"matcher {text[:80]!r}: {error}") from error
+                raise ConfigError(f"matcher {_cut(text)}: {error}") from error
         return cls(label, operator, value)
 
+    @property
+    def is_positive(self) -> bool:
+        """Whether it is `=` or `=~`, not a negation."""
+        return self.operator in {"=", "=~"}
+
+    @property
+    def opposite(self) -> Matcher:
+        """The negated matcher."""
+        return Matcher(self.label, _OPPOSITES[self.operator], self.value)
+
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether labels fulfil it; a regular expression must match the whole value."""
-        value = labels.get(self.label, "")
-        if self.operator == "=":
-            return value == self.value
-        if self.operator == "!=":
-            return value != self.value
-        found = _matches(self.value, value)
-        return found if self.operator == "=~" else not found
+        """Return whether labels match; a regular expression must match the whole value."""
+        return self.accepts(labels.get(self.label, ""))
+
+    def accepts(self, value: str) -> bool:
+        """Return whether a value of its label matches."""
+        same = (
+            expression(self.value).matches(value) if "~" in self.operator else value == self.value
+        )
+        return same is self.is_positive
 
     def __str__(self) -> str:
         """Return it as it is written."""
@@ -76,70 +94,50 @@ class Matcher(NamedTuple):
         return f'{self.label}{self.operator}"{value}"'
 
 
-def _work(pattern: str) -> float:
-    """Return about how many steps a pattern without repeated groups takes at most on the longest label.
-
-    Repetitions share a label between them in as many ways as there are, an option goes two ways and a group as many as it has
-    alternatives: these multiply, alternatives of the whole pattern add up.
-    """
-    total, repetitions, ways = 0.0, 0, 1
-    groups: list[int] = []
-
-    def work() -> float:
-        shared = float(LONGEST) ** repetitions / math.factorial(repetitions)
-        return shared * (ways * OPTION_STEPS if ways > 1 else 1)
-
-    for found in _STEP.finditer(pattern):
-        step = found[0]
-        if step == "(":
-            groups.append(1)
-        elif step == ")" and groups:
-            ways = min(ways * groups.pop(), MOST_WORK)
-        elif step == "|" and groups:
-            groups[-1] += 1
-        elif step == "|":
-            total, repetitions, ways = total + work(), 0, 1
-        elif step in {"*", "+"}:
-            repetitions = min(repetitions + 1, 8)
-        elif step == "?":
-            ways = min(ways * 2, MOST_WORK)
-    return total + work()
+def _cut(text: str) -> str:
+    return repr(text if len(text) <= 80 else text[:79] + "…")
 
 
-@lru_cache(maxsize=256)
-def checked_pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:
-    """Return a regular expression that takes no longer than `MOST_WORK` steps on a label.
+def has_matchers(text: str) -> bool:
+    """Return whether a text contains matchers, unlike the name of an alert."""
+    return "=" in text or "~" in text
+
+
+def split_matchers(text: str) -> list[str]:
+    """Return the matchers of a line, which spaces or commas divide and braces may surround.
 
     Raises:
-        ConfigError: it could, or it is none.
+        ConfigError: a part of it is not a matcher.
     """
-    if _COSTLY.search(pattern) or _work(pattern) > MOST_WORK:
-        raise ConfigError(
-            "patterns have no repeated groups, no {n}, no (?, no references and few of *, +, ? and |, because others can take for ever"
-        )
-    try:
-        return _compiled(pattern, flags)
-    except (re.error, FutureWarning) as error:
-        raise ConfigError(f"no regular expression: {error}") from error
+    text = text.strip()
+    if text.startswith("{") and text.endswith("}"):
+        text = text[1:-1]
+    matchers: list[str] = []
+    position = _skip(text, 0)
+    while position < len(text):
+        matcher = _LISTED.match(text, position)
+        if matcher is None or text[matcher.end() : matcher.end() + 1] == '"':
+            rest = text[position:]
+            raise ConfigError(
+                f'{_cut(rest)}: write matchers as label="value", with =, !=, =~ or !~'
+            )
+        matchers.append(matcher[0])
+        position = _skip(text, matcher.end())
+    return matchers
 
 
-def _compiled(pattern: str, flags: int) -> re.Pattern[str]:
-    with warnings.catch_warnings():
-        # A set that may mean something else one day is refused, not warned of on a screen.
-        warnings.simplefilter("error", FutureWarning)
-        return re.compile(pattern, flags)
-
-
-@lru_cache(maxsize=10_000)
-def _matches(pattern: str, value: str) -> bool:
-    return re.fullmatch(pattern, value[:LONGEST]) is not None
+def _skip(text: str, position: int) -> int:
+    between = _BETWEEN.match(text, position)
+    return position if between is None else between.end()
 
 
 def parse_matchers(texts: Iterable[str]) -> tuple[Matcher, ...]:
-    """Read matchers, all of which must hold.
+    """Parse the matchers of a silence; all of them must match.
 
     Raises:
-        ConfigError: one is none, there is none, there are too many, or all of them match every alert.
+        ConfigError: one is invalid, there are too few or too many, or they match nearly every alert
+            or
+            none at all.
     """
     matchers = tuple(Matcher.parse(text) for text in texts)
     if not matchers:
@@ -148,11 +146,64 @@ def parse_matchers(texts: Iterable[str]) -> tuple[Matcher, ...]:
         raise ConfigError(f"{len(matchers)} matchers: at most {MOST_MATCHERS}")
     if all(matcher.matches({}) for matcher in matchers):
         raise ConfigError(
-            "these matchers also match alerts without such labels, so nearly all: name a value to match"
+            "these matchers also match alerts without such labels, so nearly all: name a value to"
+            " match"
         )
+    for exact in matchers:
+        for other in matchers:
+            same = exact.operator == "=" and other.label == exact.label
+            if same and not other.accepts(exact.value):
+                raise ConfigError(f"no alert can match both {exact} and {other}")
     return matchers
 
 
+PLACES = ("chip", "instance", "rack", "ultraserver", "cluster", "job", "reservation", "publisher")
+"""Labels that locate an alert, the deepest first."""
+_SPECIAL = re.compile(r"[][.*+?(){}|^$\\]")
+
+
+def matchers_for(
+    alerts: Sequence[Mapping[str, str]], others: Iterable[Mapping[str, str]]
+) -> tuple[Matcher, ...]:
+    """Return the shortest matchers for some alerts and no others.
+
+    Matchers of the common labels if there are no such matchers.
+
+    Args:
+        alerts: The labels of at least one alert.
+        others: The labels of alerts that are not meant.
+    """
+    others = tuple(others)
+    name = _one_of("alertname", alerts)
+    place = next((label for label in PLACES if _shared(label, alerts)), "")
+    choices: list[tuple[Matcher, ...]] = []
+    if place and name.operator != "=":
+        choices.append((_one_of(place, alerts),))
+    if place:
+        choices.append((name, _one_of(place, alerts)))
+    rack = (_one_of("rack", alerts),) if any("rack" in labels for labels in alerts) else ()
+    choices.append((name, _one_of("target", alerts), *rack))
+    choices = [
+        choice for choice in choices if max(len(str(matcher)) for matcher in choice) <= LONGEST
+    ]
+    exact = (
+        choice for choice in choices if not any(all_match(choice, labels) for labels in others)
+    )
+    return next(exact, choices[0] if choices else ())
+
+
+def _shared(label: str, alerts: Sequence[Mapping[str, str]]) -> bool:
+    value = alerts[0].get(label, "")
+    return bool(value) and all(labels.get(label) == value for labels in alerts)
+
+
+def _one_of(label: str, alerts: Sequence[Mapping[str, str]]) -> Matcher:
+    values = sorted({labels.get(label, "") for labels in alerts})
+    if len(values) == 1:
+        return Matcher(label, "=", values[0])
+    return Matcher(label, "=~", "|".join(_SPECIAL.sub(r"\\\g<0>", value) for value in values))
+
+
 def all_match(matchers: Iterable[Matcher], labels: Mapping[str, str]) -> bool:
-    """Return whether labels fulfil every matcher."""
+    """Return whether labels match every matcher."""
     return all(matcher.matches(labels) for matcher in matchers)

@@ -1,4 +1,7 @@
-"""The relays of a cell as others hear them: which one is active, which wait, and whether any hears its cell."""
+"""The relays of a cell as heard by others: active or standby.
+
+Also whether any of them hears its cell.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,10 @@ if TYPE_CHECKING:
 HEARTBEAT_S = 1.0
 """Time between two heartbeats of a relay, the period of its roll-ups."""
 GONE_S = 4.0
-"""Time without a heartbeat after which a relay counts as gone where its last will has not come: four heartbeats."""
+"""Seconds without a heartbeat before a relay without a last will is gone: four heartbeats."""
 DOUBT_S = 2.5
-"""Time for which a relay counts as present by a retained message alone: longer than one that begins listens."""
+"""Seconds for which a retained message alone marks a relay as present. Longer than a starting relay
+listens."""
 
 
 class CellRelays(NamedTuple):
@@ -22,20 +26,23 @@ class CellRelays(NamedTuple):
 
     cell: str
     active: WatchPresence | None
-    """The one that publishes; None where none does."""
+    """The publishing relay; None if none publishes."""
     standby: tuple[WatchPresence, ...] = ()
 
     @staticmethod
     def of(cell: str, present: list[WatchPresence]) -> CellRelays:
-        """Return the relays of a cell; of several that say that they lead, for a moment, the first by name."""
-        known = sorted(present, key=lambda each: (not each.leads, each.client))
+        """Return the relays of a cell.
+
+        If several claim to lead for a moment, the first by name does.
+        """
+        known = sorted(present, key=lambda relay: (not relay.leads, relay.client))
         if known and known[0].leads:
             return CellRelays(cell, known[0], tuple(known[1:]))
         return CellRelays(cell, None, tuple(known))
 
     @property
     def text(self) -> str:
-        """Who is active and who waits, in a line without the cell's name."""
+        """Active and standby relays in one line, without the cell's name."""
         if self.active is None:
             said = "no relay is active"
         else:
@@ -44,7 +51,7 @@ class CellRelays(NamedTuple):
                 said += f", heard {duration(max(0.0, self.active.heard_s))} ago"
             if self.active.hears is False:
                 said += ", does not hear its cell"
-        names = ", ".join(each.client for each in self.standby[:3])
+        names = ", ".join(relay.client for relay in self.standby[:3])
         if len(self.standby) > 3:
             names += f" and {len(self.standby) - 3} more"
         return f"{said}; standby {names}" if names else f"{said}; no standby"

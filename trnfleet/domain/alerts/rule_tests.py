@@ -1,4 +1,4 @@
-"""Models of rule test files: series of figures, events, and the alerts that are expected at each instant.
+"""Models of rule test files: series of figures, events, and expected alerts per instant.
 
 A file is TOML with `[[tests]]`; the models are validated against the table of figures.
 """
@@ -28,11 +28,11 @@ MOST_STEPS = 20_000
 """Evaluations of one test."""
 MOST_INSTANCES = 256
 MOST_TARGETS = 4_096
-"""Targets that one series may be for."""
+"""Most targets of one series."""
 STALE_AFTER_INTERVALS = 3
 _RANGE = re.compile(r"(.*?)(\d+)\.\.(.*?)(\d+)", re.ASCII)
 _TYPES = {True: TRN2_48XLARGE.name, False: TRN2U_48XLARGE.name}
-"""Instance type where none is given, by whether it stands alone."""
+"""Default instance type, by whether it is standalone."""
 
 _CHIP_FIGURES = frozenset(metric.name for metric in CHIP_METRICS)
 _HOST_FIGURES = frozenset(metric.name for metric in INSTANCE_METRICS)
@@ -52,9 +52,10 @@ class InstanceCase(Model):
     """An instance of the fleet of a test."""
 
     address: Text
-    """`cluster/ultraserver/instance`; a range such as `trn2u-0001-0..trn2u-0001-3` means each of them."""
+    """`cluster/ultraserver/instance`; a range such as `trn2u-0001-0..trn2u-0001-3` means each of
+    them."""
     type: Text | None = None
-    """By default trn2u.48xlarge in an UltraServer and trn2.48xlarge where it stands alone."""
+    """By default trn2u.48xlarge in an UltraServer and trn2.48xlarge if standalone."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -71,17 +72,18 @@ class JobCase(Model):
 
     name: Segment
     on: Paths | tuple[()] = ()
-    """Addresses and ranges that it runs on."""
+    """Addresses and ranges of the job."""
     state: State = "running"
     kind: State = "training"
 
 
 class SeriesCase(Model):
-    """The samples of a figure of a target, or of several targets that do the same."""
+    """Samples of a figure for one target, or for several equal targets."""
 
     figure: Text
     target: Text
-    """An address, where ranges such as `chip00..chip15` mean each of them and what is above chips means all of them; or a name."""
+    """An address or a name. A range such as `chip00..chip15` means each of them; a level above
+    chips means all of its chips."""
     values: Annotated[tuple[Sample, ...], BeforeValidator(_read_series)]
     """As promtool writes them."""
     scope: Scope | None = Field(default=None, strict=False)
@@ -94,7 +96,7 @@ class SeriesCase(Model):
 
     @property
     def named_scope(self) -> Scope:
-        """Scope of a target that has a name."""
+        """Scope of a named target."""
         if self.scope is not None:
             return self.scope
         if self.target == PIPELINE_NAME:
@@ -156,7 +158,8 @@ class SeriesCase(Model):
             raise ValueError(f"{self.target!r} is no address, as the scope {scope.value} has them")
         if self.figure not in _named_figures(scope):
             raise ValueError(
-                f"a test cannot set {self.figure!r} of a {scope.value}: {nearest(self.figure, _named_figures(scope))}"
+                f"a test cannot set {self.figure!r} of a {scope.value}:"
+                f" {nearest(self.figure, _named_figures(scope))}"
             )
         return FIGURES[scope][self.figure]
 
@@ -167,13 +170,13 @@ class EventCase(Model):
     at: Instant
     name: Segment
     path: Target
-    """Address of what it is about."""
+    """Address of its subject."""
     severity: Severity = Field(Severity.WARNING, strict=False)
     job: Segment | None = None
 
 
 class AlertCase(Model):
-    """An alert that should be there; what is not given may be anything."""
+    """An expected alert; omitted keys match anything."""
 
     target: Target
     """Empty for the fleet."""
@@ -198,7 +201,7 @@ class Case(Model):
 
     name: Text
     instances: Annotated[tuple[InstanceCase, ...], Field(max_length=MOST_INSTANCES)] = ()
-    """By default those that the series' targets name."""
+    """Instances of the test; by default the instances named by the series' targets."""
     jobs: Annotated[tuple[JobCase, ...], Field(max_length=64)] = ()
     series: Annotated[tuple[SeriesCase, ...], Field(max_length=1_000)] = ()
     events: Annotated[tuple[EventCase, ...], Field(max_length=1_000)] = ()
@@ -208,18 +211,18 @@ class Case(Model):
         """Return the instances' addresses with their types."""
         if self.instances:
             return {
-                address: each.type or _usual_type(address)
-                for each in self.instances
-                for address in expand_address(each.address)
+                address: instance.type or _usual_type(address)
+                for instance in self.instances
+                for address in expand_address(instance.address)
             }
-        found: dict[str, str] = {}
+        types: dict[str, str] = {}
         for series in self.series:
             for target in expand_address(series.target) if series.has_address else ():
                 segments = target.partition(":")[0].split("/")
                 if len(segments) >= Level.INSTANCE:
                     path = "/".join(segments[: Level.INSTANCE])
-                    found[path] = _usual_type(path)
-        return found
+                    types[path] = _usual_type(path)
+        return types
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -236,18 +239,19 @@ class CaseFile(Model):
     """A whole file of tests."""
 
     rules: Annotated[tuple[Text, ...], Field(max_length=100)] = ()
-    """Rule files, paths from this file's folder or names of shipped ones; all that are shipped for none."""
+    """Rule files: paths relative to this file, or names of shipped ones. Empty for all shipped
+    ones."""
     interval: Duration = 10.0
     """Seconds from sample to sample, and from evaluation to evaluation."""
     stale_after: Duration | None = None
-    """Age in seconds beyond which a sample holds no longer; three intervals by default."""
+    """Seconds until a sample is stale; three intervals by default."""
     flapping: bool = True
-    """Whether alerts that come and go are held, as they are in `watch`; false compares with what Prometheus does."""
+    """Whether flapping alerts are held, as in `watch`; false compares with Prometheus."""
     tests: Annotated[tuple[Case, ...], Field(min_length=1, max_length=1_000)]
 
     @property
     def stale_after_s(self) -> float:
-        """Age in seconds beyond which a sample holds no longer."""
+        """Seconds until a sample is stale."""
         return (
             STALE_AFTER_INTERVALS * self.interval if self.stale_after is None else self.stale_after
         )
@@ -259,19 +263,20 @@ class CaseFile(Model):
             if case.name in names:
                 raise ValueError(f"there are two tests {case.name!r}")
             names.add(case.name)
-            last_s = max(each.at for each in case.expect)
+            last_s = max(expectation.at for expectation in case.expect)
             if last_s / self.interval > MOST_STEPS:
                 raise ValueError(
-                    f"test {case.name!r}: at = {last_s:g} s is more than {MOST_STEPS} intervals of {self.interval:g} s away"
+                    f"test {case.name!r}: at = {last_s:g} s is more than {MOST_STEPS} intervals of"
+                    f" {self.interval:g} s away"
                 )
         return self
 
 
 def expand_address(address: str) -> tuple[str, ...]:
-    """Return the addresses that one with ranges in it means; a range includes both its ends.
+    """Return the addresses of an address with ranges; a range includes both ends.
 
     Raises:
-        ValueError: it is no address, a range is none, or it means too many.
+        ValueError: the address or a range is invalid, or it means too many.
     """
     path, colon, lane = address.partition(":")
     parts = [_expand_segment(segment, address) for segment in path.split("/")]
@@ -280,7 +285,8 @@ def expand_address(address: str) -> tuple[str, ...]:
         total *= len(part)
     if len(parts) > Level.CORE or total > MOST_TARGETS:
         raise ValueError(
-            f"{address!r} means {total} targets of {len(parts)} segments: at most {MOST_TARGETS} of 5"
+            f"{address!r} means {total} targets of {len(parts)} segments: at most {MOST_TARGETS}"
+            " of 5"
         )
     return tuple("/".join(segments) + colon + lane for segments in itertools.product(*parts))
 
@@ -290,20 +296,24 @@ def _expand_segment(segment: str, address: str) -> list[str]:
         if not is_segment(segment):
             raise ValueError(f"{address!r} is no address: {segment!r}")
         return [segment]
-    found = _RANGE.fullmatch(segment)
-    if found is None or found[1] != found[3] or len(found[2]) > 9 or len(found[4]) > 9:
+    match = _RANGE.fullmatch(segment)
+    if match is None or match[1] != match[3] or len(match[2]) > 9 or len(match[4]) > 9:
         raise ValueError(f"{address!r}: {segment!r} is no range such as chip00..chip15")
-    first, last = int(found[2]), int(found[4])
-    if last < first or last - first >= MOST_TARGETS or not is_segment(found[1] + found[4]):
+    first = int(match[2])
+    last = int(match[4])
+    if last < first or last - first >= MOST_TARGETS or not is_segment(match[1] + match[4]):
         raise ValueError(f"{address!r}: {segment!r} is no range such as chip00..chip15")
-    return [f"{found[1]}{number:0{len(found[2])}d}" for number in range(first, last + 1)]
+    return [f"{match[1]}{number:0{len(match[2])}d}" for number in range(first, last + 1)]
 
 
 _NAMED = (Scope.JOB, Scope.RESERVATION, Scope.PUBLISHER, Scope.PIPELINE)
 
 
 def _named_figures(scope: Scope) -> frozenset[str]:
-    """Return the figures of a scope with names that a test can set: of jobs those that no chips add up to."""
+    """Return the named figures of a scope that a test can set.
+
+    For jobs, without the figures summed over chips.
+    """
     return _JOB_FIGURES if scope is Scope.JOB else frozenset(FIGURES[scope])
 
 
@@ -331,7 +341,7 @@ def code_of(name: str, sample: float | str) -> int:
     """Return the wire code of a sample of a metric.
 
     Raises:
-        ValueError: it is outside what the metric can be.
+        ValueError: it is out of the metric's range.
     """
     metric = BY_NAME[name]
     if isinstance(sample, str):

@@ -1,13 +1,14 @@
-"""Models of rule files: scope, conditions, duration, severity, grouping, inhibition and texts of each rule.
+"""Models of rule files: scope, conditions, duration, severity, grouping, inhibition and texts.
 
-A file is TOML with `[[rules]]`; the models are validated against the table of figures. They follow Prometheus where it
-has the notion: `for`, `keep_firing_for`, labels, annotations, runbook.
+A file is TOML with `[[rules]]`; the models are validated against the table of figures. Names follow
+Prometheus where it has the notion: `for`, `keep_firing_for`, labels, annotations, runbook.
 """
 
 from __future__ import annotations
 
 import enum
 import graphlib
+import re
 import string
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
@@ -28,9 +29,23 @@ LabelName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]{0,
 MOST_RULES = 500
 
 RESERVED_LABELS = frozenset(
-    {"alertname", "severity", "fleet", "scope", "target", "cluster", "ultraserver", "instance", "chip", "job", "reservation", "publisher"}
-)  # fmt: skip  # one line is the list
-"""Labels that every alert gets by itself; a rule cannot set them."""
+    {
+        "alertname",
+        "severity",
+        "fleet",
+        "scope",
+        "target",
+        "cluster",
+        "ultraserver",
+        "rack",
+        "instance",
+        "chip",
+        "job",
+        "reservation",
+        "publisher",
+    }
+)
+"""Labels set on every alert; a rule cannot set them."""
 PLACEHOLDERS = frozenset(
     {
         "alertname",
@@ -38,9 +53,11 @@ PLACEHOLDERS = frozenset(
         "place",
         "worst",
         "value",
+        "change",
         "limit",
         "count",
         "chips",
+        "silence",
         "links",
         "job",
         "cause",
@@ -48,10 +65,13 @@ PLACEHOLDERS = frozenset(
     }
 )
 """Placeholders of `summary`, `title` and `description`."""
+NOUN = re.compile(r"[A-Za-z][A-Za-z ]{0,39}")
+COUNTED = frozenset({"value", "count", "links"})
+"""Placeholders that accept a noun: `{value:error}` is `1 error` or `2 errors`."""
 
 
 class Group(enum.StrEnum):
-    """The property that the members of one alert share, which is the alert's target."""
+    """Common property of an alert's members; it is the alert's target."""
 
     NONE = "none"
     CHIP = "chip"
@@ -71,31 +91,34 @@ _GROUP_LEVEL = {
 
 
 class Rule(Condition):
-    """One rule: its first condition stands among its own keys, `also` has those that must hold with it."""
+    """A rule: its first condition is among its own keys, further ones are in `also`."""
 
     name: Segment
     scope: Scope = Field(strict=False)
     severity: Severity = Field(strict=False)
     also: Annotated[tuple[Condition, ...], Field(max_length=8)] = ()
-    """Conditions that must hold at the same time and of the same target."""
+    """Conditions that must be true at the same time for the same target."""
     for_s: Annotated[Instant, Field(alias="for")] = 0.0
-    """Time for which it must hold until the alert fires."""
+    """Seconds of a true condition until the alert fires."""
     keep_firing_for_s: Annotated[Instant, Field(alias="keep_firing_for")] = 0.0
-    """Time for which it must not hold until the alert resolves."""
+    """Seconds of a false condition until the alert resolves."""
     when_silent: Literal["hold", "resolve"] = "hold"
-    """Whether a firing alert of which nothing live is known goes on as last known, or resolves."""
+    """Whether a firing alert without live values holds its last state or resolves."""
     group: Group | None = Field(default=None, strict=False)
-    """Grouping of several targets into one alert; by default the instance for cores and links, else none."""
+    """Grouping of several targets into one alert. By default the instance for cores and links, else
+    none."""
     least_members: Annotated[int, Field(ge=1, le=1_000_000)] = 1
-    """Members without which there is no alert: with `group`, what concerns one or two of them is another rule's."""
+    """Fewest members of an alert. With `group`, one or two members are another rule's."""
     inhibits: Annotated[tuple[str, ...], Field(max_length=MOST_RULES)] = ()
-    """Rules whose alerts do not notify while this one fires on the same target or above it; `*` for all others, except those
-    with `*` that stand before it."""
+    """Rules inhibited while this one fires on the same target or above it. They do not notify. `*`
+    for all others, except earlier rules with `*`."""
     labels: Annotated[dict[LabelName, Text], Field(max_length=16)] = Field(default_factory=dict)
-    summary: Text
-    """One line for people, with figures: `{worst} withholds {value}`."""
+    summary: Text | None = None
+    """One line for receivers, by default the title. It gets the place, worst member and cause that
+    it lacks."""
     title: Text | None = None
-    """A few words for lists of problems, without a place; by default the rule's name and the value."""
+    """A few words for lists of problems, without a place. By default the rule's name and the value.
+    """
     description: Text | None = None
     runbook: Text | None = None
     """Instructions in a sentence or two."""
@@ -111,7 +134,7 @@ class Rule(Condition):
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """All that must hold, the rule's own first."""
+        """All conditions, the rule's own first."""
         return (self, *self.also)
 
     @property
@@ -148,8 +171,8 @@ class Rule(Condition):
         for label in self.labels:
             if label in RESERVED_LABELS:
                 raise ValueError(f"labels: {label!r} is set by itself")
-        for text in (self.summary, self.title or "", self.description or ""):
-            check_template(text)
+        for text in (self.summary, self.title, self.description):
+            check_template(text or "")
         return self
 
 
@@ -173,8 +196,13 @@ def check_template(text: str) -> None:
     for _, name, spec, conversion in parts:
         if name is None:
             continue
-        if name not in PLACEHOLDERS or spec or conversion:
+        if name not in PLACEHOLDERS or conversion:
             raise ValueError(f"{{{name}}} is no placeholder: {nearest(name, PLACEHOLDERS)}")
+        if spec and (name not in COUNTED or not NOUN.fullmatch(spec)):
+            raise ValueError(
+                f"{{{name}:{spec}}}: a noun goes with {', '.join(sorted(COUNTED))} alone, as in"
+                " {value:error}"
+            )
 
 
 def join_rules(
@@ -184,10 +212,10 @@ def join_rules(
 
     Args:
         files: Each file's name, for messages, and its content.
-        elsewhere: Names of rules that may be inhibited although they are not in this pack.
+        elsewhere: Names of rules outside this pack that may be inhibited.
 
     Raises:
-        ConfigError: a name is there twice, or a rule inhibits one that is not there.
+        ConfigError: a name is duplicate, or a rule inhibits an unknown one.
     """
     where: dict[str, str] = {}
     rules: list[Rule] = []
@@ -196,7 +224,8 @@ def join_rules(
         for number, rule in enumerate(content.rules):
             if rule.name in where:
                 raise ConfigError(
-                    f"{file}: rules.{number}.name = {rule.name!r} is there already, in {where[rule.name]}"
+                    f"{file}: rules.{number}.name = {rule.name!r} is there already, in"
+                    f" {where[rule.name]}"
                 )
             where[rule.name] = file
             rules.append(rule)
@@ -206,14 +235,15 @@ def join_rules(
         for name in rule.inhibits:
             if name not in {"*", *where, *elsewhere}:
                 raise ConfigError(
-                    f"{where[rule.name]}: rule {rule.name} inhibits {name!r}: {nearest(name, where)}"
+                    f"{where[rule.name]}: rule {rule.name} inhibits {name!r}:"
+                    f" {nearest(name, where)}"
                 )
     _reject_circles(tuple(rules))
     return tuple(rules)
 
 
 def _reject_circles(rules: tuple[Rule, ...]) -> None:
-    """Reject rules of which each inhibits the next, round to the first: none would ever notify.
+    """Reject rules that inhibit each other in a circle: none would ever notify.
 
     Raises:
         ConfigError: there are such rules.
@@ -226,10 +256,11 @@ def _reject_circles(rules: tuple[Rule, ...]) -> None:
 
 
 def inhibitors(rules: tuple[Rule, ...]) -> Mapping[str, tuple[str, ...]]:
-    """Return for each rule the names of those that inhibit it.
+    """Return the names of the inhibiting rules for each rule.
 
-    `*` inhibits every rule but those with `*` that stand before it in the pack, so that the widest one comes first;
-    from a scope with addresses it is for those with addresses, else for those without.
+    `*` inhibits every rule except earlier ones with `*` in the pack, so that the widest one comes
+    first. A rule with `*` in a scope with addresses inhibits rules with addresses, any other rules
+    without.
     """
     place = {rule.name: number for number, rule in enumerate(rules)}
 

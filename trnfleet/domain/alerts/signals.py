@@ -1,6 +1,9 @@
-"""Signals that rules can look at, by scope. Rule files call each a `figure`, and so do the class and the table here.
+"""Signals for rules, by scope.
 
-Metrics come from the metric table. The monitor provides the values; with this table rule files are validated without one.
+Rule files call each a `figure`, and so do the class and the table here.
+
+Metrics come from the metric table. The monitor provides the values; with this table rule files are
+validated without one.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from trnfleet.domain.metrics import (
     INSTANCE_METRICS,
     JOB_FIGURES,
     Kind,
+    without_unit,
 )
 
 if TYPE_CHECKING:
@@ -48,16 +52,34 @@ LEVEL_OF: Mapping[Scope, Level] = MappingProxyType(
         Scope.ULTRASERVER: Level.ULTRASERVER,
     }
 )
-"""Of scopes that have addresses, the level whose rows their figures are read from; the others have names."""
+"""Level whose rows have the figures of a scope with addresses; other scopes have names."""
 
 LANES: Mapping[Scope, tuple[str, ...]] = MappingProxyType(
     {Scope.CORE: BY_NAME["nc_util_pct"].lanes, Scope.LINK: DIRECTIONS}
 )
-"""Lanes of scopes below the chip, in the order of the metrics' lanes. A chip's layout has the names of its link lanes."""
+"""Lanes of scopes below the chip, in the order of the metrics' lanes. A chip's layout has the names
+of its link lanes."""
 
 
+_CAPITALS = {
+    word.lower(): word
+    for word in (
+        "ECC",
+        "EFA",
+        "HBM",
+        "KV",
+        "MFU",
+        "NC",
+        "SRAM",
+        "TFLOPS",
+        "TPOT",
+        "TTFT",
+        "vCPU",
+        "Z",
+    )
+}
 LINKS_UP = "links_up"
-"""The bit mask whose bits have the names of a chip's link lanes."""
+"""Bit mask with the names of a chip's link lanes as its bits."""
 
 
 class Form(enum.StrEnum):
@@ -77,7 +99,16 @@ class Figure(NamedTuple):
     unit: str
     help: str
     values: tuple[str, ...] = ()
-    """Names of a bit mask's bits, bit 0 first; of `links_up` those of schema version 1."""
+    """Names of a bit mask's bits, bit 0 first. For `links_up` the names of schema version 1."""
+    flag: tuple[str, str] | None = None
+    """Words for 0 and for 1, if the figure has only these values."""
+
+    @property
+    def words(self) -> str:
+        """The name as people read it, without its unit: `link tx`, `HBM used`."""
+        return " ".join(
+            _CAPITALS.get(word, word) for word in without_unit(self.name, self.unit).split()
+        )
 
     @property
     def bit_names(self) -> tuple[str, ...]:
@@ -96,6 +127,16 @@ def _of_metric(name: str) -> Figure:
 
 def _number(name: str, unit: str, text: str) -> Figure:
     return Figure(name, Form.NUMBER, unit, text)
+
+
+def _flag(name: str, is_not: str, is_so: str, text: str) -> Figure:
+    return Figure(name, Form.NUMBER, "", text, flag=(is_not, is_so))
+
+
+def _job_number(name: str, text: str) -> Figure:
+    """Return a figure of a job's message; its name ends in `_s` for a time."""
+    is_time = name.endswith("_s") and not name.endswith("_per_s")
+    return _number(name, "s" if is_time else "", text)
 
 
 _CHIPS = tuple(_of_metric(metric.name) for metric in CHIP_METRICS)
@@ -129,28 +170,53 @@ _TABLE: dict[Scope, tuple[Figure, ...]] = {
     Scope.LINK: (
         _of_metric("link_tx_bytes_per_s"),
         _of_metric("link_rx_bytes_per_s"),
-        _number("link_up", "", "1 where the link is up, 0 where it is down; nothing where the chip has no such link"),
+        _flag(
+            "link_up",
+            "link down",
+            "link up",
+            "1 where the link is up, 0 where it is down; nothing where the chip has no such link",
+        ),
     ),
     Scope.INSTANCE: (*_CHIPS, *_DERIVED, *_HOSTS, _EVENTS),
     Scope.ULTRASERVER: (
         *_CHIPS,
         *_DERIVED,
         *_HOSTS,
-        _number("z_links_down", "", "NeuronLinks between its instances that are down; both ends of a link count"),
+        _number(
+            "z_links_down",
+            "",
+            "NeuronLinks between its instances that are down; both ends of a link count",
+        ),
         _EVENTS,
     ),
     Scope.JOB: (
-        Figure("state", Form.TEXT, "", "What the job is doing, such as running, checkpointing, hung or failed"),
+        Figure(
+            "state",
+            Form.TEXT,
+            "",
+            "What the job is doing, such as running, checkpointing, hung or failed",
+        ),
         Figure("kind", Form.TEXT, "", "Kind of the job, such as training or inference"),
-        *(_number(name, "", text) for name, text in JOB_FIGURES.items()),
+        *(_job_number(name, text) for name, text in JOB_FIGURES.items()),
         *_GROUPED,
         *_HOSTS,
     ),
     Scope.RESERVATION: (
-        Figure("state", Form.TEXT, "", "State that EC2 gives it, such as active or payment-pending"),
-        Figure("interconnect", Form.TEXT, "", "Status of the links of an UltraServer's block: ok, impaired, insufficient-data"),
+        Figure(
+            "state", Form.TEXT, "", "State that EC2 gives it, such as active or payment-pending"
+        ),
+        Figure(
+            "interconnect",
+            Form.TEXT,
+            "",
+            "Status of the links of an UltraServer's block: ok, impaired, insufficient-data",
+        ),
         _number("util_pct", "%", "Mean NeuronCore utilisation of its live instances"),
-        _number("used_pct", "%", "Its instances that do something, as a share of those of which anything is known"),
+        _number(
+            "used_pct",
+            "%",
+            "Its instances that do something, as a share of those of which anything is known",
+        ),
         _number("ends_in_s", "s", "Seconds to its end"),
         _number("terminates_in_s", "s", "Seconds until EC2 begins to terminate its instances"),
         _number("pays_in_s", "s", "Seconds until a payment that is pending fails"),
@@ -158,25 +224,71 @@ _TABLE: dict[Scope, tuple[Figure, ...]] = {
     ),
     Scope.PUBLISHER: (
         Figure("state", Form.TEXT, "", "online, or offline by its last will or goodbye"),
-        _number("silent_s", "s", "Seconds for which nothing has come of it although it is online; 0 up to three periods, and while nothing can be heard"),
+        _number(
+            "silent_s",
+            "s",
+            "Seconds for which nothing has come of it although it is online; 0 up to three periods,"
+            " and while nothing can be heard",
+        ),
         _number("messages_per_s", "", "Its telemetry messages a wall second"),
         _number("lag_s", "s", "Its largest lag in the last seconds in which it was heard"),
-        _number("clock_skew_s", "s", "By how much its clock differs from ours beyond the usual way to here; never negative"),
-        _number("contested", "", "Paths that two publishers describe at once; the target names both"),
+        _number(
+            "clock_skew_s",
+            "s",
+            "By how much its clock differs from ours beyond the usual way to here; never negative",
+        ),
+        _number(
+            "contested", "", "Paths that two publishers describe at once; the target names both"
+        ),
     ),
     Scope.PIPELINE: (
         _number("lag_s", "s", "Wall seconds from source to here, as far as clocks tell"),
-        _number("clock_skew_s", "s", "By how much the most wrong clock of a source differs from ours; never negative, and not what is in late_s"),
-        _number("late_s", "s", "By how much the latest telemetry is behind the wall clock; 0 up to a minute, which is lag"),
+        _number(
+            "clock_skew_s",
+            "s",
+            "By how much the most wrong clock of a source differs from ours; never negative, and"
+            " not what is in late_s",
+        ),
+        _number(
+            "late_s",
+            "s",
+            "By how much the latest telemetry is behind the wall clock; 0 up to a minute, which"
+            " is lag",
+        ),
         _number("messages_per_s", "", "Telemetry messages a wall second"),
-        _number("unheard_s", "s", "Wall seconds for which nothing could be heard: no connection, one of several missing, or one over which nothing comes at all"),
-        _number("withholds_retained", "", "1 where the broker gives retained messages to no subscription with wildcards, else 0"),
-        _number("recording_stopped", "", "1 where what comes is not recorded any more, such as on a full disk, else 0"),
-        _number("overloaded_s", "s", "Wall seconds for which most telemetry has been late here, or some was left out"),
+        _number(
+            "unheard_s",
+            "s",
+            "Wall seconds for which nothing could be heard: no connection, one of several missing,"
+            " or one over which nothing comes at all",
+        ),
+        _flag(
+            "withholds_retained",
+            "broker sends retained messages",
+            "broker withholds retained messages",
+            "1 where the broker gives retained messages to no subscription with wildcards, else 0",
+        ),
+        _flag(
+            "recording_stopped",
+            "recording",
+            "recording stopped",
+            "1 where what comes is not recorded any more, such as on a full disk, else 0",
+        ),
+        _number(
+            "overloaded_s",
+            "s",
+            "Wall seconds for which most telemetry has been late here, or some was left out",
+        ),
         *(
             Figure(name, Form.COUNTER, "", text)
             for name, text in (
-                ("lost", "Ticks of a topic that never came, but for those of a time in which nothing could be heard"),
+                (
+                    "lost",
+                    (
+                        "Ticks of a topic that never came, but for those of a time in which nothing"
+                        " could be heard"
+                    ),
+                ),
                 ("shed", "Telemetry that was left out here for newer messages of its topic"),
                 ("late", "Messages that came after a newer one of their topic"),
                 ("duplicates", "Messages that came twice"),
@@ -184,11 +296,14 @@ _TABLE: dict[Scope, tuple[Figure, ...]] = {
                 ("undecodable", "Payloads or topics that are not valid in the protocol"),
                 ("misplaced", "Payloads whose identity is not their topic's"),
                 ("rejected", "Messages that were refused because a limit was reached"),
-                ("dropped", "Messages that were dropped before they were read: queue full, or too large"),
+                (
+                    "dropped",
+                    "Messages that were dropped before they were read: queue full, or too large",
+                ),
             )
         ),
     ),
-}  # fmt: skip  # a table reads as rows
+}
 
 FIGURES: Mapping[Scope, Mapping[str, Figure]] = MappingProxyType(
     {

@@ -1,8 +1,9 @@
-"""States of an alert (inactive, pending, firing, resolved), which may follow which, and its status for people.
+"""Alert states (inactive, pending, firing, resolved), their transitions, and the status shown.
 
-`Track` follows all targets of a rule at once, in columns that have a row for each target that is not inactive, so that a
-million chips cost what the few cost that something is wrong with. Instants are nanoseconds, intervals half-open: an alert
-whose `for` is 10 s fires at the instant 10 s after the one at which its condition was first seen to hold.
+`Track` follows all targets of a rule at once, in columns with a row for each target that is not
+inactive: the cost depends on the few targets in trouble, not on a million chips. Instants are
+nanoseconds, intervals half-open: an alert with a `for` of 10 s fires 10 s after its condition was
+first true.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class AlertState(enum.IntEnum):
     """Its condition holds, not yet for long enough."""
     FIRING = 2
     RESOLVED = 3
-    """It has fired, and what was wrong is over."""
+    """It has fired, and the condition is over."""
 
 
 class AlertStatus(enum.Enum):
@@ -56,16 +57,17 @@ NEXT_STATES: Mapping[AlertState, frozenset[AlertState]] = MappingProxyType(
         ),
     }
 )
-"""Successors of each state. A pending alert whose condition ends has not notified, so it does not resolve."""
+"""Successors of each state. A pending alert whose condition ends has not notified, so it does not
+resolve."""
 
 NEVER = np.int64(-(2**62))
 """An instant that has not been."""
 COLUMNS = ("clear_ns", "fired_ns", "rows", "silent", "since_ns", "states", "values")
-"""What a track has of each of its targets."""
+"""Columns of a track, one value per target."""
 
 
 class Track:
-    """The targets of one rule that are pending or firing, ascending by row."""
+    """Pending or firing targets of one rule, ascending by row."""
 
     __slots__ = ("at_ns", *COLUMNS)
 
@@ -107,20 +109,24 @@ class Track:
         holds_silent: bool = True,
         waits_silent: bool = False,
     ) -> None:
-        """Go on to an instant.
+        """Advance to an instant.
 
         Args:
-            now_ns: The instant; where it is before the last one, what is later counts from it.
-            raised: Targets whose condition holds, ascending.
+            now_ns: The instant; if it is before the last one, later times are set to it.
+            raised: Targets with a true condition, ascending.
             values: Their values.
-            look: For targets whose condition does not hold: whether anything is known of each, whether it is not yet on the good
-                side of the limit at which it clears, and its value.
-            for_ns: How long the condition holds until the target fires.
-            keep_ns: How long it does not hold until it resolves.
-            holds_silent: Whether targets of which nothing is known go on firing.
-            waits_silent: Whether those that are pending have that much longer to go; else they are forgotten.
+            look: For targets with a false condition: whether anything is known of each, whether it
+                is
+                not yet on the good side of the limit for clearing, and its value.
+            for_ns: Time with a true condition until the target fires.
+            keep_ns: Time with a false condition until it resolves.
+            holds_silent: Whether targets without known values go on firing.
+            waits_silent: Whether pending targets without known values wait that much longer; else
+                they
+                are forgotten.
         """
-        passed_ns, self.at_ns = max(0, now_ns - int(self.at_ns)), np.int64(now_ns)
+        passed_ns = max(0, now_ns - int(self.at_ns))
+        self.at_ns = np.int64(now_ns)
         if not len(self.rows) and not len(raised):
             return
         if len(self.rows):
@@ -132,12 +138,13 @@ class Track:
                 keep |= self._wait(passed_ns, ~keep & ~self.firing, look)
             new = np.ones(len(raised), np.bool_)
             spots = np.searchsorted(raised, self.rows)
-            found = spots < len(raised)
-            found[found] = raised[spots[found]] == self.rows[found]
-            new[spots[found]] = False
+            is_raised = spots < len(raised)
+            is_raised[is_raised] = raised[spots[is_raised]] == self.rows[is_raised]
+            new[spots[is_raised]] = False
             if not keep.all():
                 self._select(keep)
-            raised, values = raised[new], values[new]
+            raised = raised[new]
+            values = values[new]
         if len(raised):
             self._insert(raised, values, now_ns)
         due = (self.states == AlertState.PENDING) & (now_ns - self.since_ns >= for_ns)
@@ -146,7 +153,7 @@ class Track:
             self.fired_ns[due] = now_ns
 
     def restore(self, row: int, since_ns: int, fired_ns: int, value: float) -> None:
-        """Let a target fire since an instant that is remembered elsewhere."""
+        """Restore a target as firing, from a state recorded elsewhere."""
         place = int(np.searchsorted(self.rows, row))
         if place == len(self.rows) or self.rows[place] != row:
             self._insert(np.array([row]), np.array([value]), since_ns)
@@ -155,10 +162,12 @@ class Track:
         self.since_ns[place], self.fired_ns[place] = since_ns, fired_ns
 
     def move(self, places: Rows) -> None:
-        """Give targets their numbers in a new layout.
+        """Renumber targets for a new layout.
 
         Args:
-            places: The new number of each active target; negative for what is gone, which is forgotten.
+            places: The new number of each active target; negative for targets that are gone. These
+                are
+                forgotten.
         """
         self.rows = places
         self._select(places >= 0)
@@ -166,7 +175,10 @@ class Track:
         self._select(order)
 
     def shift(self, passed_ns: int) -> None:
-        """Leave out a time without evaluations: what is pending, or about to resolve, has that much longer to go."""
+        """Skip a time without evaluations.
+
+        Pending and resolving targets wait that much longer.
+        """
         self.since_ns[~self.firing] += passed_ns
         self.clear_ns[self.clear_ns != NEVER] += passed_ns
         self.at_ns += np.int64(passed_ns)
@@ -177,7 +189,10 @@ class Track:
         chosen: Flags,
         look: Callable[[Rows], tuple[Flags, Flags, NDArray[np.float64]]],
     ) -> Flags:
-        """Leave out the time since the last instant for those chosen of which nothing is known; return which these are."""
+        """Skip the time since the last instant for chosen targets without known values.
+
+        Return these targets.
+        """
         waiting = np.zeros(len(self.rows), np.bool_)
         places = np.flatnonzero(chosen)
         if len(places):
@@ -196,24 +211,24 @@ class Track:
         *,
         holds_silent: bool,
     ) -> Flags:
-        """Bring active targets up to date, and return which of them stay."""
+        """Update active targets, and return which of them stay."""
         spots = np.searchsorted(raised, self.rows)
-        found = spots < len(raised)
-        found[found] = raised[spots[found]] == self.rows[found]
-        self.values[found] = values[spots[found]]
-        self.silent[found] = False
-        self.clear_ns[found] = NEVER
-        keep = found.copy()
-        others = np.flatnonzero(~found & self.firing)
+        is_raised = spots < len(raised)
+        is_raised[is_raised] = raised[spots[is_raised]] == self.rows[is_raised]
+        self.values[is_raised] = values[spots[is_raised]]
+        self.silent[is_raised] = False
+        self.clear_ns[is_raised] = NEVER
+        keep = is_raised.copy()
+        others = np.flatnonzero(~is_raised & self.firing)
         if not len(others):
             return keep
         known, held, seen = look(self.rows[others])
-        # A target of which nothing is known is as it was last, or is over.
+        # A target without known values stays as it was, or is over.
         self.silent[others] = ~known
         keep[others[~known]] = holds_silent
         self.clear_ns[others[known & held]] = NEVER
         keep[others[known & held]] = True
-        # A target that is over keeps the value that was wrong: that is what has happened.
+        # A target that is over keeps its last bad value for the record.
         live = known & held & ~np.isnan(seen)
         self.values[others[live]] = seen[live]
         ending = others[known & ~held] if holds_silent else others[~(known & held)]

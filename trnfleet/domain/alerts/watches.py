@@ -1,7 +1,7 @@
-"""The watches of a fleet as others hear them: whose word about alerts is to be believed, and what speaks against it.
+"""The watches of a fleet as heard by others: whom to believe about alerts.
 
-Every `watch` says by its heartbeat whether it leads, and how many alerts fire by its own evaluation. What only the broker still
-retains is no heartbeat: it says that a watch was there once.
+The heartbeat of every `watch` says whether it leads, and how many alerts fire by its own
+evaluation. A message only retained by the broker is not a heartbeat: a watch existed once.
 """
 
 from __future__ import annotations
@@ -17,32 +17,34 @@ if TYPE_CHECKING:
 HEARTBEAT_S = 10.0
 """Time between two heartbeats of a watch."""
 GONE_S = 35.0
-"""Time without a heartbeat after which a watch counts as gone: three heartbeats and a little."""
+"""Seconds without a heartbeat before a watch is gone: three heartbeats and a little."""
 DOUBT_S = 12.0
-"""Time for which a watch counts as present without any heartbeat, by a retained message alone: one heartbeat and a little."""
+"""Seconds for which a retained message alone marks a watch as present. One heartbeat and a little.
+"""
 MUTED_S = 30.0
-"""Time after which an alert that fires and is not published speaks against the leader: far more than two watches that evaluate
-the same differ by, and than the messages of a large fleet wait."""
+"""Seconds after which a firing, unpublished alert speaks against the leader. Far above the
+difference between two watches, and above the queueing delay of messages in a large fleet."""
 
 
 MOST_ERRORS = 4
-"""Errors of receivers that a watch describes; of the others it says how many there are."""
+"""Most receiver errors described by a watch; further ones are only counted."""
 
 
 class ReceiverError(NamedTuple):
-    """Something that a receiver of notifications does not take, such as a silence that Alertmanager refuses."""
+    """Something refused by a receiver, such as a silence by Alertmanager."""
 
     receiver: str
     """Its name, such as `alertmanager`."""
     kind: str
-    """`silence`, `acknowledgement` or `alert`; `silences` or `alerts` where it takes none at all."""
+    """`silence`, `acknowledgement` or `alert`; `silences` or `alerts` where it takes none at all.
+    """
     id: str
-    """Id of the silence, or fingerprint of the alert; empty where it is about all of them."""
+    """Id of the silence, or fingerprint of the alert; empty if about all of them."""
     reason: str
 
 
 class ReceiverErrors(NamedTuple):
-    """What the receivers of a watch do not take at present."""
+    """Current errors of a watch's receivers."""
 
     total: int = 0
     first: tuple[ReceiverError, ...] = ()
@@ -50,15 +52,15 @@ class ReceiverErrors(NamedTuple):
 
     @staticmethod
     def of(total: int, errors: Iterable[ReceiverError]) -> ReceiverErrors:
-        """Return errors of which `total` are there, with the first of them."""
+        """Return the first errors, with their total."""
         return ReceiverErrors(total, tuple(itertools.islice(errors, MOST_ERRORS)))
 
     @staticmethod
     def sum(parts: Iterable[ReceiverErrors]) -> ReceiverErrors:
-        """Return those of several receivers together."""
-        known = [each for each in parts if each.total]
+        """Return the errors of several receivers together."""
+        known = [part for part in parts if part.total]
         return ReceiverErrors.of(
-            sum(each.total for each in known), (error for each in known for error in each.first)
+            sum(part.total for part in known), (error for part in known for error in part.first)
         )
 
 
@@ -66,19 +68,19 @@ NO_ERRORS = ReceiverErrors()
 
 
 class WatchPresence(NamedTuple):
-    """One watch that is present, or one relay of a cell."""
+    """A present watch, or a present relay of a cell."""
 
     client: str
     since_ns: int | None
     """Wall clock of its beginning, by its own word."""
     heard_s: float | None
-    """Seconds since its last heartbeat or alert came in; None where nothing has but a retained message."""
+    """Seconds since its last heartbeat or alert; None if only a retained message arrived."""
     leads: bool | None
-    """Whether it leads, by its own word; None where it does not say."""
+    """Whether it claims to lead; None if not stated."""
     firing: int | None
-    """Number of alerts that fire by its own evaluation and are neither silenced nor inhibited; None where it does not say."""
+    """Firing alerts by its own evaluation, neither silenced nor inhibited; None if not stated."""
     errors: ReceiverErrors = NO_ERRORS
-    """What its receivers do not take."""
+    """Errors of its receivers."""
     hears: bool | None = None
     """Of a relay: whether it hears its cell; None while it listens for others."""
 
@@ -89,18 +91,18 @@ class Word(NamedTuple):
     leader: WatchPresence | None
     """None where no watch leads."""
     doubts: tuple[str, ...] = ()
-    """What speaks against it, a line each."""
+    """Doubts about it, a line each."""
 
 
 def word_of(
     present: Iterable[WatchPresence], published: int, *, missing: int = 0, missing_s: float = 0.0
 ) -> Word:
-    """Return whose word the published alerts are, and what speaks against it.
+    """Return which watch the published alerts come from, and the doubts about it.
 
     Args:
-        present: The watches that are present.
-        published: Number of alerts that are published as firing.
-        missing: Number of alerts that fire by the reader's own evaluation and are not published.
+        present: The present watches.
+        published: Number of alerts published as firing.
+        missing: Number of alerts firing by the reader's own evaluation but not published.
         missing_s: How long the oldest of these has been missing.
     """
     known = sorted(present, key=_seniority)
@@ -119,22 +121,24 @@ def word_of(
             f"{len(leaders)} watches lead, and their alerts may contradict: {_names(leaders)}"
         )
     if not published:
-        for each in known:
-            if each.firing:
-                whose = "it sees" if each is leader else f"{each.client} sees"
+        for watch in known:
+            if watch.firing:
+                whose = "it sees" if watch is leader else f"{watch.client} sees"
                 doubts.append(
-                    f"{leader.client} leads and publishes no alert, while {whose} {each.firing:,} fire"
+                    f"{leader.client} leads and publishes no alert, while {whose} {watch.firing:,}"
+                    " fire"
                 )
                 break
     if missing and missing_s >= MUTED_S:
         doubts.append(
-            f"{leader.client} leads and does not publish {missing:,} that fire here, for {missing_s:.0f} s"
+            f"{leader.client} leads and does not publish {missing:,} that fire here, for"
+            f" {missing_s:.0f} s"
         )
     return Word(leader, tuple(doubts))
 
 
 def receiver_errors(present: Iterable[WatchPresence]) -> ReceiverErrors:
-    """Return what receivers of the watch that leads do not take; the others notify nobody."""
+    """Return the receiver errors of the leading watch; the others notify nobody."""
     leaders = _leaders(sorted(present, key=_seniority))
     return leaders[0].errors if leaders else NO_ERRORS
 
@@ -151,11 +155,11 @@ def receiver_error_text(error: ReceiverError, alert: str = "") -> str:
 
 
 def word_text(word: Word, since: str) -> str:
-    """Return in a few words whose word it is; empty where no watch leads.
+    """Return the source of the alerts in a few words; empty if no watch leads.
 
     Args:
-        word: Whose word.
-        since: When its watch began, as it is to be shown; empty for unknown.
+        word: The source.
+        since: When its watch began, as shown; empty if unknown.
     """
     leader = word.leader
     if leader is None:
@@ -170,10 +174,13 @@ def word_text(word: Word, since: str) -> str:
 
 
 def _leaders(known: list[WatchPresence]) -> list[WatchPresence]:
-    """Return the watches that say that they lead; before that field none did, and of several the one that began first led."""
-    return [each for each in known if each.leads] or [each for each in known if each.leads is None][
-        :1
-    ]
+    """Return the watches that claim to lead.
+
+    Without that field (older versions) none did; of several, the one that began first led.
+    """
+    return [watch for watch in known if watch.leads] or [
+        watch for watch in known if watch.leads is None
+    ][:1]
 
 
 def _seniority(watch: WatchPresence) -> tuple[bool, int, str]:
@@ -182,4 +189,4 @@ def _seniority(watch: WatchPresence) -> tuple[bool, int, str]:
 
 def _names(watches: list[WatchPresence]) -> str:
     more = f" and {len(watches) - 3} more" if len(watches) > 3 else ""
-    return ", ".join(each.client for each in watches[:3]) + more
+    return ", ".join(watch.client for watch in watches[:3]) + more

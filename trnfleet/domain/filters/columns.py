@@ -1,4 +1,4 @@
-"""Columns that a filter can compare: names, kinds and units, and the values that people write for them."""
+"""Columns of a filter: names, kinds and units, and the values that people write."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Kind(enum.Enum):
     WORDS = enum.auto()
     """Words in an order, such as severities; a value is a word's number."""
     PLACE = enum.auto()
-    """An address; `=` leaves what is at, below or above it."""
+    """An address; `=` matches the address and everything below or above it."""
 
 
 class Column(NamedTuple):
     """A column."""
 
     name: str
-    """As it is written in a filter, and by which rows are asked for their values."""
+    """Its name in a filter, and the key of a row's value."""
     kind: Kind = Kind.TEXT
     unit: str = ""
     """Of a number: as in the metric table."""
@@ -61,7 +61,10 @@ _EXAMPLES = {
 }
 
 SEVERITY = Column(
-    "sev", Kind.WORDS, aliases=("severity",), words=tuple(each.value for each in reversed(BY_RANK))
+    "sev",
+    Kind.WORDS,
+    aliases=("severity",),
+    words=tuple(severity.value for severity in reversed(BY_RANK)),
 )
 
 
@@ -74,38 +77,41 @@ class Columns:
     """The columns of a view."""
 
     def __init__(self, columns: Iterable[Column]) -> None:
-        """Index columns by what people may write for them; of two that share a spelling the first has it."""
+        """Index columns by their spellings; a shared spelling belongs to the first column."""
         self.all = tuple(columns)
         self._by_spelling: dict[str, Column] = {}
-        for spelling in (lambda each: (each.name,), lambda each: each.aliases):
-            for each in self.all:
-                for name in spelling(each):
-                    self._by_spelling.setdefault(_spelled(name), each)
+        for spelling in (lambda column: (column.name,), lambda column: column.aliases):
+            for column in self.all:
+                for name in spelling(column):
+                    self._by_spelling.setdefault(_spelled(name), column)
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(each.name for each in self.all)
+        return tuple(column.name for column in self.all)
 
     def get(self, name: str) -> Column | None:
-        """Return the column of a name, in whatever case and with or without `-` and `_`; None for none."""
+        """Return the column of a name; None if unknown.
+
+        Upper and lower case, `-` and `_` do not matter.
+        """
         return self._by_spelling.get(_spelled(name))
 
     def find(self, name: str) -> Column:
         """Return the column of a name.
 
         Raises:
-            ConfigError: there is none.
+            ConfigError: unknown.
         """
-        found = self.get(name)
-        if found is None:
-            spellings = {each: column.name for each, column in self._by_spelling.items()}
-            known = {*self.names, *(each for column in self.all for each in column.aliases)}
+        match = self.get(name)
+        if match is None:
+            spellings = {spelling: column.name for spelling, column in self._by_spelling.items()}
+            known = {*self.names, *(alias for column in self.all for alias in column.aliases)}
             near = nearest(name.lower(), known or spellings)
             also = "" if near.startswith("choose") else f" Columns: {', '.join(self.names)}."
             raise ConfigError(
                 f'{name!r} is no column: {near}{also} Text with =, < or > needs "quotes".'
             )
-        return found
+        return match
 
 
 def _spelled(name: str) -> str:
@@ -130,23 +136,26 @@ _IN_TERA = 1e12
 
 
 def parse_number(column: Column, text: str) -> float:
-    """Return a number in a column's unit: `450`, `450W`, `1.2 kW`, `40 GB/s`, `64Gi`, `10m` of a duration.
+    """Return a number in a column's unit.
+
+    Examples: `450`, `450W`, `1.2 kW`, `40 GB/s`, `64Gi`, `10m` of a duration.
 
     Raises:
-        ConfigError: it is none, or in another unit.
+        ConfigError: it is not a number, or in another unit.
     """
     if column.kind is Kind.DURATION:
         try:
             return parse_duration_s(text)
         except ValueError as error:
             raise ConfigError(f"{column.name}: {error}, such as {column.example}") from None
-    found = _NUMBER.fullmatch(text.strip())
-    if found is None:
+    match = _NUMBER.fullmatch(text.strip())
+    if match is None:
         unit = f" in {column.unit}" if column.unit else ""
         raise ConfigError(
             f"{column.name}: {text[:40]!r} is no number; write one{unit}, such as {column.example}"
         )
-    number, rest = float(found[1]), found[2].strip()
+    number = float(match[1])
+    rest = match[2].strip()
     if not rest:
         return number
     for prefix, factor in _PREFIX.items():
@@ -160,12 +169,13 @@ def parse_number(column: Column, text: str) -> float:
         return number * factor
     unit = column.unit or "no unit"
     raise ConfigError(
-        f"{column.name}: {rest[:20]!r} is another unit; write it in {unit}, such as {column.example}"
+        f"{column.name}: {rest[:20]!r} is another unit; write it in {unit}, such as"
+        f" {column.example}"
     )
 
 
 def is_unit(column: Column, text: str) -> bool:
-    """Return whether a word is a unit of a column's numbers, with or without a prefix."""
+    """Return whether a word is a unit of a column, with or without a prefix."""
     return column.kind is Kind.NUMBER and any(
         text.startswith(prefix)
         and text.removeprefix(prefix).lower() in _SPELLINGS.get(column.unit, ())
@@ -174,7 +184,7 @@ def is_unit(column: Column, text: str) -> bool:
 
 
 def parse_word(column: Column, text: str) -> int:
-    """Return the number of a word of a column, which may be cut as long as it is clear.
+    """Return the number of a column's word; an unambiguous beginning is enough.
 
     Raises:
         ConfigError: there is no such word.
@@ -182,6 +192,7 @@ def parse_word(column: Column, text: str) -> int:
     fitting = [number for number, word in enumerate(column.words) if word.startswith(text.lower())]
     if not text or len(fitting) != 1:
         raise ConfigError(
-            f"{column.name}: {text[:40]!r} is none of its words: {nearest(text.lower(), column.words)}"
+            f"{column.name}: {text[:40]!r} is none of its words:"
+            f" {nearest(text.lower(), column.words)}"
         )
     return fitting[0]

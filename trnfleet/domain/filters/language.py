@@ -1,7 +1,8 @@
-"""The filter language: `text`, `!text`, `power>450 & job=pretrain-70b`, `sev>=warning`; `&` and `and` are the same.
+"""The filter language: `text`, `!text`, `power>450 & job=pretrain-70b`, `sev>=warning`.
 
-A filter is parsed once, and then asked about single rows (`keeps`), or about a table of any size at once (`mask`), which is numpy's
-work: a table compares its columns, and looks at each name only once.
+`&` and `and` are the same. A filter is parsed once, and then applied to single rows (`keeps`) or to
+a table of any size (`mask`). A table is numpy's work: it compares its columns, and reads each name
+only once.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 
 from trnfleet.domain.alerts.alert import is_below
-from trnfleet.domain.alerts.matchers import checked_pattern
+from trnfleet.domain.expressions import expression
 from trnfleet.domain.filters.columns import Column, Kind, is_unit, parse_number, parse_word
 from trnfleet.errors import ConfigError
 
@@ -47,29 +48,35 @@ _WORD = re.compile(r"[^\s&]+")
 
 
 class Row(Protocol):
-    """Something that a filter is asked about."""
+    """A row for a filter."""
 
     def value(self, column: str) -> str | float | None:
-        """Return its value in a column: a text, or a number (of words: the word's); None for none."""
+        """Return its value in a column: a text or a number; None if unset.
 
-    def text(self) -> str:
-        """Return all that a part of text is looked for in, in lower case."""
+        For a column of words, the word's number.
+        """
+
+    def has(self, part: str) -> bool:
+        """Return whether it contains a text in lower case."""
 
 
 class Table(Protocol):
-    """Rows as columns, of which a filter makes a mask."""
+    """Rows as columns, for a filter's mask."""
 
     def having(self, part: str) -> NDArray[np.bool_]:
-        """Return which rows have a part of text, which is in lower case."""
+        """Return the mask of rows that contain a text in lower case."""
 
     def numbers(self, column: str) -> NDArray[np.float64]:
         """Return a column's numbers, or the numbers of its words; NaN for none."""
 
     def named(self, column: str, fits: Callable[[str], bool]) -> NDArray[np.bool_]:
-        """Return which rows have a text in a column for which `fits` is true; the empty one for none."""
+        """Return the mask of rows whose text in a column satisfies `fits`.
+
+        A row without a text has the empty one.
+        """
 
     def at(self, address: str) -> NDArray[np.bool_]:
-        """Return which rows are at, below or above an address."""
+        """Return the mask of rows at, below or above an address."""
 
 
 class Part(NamedTuple):
@@ -79,7 +86,7 @@ class Part(NamedTuple):
     """Lower case."""
 
     def keeps(self, row: Row) -> bool:
-        return self.part in row.text()
+        return row.has(self.part)
 
     def mask(self, table: Table) -> NDArray[np.bool_]:
         return table.having(self.part)
@@ -98,27 +105,28 @@ class Comparison:
     """The value as it was written."""
     limit: float = 0.0
     words: frozenset[int] = frozenset()
-    """Of a column of words: the numbers of those that fit."""
+    """Numbers of the matching words, in a column of words."""
 
     def keeps(self, row: Row) -> bool:
-        found = row.value(self.column.name)
+        value = row.value(self.column.name)
         if self.column.kind is Kind.PLACE:
-            return touches(str(found or ""), self.written) is (self.sign != "!=")
+            return touches(str(value or ""), self.written) is (self.sign != "!=")
         if self.column.kind is Kind.TEXT:
-            return self.fits("" if found is None else str(found))
-        if found is None or isinstance(found, str) or found != found:  # noqa: PLR0124  NaN is the one value unlike itself
+            return self.fits("" if value is None else str(value))
+        if value is None or isinstance(value, str) or value != value:  # noqa: PLR0124  NaN is the one value unlike itself
             return False
         return (
-            int(found) in self.words
+            int(value) in self.words
             if self.words_only
-            else bool(_ORDERS[self.sign](found, self.limit))
+            else bool(_ORDERS[self.sign](value, self.limit))
         )
 
     def mask(self, table: Table) -> NDArray[np.bool_]:
-        name, kind = self.column.name, self.column.kind
+        name = self.column.name
+        kind = self.column.kind
         if kind is Kind.PLACE:
-            found = table.at(self.written)
-            return ~found if self.sign == "!=" else found
+            mask = table.at(self.written)
+            return ~mask if self.sign == "!=" else mask
         if kind is Kind.TEXT:
             return table.named(name, self.fits)
         numbers = table.numbers(name)
@@ -140,7 +148,7 @@ class Comparison:
 
 
 class Not(NamedTuple):
-    """What a term leaves out."""
+    """A negated term."""
 
     term: Part | Comparison
 
@@ -159,11 +167,11 @@ Term = Part | Comparison | Not
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Terms that all have to hold; without terms everything is left."""
+    """Terms that must all be true; without terms everything matches."""
 
     terms: tuple[Term, ...] = ()
     typed: str = field(default="", compare=False)
-    """The text that it was parsed from."""
+    """The text it was parsed from."""
 
     def __bool__(self) -> bool:
         """Return whether anything is asked for."""
@@ -174,16 +182,16 @@ class Filter:
         return all(term.keeps(row) for term in self.terms)
 
     def mask(self, table: Table) -> NDArray[np.bool_] | None:
-        """Return which rows of a table are left; None for all of them."""
+        """Return the mask of matching rows of a table; None for all rows."""
         left: NDArray[np.bool_] | None = None
         for term in self.terms:
-            found = term.mask(table)
-            left = found if left is None else left & found
+            mask = term.mask(table)
+            left = mask if left is None else left & mask
         return left
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The parts of text that are looked for, also those that are left out."""
+        """All texts of the filter, negated ones included."""
         return tuple(term.part for term in self._plain() if isinstance(term, Part))
 
     @property
@@ -197,7 +205,7 @@ class Filter:
 
     @property
     def columns(self) -> frozenset[str]:
-        """Names of the columns that are compared."""
+        """Names of the columns compared."""
         return frozenset(term.column.name for term in self._plain() if isinstance(term, Comparison))
 
     def _plain(self) -> Iterator[Part | Comparison]:
@@ -212,10 +220,11 @@ EVERYTHING = Filter()
 
 
 def parse(text: str, columns: Columns) -> Filter:
-    """Return the filter that was written.
+    """Return the parsed filter.
 
     Raises:
-        ConfigError: a column is not known, or a value is none of its column's; the message names the nearest that is.
+        ConfigError: a column is unknown, or a value is invalid in it; the message names the nearest
+            valid one.
     """
     if len(text) > LONGEST:
         raise ConfigError(f"a filter of {len(text)} characters: at most {LONGEST}")
@@ -236,28 +245,33 @@ def parse(text: str, columns: Columns) -> Filter:
 
 
 def hint(text: str, columns: Columns) -> str:
-    """Return what to write where a filter that leaves nothing is but a column's name; empty for any other."""
+    """Return a hint for a filter without matches that is only a column's name.
+
+    Else empty.
+    """
     column = columns.get(text.strip().lstrip("!")) if text.strip() else None
     return "" if column is None else f"{column.name} is a column; write {column.example}"
 
 
 def _term(text: str, position: int, columns: Columns) -> tuple[Term | None, int]:
-    """Return the term at a position, and where it ends; None for one of which only a `!` has been written."""
+    """Return the term at a position, and its end; None for a lone `!`."""
     start = position
     while position < len(text) and (
         text[position] == "!" or (position > start and text[position].isspace())
     ):
         position += 1
     is_inverse = text[start:position].count("!") % 2 == 1
-    found = _COMPARISON.match(text, position)
+    match = _COMPARISON.match(text, position)
     term: Part | Comparison | None
-    if found is not None:
-        column = columns.find(found[1])
-        value, position = _value(found[3]), found.end()
+    if match is not None:
+        column = columns.find(match[1])
+        value = _value(match[3])
+        position = match.end()
         unit = _UNIT.match(text, position)
         if unit is not None and value and not value[-1].isalpha() and is_unit(column, unit[1]):
-            value, position = f"{value} {unit[1]}", unit.end()
-        term = compared(column, found[2].replace("==", "="), value)
+            value = f"{value} {unit[1]}"
+            position = unit.end()
+        term = compared(column, match[2].replace("==", "="), value)
     else:
         term, position = _part(text, position)
     return (Not(term) if is_inverse and term is not None else term), position
@@ -289,12 +303,12 @@ def compared(column: Column, sign: str, value: str) -> Comparison:
     """Return a comparison.
 
     Raises:
-        ConfigError: the value is none of the column's, or the sign makes no sense for it.
+        ConfigError: the value is invalid in the column, or the sign makes no sense for it.
     """
     if not value and column.kind is not Kind.TEXT:
         raise ConfigError(f"{column.name}{sign}: a value is missing, such as {column.example}")
     if sign in _PATTERNS and column.kind in {Kind.TEXT, Kind.WORDS}:
-        checked_pattern(value)
+        expression(value, ignores_case=True)
     elif sign not in _ORDERS or (column.kind is Kind.PLACE and sign not in {"=", "!="}):
         raise ConfigError(f"{column.name}: {sign} does not go with it; write {column.example}")
     if column.kind is Kind.TEXT:
@@ -321,16 +335,16 @@ def compared(column: Column, sign: str, value: str) -> Comparison:
 
 def _fits(sign: str, value: str, text: str) -> bool:
     if sign in _PATTERNS:
-        pattern = checked_pattern(value, re.IGNORECASE)
-        cut = text[:LONGEST]
-        if sign == "~":
-            return pattern.search(cut) is not None
-        return (pattern.fullmatch(cut) is not None) is (sign == "=~")
+        pattern = expression(value, ignores_case=True)
+        return pattern.is_in(text) if sign == "~" else pattern.matches(text) is (sign == "=~")
     return (text.lower() == value.lower()) is (sign == "=")
 
 
 def touches(address: str, place: str) -> bool:
-    """Return whether an address is at, below or above a place; what has no address is at the fleet alone."""
+    """Return whether an address is at, below or above a place.
+
+    Without an address it is at the fleet alone.
+    """
     return is_below(address, place) or (bool(address) and is_below(place, address))
 
 
@@ -342,7 +356,7 @@ def _value(written: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return a text in quotes, so that nothing in it is a sign of the language."""
+    """Return a text in quotes, so that none of its characters is an operator."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 

@@ -1,7 +1,8 @@
-"""The hardware catalogue: instance types and UltraServers, their totals, and how to find them.
+"""The hardware catalogue: instance types and UltraServers, their totals, and lookups.
 
-Totals are derived from the chip, never written down twice; tests compare them with the published totals. All that
-distinguishes a generation is in `chips` and `instances`: its consumers ask the type for its topology, lanes, racks and price.
+Totals are derived from the chip, never written down twice; tests compare them with the published
+totals. Everything specific to a generation is in `chips` and `instances`: other code reads
+topology, lanes, racks and price from the type.
 """
 
 from __future__ import annotations
@@ -39,12 +40,39 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 __all__ = (
-    "CHIP_TYPES", "GIB", "GIGA", "INFERENTIA2", "INSTANCE_TYPES", "MOST_NEURONCORES", "TERA", "TRAINIUM1", "TRAINIUM2",
-    "TRAINIUM3", "TRN2U_48XLARGE", "TRN2_48XLARGE", "TRN2_ULTRASERVER", "ULTRASERVER_TYPES", "ChipType", "Claim",
-    "Cooling", "CoolingKind", "Evidence", "Figure", "InstanceType", "Totals", "UltraServerType", "check_widths",
-    "find_instance_type", "find_ultraserver_type", "lane_names", "links_bytes_per_s", "present_name", "registered",
-    "totals", "ultraserver_type_of",
-)  # fmt: skip  # the kinds and chips are part of what the catalogue is
+    "CHIP_TYPES",
+    "GIB",
+    "GIGA",
+    "INFERENTIA2",
+    "INSTANCE_TYPES",
+    "MOST_NEURONCORES",
+    "TERA",
+    "TRAINIUM1",
+    "TRAINIUM2",
+    "TRAINIUM3",
+    "TRN2U_48XLARGE",
+    "TRN2_48XLARGE",
+    "TRN2_ULTRASERVER",
+    "ULTRASERVER_TYPES",
+    "ChipType",
+    "Claim",
+    "Cooling",
+    "CoolingKind",
+    "Evidence",
+    "Figure",
+    "InstanceType",
+    "Totals",
+    "UltraServerType",
+    "check_widths",
+    "find_instance_type",
+    "find_ultraserver_type",
+    "lane_names",
+    "links_bytes_per_s",
+    "present_name",
+    "registered",
+    "totals",
+    "ultraserver_type_of",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +86,7 @@ class Totals:
     fp8_dense_flops: float = 0.0
     bf16_dense_flops: float = 0.0
     sparse_flops: float = 0.0
-    """Peak with structured sparsity of the chips that have it."""
+    """Peak with structured sparsity, on chips that support it."""
     fp32_flops: float = 0.0
     torus_links: int = 0
     """NeuronLinks between chips of an instance."""
@@ -77,15 +105,15 @@ def totals(instances: Mapping[str, int], ultraservers: Mapping[str, int] | None 
 
     Args:
         instances: Number of instances by type name.
-        ultraservers: Number of UltraServers by type name, to which links between instances belong; their instances are
-            among those counted.
+        ultraservers: Number of UltraServers by type name; links between instances are theirs. Their
+            instances are among those counted.
     """
     kinds = [(INSTANCE_TYPES[name], count) for name, count in instances.items()]
     joined = [(ULTRASERVER_TYPES[name], count) for name, count in (ultraservers or {}).items()]
 
     def add(figure: str) -> float:
-        found = ((count * kind.chips, getattr(kind.chip, figure)) for kind, count in kinds)
-        return sum(chips * float(each.value) for chips, each in found if each is not None)
+        amounts = ((count * kind.chips, getattr(kind.chip, figure)) for kind, count in kinds)
+        return sum(chips * float(amount.value) for chips, amount in amounts if amount is not None)
 
     return Totals(
         chips=sum(count * kind.chips for kind, count in kinds),
@@ -108,29 +136,32 @@ def totals(instances: Mapping[str, int], ultraservers: Mapping[str, int] | None 
 
 
 def find_instance_type(name: str) -> InstanceType:
-    """Return the instance type of that name.
+    """Return the instance type of a name.
 
     Raises:
-        ConfigError: there is none; the message names the nearest.
+        ConfigError: unknown; the message names the nearest.
     """
     try:
         return INSTANCE_TYPES[name]
     except KeyError:
-        raise ConfigError(
-            f"unknown instance type {name!r}: {nearest(name, INSTANCE_TYPES)}"
-        ) from None
+        raise ConfigError(unknown_instance_type(name)) from None
+
+
+def unknown_instance_type(name: str) -> str:
+    """Return a sentence about an unknown instance type, with the nearest known one."""
+    return f"unknown instance type {name!r}: {nearest(name, INSTANCE_TYPES)}"
 
 
 def present_name(name: str) -> str:
-    """Return the present name of an instance type, which older documentation and tools may call otherwise."""
+    """Return the current name of an instance type for a current or former name."""
     return next((kind.name for kind in INSTANCE_TYPES.values() if name in kind.former_names), name)
 
 
 def find_ultraserver_type(name: str) -> UltraServerType:
-    """Return the UltraServer type of that name.
+    """Return the UltraServer type of a name.
 
     Raises:
-        ConfigError: there is none; the message names the nearest.
+        ConfigError: unknown; the message names the nearest.
     """
     try:
         return ULTRASERVER_TYPES[name]
@@ -141,14 +172,17 @@ def find_ultraserver_type(name: str) -> UltraServerType:
 
 
 def ultraserver_type_of(instance_type: str) -> UltraServerType | None:
-    """Return the UltraServer type that is made of an instance type; None for a type that stands alone."""
+    """Return the UltraServer type made of an instance type; None for standalone types."""
     return next(
-        (each for each in ULTRASERVER_TYPES.values() if each.instance.name == instance_type), None
+        (kind for kind in ULTRASERVER_TYPES.values() if kind.instance.name == instance_type), None
     )
 
 
 def links_bytes_per_s(chip: ChipType) -> float:
-    """Return the bandwidth of all link lanes of a chip, each way, in the instance type in which it has the most."""
+    """Return the bandwidth of all link lanes of a chip, each way.
+
+    In the instance type where the chip has most lanes.
+    """
     sums = [
         sum(
             figure.value
@@ -162,7 +196,7 @@ def links_bytes_per_s(chip: ChipType) -> float:
 
 
 def lane_names() -> tuple[str, ...]:
-    """Return the names of all link lanes of the catalogue, those of schema version 1 first."""
+    """Return the names of all link lanes of the catalogue, schema version 1 first."""
     others = (name for kind in INSTANCE_TYPES.values() for name in kind.lane_names)
     return tuple(dict.fromkeys((*DIRECTIONS, *others)))
 
@@ -202,11 +236,13 @@ def check_widths(kind: InstanceType) -> None:
     names = [lane.name for lane in kind.lanes]
     if len(names) > MOST_LANES:
         raise ConfigError(
-            f"{kind.name} has {len(names)} link lanes a chip; {MOST_LANES} are possible: make parallel links one lane"
+            f"{kind.name} has {len(names)} link lanes a chip; {MOST_LANES} are possible: make"
+            " parallel links one lane"
         )
     if len(set(names)) < len(names):
         raise ConfigError(f"{kind.name} has two link lanes of the same name: {', '.join(names)}")
     if kind.chip.neuroncores > MOST_NEURONCORES:
         raise ConfigError(
-            f"{kind.chip.name} has {kind.chip.neuroncores} NeuronCores; {MOST_NEURONCORES} are possible"
+            f"{kind.chip.name} has {kind.chip.neuroncores} NeuronCores; {MOST_NEURONCORES} are"
+            " possible"
         )

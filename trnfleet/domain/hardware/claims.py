@@ -1,4 +1,7 @@
-"""What is claimed of one generation over another, beside what the catalogue says: computed, never written down."""
+"""Published claims of one generation over another, beside the catalogue's values.
+
+Computed, never written down.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ if TYPE_CHECKING:
     from trnfleet.domain.hardware.whatif import Hardware
 
 TOLERANCE = 0.10
-"""Part of a claim by which the catalogue may differ from it and agree: claims are rounded to one digit."""
+"""Largest relative difference at which the catalogue agrees with a claim. Claims are rounded to one
+digit."""
 
 _BLOG = "AWS blog at the launch of Trn2, 2024-12"
 _REINVENT_2023 = "AWS at the announcement of Trainium2, 2023-11"
@@ -29,20 +33,20 @@ class PublishedClaim(NamedTuple):
     subject: str
     claim: str
     about: frozenset[str]
-    """Titles of the chips that it compares: it is shown where all of them are."""
+    """Titles of the chips compared; the claim is shown where all of them are."""
     low: float
     high: float
     unit: str
     """`x` for a ratio, else the unit."""
     basis: str
-    """What the catalogue computes for it."""
+    """The catalogue's calculation for it."""
     source: str
     computed: Callable[[], float]
     note: str = ""
 
     @property
     def value(self) -> float:
-        """What the catalogue says."""
+        """The catalogue's value."""
         return self.computed()
 
     @property
@@ -61,18 +65,21 @@ class PublishedClaim(NamedTuple):
 
 
 def _hardware(name: str) -> Hardware:
-    found = hardware_called(name)
-    if found is None:
+    hardware = hardware_called(name)
+    if hardware is None:
         raise KeyError(name)
-    return found
+    return hardware
 
 
 def _over(hardware: str, other: str, figure: str, per: str = "") -> Callable[[], float]:
-    """Return the ratio of a figure of two kinds of hardware, or of that figure for a unit of another."""
+    """Return the ratio of a figure between two kinds of hardware.
+
+    Optionally of the figure per unit of another figure.
+    """
 
     def figure_of(name: str) -> float:
-        found = _hardware(name)
-        return found.ratio(figure, per) if per else found.figures[figure]
+        subject = _hardware(name)
+        return subject.ratio(figure, per) if per else subject.figures[figure]
 
     return lambda: figure_of(hardware) / figure_of(other)
 
@@ -109,64 +116,159 @@ _P5 = tuple(
 
 PUBLISHED_CLAIMS: tuple[PublishedClaim, ...] = (
     PublishedClaim(
-        "trn2.48xlarge over trn1.32xlarge", "4 x the speed", _TRN2_TRN1, 4, 4, "x", "dense BF16",
-        _BLOG, _trn2_over_trn1("bf16_dense_flops"),
+        "trn2.48xlarge over trn1.32xlarge",
+        "4 x the speed",
+        _TRN2_TRN1,
+        4,
+        4,
+        "x",
+        "dense BF16",
+        _BLOG,
+        _trn2_over_trn1("bf16_dense_flops"),
     ),
     PublishedClaim(
-        "trn2.48xlarge over trn1.32xlarge", "4 x the speed", _TRN2_TRN1, 4, 4, "x", "dense FP8",
-        _BLOG, _trn2_over_trn1("fp8_dense_flops"),
+        "trn2.48xlarge over trn1.32xlarge",
+        "4 x the speed",
+        _TRN2_TRN1,
+        4,
+        4,
+        "x",
+        "dense FP8",
+        _BLOG,
+        _trn2_over_trn1("fp8_dense_flops"),
     ),
     PublishedClaim(
-        "trn2.48xlarge over trn1.32xlarge", "4 x the HBM bandwidth", _TRN2_TRN1, 4, 4, "x", "HBM bandwidth",
-        _BLOG, _trn2_over_trn1("hbm_bytes_per_s"),
+        "trn2.48xlarge over trn1.32xlarge",
+        "4 x the HBM bandwidth",
+        _TRN2_TRN1,
+        4,
+        4,
+        "x",
+        "HBM bandwidth",
+        _BLOG,
+        _trn2_over_trn1("hbm_bytes_per_s"),
     ),
     PublishedClaim(
-        "trn2.48xlarge over trn1.32xlarge", "3 x the memory", _TRN2_TRN1, 3, 3, "x", "HBM",
-        _BLOG, _trn2_over_trn1("hbm_bytes"),
+        "trn2.48xlarge over trn1.32xlarge",
+        "3 x the memory",
+        _TRN2_TRN1,
+        3,
+        3,
+        "x",
+        "HBM",
+        _BLOG,
+        _trn2_over_trn1("hbm_bytes"),
     ),
     PublishedClaim(
-        "Trainium2 over Trainium1", "2 x the performance per watt", _TRN2_TRN1, 2, 2, "x", "dense BF16 for a watt of the chips",
-        _REINVENT_2023, _trn2_over_trn1("bf16_dense_flops", "chip_power_max_w"), _WATTS,
+        "Trainium2 over Trainium1",
+        "2 x the performance per watt",
+        _TRN2_TRN1,
+        2,
+        2,
+        "x",
+        "dense BF16 for a watt of the chips",
+        _REINVENT_2023,
+        _trn2_over_trn1("bf16_dense_flops", "chip_power_max_w"),
+        _WATTS,
     ),
     PublishedClaim(
-        "Trainium2 over Trainium1", "2 x the performance per watt", _TRN2_TRN1, 2, 2, "x", "dense FP8 for a watt of the chips",
-        _REINVENT_2023, _trn2_over_trn1("fp8_dense_flops", "chip_power_max_w"), _WATTS,
+        "Trainium2 over Trainium1",
+        "2 x the performance per watt",
+        _TRN2_TRN1,
+        2,
+        2,
+        "x",
+        "dense FP8 for a watt of the chips",
+        _REINVENT_2023,
+        _trn2_over_trn1("fp8_dense_flops", "chip_power_max_w"),
+        _WATTS,
     ),
     PublishedClaim(
-        "100,000 chips of Trainium2", "65 EFLOP/s", frozenset({"Trainium2"}), 65, 65, "EFLOP/s", "dense BF16",
-        _REINVENT_2023, lambda: _trn2_100k().figures["bf16_dense_flops"] / 1e18,
+        "100,000 chips of Trainium2",
+        "65 EFLOP/s",
+        frozenset({"Trainium2"}),
+        65,
+        65,
+        "EFLOP/s",
+        "dense BF16",
+        _REINVENT_2023,
+        lambda: _trn2_100k().figures["bf16_dense_flops"] / 1e18,
     ),
     PublishedClaim(
-        "100,000 chips of Trainium2", "a model of 300B parameters in weeks, not months", frozenset({"Trainium2"}), 7, 28, "days",
-        "dense BF16", _REINVENT_2023, lambda: estimate(Training(300e9, 20 * 300e9, mfu=0.4), _trn2_100k()).elapsed_s / 86_400,
+        "100,000 chips of Trainium2",
+        "a model of 300B parameters in weeks, not months",
+        frozenset({"Trainium2"}),
+        7,
+        28,
+        "days",
+        "dense BF16",
+        _REINVENT_2023,
+        lambda: estimate(Training(300e9, 20 * 300e9, mfu=0.4), _trn2_100k()).elapsed_s / 86_400,
         "20 tokens a parameter and an MFU of 0.4 are assumed",
     ),
     PublishedClaim(
-        "Trn3 UltraServer Gen2 over Trn2 UltraServer", "4.4 x the compute", _TRN3_TRN2, 4.4, 4.4, "x", "dense FP8",
-        _TRN3, _gen2_over_trn2("fp8_dense_flops"),
+        "Trn3 UltraServer Gen2 over Trn2 UltraServer",
+        "4.4 x the compute",
+        _TRN3_TRN2,
+        4.4,
+        4.4,
+        "x",
+        "dense FP8",
+        _TRN3,
+        _gen2_over_trn2("fp8_dense_flops"),
     ),
     PublishedClaim(
-        "Trn3 UltraServer Gen2 over Trn2 UltraServer", "almost 4 x the memory bandwidth", _TRN3_TRN2, 4, 4, "x", "HBM bandwidth",
-        _TRN3, _gen2_over_trn2("hbm_bytes_per_s"),
+        "Trn3 UltraServer Gen2 over Trn2 UltraServer",
+        "almost 4 x the memory bandwidth",
+        _TRN3_TRN2,
+        4,
+        4,
+        "x",
+        "HBM bandwidth",
+        _TRN3,
+        _gen2_over_trn2("hbm_bytes_per_s"),
     ),
     PublishedClaim(
-        "Trn3 UltraServer Gen2 over Trn2 UltraServer", "4 x the performance per watt", _TRN3_TRN2, 4, 4, "x", "dense FP8 for a watt of the chips",
-        _TRN3, _gen2_over_trn2("fp8_dense_flops", "chip_power_max_w"), _WATTS,
+        "Trn3 UltraServer Gen2 over Trn2 UltraServer",
+        "4 x the performance per watt",
+        _TRN3_TRN2,
+        4,
+        4,
+        "x",
+        "dense FP8 for a watt of the chips",
+        _TRN3,
+        _gen2_over_trn2("fp8_dense_flops", "chip_power_max_w"),
+        _WATTS,
     ),
     PublishedClaim(
-        "Trainium3 over Trainium2", "2 x the performance", _TRN3_TRN2, 2, 2, "x", "dense FP8 of 64 chips",
-        _REINVENT_2024, _gen1_over_trn2("fp8_dense_flops"),
+        "Trainium3 over Trainium2",
+        "2 x the performance",
+        _TRN3_TRN2,
+        2,
+        2,
+        "x",
+        "dense FP8 of 64 chips",
+        _REINVENT_2024,
+        _gen1_over_trn2("fp8_dense_flops"),
     ),
     PublishedClaim(
-        "Trainium3 over Trainium2", "40 % better energy efficiency", _TRN3_TRN2, 1.4, 1.4, "x", "dense FP8 for a watt of the chips",
-        _REINVENT_2024, _gen1_over_trn2("fp8_dense_flops", "chip_power_max_w"), _WATTS,
+        "Trainium3 over Trainium2",
+        "40 % better energy efficiency",
+        _TRN3_TRN2,
+        1.4,
+        1.4,
+        "x",
+        "dense FP8 for a watt of the chips",
+        _REINVENT_2024,
+        _gen1_over_trn2("fp8_dense_flops", "chip_power_max_w"),
+        _WATTS,
     ),
     *_P5,
-)  # fmt: skip  # a table reads as rows
+)
 """Claims of one generation over another, and of absolute figures, with their sources."""
 
 
 def claims_about(subjects: Iterable[Hardware]) -> list[PublishedClaim]:
-    """Return the claims that compare chips of the subjects with each other."""
+    """Return the claims that compare chips of the subjects."""
     present = {title for subject in subjects for title in subject.chip_titles}
     return [claim for claim in PUBLISHED_CLAIMS if claim.about <= present]

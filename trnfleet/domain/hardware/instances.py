@@ -1,4 +1,4 @@
-"""The instance and UltraServer types of the hardware catalogue: what their chips are joined by, and what AWS publishes of them."""
+"""The instance and UltraServer types: their links, and AWS's published totals."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _published(
     hbm_tb_per_s: float,
 ) -> dict[str, float]:
     """Return the published totals by the names of `Totals`; 0 where none is published."""
-    found = {
+    totals = {
         "fp8_dense_flops": fp8_pf * 1e15,
         "bf16_dense_flops": bf16_pf * 1e15,
         "sparse_flops": sparse_pf * 1e15,
@@ -58,7 +58,7 @@ def _published(
         "hbm_bytes": float(hbm_gib * GIB),
         "hbm_bytes_per_s": hbm_tb_per_s * TERA,
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in totals.items() if value}
 
 
 def _trn1(
@@ -74,9 +74,11 @@ def _trn1(
         efa_bytes_per_s=Figure(
             network_gbps / 8 * GIGA,
             "bytes/s",
-            TRN1_ARCH
-            if topology.members > 1
-            else f"EC2's table of instance types, up to that; {TRN1_ARCH}: up to 25 Gb/s",
+            (
+                TRN1_ARCH
+                if topology.members > 1
+                else f"EC2's table of instance types, up to that; {TRN1_ARCH}: up to 25 Gb/s"
+            ),
         ),
         host_power_idle_w=Figure(800 * max(share, 0.1), "W", NO_WATTAGE, "assumed"),
         host_power_max_w=Figure(1_500 * max(share, 0.1), "W", NO_WATTAGE, "assumed"),
@@ -101,9 +103,11 @@ def _inf2(
         efa_bytes_per_s=Figure(network_gbps / 8 * GIGA, "bytes/s", "the product page of Inf2"),
         host_power_idle_w=Figure(60 + 40 * chips, "W", NO_WATTAGE, "assumed"),
         host_power_max_w=Figure(120 + 80 * chips, "W", NO_WATTAGE, "assumed"),
-        price_usd_per_h=_price(usd, source, "published")
-        if chips == 12
-        else _price(usd, source + "; the list price of this size is as old as 2023", "assumed"),
+        price_usd_per_h=(
+            _price(usd, source, "published")
+            if chips == 12
+            else _price(usd, source + "; the list price of this size is as old as 2023", "assumed")
+        ),
         has_efa=False,
         published=_published(0, 0.19 * chips, 0, 0, 32 * chips, 0.82 * chips),
     )
@@ -136,7 +140,8 @@ def _trn3(
         name=name,
         chip=chip,
         topology=topology,
-        # An UltraServer Gen1 has 768 vCPUs, 8,192 GiB and 12,800 Gb/s in 4 instances, a Gen2 2,304, 27,648 and 28,800 in 36.
+        # An UltraServer Gen1 has 768 vCPUs, 8,192 GiB and 12,800 Gb/s in 4 instances, a Gen2 2,304,
+        # 27,648 and 28,800 in 36.
         vcpus=192 if share == 1 else 64,
         host_memory_bytes=(2_048 if share == 1 else 768) * GIB,
         efa_bytes_per_s=Figure(3_200 * share / 8 * GIGA, "bytes/s", TRN3_ARCH, "derived"),
@@ -144,7 +149,8 @@ def _trn3(
         host_power_max_w=Figure(2_500 * share, "W", "as a trn2 host, by chips", "assumed"),
         price_usd_per_h=_price(
             round(3.35 * topology.members, 2),
-            "AWS publishes no price of Trn3; half as much again as a Trainium2 chip, which is the ratio of their HBM",
+            "AWS publishes no price of Trn3; half as much again as a Trainium2 chip, which is the"
+            " ratio of their HBM",
             "assumed",
         ),
         between=between,
@@ -153,17 +159,31 @@ def _trn3(
 
 
 TRN1_2XLARGE = _trn1(
-    "trn1.2xlarge", SINGLE, 8, 32, 12.5,
+    "trn1.2xlarge",
+    SINGLE,
+    8,
+    32,
+    12.5,
     _price(0.97, "a sixteenth of trn1.32xlarge", "assumed"),
-)  # fmt: skip  # the columns of a table
+)
 TRN1_32XLARGE = _trn1(
-    "trn1.32xlarge", TORUS_4X4, 128, 512, 800,
+    "trn1.32xlarge",
+    TORUS_4X4,
+    128,
+    512,
+    800,
     _price(15.49, "offerings of 2024", "published"),
-)  # fmt: skip
+)
 TRN1N_32XLARGE = _trn1(
-    "trn1n.32xlarge", TORUS_4X4, 128, 512, 1_600,
-    _price(17.85, "trn1.32xlarge at the on-demand ratio of trn1n to trn1, 24.78 to 21.50", "assumed"),
-)  # fmt: skip
+    "trn1n.32xlarge",
+    TORUS_4X4,
+    128,
+    512,
+    1_600,
+    _price(
+        17.85, "trn1.32xlarge at the on-demand ratio of trn1n to trn1, 24.78 to 21.50", "assumed"
+    ),
+)
 TRN2_3XLARGE = InstanceType(
     name="trn2.3xlarge",
     chip=TRAINIUM2,
@@ -184,9 +204,10 @@ TRN2U_48XLARGE = _trn2_48xlarge(
 )
 
 TRN3P_48XLARGE = _trn3("trn3p.48xlarge", TRAINIUM3, TORUS_4X4, Z_RING_4)
-"""An instance of a Trn3 UltraServer Gen1. EC2's API has no Trn3 types: the name is the Neuron driver's (neuron_dhal_v4.c)
-for hosts of 16 chips that elect their places in a ring of four, as trn2u.48xlarge does. Links without switches go by that
-(derived); the SDK's page on Trn3 speaks of switches in both generations, which the claims of its UltraServer name."""
+"""An instance of a Trn3 UltraServer Gen1. EC2's API has no Trn3 types: the name is the Neuron
+driver's (neuron_dhal_v4.c) for hosts of 16 chips that elect their places in a ring of four, as
+trn2u.48xlarge does. Links without switches go by that (derived); the SDK's page on Trn3 speaks of
+switches in both generations, which the claims of its UltraServer name."""
 TRN3S_16XLARGE = _trn3(
     "trn3s.16xlarge",
     TRAINIUM3_SWITCHED,
@@ -194,9 +215,10 @@ TRN3S_16XLARGE = _trn3(
     switched(36, ("server", "rack"), "z"),
     (SERVER_PORT, RACK_PORT),
 )
-"""An instance of a Trn3 UltraServer Gen2, a sled of four chips. No name is published: assumed, by its 64 vCPUs. A lane is what
-joins a chip to one level of switches: 4 links to that of its sled, 5 to that between the servers of a rack, and the 2 that go to
-the other rack directly, which are drawn as a port, too."""
+"""An instance of a Trn3 UltraServer Gen2, a sled of four chips. No name is published: assumed, by
+its 64 vCPUs. A lane joins a chip to one level of switches: 4 links to the sled's switches, 5 to the
+switches between the servers of a rack. The 2 links directly to the other rack are drawn as a port,
+too."""
 INF2_XLARGE = _inf2("inf2.xlarge", SINGLE, 4, 16, 15, 0.7582)
 INF2_8XLARGE = _inf2("inf2.8xlarge", SINGLE, 32, 128, 25, 1.9679)
 INF2_24XLARGE = _inf2("inf2.24xlarge", line(6), 96, 384, 50, 6.4906)
@@ -205,10 +227,20 @@ INF2_48XLARGE = _inf2("inf2.48xlarge", ring(12), 192, 768, 100, 12.98127)
 INSTANCE_TYPES = {
     kind.name: kind
     for kind in (
-        TRN1_2XLARGE, TRN1_32XLARGE, TRN1N_32XLARGE, TRN2_3XLARGE, TRN2_48XLARGE, TRN2U_48XLARGE,
-        TRN3P_48XLARGE, TRN3S_16XLARGE, INF2_XLARGE, INF2_8XLARGE, INF2_24XLARGE, INF2_48XLARGE,
+        TRN1_2XLARGE,
+        TRN1_32XLARGE,
+        TRN1N_32XLARGE,
+        TRN2_3XLARGE,
+        TRN2_48XLARGE,
+        TRN2U_48XLARGE,
+        TRN3P_48XLARGE,
+        TRN3S_16XLARGE,
+        INF2_XLARGE,
+        INF2_8XLARGE,
+        INF2_24XLARGE,
+        INF2_48XLARGE,
     )
-}  # fmt: skip
+}
 """Instance types by name; `registered` adds to it."""
 
 TRN2_ULTRASERVER = UltraServerType(
@@ -217,7 +249,7 @@ TRN2_ULTRASERVER = UltraServerType(
     racks=("rack-a", "rack-b"),
     title="Trn2 UltraServer",
     aliases=("trn2-ultraserver",),
-    # AWS adds up what it rounded for an instance: 4 x 20.8 and 4 x 10.7.
+    # AWS adds up rounded values of an instance: 4 x 20.8 and 4 x 10.7.
     published=_published(83.2, 42.8, 164, 11.6, 6_144, 185.6),
     claims=(
         Claim(
@@ -237,9 +269,9 @@ TRN2_ULTRASERVER = UltraServerType(
         ),
     ),
 )
-"""64 chips in two racks, as published. The Neuron driver elects each node a neighbour in the same rack and one in the other
-(neuron_pelect.c); the ring is 0-1-2-3 and node 2 lies diagonally opposite of node 0, so 0 and 1 share a rack, and 2 and 3 do
-(derived)."""
+"""64 chips in two racks, as published. The Neuron driver elects each node a neighbour in the same
+rack and one in the other (neuron_pelect.c); the ring is 0-1-2-3 and node 2 lies diagonally opposite
+of node 0, so 0 and 1 share a rack, and 2 and 3 do (derived)."""
 
 _TRN3_BEFORE_LAUNCH = "expected at the launch of Trainium2, 2024-12: four times its UltraServer"
 
@@ -268,7 +300,8 @@ TRN3_ULTRASERVER_GEN1 = UltraServerType(
         ),
     ),
 )
-"""64 chips in four instances. Its name is formed as that of Trn2, and its racks are those of Trn2 (assumed)."""
+"""64 chips in four instances. Its name is formed like Trn2's, and its racks are Trn2's (assumed).
+"""
 TRN3_ULTRASERVER_GEN2 = UltraServerType(
     name="u-trn3x144",
     instance=TRN3S_16XLARGE,
@@ -289,7 +322,8 @@ TRN3_ULTRASERVER_GEN2 = UltraServerType(
         ),
     ),
 )
-"""144 chips in 36 instances, in two racks of 18: assumed, from links between racks that lead to the same place in another."""
+"""144 chips in 36 instances, in two racks of 18. Assumed, because links between racks lead to the
+same place in the other rack."""
 
 ULTRASERVER_TYPES = {
     kind.name: kind for kind in (TRN2_ULTRASERVER, TRN3_ULTRASERVER_GEN1, TRN3_ULTRASERVER_GEN2)

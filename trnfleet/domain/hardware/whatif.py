@@ -1,6 +1,6 @@
-"""What-if: the same figures of different hardware side by side, and the time and price of training a model on each.
+"""What-if: figures of different hardware side by side, and time and price of training.
 
-Figures are peaks of the hardware catalogue. Nothing of it is simulated.
+Figures are peaks of the hardware catalogue. Nothing is simulated.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PEAKS: dict[Dtype, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """One side of a comparison: a fleet, a job's part of one, an UltraServer or an instance."""
+    """One side of a comparison: a fleet, a job's hardware, an UltraServer or an instance."""
 
     name: str
     title: str
@@ -45,14 +45,14 @@ class Hardware:
     figures: Mapping[str, float]
     """Sums by name, in SI units: peaks, memory, bandwidths, power and price an hour."""
     assumed: Mapping[str, str] = field(default_factory=dict)
-    """Sources of the figures that are assumed, by name."""
+    """Sources of assumed figures, by name."""
     published: Mapping[str, float] = field(default_factory=dict)
-    """What AWS publishes for the same, by name."""
+    """AWS's published values for the same, by name."""
     claims: tuple[Claim, ...] = ()
     """Quantities about which sources disagree."""
 
     def scaled(self, chips: float) -> Hardware:
-        """Return as much of it as has that many chips."""
+        """Return the same hardware scaled to a number of chips."""
         factor = chips / self.chips
         figures = {name: value * factor for name, value in self.figures.items()}
         return Hardware(
@@ -84,7 +84,7 @@ class Training(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """What a training takes on some hardware."""
+    """Cost of a training on some hardware."""
 
     elapsed_s: float
     cost_usd: float
@@ -95,7 +95,7 @@ class Estimate(NamedTuple):
 
 
 def estimate(training: Training, hardware: Hardware) -> Estimate:
-    """Return what a training takes."""
+    """Return the cost of a training."""
     figures = hardware.figures
     elapsed_s = training.flops / (figures[_PEAKS[training.dtype]] * training.mfu)
     return Estimate(
@@ -107,13 +107,13 @@ def estimate(training: Training, hardware: Hardware) -> Estimate:
 
 
 def hardware_names() -> tuple[str, ...]:
-    """Return the names that `hardware_called` knows: types, UltraServers with their aliases, and families."""
+    """Return the names valid in `hardware_called`: types, UltraServers, aliases, families."""
     aliases = [alias for kind in ULTRASERVER_TYPES.values() for alias in kind.aliases]
     return (*ULTRASERVER_TYPES, *aliases, *INSTANCE_TYPES, *ACCELERATED_TYPES, *_families())
 
 
 def hardware_called(name: str) -> Hardware | None:
-    """Return an UltraServer, an instance, or the largest instance of a family; None where there is none of that name."""
+    """Return an UltraServer, an instance, or the largest of a family; None if unknown."""
     name = name.lower()
     for kind in ULTRASERVER_TYPES.values():
         if name in {kind.name, *kind.aliases}:
@@ -141,23 +141,25 @@ def of_fleet(
 
     Args:
         name: Its name.
-        title: What it is.
+        title: Its description.
         instances: Number of instances by type.
         ultraservers: Number of whole UltraServers by type among them.
     """
     ultraservers = ultraservers or {}
-    kinds = [INSTANCE_TYPES[each] for each in instances]
+    kinds = [INSTANCE_TYPES[instance] for instance in instances]
     chips = {kind.chip.title: kind.chip for kind in kinds}
     assumed = {
         "power_max_w": _assumed({title: chip.power_max_w for title, chip in chips.items()}),
         "price_usd_per_h": _assumed({kind.name: kind.price_usd_per_h for kind in kinds}),
     }
-    claims = [claim for each in ultraservers for claim in ULTRASERVER_TYPES[each].claims]
+    claims = [
+        claim for ultraserver in ultraservers for claim in ULTRASERVER_TYPES[ultraserver].claims
+    ]
     claims += [claim for chip in chips.values() for claim in chip.claims]
     return Hardware(
         name=name,
         title=title,
-        chips=sum(INSTANCE_TYPES[each].chips * count for each, count in instances.items()),
+        chips=sum(INSTANCE_TYPES[instance].chips * count for instance, count in instances.items()),
         chip_titles=tuple(chips),
         figures=_figures(totals(instances, ultraservers), _links(kinds, instances)),
         assumed={figure: source for figure, source in assumed.items() if source},
@@ -167,24 +169,26 @@ def of_fleet(
 
 
 def disagreements(subjects: Iterable[Hardware]) -> list[Claim]:
-    """Return the quantities of the subjects about which sources disagree, each once."""
-    found: list[Claim] = []
+    """Return the quantities of the subjects with conflicting sources, each once."""
+    claims: list[Claim] = []
     for subject in subjects:
-        found.extend(claim for claim in subject.claims if claim not in found)
-    return found
+        claims.extend(claim for claim in subject.claims if claim not in claims)
+    return claims
 
 
 def parse_training(text: str, mfu: float, dtype: Dtype) -> Training:
-    """Return the training that `PARAMETERS:TOKENS` names, such as `300e9:6e12` or `300B:6T`.
+    """Return the training described by `PARAMETERS:TOKENS`: `300e9:6e12` or `300B:6T`.
 
     Raises:
         ConfigError: it is not that.
     """
     first, colon, second = text.partition(":")
-    parameters, tokens = _number(first), _number(second)
+    parameters = _number(first)
+    tokens = _number(second)
     if not colon or parameters is None or tokens is None:
         raise ConfigError(
-            f"--train {text!r}: write PARAMETERS:TOKENS, each above 0 and at most 1e18, such as 300e9:6e12 or 300B:6T"
+            f"--train {text!r}: write PARAMETERS:TOKENS, each above 0 and at most 1e18, such as"
+            " 300e9:6e12 or 300B:6T"
         )
     return Training(parameters, tokens, mfu, dtype)
 
@@ -201,12 +205,12 @@ def _number(text: str) -> float | None:
 
 
 def _families() -> dict[str, str]:
-    """Return the largest instance type of each family that stands alone."""
-    found: dict[str, str] = {}
+    """Return the largest standalone instance type of each family."""
+    largest: dict[str, str] = {}
     for name, kind in sorted(INSTANCE_TYPES.items(), key=lambda item: item[1].chips):
         if kind.between is None:
-            found[kind.family] = name
-    return found | {name.partition(".")[0]: name for name in ACCELERATED_TYPES}
+            largest[kind.family] = name
+    return largest | {name.partition(".")[0]: name for name in ACCELERATED_TYPES}
 
 
 def _of_instance(kind: InstanceType) -> Hardware:
@@ -216,7 +220,7 @@ def _of_instance(kind: InstanceType) -> Hardware:
 def _published(
     instances: Mapping[str, int], ultraservers: Mapping[str, int]
 ) -> Mapping[str, float]:
-    """Return the totals that AWS publishes, of hardware that is one UltraServer or one instance."""
+    """Return AWS's published totals of one UltraServer or one instance."""
     for kind in [ULTRASERVER_TYPES[name] for name in ultraservers]:
         if dict(instances) == {kind.instance.name: kind.instances}:
             return kind.published
@@ -259,7 +263,8 @@ def _assumed(figures: Mapping[str, Figure]) -> str:
 
 
 def _of_accelerated(kind: AcceleratedType) -> Hardware:
-    gpu, count = kind.gpu, kind.gpus
+    gpu = kind.gpu
+    count = kind.gpus
     sums = Totals(
         chips=count,
         hbm_bytes=round(count * gpu.hbm_bytes.value),

@@ -1,7 +1,7 @@
-"""Extensions of Capacity Blocks: whether and by how many days a block can be extended, refused with the nearest that fits.
+"""Extensions of Capacity Blocks: whether and by how many days a block can be extended.
 
-`why_not_extendable` knows the published rules alone, for monitors, which see no ledger; the others also know what else is
-reserved.
+A refusal names the nearest valid choice. `why_not_extendable` knows the published rules alone, for
+monitors without a ledger; the others also know the other reservations.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.reservations.states import BlockState, ReservationState
 
 MOST_EXTENSIONS = 200
-"""Extensions of one block, those included whose payment has failed."""
+"""Most extensions of one block, including those with a failed payment."""
 _EXTENDABLE = frozenset(state.value for state in EXTENDABLE)
 
 
@@ -32,7 +32,9 @@ def why_not_extendable(
     *,
     is_pending: bool,
 ) -> str:
-    """Return the reason why a block cannot be extended now; empty where it can, by these rules alone.
+    """Return the reason why a block cannot be extended now.
+
+    Empty if these rules allow it.
 
     Args:
         state: The block's.
@@ -68,7 +70,8 @@ def check_extendable(block: Block, now_ns: int) -> None:
     if block.pending is not None:
         raise RuleViolation(
             Rule.EXTENSION_PENDING,
-            f"the payment of the last extension of {block.id} is pending until {utc(block.pending.pay_by_ns)}",
+            f"the payment of the last extension of {block.id} is pending until"
+            f" {utc(block.pending.pay_by_ns)}",
         )
     opens_ns = block.end_ns - rules.EXTENSION_EARLIEST_S * NS_PER_S
     closes_ns = block.end_ns - rules.EXTENSION_LATEST_S * NS_PER_S
@@ -84,7 +87,8 @@ def check_extendable(block: Block, now_ns: int) -> None:
     if now_ns >= closes_ns:
         raise RuleViolation(
             Rule.EXTENSION_TOO_LATE,
-            f"{block.id} could be extended until an hour before its end, which was {utc(closes_ns)}",
+            f"{block.id} could be extended until an hour before its end, which was"
+            f" {utc(closes_ns)}",
         )
 
 
@@ -99,7 +103,9 @@ def check_longer(block: Block, days: int, occupancy: Occupancy) -> None:
         return
     rule, text = problem
     shorter = filter(rules.is_duration, range(days - 1, 0, -1))
-    fits = next((each for each in shorter if why_not_longer(block, each, occupancy) is None), None)
+    fits = next(
+        (option for option in shorter if why_not_longer(block, option, occupancy) is None), None
+    )
     near = (
         "it cannot be extended any more"
         if fits is None
@@ -109,7 +115,7 @@ def check_longer(block: Block, days: int, occupancy: Occupancy) -> None:
 
 
 def why_not_longer(block: Block, days: int, occupancy: Occupancy) -> tuple[Rule, str] | None:
-    """Return the rule against a number of further days, and an explanation; None where there is none."""
+    """Return the rule against further days, and an explanation; None if allowed."""
     end_ns = block.end_ns + days * rules.DAY_NS
     total = rules.days_of(block.start_ns, end_ns)
     if total > rules.MOST_DAYS:

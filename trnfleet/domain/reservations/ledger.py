@@ -1,7 +1,7 @@
-"""The ledger of an account's Capacity Blocks: offerings, purchases, and changes as time passes.
+"""The ledger of an account's Capacity Blocks: offerings, purchases, and changes over time.
 
-Owns the order of changes: each is made here, at its instant, and carried out by `blocks.apply`. It reads no clock; its
-caller sets the time.
+It owns the order of changes: each is made here, at its instant, and carried out by `blocks.apply`.
+It reads no clock; its caller sets the time.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 MOST_BLOCKS = 4_096
 MOST_NAMED = 12
-"""Blocks that a refusal names at most."""
+"""Most blocks named in a refusal."""
 
 
 class Ledger:
@@ -60,21 +60,21 @@ class Ledger:
         Args:
             pool: The instances.
             market: Its terms of sale.
-            token: Decides ids and which payments fail.
-            now_ns: The instant at which it is opened.
+            token: Decides ids and failing payments.
+            now_ns: The instant of opening.
 
         Raises:
-            ConfigError: the market has no price of an instance type that is sold there, in its currency.
+            ConfigError: the market has no price in its currency for an instance type sold there.
         """
         self.pool = pool
         self.blocks: dict[str, Block] = {}
-        """By id, in the order in which they were made."""
+        """Blocks by id, in order of creation."""
         self.changes: list[Change] = []
         """All changes so far."""
         self._token = token
         self._now_ns = now_ns
         self._next: ScheduledChange | None = None
-        """The next change; None where there is none."""
+        """The next change; None without one."""
         self._is_next_known = False
         """Whether that is still true."""
         self._occupancy = Occupancy(pool, self.blocks)
@@ -93,10 +93,11 @@ class Ledger:
         """Return the offerings that match a search, the earliest first: at most six.
 
         Raises:
-            RuleViolation: a rule forbids it, or nothing is free; the message names the rule and the nearest valid choice.
+            RuleViolation: a rule forbids it, or nothing is free; the message names the rule and the
+                nearest valid choice.
         """
-        found = search.find(request, self._occupancy, self._now_ns)
-        return [self._offered_store.offer(lot, self._now_ns) for lot in found]
+        lots = search.find(request, self._occupancy, self._now_ns)
+        return [self._offered_store.offer(lot, self._now_ns) for lot in lots]
 
     def offering(self, offering_id: str) -> Offering:
         """Return an offering that can be bought.
@@ -195,12 +196,14 @@ class Ledger:
     # Time
 
     def next_change_ns(self) -> int | None:
-        """Return the time of the next change; None where there is none."""
+        """Return the time of the next change; None without one."""
         change = self._next_change()
         return None if change is None else change.when_ns
 
     def advance(self, until_ns: int) -> list[tuple[Change, Block]]:
-        """Move time on to `until_ns`, included; return the changes in order, each with the block after it.
+        """Advance to `until_ns`, included; return the changes in order.
+
+        Each change comes with its block after it.
 
         Raises:
             ValueError: `until_ns` is before now.
@@ -215,7 +218,9 @@ class Ledger:
         return made
 
     def set_up(self, blocks: Iterable[Block]) -> None:
-        """Add blocks that exist already, in their present state; their purchase is a change of the present time.
+        """Add blocks that exist already, in their present state.
+
+        Their purchase is a change of the present time.
 
         Raises:
             ValueError: one is there already.
@@ -226,12 +231,12 @@ class Ledger:
     def report_health(
         self, block_id: str, unavailable: int, *, impaired: bool
     ) -> list[tuple[Change, Block]]:
-        """Report the present state of a block's instances and links; return the changes that follow.
+        """Report the present state of a block's instances and links; return the changes.
 
         Args:
-            block_id: An active or unavailable block; nothing happens to others.
-            unavailable: Instances that fail their system status check.
-            impaired: Whether links between its instances are down; nothing to blocks without an UltraServer.
+            block_id: An active or unavailable block; others are ignored.
+            unavailable: Instances with a failed system status check.
+            impaired: Whether links between its instances are down; ignored without an UltraServer.
 
         Raises:
             ValueError: it has fewer instances than are unavailable.
@@ -261,7 +266,7 @@ class Ledger:
         return self._prices.valid_until_ns(self._now_ns)
 
     def terminates_ns(self, block: Block) -> int:
-        """Return the time from which EC2 terminates the instances of a block."""
+        """Return the time from which EC2 terminates a block's instances."""
         return self._schedule.terminates_ns(block)
 
     def make(
@@ -284,7 +289,8 @@ class Ledger:
             created_ns: When it was bought, at or before now.
 
         Raises:
-            RuleViolation: another block holds one of its instances at the time, or a rule forbids it.
+            RuleViolation: another block holds one of its instances at the time, or a rule forbids
+                it.
             ValueError: it was bought after now.
         """
         if created_ns > self._now_ns:
@@ -300,8 +306,14 @@ class Ledger:
         fee = self._prices.fee(kind, len(places), start_ns, end_ns, bought_ns=created_ns)
         sold = Offering(
             id_of("cbo", self._token, "there already", len(self.blocks)),
-            kind, len(places), ultraserver.name if ultraserver else None, zone, start_ns, end_ns, fee,
-        )  # fmt: skip  # in the fields' order
+            kind,
+            len(places),
+            ultraserver.name if ultraserver else None,
+            zone,
+            start_ns,
+            end_ns,
+            fee,
+        )
         block = self._bought(sold, tuple(places), created_ns)
         if payment is ExtensionState.PAYMENT_PENDING:
             self._schedule.never_pay(block.id)

@@ -1,4 +1,4 @@
-"""Reserved capacity in a fleet file: the market, and the blocks that exist at the start."""
+"""Reserved capacity in a fleet file: the market, and the initial blocks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from trnfleet.clock import datetime_ns
-from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
+from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, unknown_instance_type
 from trnfleet.domain.reservations.rules import (
     INTERRUPTION_BEFORE_TERMINATION_S,
     PAYMENT_WINDOW_S,
@@ -21,15 +21,14 @@ from trnfleet.domain.reservations.rules import (
     check_duration,
 )
 from trnfleet.domain.schema import Model, Moment, Paths, Share
-from trnfleet.errors import nearest
 
 Lead = Annotated[float, Field(ge=0.0, le=86_400.0, allow_inf_nan=False)]
 
 TABLE_CURRENCY = "USD"
 """Currency of the hardware catalogue's prices."""
 MOST_DAYS_AHEAD = 54
-"""Whole days, from the first end of a day on, after which a fleet file's block may start: 8 weeks less what is left of the
-first day and the hour before it, so that a file is right whenever it is started."""
+"""Latest start of a fleet file's block. In whole days after the first end of a day: 8 weeks minus
+the rest of the first day and the hour before it, so that a file is valid whenever it is started."""
 MOST_REVISIONS = 1_000
 
 HourlyPrice = Annotated[str, Field(pattern=r"^[0-9]{1,6}(\.[0-9]{1,6})?$")]
@@ -40,7 +39,7 @@ class Revision(Model):
 
     at: Moment
     prices: Annotated[dict[str, HourlyPrice], Field(min_length=1)]
-    """Price of an instance-hour by instance type; types that are not named keep theirs."""
+    """Price of an instance-hour by instance type; other types keep theirs."""
 
     @field_validator("prices")
     @classmethod
@@ -54,7 +53,7 @@ class Revision(Model):
 
 
 class Market(Model):
-    """Terms on which reserved capacity is sold; every default is EC2's where it is published."""
+    """Terms of sale of reserved capacity; every default is EC2's if published."""
 
     currency: Annotated[str, Field(pattern=r"^[A-Z]{3}$")] = "USD"
     payment_s: Lead = 300.0
@@ -67,14 +66,16 @@ class Market(Model):
     termination_before_end_s: Lead = float(TERMINATION_BEFORE_END_S)
     ultraserver_termination_before_end_s: Lead = float(ULTRASERVER_TERMINATION_BEFORE_END_S)
     sells: Annotated[tuple[str, ...], Field(max_length=64)] = SOLD_TYPES
-    """Instance types that are sold as blocks; a type that is part of UltraServers, as these."""
+    """Instance types sold as blocks; a type that belongs to UltraServers is sold as UltraServers.
+    """
     account: Annotated[str, Field(pattern=r"^[0-9]{12}$")] = "123456789012"
-    """AWS account that events name; by default the one of AWS's own examples."""
+    """AWS account named in events; by default that of AWS's own examples."""
     prices: dict[str, HourlyPrice] = Field(default_factory=dict)
-    """Price of an instance-hour by instance type, where it is not the table's; all that are sold, where they are not in
-    US dollars."""
+    """Price of an instance-hour by instance type, where it differs from the table's. For all sold
+    types if not in US dollars."""
     revisions: Annotated[tuple[Revision, ...], Field(max_length=MOST_REVISIONS)] = ()
-    """Later prices, ascending by their time. What is bought costs what is valid at its purchase, whenever it starts."""
+    """Later prices, ascending by time. A block costs the price valid at its purchase, whenever it
+    starts."""
 
     @field_validator("sells")
     @classmethod
@@ -93,7 +94,8 @@ class Market(Model):
         for number, (before, after) in enumerate(pairwise(revisions), start=1):
             if after.at <= before.at:
                 raise ValueError(
-                    f"revisions.{number}.at = {after.at.isoformat()} is not after the one before it, {before.at.isoformat()}"
+                    f"revisions.{number}.at = {after.at.isoformat()} is not after the one before"
+                    f" it, {before.at.isoformat()}"
                 )
         return revisions
 
@@ -101,13 +103,13 @@ class Market(Model):
     def _priced(self) -> Self:
         if self.currency != TABLE_CURRENCY and not self.prices:
             raise ValueError(
-                f"currency = {self.currency!r} needs prices of the instance types that are sold: the table's are in "
-                f"{TABLE_CURRENCY}"
+                f"currency = {self.currency!r} needs prices of the instance types that are sold:"
+                f" the table's are in {TABLE_CURRENCY}"
             )
         return self
 
     def price_per_h(self, kind: str, at_ns: int | None = None) -> Decimal | None:
-        """Return the price of an instance-hour in `currency`; None where there is none.
+        """Return the price of an instance-hour in `currency`; None without one.
 
         Args:
             kind: Instance type.
@@ -127,17 +129,20 @@ class Market(Model):
 
     def next_revision_ns(self, after_ns: int) -> int | None:
         """Return the time of the first revision after an instant; None where none is known."""
-        return next((each.at_ns for each in self.revisions if each.at_ns > after_ns), None)
+        return next(
+            (revision.at_ns for revision in self.revisions if revision.at_ns > after_ns), None
+        )
 
 
 class BlockEntry(Model):
-    """A Capacity Block that there is when the simulation begins."""
+    """A Capacity Block that exists at the start of the simulation."""
 
     on: Paths
-    """Addresses that it holds: one UltraServer, or standalone instances of one type and cluster."""
+    """Its addresses: one UltraServer, or standalone instances of one type and cluster."""
     days: Annotated[int, Field(ge=1, le=182)]
     ends_after_days: Annotated[int, Field(ge=-400, le=400)]
-    """Number of the end of a day (11:30 UTC) at which it ends: 0 is the first that is an hour or more after the start, -1 the one before."""
+    """Number of the end of a day (11:30 UTC) at which it ends. 0 is the first one at least an hour
+    after the start, -1 the one before."""
     payment: Literal["succeeded", "pending", "failed"] = "succeeded"
     """A pending one never arrives."""
 
@@ -155,24 +160,24 @@ class BlockEntry(Model):
         ahead = self.ends_after_days - self.days
         if ahead > MOST_DAYS_AHEAD:
             raise ValueError(
-                f"ends_after_days = {self.ends_after_days}: a block starts within 8 weeks; with days = {self.days}, "
-                f"{self.days + MOST_DAYS_AHEAD} is the most"
+                f"ends_after_days = {self.ends_after_days}: a block starts within 8 weeks; with"
+                f" days = {self.days}, {self.days + MOST_DAYS_AHEAD} is the most"
             )
         if self.payment == "pending" and ahead < 0:
             raise ValueError(
-                f"payment = 'pending': such a block has not begun; with days = {self.days}, ends_after_days is "
-                f"{self.days} at least, not {self.ends_after_days}"
+                f"payment = 'pending': such a block has not begun; with days = {self.days},"
+                f" ends_after_days is {self.days} at least, not {self.ends_after_days}"
             )
         return self
 
 
 def _of_known_types(prices: dict[str, str]) -> dict[str, str]:
-    """Return what has an instance type as each key.
+    """Return a mapping with instance types as keys.
 
     Raises:
         ValueError: one is unknown.
     """
     for kind in prices:
         if kind not in INSTANCE_TYPES:
-            raise ValueError(f"unknown instance type {kind!r}: {nearest(kind, INSTANCE_TYPES)}")
+            raise ValueError(unknown_instance_type(kind))
     return prices

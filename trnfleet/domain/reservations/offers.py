@@ -1,4 +1,4 @@
-"""Offerings that can be bought: their ids, fees and expiry."""
+"""Offerings: ids, fees and expiry."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from trnfleet.domain.reservations.search import Lot
 
 OFFERED_S = 86_400
-"""Time in which an offering can be bought, if prices are not revised before; assumed, and long enough for fleets whose hours pass
-in seconds."""
+"""Lifetime of an offering, unless prices are revised before. Assumed, and long enough for fleets
+whose hours pass in seconds."""
 MOST_OFFERED = 4_096
 """Offerings that are remembered."""
 
@@ -39,11 +39,12 @@ class OfferingStore:
         self._prices = prices
         self._token = token
         self._offered: OrderedDict[str, tuple[Offering | ExtensionOffering, int]] = OrderedDict()
-        """By id, with the instant from which on it cannot be bought any more; the latest last."""
+        """Offerings by id with the instant of their expiry; the latest last."""
 
     def offer(self, lot: Lot, now_ns: int) -> Offering:
         """Offer a block from now on."""
-        kind, count = lot.kind.instance_type, lot.kind.instances
+        kind = lot.kind.instance_type
+        count = lot.kind.instances
         fee = self._prices.fee(kind, count, lot.start_ns, lot.end_ns, bought_ns=now_ns)
         ultraserver = ultraserver_type_of(kind) if lot.kind.is_ultraserver else None
         offering = Offering(
@@ -61,10 +62,12 @@ class OfferingStore:
 
     def offer_longer(self, block: Block, end_ns: int, now_ns: int) -> ExtensionOffering:
         """Offer a later end of a block from now on."""
-        kind, count = block.offering.instance_type, len(block.places)
+        kind = block.offering.instance_type
+        count = len(block.places)
         fee = self._prices.fee(kind, count, block.end_ns, end_ns, bought_ns=now_ns)
         offering = ExtensionOffering(
-            # Each attempt to buy it has its own id, which does not depend on the time of the search.
+            # Each attempt to buy it has its own id, which does not depend on the time of the
+            # search.
             id_of(
                 "cbeo", self._token, block.id, block.end_ns, end_ns, len(block.extensions), str(fee)
             ),
@@ -85,8 +88,8 @@ class OfferingStore:
         known, until_ns = self._offered.get(offering_id, (None, 0))
         if not isinstance(known, kind):
             ids = [
-                each
-                for each, (what, until) in self._offered.items()
+                other_id
+                for other_id, (what, until) in self._offered.items()
                 if isinstance(what, kind) and now_ns < until
             ]
             near = nearest(offering_id, ids) if ids else "look for offerings first"

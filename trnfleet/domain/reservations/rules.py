@@ -1,7 +1,8 @@
-"""The rules of Capacity Blocks, each with a name, and the refusal that a broken one gives.
+"""The rules of Capacity Blocks, each with a name, and the refusals of broken ones.
 
-Published ones are from the EC2 user guide's pages about Capacity Blocks for ML and the EC2 API's reference; the others say
-that they are assumed. Instants are nanoseconds since 1970 UTC; spans include their begin and not their end.
+Published rules are from the EC2 user guide's pages about Capacity Blocks for ML and the EC2 API's
+reference; others are marked as assumed. Instants are nanoseconds since 1970 UTC; spans include
+their start and not their end.
 """
 
 from __future__ import annotations
@@ -17,27 +18,28 @@ DAY_NS = DAY_S * NS_PER_S
 MINUTE_NS = 60 * NS_PER_S
 
 END_OF_BLOCKS_S = 11 * 3_600 + 30 * 60
-"""Time of day at which every block ends: 11:30 UTC, published."""
+"""Time of day at which every block ends: 11:30 UTC (published)."""
 DAILY_UP_TO = 14
-"""Days up to which a block may last any number of days; published."""
+"""Most days up to which any number of days is valid (published)."""
 WEEK_DAYS = 7
 """Longer ones last multiples of it; published."""
 MOST_DAYS = 182
 """Published; with extensions, too."""
 SHORTEST_S = 3_600
-"""Least that is left of a partial day for it to be sold alone; assumed, 8 hours were seen."""
+"""Shortest partial day sold alone (assumed; 8 hours were seen)."""
 MOST_INSTANCES_A_BLOCK = 64
 """Published."""
 MOST_INSTANCES = 256
-"""Instances in all blocks of an account; published. Taken as: in all that are held at one instant."""
+"""Instances in all blocks of an account; published. Taken as: in all that are held at one instant.
+"""
 EARLIEST_START_S = 30 * 60
 """Published: about 30 minutes ahead."""
 LATEST_START_S = 56 * DAY_S
 """Published: 8 weeks ahead."""
 MOST_OFFERINGS = 6
-"""Offerings that a request returns at most; seen."""
+"""Most offerings returned by a request (seen)."""
 PAYMENT_WINDOW_S = 12 * 3_600
-"""After it a payment that has not come has failed; published."""
+"""Seconds after which an outstanding payment has failed (published)."""
 PAYMENT_BEFORE_END_S = 35 * 60
 """An extension is paid by this time before the end, or not at all; published."""
 EXTENSION_EARLIEST_S = 56 * DAY_S
@@ -49,15 +51,17 @@ WARNING_BEFORE_END_S = 40 * 60
 TERMINATION_BEFORE_END_S = 30 * 60
 """From this time before the end EC2 terminates running instances; published."""
 ULTRASERVER_TERMINATION_BEFORE_END_S = 30 * 60
-"""The same for UltraServers; assumed, and configurable. How blocks work says 60 minutes for UltraServer types and, for all, that
-the warning comes 10 minutes before; their EventBridge page has the warning 40 minutes before the end, which fits 30 minutes."""
+"""The same for UltraServers; assumed, and configurable. How blocks work says 60 minutes for
+UltraServer types and, for all, a warning 10 minutes before. Their EventBridge page has the warning
+40 minutes before the end, and 30 minutes fit that."""
 INTERRUPTION_BEFORE_TERMINATION_S = 2 * 60
-"""EventBridge has the interruption warning of each instance at this time before the termination begins. Assumed: published for
-interruptible reservations, whose warnings have the same detail type; the page about Capacity Blocks shows the event and says no
-time, nor a difference between its time and that of the termination."""
+"""Time between EventBridge's interruption warning of each instance and the start of the
+termination. Assumed: published for interruptible reservations, with warnings of the same detail
+type. The page about Capacity Blocks shows the event but no time, nor a difference to the time of
+the termination."""
 SOLD_TYPES = ("trn1.32xlarge", "trn2.3xlarge", "trn2.48xlarge", "trn2u.48xlarge")
-"""Instance types with Trainium that are sold as Capacity Blocks: trn1.32xlarge, trn2.48xlarge and Trn2 UltraServers are published,
-trn2.3xlarge was seen."""
+"""Trainium instance types sold as Capacity Blocks. Published: trn1.32xlarge, trn2.48xlarge and Trn2
+UltraServers. Seen: trn2.3xlarge."""
 
 _FIRST_S = round(datetime.min.replace(tzinfo=UTC).timestamp())
 _LAST_S = round(datetime.max.replace(tzinfo=UTC, microsecond=0).timestamp())
@@ -89,7 +93,10 @@ class Rule(enum.StrEnum):
 
 
 class RuleViolation(ConfigError):  # noqa: N818  it is an answer more than an error
-    """A request that a rule forbids; the message names the rule, the value, the limit and the nearest valid choice."""
+    """A request against a rule.
+
+    The message names the rule, the value, the limit and the nearest valid choice.
+    """
 
     def __init__(self, rule: Rule, text: str) -> None:
         super().__init__(f"{rule.value}: {text}")
@@ -102,26 +109,30 @@ def is_duration(days: int) -> bool:
 
 
 def check_duration(days: int, what: str = "a block") -> None:
-    """Raise if a number of days is no duration.
+    """Raise if a number of days is no valid duration.
 
     Raises:
-        RuleViolation: with the nearest that are.
+        RuleViolation: with the nearest valid durations.
     """
     if is_duration(days):
         return
     below = max(
-        (each for each in range(1, min(days, MOST_DAYS) + 1) if is_duration(each)), default=None
+        (length for length in range(1, min(days, MOST_DAYS) + 1) if is_duration(length)),
+        default=None,
     )
-    above = next((each for each in range(max(days, 1), MOST_DAYS + 1) if is_duration(each)), None)
-    near = " or ".join(f"{each}" for each in (below, above) if each is not None)
+    above = next(
+        (length for length in range(max(days, 1), MOST_DAYS + 1) if is_duration(length)), None
+    )
+    near = " or ".join(f"{length}" for length in (below, above) if length is not None)
     raise RuleViolation(
         Rule.DURATION,
-        f"{what} lasts 1 to {DAILY_UP_TO} days, or multiples of {WEEK_DAYS} up to {MOST_DAYS}, not {days}; {near} would fit",
+        f"{what} lasts 1 to {DAILY_UP_TO} days, or multiples of {WEEK_DAYS} up to {MOST_DAYS}, not"
+        f" {days}; {near} would fit",
     )
 
 
 def next_end_ns(after_ns: int) -> int:
-    """Return the first instant after `after_ns` at which blocks end."""
+    """Return the first end of blocks after `after_ns`."""
     since_ns = (after_ns - END_OF_BLOCKS_S * NS_PER_S) % DAY_NS
     return after_ns - since_ns + DAY_NS
 
@@ -132,15 +143,18 @@ def is_end(instant_ns: int) -> bool:
 
 
 def end_ns(start_ns: int, days: int) -> int:
-    """Return the end of a block that starts at an instant and lasts a number of days; its first day may be partial."""
+    """Return the end of a block from its start and days.
+
+    Its first day may be partial.
+    """
     return next_end_ns(start_ns) + (days - 1) * DAY_NS
 
 
 def nearest_ends_ns(start_ns: int, days: int) -> tuple[int, ...]:
-    """Return the ends of the blocks that start at an instant and last about a number of days.
+    """Return the possible ends of blocks with a start and about a number of days.
 
-    That is one where it starts when days end; else the one before that many days are over, and the one after. None is longer
-    than blocks may last.
+    One end if the start is at the end of a day; else the end before that many days have passed, and
+    the one after. None is beyond the longest block.
     """
     end = end_ns(start_ns, days)
     if end - start_ns == days * DAY_NS or days >= MOST_DAYS:
@@ -159,9 +173,9 @@ def whole_minute_ns(instant_ns: int) -> int:
 
 
 def utc(instant_ns: int) -> str:
-    """Return an instant as people write it, such as 2026-01-31 11:30 UTC; seconds are left out.
+    """Return an instant as text such as 2026-01-31 11:30 UTC, without seconds.
 
-    What no calendar has, before the year 1 or after 9999, is written as its first or last instant.
+    Instants before the year 1 or after 9999 become the first or last instant of the calendar.
     """
     instant_s = min(max(instant_ns // NS_PER_S, _FIRST_S), _LAST_S)
     moment = datetime.fromtimestamp(instant_s, UTC).replace(tzinfo=None)

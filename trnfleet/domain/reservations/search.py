@@ -1,4 +1,4 @@
-"""Search for free capacity, with the nearest that fits where there is none."""
+"""Search for free capacity, with the nearest choice if there is none."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Lot(NamedTuple):
-    """Instances in a zone for a time, of which a block is bought."""
+    """Instances in a zone for a time, from which a block is bought."""
 
     kind: OfferingKind
     zone: str
@@ -47,22 +47,26 @@ def find(request: SearchRequest, occupancy: Occupancy, now_ns: int) -> list[Lot]
     """Return the free lots that match a request, the earliest first: at most six.
 
     Raises:
-        RuleViolation: a rule forbids it, or nothing is free; the message names the rule and the nearest valid choice.
+        RuleViolation: a rule forbids it, or nothing is free; the message names the rule and the
+            nearest valid choice.
     """
     kind = offering_kind_of(request, occupancy.pool)
     rules.check_duration(request.days)
     search = _Search(kind, zones_of(request, kind, occupancy.pool), occupancy)
     first_ns, last_ns = starts_of(request, now_ns)
-    found = list(islice(search.free(spans_of(request, first_ns, last_ns)), rules.MOST_OFFERINGS))
-    if not found:
+    lots = list(islice(search.free(spans_of(request, first_ns, last_ns)), rules.MOST_OFFERINGS))
+    if not lots:
         raise search.nothing(request, first_ns, last_ns)
-    return found
+    return lots
 
 
 def fewer(lot: Lot, occupancy: Occupancy) -> int | None:
-    """Return the most instances below a lot's that are free there and then; None where none are."""
-    found = _Search(lot.kind, [lot.zone], occupancy).fewer([(lot.start_ns, lot.end_ns)])
-    return None if found is None else found[0]
+    """Return the most free instances below a lot's, then and there.
+
+    None if none are free.
+    """
+    choice = _Search(lot.kind, [lot.zone], occupancy).fewer([(lot.start_ns, lot.end_ns)])
+    return None if choice is None else choice[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,7 @@ class _Search:
     occupancy: Occupancy
 
     def free(self, spans: Iterable[tuple[int, int]]) -> Iterator[Lot]:
-        """Yield the free lots of some spans, span by span and in each zone by zone."""
+        """Yield the free lots of some spans, by span and then by zone."""
         for start_ns, end_ns in spans:
             if self.occupancy.too_many(self.kind.instances, start_ns, end_ns):
                 continue
@@ -83,13 +87,16 @@ class _Search:
                     yield Lot(self.kind, zone, start_ns, end_ns)
 
     def nothing(self, request: SearchRequest, first_ns: int, last_ns: int) -> RuleViolation:
-        """Return the reason why nothing was found, with the nearest that fits: shorter first, then fewer instances."""
+        """Return the reason why nothing was found, with the nearest choice.
+
+        Shorter blocks first, then fewer instances.
+        """
         spans = spans_of(request, first_ns, last_ns)
         emptiest = min(spans, key=lambda span: self.occupancy.held(*span))
         excess = self.occupancy.too_many(self.kind.instances, *emptiest)
         rule = Rule.ACCOUNT_SIZE if excess else Rule.CAPACITY
         problem = excess or f"{self.kind} is not free for {counted(request.days, 'day')}"
-        durations = [each for each in range(1, request.days) if rules.is_duration(each)]
+        durations = [length for length in range(1, request.days) if rules.is_duration(length)]
 
         def shorter(days: int) -> int | None:
             return self.first_start(spans_of(request._replace(days=days), first_ns, last_ns))
@@ -102,16 +109,16 @@ class _Search:
                 rule,
                 f"{problem}; {counted(durations[at - 1], 'day')} from {utc(start_ns)} on would fit",
             )
-        found = self.fewer(spans)
-        if found is not None:
+        choice = self.fewer(spans)
+        if choice is not None:
             return RuleViolation(
                 rule,
-                f"{problem}; {counted(found[0], 'instance')} from {utc(found[1])} on would fit",
+                f"{problem}; {counted(choice[0], 'instance')} from {utc(choice[1])} on would fit",
             )
         return RuleViolation(rule, f"{problem}, nor is less of it or a shorter time")
 
     def fewer(self, spans: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
-        """Return the most instances below those wanted that can be sold, and the first start; None where none can."""
+        """Return the most sellable instances below the request, and the first start; else None."""
         if self.kind.is_ultraserver:
             return None
 
@@ -125,5 +132,8 @@ class _Search:
         return None if start_ns is None else (at, start_ns)
 
     def first_start(self, spans: Iterable[tuple[int, int]]) -> int | None:
-        """Return the first start of these spans at which it can be sold; None where it never can."""
+        """Return the first start of these spans at which it can be sold.
+
+        None if never.
+        """
         return next((lot.start_ns for lot in self.free(spans)), None)

@@ -1,4 +1,7 @@
-"""Search requests in the terms of DescribeCapacityBlockOfferings, checked by the rules that need no ledger."""
+"""Search requests in the terms of DescribeCapacityBlockOfferings.
+
+Checked by the rules that need no ledger.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,7 @@ class OfferingKind(NamedTuple):
 
 
 def offering_kind_of(request: SearchRequest, pool: Pool) -> OfferingKind:
-    """Return the kind of offering that a request is for.
+    """Return the kind of offering of a request.
 
     Raises:
         RuleViolation: it is not sold.
@@ -72,7 +75,8 @@ def offering_kind_of(request: SearchRequest, pool: Pool) -> OfferingKind:
         if request.instances not in {None, ultraserver.instances}:
             raise RuleViolation(
                 Rule.ULTRASERVER_ONLY,
-                f"an UltraServer has {ultraserver.instances} instances, not {request.instances}; leave their number out",
+                f"an UltraServer has {ultraserver.instances} instances, not {request.instances};"
+                " leave their number out",
             )
         if request.instance_type not in {None, member}:
             raise RuleViolation(
@@ -124,10 +128,10 @@ def zones_of(request: SearchRequest, kind: OfferingKind, pool: Pool) -> list[str
 
 
 def starts_of(request: SearchRequest, now_ns: int) -> tuple[int, int]:
-    """Return the earliest and the latest start that are requested and allowed.
+    """Return the earliest and the latest start both requested and allowed.
 
     Raises:
-        RuleViolation: there is none.
+        RuleViolation: no start is.
     """
     soonest_ns = now_ns + rules.EARLIEST_START_S * NS_PER_S
     latest_ns = now_ns + rules.LATEST_START_S * NS_PER_S
@@ -150,11 +154,12 @@ def starts_of(request: SearchRequest, now_ns: int) -> tuple[int, int]:
 
 
 def spans_of(request: SearchRequest, first_ns: int, last_ns: int) -> list[tuple[int, int]]:
-    """Return begin and end of every block that fits a request and starts in [first, last], the earliest first.
+    """Return start and end of every block for a request, starting in [first, last].
 
-    Blocks start at the first instant, and at each end of a day after it. What starts at another time than days end is a
-    little shorter than requested, or a little longer. A partial day that is too short to be sold alone is left out, and so
-    are blocks that would end too late or last too long.
+    Sorted by start. Blocks start at the first instant, and at each end of a day after it. A block
+    with a start between two ends of days is a little shorter than requested, or a little longer.
+    Partial days too short to be sold alone are left out, and so are blocks that would end too late
+    or last too long.
     """
     spans = []
     start_ns = first_ns
@@ -169,9 +174,14 @@ def spans_of(request: SearchRequest, first_ns: int, last_ns: int) -> list[tuple[
 
 def _no_span(request: SearchRequest, from_ns: int, latest_ns: int) -> RuleViolation:
     """Return the reason why no block fits the requested time, with the longest that does."""
-    others = (each for each in range(rules.MOST_DAYS, 0, -1) if rules.is_duration(each))
+    others = (length for length in range(rules.MOST_DAYS, 0, -1) if rules.is_duration(length))
     fits = next(
-        (each for each in others if spans_of(request._replace(days=each), from_ns, latest_ns)), None
+        (
+            length
+            for length in others
+            if spans_of(request._replace(days=length), from_ns, latest_ns)
+        ),
+        None,
     )
     near = "nothing fits in between" if fits is None else f"{fits} would fit"
     end_ns = rules.end_ns(from_ns, request.days)
@@ -179,18 +189,19 @@ def _no_span(request: SearchRequest, from_ns: int, latest_ns: int) -> RuleViolat
     if lasts_ns < rules.SHORTEST_S * NS_PER_S and end_ns <= (request.ends_by_ns or 0):
         return RuleViolation(
             Rule.DURATION,
-            f"a partial day is sold from {rules.SHORTEST_S // 60} minutes on, not {lasts_ns // MINUTE_NS}, "
-            f"and blocks end at 11:30 UTC; {near}",
+            f"a partial day is sold from {rules.SHORTEST_S // 60} minutes on, not"
+            f" {lasts_ns // MINUTE_NS}, and blocks end at 11:30 UTC; {near}",
         )
     by = "" if request.ends_by_ns is None else utc(request.ends_by_ns)
     return RuleViolation(
         Rule.DATES,
-        f"{counted(request.days, 'day')} from {utc(from_ns)} on end at {utc(end_ns)}, after {by}; {near}",
+        f"{counted(request.days, 'day')} from {utc(from_ns)} on end at {utc(end_ns)}, after {by};"
+        f" {near}",
     )
 
 
 def _sold_alone(pool: Pool) -> list[str]:
-    """Return the instance types of a pool that are sold by the instance."""
+    """Return the instance types of a pool sold by the instance."""
     return [
         kind for kind in pool.types() if kind in pool.sold and ultraserver_type_of(kind) is None
     ]
@@ -205,10 +216,10 @@ def _ultraserver_of(request: SearchRequest, pool: Pool) -> UltraServerType:
     named = None if request.instance_type is None else ultraserver_type_of(request.instance_type)
     if named is not None:
         return named
-    there = [each for each in ULTRASERVER_TYPES.values() if each.instance.name in pool.types()]
-    here = [each for each in there if each.instance.name in pool.sold] or there
+    there = [kind for kind in ULTRASERVER_TYPES.values() if kind.instance.name in pool.types()]
+    here = [kind for kind in there if kind.instance.name in pool.sold] or there
     if len(here) > 1 and request.instance_type is None:
-        names = " or ".join(each.instance.name for each in here)
+        names = " or ".join(kind.instance.name for kind in here)
         raise RuleViolation(
             Rule.INSTANCE_TYPE,
             f"there are UltraServers of several types; name their instances: {names}",
@@ -221,19 +232,29 @@ def check_sold(kind: str, sold: Sequence[str]) -> None:
 
     Args:
         kind: The type.
-        sold: Those that are.
+        sold: The types sold.
 
     Raises:
         RuleViolation: with the types that are sold, and the nearest.
     """
     if kind in sold:
         return
-    ultraservers = [ultraserver_type_of(each) for each in sold]
-    alone = [each for each, of in zip(sold, ultraservers, strict=True) if of is None]
-    names = [*alone, *(f"UltraServers ({each.name})" for each in ultraservers if each is not None)]
+    ultraservers = [ultraserver_type_of(name) for name in sold]
+    alone = [
+        name for name, ultraserver in zip(sold, ultraservers, strict=True) if ultraserver is None
+    ]
+    names = [
+        *alone,
+        *(
+            f"UltraServers ({ultraserver.name})"
+            for ultraserver in ultraservers
+            if ultraserver is not None
+        ),
+    ]
     raise RuleViolation(
         Rule.NOT_SOLD,
-        f"{kind} is not sold as Capacity Blocks; what is: {', '.join(names) or 'nothing'}; {nearest(kind, alone)}",
+        f"{kind} is not sold as Capacity Blocks; what is: {', '.join(names) or 'nothing'};"
+        f" {nearest(kind, alone)}",
     )
 
 

@@ -1,18 +1,20 @@
-"""Catalogue of a folder: its files that count, those that were left out with the reason, and the views over them."""
+"""Catalogue of a folder: valid files, left-out files with the reason, and views."""
 
 from __future__ import annotations
 
 import json
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from trnfleet.export.history.database import HistoryError, quoted
 from trnfleet.export.history.files import SEVERAL, list_files, partitions, why_torn
-from trnfleet.export.history.tables import CHIPS, SCHEMA, TABLES
+from trnfleet.export.history.tables import ALERTS, CHIPS, EVENTS, SCHEMA, TABLES
+from trnfleet.text import plain
+from trnfleet.wire.values import LATEST_NS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from trnfleet.export.history.database import Database
     from trnfleet.export.history.files import HistoryFile, Partition
@@ -20,8 +22,31 @@ if TYPE_CHECKING:
 
 SCHEMA_KEY = "trnfleet_schema"
 REPLACES_KEY = "trnfleet_replaces"
-_PATH_COLUMNS = "fleet, cell"
-_READ = "hive_partitioning = true, hive_types = {'fleet': VARCHAR, 'day': DATE, 'cell': VARCHAR}, union_by_name = true"
+PATH_COLUMNS = ("fleet", "day", "cell")
+LONGEST_VERSION = 9
+"""Digits of a schema's version."""
+NARROWER = {"DOUBLE": "FLOAT"}
+"""Types also valid in files instead of a table's; maxima had them in older versions."""
+MISDATED = "a row's time is missing or outside of the years 1970 to 2199"
+TRIES = 10
+"""Attempts to list the files, because a compaction may replace some meanwhile."""
+
+_FILE = "trnfleet_file"
+"""Column with a row's file."""
+_READ = (
+    "hive_partitioning = true, hive_types = {'fleet': VARCHAR, 'day': DATE, 'cell': VARCHAR}, "
+    f"union_by_name = true, filename = '{_FILE}'"
+)
+_METADATA = (
+    "SELECT file_name, key, value FROM parquet_kv_metadata({}) "
+    f"WHERE key IN ('{SCHEMA_KEY}'::BLOB, '{REPLACES_KEY}'::BLOB)"
+)
+_COLUMNS = (
+    "SELECT file_name, name, CASE WHEN repetition_type = 'REPEATED' THEN 'LIST' ELSE"
+    " coalesce(duckdb_type, '') END FROM parquet_schema({}) WHERE column_id > 0"
+)
+
+ResultT = TypeVar("ResultT")
 
 
 class LeftOut(NamedTuple):
@@ -38,14 +63,14 @@ class Catalogue(NamedTuple):
     left_out: tuple[LeftOut, ...]
     """Torn and foreign files."""
     replaced: tuple[HistoryFile, ...]
-    """Files for which another one stands, and that are there still."""
+    """Files replaced by another one, but still present."""
 
     def of(self, table: Table, partition: Partition | None = None) -> list[HistoryFile]:
         """Return the files of a table, of one partition or of all."""
         return [
-            each
-            for each in self.files
-            if each.table == table.name and partition in {None, each.partition}
+            file
+            for file in self.files
+            if file.table == table.name and partition in {None, file.partition}
         ]
 
 
@@ -55,13 +80,13 @@ def read_catalogue(
     found: Iterable[Partition] | None = None,
     bad: Iterable[LeftOut] = (),
 ) -> Catalogue:
-    """Return the files of a folder.
+    """Return the files of a folder: regular files with fitting metadata and columns.
 
     Args:
         database: Reads their metadata.
         folder: The folder.
-        found: The partitions to look at; all by default.
-        bad: Files that are known to be damaged.
+        found: The partitions to read; all by default.
+        bad: Files known to be damaged.
 
     Raises:
         ConfigError: it cannot be read.
@@ -69,7 +94,7 @@ def read_catalogue(
     """
     files: list[HistoryFile] = []
     left_out = list(bad)
-    known_bad = {each.path for each in left_out}
+    known_bad = {bad_file.path for bad_file in left_out}
     for partition in partitions(folder) if found is None else found:
         named, foreign = list_files(folder, partition)
         left_out.extend(LeftOut(path, "no file of history") for path in foreign)
@@ -86,28 +111,100 @@ def read_catalogue(
                 files.append(file)
     sound: list[HistoryFile] = []
     replaced: set[Path] = set()
-    metadata = _metadata(database, files)
+    metadata = _by_file(_METADATA, database, files)
+    columns = _by_file(_COLUMNS, database, files)
     for file in files:
-        pairs = metadata.get(file.path.name + "\0" + str(file.path.parent))
-        why = _why_foreign(pairs)
+        names, why = _replaced_by(file, dict(metadata.get(file.path, ())))
+        why = why or why_misfit(TABLES[file.table], columns.get(file.path, []))
         if why:
             left_out.append(LeftOut(file.path, why))
             continue
-        sound.append(file)
-        if pairs and file.is_merged:
-            replaced.update(
-                file.path.parent / name for name in json.loads(pairs.get(REPLACES_KEY, "[]"))
-            )
+        known = TABLES[file.table].names
+        sound.append(
+            file._replace(has_more=any(name not in known for name, _ in columns[file.path]))
+        )
+        replaced.update(file.path.parent / name for name in names)
     return Catalogue(
-        tuple(each for each in sound if each.path not in replaced),
+        tuple(file for file in sound if file.path not in replaced),
         tuple(left_out),
-        tuple(each for each in sound if each.path in replaced),
+        tuple(file for file in sound if file.path in replaced),
     )
 
 
-def leave_out_unnamed(database: Database, files: Iterable[HistoryFile], bad: list[LeftOut]) -> bool:
-    """Read files whole, add the damaged ones to `bad`, and return whether there are any: DuckDB does not name each that it fails at."""
-    found = []
+def read_files(
+    database: Database,
+    folder: Path,
+    bad: list[LeftOut],
+    read: Callable[[Catalogue], ResultT],
+    *,
+    found: Callable[[], Iterable[Partition]] | None = None,
+    is_ours: bool = True,
+) -> ResultT:
+    """Return the result of reading files, without damaged ones.
+
+    They are listed again if one is gone.
+
+    Args:
+        database: Reads them.
+        folder: The folder of history.
+        bad: Files known to be damaged; newly found ones are added.
+        read: Reads the files of a catalogue.
+        found: Returns the partitions to read; all by default.
+        is_ours: Whether the statements are this program's, so that only damage makes one fail.
+
+    Raises:
+        ConfigError: the folder cannot be read.
+        HistoryError: DuckDB refuses a statement, or files change faster than they can be read.
+    """
+    changes = 0
+    catalogue = None
+    while True:
+        former = catalogue
+        catalogue = None
+        try:
+            catalogue = read_catalogue(database, folder, None if found is None else found(), bad)
+            return read(catalogue)
+        except HistoryError as error:
+            changes += error.is_gone
+            if changes == TRIES:
+                raise HistoryError(
+                    f"{folder}: its files change faster than they can be read"
+                ) from None
+            if error.is_gone and (catalogue is None or catalogue != former):
+                continue
+            if error.is_gone or not _leave_out(
+                database, folder, error, catalogue, bad, is_ours=is_ours
+            ):
+                raise
+
+
+def _leave_out(
+    database: Database,
+    folder: Path,
+    error: HistoryError,
+    catalogue: Catalogue | None,
+    bad: list[LeftOut],
+    *,
+    is_ours: bool,
+) -> bool:
+    """Add the damaged files behind a failed statement to `bad`; return whether any exist."""
+    files = () if catalogue is None else catalogue.files
+    known = {bad_file.path for bad_file in bad}
+    if MISDATED in str(error):
+        bad += [LeftOut(path, MISDATED) for path in _misdated(database, files) if path not in known]
+    elif error.file:
+        path = Path(error.file)
+        if path.is_relative_to(folder.absolute()):
+            path = folder / path.relative_to(folder.absolute())
+            bad += [LeftOut(path, f"damaged: {error}")] if path not in known else []
+    elif error.is_damage or (is_ours and not error.is_refused):
+        bad += _damaged(database, files)
+    return len(bad) > len(known)
+
+
+def _damaged(database: Database, files: Iterable[HistoryFile]) -> list[LeftOut]:
+    """Read files whole and return the damaged ones: DuckDB does not name each."""
+    damaged = []
     for file in files:
         try:
             database.run(
@@ -115,85 +212,127 @@ def leave_out_unnamed(database: Database, files: Iterable[HistoryFile], bad: lis
             )
         except HistoryError as error:
             if not error.is_gone:
-                found.append(LeftOut(file.path, f"damaged: {error}"))
-    bad += found
-    return bool(found)
+                damaged.append(LeftOut(file.path, f"damaged: {error}"))
+    return damaged
 
 
-def leave_out(error: HistoryError, folder: Path, bad: list[LeftOut]) -> bool:
-    """Add the damaged file that an error names to `bad`; return whether it names one that was not known to be.
-
-    Args:
-        error: What a statement has failed with.
-        folder: The folder of history.
-        bad: Files that are known to be damaged.
-    """
-    path = Path(error.file)
-    known = {each.path.absolute() for each in bad}
-    if not error.file or path in known or not path.is_relative_to(folder.absolute()):
-        return False
-    bad.append(LeftOut(folder / path.relative_to(folder.absolute()), f"damaged: {error}"))
-    return True
+def _misdated(database: Database, files: Iterable[HistoryFile]) -> list[Path]:
+    """Return the files with a row whose time is impossible in history."""
+    misdated = []
+    for table in TABLES.values():
+        paths = [file.path for file in files if file.table == table.name]
+        if paths:
+            source = f"read_parquet({_list(paths)}, filename = '{_FILE}')"
+            rows = database.run(
+                f"SELECT DISTINCT {_FILE} FROM {source} WHERE NOT {_dated(table)}"
+            ).rows
+            names = {row[0] for row in rows}
+            misdated += [path for path in paths if str(path.absolute()) in names]
+    return misdated
 
 
 def _gone(path: Path) -> HistoryError:
-    """Return the error for a file that another one has replaced meanwhile: all must be listed again, or rows would lack."""
+    """Return the error for a file replaced by another one meanwhile.
+
+    All files must be listed again, or rows would be missing.
+    """
     return HistoryError(f"{path}: is not there any more", is_gone=True)
 
 
-def _metadata(database: Database, files: Sequence[HistoryFile]) -> dict[str, dict[str, str]]:
-    """Return the metadata of files by name and folder; of one that cannot be read there is none.
+def _by_file(
+    query: str, database: Database, files: Sequence[HistoryFile]
+) -> dict[Path, list[tuple[str, str]]]:
+    """Return pairs of a query over the files' footers; none for an unreadable file.
 
     Raises:
         HistoryError: a file is gone.
     """
-    made: dict[str, dict[str, str]] = {}
     try:
-        rows = _read_metadata(database, [each.path for each in files])
+        rows = _read_footers(query, database, files)
     except HistoryError:
         # One of them is damaged: which, shows one by one.
         rows = []
-        for each in files:
+        for file in files:
             try:
-                rows.extend(_read_metadata(database, [each.path]))
+                rows.extend(_read_footers(query, database, [file]))
             except HistoryError as error:
                 if error.is_gone:
-                    raise _gone(each.path) from None
-    by_path = {str(each.path.absolute()): each for each in files}
-    for name, key, value in rows:
-        file = by_path.get(name)
-        if file is not None:
-            made.setdefault(file.path.name + "\0" + str(file.path.parent), {})[key.decode()] = (
-                value.decode("utf-8", "replace")
-            )
+                    raise _gone(file.path) from None
+    paths = {str(file.path.absolute()): file.path for file in files}
+    made: dict[Path, list[tuple[str, str]]] = {}
+    for name, *pair in rows:
+        key, value = (
+            text.decode("utf-8", "replace") if isinstance(text, bytes) else text for text in pair
+        )
+        if name in paths:
+            made.setdefault(paths[name], []).append((key, value))
     return made
 
 
-def _read_metadata(database: Database, paths: Sequence[Path]) -> list[tuple[str, bytes, bytes]]:
-    if not paths:
-        return []
-    return database.run(
-        f"SELECT file_name, key, value FROM parquet_kv_metadata({_list(paths)})"
-    ).rows
+def _read_footers(
+    query: str, database: Database, files: Sequence[HistoryFile]
+) -> list[tuple[str, Any, Any]]:
+    return database.run(query.format(_list(file.path for file in files))).rows if files else []
 
 
-def _why_foreign(pairs: dict[str, str] | None) -> str:
-    version = (pairs or {}).get(SCHEMA_KEY, "")
-    if not version.isdecimal():
-        return "no file of history, or damaged"
-    if int(version) > SCHEMA:
-        return f"schema version {version}, and this trnfleet knows up to {SCHEMA}"
-    return ""
+def _replaced_by(file: HistoryFile, pairs: Mapping[str, str]) -> tuple[list[str], str]:
+    """Return the names of the files a file replaces, and why it is invalid.
+
+    Empty if valid.
+    """
+    version = pairs.get(SCHEMA_KEY, "")
+    if not (version.isascii() and version.isdecimal()):
+        return [], "no file of history, or damaged"
+    if len(version) > LONGEST_VERSION or int(version) > SCHEMA:
+        shown = version if len(version) <= LONGEST_VERSION else f"{version[:LONGEST_VERSION]}..."
+        return [], f"schema version {shown}, and this trnfleet knows up to {SCHEMA}"
+    if not file.is_merged:
+        return [], ""
+    try:
+        names = json.loads(pairs.get(REPLACES_KEY, "[]"))
+    except (ValueError, RecursionError):
+        names = None
+    if not isinstance(names, list) or not all(
+        isinstance(name, str) and "/" not in name for name in names
+    ):
+        return [], f"its metadata {REPLACES_KEY} is not a list of files"
+    return names, ""
+
+
+def why_misfit(table: Table, columns: Sequence[tuple[str, str]]) -> str:
+    """Return why a file's columns do not fit its table; empty if they do.
+
+    A missing column, except in the key, is NULL; an unknown one is from a newer version.
+    """
+    known = dict(table.columns)
+    kinds: dict[str, str] = {}
+    for name, kind in columns:
+        if name.lower() in kinds or (name not in known and name.lower() in {*known, *PATH_COLUMNS}):
+            return f"column {plain(name, 64)} clashes with one of history's"
+        kinds[name.lower()] = kind
+        if name in known and kind not in {known[name], NARROWER.get(known[name])}:
+            return f"column {name} is {plain(kind or 'nested', 64)}, not {known[name]}"
+    missing = next((name for name in table.key if name not in kinds), "")
+    return f"no column {missing}" if missing else ""
 
 
 def _list(paths: Iterable[Path]) -> str:
-    return "[" + ", ".join(quoted(str(each.absolute())) for each in paths) + "]"
+    return "[" + ", ".join(quoted(str(path.absolute())) for path in paths) + "]"
 
 
-def rows_sql(database: Database, table: Table, files: Sequence[HistoryFile]) -> str:
-    """Return the SQL of a table's rows with its own columns, `fleet`, `cell` and `address`, each row once.
+def rows_sql(
+    database: Database, table: Table, files: Sequence[HistoryFile], *, is_exact: bool = False
+) -> str:
+    """Return the SQL of a table's rows, each once.
 
-    Where a cell has several writers of a day, what they have of the same time and address counts once: that which covers most.
+    It has the table's own columns, `fleet`, `cell` and `address`. If a cell has several writers of
+    a day, rows of the same time and address count once: the row that covers most.
+
+    Args:
+        database: Reads the files' columns.
+        table: The table.
+        files: Its files.
+        is_exact: Whether the same row counts each time where several cover the same.
 
     Raises:
         HistoryError: a file is damaged, or gone.
@@ -201,18 +340,25 @@ def rows_sql(database: Database, table: Table, files: Sequence[HistoryFile]) -> 
     address = f", {table.address} AS address" if table.address else ""
     if not files:
         empty = ", ".join(f"NULL::{kind} AS {name}" for name, kind in table.columns)
-        return f"SELECT *{address} FROM (SELECT {empty}, ''::VARCHAR AS fleet, ''::VARCHAR AS cell) WHERE false"
+        return (
+            f"SELECT *{address} FROM (SELECT {empty}, ''::VARCHAR AS fleet, ''::VARCHAR AS cell)"
+            " WHERE false"
+        )
     single: list[Path] = []
     several: list[Path] = []
     for _, group in groupby(
-        sorted(files, key=lambda each: each.partition), key=lambda each: each.partition
+        sorted(files, key=lambda file: file.partition), key=lambda file: file.partition
     ):
         of_one = list(group)
-        writers = {each.writer for each in of_one}
+        writers = {file.writer for file in of_one}
         is_single = (
             table is CHIPS and len(writers) == 1 and (SEVERAL not in writers or len(of_one) == 1)
         )
-        (single if is_single else several).extend(each.path for each in of_one)
+        (single if is_single else several).extend(file.path for file in of_one)
+    dated = (
+        f"CASE WHEN {_dated(table)} THEN true ELSE error(concat('\"', {_FILE}, '\":"
+        f" {quoted(MISDATED)[1:-1]}')) END"
+    )
     parts = []
     for paths, has_repeats in ((single, False), (several, True)):
         if not paths:
@@ -223,13 +369,21 @@ def rows_sql(database: Database, table: Table, files: Sequence[HistoryFile]) -> 
             name if name in there else f"NULL::{kind} AS {name}" for name, kind in table.columns
         )
         key = ", ".join((*(("fleet", "cell") if table.is_of_cell else ("fleet",)), *table.key))
+        known = ", ".join(name for name in table.names if name in there)
+        best = f"{table.best}, hash({known})" if is_exact else table.best
         once = (
-            f" QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY {table.best}) = 1"
+            f" QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY {best}) = 1"
             if has_repeats
             else ""
         )
-        parts.append(f"SELECT {columns}, {_PATH_COLUMNS}{address} FROM {source}{once}")
-    return " UNION ALL ".join(f"({each})" for each in parts)
+        parts.append(f"SELECT {columns}, fleet, cell{address} FROM {source} WHERE {dated}{once}")
+    return " UNION ALL ".join(f"({part})" for part in parts)
+
+
+def _dated(table: Table) -> str:
+    """Return the SQL condition of a valid time; only events may lack one."""
+    is_known = f"(time >= make_timestamp(0) AND time <= make_timestamp({LATEST_NS // 1_000}))"
+    return f"coalesce({is_known}, {str(table in (EVENTS, ALERTS)).lower()})"
 
 
 def make_views(database: Database, catalogue: Catalogue) -> None:
@@ -240,5 +394,6 @@ def make_views(database: Database, catalogue: Catalogue) -> None:
     """
     for table in TABLES.values():
         database.run(
-            f"CREATE OR REPLACE VIEW {table.name} AS {rows_sql(database, table, catalogue.of(table))}"
+            f"CREATE OR REPLACE VIEW {table.name} AS"
+            f" {rows_sql(database, table, catalogue.of(table))}"
         )

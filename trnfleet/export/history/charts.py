@@ -1,4 +1,7 @@
-"""History for charts: the figures of a node, or of jobs, in equal steps; of a fleet's own files and of the days in question alone."""
+"""History for charts: the figures of a node or of jobs in equal steps.
+
+Reads only the fleet's own files of the days in question.
+"""
 
 from __future__ import annotations
 
@@ -24,16 +27,16 @@ if TYPE_CHECKING:
     from trnfleet.export.history.files import Partition
 
 MEMORY_BYTES = 256 * 2**20
-"""Memory that DuckDB may take within the app."""
+"""DuckDB's memory limit within the app."""
 MOST_STEPS = 20_000
 JOB_FIGURES = ("power_w", "step_time_s")
 _MINUTE_US = 60_000_000
-_METRICS = tuple(each for each in CHIP_METRICS if each.kind is Kind.GAUGE)
-"""All of them: charts have figures that are made of several, such as HBM bandwidth."""
+_METRICS = tuple(metric for metric in CHIP_METRICS if metric.kind is Kind.GAUGE)
+"""All gauges: charts have figures derived from several, such as HBM bandwidth."""
 
 
 class ChartReader:
-    """A folder of history; for one thread at a time, which is the first that imports DuckDB."""
+    """A history folder, for one thread at a time; the first thread imports DuckDB."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -41,15 +44,15 @@ class ChartReader:
 
     @property
     def left_out(self) -> tuple[LeftOut, ...]:
-        """Files that the last answer lacks, with the reason."""
+        """Files missing in the last answer, with the reason."""
         return () if self._reader is None else self._reader.left_out
 
     def has_bad(self) -> bool:
-        """Return whether a file that the last answer lacks is still there as it was."""
-        return any(_is_bad(each) for each in self.left_out)
+        """Return whether a file missing in the last answer still exists unchanged."""
+        return any(_is_bad(bad_file) for bad_file in self.left_out)
 
     def interrupt(self) -> None:
-        """End what another thread reads at present."""
+        """Interrupt another thread's read."""
         if self._reader is not None:
             self._reader.interrupt()
 
@@ -60,24 +63,29 @@ class ChartReader:
             ConfigError: the folder is not there or cannot be read, or has nothing of the fleet.
         """
         require_folder(self._folder)
-        found = partitions(self._folder)
-        own = [each for each in found if each.fleet == fleet]
+        there = partitions(self._folder)
+        own = [partition for partition in there if partition.fleet == fleet]
         days = [day for day in (own[:1], own[-1:]) if day]
-        files = [file for day in days for each in self._of_day(own, day[0]) for file in each]
+        files = [file for day in days for group in self._of_day(own, day[0]) for file in group]
         if not files:
-            others = ", ".join(sorted({repr(each.fleet) for each in found} - {repr(fleet)})[:5])
+            others = ", ".join(
+                sorted({repr(partition.fleet) for partition in there} - {repr(fleet)})[:5]
+            )
             raise ConfigError(
                 f"{self._folder}: no history of the fleet {fleet!r}"
                 + (f"; it has that of {others}" if others else "")
             )
-        first, last = min(each.first for each in files), max(each.last for each in files)
+        first = min(file.first for file in files)
+        last = max(file.last for file in files)
         return Reach(first * 60_000_000_000, (last + 1) * 60_000_000_000)
 
     def _of_day(self, own: Sequence[Partition], of: Partition) -> list[list[Any]]:
-        return [list_files(self._folder, each)[0] for each in own if each.day == of.day]
+        return [
+            list_files(self._folder, partition)[0] for partition in own if partition.day == of.day
+        ]
 
     def read(self, fleet: str, wanted: Wanted) -> KeptSeries:
-        """Return what is kept of something.
+        """Return the history of the wanted series.
 
         Raises:
             TrnfleetError: it cannot be read.
@@ -90,22 +98,22 @@ class ChartReader:
                 f"{self._folder}: {steps:,} steps are wanted, and {MOST_STEPS:,} is the limit"
             )
         first, last = (
-            datetime.fromtimestamp(each // 10**9, UTC).date()
-            for each in (wanted.from_ns - 86_400 * 10**9, wanted.to_ns)
+            datetime.fromtimestamp(time_ns // 10**9, UTC).date()
+            for time_ns in (wanted.from_ns - 86_400 * 10**9, wanted.to_ns)
         )
 
         def days() -> list[Partition]:
             return [
-                each
-                for each in partitions(self._folder)
-                if each.fleet == fleet and first <= each.day <= last
+                partition
+                for partition in partitions(self._folder)
+                if partition.fleet == fleet and first <= partition.day <= last
             ]
 
         sql, parameters, names = _jobs_sql(wanted) if wanted.jobs else _node_sql(wanted)
-        found = self._reader.query(sql, [*parameters], found=days)
+        result = self._reader.query(sql, [*parameters], found=days)
         if wanted.jobs:
-            return _of_jobs(wanted, steps, found.rows)
-        return _of_node(wanted, steps, found.rows, names)
+            return _of_jobs(wanted, steps, result.rows)
+        return _of_node(wanted, steps, result.rows, names)
 
 
 def _is_bad(file: LeftOut) -> bool:
@@ -116,8 +124,9 @@ def _is_bad(file: LeftOut) -> bool:
 
 
 def _bucket(wanted: Wanted, length_minutes: int) -> str:
-    """Return the SQL of the step that the middle of a row is in."""
-    from_us, step_us = wanted.from_ns // 1_000, wanted.step_ns // 1_000
+    """Return the SQL of the step that contains a row's middle."""
+    from_us = wanted.from_ns // 1_000
+    step_us = wanted.step_ns // 1_000
     middle_us = length_minutes * _MINUTE_US // 2
     return f"(epoch_us(time) + {middle_us - from_us}) // {step_us}"
 
@@ -130,7 +139,10 @@ def _within(wanted: Wanted) -> tuple[str, list[Any]]:
 
 
 def _node_sql(wanted: Wanted) -> tuple[str, list[Any], list[str]]:
-    """Return the SQL of a node's figures: for each step the chips, and least, mean and largest value of each metric."""
+    """Return the SQL of a node's chips and metrics per step.
+
+    Minimum, mean and maximum of each metric.
+    """
     level = level_of(wanted.address)
     table = (
         "fleets"
@@ -144,7 +156,9 @@ def _node_sql(wanted: Wanted) -> tuple[str, list[Any], list[str]]:
     for name, segment in zip(OF["chip"], split(wanted.address), strict=False):
         where += f" AND {name} = ?"
         parameters.append(parse_chip(segment) if name == "chip" else segment)
-    inner, outer, names = [], [], []
+    inner = []
+    outer = []
+    names = []
     for metric in _METRICS:
         name = metric.name
         inner.append(f"{_at_once(metric)} AS {name}")
@@ -160,8 +174,9 @@ def _node_sql(wanted: Wanted) -> tuple[str, list[Any], list[str]]:
     chips = "count(*)" if table == "chips" else "sum(chips)"
     return (
         (
-            f"SELECT {_bucket(wanted, length)}, max(chips), {', '.join(outer)} FROM "
-            f"(SELECT time, {chips} AS chips, {', '.join(inner)} FROM {table} WHERE {where} GROUP BY time) GROUP BY 1"
+            f"SELECT {_bucket(wanted, length)}, max(chips), {', '.join(outer)} FROM (SELECT time,"
+            f" {chips} AS chips, {', '.join(inner)} FROM {table} WHERE {where} GROUP BY time) GROUP"
+            " BY 1"
         ),
         parameters,
         names,
@@ -169,10 +184,13 @@ def _node_sql(wanted: Wanted) -> tuple[str, list[Any], list[str]]:
 
 
 def _at_once(metric: Metric) -> str:
-    """Return the SQL that joins the rows of one time."""
+    """Return the SQL that aggregates the rows of one time."""
     if metric.aggregate is Aggregate.SUM:
         return f"sum({metric.name})"
-    return f"sum({metric.name} * covered_s) / nullif(sum(covered_s) FILTER ({metric.name} IS NOT NULL), 0)"
+    return (
+        f"sum({metric.name} * covered_s) / nullif(sum(covered_s) FILTER ({metric.name} IS NOT"
+        " NULL), 0)"
+    )
 
 
 def _jobs_sql(wanted: Wanted) -> tuple[str, list[Any], list[str]]:
@@ -180,9 +198,9 @@ def _jobs_sql(wanted: Wanted) -> tuple[str, list[Any], list[str]]:
     marks = ", ".join("?" for _ in wanted.jobs)
     return (
         (
-            f"SELECT {_bucket(wanted, 10)}, job, avg(power_w), avg(step_time_s) FROM "
-            f"(SELECT time, job, sum(power_w) AS power_w, max(step_time_s) AS step_time_s FROM jobs "
-            f"WHERE {where} AND job IN ({marks}) GROUP BY time, job) GROUP BY 1, 2"
+            f"SELECT {_bucket(wanted, 10)}, job, avg(power_w), avg(step_time_s) FROM (SELECT time,"
+            " job, sum(power_w) AS power_w, max(step_time_s) AS step_time_s FROM jobs WHERE"
+            f" {where} AND job IN ({marks}) GROUP BY time, job) GROUP BY 1, 2"
         ),
         [*parameters, *wanted.jobs],
         list(JOB_FIGURES),
@@ -195,7 +213,8 @@ def _of_node(
     values = np.full((steps, 1 + 3 * len(names)), np.nan, np.float32)
     for step, *row in rows:
         if 0 <= step < steps:
-            values[step] = [np.nan if each is None else each for each in row]
+            values[step] = [np.nan if value is None else value for value in row]
+    values[~np.isfinite(values)] = np.nan
     columns = {}
     for number, name in enumerate(names):
         low, mean, high = values[:, 1 + 3 * number : 4 + 3 * number].T

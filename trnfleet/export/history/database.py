@@ -1,7 +1,13 @@
-"""DuckDB for history: the only importer of it. Locked down: it reads and writes below one folder, and loads no extension."""
+"""DuckDB for history: the only importer of it.
+
+Locked down: it reads and writes below one folder, and loads no extension.
+"""
 
 from __future__ import annotations
 
+import errno
+import json
+import os
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,6 +25,17 @@ THREADS = 2
 ZSTD_LEVEL = 3
 
 _GONE = ("No files found", "No such file", "Cannot open file")
+_NO_TEXT = "Invalid unicode"
+_NESTED = '{"exception_type"'
+_MORE = re.compile(r"\n\n|\s+Candidate (?:functions|bindings):")
+"""Text after the first sentence: the statement, choices, or a stack trace."""
+_OF_DISK = re.compile(
+    "|".join(
+        re.escape(os.strerror(number))
+        for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+    )
+)
+_PATH = re.compile(r"""["']([^"']+)["']""")
 _FILE = re.compile(r"""["']([^"']+\.parquet)["']""")
 
 
@@ -26,15 +43,26 @@ class HistoryError(TrnfleetError):
     """A failure of DuckDB's, in one line."""
 
     def __init__(
-        self, message: str, *, is_gone: bool = False, is_refused: bool = False, file: str = ""
+        self,
+        message: str,
+        *,
+        is_gone: bool = False,
+        is_refused: bool = False,
+        is_damage: bool = False,
+        disk: str = "",
+        file: str = "",
     ) -> None:
         super().__init__(message)
         self.is_refused = is_refused
         """Whether the machine refused it, as a full disk does, and not DuckDB the statement."""
         self.is_gone = is_gone
         """Whether a file was not there any more."""
+        self.is_damage = is_damage
+        """Whether a file's content is why, though it may not be named."""
+        self.disk = disk
+        """Why a disk refuses a write; empty where it does not."""
         self.file = file
-        """Path of the file that it names; empty for none."""
+        """Path of the file in question; empty if none."""
 
 
 class Result(NamedTuple):
@@ -63,7 +91,7 @@ def import_duckdb() -> ModuleType:
 
 
 class Database:
-    """A database in memory over the files of one folder; for one thread at a time."""
+    """A database in memory over one folder's files, for one thread at a time."""
 
     def __init__(
         self,
@@ -76,16 +104,20 @@ class Database:
         """Open it and lock it down.
 
         Args:
-            folder: The only folder whose files it may read and write.
-            memory_bytes: Memory that it may take.
-            threads: Threads that it may run.
-            spill: Folder below the other one for what does not fit into memory; None for none.
+            folder: The only folder with files to read and write.
+            memory_bytes: Its memory limit.
+            threads: Its thread limit.
+            spill: Subfolder for data beyond the memory limit; None for none.
 
         Raises:
-            ConfigError: DuckDB is not installed.
+            ConfigError: DuckDB is not installed, or the folder's name is not UTF-8.
         """
         self._duckdb = import_duckdb()
         self.folder = folder.absolute()
+        try:
+            str(self.folder).encode()
+        except UnicodeEncodeError:
+            raise ConfigError(f"{folder}: DuckDB opens folders with names in UTF-8 only") from None
         self._connection = self._duckdb.connect(
             ":memory:",
             config={
@@ -111,7 +143,7 @@ class Database:
         self._connection.close()
 
     def interrupt(self) -> None:
-        """End the statement that another thread runs at present, which fails then."""
+        """Interrupt the statement of another thread; it fails."""
         self._connection.interrupt()
 
     def kinds(self, sql: str) -> list[str]:
@@ -121,7 +153,7 @@ class Database:
             HistoryError: it cannot be parsed.
         """
         try:
-            return [each.type.name for each in self._connection.extract_statements(sql)]
+            return [statement.type.name for statement in self._connection.extract_statements(sql)]
         except self._duckdb.Error as error:
             raise self._error(error) from None
 
@@ -138,7 +170,7 @@ class Database:
         """
         try:
             cursor = self._connection.execute(sql, list(parameters))
-            names = tuple(each[0] for each in cursor.description or ())
+            names = tuple(column[0] for column in cursor.description or ())
             rows = cursor.fetchall() if most is None else cursor.fetchmany(most + 1)
         except self._duckdb.Error as error:
             raise self._error(error) from None
@@ -148,7 +180,7 @@ class Database:
         """Write the rows of a query as a Parquet file.
 
         Raises:
-            HistoryError: it fails; what was written of the file is still there.
+            HistoryError: it fails; a partly written file remains.
         """
         pairs = ", ".join(f"{key}: {quoted(value)}" for key, value in metadata.items())
         self.run(
@@ -157,7 +189,7 @@ class Database:
         )
 
     def register(self, name: str, columns: Mapping[str, NDArray[Any]]) -> None:
-        """Make a table of arrays, of which there must be as many values each."""
+        """Create a table from arrays of equal length."""
         self._connection.register(name, dict(columns))
 
     def unregister(self, name: str) -> None:
@@ -165,26 +197,43 @@ class Database:
         self._connection.unregister(name)
 
     def _error(self, error: Exception) -> HistoryError:
+        """Return an error in one line: without the statement, a list of candidates, or JSON."""
         text = str(error)
-        # The line of the statement and the mark below it follow.
-        first = text.split("\n\nLINE ", 1)[0].replace("\n", " ").strip()
-        found = _FILE.search(text)
-        is_gone = isinstance(error, self._duckdb.IOException) and any(
-            each in text for each in _GONE
-        )
-        is_refused = isinstance(
-            error, (self._duckdb.IOException, self._duckdb.OutOfMemoryException)
-        )
-        if isinstance(error, self._duckdb.OutOfMemoryException):
-            first = (
-                "the query needs more memory than it may take: raise --memory, or ask for less time"
+        if (at := text.find(_NESTED)) >= 0:
+            text = _message_of(text[at:])
+        # The statement follows, which names sound files, too.
+        first = _MORE.split(text, maxsplit=1)[0].replace("\n", " ").strip()
+        match = _FILE.search(first)
+        is_io = isinstance(error, self._duckdb.IOException)
+        is_full = isinstance(error, self._duckdb.OutOfMemoryException)
+        disk = _OF_DISK.search(first)
+        message = f"{self.folder}: {first}"
+        if disk is not None:
+            path = _PATH.search(first)
+            message = f"{path[1] if path else self.folder}: {disk[0]}"
+        elif is_full:
+            message = (
+                f"{self.folder}: the query needs more memory than --memory: raise it, or ask for"
+                " less time"
             )
         return HistoryError(
-            f"{self.folder}: {first}",
-            is_gone=is_gone,
-            is_refused=is_refused,
-            file=found[1] if found else "",
+            message,
+            is_gone=is_io and any(phrase in text for phrase in _GONE),
+            is_refused=is_io or is_full,
+            # What a damaged page raises has no class of its own.
+            is_damage=type(error) is self._duckdb.Error or _NO_TEXT in text,
+            disk=disk[0] if disk else "",
+            file=match[1] if match else "",
         )
+
+
+def _message_of(text: str) -> str:
+    """Return the message of an error passed on by DuckDB as JSON."""
+    try:
+        nested, _ = json.JSONDecoder().raw_decode(text)
+        return str(nested["exception_message"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return text
 
 
 def quoted(text: str) -> str:

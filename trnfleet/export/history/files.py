@@ -1,7 +1,8 @@
-"""Files of history: `FOLDER/fleet=NAME/day=YYYY-MM-DD/cell=NAME/TABLE-FIRST-LAST-WRITER.parquet`.
+"""Files of history in `FOLDER/fleet=NAME/day=YYYY-MM-DD/cell=NAME/`.
 
-A file is written under a name that nobody reads, and gets its own once all of it is on the disk. A file that stands for others names
-them in its metadata: from the moment that it has its name these are not read any more, whether they are there still or not.
+Their names are `TABLE-FIRST-LAST-WRITER.parquet`. A file is written under a temporary name that
+nobody reads, and renamed when all of it is on the disk. A file that replaces others names them in
+its metadata: once it has its name these are not read any more, whether they still exist or not.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import fcntl
 import os
 import re
 import secrets
+import stat
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from trnfleet.domain.address import is_segment
 from trnfleet.errors import ConfigError, TrnfleetError, write_failure
 from trnfleet.export.history.tables import TABLES
 from trnfleet.files import PRIVATE, open_private
@@ -26,11 +29,11 @@ if TYPE_CHECKING:
 SUFFIX = ".parquet"
 TEMPORARY = ".tmp"
 EXPIRED = ".expired-"
-"""How the name of a day begins that is being deleted."""
+"""Prefix of a day's folder during its deletion."""
 MAGIC = b"PAR1"
 LEAST_BYTES = 12
 SEVERAL = "several"
-"""The writer of a file whose rows are of several."""
+"""Writer of a file with rows of several writers."""
 
 _NAME = re.compile(
     r"(?P<table>[a-z_]+)-(?P<first>\d{8}T\d{4}Z)-(?P<last>\d{8}T\d{4}Z)-(?P<writer>[A-Za-z0-9_-]{1,64})"
@@ -45,11 +48,11 @@ class Mark(enum.StrEnum):
     NONE = ""
     """It is not: there is one of these minutes."""
     MERGED = "c"
-    """It stands for others."""
+    """It replaces other files."""
     NEWS = "n"
     """It is one of several of a minute."""
     MADE = "m"
-    """It is made of minutes, of which there may be more later."""
+    """Made from minutes; more minutes may follow later."""
 
 
 class Partition(NamedTuple):
@@ -75,7 +78,9 @@ class HistoryFile(NamedTuple):
     last: int
     writer: str
     is_merged: bool
-    """Whether it stands for others."""
+    """Whether it replaces other files."""
+    has_more: bool = False
+    """Whether it has columns unknown to this version."""
 
 
 def day_of(minute: int) -> date:
@@ -84,49 +89,61 @@ def day_of(minute: int) -> date:
 
 
 def file_name(table: str, first: int, last: int, writer: str, mark: Mark) -> str:
-    """Return the name of a file of some minutes; that of one with a mark is like no other."""
-    begin, end = (datetime.fromtimestamp(each * 60, UTC).strftime(_STAMP) for each in (first, last))
+    """Return the name of a file of some minutes.
+
+    A file with a mark has a unique name.
+    """
+    begin, end = (
+        datetime.fromtimestamp(minute * 60, UTC).strftime(_STAMP) for minute in (first, last)
+    )
     return (
         f"{table}-{begin}-{end}-{writer}{f'.{mark}-{secrets.token_hex(4)}' if mark else ''}{SUFFIX}"
     )
 
 
 def parse_file(path: Path, partition: Partition) -> HistoryFile | None:
-    """Return a file by its name; None where it is none of history's."""
-    found = _NAME.fullmatch(path.name)
-    if found is None or found["table"] not in TABLES:
+    """Return a file by its name; None if it does not belong to history."""
+    match = _NAME.fullmatch(path.name)
+    if match is None or match["table"] not in TABLES:
         return None
     try:
         first, last = (
-            int(datetime.strptime(found[each], _STAMP).replace(tzinfo=UTC).timestamp()) // 60
-            for each in ("first", "last")
+            int(datetime.strptime(match[group], _STAMP).replace(tzinfo=UTC).timestamp()) // 60
+            for group in ("first", "last")
         )
     except ValueError:
         return None
     return HistoryFile(
-        path, partition, found["table"], first, last, found["writer"], found["mark"] == Mark.MERGED
+        path, partition, match["table"], first, last, match["writer"], match["mark"] == Mark.MERGED
     )
 
 
 def partitions(folder: Path) -> list[Partition]:
     """Return the partitions of a folder, by fleet and day.
 
+    Folders with other names do not belong to history.
+
     Raises:
         ConfigError: it cannot be read.
     """
     made: list[Partition] = []
     for fleet_name, fleet_folder in _named(folder, "fleet"):
+        if not is_segment(fleet_name):
+            continue
         for day_name, day_folder in _named(fleet_folder, "day"):
             try:
                 day = date.fromisoformat(day_name)
             except ValueError:
                 continue
-            made.extend(Partition(fleet_name, day, cell) for cell, _ in _named(day_folder, "cell"))
+            if day_name != day.isoformat():
+                continue
+            cells = [cell for cell, _ in _named(day_folder, "cell") if is_segment(cell)]
+            made.extend(Partition(fleet_name, day, cell) for cell in cells)
     return sorted(made)
 
 
 def _named(folder: Path, key: str) -> list[tuple[str, Path]]:
-    """Return the values and the paths of the folders `KEY=VALUE` in a folder; one that goes meanwhile has none."""
+    """Return the values and paths of folders `KEY=VALUE`; empty if the folder vanishes."""
     try:
         with os.scandir(folder) as entries:
             return sorted(
@@ -141,18 +158,18 @@ def _named(folder: Path, key: str) -> list[tuple[str, Path]]:
 
 
 def require_folder(folder: Path) -> None:
-    """Refuse a folder that is not there.
+    """Refuse a missing folder.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is not a folder.
     """
     if not folder.is_dir():
         raise ConfigError(f"{folder}: no such folder")
 
 
 def list_files(folder: Path, partition: Partition) -> tuple[list[HistoryFile], list[Path]]:
-    """Return the files of a partition in the order of their names, and what else is there with the name of a Parquet file."""
-    found: list[HistoryFile] = []
+    """Return a partition's files by name, and other files named like Parquet files."""
+    files: list[HistoryFile] = []
     foreign: list[Path] = []
     try:
         with os.scandir(partition.below(folder)) as entries:
@@ -169,26 +186,35 @@ def list_files(folder: Path, partition: Partition) -> tuple[list[HistoryFile], l
         if file is None:
             foreign.append(path)
         else:
-            found.append(file)
-    return found, foreign
+            files.append(file)
+    return files, foreign
 
 
 def why_torn(path: Path) -> str:
-    """Return why a file is no whole Parquet file, by its head and its foot; empty where it seems to be one.
+    """Return why a file is no whole Parquet file, by its head and foot.
+
+    Empty if it seems whole.
 
     Raises:
         FileNotFoundError: it is gone.
     """
     try:
-        with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
+        # Without O_NONBLOCK, opening a pipe waits for its writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                return "not a regular file"
+            size = status.st_size
             if size < LEAST_BYTES:
                 return f"torn: {size} bytes"
-            file.seek(0)
-            head = file.read(4)
-            file.seek(size - 8)
-            foot = file.read(8)
+            head = os.pread(descriptor, 4, 0)
+            foot = os.pread(descriptor, 8, size - 8)
+        finally:
+            os.close(descriptor)
     except FileNotFoundError:
+        if path.is_symlink():
+            return "a link to a file that is missing"
         raise
     except OSError as error:
         return error.strerror or str(error)
@@ -202,12 +228,12 @@ def why_torn(path: Path) -> str:
 
 @contextlib.contextmanager
 def locked(path: Path, what: str, holder: str) -> Iterator[None]:
-    """Hold a lock file, which says who has it, until the end of the process at most.
+    """Hold a lock file with its owner's name, until the process ends at the latest.
 
     Args:
         path: The file.
-        what: What it protects, for the message.
-        holder: Who this is, in one line.
+        what: The protected thing, for the message.
+        holder: This process, in one line.
 
     Raises:
         ConfigError: it cannot be made.
@@ -226,8 +252,10 @@ def locked(path: Path, what: str, holder: str) -> Iterator[None]:
                 os.pread(descriptor, 300, 0).decode("utf-8", "replace").strip() or "another process"
             )
             raise TrnfleetError(f"{path}: {what} is in use by {other}") from error
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{holder}\n".encode(), 0)
+        # On a full disk nobody's name is in it; it is held all the same.
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{holder}\n".encode(), 0)
         yield
     finally:
         os.close(descriptor)
@@ -254,7 +282,10 @@ def cell_lock(folder: Path, fleet: str, cell: str) -> Path:
 
 
 def spill_folder(folder: Path, fleet: str, cell: str) -> Path:
-    """Return where the database of a cell's writer puts what memory has no room for; no other cell of any fleet has the same."""
+    """Return the folder where a cell's database spills when memory is full.
+
+    It is unique to the cell and fleet.
+    """
     return folder / f".spill-fleet={fleet}-cell={cell}"
 
 
@@ -264,10 +295,10 @@ def compact_lock(folder: Path) -> Path:
 
 
 def publish(temporary: Path, path: Path) -> None:
-    """Give a file its name once all of it is on the disk.
+    """Rename a file to its final name once all of it is on the disk.
 
     Raises:
-        OSError: it cannot be.
+        OSError: it fails.
     """
     descriptor = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -280,7 +311,7 @@ def publish(temporary: Path, path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Let the disk have the names in a folder."""
+    """Write a folder's names to the disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

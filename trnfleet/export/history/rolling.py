@@ -1,4 +1,4 @@
-"""Ten minutes of UltraServers, jobs and the fleet, made of the minutes that are in the files."""
+"""Ten minutes of UltraServers, jobs and the fleet, made from the files' minutes."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _BUCKET = f"time_bucket(INTERVAL {WINDOW_MINUTES} MINUTE, time)"
 
 
 def window_of(minute: int) -> int:
-    """Return the first minute of the window that a minute is in."""
+    """Return the first minute of a minute's window."""
     return minute - minute % WINDOW_MINUTES
 
 
 def incomplete_windows(database: Database, catalogue: Catalogue, partition: Partition) -> set[int]:
-    """Return the windows of a partition that have more minutes than their rows of ten minutes were made of.
+    """Return the windows with more minutes than their rows of ten minutes were made from.
 
     Raises:
         HistoryError: a file is damaged, or gone.
@@ -47,14 +47,13 @@ def incomplete_windows(database: Database, catalogue: Catalogue, partition: Part
     if not chips:
         return set()
     rolled = rows_sql(database, FLEETS, catalogue.of(FLEETS, partition))
-    found = database.run(
-        f"SELECT epoch_us(time) // {_US} FROM "
-        f"(SELECT {_BUCKET} AS time, count(DISTINCT minute) AS minutes FROM "
-        f"(SELECT time, time AS minute FROM ({rows_sql(database, CHIPS, chips)})) GROUP BY 1) AS have "
-        f"LEFT JOIN (SELECT time, minutes AS made_of FROM ({rolled})) AS made USING (time) "
-        f"WHERE minutes > coalesce(made_of, 0)"
+    result = database.run(
+        f"SELECT epoch_us(time) // {_US} FROM (SELECT {_BUCKET} AS time, count(DISTINCT minute) AS"
+        f" minutes FROM (SELECT time, time AS minute FROM ({rows_sql(database, CHIPS, chips)}))"
+        f" GROUP BY 1) AS have LEFT JOIN (SELECT time, minutes AS made_of FROM ({rolled})) AS made"
+        " USING (time) WHERE minutes > coalesce(made_of, 0)"
     )
-    return {row[0] for row in found.rows}
+    return {row[0] for row in result.rows}
 
 
 def roll_up(
@@ -65,7 +64,7 @@ def roll_up(
     windows: Collection[int],
     writer: str = "",
 ) -> int:
-    """Write the rows of ten minutes of some windows of a partition, and return how many files that were.
+    """Write the rows of ten minutes of a partition's windows; return the number of files.
 
     Args:
         database: Makes them.
@@ -82,18 +81,22 @@ def roll_up(
     if not windows or not chips:
         return 0
     if not writer:
-        writers = {each.writer for each in chips}
+        writers = {file.writer for file in chips}
         writer = writers.pop() if len(writers) == 1 else SEVERAL
-    first, last = min(windows), max(windows) + WINDOW_MINUTES - 1
-    times = ", ".join(f"make_timestamp({each * _US})" for each in sorted(windows))
+    first = min(windows)
+    last = max(windows) + WINDOW_MINUTES - 1
+    times = ", ".join(f"make_timestamp({window * _US})" for window in sorted(windows))
     # The bounds leave out row groups; the windows themselves may have gaps between them.
-    within = f"time BETWEEN make_timestamp({first * _US}) AND make_timestamp({last * _US}) AND {_BUCKET} IN ({times})"
-    files = [each for each in chips if each.first <= last and each.last >= first]
+    within = (
+        f"time BETWEEN make_timestamp({first * _US}) AND make_timestamp({last * _US}) AND {_BUCKET}"
+        f" IN ({times})"
+    )
+    files = [file for file in chips if file.first <= last and file.last >= first]
     rows = f"SELECT * FROM ({rows_sql(database, CHIPS, files)}) WHERE {within}"
     job_files = [
-        each
-        for each in catalogue.of(JOB_MINUTES, partition)
-        if each.first <= last and each.last >= first
+        file
+        for file in catalogue.of(JOB_MINUTES, partition)
+        if file.first <= last and file.last >= first
     ]
     job_rows = f"SELECT * FROM ({rows_sql(database, JOB_MINUTES, job_files)}) WHERE {within}"
     database.run(f"CREATE OR REPLACE TEMP TABLE minutes_of_window AS {per_minute_sql(rows)}")
@@ -104,9 +107,13 @@ def roll_up(
         for table in ROLLED_UP:
             rolled = rolled_up_sql(table, "minutes_of_window")
             if table is JOBS:
-                rolled = f"SELECT * FROM ({rolled}) LEFT JOIN ({job_figures_sql(job_rows)}) USING (time, job)"
+                rolled = (
+                    f"SELECT * FROM ({rolled}) LEFT JOIN ({job_figures_sql(job_rows)}) USING (time,"
+                    " job)"
+                )
             columns = ", ".join(
-                f"{quoted(writer)} AS writer" if name == "writer" else name for name in table.names
+                f"{quoted(writer) if name == 'writer' else name}::{kind} AS {name}"
+                for name, kind in table.columns
             )
             write_file(
                 database,

@@ -1,7 +1,7 @@
-"""Tables of history: their columns, and how those of ten minutes follow from those of a minute, as SQL.
+"""Tables of history: their columns, and the SQL from minutes to ten minutes.
 
-The columns of chips are derived from `domain.minutes`, so that a metric that is added is a column. A file of an older version lacks it:
-it is NULL there.
+The columns of chips are derived from `domain.minutes`: a new metric is a new column. A file of an
+older version lacks it: it is NULL there.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ _WHOLE = "UBIGINT"
 
 
 class Table(NamedTuple):
-    """A table: what its files begin with, and its columns without those of the path."""
+    """A table: the prefix of its files, and its columns except those of the path."""
 
     name: str
     columns: tuple[tuple[str, str], ...]
     """Names with DuckDB's types; the first is the time."""
     key: tuple[str, ...]
-    """Columns that a row is told apart by."""
+    """Columns that identify a row."""
     best: str
-    """Which of several rows of one key counts, as an order in SQL."""
+    """Order in SQL; the first of several rows with one key counts."""
     address: str = ""
-    """The row's address as SQL; empty where a column has it or there is none."""
+    """The row's address as SQL. Empty if a column has it or there is no address."""
     is_of_cell: bool = False
-    """Whether a row is of one cell's part of something: two cells' rows of one key both count."""
+    """Whether a row is one cell's part. Rows of two cells with one key both count."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -42,26 +42,32 @@ class Table(NamedTuple):
 
 
 def _figures() -> tuple[tuple[str, str], ...]:
-    return tuple((each.name, _WHOLE if each.is_whole else "FLOAT") for each in MINUTE_COLUMNS)
+    return tuple((column.name, _WHOLE if column.is_whole else "FLOAT") for column in MINUTE_COLUMNS)
 
 
 _ROLLED = tuple(
-    (each.name, _WHOLE if each.is_whole else "DOUBLE")
-    for each in MINUTE_COLUMNS
-    if each.part is not Part.LAST
+    (column.name, _WHOLE if column.is_whole else "DOUBLE")
+    for column in MINUTE_COLUMNS
+    if column.part is not Part.LAST
 )
 _COVER = (("minutes", "UTINYINT"), ("chips", "UINTEGER"), ("covered_s", "DOUBLE"))
 
 CHIPS = Table(
     "chips",
     (
-        ("time", "TIMESTAMP"), *_PLACE, ("instance", "VARCHAR"), ("chip", "USMALLINT"), ("job", "VARCHAR"),
-        ("covered_s", "FLOAT"), *_figures(), ("writer", "VARCHAR"),
+        ("time", "TIMESTAMP"),
+        *_PLACE,
+        ("instance", "VARCHAR"),
+        ("chip", "USMALLINT"),
+        ("job", "VARCHAR"),
+        ("covered_s", "FLOAT"),
+        *_figures(),
+        ("writer", "VARCHAR"),
     ),
     ("time", "cluster", "ultraserver", "instance", "chip"),
     "covered_s DESC, writer",
     "concat(cluster, '/', ultraserver, '/', instance, printf('/chip%02d', chip))",
-)  # fmt: skip  # a table reads as rows
+)
 ULTRASERVERS = Table(
     "ultraservers",
     (("time", "TIMESTAMP"), *_PLACE, *_COVER, *_ROLLED, ("writer", "VARCHAR")),
@@ -73,13 +79,19 @@ ULTRASERVERS = Table(
 JOBS = Table(
     "jobs",
     (
-        ("time", "TIMESTAMP"), ("job", "VARCHAR"), *_COVER, *_ROLLED, ("kind", "VARCHAR"), ("state", "VARCHAR"),
-        *((name, "DOUBLE") for name in JOB_FIGURES), ("writer", "VARCHAR"),
+        ("time", "TIMESTAMP"),
+        ("job", "VARCHAR"),
+        *_COVER,
+        *_ROLLED,
+        ("kind", "VARCHAR"),
+        ("state", "VARCHAR"),
+        *((name, "DOUBLE") for name in JOB_FIGURES),
+        ("writer", "VARCHAR"),
     ),
     ("time", "job"),
     "minutes DESC, covered_s DESC, writer",
     is_of_cell=True,
-)  # fmt: skip  # a table reads as rows
+)
 FLEETS = Table(
     "fleets",
     (("time", "TIMESTAMP"), *_COVER, *_ROLLED, ("writer", "VARCHAR")),
@@ -90,41 +102,60 @@ FLEETS = Table(
 JOB_MINUTES = Table(
     "job_minutes",
     (
-        ("time", "TIMESTAMP"), ("job", "VARCHAR"), ("kind", "VARCHAR"), ("state", "VARCHAR"),
-        ("samples", "UINTEGER"), *((name, "DOUBLE") for name in JOB_FIGURES), ("writer", "VARCHAR"),
+        ("time", "TIMESTAMP"),
+        ("job", "VARCHAR"),
+        ("kind", "VARCHAR"),
+        ("state", "VARCHAR"),
+        ("samples", "UINTEGER"),
+        *((name, "DOUBLE") for name in JOB_FIGURES),
+        ("writer", "VARCHAR"),
     ),
     ("time", "job"),
     "samples DESC, writer",
-)  # fmt: skip  # a table reads as rows
+)
 EVENTS = Table(
     "events",
     (
-        ("time", "TIMESTAMP"), ("severity", "VARCHAR"), ("source", "VARCHAR"), ("name", "VARCHAR"),
-        ("address", "VARCHAR"), ("job", "VARCHAR"), ("nrt", "INTEGER"), ("text", "VARCHAR"), ("writer", "VARCHAR"),
+        ("time", "TIMESTAMP"),
+        ("severity", "VARCHAR"),
+        ("source", "VARCHAR"),
+        ("name", "VARCHAR"),
+        ("address", "VARCHAR"),
+        ("job", "VARCHAR"),
+        ("nrt", "INTEGER"),
+        ("text", "VARCHAR"),
+        ("writer", "VARCHAR"),
     ),
     ("time", "source", "name", "address", "job", "text"),
     "writer",
-)  # fmt: skip  # a table reads as rows
+)
 ALERTS = Table(
     "alerts",
     (
-        ("time", "TIMESTAMP"), ("kind", "VARCHAR"), ("alert", "VARCHAR"), ("severity", "VARCHAR"),
-        ("address", "VARCHAR"), ("job", "VARCHAR"), ("since", "TIMESTAMP"), ("summary", "VARCHAR"),
-        ("fingerprint", "VARCHAR"), ("writer", "VARCHAR"),
+        ("time", "TIMESTAMP"),
+        ("kind", "VARCHAR"),
+        ("alert", "VARCHAR"),
+        ("severity", "VARCHAR"),
+        ("address", "VARCHAR"),
+        ("job", "VARCHAR"),
+        ("since", "TIMESTAMP"),
+        ("summary", "VARCHAR"),
+        ("fingerprint", "VARCHAR"),
+        ("writer", "VARCHAR"),
     ),
     ("time", "fingerprint", "kind"),
     "writer",
-)  # fmt: skip  # a table reads as rows
+)
 
 TABLES = {
-    each.name: each for each in (CHIPS, ULTRASERVERS, JOBS, FLEETS, JOB_MINUTES, EVENTS, ALERTS)
+    table.name: table for table in (CHIPS, ULTRASERVERS, JOBS, FLEETS, JOB_MINUTES, EVENTS, ALERTS)
 }
 ROLLED_UP = (ULTRASERVERS, JOBS, FLEETS)
-"""Tables of ten minutes, which follow from the minutes."""
+"""Tables of ten minutes, derived from the minutes."""
 
 
 def per_minute_sql(source: str) -> str:
-    """Return the SQL of one row for each minute, UltraServer and job: what its chips add up to.
+    """Return the SQL of the sums of chips per minute, UltraServer and job.
 
     Args:
         source: SQL of rows of `CHIPS`.
@@ -137,22 +168,24 @@ def per_minute_sql(source: str) -> str:
         elif part is not Part.LAST:
             figures.append(f"{_joining(name)}({name}) AS {name}")
     return (
-        "SELECT time AS minute, cluster, ultraserver, job, count(*) AS chips, sum(covered_s) AS covered_s, "
-        f"max(covered_s) AS span_s, {', '.join(figures)} FROM ({source}) GROUP BY ALL"
+        "SELECT time AS minute, cluster, ultraserver, job, count(*) AS chips, sum(covered_s) AS"
+        f" covered_s, max(covered_s) AS span_s, {', '.join(figures)} FROM ({source}) GROUP BY ALL"
     )
 
 
 def rolled_up_sql(table: Table, per_minute: str) -> str:
-    """Return the SQL of the rows of a table of ten minutes, of which a writer's name is still lacking.
+    """Return the SQL of a table's rows of ten minutes, still without a writer's name.
 
-    A sum is the mean over the time that anything of the node was covered: a chip that was there for half of it adds half.
+    A sum is the mean over the time in which anything of the node was covered: a chip present for
+    half of it adds half.
 
     Args:
         table: One of `ROLLED_UP`.
-        per_minute: The table of what `per_minute_sql` gives.
+        per_minute: The table made by `per_minute_sql`.
     """
     key = [name for name in table.key if name != "time"]
-    within, figures = [], []
+    within = []
+    figures = []
     for name, metric, part in MINUTE_COLUMNS:
         if part is Part.MEAN:
             within += [f"sum({name}) AS {name}", f"sum({name}_s) AS {name}_s"]
@@ -164,13 +197,14 @@ def rolled_up_sql(table: Table, per_minute: str) -> str:
             figures.append(f"{_joining(name)}({name}){whole} AS {name}")
     where = "WHERE job IS NOT NULL" if "job" in key else ""
     minutes = (
-        f"SELECT {', '.join(['minute', *key])}, sum(chips) AS chips, sum(covered_s) AS covered_s, max(span_s) AS span_s, "
-        f"{', '.join(within)} FROM {per_minute} {where} GROUP BY ALL"
+        f"SELECT {', '.join(['minute', *key])}, sum(chips) AS chips, sum(covered_s) AS covered_s,"
+        f" max(span_s) AS span_s, {', '.join(within)} FROM {per_minute} {where} GROUP BY ALL"
     )
     return (
-        f"SELECT {', '.join([f'time_bucket(INTERVAL {WINDOW_MINUTES} MINUTE, minute) AS time', *key])}, "
-        f"count(*)::UTINYINT AS minutes, max(chips)::UINTEGER AS chips, sum(covered_s) AS covered_s, {', '.join(figures)} "
-        f"FROM ({minutes}) GROUP BY ALL"
+        "SELECT"
+        f" {', '.join([f'time_bucket(INTERVAL {WINDOW_MINUTES} MINUTE, minute) AS time', *key])},"
+        " count(*)::UTINYINT AS minutes, max(chips)::UINTEGER AS chips, sum(covered_s) AS"
+        f" covered_s, {', '.join(figures)} FROM ({minutes}) GROUP BY ALL"
     )
 
 
@@ -181,20 +215,26 @@ def job_figures_sql(source: str) -> str:
         source: SQL of rows of `JOB_MINUTES`.
     """
     figures = [
-        f"last({name} ORDER BY minute) FILTER ({name} IS NOT NULL) AS {name}" if name in LASTING_JOB_FIGURES
-        else f"sum({name} * samples) / nullif(sum(samples) FILTER ({name} IS NOT NULL), 0) AS {name}"
+        (
+            f"last({name} ORDER BY minute) FILTER ({name} IS NOT NULL) AS {name}"
+            if name in LASTING_JOB_FIGURES
+            else (
+                f"sum({name} * samples) / nullif(sum(samples) FILTER ({name} IS NOT NULL), 0) AS"
+                f" {name}"
+            )
+        )
         for name in JOB_FIGURES
-    ]  # fmt: skip  # two cases
+    ]
     return (
-        f"SELECT time_bucket(INTERVAL {WINDOW_MINUTES} MINUTE, minute) AS time, job, last(kind ORDER BY minute) AS kind, "
-        f"last(state ORDER BY minute) AS state, {', '.join(figures)} "
-        f"FROM (SELECT * RENAME (time AS minute) FROM ({source})) GROUP BY ALL"
+        f"SELECT time_bucket(INTERVAL {WINDOW_MINUTES} MINUTE, minute) AS time, job, last(kind"
+        f" ORDER BY minute) AS kind, last(state ORDER BY minute) AS state, {', '.join(figures)}"
+        f" FROM (SELECT * RENAME (time AS minute) FROM ({source})) GROUP BY ALL"
     )
 
 
 def _joining(name: str) -> str:
-    """Return the function that joins a maximum, an increase or bits."""
-    column = next(each for each in MINUTE_COLUMNS if each.name == name)
+    """Return the function that aggregates a maximum, an increase or bits."""
+    column = next(column for column in MINUTE_COLUMNS if column.name == name)
     if column.part is Part.MAX:
         return "max"
     if column.part is Part.INCREASE:

@@ -1,4 +1,4 @@
-"""Writing of history: a file a table and minute, and the files of ten minutes made of them."""
+"""Writing of history: one file per table and minute, and ten minutes made from them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 
 from trnfleet import logs
 from trnfleet.domain.minutes import MINUTE_COLUMNS
-from trnfleet.export.history.catalogue import leave_out, leave_out_unnamed, read_catalogue, rows_sql
-from trnfleet.export.history.database import Database, HistoryError, quoted
+from trnfleet.export.history.catalogue import read_files, rows_sql
+from trnfleet.export.history.database import Database, quoted
 from trnfleet.export.history.files import Mark, Partition, day_of, file_name, spill_folder
 from trnfleet.export.history.parquet import write_file
 from trnfleet.export.history.rolling import incomplete_windows, roll_up
@@ -32,12 +32,9 @@ if TYPE_CHECKING:
 log = logs.get_logger(__name__)
 
 ResultT = TypeVar("ResultT")
-TRIES = 5
-"""Times that something is read again whose files another process has replaced meanwhile."""
-MOST_DAMAGED = 100
-"""Damaged files that are left out, each with one more time."""
 MOST_DAYS = 3
-"""Days whose minutes are remembered: a writer is at one or, about midnight, at two; any other is read from its files again."""
+"""Days with remembered minutes. A writer is at one or, about midnight, at two; other days are read
+from their files again."""
 
 
 class HistoryWriter:
@@ -50,7 +47,7 @@ class HistoryWriter:
             folder: The folder of all history.
             fleet: The fleet's name.
             cell: The cell's name.
-            writer: The name of this writer, by which its rows are told from those of another.
+            writer: The name of this writer; it marks its rows.
 
         Raises:
             ConfigError: DuckDB is not installed.
@@ -64,25 +61,29 @@ class HistoryWriter:
         self._database = Database(folder, spill=self._spill)
         self._lock = threading.Lock()
         self._written: OrderedDict[date, set[int]] = OrderedDict()
-        """Minutes that are there already, of the days that were asked for last."""
+        """Existing minutes of the days asked for last."""
         self._bad: list[LeftOut] = []
         """Damaged files, which do not count."""
+        self._logged: set[Path] = set()
+        """Invalid files already logged."""
         self.files = 0
         """Files written."""
         self.file_bytes = 0
 
     def close(self) -> None:
-        """Close the database; a write that another thread has under way is given up."""
+        """Close the database; a write running in another thread is aborted."""
         self._database.interrupt()
         with self._lock:
             self._database.close()
         shutil.rmtree(self._spill, ignore_errors=True)
 
     def is_written(self, minute: int) -> bool:
-        """Return whether the chips' minute is there already, be it from a former run; one in a damaged file is not.
+        """Return whether the chips' minute exists, also from a former run.
+
+        One in a damaged file does not count.
 
         Raises:
-            TrnfleetError: what is there cannot be read.
+            TrnfleetError: existing files cannot be read.
         """
         day = day_of(minute)
         known = self._written.get(day)
@@ -113,8 +114,11 @@ class HistoryWriter:
                 for number, part in enumerate(parts):
                     tables: dict[str, dict[str, NDArray[Any]]] = {
                         f"rows_{number}": {
-                            "instance": part.instance, "chip": part.chip, "covered_s": part.covered_s,
-                            "job": part.job + 1, **part.figures,
+                            "instance": part.instance,
+                            "chip": part.chip,
+                            "covered_s": part.covered_s,
+                            "job": part.job + 1,
+                            **part.figures,
                         },
                         f"places_{number}": {
                             "instance": np.arange(len(part.instances), dtype=np.int32),
@@ -124,7 +128,7 @@ class HistoryWriter:
                             "job": np.arange(len(part.jobs) + 1, dtype=np.int32),
                             "name": np.array(["", *part.jobs], object),
                         },
-                    }  # fmt: skip  # three tables
+                    }
                     for name, columns in tables.items():
                         database.register(name, columns)
                         names.append(name)
@@ -156,11 +160,14 @@ class HistoryWriter:
                 name: np.fromiter((row[number] for row in rows), object, len(rows))
                 for number, (name, _) in enumerate(columns)
             }
-            # What does not fit its column is not known: a row must not hold up all that comes after it.
+            # What does not fit its column is not known: a row must not hold up all that comes after
+            # it.
             casts = ", ".join(
-                f"make_timestamp(TRY_CAST({name} AS BIGINT)) AS {name}"
-                if kind == "TIMESTAMP"
-                else f"TRY_CAST({name} AS {kind}) AS {name}"
+                (
+                    f"make_timestamp(TRY_CAST({name} AS BIGINT)) AS {name}"
+                    if kind == "TIMESTAMP"
+                    else f"TRY_CAST({name} AS {kind}) AS {name}"
+                )
                 for name, kind in columns
             )
             self._database.register("given_rows", arrays)
@@ -189,10 +196,10 @@ class HistoryWriter:
             )
 
     def windows_to_roll_up(self, day_minute: int) -> set[int]:
-        """Return the windows of a minute's day that have more minutes than their rows of ten minutes were made of.
+        """Return the windows of a minute's day with more minutes than in their ten-minute rows.
 
         Raises:
-            HistoryError: what is there cannot be read.
+            HistoryError: existing files cannot be read.
         """
         partition = self._partition(day_minute)
         with self._lock:
@@ -206,37 +213,26 @@ class HistoryWriter:
     def _minutes_there(self, partition: Partition) -> set[int]:
         def read(files: Catalogue) -> set[int]:
             rows = rows_sql(self._database, CHIPS, files.of(CHIPS, partition))
-            found = self._database.run(f"SELECT DISTINCT epoch_us(time) // 60000000 FROM ({rows})")
-            return {row[0] for row in found.rows}
+            result = self._database.run(f"SELECT DISTINCT epoch_us(time) // 60000000 FROM ({rows})")
+            return {row[0] for row in result.rows}
 
         return self._read(partition, read)
 
     def _read(self, partition: Partition, read: Callable[[Catalogue], ResultT]) -> ResultT:
-        """Return what is read of a partition's files, listed again where some were replaced meanwhile or one is damaged."""
-        tries, most_bad = 1, len(self._bad) + MOST_DAMAGED
-        files: Catalogue | None = None
-        while True:
-            try:
-                files = read_catalogue(self._database, self._folder, [partition], bad=self._bad)
-                return read(files)
-            except HistoryError as error:
-                if error.is_gone and tries < TRIES:
-                    tries += 1
-                elif (
-                    error.is_gone or len(self._bad) >= most_bad or not self._leave_out(error, files)
-                ):
-                    raise
-                else:
-                    log.warning(
-                        "history_file_left_out", file=str(self._bad[-1].path), error=str(error)
-                    )
+        """Return the result of reading a partition's files; invalid ones are logged once."""
 
-    def _leave_out(self, error: HistoryError, files: Catalogue | None) -> bool:
-        if error.file:
-            return leave_out(error, self._folder, self._bad)
-        if files is None or error.is_refused:
-            return False
-        return leave_out_unnamed(self._database, files.files, self._bad)
+        def read_logged(catalogue: Catalogue) -> ResultT:
+            for bad_file in catalogue.left_out:
+                if bad_file.path not in self._logged:
+                    log.warning(
+                        "history_file_left_out", file=str(bad_file.path), reason=bad_file.why
+                    )
+            self._logged = {bad_file.path for bad_file in catalogue.left_out}
+            return read(catalogue)
+
+        return read_files(
+            self._database, self._folder, self._bad, read_logged, found=lambda: [partition]
+        )
 
     def _write(self, table: Table, minute: int, sql: str) -> None:
         # Of chips and jobs a minute is written once; events come at any time.
@@ -246,21 +242,24 @@ class HistoryWriter:
         size = write_file(self._database, self._folder, partition, name, sql)
         # It may stand in the place of a damaged one.
         path = partition.below(self._folder) / name
-        self._bad = [each for each in self._bad if each.path != path]
+        self._bad = [bad_file for bad_file in self._bad if bad_file.path != path]
         self.files += 1
         self.file_bytes += size
 
 
 def _chips_sql(number: int, minute: int, writer: str) -> str:
     figures = ", ".join(
-        f"nullif({each.name}, 18446744073709551615) AS {each.name}"
-        if each.is_whole
-        else f"nullif({each.name}, 'NaN'::FLOAT) AS {each.name}"
-        for each in MINUTE_COLUMNS
+        (
+            f"nullif({column.name}, 18446744073709551615) AS {column.name}"
+            if column.is_whole
+            else f"nullif({column.name}, 'NaN'::FLOAT) AS {column.name}"
+        )
+        for column in MINUTE_COLUMNS
     )
     return (
-        f"SELECT make_timestamp({minute * 60_000_000}) AS time, split_part(path, '/', 1) AS cluster, "
-        f"split_part(path, '/', 2) AS ultraserver, split_part(path, '/', 3) AS instance, chip::USMALLINT AS chip, "
-        f"nullif(name, '') AS job, covered_s, {figures}, {quoted(writer)} AS writer "
-        f"FROM rows_{number} JOIN places_{number} USING (instance) JOIN jobs_{number} USING (job)"
+        f"SELECT make_timestamp({minute * 60_000_000}) AS time, split_part(path, '/', 1) AS"
+        " cluster, split_part(path, '/', 2) AS ultraserver, split_part(path, '/', 3) AS instance,"
+        f" chip::USMALLINT AS chip, nullif(name, '') AS job, covered_s, {figures}, {quoted(writer)}"
+        f" AS writer FROM rows_{number} JOIN places_{number} USING (instance) JOIN jobs_{number}"
+        " USING (job)"
     )

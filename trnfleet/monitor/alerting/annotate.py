@@ -1,4 +1,4 @@
-"""Annotations of an alert: members, place, value, the job that runs there, and the probable cause of a job's trouble."""
+"""Annotations of an alert: members, place, value, job, and a probable cause of job trouble."""
 
 from __future__ import annotations
 
@@ -24,15 +24,18 @@ if TYPE_CHECKING:
     from trnfleet.wire.messages import JobMessage
 
 CAUSE_FOR_NS = 120 * NS_PER_S
-"""Time after the beginning of a job's alert for which its cause is looked for."""
+"""Time after the start of a job's alert to search for its cause."""
 BEFORE_NS = 120 * NS_PER_S
 """Longest time from a cause to its effect."""
 _EFFECTS = frozenset({"job", "scheduler"})
-"""Sources of events that are effects on a job, not causes."""
+"""Event sources for effects on a job, not causes."""
 AFTER_NS = 60 * NS_PER_S
-"""Longest time by which a cause shows after its effect: a counter or an alert may lag behind the job."""
+"""Longest delay of a cause's report after its effect. Counters and alerts may lag behind the job.
+"""
+SILENT = "silent"
+SENDING_REFUSED = "sending refused messages"
 MOST_ALERTS = 2_000
-"""Alerts that are looked through for one job."""
+"""Most alerts searched for one job."""
 
 
 def describe(
@@ -43,7 +46,9 @@ def describe(
     jobs: Mapping[str, JobMessage],
     others: Iterable[Alert],
 ) -> None:
-    """Update an alert's annotations from its group; its state and its labels stay as they are.
+    """Update an alert's annotations from its group.
+
+    State and labels stay unchanged.
 
     Args:
         alert: The alert.
@@ -57,7 +62,8 @@ def describe(
     alert.value = None if math.isnan(value) else value
     alert.members, alert.chips = int(groups.members[number]), int(groups.chips[number])
     alert.is_silent = bool(groups.silent[number])
-    scope, layout = alert.rule.scope, readings.layout
+    scope = alert.rule.scope
+    layout = readings.layout
     if scope in LEVEL_OF:
         ends = [
             row_name(scope, int(groups.first[number]), layout),
@@ -67,6 +73,8 @@ def describe(
         alert.rack = rack_at(layout, alert.place, ends)
         alert.worst = row_name(scope, int(groups.worst[number]), layout)
         alert.job = _job_at(readings, alert.place)
+        if alert.rule.absent:
+            alert.silence = _silence_at(readings, alert.place)
     elif scope is Scope.JOB:
         _follow_job(alert, jobs.get(alert.target), readings, others)
     elif scope is Scope.PIPELINE and not alert.cause:
@@ -74,48 +82,66 @@ def describe(
 
 
 def rack_at(layout: Layout, place: str, ends: Sequence[str]) -> str:
-    """Return the name of the rack that has all of an UltraServer's members; empty where they are elsewhere or in several.
+    """Return the rack shared by all members of an alert.
+
+    Empty for none or several.
 
     Args:
         layout: Where they are.
         place: The deepest address that has all of them.
         ends: Addresses of the first and the last of them.
     """
-    node = layout.find(place) if place else None
-    if node is None or node.level is not Level.ULTRASERVER:
+    if level_of(place) < Level.ULTRASERVER:
         return ""
-    kind = layout.ultraserver_type(node.number)
-    nodes = [layout.find(each.partition(":")[0]) for each in ends]
-    if kind is None or any(each is None or each.level < Level.INSTANCE for each in nodes):
-        return ""
-    first = layout.instance_range(node).start
+    nodes = [layout.find(end.partition(":")[0]) for end in ends]
     racks = {
-        kind.rack_of(layout.instance_range(each).start - first)
-        for each in nodes
-        if each is not None
+        layout.rack_of(layout.instance_range(node).start)
+        if node is not None and node.level >= Level.INSTANCE
+        else ""
+        for node in nodes
     }
-    number = racks.pop()
-    return "" if racks or number >= len(kind.racks) else kind.racks[number]
+    return racks.pop() if len(racks) == 1 else ""
 
 
 def _follow_job(
     alert: Alert, message: JobMessage | None, readings: Readings, others: Iterable[Alert]
 ) -> None:
-    """Update an alert about a job from the job's message; None where there is none."""
+    """Update an alert about a job from the job's message.
+
+    None without one.
+
+    Its place is its cause's: a job in many places has none of its own.
+    """
     alert.job = alert.target
-    alert.place, alert.chips = "", 0
+    alert.chips = 0
     if message is None:
         return
     layout = readings.layout
-    alert.place = message.on[0].partition("..")[0] if message.on else ""
     covered = [layout.find_instances(target) for target in message.on]
-    alert.chips = sum(int(layout.sizes[each.start : each.stop].sum()) for each in covered if each)
+    alert.chips = sum(int(layout.sizes[run.start : run.stop].sum()) for run in covered if run)
     if not alert.cause and readings.instant.now_ns - alert.since_ns <= CAUSE_FOR_NS:
         alert.cause = find_cause(alert, message, layout, readings.all_events, others)
+    alert.place = address_of(alert)
+
+
+def _silence_at(readings: Readings, place: str) -> str:
+    """Return how the instances at an address are silent.
+
+    "sending refused messages" if all of them do, otherwise "silent".
+    """
+    node = readings.layout.find(place) if place else None
+    if node is None:
+        return SILENT
+    covered = readings.layout.instance_range(node)
+    refused = readings.store.is_refused[covered.start : covered.stop]
+    return SENDING_REFUSED if len(refused) and refused.all() else SILENT
 
 
 def _job_at(readings: Readings, place: str) -> str:
-    """Return the job that runs at an address; empty for none or several."""
+    """Return the job running at an address.
+
+    Empty for none or several.
+    """
     node = readings.layout.find(place) if place else None
     if node is None:
         return ""
@@ -130,11 +156,12 @@ def _job_at(readings: Readings, place: str) -> str:
 def find_cause(
     alert: Alert, job: JobMessage, layout: Layout, events: Events, alerts: Iterable[Alert]
 ) -> str:
-    """Return the place and the name of what came first among a job's instances, around the time at which its alert began.
+    """Return place and name of the earliest event or alert among a job's instances.
 
-    An event about a chip of the job wins over an alert, and unless the job is only slow, one that is worse over one of before: a power
-    limit does not end a job, the lost link after it does. Empty where nothing is known. An alert's figure is not among the words: it goes
-    on changing, and a second one of another moment would contradict it.
+    It is searched around the time the job's alert began. An event about a chip of the job wins over
+    an alert. Unless the job is only slow, a worse event wins over an earlier one: a power limit
+    does not end a job, the link lost after it does. Empty if unknown. The alert's value is not
+    included: it changes all the time, and a second value of another moment would contradict it.
     """
     from_ns, until_ns = alert.since_ns - BEFORE_NS, alert.since_ns + AFTER_NS
     events_there = [
@@ -159,7 +186,7 @@ def find_cause(
             ),
         )
         return f"{first.path} ({first.name})"
-    places = [each for each in (layout.find_instances(target) for target in job.on) if each]
+    places = [run for run in (layout.find_instances(target) for target in job.on) if run]
     best: tuple[int, int, Alert] | None = None
     for number, other in enumerate(alerts):
         if number >= MOST_ALERTS:
@@ -177,5 +204,5 @@ def find_cause(
                 best = key
     if best is None:
         return ""
-    found = best[2]
-    return f"{found.worst or address_of(found)} ({found.name})"
+    cause = best[2]
+    return f"{cause.worst or address_of(cause)} ({cause.name})"

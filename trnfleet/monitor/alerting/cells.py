@@ -1,7 +1,11 @@
-"""Alerts of cells, as relays pass them on: shown and counted with those that are evaluated here, and evaluated and notified of in their cell.
+"""Alerts of cells, received from relays.
 
-Of what a cell's watch may publish as well, an alert that fires here is left out: for as long as one of a cell has its fingerprint, and
-while it has just begun, because a cell's takes a moment to come.
+They are evaluated and notified in their cell. Here they are shown and counted together with the
+alerts evaluated here.
+
+An alert that a cell's watch may publish too is left out here while an alert of a cell has its
+fingerprint. It is also left out just after it began, because the cell's alert arrives a moment
+later.
 """
 
 from __future__ import annotations
@@ -30,19 +34,19 @@ if TYPE_CHECKING:
     from trnfleet.wire.alerts import AlertMessage
 
 LEFT_TO_CELLS_NS = 10 * NS_PER_S
-"""Time for which an alert that begins to fire here is left to the cells' watches: a second until they evaluate the same, another until
-their relay passes it on, and more where these are behind."""
+"""Time for which a new alert here is left to the cells' watches. They need a second to evaluate,
+the relay another to forward, and more when they are behind."""
 OWN_SCOPES = frozenset({Scope.PIPELINE, Scope.PUBLISHER})
-"""Scopes that a cell's watch sees other things of: what is between it and its own publishers."""
+"""Scopes where a cell's watch sees other things: the path to its own publishers."""
 
 
 OLD_NEWS_NS = 60 * NS_PER_S
-"""Age from which on a transition is none of now: a relay was away, or this monitor has begun after it."""
+"""Age from which a transition is no news. A relay was away, or this monitor started later."""
 MOST_NEWS = 10_000
 
 
 class CellTransition(NamedTuple):
-    """An alert of a cell that has begun to fire, or has resolved."""
+    """An alert of a cell at its start or end."""
 
     kind: str
     alert: Alert
@@ -53,19 +57,20 @@ class CellAlerts:
     """The alerts of all cells, by the path of their topic."""
 
     def __init__(self, rules: Sequence[Rule] = ()) -> None:
-        """Begin without any.
+        """Start without alerts.
 
         Args:
-            rules: Rules that are known here: an alert of one of them has its runbook and description.
+            rules: Rules known here. Their alerts have runbook and description.
         """
         self.revision = 0
-        """Goes up with every change."""
+        """Increases with every change."""
         self._rules = {rule.name: rule for rule in rules}
         self._by_path: dict[str, Alert] = {}
         self._unobserved: frozenset[str] = frozenset()
         self._is_watched = False
         self.unwatched: tuple[str, ...] = ()
-        """Cells that are seen and that no watch leads in: nobody evaluates rules about their chips and instances."""
+        """Visible cells without a leading watch. Nobody evaluates rules about their chips and
+        instances."""
         self._firing: dict[str, Alert] | None = None
         self._by_cell: Mapping[str, int] | None = None
         self._news: list[CellTransition] = []
@@ -75,7 +80,10 @@ class CellAlerts:
         return copied(self, _by_path=self._by_path.copy(), _news=self._news.copy())
 
     def put(self, message: CellAlertMessage) -> None:
-        """Add or replace an alert; one that has resolved is none any more."""
+        """Add or replace an alert.
+
+        Remove a resolved one.
+        """
         if message.state != "firing":
             known = self._by_path.get(message.path)
             if known is not None and message.resolved is not None:
@@ -97,21 +105,27 @@ class CellAlerts:
         self._changed()
 
     def remove(self, path: str) -> None:
-        """Forget an alert whose message was cleared."""
+        """Forget an alert after its message was cleared."""
         if self._by_path.pop(path, None) is not None:
             self._changed()
 
     def take_news(self, now_ns: int) -> list[CellTransition]:
-        """Return what has happened since the last call, without what had happened long before it came: what a broker had retained."""
-        news, self._news = self._news, []
-        return [each for each in news if now_ns - each.at_ns < OLD_NEWS_NS]
+        """Return the transitions since the last call.
+
+        Transitions from long before their arrival are left out: a broker had retained them.
+        """
+        news = self._news
+        self._news = []
+        return [transition for transition in news if now_ns - transition.at_ns < OLD_NEWS_NS]
 
     def observe(self, cells: Mapping[str, bool], watched: Collection[str]) -> None:
-        """Note which cells are seen; alerts of the others go on as last known.
+        """Update the visible cells.
+
+        Alerts of the other cells stay as last known.
 
         Args:
-            cells: Whether a relay sees each cell that is described at present; others are not seen.
-            watched: Those in which a watch leads.
+            cells: Whether a relay sees each described cell. Cells not listed are not visible.
+            watched: Cells with a leading watch.
         """
         self._is_watched = bool(watched)
         self.unwatched = tuple(
@@ -131,28 +145,33 @@ class CellAlerts:
 
     @property
     def by_cell(self) -> Mapping[str, int]:
-        """Number of alerts of each cell that has any."""
+        """Number of alerts per cell.
+
+        Cells without alerts are left out.
+        """
         if self._by_cell is None:
             self._by_cell = Counter(path.partition("/")[0] for path in self._by_path)
         return self._by_cell
 
     @property
     def firing(self) -> Mapping[str, Alert]:
-        """The alerts by fingerprint: of several cells with the same one, such as about a job on both, one that is seen.
+        """The alerts by fingerprint, one for each.
 
-        Of these comes first what nobody in its cell has acknowledged or silenced, then the worst, then what began first.
+        Several cells may have the same fingerprint, for example of a job that runs in both. An
+        alert of a visible cell comes first, then one not acknowledged or silenced in its cell, then
+        the worst, then the oldest.
         """
         if self._firing is None:
             by_fingerprint: dict[str, list[Alert]] = {}
             for _, alert in sorted(self._by_path.items()):
                 by_fingerprint.setdefault(alert.fingerprint, []).append(alert)
             self._firing = {
-                fingerprint: _joined(each) for fingerprint, each in by_fingerprint.items()
+                fingerprint: _joined(alerts) for fingerprint, alerts in by_fingerprint.items()
             }
         return self._firing
 
     def leaves_out(self, alert: Alert, now_ns: int) -> bool:
-        """Return whether an alert that is evaluated here is left to the cells."""
+        """Return whether an alert evaluated here is left to the cells."""
         if alert.fingerprint in self.firing:
             return True
         if alert.fired_ns is None:
@@ -172,27 +191,27 @@ def _joined(alerts: list[Alert]) -> Alert:
         return alerts[0]
     chosen = min(
         alerts,
-        key=lambda each: (
-            each.is_unobserved,
-            _is_handled(each),
-            each.severity.rank,
-            each.fired_ns or 0,
+        key=lambda alert: (
+            alert.is_unobserved,
+            _is_handled(alert),
+            alert.severity.rank,
+            alert.fired_ns or 0,
         ),
     )
-    return dataclasses.replace(chosen, cell=", ".join(each.cell for each in alerts))
+    return dataclasses.replace(chosen, cell=", ".join(alert.cell for alert in alerts))
 
 
 def _is_handled(alert: Alert) -> bool:
-    """Return whether somebody in its cell sees to an alert, or another alert there stands for it."""
+    """Return whether an alert is acknowledged, silenced or inhibited in its cell."""
     return alert.cell_ack is not None or alert.cell_silence is not None or bool(alert.inhibited_by)
 
 
 def alert_of(message: AlertMessage, rule: Rule | None = None) -> Alert:
-    """Return a published alert.
+    """Convert a published alert.
 
     Args:
-        message: What a watch published.
-        rule: Its rule, where that is known here; else a stand-in that has name, severity, scope and figure of it.
+        message: The message of a watch.
+        rule: Its rule if known here. Otherwise a stand-in has its name, severity, scope and figure.
     """
     is_firing = message.state == "firing"
     if rule is None:
@@ -251,7 +270,10 @@ def alert_of(message: AlertMessage, rule: Rule | None = None) -> Alert:
 def unknown_rule(
     name: str, severity: Severity = Severity.INFO, scope: str = "", figure: str = ""
 ) -> Rule:
-    """Return a stand-in for a rule that only a watch knows; it is never evaluated."""
+    """Return a stand-in for a rule known only to a watch.
+
+    It is never evaluated.
+    """
     known = Scope(scope) if scope in set(Scope) else Scope.PUBLISHER
     figures = FIGURES[known]
     for chosen in dict.fromkeys((figure, *figures)):

@@ -1,7 +1,9 @@
-"""The alerts of one fleet: the evaluation of all rules at whole seconds, and the reads of everything that shows alerts.
+"""The alerts of one fleet.
 
-It reads no clock: its caller evaluates. It holds the store of alerts, their lifecycle, what other watches published and what
-people silenced or acknowledged, and puts them together.
+All rules are evaluated at whole seconds, and every view reads from here.
+
+It reads no clock: the caller starts an evaluation. It owns the store of alerts, their lifecycle,
+the alerts published by other watches, and the silences and acknowledgements.
 """
 
 from __future__ import annotations
@@ -46,12 +48,15 @@ if TYPE_CHECKING:
 
 GROUPS_A_SLICE = 50
 """Alerts that are updated in one slice."""
-FEW_CHIPS, RULES_A_SLICE = 20_000, 8
-"""Chips up to which one slice has this number of rules that find nothing."""
+FEW_CHIPS = 20_000
+RULES_A_SLICE = 8
+"""Up to this many chips, one slice evaluates this many rules without a match."""
 UNWATCHED_S = 30.0
-"""A leap of the fleet's time by more than this beyond what passed is a time without evaluations."""
+"""Seconds. A larger jump of fleet time, beyond the passed time, counts as a time without
+evaluations."""
 LATEST_FLOW_NS = 2**62
-"""Where passed time ends, that 64 bits can add to it; at the highest speed it takes more than an hour to come there."""
+"""Upper limit of passed time, safe to add to in 64 bits. Even at the highest speed it takes more
+than an hour to reach."""
 
 
 class AlertCounts(NamedTuple):
@@ -89,8 +94,8 @@ class Alerts:
         Args:
             fleet: The fleet's name, part of every fingerprint.
             rules: A pack of rules.
-            adopts: Whether alerts that a former `watch` left are taken over even before their condition is seen.
-            detects_flapping: Whether alerts that come and go are held until they have been quiet.
+            adopts: Whether to inherit alerts of a former `watch` before their condition is seen.
+            detects_flapping: Whether recurring alerts are held until they have been quiet.
             store: The alerts to start with; none by default.
         """
         self.rules = tuple(rules)
@@ -98,7 +103,7 @@ class Alerts:
         self.cells = CellAlerts(rules)
         """The alerts of cells, on a top broker."""
         self.revision = 0
-        """Goes up with every change."""
+        """Increases with every change."""
         self.evaluations = 0
         self.instant = Instant(0, 0)
         """Instant of the last evaluation."""
@@ -111,7 +116,7 @@ class Alerts:
         )
         self._counters = Counters()
         self._rule_states = [RuleState(rule, self._counters) for rule in self.rules]
-        self._by_name = {each.rule.name: each for each in self._rule_states}
+        self._by_name = {state.rule.name: state for state in self._rule_states}
         self._inhibitors = inhibitors(self.rules)
         self._layout: Layout = EMPTY_LAYOUT
         self._generation = -1
@@ -119,17 +124,20 @@ class Alerts:
         self._sorted: tuple[int, int, list[Alert]] = (-1, -1, [])
 
     def copy(self) -> Alerts:
-        """Return a copy without a listener; rules, layouts and alerts that are over never change and are shared."""
+        """Return a copy without a listener.
+
+        Rules, layouts and finished alerts never change and are shared.
+        """
         memo: dict[int, Any] = {
-            id(each): each for each in (self.rules, self._layout, self._inhibitors)
+            id(shared): shared for shared in (self.rules, self._layout, self._inhibitors)
         }
         for rule in self.rules:
-            memo.update((id(each), each) for each in (rule, *rule.also))
+            memo.update((id(part), part) for part in (rule, *rule.also))
         memo[id(self._store)] = self._store.copy(memo)
         return copy.deepcopy(self, memo)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what copies and pickles have: all but the listener."""
+        """Return the state for copies and pickles: everything except the listener."""
         return {**self.__dict__, "listener": None}
 
     # Reads
@@ -141,39 +149,49 @@ class Alerts:
 
     @property
     def happened(self) -> int:
-        """Number of all transitions so far, also of those that the history has dropped."""
+        """Number of all transitions so far, including dropped ones."""
         return self._store.happened
 
     def active(self) -> list[Alert]:
-        """Return the active alerts: firing before pending, inhibited after others, then by severity, the newest first.
+        """Return the active alerts: firing before pending, inhibited after others, worst first.
 
-        Those of cells are among them, in the place of what is left to the cells here.
+        Within a severity, the newest is first. Alerts of cells replace the ones left to the cells
+        here.
         """
         active = self._store.active
         key = (self.revision + self.cells.revision, len(active))
         if self._sorted[:2] != key:
-            own = [each for each in active.values() if not self.is_left_to_cells(each)]
+            own = [alert for alert in active.values() if not self.is_left_to_cells(alert)]
             self._sorted = (*key, sorted([*own, *self.cells.firing.values()], key=_order))
         return self._sorted[2]
 
     def evaluated(self) -> list[Alert]:
-        """Return the active alerts by the evaluation here, also those that are left to cells."""
+        """Return the active alerts evaluated here, even if left to cells."""
         return sorted(self._store.active.values(), key=_order)
 
     def is_left_to_cells(self, alert: Alert) -> bool:
-        """Return whether an alert that is evaluated here is left out, because a cell's watch publishes it or is about to."""
+        """Return whether an alert evaluated here is left out.
+
+        A cell's watch publishes it or is about to.
+        """
         return self.cells.leaves_out(alert, self.instant.now_ns)
 
     def recently_resolved(self) -> list[Alert]:
-        """Return alerts that have resolved, the last one first."""
+        """Return recently resolved alerts, the latest first."""
         return list(reversed(self._store.resolved))
 
     def find(self, fingerprint: str) -> Alert | None:
-        """Return an alert that is active, or that has resolved lately."""
+        """Return an active or recently resolved alert.
+
+        None if unknown.
+        """
         return self.cells.firing.get(fingerprint) or self._store.find(fingerprint)
 
     def fires(self, fingerprint: str) -> bool:
-        """Return whether an alert fires by the evaluation here, and not only because it was published."""
+        """Return whether an alert fires by the evaluation here.
+
+        False if it fires only because it was published.
+        """
         alert = self._store.active.get(fingerprint)
         return alert is not None and alert.fired_ns is not None and not self.is_held(alert)
 
@@ -205,14 +223,20 @@ class Alerts:
         )
 
     def members(self, alert: Alert, most: int = 64) -> list[tuple[str, float, bool]]:
-        """Return an alert's members, firing ones first: name, value (NaN for none), and whether it fires; at most `most`."""
+        """Return at most `most` members of an alert, firing ones first.
+
+        Each has a name, a value (NaN if unknown) and whether it fires.
+        """
         state = None if alert.cell else self._by_name.get(alert.name)
         if state is None or alert.state is AlertState.RESOLVED:
             return []
         return state.members(alert, self._layout, most)
 
     def usual(self, figure: str, name: str) -> float | None:
-        """Return what is usual of a figure for a job, reservation or publisher, where a rule compares with its past."""
+        """Return the usual value of a figure for a job, reservation or publisher.
+
+        None without a rule that compares it with its past.
+        """
         for state in self._rule_states:
             if state.rule.figure == figure and state.rule.window is None:
                 usual = state.usual(name)
@@ -220,10 +244,21 @@ class Alerts:
                     return usual
         return None
 
+    def learn_before(self, before: Alerts) -> None:
+        """Copy the usual values of jobs from an earlier evaluation."""
+        for state in self._rule_states:
+            known = before._by_name.get(state.rule.name)
+            if state.rule.scope is Scope.JOB and known is not None:
+                state.learn_before(known)
+        self.revision += 1
+
     # Published alerts
 
     def remember(self, message: AlertMessage) -> None:
-        """Add an alert that a `watch` published: its times count wherever its condition is seen here, too."""
+        """Add an alert published by a `watch`.
+
+        Its times also apply to its condition here.
+        """
         if self._published.take(message):
             self.revision += 1
 
@@ -239,22 +274,27 @@ class Alerts:
         jobs: Mapping[str, JobMessage],
         counts: PipelineCounts | None = None,
     ) -> Slices[None]:
-        """Evaluate every rule at an instant; alerts change as it goes.
+        """Evaluate every rule at an instant.
+
+        Alerts change during the evaluation.
 
         Args:
             readings: The inputs of the rules.
             jobs: The jobs by name.
-            counts: Where a rule is counted that fails, whose alerts stay as they are; without it the evaluation fails.
+            counts: Counts failed rules. Alerts of such a rule stay unchanged. Without it the
+                evaluation
+                fails.
 
         Raises:
-            LayoutChanged: the layout is another one now; the next evaluation makes up for what this one left out.
+            LayoutChanged: the layout has changed. The next evaluation repeats the missing part.
         """
         generation = readings.store.generation
         require(readings.rollups, generation)
         if generation != self._generation:
             self._take_layout(readings.layout)
             self._generation = generation
-        before, self.instant = self._note_step(readings.instant), readings.instant
+        before = self._note_step(readings.instant)
+        self.instant = readings.instant
         yield from readings.checkpoint()
         self._counters.update(readings)
         yield from readings.checkpoint()
@@ -283,20 +323,25 @@ class Alerts:
             self._store.record(kind, alert, min(at_ns, readings.instant.now_ns))
         self.evaluations += 1
         self.revision += 1
-        news, self._store.news = self._store.news, []
+        news = self._store.news
+        self._store.news = []
         if self.listener is not None:
             self.listener(news)
 
     def _settle(self, readings: Readings) -> Slices[None]:
-        """End the alerts of another watch that could be seen here, and were not."""
+        """End inherited alerts without a sign of their condition.
+
+        Their target must have been visible for long enough.
+        """
         for alert in self._published.settle(self._rule_states, readings):
             if not self._lifecycle.end(alert, readings.instant):
-                # It flaps: it goes on until it has been quiet for long enough, still without being seen.
+                # It flaps: it goes on until it has been quiet for long enough, still without being
+                # seen.
                 self._published.hold(alert.fingerprint)
         yield from readings.checkpoint()
 
     def _stays_quiet(self, state: RuleState, readings: Readings) -> bool:
-        """Return whether nothing of a rule was active and nothing fulfils it now, which is the usual case."""
+        """Return whether a rule had no active targets and has none now: the usual case."""
         try:
             return state.stays_quiet(readings)
         except Exception:  # noqa: BLE001  it is evaluated once more, where its failure is counted
@@ -311,12 +356,14 @@ class Alerts:
                 yield from readings.checkpoint()
 
     def next_instant(self, now_ns: int, speed: float, mono_s: float) -> Instant | None:
-        """Return the instant to evaluate now: the whole second that has begun since the last one; None for none.
+        """Return the instant to evaluate now: the whole second begun since the last one.
+
+        None if no new second has begun.
 
         Args:
             now_ns: Monitor time.
-            speed: Its seconds a second.
-            mono_s: Monotonic seconds; silence goes on by them while monitor time stands still.
+            speed: Seconds of monitor time per second.
+            mono_s: Monotonic seconds. Silence is timed by them while monitor time stands still.
         """
         whole_ns = now_ns - now_ns % NS_PER_S
         before = self.instant
@@ -333,7 +380,12 @@ class Alerts:
         return Instant(whole_ns, min(before.flow_ns + max(passed_ns, 0), LATEST_FLOW_NS))
 
     def _note_step(self, instant: Instant) -> Instant:
-        """Leave out a step of monitor time, forth or back, such as a jump of a simulator's; return the last instant as if after it."""
+        """Leave out a step of monitor time, forward or back.
+
+        Return the last instant moved by it.
+
+        A simulator, for example, may jump.
+        """
         before = self.instant
         if not self.evaluations:
             return before
@@ -354,8 +406,12 @@ class Alerts:
         return Instant(before.now_ns + step_ns, before.flow_ns)
 
     def _take_layout(self, layout: Layout) -> None:
-        """Give every target its number in a new layout; alerts keep their identity, which is an address."""
-        old, self._layout = self._layout, layout
+        """Renumber every target for a new layout.
+
+        Alerts keep their identity, an address.
+        """
+        old = self._layout
+        self._layout = layout
         numbers = same_instances(layout, old)
         to = np.flatnonzero(numbers >= 0)
         self._counters.move(layout.chip_rows(to), old.chip_rows(numbers[to]), layout.chips)
@@ -377,7 +433,7 @@ class Alerts:
             return
         instant = readings.instant
         lag_ns = instant.now_ns - state.now_ns(instant)
-        # An alert that is new was perhaps not there yet when what inhibits it was looked for.
+        # A new alert was perhaps unknown when its inhibitor was searched.
         is_early = bool(self._inhibitors[state.rule.name]) and readings.is_overtaken
         before: AlertGroups | None = groups
         present = set(groups.ids.tolist())
@@ -392,13 +448,14 @@ class Alerts:
                 del state.alerts[number]
             yield
         for place in changed(state.before, groups):
-            number, since_ns = int(groups.ids[place]), int(groups.since_ns[place]) + lag_ns
+            number = int(groups.ids[place])
+            since_ns = int(groups.since_ns[place]) + lag_ns
             if is_early and number not in state.alerts:
                 state.early.add(number)
             alert = state.alerts.get(number) or self._open(state, number, since_ns, readings.layout)
-            job = alert.job
+            before_labels = alert.job, alert.rack
             describe(alert, groups, place, readings, jobs, self._store.all())
-            if alert.job != job:
+            if (alert.job, alert.rack) != before_labels:
                 self._store.relabel(alert)
             if groups.firing[place] and alert.fired_ns is None and number in state.early:
                 state.early.discard(number)
@@ -415,7 +472,7 @@ class Alerts:
         state.before = before
 
     def _open(self, state: RuleState, number: int, since_ns: int, layout: Layout) -> Alert:
-        """Return the alert of a group that a rule has none for yet."""
+        """Return an alert for a group without one."""
         target = state.target_of(number, layout)
         alert = state.alerts[number] = self._store.open(state.rule, target, since_ns)
         alert.text = state.texts.pop(target, alert.text)

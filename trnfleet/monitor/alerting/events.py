@@ -1,6 +1,8 @@
-"""Events of alerts and operators: what fired, resolved, was acknowledged or silenced, as lines beside the events of publishers.
+"""Events of alerts and operators: fired, resolved, acknowledged, silenced.
 
-They are kept apart from those of publishers: rules that look at events, and the counts of what came, know nothing of them.
+Shown beside the events of publishers.
+
+They are stored apart from those: rules about events and the message counts do not see them.
 """
 
 from __future__ import annotations
@@ -25,45 +27,46 @@ if TYPE_CHECKING:
     from trnfleet.monitor.alerting.silences import SilencesChange
     from trnfleet.monitor.alerting.store import AlertTransition
 
-RULE, OPERATOR = "rule", "operator"
+RULE = "rule"
+OPERATOR = "operator"
 """Sources of these events."""
 
 
 class AlertEvents:
-    """The newest transitions of alerts and changes of silences and acknowledgements, in the order in which they were seen."""
+    """The newest alert transitions and silence or acknowledgement changes, in order of arrival."""
 
     def __init__(self) -> None:
         self._ring: deque[Event] = deque(maxlen=KEPT)
         self.received = 0
         """Events so far, each counted once."""
         self._transitions = 0
-        """Transitions of alerts that have been taken."""
+        """Number of alert transitions read so far."""
         self._changes = 0
-        """Changes of silences and acknowledgements that have been taken."""
+        """Number of changes of silences and acknowledgements read so far."""
 
     def copy(self) -> AlertEvents:
         """Return a copy; events themselves never change."""
         return copied(self, _ring=self._ring.copy())
 
     def __len__(self) -> int:
-        """Return how many are kept."""
+        """Return the number of stored events."""
         return len(self._ring)
 
     def __contains__(self, number: int) -> bool:
-        """Return whether the event with a number is still kept."""
+        """Return whether the event with a number is still stored."""
         return bool(self._ring) and number >= self._ring[0].number
 
     @property
     def dropped(self) -> int:
-        """Events that had to make room for newer ones."""
+        """Events dropped for newer ones."""
         return self.received - len(self._ring)
 
     def newest_first(self) -> Iterator[Event]:
-        """Yield what is kept."""
+        """Yield the stored events."""
         return reversed(self._ring)
 
     def take(self, alerts: Alerts, now_s: float) -> None:
-        """Add what has happened since the last call.
+        """Add the changes since the last call.
 
         Args:
             alerts: The alerts.
@@ -95,41 +98,80 @@ def _of_transition(transition: AlertTransition) -> Event:
     if alert.cause:
         text += f"; cause: {alert.cause}"
     return Event(
-        0, 0.0, transition.at_ns, severity, RULE, transition.kind, address_of(alert), alert.job, None, text,
-        rule=alert.name, alert=alert.fingerprint, subject=_subject_of(alert),
-    )  # fmt: skip  # the fields in their order
+        0,
+        0.0,
+        transition.at_ns,
+        severity,
+        RULE,
+        transition.kind,
+        address_of(alert),
+        alert.job,
+        None,
+        text,
+        rule=alert.name,
+        alert=alert.fingerprint,
+        subject=_subject_of(alert),
+    )
 
 
 def _of_change(change: SilencesChange, alerts: Alerts) -> Event | None:
-    """Return the event of a change; None for what was cleared after its end, which no operator did."""
-    now_ns, subject = alerts.instant.now_ns, change.subject
+    """Return the event of a change.
+
+    None for a clear-up after the end: no operator did it.
+    """
+    now_ns = alerts.instant.now_ns
+    subject = change.subject
     if change.kind == "cleared" and subject.ends_ns <= now_ns:
         return None
     path = job = rule = fingerprint = named = ""
     if isinstance(subject, Ack):
         alert = alerts.find(subject.fingerprint)
-        about, fingerprint = change.about or subject.fingerprint, subject.fingerprint
+        about = change.about or subject.fingerprint
+        fingerprint = subject.fingerprint
         if alert is not None:
-            path, job, about, rule = address_of(alert), alert.job, alert.name, alert.name
+            path = address_of(alert)
+            job = alert.job
+            about = alert.name
+            rule = alert.name
             named = _subject_of(alert)
-        names, began_ns, note = ("acknowledged", "unacknowledged"), subject.at_ns, subject.note
+        names = ("acknowledged", "unacknowledged")
+        began_ns = subject.at_ns
+        note = subject.note
     else:
         about = " ".join(map(str, subject.matchers))
-        names, began_ns, note = ("silenced", "silence expired"), subject.starts_ns, subject.why
+        names = ("silenced", "silence expired")
+        began_ns = subject.starts_ns
+        note = subject.why
     text = f"{about} by {change.who}"
-    name, at_ns = names[1], now_ns or began_ns
+    name = names[1]
+    at_ns = now_ns or began_ns
     if change.kind == "set":
         text += f" until {format_rfc3339(subject.ends_ns)[11:16]} UTC" + (
             f": {note}" if note else ""
         )
         # One that begins later was written now.
-        name, at_ns = names[0], min(began_ns, at_ns)
+        name = names[0]
+        at_ns = min(began_ns, at_ns)
     return Event(
-        0, 0.0, at_ns, Severity.INFO, OPERATOR, name, path, job, None, f"{name}: {text}",
-        rule=rule, alert=fingerprint, subject=named,
-    )  # fmt: skip  # the fields in their order
+        0,
+        0.0,
+        at_ns,
+        Severity.INFO,
+        OPERATOR,
+        name,
+        path,
+        job,
+        None,
+        f"{name}: {text}",
+        rule=rule,
+        alert=fingerprint,
+        subject=named,
+    )
 
 
 def _subject_of(alert: Alert) -> str:
-    """Return the name of what an alert is about; empty where an address or a job says it."""
+    """Return the name of an alert's subject.
+
+    Empty if an address or job names it already.
+    """
     return "" if alert.job or alert.rule.scope in LEVEL_OF else alert.target

@@ -1,6 +1,6 @@
-"""Grouping: the active targets of a rule that belong together become one alert, at the deepest address that has them all.
+"""Grouping: active targets of a rule become one alert, at their deepest common address.
 
-Rows are sorted by address, so members of one group follow each other and groups are runs; no member is an object.
+Rows are sorted by address, so a group is a run of neighbouring rows. No member is an object.
 """
 
 from __future__ import annotations
@@ -25,20 +25,23 @@ _ROOM = 1 << 20
 
 
 class AlertGroups(NamedTuple):
-    """The alerts of one rule at an instant, a row each; all arrays have the shape (groups,)."""
+    """The alerts of one rule at an instant, one row each.
+
+    All arrays have the shape (groups,).
+    """
 
     ids: NDArray[np.int64]
     """Ascending; `target_of` returns their targets."""
     firing: NDArray[np.bool_]
     members: NDArray[np.int64]
-    """Firing members; pending ones where none fires."""
+    """Firing members; pending ones if none fires."""
     chips: NDArray[np.int64]
     since_ns: NDArray[np.int64]
-    """When the first member's condition began to hold."""
+    """Since when the first member's condition has been fulfilled."""
     fired_ns: NDArray[np.int64]
-    """When the first member that fires began to; meaningless where none does."""
+    """When the first firing member began to fire; meaningless if none fires."""
     values: NDArray[np.float64]
-    """The value that is farthest out; NaN where there is none."""
+    """The most extreme value; NaN without one."""
     worst: NDArray[np.int64]
     """Row of the member that has it."""
     first: NDArray[np.int64]
@@ -106,14 +109,16 @@ def group(rule: Rule, track: Track, layout: Layout) -> AlertGroups:
 
 def group_ids(rule: Rule, rows: NDArray[np.int64], layout: Layout) -> NDArray[np.int64]:
     """Return the group of each target, ascending with the rows."""
-    kind, level = rule.grouping, LEVEL_OF[rule.scope]
+    kind = rule.grouping
+    level = LEVEL_OF[rule.scope]
     if kind is Group.FLEET:
         return np.zeros(len(rows), np.int64)
     chips = rows // len(LANES[rule.scope]) if rule.scope in LANES else rows
     if kind is Group.NONE or (kind is Group.CHIP and level is Level.CHIP):
         return rows if kind is Group.NONE else chips
     if level is Level.ULTRASERVER:
-        ultraservers, instances = rows, layout.ultraserver_start[rows]
+        ultraservers = rows
+        instances = layout.ultraserver_start[rows]
     else:
         instances = layout.instance_of_chip[chips].astype(np.int64) if level is Level.CHIP else rows
         ultraservers = layout.ultraserver_of_instance[instances]
@@ -150,7 +155,10 @@ def target_of(rule: Rule, group_id: int, layout: Layout) -> str:
 
 
 def find_group(rule: Rule, target: str, layout: Layout) -> int | None:
-    """Return the group of a target; None where the layout does not have it."""
+    """Return the group of a target.
+
+    None if not in the layout.
+    """
     kind = rule.grouping
     if kind is Group.NONE:
         return find_row(rule.scope, target, layout)
@@ -178,8 +186,12 @@ def row_name(scope: Scope, row: int, layout: Layout) -> str:
 
 
 def find_row(scope: Scope, name: str, layout: Layout) -> int | None:
-    """Return the row of a target's address; None where the layout does not have it."""
-    path, lane = name, ""
+    """Return the row of a target's address.
+
+    None if not in the layout.
+    """
+    path = name
+    lane = ""
     if scope in LANES:
         path, _, lane = name.rpartition(":" if scope is Scope.LINK else "/")
     node = layout.find(path) if path else FLEET_NODE
@@ -209,25 +221,31 @@ def _chips(
     if LEVEL_OF[scope] is Level.CHIP:
         chips = rows // len(LANES[scope]) if scope in LANES else rows
         if scope in LANES:
-            # Members of one chip follow each other: each chip counts at the first one of a group that counts.
+            # Members of one chip are neighbours: each chip counts at the first counting one of a
+            # group.
             counted = np.flatnonzero(counts)
             groups = np.searchsorted(starts, counted, side="right")
             new = np.r_[True, (np.diff(chips[counted]) != 0) | (np.diff(groups) != 0)]
-            each = np.zeros(len(rows), np.int64)
-            each[counted[new]] = 1
+            weights = np.zeros(len(rows), np.int64)
+            weights[counted[new]] = 1
         else:
-            each = counts.astype(np.int64)
+            weights = counts.astype(np.int64)
     else:
-        first, last = rows, rows + 1
+        first = rows
+        last = rows + 1
         if LEVEL_OF[scope] is Level.ULTRASERVER:
-            first, last = layout.ultraserver_start[rows], layout.ultraserver_start[rows + 1]
-        each = np.where(counts, layout.chip_start[last] - layout.chip_start[first], 0)
-    total: NDArray[np.int64] = np.add.reduceat(each, starts)
+            first = layout.ultraserver_start[rows]
+            last = layout.ultraserver_start[rows + 1]
+        weights = np.where(counts, layout.chip_start[last] - layout.chip_start[first], 0)
+    total: NDArray[np.int64] = np.add.reduceat(weights, starts)
     return total
 
 
 def covered_chips(rule: Rule, track: Track, layout: Layout) -> NDArray[np.bool_] | None:
-    """Return which chips the firing targets of a rule are or have; None where none fires."""
+    """Return a flag per chip: covered by a firing target of the rule.
+
+    None if none fires.
+    """
     rows = track.rows[track.firing]
     if not len(rows):
         return None
@@ -248,13 +266,25 @@ def each_alone(track: Track) -> AlertGroups:
         return NO_GROUPS
     ones = np.ones(len(track), np.int64)
     return AlertGroups(
-        track.rows.copy(), track.firing, ones, ones * 0, track.since_ns.copy(), track.fired_ns.copy(), track.values.copy(),
-        track.rows, track.rows, track.rows, track.silent.copy(),
-    )  # fmt: skip  # in the order of its fields
+        track.rows.copy(),
+        track.firing,
+        ones,
+        ones * 0,
+        track.since_ns.copy(),
+        track.fired_ns.copy(),
+        track.values.copy(),
+        track.rows,
+        track.rows,
+        track.rows,
+        track.silent.copy(),
+    )
 
 
 def changed(before: AlertGroups | None, now: AlertGroups) -> list[int]:
-    """Return the positions of changed groups; all of them where the groups are others, or none are known."""
+    """Return the positions of changed groups.
+
+    All positions if the set of groups changed or none are known yet.
+    """
     if not len(now.ids):
         return []
     if before is None or len(before.ids) != len(now.ids) or not np.array_equal(before.ids, now.ids):

@@ -1,4 +1,4 @@
-"""Inhibition: alerts that do not notify because a wider one fires on the same target, or on what contains it."""
+"""Inhibition: an alert does not notify while a wider one fires there."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from trnfleet.monitor.slices import Slices
 
 ALERTS_A_SLICE = 5_000
-"""Alerts that are looked at in one slice."""
+"""Alerts checked in one slice."""
 FOUND_A_SLICE = 200
-"""Alerts whose targets are found by their names in one slice, assumed."""
+"""Alerts searched by target name in one slice (assumed)."""
 
 
 def inhibit(
@@ -37,14 +37,16 @@ def inhibit(
     published: Mapping[str, str],
     held: Mapping[str, Sequence[Alert]],
 ) -> Slices[None]:
-    """Set for every active alert which other one inhibits it: a firing one that covers all its members.
+    """Set the inhibitor of every active alert: a firing alert with all its members.
 
     Args:
         rules: The states of all rules.
         inhibitors: For each rule the names of those that inhibit it.
         readings: The instant.
-        published: Inhibitors that a former watch published and that count where none is found here, by the inhibited alert.
-        held: Alerts that fire only because a former watch published them, by the name of their rule.
+        published: Inhibitors that a former watch published and that count where none is found here,
+            by the inhibited alert.
+        held: Alerts that fire only because a former watch published them, by the name of their
+            rule.
 
     Raises:
         LayoutChanged: the layout is another one now.
@@ -85,7 +87,7 @@ def _firing(state: RuleState, held: Sequence[Alert]) -> list[Alert]:
 
 
 def _unseen(state: RuleState, held: Sequence[Alert]) -> list[Alert]:
-    """Return the held alerts of a rule none of whose targets is active here."""
+    """Return the held alerts of a rule without an active target here."""
     known = {alert.fingerprint for alert in state.alerts.values()} if held else set()
     return [alert for alert in held if alert.fingerprint not in known]
 
@@ -93,7 +95,10 @@ def _unseen(state: RuleState, held: Sequence[Alert]) -> list[Alert]:
 def _cover(
     source: RuleState, firing: Sequence[Alert], held: Sequence[Alert], readings: Readings
 ) -> Slices[_Cover | None]:
-    """Return what a rule's firing alerts inhibit; None where that is nothing."""
+    """Return the targets inhibited by a rule's firing alerts.
+
+    None if there are none.
+    """
     if source.rule.scope is Scope.PUBLISHER:
         return _OfflineChips(firing, readings)
     flags = covered_chips(source.rule, source.track, readings.layout)
@@ -115,12 +120,20 @@ def _cover(
 
 
 def _chips_of_held(alert: Alert, layout: Layout) -> range:
-    """Return the chips of an alert that is held: its only chip, or all of its target, for its members are not known here."""
+    """Return the chips of a held alert: its only chip, or its whole target.
+
+    Its members are not known here.
+    """
     return _chips_of(alert.worst if alert.chips == 1 and alert.worst else alert.target, layout)
 
 
 def _chips_of(target: str, layout: Layout) -> range:
-    """Return the chips of an alert's target, which may be a link or a core of one; none where it is not described."""
+    """Return the chips of an alert's target.
+
+    Empty if it is not described.
+
+    The target may also be a link or a core of a chip.
+    """
     return layout.chips_at(target.partition(":")[0])
 
 
@@ -143,7 +156,8 @@ def _set(
             # Its inhibitor has ended, and it could not be heard yet whether it has, too.
             continue
         if not inhibitor and alert.inhibited_by and fingerprint not in state.held:
-            # Its inhibitor has ended by the first of several messages that come together, and it perhaps ends by the others.
+            # Its inhibitor has ended by the first of several simultaneous messages. The others may
+            # end it, too.
             held.add(fingerprint)
         elif inhibitor != alert.inhibited_by:
             alert.inhibited_by = inhibitor
@@ -154,21 +168,22 @@ def _set(
 def _covered(
     state: RuleState, unseen: Sequence[Alert], cover: _Cover, readings: Readings
 ) -> dict[str, str]:
-    """Return the alerts of a rule all of whose members are covered by another's, with that one's fingerprint."""
-    flags, found = cover.flags, {}
+    """Return a rule's fully covered alerts, each with the fingerprint of the covering alert."""
+    flags = cover.flags
+    covering = {}
     for number, chip in _covered_groups(state, flags, readings).items():
         alert = state.alerts.get(number)
         if alert is not None:
-            found[alert.fingerprint] = cover.find(chip)
+            covering[alert.fingerprint] = cover.find(chip)
     for alert in unseen:
         chips = _chips_of_held(alert, readings.layout)
         if chips and flags[chips.start : chips.stop].all():
-            found[alert.fingerprint] = cover.find(chips.start)
-    return {fingerprint: by for fingerprint, by in found.items() if by}
+            covering[alert.fingerprint] = cover.find(chips.start)
+    return {fingerprint: by for fingerprint, by in covering.items() if by}
 
 
 def _unheard_groups(state: RuleState, readings: Readings) -> Collection[int]:
-    """Return the groups of a rule none of whose members can have been heard yet."""
+    """Return the groups of a rule without any member that can have been heard yet."""
     is_known = readings.unsettled is None or not state.has_rows
     return () if is_known else _covered_groups(state, readings.unheard(Level.CHIP), readings)
 
@@ -176,8 +191,9 @@ def _unheard_groups(state: RuleState, readings: Readings) -> Collection[int]:
 def _covered_groups(
     state: RuleState, flags: NDArray[np.bool_], readings: Readings
 ) -> dict[int, int]:
-    """Return the groups of a rule all of whose members are flagged, each with its first chip."""
-    layout, track = readings.layout, state.track
+    """Return the groups of a rule with all members flagged, each with its first chip."""
+    layout = readings.layout
+    track = state.track
     level = LEVEL_OF[state.rule.scope]
     rows = track.rows
     if level is Level.CHIP:
@@ -201,16 +217,19 @@ def _covered_groups(
 
 
 class _CoveredChips:
-    """The chips that a rule's firing alerts are about, and the alert of each."""
+    """The chips covered by a rule's firing alerts, with the alert of each."""
 
     def __init__(self, flags: NDArray[np.bool_], spans: Sequence[tuple[int, int, str]]) -> None:
-        """Take the chips, and of each alert the first chip, the end and the fingerprint."""
+        """Store flags of the chips, and first chip, end and fingerprint of each alert."""
         self.flags = flags
         self._spans = sorted(spans)
         self._starts = [start for start, _, _ in self._spans]
 
     def find(self, chip: int) -> str:
-        """Return the fingerprint of the alert that a chip belongs to; empty for none."""
+        """Return the fingerprint of the alert covering a chip.
+
+        Empty for none.
+        """
         place = bisect.bisect_right(self._starts, chip) - 1
         if place < 0 or chip >= self._spans[place][1]:
             return ""
@@ -218,7 +237,7 @@ class _CoveredChips:
 
 
 class _OfflineChips:
-    """The chips that are silent because their publisher is offline, and the alert of each one's publisher."""
+    """Chips silent because their publisher is offline, with the alert of each publisher."""
 
     def __init__(self, firing: Sequence[Alert], readings: Readings) -> None:
         self.flags: NDArray[np.bool_] = readings.store.chip_state == Freshness.OFFLINE.value
@@ -226,7 +245,10 @@ class _OfflineChips:
         self._readings = readings
 
     def find(self, chip: int) -> str:
-        """Return the fingerprint of the alert of a chip's publisher; empty for none."""
+        """Return the fingerprint of the alert of a chip's publisher.
+
+        Empty for none.
+        """
         owner = self._readings.layout.instance_of_chip[chip]
         client = self._readings.publishers.get(int(self._readings.store.publisher_of[owner]), "")
         return self._by_client.get(client, "")
@@ -238,7 +260,7 @@ _Cover = _CoveredChips | _OfflineChips
 def _same_name(
     state: RuleState, unseen: Sequence[Alert], source: RuleState, firing: Sequence[Alert]
 ) -> dict[str, str]:
-    """Return the alerts about the same job, reservation or publisher that another rule's firing alert is about."""
+    """Return alerts with the same job, reservation or publisher as another rule's firing alert."""
     if state.rule.scope is not source.rule.scope:
         return {}
     names = {alert.target: alert.fingerprint for alert in firing}

@@ -1,6 +1,7 @@
-"""The inputs of rules at an instant: values of figures, by row for targets with addresses and by name for others.
+"""The inputs of rules at an instant: values of figures, by row or by name.
 
-It reads store and roll-ups and keeps nothing but what one evaluation asks for twice.
+Targets with addresses have rows, the others names. It reads the store and the roll-ups, and caches
+only values that one evaluation needs twice.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     Some = NDArray[np.int64] | slice
 
 LEAST_PEERS = 4
-"""Fewest chips of which a median is taken."""
+"""Fewest chips for a median."""
 
 _POPCOUNT = np.array([code.bit_count() for code in range(256)], np.float64)
 
@@ -62,8 +63,8 @@ SHARES = {
     "power_share_pct": ("power_w", _power),
     "mfu_pct": ("tflops", _mfu),
 }
-"""Figures that are a metric times something of the chip's type: for a whole fleet of one type a limit on them is one on the
-metric's codes."""
+"""Figures that are a metric times a constant of the chip type. In a fleet of one type, their limits
+become limits on the metric's codes."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -73,7 +74,7 @@ class Instant:
     now_ns: int
     """Monitor time."""
     flow_ns: int
-    """Monitor time as it would be if it did not stand still while nothing comes: silence is timed by it."""
+    """Monitor time, running on while nothing arrives. Silence is timed by it."""
 
 
 @dataclass
@@ -86,19 +87,19 @@ class Readings:
     tables: Mapping[Scope, NamedTable]
     """The targets of scopes without addresses."""
     events: Sequence[Event] = ()
-    """Those that came since the last evaluation, oldest first."""
+    """Events since the last evaluation, oldest first."""
     tick_s: float = 0.0
-    """Monitor time from one message of a source to its next, the longest; 0 where that is not known."""
+    """Longest monitor time between two messages of a source; 0 if unknown."""
     publishers: Mapping[int, str] = field(default_factory=dict)
     """Client of each numbered publisher's start."""
     all_events: Events = field(default_factory=Events)
-    """All that are kept, for probable causes."""
+    """All stored events, for probable causes."""
     pipeline_causes: Mapping[str, str] = field(default_factory=dict)
-    """Whose the problems of the pipeline are, by the rules about them."""
+    """Cause of each pipeline problem, by the rule about it."""
     is_cut_off: bool = False
-    """Whether the monitor cannot hear its sources: then only the rules about the pipeline are evaluated."""
+    """True if the monitor cannot hear its sources. Then only pipeline rules are evaluated."""
     unsettled: NDArray[np.bool_] | None = None
-    """Instances whose silence says nothing yet, because too little time was heard; None for none."""
+    """Instances heard for too short a time to call them silent; None for none."""
     _medians: dict[tuple[str, int], float] = field(default_factory=dict, init=False)
     _generation: int = field(init=False)
     _revision: int = field(init=False)
@@ -109,7 +110,10 @@ class Readings:
 
     @property
     def is_overtaken(self) -> bool:
-        """Whether messages came in since the evaluation began, so that a rule may have seen what those before it had not."""
+        """Whether messages arrived since the evaluation began.
+
+        Then a rule may have seen values unknown to the rules before it.
+        """
         return self.store.revision != self._revision
 
     @property
@@ -119,7 +123,7 @@ class Readings:
 
     @cached_property
     def live(self) -> NDArray[np.bool_]:
-        """Which chips' values are live."""
+        """Flag per chip: its values are live."""
         flags: NDArray[np.bool_] = self.store.chip_state == Freshness.LIVE.value
         return flags
 
@@ -131,7 +135,7 @@ class Readings:
 
     @cached_property
     def silent(self) -> NDArray[np.bool_]:
-        """Which chips are stale or offline, by no trouble of ours."""
+        """Flag per chip: stale or offline, by no trouble of ours."""
         state = self.store.chip_state
         flags: NDArray[np.bool_] = (state == Freshness.STALE.value) | (
             state == Freshness.OFFLINE.value
@@ -139,13 +143,17 @@ class Readings:
         return flags if self.unsettled is None else flags & ~self.unheard(Level.CHIP)
 
     def unheard(self, level: Level) -> NDArray[np.bool_]:
-        """Return of which chips, instances or UltraServers nothing live is known, perhaps by our own trouble."""
+        """Return a flag per chip, instance or UltraServer: nothing live is known.
+
+        The cause may be our own trouble.
+        """
         if self.unsettled is None:
             return np.zeros(self.layout.count(level), np.bool_)
         if level is Level.CHIP:
             stale: NDArray[np.bool_] = self.store.chip_state == Freshness.STALE.value
             return stale & self.unsettled[self.layout.instance_of_chip]
-        states, unsettled = self.rollups.states(level), self.unsettled
+        states = self.rollups.states(level)
+        unsettled = self.unsettled
         if level is Level.ULTRASERVER:
             unsettled = np.logical_or.reduceat(
                 unsettled, self.layout.ultraserver_start[:-1].astype(np.intp)
@@ -156,11 +164,12 @@ class Readings:
         return flags
 
     def is_wholly_known(self, scope: Scope, rows: Rows) -> NDArray[np.bool_]:
-        """Return of which targets enough is known to say that something is over.
+        """Return a flag per target: enough is known to call a condition over.
 
-        A sum over an UltraServer of which some chips are not heard, perhaps by our own trouble, is less than it was.
+        A sum over an UltraServer drops while some chips are not heard, perhaps by our own trouble.
         """
-        known, level = self.is_known(scope, rows), LEVEL_OF[scope]
+        known = self.is_known(scope, rows)
+        level = LEVEL_OF[scope]
         if self.unsettled is None or level is Level.CHIP:
             return known
         missing = (self.rollups.states(Level.INSTANCE)[:, Freshness.STALE] > 0) & self.unsettled
@@ -172,22 +181,25 @@ class Readings:
 
     @cached_property
     def expected_links(self) -> NDArray[np.uint8] | np.uint8:
-        """Bits of `links_up` that a healthy chip has set: for every chip, or one mask where all are alike."""
+        """Bits of `links_up` set on a healthy chip: one mask, or one per chip."""
         uniform = self.layout.uniform_links_mask
         return self.layout.chip_links_mask if uniform is None else np.uint8(uniform)
 
     @cached_property
     def all_links_up(self) -> bool:
-        """Whether the roll-ups have every link up of every chip that goes into them, as far as these say."""
+        """Whether every link of every chip is up according to the roll-ups.
+
+        Chips outside the roll-ups do not count.
+        """
         layout = self.layout
         if self.expected_links is layout.chip_links_mask or not len(layout.instances):
             return False
         total, count = self.rollups.parts("links_up", Level.INSTANCE)
-        wanted = layout.links_mask
-        return bool((((total.astype(np.uint8) & wanted) == wanted) | (count == 0)).all())
+        expected = layout.links_mask
+        return bool((((total.astype(np.uint8) & expected) == expected) | (count == 0)).all())
 
     def is_known(self, scope: Scope, rows: Rows) -> NDArray[np.bool_]:
-        """Return of which targets anything live is known."""
+        """Return a flag per target: anything live is known."""
         level = LEVEL_OF[scope]
         if level is Level.CHIP:
             return self.live[self.chips_of(scope, rows)]
@@ -199,9 +211,9 @@ class Readings:
         return rows // len(LANES[scope]) if scope in LANES else rows
 
     def column_of(self, scope: Scope, figure: str) -> tuple[Metric, float] | None:
-        """Return the metric whose column has a figure of each target, and by what its value is multiplied.
+        """Return the metric whose column contains a figure, and the factor of its values.
 
-        None where the figure is computed, or not the same multiple for all chips.
+        None if the figure is computed, or the factor differs between chips.
         """
         if LEVEL_OF[scope] is not Level.CHIP:
             return None
@@ -227,7 +239,10 @@ class Readings:
         return checkpoint(self.store, self._generation)
 
     def values(self, scope: Scope, figure: str, rows: Some) -> NDArray[np.float64]:
-        """Return a figure's values for targets that have addresses; NaN where nothing is known."""
+        """Return a figure's values for targets with addresses.
+
+        NaN if unknown.
+        """
         if scope in LANES:
             return self._lane_values(scope, figure, rows)
         level = LEVEL_OF[scope]
@@ -254,8 +269,12 @@ class Readings:
         return np.nan_to_num(self.rollups.value(figure, level)[rows]).astype(np.int64)
 
     def lane_bits(self, scope: Scope, names: Collection[str], rows: Some) -> NDArray[np.uint8]:
-        """Return for each target the bits of the link lanes of some names; of levels above the chip by the first instance."""
-        layout, level = self.layout, LEVEL_OF[scope]
+        """Return the link lane bits of some names for each target.
+
+        Levels above the chip use the first instance.
+        """
+        layout = self.layout
+        level = LEVEL_OF[scope]
         by_type = np.array(
             [
                 sum(1 << lane for lane, name in enumerate(lanes) if name in names)
@@ -271,7 +290,10 @@ class Readings:
         return bits
 
     def job_median(self, figure: str, job: int) -> float:
-        """Return the median of a figure over the live chips of a job; NaN for fewer than `LEAST_PEERS`."""
+        """Return the median of a figure over a job's live chips.
+
+        NaN below `LEAST_PEERS`.
+        """
         known = self._medians.get((figure, job))
         if known is None:
             rows = self._job_rows(job)
@@ -283,7 +305,7 @@ class Readings:
         return known
 
     def job_of_chips(self, rows: Rows) -> NDArray[np.int32]:
-        """Return the number of the job of each chip, -1 for none."""
+        """Return the job number of each chip, -1 for none."""
         return self.store.job_of[self.layout.instance_of_chip[rows]]
 
     def _job_rows(self, job: int) -> Rows:
@@ -292,9 +314,9 @@ class Readings:
     def _chip_values(self, figure: str, rows: Some) -> NDArray[np.float64]:
         if figure == "links_down":
             expected = self.expected_links
-            wanted = expected if isinstance(expected, np.uint8) else expected[rows]
+            links = expected if isinstance(expected, np.uint8) else expected[rows]
             up = self.store.columns["links_up"][rows]
-            return np.where(up == BY_NAME["links_up"].top, np.nan, _POPCOUNT[wanted & ~up])
+            return np.where(up == BY_NAME["links_up"].top, np.nan, _POPCOUNT[links & ~up])
         if figure in SHARES:
             name, factor_of = SHARES[figure]
             values = self.store.chip_values(BY_NAME[name], rows)
@@ -313,17 +335,23 @@ class Readings:
         chips, lanes = np.divmod(numbers, width)
         if figure == "link_up":
             expected = self.expected_links
-            wanted = (expected if isinstance(expected, np.uint8) else expected[chips]) >> lanes & 1
+            expected_bits = (
+                expected if isinstance(expected, np.uint8) else expected[chips]
+            ) >> lanes & 1
             codes = self.store.columns["links_up"][chips]
-            known = (wanted == 1) & (codes != BY_NAME["links_up"].top)
+            known = (expected_bits == 1) & (codes != BY_NAME["links_up"].top)
             return np.where(known, codes >> lanes & 1, np.nan)
         metric = BY_NAME[figure]
         return metric.decode(self.store.columns[figure][chips, lanes])
 
     def _share(self, figure: str, level: Level) -> NDArray[np.float64]:
-        """Return a share for every node of a level: its chips' mean over the mean of what its types have."""
+        """Return a share for every node of a level.
+
+        It is the mean of its chips divided by the mean for their types.
+        """
         name, factor_of = SHARES[figure]
-        layout, mean = self.layout, self.rollups.mean(name, level)
+        layout = self.layout
+        mean = self.rollups.mean(name, level)
         factors = [factor_of(kind.chip) for kind in layout.types] or [1.0]
         if len(set(factors)) == 1:
             return np.asarray(mean * factors[0], np.float64)
@@ -331,15 +359,17 @@ class Readings:
         whole = chips / np.array(factors)[layout.instance_type]
         if level is Level.ULTRASERVER:
             starts = layout.ultraserver_start[:-1].astype(np.intp)
-            chips, whole = np.add.reduceat(chips, starts), np.add.reduceat(whole, starts)
+            chips = np.add.reduceat(chips, starts)
+            whole = np.add.reduceat(whole, starts)
         return np.asarray(mean * chips / whole, np.float64)
 
     def _links_down(self, level: Level, *, only_z: bool) -> NDArray[np.float64]:
         if self.all_links_up:
             return np.zeros(self.layout.count(level))
-        codes, expected = self.store.columns["links_up"], self.expected_links
-        wanted = expected & self.layout.between_mask if only_z else expected
-        missing = np.where(self.live & (codes != BY_NAME["links_up"].top), wanted & ~codes, 0)
+        codes = self.store.columns["links_up"]
+        expected = self.expected_links
+        links = expected & self.layout.between_mask if only_z else expected
+        missing = np.where(self.live & (codes != BY_NAME["links_up"].top), links & ~codes, 0)
         starts = self.layout.chip_start
         if not len(self.layout.instances):
             return np.zeros(0)
@@ -353,14 +383,17 @@ class Readings:
         return sums
 
     def _unheard_ends(self, missing: NDArray[Any]) -> NDArray[np.int64]:
-        """Return the chips that are not live at the other ends of links between instances, once for each link.
+        """Return the chips not live at the far ends of links between instances.
+
+        A chip appears once for each link.
 
         Args:
-            missing: Bits of the links that live chips miss, a value a chip.
+            missing: Bits of the links missing on live chips, one value per chip.
         """
-        layout, found = self.layout, [np.zeros(0, np.int64)]
+        layout = self.layout
+        ends_unheard = [np.zeros(0, np.int64)]
         if self.all_live:
-            return found[0]
+            return ends_unheard[0]
         starts = layout.ultraserver_start
         for lane in range(MOST_LANES):
             rows = np.flatnonzero(missing & layout.between_mask & (1 << lane))
@@ -369,7 +402,12 @@ class Readings:
             instance = layout.instance_of_chip[rows]
             group = layout.ultraserver_of_instance[instance]
             # Where the other end lies depends on these alone.
-            place = (layout.instance_type[instance], np.diff(starts)[group], instance - starts[group], rows - layout.chip_start[instance])  # fmt: skip
+            place = (
+                layout.instance_type[instance],
+                np.diff(starts)[group],
+                instance - starts[group],
+                rows - layout.chip_start[instance],
+            )
             _, first, alike = np.unique(
                 np.stack(place), axis=1, return_index=True, return_inverse=True
             )
@@ -379,5 +417,5 @@ class Readings:
                 for end, row in zip(ends, rows[first], strict=True)
             ]
             others = rows + np.array(offsets, np.int64)[alike.reshape(-1)]
-            found.append(others[~self.live[others]])
-        return np.concatenate(found)
+            ends_unheard.append(others[~self.live[others]])
+        return np.concatenate(ends_unheard)

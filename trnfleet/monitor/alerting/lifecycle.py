@@ -1,7 +1,7 @@
 """The lifecycle of alerts, from pending over firing to resolved.
 
-Two things delay an end: an alert that flaps goes on until it has been quiet, and one that another `watch` published goes on
-until its condition could be seen here.
+Two things delay an end: a flapping alert goes on until it has been quiet, and an alert published by
+another `watch` goes on until its condition could be seen here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class AlertLifecycle:
-    """Takes the alerts of one fleet through their states, and records the transitions."""
+    """Moves the alerts of one fleet through their states and records the transitions."""
 
     def __init__(
         self,
@@ -36,9 +36,9 @@ class AlertLifecycle:
 
         Args:
             store: The alerts.
-            published: Alerts that another `watch` published.
-            silences: Silences and acknowledgements: an acknowledgement ends with its alert.
-            detects_flapping: Whether alerts that come and go are held until they have been quiet.
+            published: Alerts published by another `watch`.
+            silences: Silences and acknowledgements. An acknowledgement ends with its alert.
+            detects_flapping: Whether recurring alerts are held until they have been quiet.
         """
         self._store = store
         self._published = published
@@ -46,14 +46,15 @@ class AlertLifecycle:
         self._detects_flapping = detects_flapping
         self._flaps = Flaps()
         self._quiet_since: dict[str, int] = {}
-        """Flapping alerts that are held although nothing is wrong at present, and since when, in time that passed."""
+        """Flapping alerts held although nothing is wrong now. The value is the start of the quiet
+        in passed time."""
 
     def fire(self, alert: Alert, since_ns: int, fired_ns: int, instant: Instant) -> None:
-        """Take an active alert that is seen firing.
+        """Update an active alert with a firing member.
 
         Args:
             alert: The alert.
-            since_ns: Since when its condition holds.
+            since_ns: Since when its condition has been fulfilled.
             fired_ns: When it fired; not later than now.
             instant: Now.
         """
@@ -64,8 +65,10 @@ class AlertLifecycle:
         published = self._published.times(alert.fingerprint, fired_ns)
         if published is not None:
             since_ns, fired_ns = published
-        alert.state, alert.resolved_ns = AlertState.FIRING, None
-        alert.since_ns, alert.fired_ns = since_ns, fired_ns
+        alert.state = AlertState.FIRING
+        alert.resolved_ns = None
+        alert.since_ns = since_ns
+        alert.fired_ns = fired_ns
         alert.times = self._flaps.begin(
             alert.fingerprint, instant.flow_ns - (instant.now_ns - fired_ns)
         )
@@ -76,7 +79,10 @@ class AlertLifecycle:
             self._store.record("flapping", alert, fired_ns)
 
     def wait(self, alert: Alert, instant: Instant) -> None:
-        """Take an active alert that has only pending members: one that has fired resolves, and is pending again."""
+        """Update an active alert with pending members only.
+
+        A fired one resolves and is pending again.
+        """
         self._quiet_since.pop(alert.fingerprint, None)
         now_ns = instant.now_ns
         if alert.state is AlertState.FIRING:
@@ -85,7 +91,9 @@ class AlertLifecycle:
             self._resolve(alert, now_ns)
             self._store.resolved.append(replace(alert))
             self._forget(alert)
-            alert.state, alert.since_ns, alert.fired_ns = AlertState.PENDING, now_ns, None
+            alert.state = AlertState.PENDING
+            alert.since_ns = now_ns
+            alert.fired_ns = None
             alert.resolved_ns = None
             return
         published = self._published.times(alert.fingerprint, now_ns)
@@ -96,12 +104,14 @@ class AlertLifecycle:
             self._published.hold(alert.fingerprint)
 
     def end(self, alert: Alert, instant: Instant, *, is_gone: bool = False) -> bool:
-        """Take an active alert of which nothing is seen any more; return whether that ended it.
+        """Update an active alert without targets.
+
+        Return whether it ended.
 
         Args:
             alert: The alert.
             instant: Now.
-            is_gone: Whether what it is about is gone: then nothing holds it.
+            is_gone: Whether its target is gone. Then nothing holds it.
         """
         if alert.state is AlertState.FIRING:
             if not is_gone and self._is_held(alert, instant):
@@ -113,14 +123,15 @@ class AlertLifecycle:
         return True
 
     def _is_held(self, alert: Alert, instant: Instant) -> bool:
-        """Return whether a firing alert goes on although nothing is wrong; a flapping one does until it has been quiet.
+        """Return whether a firing alert goes on although nothing is wrong.
 
-        One that ends while it is inhibited does not count towards flapping.
+        A flapping alert goes on until it has been quiet. One that ends while inhibited does not
+        count towards flapping.
         """
         if self._published.holds(alert.fingerprint):
             return True
         if alert.inhibited_by:
-            # Nobody was told that it came and goes: a wider alert did.
+            # Its changes were not notified: a wider alert was.
             self._flaps.retract(alert.fingerprint)
             return False
         if alert.is_flapping:
@@ -129,7 +140,8 @@ class AlertLifecycle:
         return alert.is_flapping
 
     def _resolve(self, alert: Alert, now_ns: int) -> None:
-        alert.state, alert.resolved_ns = AlertState.RESOLVED, now_ns
+        alert.state = AlertState.RESOLVED
+        alert.resolved_ns = now_ns
         alert.inhibited_by = ""
         alert.revision += 1
         self._store.record("resolved", alert, now_ns)

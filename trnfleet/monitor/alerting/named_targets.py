@@ -1,4 +1,4 @@
-"""Targets that have names instead of addresses: jobs, reservations, publishers, the pipeline; their figures at an instant."""
+"""Figures of targets with names: jobs, reservations, publishers, the pipeline."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from trnfleet.domain.metrics import BY_NAME, JOB_FIGURES, Aggregate
 from trnfleet.domain.reservations.states import BlockState
 from trnfleet.monitor.pipeline.publishers import State
 from trnfleet.monitor.pipeline.traffic import PublisherNames
+from trnfleet.monitor.store.findings import JOBS_DOWN
 from trnfleet.monitor.store.job_history import reporting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from numpy.typing import NDArray
 
     from trnfleet.monitor.pipeline.health import PipelineHealth
     from trnfleet.monitor.reservations.table import Reservation
+    from trnfleet.monitor.store.jobs import Jobs
     from trnfleet.monitor.store.rollup import Rollups
     from trnfleet.monitor.store.store import Store
     from trnfleet.wire.messages import JobMessage
@@ -32,11 +34,11 @@ if TYPE_CHECKING:
 _Item = TypeVar("_Item", np.float64, np.int8)
 
 Value = float | str | None
-"""A figure's value: a number, a text, or None where it is not known."""
+"""A figure's value: a number, a text, or None if unknown."""
 
 
 class Texts(NamedTuple):
-    """A column of texts, of which there are few."""
+    """A column with few distinct texts."""
 
     texts: tuple[str, ...]
     codes: NDArray[np.int8]
@@ -55,20 +57,24 @@ class NamedTable(Protocol):
         """The place of each name among them."""
 
     def column(self, figure: str) -> Sequence[Value]:
-        """Return a figure's value for each of them, in their order."""
+        """Return a figure's value for each target, in order."""
 
     def array(self, figure: str) -> NDArray[np.float64] | Texts | None:
-        """Return the same as an array of numbers, NaN for unknown, or as texts; None where values come one by one."""
+        """Return a column as an array of numbers (NaN if unknown) or as texts.
+
+        None if values are computed one by one.
+        """
 
 
 @dataclass(slots=True)
 class NamedColumns:
-    """A table whose columns are made when they are asked for."""
+    """A table that makes its columns on demand."""
 
     names: Sequence[str]
     make: Callable[[str], Sequence[Value]] | None = None
     make_array: Callable[[str], NDArray[np.float64] | Texts] | None = None
-    """Makes a column as an array, for targets of which there may be tens of thousands; instead of `make`."""
+    """Makes a column as an array, instead of `make`. For targets that may number tens of thousands.
+    """
     _made: dict[str, Sequence[Value]] = field(default_factory=dict)
     _arrays: dict[str, NDArray[np.float64] | Texts] = field(default_factory=dict)
     _places: dict[str, int] = field(default_factory=dict)
@@ -100,7 +106,10 @@ class NamedColumns:
 
 
 class _Known(Sequence[Value]):
-    """The values of an array one by one, None for those that are not known: of tens of thousands few are looked at."""
+    """The values of an array one by one, None if unknown.
+
+    Few of tens of thousands are read.
+    """
 
     def __init__(self, values: NDArray[np.float64] | Texts) -> None:
         self._values = values
@@ -114,7 +123,7 @@ class _Known(Sequence[Value]):
     def __getitem__(self, place: slice) -> Sequence[Value]: ...
     def __getitem__(self, place: int | slice) -> Value | Sequence[Value]:
         if isinstance(place, slice):
-            return [self[each] for each in range(*place.indices(len(self)))]
+            return [self[index] for index in range(*place.indices(len(self)))]
         if isinstance(self._values, Texts):
             code = int(self._values.codes[place])
             return None if code < 0 else self._values.texts[code]
@@ -125,13 +134,35 @@ class _Known(Sequence[Value]):
 EMPTY = NamedColumns((), lambda _figure: ())
 
 
-def jobs_table(jobs: Mapping[str, JobMessage], store: Store, rollups: Rollups) -> NamedColumns:
-    """Return the jobs; figures of chips and hosts are roll-ups of the instances that they run on."""
+def jobs_table(
+    jobs: Mapping[str, JobMessage],
+    store: Store,
+    rollups: Rollups,
+    last_known: Collection[str] = frozenset(),
+) -> NamedColumns:
+    """Return the jobs.
+
+    Chip and host figures are roll-ups of their instances.
+
+    Args:
+        jobs: The jobs by name.
+        store: Which job has each instance.
+        rollups: The figures of instances.
+        last_known: Jobs without a live chip. Their figures are unknown, and so is their state,
+            unless it says that they are down: silent chips do not bring a job up again.
+    """
     messages = list(jobs.values())
 
+    def value_of(job: JobMessage, figure: str) -> Value:
+        is_known = job.job not in last_known or (figure == "state" and job.state in JOBS_DOWN)
+        known: Value = getattr(job, figure) if is_known else None
+        return known
+
     def make(figure: str) -> Sequence[Value]:
-        if figure in {"state", "kind"} or figure in JOB_FIGURES:
-            return [getattr(job, figure) for job in messages]
+        if figure == "kind":
+            return [job.kind for job in messages]
+        if figure == "state" or figure in JOB_FIGURES:
+            return [value_of(job, figure) for job in messages]
         values = _rolled(figure, store, rollups, len(messages))
         if figure in _BETWEEN_DOMAINS:
             spans = store.placement.spans(len(messages))
@@ -142,20 +173,24 @@ def jobs_table(jobs: Mapping[str, JobMessage], store: Store, rollups: Rollups) -
 
 
 _BETWEEN_DOMAINS = frozenset({"efa_tx_bytes_per_s", "efa_rx_bytes_per_s"})
-"""Figures of the network between NeuronLink domains. A job within one of them sends checkpoints alone over it, which are no figure
-of its pace."""
+"""Figures of the network between NeuronLink domains. A job inside one domain uses it for
+checkpoints only, so they do not show its pace."""
 
 
 def _rolled(name: str, store: Store, rollups: Rollups, jobs: int) -> Sequence[Value]:
-    """Return a metric over the live instances of each job, by its aggregate; None where nothing is known."""
+    """Return a metric over the live instances of each job, by its aggregate.
+
+    None if unknown.
+    """
     metric = BY_NAME[name]
     members = reporting(store, rollups, name, jobs)
-    total_of, count_of = (each[members.rows] for each in rollups.parts(name, Level.INSTANCE))
+    total_of, count_of = (column[members.rows] for column in rollups.parts(name, Level.INSTANCE))
     if metric.aggregate is Aggregate.MAX:
         highest: NDArray[np.float64] = np.full(jobs, -np.inf)
         np.maximum.at(highest, members.jobs, total_of)
         return [None if value == -np.inf else float(value) for value in highest]
-    chips, total = members.sums(count_of, jobs), members.sums(total_of, jobs)
+    chips = members.sums(count_of, jobs)
+    total = members.sums(total_of, jobs)
     if metric.aggregate is Aggregate.MEAN:
         total = total / np.maximum(chips, 1)
     return [float(value) if known else None for value, known in zip(total, chips > 0, strict=True)]
@@ -182,18 +217,19 @@ def reservations_table(table: Sequence[Reservation], now_ns: int) -> NamedColumn
             return (
                 None if each.used is None or known <= 0 else min(100.0, 100.0 * each.used / known)
             )
-        found: float | None = getattr(each, _MADE_OF[figure])
+        amount: float | None = getattr(each, _MADE_OF[figure])
         if figure != "util_pct" and message.state.value != BlockState.ACTIVE.value:
             return None
-        return found
+        return amount
 
     return NamedColumns(
-        [each.message.id for each in table], lambda figure: [value(each, figure) for each in table]
+        [reservation.message.id for reservation in table],
+        lambda figure: [value(reservation, figure) for reservation in table],
     )
 
 
 def publishers_table(pipeline: PipelineHealth) -> NamedColumns:
-    """Return the publishers, and the pairs of them that describe the same paths."""
+    """Return the publishers, and pairs of publishers with the same paths."""
     publishers, contested = pipeline.publishers, pipeline.contested
 
     def make(figure: str) -> NDArray[np.float64] | Texts:
@@ -203,10 +239,8 @@ def publishers_table(pipeline: PipelineHealth) -> NamedColumns:
         of_pairs: NDArray[np.float64] = np.full(len(contested), np.nan)
         values: NDArray[np.float64]
         if figure == "contested":
-            values, of_pairs = (
-                np.zeros(len(publishers)),
-                np.array([*contested.values()], np.float64),
-            )
+            values = np.zeros(len(publishers))
+            of_pairs = np.array([*contested.values()], np.float64)
         elif figure == "silent_s":
             values = np.where(publishers.state == State.SILENT.value, publishers.quiet_s, 0.0)
         else:
@@ -236,7 +270,7 @@ def pipeline_table(pipeline: PipelineHealth) -> NamedColumns:
 
 
 def all_tables(
-    jobs: Mapping[str, JobMessage],
+    jobs: Jobs,
     store: Store,
     rollups: Rollups,
     reservations: Sequence[Reservation],
@@ -245,7 +279,7 @@ def all_tables(
 ) -> dict[Scope, NamedTable]:
     """Return the targets of all scopes without addresses."""
     return {
-        Scope.JOB: jobs_table(jobs, store, rollups),
+        Scope.JOB: jobs_table(jobs.by_key, store, rollups, jobs.last_known),
         Scope.RESERVATION: reservations_table(reservations, now_ns),
         Scope.PUBLISHER: publishers_table(pipeline),
         Scope.PIPELINE: pipeline_table(pipeline),

@@ -1,9 +1,10 @@
-"""Alerts that another `watch` published: their times, and those that fire here only because they were published.
+"""Alerts published by another `watch`: their times, and alerts firing only because of them.
 
-An alert that was taken over fires as last known until its condition is seen here, or until its target could have been seen
-long enough to know that it is over: where its rule looks back over a window, for that window, unless the other `watch` says that it is
-over. It inhibits what an alert that is seen here does. An inhibition that was published lasts until the evaluation here can have
-found it: until the alert that inhibits has been seen here for `SETTLED_AFTER_NS`, or is over.
+An inherited alert fires as last known until its condition is seen here, or until its target was
+visible long enough to know it is over. If its rule has a window, this takes the window, unless the
+other `watch` reports it resolved. It inhibits like an alert seen here. A published inhibition lasts
+until the evaluation here can have found it: until the inhibiting alert has been seen here for
+`SETTLED_AFTER_NS`, or is over.
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ if TYPE_CHECKING:
     from trnfleet.wire.alerts import AlertMessage
 
 GONE_AFTER_NS = 60 * NS_PER_S
-"""Time after which a published alert resolves whose target is not described."""
+"""Time after which a published alert with an undescribed target resolves."""
 SETTLED_AFTER_NS = 10 * NS_PER_S
-"""Time for which an inhibition lasts on the former watch's word alone, once its alert fires here or where that alert is unknown: the
-members of a group are seen within two periods of their publishers, and retained alerts come in within seconds."""
+"""Time for which an inhibition lasts on the former watch's word alone. It begins when the alert
+fires here, and also applies while it is unknown. The members of a group are seen within two
+publisher periods, and retained alerts arrive within seconds."""
 _NOT_YET = -1
 
 
@@ -38,41 +40,47 @@ class PublishedAlerts:
     """The published alerts of one fleet."""
 
     def __init__(self, store: AlertStore, adopted: Sequence[Rule] = ()) -> None:
-        """Start without any.
+        """Start without alerts.
 
         Args:
             store: The fleet's alerts.
-            adopted: Rules whose alerts are taken over even before their condition is seen.
+            adopted: Rules whose alerts are inherited before their condition is seen.
         """
         self._store = store
         self._adopted = {rule.name: rule for rule in adopted}
         self._times: dict[str, tuple[int, int]] = {}
-        """`since` and `fired` of alerts that are published as firing."""
+        """`since` and `fired` of the alerts published as firing."""
         self._held: dict[str, int] = {}
-        """Active alerts that fire only because they were published, and since when they could be seen here (`_NOT_YET`: not yet)."""
+        """Active alerts firing only because they were published. The value is the time since which
+        their target has been visible here (`_NOT_YET`: not yet)."""
         self._inhibitors: dict[str, str] = {}
-        """The alert that inhibits each published one, as far as that was published and counts still."""
+        """The published inhibitor of each published alert, while it still counts."""
         self._over: set[str] = set()
         """Alerts that have ended since the last evaluation."""
         self._begun_ns: int | None = None
-        """Instant of the first evaluation, in time that passed."""
+        """Instant of the first evaluation, in passed time."""
         self._is_settled = False
         """Whether the evaluation here has gone on for `SETTLED_AFTER_NS`."""
         self._settling: dict[str, int] = {}
-        """Alerts with an inhibitor that was published, and since when its evaluation here counts or it is unknown."""
+        """Alerts with a published inhibitor. The value is the time since which the inhibitor counts
+        by the evaluation here or is unknown."""
 
     # Messages
 
     def take(self, message: AlertMessage) -> bool:
-        """Add a published alert; return whether it was taken over."""
-        since_ns, fired_ns = parse_rfc3339(message.since), parse_rfc3339(message.fired)
+        """Add a published alert.
+
+        Return whether it was inherited.
+        """
+        since_ns = parse_rfc3339(message.since)
+        fired_ns = parse_rfc3339(message.fired)
         fingerprint = message.fingerprint
         if message.state != "firing":
             self.forget(fingerprint)
             return False
         known = self._store.find(fingerprint)
         if known is not None and known.state is AlertState.RESOLVED and known.fired_ns == fired_ns:
-            # A late message, such as our own that comes back: that alert is over.
+            # A late message, such as our own returned by the broker: the alert is over.
             return False
         self._times[fingerprint] = since_ns, fired_ns
         self._note_inhibitor(message)
@@ -82,17 +90,23 @@ class PublishedAlerts:
         if fingerprint_of(self._store.fleet, message.rule, message.target) != fingerprint:
             return False
         alert = self._store.open(rule, message.target, since_ns)
-        alert.state, alert.fired_ns, alert.is_silent = AlertState.FIRING, fired_ns, True
+        alert.state = AlertState.FIRING
+        alert.fired_ns = fired_ns
+        alert.is_silent = True
         alert.value, alert.members, alert.chips = message.value, message.members, message.chips
         alert.place, alert.cause, alert.times = message.place, message.cause, message.times
-        alert.rack, alert.worst = message.rack, message.worst
+        alert.worst = message.worst
+        alert.rack = message.rack
+        alert.job = message.labels.get("job", "")
+        self._store.relabel(alert)
         alert.is_flapping = message.flapping
         alert.inhibited_by = self._inhibitors.get(fingerprint, "")
         self.hold(fingerprint)
         return True
 
     def _note_inhibitor(self, message: AlertMessage) -> None:
-        fingerprint, inhibitor = message.fingerprint, message.inhibited_by
+        fingerprint = message.fingerprint
+        inhibitor = message.inhibited_by
         known = self._store.active.get(fingerprint)
         if (
             self._is_settled
@@ -119,7 +133,10 @@ class PublishedAlerts:
             self._release(fingerprint)
 
     def times(self, fingerprint: str, until_ns: int) -> tuple[int, int] | None:
-        """Return the published `since` and `fired` of an alert, if it fired by `until_ns`; None otherwise."""
+        """Return the published `since` and `fired` of an alert.
+
+        None if it did not fire by `until_ns`.
+        """
         times = self._times.get(fingerprint)
         return times if times is not None and times[1] <= until_ns else None
 
@@ -134,7 +151,7 @@ class PublishedAlerts:
         return fingerprint in self._held
 
     def held_alerts(self) -> dict[str, list[Alert]]:
-        """Return the alerts that fire only because they were published, by the name of their rule."""
+        """Return the alerts firing only because they were published, by rule name."""
         by_rule: dict[str, list[Alert]] = {}
         for fingerprint in self._held:
             alert = self._store.active[fingerprint]
@@ -142,7 +159,7 @@ class PublishedAlerts:
         return by_rule
 
     def lose(self, fingerprint: str, flow_ns: int) -> None:
-        """Record that an alert that is held is not seen any more, from an instant on."""
+        """Record when a held alert stopped being seen."""
         self._held[fingerprint] = flow_ns
 
     def confirm(self, fingerprint: str) -> None:
@@ -150,7 +167,7 @@ class PublishedAlerts:
         self._held.pop(fingerprint, None)
 
     def end(self, fingerprint: str) -> None:
-        """Forget an alert that is over, and what it inhibited."""
+        """Forget a resolved alert and its inhibitions."""
         self._held.pop(fingerprint, None)
         self._times.pop(fingerprint, None)
         self._release(fingerprint)
@@ -158,10 +175,10 @@ class PublishedAlerts:
             self._over.add(fingerprint)
 
     def inhibitors(self, flow_ns: int) -> dict[str, str]:
-        """Return the inhibitors that were published and count still, by the alert that each inhibits.
+        """Return the published inhibitors that still count, by inhibited alert.
 
         Args:
-            flow_ns: The instant, in time that passed.
+            flow_ns: The instant, in passed time.
         """
         if self._begun_ns is None:
             self._begun_ns = flow_ns
@@ -179,7 +196,9 @@ class PublishedAlerts:
         return self._inhibitors
 
     def settle(self, rules: Sequence[RuleState], readings: Readings) -> list[Alert]:
-        """Release and return the held alerts whose targets could be seen for long enough without the condition being seen.
+        """Release and return held alerts whose condition was not seen here in time.
+
+        Their targets were visible for long enough.
 
         Args:
             rules: The states of all rules.
@@ -205,10 +224,10 @@ class PublishedAlerts:
         return over
 
     def _needed_ns(self, alert: Alert) -> int:
-        """Return for how long an alert's target has to be seen: while it is published, also for as far back as its rule looks.
+        """Return how long an alert's target must be visible before the alert can end.
 
-        An error that was counted while this monitor was cut off is in no window here, and its alert goes on for as long as one that
-        was counted just before.
+        While it is published, add the window of its rule. An error counted while this monitor was
+        cut off is in no window here: its alert goes on as long as one counted just before.
         """
         rule = alert.rule
         looks_back_s = (rule.window_s or 0.0) if alert.fingerprint in self._times else 0.0
@@ -216,7 +235,10 @@ class PublishedAlerts:
 
 
 def _is_known(alert: Alert, readings: Readings) -> bool | None:
-    """Return whether anything is known of an alert's target; None where it is not described."""
+    """Return whether anything is known of an alert's target.
+
+    None if not described.
+    """
     rule = alert.rule
     if rule.scope not in LEVEL_OF:
         table = readings.tables.get(rule.scope)

@@ -1,4 +1,7 @@
-"""The state of one rule between evaluations: its active targets, the alerts that they make, and the step to an instant."""
+"""The state of one rule between evaluations: active targets and their alerts.
+
+It also makes the step to an instant.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ if TYPE_CHECKING:
     """As `Track.step` has it."""
 
 SEEN_TICKS = 1.5
-"""Ticks of its source after which a condition has been seen twice."""
+"""Ticks of its source until a condition was seen twice."""
 
 
 class RuleState:
@@ -70,26 +73,30 @@ class RuleState:
         self.rule = rule
         self.track = Track()
         self.has_rows = rule.scope in LEVEL_OF
-        """Whether its targets have addresses; else they have names, which are numbered here."""
+        """Whether its targets have addresses. Otherwise they have names, numbered here."""
         self._rows = RowSearch(rule, counters) if self.has_rows else None
         self._named = None if self.has_rows else NamedCondition(rule)
         self.is_flowing = bool(rule.absent) or rule.scope in {Scope.PUBLISHER, Scope.PIPELINE}
-        """Whether it times by what goes on while the fleet's own time may stand still."""
+        """Whether it is timed by passed time, even while fleet time stands still."""
         self.alerts: dict[int, Alert] = {}
         """Active alerts by group."""
         self.before: AlertGroups | None = None
-        """The groups that these alerts are up to date with; None where all have to be looked at."""
+        """The groups last applied to the alerts; None if all must be checked."""
         self.early: set[int] = set()
-        """Groups whose alert fires one evaluation after it is due, for messages came in during the one that found it."""
+        """Groups due now but firing one evaluation late, after new messages."""
         self.held: set[str] = set()
-        """Fingerprints of alerts that stay inhibited for one evaluation after their inhibitor has ended."""
+        """Fingerprints of alerts that stay inhibited for one evaluation after the end of their
+        inhibitor."""
         self._ids: dict[str, int] = {}
         self._names: dict[int, str] = {}
         self.texts: dict[str, str] = {}
-        """Values that are texts, of targets with names whose alert is about to be made."""
+        """Text values of named targets before their alert exists."""
 
     def stays_quiet(self, readings: Readings) -> bool:
-        """Take a rule without anything active to an instant at which nothing fulfils it; return whether that is all there is to do."""
+        """Advance an inactive rule to an instant without a match.
+
+        Return whether that is all.
+        """
         if len(self.track) or self.alerts:
             return False
         if self._rows is not None:
@@ -103,7 +110,9 @@ class RuleState:
         return True
 
     def step(self, readings: Readings) -> Slices[AlertGroups]:
-        """Take its targets to an instant, and return the groups that they make.
+        """Advance its targets to an instant.
+
+        Return their groups.
 
         Raises:
             LayoutChanged: its targets have other numbers now.
@@ -116,15 +125,26 @@ class RuleState:
         return each_alone(self.track)
 
     def usual(self, name: str) -> float | None:
-        """Return what is usual for a target with a name, where the rule compares with that; None while it is not known."""
+        """Return the usual value of a named target.
+
+        None while unknown, or if the rule does not compare with it.
+        """
         return None if self._named is None else self._named.usual(name)
 
+    def learn_before(self, before: RuleState) -> None:
+        """Copy the rule's usual values of an earlier time."""
+        if self._named is not None and before._named is not None:
+            self._named.learn_before(before._named)
+
     def stand_still(self, before: Instant, instant: Instant) -> None:
-        """Leave out the time between two instants: its alerts stay as they are, and what is pending has that much longer to go."""
+        """Leave out the time between two instants.
+
+        Alerts stay unchanged, and pending targets wait that much longer.
+        """
         self.track.shift(self.now_ns(instant) - self.now_ns(before))
 
     def target_of(self, number: int, layout: Layout) -> str:
-        """Return what a group is about: an address or a name."""
+        """Return the target of a group: an address or a name."""
         return target_of(self.rule, number, layout) if self.has_rows else self._names[number]
 
     def now_ns(self, instant: Instant) -> int:
@@ -132,14 +152,17 @@ class RuleState:
         return instant.flow_ns if self.is_flowing else instant.now_ns
 
     def members(self, alert: Alert, layout: Layout, most: int) -> list[tuple[str, float, bool]]:
-        """Return the members of one of its alerts, firing ones first: name, value (NaN for none), and whether it fires.
+        """Return the members of an alert, firing ones first.
+
+        Each has a name, a value (NaN if unknown) and whether it fires.
 
         Args:
             alert: The alert.
             layout: Where its targets are.
             most: Largest number of members.
         """
-        rule, track = self.rule, self.track
+        rule = self.rule
+        track = self.track
         if not self.has_rows:
             return [
                 (
@@ -148,7 +171,7 @@ class RuleState:
                     alert.fired_ns is not None,
                 )
             ]
-        number = next((each for each, kept in self.alerts.items() if kept is alert), None)
+        number = next((key for key, active in self.alerts.items() if active is alert), None)
         if number is None:
             return []
         mine = np.flatnonzero(group_ids(rule, track.rows, layout) == number)
@@ -165,7 +188,9 @@ class RuleState:
         ]
 
     def move(self, old: Layout, layout: Layout) -> list[Alert]:
-        """Give targets that have addresses their numbers in a new layout; return the alerts whose target is gone.
+        """Renumber targets for a new layout.
+
+        Return the alerts whose target is gone.
 
         Args:
             old: Where the targets were.
@@ -173,16 +198,18 @@ class RuleState:
         """
         if not self.has_rows:
             return []
-        scope, track = self.rule.scope, self.track
+        scope = self.rule.scope
+        track = self.track
         names = [row_name(scope, row, old) for row in track.rows.tolist()]
-        found = [find_row(scope, name, layout) for name in names]
-        track.move(np.array([-1 if row is None else row for row in found], np.int64))
+        rows = [find_row(scope, name, layout) for name in names]
+        track.move(np.array([-1 if row is None else row for row in rows], np.int64))
         self.before = None
         self.early.clear()
         self.held.clear()
-        kept, self.alerts = self.alerts, {}
+        former = self.alerts
+        self.alerts = {}
         gone = []
-        for alert in kept.values():
+        for alert in former.values():
             number = find_group(self.rule, alert.target, layout)
             if number is not None:
                 self.alerts[number] = alert
@@ -191,10 +218,10 @@ class RuleState:
         return gone
 
     def _step_rows(self, search: RowSearch, readings: Readings) -> Slices[AlertGroups]:
-        found = yield from search.search(readings)
-        if len(found.rows) > MANY:
+        matches = yield from search.search(readings)
+        if len(matches.rows) > MANY:
             yield from readings.checkpoint()
-        self._step_track(readings, found, lambda rows: search.look(readings, rows))
+        self._step_track(readings, matches, lambda rows: search.look(readings, rows))
         if len(self.track) > MANY:
             yield from readings.checkpoint()
         return group(self.rule, self.track, readings.layout)
@@ -232,7 +259,10 @@ class RuleState:
             self._note_text(name, text)
 
     def _sees_no_name(self, readings: Readings) -> bool:
-        """Return whether a look at whole columns shows that no target with a name fulfils the conditions, and forget their rows then."""
+        """Return whether whole columns show that no named target matches.
+
+        If so, forget their rows.
+        """
         table = readings.tables.get(self.rule.scope)
         if self._named is not None and table is not None:
             if not self._named.is_plain or len(self._named.places(table)):
@@ -249,12 +279,16 @@ class RuleState:
             for_ns=_needed_ns(self.rule, readings),
             keep_ns=round(self.rule.keep_firing_for_s * NS_PER_S),
             holds_silent=self.rule.when_silent == "hold" or readings.unsettled is not None,
-            # A monitor that misses a moment again and again would never see anything last for long enough.
+            # A monitor that misses a moment again and again would never see anything last for long
+            # enough.
             waits_silent=readings.unsettled is not None,
         )
 
     def _row_of(self, name: str) -> int:
-        """Return the row of a target with a name, a new one for a new target."""
+        """Return the row of a named target.
+
+        A new target gets a new row.
+        """
         row = self._ids.get(name)
         if row is None:
             row = self._ids[name] = max(self._names, default=-1) + 1
@@ -268,7 +302,10 @@ class RuleState:
             self.texts.pop(name, None)
 
     def _note_text(self, name: str, text: str) -> None:
-        """Note the value of a target with a name as a text, empty for none: for its alert, or until that is made."""
+        """Store a named target's text value, in its alert or until it has one.
+
+        Empty for none.
+        """
         alert = self.alerts.get(self._ids[name])
         if alert is not None:
             alert.text = text
@@ -277,10 +314,10 @@ class RuleState:
 
 
 def _needed_ns(rule: Rule, readings: Readings) -> int:
-    """Return for how long a rule's condition must hold: its `for`, and at least as long as two messages take.
+    """Return how long a rule's condition must last: its `for`, and at least two messages.
 
-    Where a fleet's time runs fast, one message stands for minutes: a condition that one message fulfils must not count as having
-    lasted for them.
+    Where fleet time runs fast, one message covers minutes. A condition seen in one message only
+    must not count as having lasted for minutes.
     """
     return round(max(rule.for_s, SEEN_TICKS * readings.tick_s) * NS_PER_S) if rule.for_s else 0
 

@@ -1,7 +1,8 @@
-"""Silences and acknowledgements of one fleet, as they are retained on the broker, and the status that follows for an alert.
+"""Silences and acknowledgements of one fleet, as retained on the broker.
 
-Of two messages about the same one the later written counts (`Edition`): what was withdrawn is remembered until the end that it
-would have had, and a message from before that changes nothing.
+The status of an alert follows from them. Of two messages about the same one, the later written
+counts (`Edition`). A withdrawn one is remembered until its original end, so an older message cannot
+restore it.
 """
 
 from __future__ import annotations
@@ -22,19 +23,20 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.wire.alerts import AckMessage
 
-_ACK, _SILENCE = "ack", "silence"
+_ACK = "ack"
+_SILENCE = "silence"
 KEPT_CHANGES = 1_000
 MOST_COVERING = 50_000
-"""Alerts whose silences are remembered."""
+"""Most alerts with cached silences."""
 MOST_WITHDRAWN = 10_000
-"""Withdrawn ones that are remembered; those that would have ended first go first, a tenth at once."""
+"""Most withdrawn ones remembered. The first to end are dropped first, a tenth at once."""
 
 
 class SilencesChange(NamedTuple):
     """A change of the silences and acknowledgements."""
 
     kind: Literal["set", "withdrawn", "cleared"]
-    """Cleared is what was removed from the broker without a word."""
+    """"cleared": removed from the broker without a tombstone."""
     subject: Ack | Silence
     who: str
     about: str = ""
@@ -46,28 +48,29 @@ class Silences:
 
     def __init__(self) -> None:
         self.revision = 0
-        """Goes up with every change."""
+        """Increases with every change."""
         self.changes: deque[SilencesChange] = deque(maxlen=KEPT_CHANGES)
-        """Changes that nobody has taken yet, oldest first."""
+        """Unread changes, oldest first."""
         self.happened = 0
-        """Number of all changes so far, also of those that made room before they were taken."""
+        """Number of all changes so far, including changes dropped unread."""
         self._acks: dict[str, Ack] = {}
         self._silences: dict[str, Silence] = {}
         self._withdrawn: dict[tuple[str, str], Edition] = {}
-        """The last messages of those that were withdrawn, by kind and name."""
+        """The last message of each withdrawn one, by kind and name."""
         self._covering: dict[str, tuple[Mapping[str, str], tuple[Silence, ...]]] = {}
-        """The silences that cover each alert's labels, whenever they are; labels are replaced and never changed."""
+        """The silences matching each alert's labels, at any time. Labels are replaced, never
+        changed."""
         self._spent: set[tuple[str, int]] = set()
-        """Acknowledgements of alerts that have resolved since, by fingerprint and instant."""
+        """Acknowledgements of alerts resolved since, by fingerprint and instant."""
 
     @property
     def acks(self) -> Iterable[Ack]:
-        """All that are known, also those that are over."""
+        """All known acknowledgements, including ended ones."""
         return self._acks.values()
 
     @property
     def known(self) -> Iterable[Silence]:
-        """All that are known, also those that are over or to come."""
+        """All known silences, including ended and future ones."""
         return self._silences.values()
 
     def count(self) -> tuple[int, int]:
@@ -75,7 +78,7 @@ class Silences:
         return len(self._acks), len(self._silences)
 
     def has_ack(self, fingerprint: str) -> bool:
-        """Return whether an alert has an acknowledgement, also one that is over."""
+        """Return whether an alert has an acknowledgement, even an ended one."""
         return fingerprint in self._acks
 
     def silence(self, silence_id: str) -> Silence | None:
@@ -83,7 +86,10 @@ class Silences:
         return self._silences.get(silence_id)
 
     def ack(self, fingerprint: str) -> Ack | None:
-        """Return the acknowledgement of an alert, also one that is over."""
+        """Return the acknowledgement of an alert, even an ended one.
+
+        None without one.
+        """
         return self._acks.get(fingerprint)
 
     def is_withdrawn(self, silence_id: str) -> bool:
@@ -91,21 +97,23 @@ class Silences:
         return (_SILENCE, silence_id) in self._withdrawn
 
     def is_ack_withdrawn(self, fingerprint: str) -> bool:
-        """Return whether the acknowledgement of an alert was withdrawn, and its tombstone is remembered."""
+        """Return whether an acknowledgement was withdrawn and its tombstone is remembered."""
         return (_ACK, fingerprint) in self._withdrawn
 
     def take_changes(self) -> list[SilencesChange]:
-        """Return what has changed since the last call, oldest first."""
-        taken = list(self.changes)
+        """Return the changes since the last call, oldest first."""
+        changes = list(self.changes)
         self.changes.clear()
-        return taken
+        return changes
 
     def next_ack_revision(self, fingerprint: str) -> int:
         """Return the revision of the next message about the acknowledgement of an alert."""
         return _following(self._acks.get(fingerprint), self._withdrawn.get((_ACK, fingerprint)))
 
     def put_ack(self, message: AckMessage) -> None:
-        """Take an acknowledgement, or its withdrawal; nothing happens where a later message is known.
+        """Apply an acknowledgement or its withdrawal.
+
+        Ignore it if a later message is known.
 
         Raises:
             WireError: it ends before it begins.
@@ -114,7 +122,8 @@ class Silences:
         ack = Ack(
             message.fingerprint, message.owner, message.note, at_ns, ends_ns, message.revision
         )
-        known, edition = self._acks.get(ack.fingerprint), edition_of(message)
+        known = self._acks.get(ack.fingerprint)
+        edition = edition_of(message)
         if not self._takes(
             (_ACK, ack.fingerprint), None if known is None else _edition(known), edition
         ):
@@ -136,10 +145,12 @@ class Silences:
             self._changed(SilencesChange("cleared", former, former.owner))
 
     def put_silence(self, message: SilenceMessage) -> None:
-        """Take a silence, or its withdrawal; nothing happens where a later message is known.
+        """Apply a silence or its withdrawal.
+
+        Ignore it if a later message is known.
 
         Raises:
-            WireError: a matcher is none, or it ends before it begins.
+            WireError: a matcher is invalid, or it ends before it begins.
         """
         try:
             matchers = parse_matchers(message.matchers)
@@ -157,7 +168,8 @@ class Silences:
             message.source,
             message.not_applied,
         )
-        known, edition = self._silences.get(silence.id), edition_of(message)
+        known = self._silences.get(silence.id)
+        edition = edition_of(message)
         if not self._takes(
             (_SILENCE, silence.id), None if known is None else _edition(known), edition
         ):
@@ -198,21 +210,26 @@ class Silences:
             self._withdrawn[name] = edition
             if len(self._withdrawn) > MOST_WITHDRAWN:
                 by_end = sorted(
-                    self._withdrawn.items(), key=lambda each: each[1].withdrawn_until_ns or 0
+                    self._withdrawn.items(), key=lambda pair: pair[1].withdrawn_until_ns or 0
                 )
                 self._withdrawn = dict(by_end[MOST_WITHDRAWN // 10 :])
         return True
 
     def resolve(self, alert: Alert, now_ns: int) -> None:
-        """End the acknowledgement of an alert that has resolved, if it was given before."""
+        """End the earlier acknowledgement of a resolved alert."""
         ack = self._acks.get(alert.fingerprint)
         if ack is not None and ack.at_ns <= now_ns:
             self._spent.add((ack.fingerprint, ack.at_ns))
-            self._spent &= {(each.fingerprint, each.at_ns) for each in self._acks.values()}
+            self._spent &= {(other.fingerprint, other.at_ns) for other in self._acks.values()}
             self.revision += 1
 
     def ack_of(self, alert: Alert, now_ns: int) -> Ack | None:
-        """Return the acknowledgement under which an alert is, one of a cell by the cell's; None for none."""
+        """Return the acknowledgement in force for an alert.
+
+        None without one.
+
+        For an alert of a cell it is the cell's.
+        """
         ack = alert.cell_ack if alert.cell else self._acks.get(alert.fingerprint)
         if ack is None or (ack.fingerprint, ack.at_ns) in self._spent:
             return None
@@ -220,23 +237,31 @@ class Silences:
         return None if ack.span(max(now_ns, ack.at_ns)) is Span.OVER else ack
 
     def silences_of(self, alert: Alert, now_ns: int) -> list[Silence]:
-        """Return the silences that hide an alert now: one of a cell only by the cell's, for its watch knows no others."""
+        """Return the silences that hide an alert now."""
+        return [silence for silence in self.matching(alert) if silence.span(now_ns) is Span.ACTIVE]
+
+    def matching(self, alert: Alert) -> tuple[Silence, ...]:
+        """Return the silences that match an alert, of any time.
+
+        One of a cell only by the cell's, for its watch knows no others.
+        """
         if alert.cell:
-            silence = alert.cell_silence
-            return [silence] if silence is not None and silence.span(now_ns) is Span.ACTIVE else []
-        kept = self._covering.get(alert.fingerprint)
-        if kept is None or kept[0] is not alert.labels:
+            return () if alert.cell_silence is None else (alert.cell_silence,)
+        covering = self._covering.get(alert.fingerprint)
+        if covering is None or covering[0] is not alert.labels:
             if len(self._covering) >= MOST_COVERING:
                 self._covering.clear()
-            kept = (
+            covering = (
                 alert.labels,
-                tuple(each for each in self._silences.values() if each.covers(alert.labels)),
+                tuple(
+                    silence for silence in self._silences.values() if silence.covers(alert.labels)
+                ),
             )
-            self._covering[alert.fingerprint] = kept
-        return [silence for silence in kept[1] if silence.span(now_ns) is Span.ACTIVE]
+            self._covering[alert.fingerprint] = covering
+        return covering[1]
 
     def status(self, alert: Alert, now_ns: int) -> AlertStatus:
-        """Return the status of an alert; every list, count and notification goes by it."""
+        """Return the status of an alert, used by every list, count and notification."""
         if alert.state is AlertState.PENDING:
             return AlertStatus.PENDING
         if alert.state is not AlertState.FIRING:
@@ -249,7 +274,10 @@ class Silences:
 
 
 def edition_of(message: AckMessage | SilenceMessage) -> Edition:
-    """Return what decides whether a message counts."""
+    """Return the edition of a message.
+
+    It decides whether the message counts.
+    """
     begins = message.starts if isinstance(message, SilenceMessage) else message.at
     withdrawn_until = message.withdrawn_until
     return Edition(
@@ -270,7 +298,8 @@ def _following(known: Ack | Silence | None, withdrawn: Edition | None) -> int:
 
 
 def _span(begins: str, ends: str, model: str) -> tuple[int, int]:
-    begins_ns, ends_ns = parse_rfc3339(begins), parse_rfc3339(ends)
+    begins_ns = parse_rfc3339(begins)
+    ends_ns = parse_rfc3339(ends)
     if ends_ns <= begins_ns:
         raise WireError(f"{model}: it ends before it begins")
     return begins_ns, ends_ns

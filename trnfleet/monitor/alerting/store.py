@@ -1,4 +1,4 @@
-"""The store of alerts: by fingerprint, with those that resolved lately and the history of transitions."""
+"""The store of alerts by fingerprint, with recently resolved ones and a transition history."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from trnfleet.domain.alerts.alert import Alert, fingerprint_of, labels_of
 from trnfleet.domain.alerts.subsystems import subsystem_of
 from trnfleet.domain.alerts.templates import summary
+from trnfleet.monitor.store.events import KEPT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.status import AlertStatus
     from trnfleet.domain.severity import Severity
 
-KEPT_HISTORY = 10_000
 KEPT_RESOLVED = 1_000
 
 
@@ -34,7 +34,7 @@ class AlertTransition(NamedTuple):
 
 
 class AlertWithStatus(NamedTuple):
-    """An alert and what is to be done about it."""
+    """An alert and its status for operators."""
 
     alert: Alert
     status: AlertStatus
@@ -58,19 +58,22 @@ class AlertStore:
         self.active: dict[str, Alert] = {}
         """Pending and firing alerts by fingerprint."""
         self.resolved: deque[Alert] = deque(maxlen=KEPT_RESOLVED)
-        """In the order in which they resolved."""
-        self.history: deque[AlertTransition] = deque(maxlen=KEPT_HISTORY)
+        """In order of resolution."""
+        self.history: deque[AlertTransition] = deque(maxlen=KEPT)
         """Transitions, oldest first."""
         self.happened = 0
-        """Number of all transitions so far, also of those that the history has dropped."""
+        """Number of all transitions so far, including dropped ones."""
         self.news: list[AlertTransition] = []
         """Transitions that no listener has got yet."""
 
     def copy(self, memo: dict[int, Any]) -> AlertStore:
-        """Return a copy; of what is over, which may be much and never changes, it has the same objects.
+        """Return a copy.
+
+        Finished alerts, perhaps many, never change and are shared.
 
         Args:
-            memo: Gets the copy of each active alert by the alert's identity, as `copy.deepcopy` has it.
+            memo: Receives the copy of each active alert by the alert's identity, as in
+                `copy.deepcopy`.
         """
         twin = copy.copy(self)
         twin.active = {}
@@ -84,12 +87,20 @@ class AlertStore:
         return twin
 
     def find(self, fingerprint: str) -> Alert | None:
-        """Return an alert that is active, or that has resolved lately."""
-        found = self.active.get(fingerprint)
-        if found is not None:
-            return found
+        """Return an active or recently resolved alert.
+
+        None if unknown.
+        """
+        alert = self.active.get(fingerprint)
+        if alert is not None:
+            return alert
         return next(
-            (each for each in reversed(self.resolved) if each.fingerprint == fingerprint), None
+            (
+                resolved
+                for resolved in reversed(self.resolved)
+                if resolved.fingerprint == fingerprint
+            ),
+            None,
         )
 
     def all(self) -> Iterator[Alert]:
@@ -98,7 +109,10 @@ class AlertStore:
         yield from self.resolved
 
     def open(self, rule: Rule, target: str, since_ns: int) -> Alert:
-        """Return the active alert of a rule about a target: a new one, pending since then, where there is none."""
+        """Return the active alert of a rule and target.
+
+        Without one, open a pending alert with this start.
+        """
         fingerprint = fingerprint_of(self.fleet, rule.name, target)
         alert = self.active.get(fingerprint)
         if alert is None:
@@ -116,8 +130,8 @@ class AlertStore:
         return alert
 
     def relabel(self, alert: Alert) -> None:
-        """Give an alert its labels again, because another job runs there."""
-        alert.labels = labels_of(self.fleet, alert.rule, alert.target, alert.job)
+        """Renew an alert's labels after a change of its job or rack."""
+        alert.labels = labels_of(self.fleet, alert.rule, alert.target, alert.job, alert.rack)
 
     def record(self, kind: str, alert: Alert, at_ns: int) -> None:
         """Add a transition to the history."""
@@ -130,7 +144,14 @@ class AlertStore:
 def _with_copies(
     transitions: deque[AlertTransition] | list[AlertTransition], memo: dict[int, Any]
 ) -> Iterator[AlertTransition]:
-    """Yield what happened with the copies of alerts that have been copied; what is over is its own copy."""
-    for each in transitions:
-        twin = memo.get(id(each.alert))
-        yield each if twin is None else AlertTransition(each.at_ns, each.kind, twin, each.summary)
+    """Yield the transitions with the copies of copied alerts.
+
+    A finished alert is its own copy.
+    """
+    for transition in transitions:
+        twin = memo.get(id(transition.alert))
+        yield (
+            transition
+            if twin is None
+            else AlertTransition(transition.at_ns, transition.kind, twin, transition.summary)
+        )

@@ -1,4 +1,4 @@
-"""Alerts that fire here and are not published: what speaks against the watch that leads."""
+"""Alerts firing here but not published: evidence against the leading watch."""
 
 from __future__ import annotations
 
@@ -20,45 +20,48 @@ class Missing(NamedTuple):
 
     alerts: list[Alert]
     longest_s: float
-    """Time for which the first of them has been missing."""
+    """Seconds since the first of them went missing."""
 
 
 class Unpublished:
-    """Alerts of one fleet that fire by the evaluation here and are not published, and for how long."""
+    """Alerts of one fleet firing here without being published, and for how long."""
 
     def __init__(self) -> None:
         self._since_s: dict[str, float] = {}
 
     def reset(self) -> None:
-        """Begin again: what is published could not be seen."""
+        """Start again: published alerts could not be seen."""
         self._since_s.clear()
 
     def update(self, alerts: Alerts, published: Mapping[str, AlertMessage], now_s: float) -> None:
-        """Take the alerts of an instant and what is published at that time."""
+        """Compare the alerts of an instant with the alerts published then."""
         missing = [
             alert.fingerprint
             for alert in notifying(alerts)
             if (message := published.get(alert.fingerprint)) is None or message.state != "firing"
         ]
-        self._since_s = {each: self._since_s.get(each, now_s) for each in missing}
+        self._since_s = {
+            fingerprint: self._since_s.get(fingerprint, now_s) for fingerprint in missing
+        }
 
     def missing(self, alerts: Alerts, now_s: float, at_least_s: float = 0.0) -> Missing:
-        """Return the alerts that have been missing for some time."""
-        found = [
+        """Return the alerts missing for at least `at_least_s`."""
+        overdue = [
             (alert, now_s - since_s)
             for fingerprint, since_s in self._since_s.items()
             if now_s - since_s >= at_least_s and (alert := alerts.find(fingerprint)) is not None
         ]
         return Missing(
-            [alert for alert, _ in found], max((lasted_s for _, lasted_s in found), default=0.0)
+            [alert for alert, _ in overdue], max((lasted_s for _, lasted_s in overdue), default=0.0)
         )
 
 
 def notifying(alerts: Alerts) -> list[Alert]:
-    """Return the alerts that every watch has to publish and notify.
+    """Return the alerts that every watch must publish and notify.
 
-    Silenced and inhibited ones are left out, those of the pipeline, which are about the way to each watch, those that only go on
-    because they flap, those that fire here only because they were published, and those of cells.
+    Left out are silenced and inhibited alerts, alerts of cells, pipeline alerts (about the path to
+    each watch), alerts that only go on because they flap, and alerts that fire here only because
+    they were published.
     """
     return [
         alert

@@ -1,9 +1,11 @@
-"""Topics whose frames are applied many at once: what each frame must be like, and how far each topic has come, in columns.
+"""Topics whose frames are applied in bulk: the frame checks and each topic's progress.
 
-A topic is entered after a frame of it was applied by itself, or before its first one where frames of the same form have come. From then on its sequence is here, not in its tracker, and a frame of it is
-applied here if it is as expected in every respect: the same head (path, boot, revision) and structure, the next number, not twice in the
-batch, and no row without a value. Anything else takes the topic out first, so that its tracker is up to date, and goes the usual way:
-what comes of it is the same, frame by frame.
+The progress is stored in columns. A topic is entered after one of its frames was applied alone, or
+before its first frame if frames of the same form are known. From then on its sequence is stored
+here, not in its tracker. A frame is applied here if everything is as expected: the same head (path,
+boot, revision) and structure, the next number, not twice in the batch, no row without a value, and
+no value above a metric's limit. Anything else first removes the topic, which updates its tracker,
+and is applied as usual. The result is the same, frame by frame.
 """
 
 from __future__ import annotations
@@ -31,22 +33,31 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import Envelope, MessageProperties
 
 _COLUMNS: dict[str, Any] = {
-    "last": np.int64, "seen": np.uint64, "ts_ns": np.int64, "chip": np.int64, "instance": np.int64, "publisher": np.int32,
-    "clock": np.int64, "row": np.int64,
-}  # fmt: skip  # names in a row
-"""Of each topic: the state of its tracker, its first chip and instance, the number of its publisher's boot, and the rows of its clock and
-of its publisher's traffic."""
+    "last": np.int64,
+    "seen": np.uint64,
+    "ts_ns": np.int64,
+    "chip": np.int64,
+    "instance": np.int64,
+    "publisher": np.int32,
+    "clock": np.int64,
+    "row": np.int64,
+}
+"""Columns per topic. They store the state of its tracker, its first chip and instance, the number
+of its publisher's boot, and its rows in the clocks and the publisher traffic."""
 _ROWS: dict[str, Callable[[Any], int]] = {
-    "chip": attrgetter("chips.start"), "instance": attrgetter("instances.start"), "publisher": attrgetter("publisher"),
-    "clock": attrgetter("clock"), "row": attrgetter("row"),
-}  # fmt: skip  # names in a row
-"""Those of them that another layout may change, and what they are of a topic."""
+    "chip": attrgetter("chips.start"),
+    "instance": attrgetter("instances.start"),
+    "publisher": attrgetter("publisher"),
+    "clock": attrgetter("clock"),
+    "row": attrgetter("row"),
+}
+"""Columns affected by a new layout, with their value for a topic."""
 MOVED_AT_ONCE = 8_192
-"""Topics of which one of these is written in one slice: 1 ms."""
+"""Topics per slice when one of these columns is rewritten: 1 ms."""
 
 
 class BatchColumns(NamedTuple):
-    """A batch of messages by its columns, which takes a fraction of the time of asking each message."""
+    """A batch of messages as columns: much faster to read than each message."""
 
     topics: tuple[str, ...] = ()
     payloads: tuple[bytes, ...] = ()
@@ -65,7 +76,7 @@ class BatchColumns(NamedTuple):
 
 
 class FramedTopic(Protocol):
-    """What a table needs of a topic: a `TopicState`."""
+    """The part of a `TopicState` used by a table."""
 
     path: str
     tracker: SequenceTracker
@@ -83,7 +94,7 @@ class FramedTopic(Protocol):
 
 
 class Undated(NamedTuple):
-    """Messages that have yet to be dated, a value each."""
+    """Messages not dated yet, one value each."""
 
     numbers: NDArray[np.int64]
     """Places in the batch."""
@@ -102,7 +113,7 @@ class Undated(NamedTuple):
 
 
 class Gaps(NamedTuple):
-    """Messages that are missing before some that were applied, a value for each of these."""
+    """Messages missing before applied ones, one value for each of the latter."""
 
     lost: NDArray[np.int64]
     """How many."""
@@ -111,28 +122,29 @@ class Gaps(NamedTuple):
     instances: NDArray[np.int64]
     """Their first instances."""
     seen_s: NDArray[np.float64]
-    """Monotonic seconds at which these were heard last."""
+    """Monotonic seconds when these were last heard."""
 
 
 class AppliedFrames(NamedTuple):
-    """What became of the frames of a batch."""
+    """The result for the frames of a batch."""
 
     taken: Undated | None
-    """Those that were applied; None for none."""
+    """The applied messages; None for none."""
     rest: list[int]
-    """The places of those that were not."""
+    """The places of the messages not applied."""
     gaps: Gaps | None = None
-    """What is missing before them; None for nothing."""
+    """The messages missing before them; None for none."""
 
 
 class Shift(NamedTuple):
-    """What has become of the rows of a layout with a few changes, each at its former place."""
+    """New row numbers after a small layout change, each at its former place."""
 
     instances: NDArray[np.int64]
-    """Numbers of instances; -1 of one that is gone."""
+    """Numbers of instances; -1 if an instance is gone."""
     former_chip_start: NDArray[np.int64]
     chip_start: NDArray[np.int64]
-    """First chip row of each instance in the former and in the new layout, and the number of chips at the end."""
+    """First chip row of each instance in the former and the new layout. The last value is the
+    number of chips."""
     boots: NDArray[np.int32]
     """Numbers of publishers' boots; the last is for -1."""
     rows: NDArray[np.int64]
@@ -143,7 +155,9 @@ class FrameRows:
     """The topics of one form of frames and one number of rows."""
 
     def __init__(self, form: FrameForm, chips: int, instances: int) -> None:
-        self._form, self._chips, self._instances = form, chips, instances
+        self._form = form
+        self._chips = chips
+        self._instances = instances
         self.size = form.size
         """Bytes of a frame."""
         self._columns = {name: np.zeros(16, kind) for name, kind in _COLUMNS.items()}
@@ -158,10 +172,11 @@ class FrameRows:
         return len(self._topics) - len(self._free)
 
     def enter(self, topic: FramedTopic, payload: bytes) -> None:
-        """Enter a topic whose newest frame has just been applied."""
+        """Enter a topic after its newest frame was applied."""
         number = self._add(topic)
         self._heads[number] = self._form.heads(self._form.stack([payload]))[0]
-        columns, tracker = self._columns, topic.tracker
+        columns = self._columns
+        tracker = topic.tracker
         columns["last"][number], columns["seen"][number], columns["ts_ns"][number] = (
             tracker.last,
             tracker.seen,
@@ -169,9 +184,10 @@ class FrameRows:
         )
 
     def begin(self, topics: Sequence[FramedTopic], payloads: Sequence[bytes]) -> None:
-        """Enter topics of which nothing has come yet, each with its first frame, where that has the form's structure and is to be applied next.
+        """Enter new topics, each with its first frame.
 
-        A topic counts from that frame's number; until it is applied, its `seen` is 0, and a topic that leaves before is as it was.
+        The frame must have the form's structure and be the next to apply. A topic counts from its
+        number. Until it is applied, `seen` is 0, and leaving restores the topic.
         """
         form = self._form
         frames = form.stack(payloads)
@@ -192,7 +208,7 @@ class FrameRows:
                 )
 
     def _add(self, topic: FramedTopic) -> int:
-        """Return the row of a topic that is entered."""
+        """Add a topic and return its row."""
         if self._free:
             number = self._free.pop()
             self._topics[number] = topic
@@ -205,7 +221,8 @@ class FrameRows:
                 }
                 self._columns, self._place = grown, np.resize(self._place, 2 * number)
                 self._heads = np.resize(self._heads, (2 * number, self._heads.shape[1]))
-        topic.frame_rows, topic.number = self, number
+        topic.frame_rows = self
+        topic.number = number
         self.move(topic)
         return number
 
@@ -221,12 +238,15 @@ class FrameRows:
             for first in range(0, len(self._topics), MOVED_AT_ONCE):
                 part = self._topics[first : first + MOVED_AT_ONCE]
                 column[first : first + len(part)] = [
-                    0 if each is None else row_of(each) for each in part
+                    0 if topic is None else row_of(topic) for topic in part
                 ]
                 yield
 
     def shift(self, shift: Shift) -> list[FramedTopic]:
-        """Follow all topics to their rows in a layout with a few changes, at once; return those whose rows are not one after the other any more."""
+        """Move all topics to their rows after a small layout change, at once.
+
+        Return the topics whose rows are not consecutive any more.
+        """
         is_used = np.ones(len(self._topics), np.bool_)
         is_used[self._free] = False
         topics = np.flatnonzero(is_used)
@@ -234,7 +254,8 @@ class FrameRows:
             return []
         columns = self._columns
         was = columns["instance"][topics]
-        first, last = shift.instances[was], shift.instances[was + self._instances - 1]
+        first = shift.instances[was]
+        last = shift.instances[was + self._instances - 1]
         columns["instance"][topics] = first
         columns["chip"][topics] += shift.chip_start[first] - shift.former_chip_start[was]
         columns["publisher"][topics] = shift.boots[columns["publisher"][topics]]
@@ -243,37 +264,53 @@ class FrameRows:
         return [topic for number in parted.tolist() if (topic := self._topics[number]) is not None]
 
     def leave(self, topic: FramedTopic) -> None:
-        """Take a topic out, and give its tracker what has come meanwhile."""
+        """Remove a topic and update its tracker."""
         self.save(topic, topic)
         self._topics[topic.number] = None
         self._free.append(topic.number)
-        topic.frame_rows, topic.number = None, -1
+        topic.frame_rows = None
+        topic.number = -1
 
     def save(self, topic: FramedTopic, into: FramedTopic) -> None:
-        """Write how far a topic has come into a tracker, its own or that of a copy."""
-        columns, number, tracker = self._columns, topic.number, into.tracker
+        """Write a topic's progress into its own tracker or a copy's."""
+        columns = self._columns
+        number = topic.number
+        tracker = into.tracker
         if not columns["seen"][number]:
             # Its first frame was not applied: the tracker has yet to begin, and is as it was.
             tracker.first = 0
             return
         tracker.last, tracker.seen = int(columns["last"][number]), int(columns["seen"][number])
-        tracker.ts_ns, tracker.behind = int(columns["ts_ns"][number]), 0
+        tracker.ts_ns = int(columns["ts_ns"][number])
+        tracker.behind = 0
 
     def apply(
-        self, numbers: list[int], topics: list[int], columns_of: BatchColumns, now_s: float, store: Store, counts: PipelineCounts
-    ) -> AppliedFrames:  # fmt: skip  # one line of what is given
-        """Apply the frames of a batch that are as expected, all at once; the others are left as they are.
+        self,
+        numbers: list[int],
+        topics: list[int],
+        columns_of: BatchColumns,
+        now_s: float,
+        store: Store,
+        counts: PipelineCounts,
+    ) -> AppliedFrames:
+        """Apply all expected frames of a batch at once.
+
+        Leave the others unchanged.
 
         Args:
-            numbers: Places in the batch of frames of topics that are entered here, of the form's size.
+            numbers: Places in the batch of frames of topics that are entered here, of the form's
+                size.
             topics: The number here of the topic of each of them.
             columns_of: The batch.
             now_s: Monotonic seconds.
             store: Its layout is the one that topics are bound to.
             counts: The counters.
         """
-        form, columns = self._form, self._columns
-        payloads, chosen, rows = columns_of.payloads, np.array(numbers), np.array(topics, np.int64)
+        form = self._form
+        columns = self._columns
+        payloads = columns_of.payloads
+        chosen = np.array(numbers)
+        rows = np.array(topics, np.int64)
         frames = form.stack(
             payloads if len(numbers) == len(payloads) else [payloads[n] for n in numbers]
         )
@@ -282,12 +319,13 @@ class FrameRows:
         )
         seq, ts_ns, good = form.numbers(frames)
         ahead = seq - columns["last"][rows]
-        # What was left out here is no loss; whatever is not newer is looked at by itself.
+        # Shed messages are not lost. Frames not newer are applied singly.
         lost = np.maximum(ahead - 1 - shed, 0)
         good &= (ahead >= 1) & (ahead <= LARGEST_GAP)
         good &= form.fit(frames, self._heads[rows])
         good &= ~form.silent(frames, form.chip, self._chips)
         good &= ~form.silent(frames, form.instance, self._instances)
+        good &= ~form.impossible(frames)
         order = np.arange(len(rows))
         self._place[rows] = order
         again = self._place[rows] != order
@@ -296,8 +334,13 @@ class FrameRows:
         rest: list[int] = []
         if not good.all():
             rest = chosen[~good].tolist()
-            chosen, frames, rows, ahead = chosen[good], frames[good], rows[good], ahead[good]
-            seq, ts_ns, lost = seq[good], ts_ns[good], lost[good]
+            chosen = chosen[good]
+            frames = frames[good]
+            rows = rows[good]
+            ahead = ahead[good]
+            seq = seq[good]
+            ts_ns = ts_ns[good]
+            lost = lost[good]
         if not len(rows):
             return AppliedFrames(None, rest)
         gaps = self._gaps(rows, lost, store) if lost.any() else None
@@ -305,7 +348,8 @@ class FrameRows:
         seen = (columns["seen"][rows] << near) | np.uint64(1)
         columns["seen"][rows] = np.where(ahead < WINDOW, seen, np.uint64(1))
         columns["last"][rows], columns["ts_ns"][rows] = seq, ts_ns
-        ticks, count = int(ahead.sum()), len(rows)
+        ticks = int(ahead.sum())
+        count = len(rows)
         counts.sent += ticks
         counts.passed_over += ticks - count - (0 if gaps is None else int(gaps.lost.sum()))
         counts.accepted += count
@@ -318,17 +362,25 @@ class FrameRows:
         )
 
     def _gaps(self, rows: NDArray[np.int64], lost: NDArray[np.int64], store: Store) -> Gaps:
-        """Return what is missing before the frames of topics, which are not written yet."""
+        """Return the messages missing before frames of topics, before they are written."""
         before = np.flatnonzero(lost)
-        rows, columns = rows[before], self._columns
+        rows = rows[before]
+        columns = self._columns
         instances = columns["instance"][rows]
         return Gaps(lost[before], columns["row"][rows], instances, store.instance_seen_s[instances])
 
     def _write(
-        self, frames: NDArray[np.uint64], rows: NDArray[np.int64], ts_ns: NDArray[np.int64], now_s: float, store: Store
-    ) -> None:  # fmt: skip  # one line of what is given
-        columns, form = self._columns, self._form
-        chips, instances = columns["chip"][rows], columns["instance"][rows]
+        self,
+        frames: NDArray[np.uint64],
+        rows: NDArray[np.int64],
+        ts_ns: NDArray[np.int64],
+        now_s: float,
+        store: Store,
+    ) -> None:
+        columns = self._columns
+        form = self._form
+        chips = columns["chip"][rows]
+        instances = columns["instance"][rows]
         if self._views_of is not store.columns:
             self._views_of = store.columns
             self._views = [
@@ -349,16 +401,17 @@ class FrameRows:
 def sort_by_table(
     part: range, columns: BatchColumns, found: Sequence[FramedTopic | None]
 ) -> tuple[list[int], set[str], dict[FrameRows, tuple[list[int], list[int]]]]:
-    """Part the messages that go by themselves from the frames that may be applied many at once.
+    """Separate messages applied alone from frames applied in bulk.
 
     Args:
-        part: Places in a batch, one after the other.
+        part: Consecutive places in a batch.
         columns: The batch.
-        found: The topic of each of its messages.
+        found: The topic of each message.
 
     Returns:
-        The places of the former, the topics of those that others of their topic have to follow, and by table the places of the latter and
-        their topics' rows.
+        The places of messages applied alone, the topics for which all later messages must be
+            applied
+        alone, and by table the places and topic rows of the bulk frames.
     """
     rest: list[int] = []
     apart: set[str] = set()
@@ -366,11 +419,16 @@ def sort_by_table(
     former: FrameRows | None = None
     numbers: list[int] = []
     numbers_there: list[int] = []
-    first, stop = part.start, part.stop
+    first = part.start
+    stop = part.stop
     of_messages = zip(
-        part, found[first:stop], columns.payloads[first:stop], columns.retains[first:stop],
-        columns.content_types[first:stop], strict=True,
-    )  # fmt: skip  # one line of what is looked at
+        part,
+        found[first:stop],
+        columns.payloads[first:stop],
+        columns.retains[first:stop],
+        columns.content_types[first:stop],
+        strict=True,
+    )
     for number, topic, payload, retain, content_type in of_messages:
         table = None if topic is None else topic.frame_rows
         if table is None or topic is None:
@@ -388,7 +446,10 @@ def sort_by_table(
 
 
 def _windows(column: NDArray[Any], size_bytes: int) -> NDArray[Any]:
-    """Return a column's rows, each with as many of those behind it as make `size_bytes`, as plain bytes that can be written."""
+    """Return overlapping windows of `size_bytes`, one from each row of a column.
+
+    They are plain, writable bytes.
+    """
     step = column.itemsize * (column.shape[1] if column.ndim > 1 else 1)
     count = max(0, column.shape[0] - size_bytes // step + 1)
     return np.ndarray((count,), f"V{size_bytes}", column.data, 0, (step,))

@@ -1,4 +1,7 @@
-"""The tables of topics whose frames are applied many at once, by the form of frames; what a table does is in `frame_rows.py`."""
+"""The tables of topics whose frames are applied in bulk, by frame form.
+
+A table itself is in `frame_rows.py`.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,8 @@ if TYPE_CHECKING:
     from trnfleet.wire.frames import FrameTemplate
 
 LARGEST_FRAME = 16_384
-"""Bytes of a frame up to which many at once take less time than one by one: an instance's has 2 KB, a block's 67."""
+"""Largest frame in bytes for which bulk application is faster. A frame of an instance has 2 KB, one
+of a block 67."""
 MOST_FORMS = 64
 """Forms of frames that have a table."""
 
@@ -30,15 +34,21 @@ class FrameTables:
 
     def move_all(self) -> Slices[None]:
         """Follow the topics of all tables to their rows, in slices."""
+        self._drop_empty()
         for _, table in self._by_form.values():
             yield from table.move_all()
 
     def shift(self, shift: Shift) -> list[FramedTopic]:
         """Follow the topics of all tables to their rows, as `FrameRows.shift` does."""
+        self._drop_empty()
         return [topic for _, table in self._by_form.values() for topic in table.shift(shift)]
 
+    def _drop_empty(self) -> None:
+        """Forget the tables that no topic has entered."""
+        self._by_form = {key: table for key, table in self._by_form.items() if len(table[1])}
+
     def enter(self, topic: FramedTopic, payload: bytes) -> None:
-        """Enter a topic whose newest frame has just been applied, if its frames can be applied many at once."""
+        """Enter a topic after its newest frame was applied, if it can use a table."""
         decoder = topic.decoder
         if decoder is None or not _is_uniform(topic, len(payload)):
             return
@@ -52,25 +62,22 @@ class FrameTables:
             if any(BY_NAME[cut.name].dtype != cut.dtype for cut in template.cuts):
                 return
             if len(self._by_form) >= MOST_FORMS:
-                self._by_form = {
-                    each: table for each, table in self._by_form.items() if len(table[1])
-                }
-            if len(self._by_form) >= MOST_FORMS:
                 return
             rows = FrameRows(FrameForm(template, payload), topic.chip_count, instances)
             known = self._by_form[key] = template, rows
         known[1].enter(topic, payload)
 
     def begin(self, topics: Sequence[FramedTopic], payloads: Sequence[bytes]) -> None:
-        """Enter topics of which nothing has come yet before their first frames are applied, where these are of a form that is known.
+        """Enter new topics before their first frames, if the form is known.
 
         Args:
-            topics: The topics, which may have several of the frames.
+            topics: The topics. One topic may have several frames.
             payloads: A frame of each.
         """
         by_table: dict[int, tuple[FrameRows, list[int]]] = {}
         for place, (topic, payload) in enumerate(zip(topics, payloads, strict=True)):
-            decoder, descriptor = topic.decoder, topic.descriptor
+            decoder = topic.decoder
+            descriptor = topic.descriptor
             template = None if decoder is None else decoder.template_of(len(payload))
             if (
                 template is None
@@ -91,7 +98,7 @@ class FrameTables:
 
 
 def _is_uniform(topic: FramedTopic, size_bytes: int) -> bool:
-    """Return whether a topic's frames are copied as they are, to rows one after the other."""
+    """Return whether a topic's frames are copied unchanged to consecutive rows."""
     return (
         IS_LITTLE_ENDIAN
         and size_bytes <= LARGEST_FRAME

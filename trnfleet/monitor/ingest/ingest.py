@@ -1,7 +1,7 @@
-"""Application of envelopes to the store: telemetry to rows, other messages to their handlers, descriptors to the layout.
+"""Applies envelopes to the store: telemetry to rows, descriptors to the layout.
 
-Nothing that comes in can stop it: what does not decode is counted, logged with its topic, and dropped. It does
-not know whether messages are live or replayed.
+Other messages go to their handlers. No input can stop it: an undecodable message is counted, logged
+with its topic, and dropped. It does not know whether messages are live or replayed.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from trnfleet.monitor.ingest.taken import Taken
 from trnfleet.monitor.ingest.telemetry import TelemetryBatch
 from trnfleet.monitor.ingest.topics import OF_SOURCES, Topics
 from trnfleet.monitor.pipeline.counts import PipelineCounts
+from trnfleet.monitor.pipeline.doubts import TelemetryDoubts
 from trnfleet.monitor.reservations.table import Reservations
 from trnfleet.monitor.sources.cells import Cells
 from trnfleet.monitor.sources.clocks import Timebase
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import Envelope, Source
 
 MANY = 16
-"""Messages of a batch from which on frames may be applied many at once: what that costs once a batch is worth it."""
+"""Fewest messages in a batch for bulk application to pay off."""
 _ONLY_CBOR = {CONTENT_TYPE_CBOR}
 
 
@@ -71,7 +72,7 @@ class Ingest:
         self.fleet_name = fleet_name
         self.alerts = Alerts(fleet_name) if alerts is None else alerts
         self.retained = retained_collections()
-        """Retained messages by their model, of the classes that no other attribute keeps."""
+        """Retained messages by model, for all classes without an attribute of their own."""
         self.ledgers = retained_ledgers(limits)
         """Room of the retained classes, by their model."""
         self.store = Store()
@@ -84,47 +85,52 @@ class Ingest:
         self.contests = Contests()
         self.topics = Topics(self.descriptors, self.publishers, self.timebase, limits)
         self.missing = MissingState(limits.undescribed_paths)
-        """Descriptors, and presences of publishers, that the broker may have withheld."""
+        """Descriptors and publisher presences perhaps withheld by the broker."""
+        self.doubts = TelemetryDoubts()
         self.rollup_frames = RollupFrames(
             self.descriptors, self.publishers, self.timebase, self.missing, self.counts, limits
         )
         self.events = Events()
         self.alert_events = AlertEvents()
-        """What happened to alerts; a pass adds to it."""
+        """Events of alerts, added after each pass."""
         self.job_table = Jobs()
         self.reservations = Reservations()
         self.lag_s = 0.0
-        """Largest lag by sources' clocks of the last batch that had any, wall seconds; without what is late by more than a minute."""
+        """Largest lag by source clocks in the last batch with any, in wall seconds. Messages more
+        than a minute late do not count."""
         self.typical_lag: tuple[float, int] | None = None
-        """Median lag of the messages of the last batch, and how many they were; None where it had none."""
+        """Median lag of the last batch and its number of messages; None without messages."""
         self.heard_since_s = -float("inf")
-        """Monotonic seconds since which the sources have been heard without a break."""
+        """Monotonic seconds since the sources have been heard without a break."""
         self.links_since_s: tuple[float, ...] = ()
         """The same of each connection, where there are several."""
         self._root = root
         self._node, self._telemetry = (
-            build_topic(fleet_name, each, "", root)
-            for each in (TopicClass.NODE, TopicClass.TELEMETRY)
+            build_topic(fleet_name, topic_class, "", root)
+            for topic_class in (TopicClass.NODE, TopicClass.TELEMETRY)
         )
         self.limits = limits
         self._acks_heard = 0
-        """Transitions of alerts whose acknowledgements were missed where they could be."""
+        """Alert transitions already checked for missing acknowledgements."""
         self._pending = PendingTelemetry()
         self._layout_due = False
         self.layout_work = LayoutWork()
         self.layout_publishers: set[str] = set()
-        """Publishers of all that the layout does not show yet."""
+        """Publishers of everything not yet in the layout."""
         self.layout_changers: set[str] = set()
-        """Those of them that have changed or withdrawn what they had described."""
+        """Publishers among them with a changed or withdrawn descriptor."""
 
     @property
     def jobs(self) -> dict[str, JobMessage]:
-        """The jobs by name, in the order by which rows of the store name them."""
+        """The jobs by name, in the order of their numbers in the store's rows."""
         return self.job_table.by_key
 
     @property
     def jobs_revision(self) -> int:
-        """Goes up when jobs are placed on instances again, because one has come, gone or moved, or with a new layout."""
+        """Increases when jobs are placed on instances again.
+
+        This happens when a job started, ended or moved, or with a new layout.
+        """
         return self.job_table.placements
 
     @property
@@ -134,7 +140,7 @@ class Ingest:
 
     @property
     def layout_due(self) -> bool:
-        """Whether descriptors have come that the layout does not show yet."""
+        """Whether descriptors arrived for the next layout."""
         return self._layout_due
 
     @property
@@ -143,15 +149,21 @@ class Ingest:
         return len(self._pending)
 
     def copy(self, *, with_alerts: bool = True) -> Ingest:
-        """Return a copy of all that changes; nothing listens to its alerts.
+        """Return a copy of all mutable state.
+
+        Nothing listens to its alerts.
 
         Args:
-            with_alerts: Whether alerts are copied, which takes the longest; else it has the same, and is only to be pickled at once.
+            with_alerts: Whether alerts are copied: the slowest part. Otherwise they are shared, and
+                the
+                copy must be pickled at once.
         """
         self.layout_work.finish()
-        descriptors, publishers = self.descriptors.copy(), self.publishers.copy()
+        descriptors = self.descriptors.copy()
+        publishers = self.publishers.copy()
         timebase = self.timebase.copy()
-        counts, missing = self.counts.copy(), self.missing.copy()
+        counts = self.counts.copy()
+        missing = self.missing.copy()
         return copied(
             self,
             alerts=self.alerts.copy() if with_alerts else self.alerts,
@@ -165,6 +177,7 @@ class Ingest:
             cells=self.cells.copy(),
             timebase=timebase,
             contests=self.contests.copy(),
+            doubts=self.doubts.copy(),
             topics=self.topics.copy(descriptors, publishers, timebase),
             missing=missing,
             rollup_frames=self.rollup_frames.copy(
@@ -198,24 +211,27 @@ class Ingest:
             self.limits,
             now_s,
             self.contests,
+            self.doubts,
             self.heard_since_s,
             self.links_since_s,
         )
-        topics, counts, traffic = self.topics.states, self.counts, self.publishers.traffic
+        topics = self.topics.states
+        counts = self.counts
+        traffic = self.publishers.traffic
         counts.read += len(batch)
         columns = BatchColumns.of(batch)
         if set(columns.content_types) != _ONLY_CBOR:
             with guard(counts, "telemetry"):
                 telemetry.decode(batch, topics)
         taken = Taken(enters=len(batch) >= MANY, wall_ns=wall_ns)
-        found = [*map(topics.get, columns.topics)]
+        states = [*map(topics.get, columns.topics)]
         begin = 0
-        for place in [*self._breaks(batch, found), len(batch)]:
+        for place in [*self._breaks(batch, states), len(batch)]:
             if place > begin:
                 self._apply_part(
-                    batch, columns, range(begin, place), found, telemetry, taken, now_s
+                    batch, columns, range(begin, place), states, telemetry, taken, now_s
                 )
-                # Before what comes next: a publisher that has booted again has its clock forgotten.
+                # Before the next message: a restarted publisher has its clock forgotten.
                 taken.date(batch, self.timebase.columns, counts, traffic, now_s, root=self._root)
             if place < len(batch):
                 self._apply_one(batch[place], place, telemetry, taken, now_s)
@@ -229,7 +245,10 @@ class Ingest:
         self.store.revision += 1
 
     def _breaks(self, batch: list[Envelope], found: list[TopicState | None]) -> list[int]:
-        """Return the places of what is no telemetry and may concern what comes after it: all but descriptors that are repeated as they were."""
+        """Return the places of messages that may affect later telemetry.
+
+        These are all other messages except unchanged repeated descriptors.
+        """
         if None not in found:
             return []
         node = self._node
@@ -244,10 +263,16 @@ class Ingest:
         ]
 
     def _apply_part(
-        self, batch: list[Envelope], columns: BatchColumns, part: range, found: list[TopicState | None], telemetry: TelemetryBatch,
-        taken: Taken, now_s: float,
-    ) -> None:  # fmt: skip  # one line of what is given
-        """Apply a part of a batch: frames that are as expected many at once, then the rest one by one, in order."""
+        self,
+        batch: list[Envelope],
+        columns: BatchColumns,
+        part: range,
+        found: list[TopicState | None],
+        telemetry: TelemetryBatch,
+        taken: Taken,
+        now_s: float,
+    ) -> None:
+        """Apply a part of a batch: expected frames in bulk, then the rest in order."""
         rest, apart, entered = self.topics.sort(part, columns, found, now_s)
         self.counts.undescribed += (
             len(part) - len(rest) - sum(len(numbers) for numbers, _ in entered.values())
@@ -264,13 +289,13 @@ class Ingest:
             if apart:
                 # The messages of a topic stay in their order.
                 rest += [number for number in numbers if columns.topics[number] in apart]
-                kept = [
+                chosen = [
                     n for n, number in enumerate(numbers) if columns.topics[number] not in apart
                 ]
-                numbers, numbers_there = (
-                    [numbers[n] for n in kept],
-                    [numbers_there[n] for n in kept],
-                )  # noqa: PLW2901  the same, without some
+                numbers, numbers_there = (  # noqa: PLW2901  the same, without some
+                    [numbers[n] for n in chosen],
+                    [numbers_there[n] for n in chosen],
+                )
             if not numbers:
                 continue
             applied = AppliedFrames(None, numbers)
@@ -292,7 +317,8 @@ class Ingest:
     def _apply_one(
         self, envelope: Envelope, number: int, telemetry: TelemetryBatch, taken: Taken, now_s: float
     ) -> None:
-        counts, traffic = self.counts, self.publishers.traffic
+        counts = self.counts
+        traffic = self.publishers.traffic
         topic: TopicState | None = None
         try:
             topic = self.topics.states.get(envelope.topic)
@@ -305,7 +331,9 @@ class Ingest:
             if topic.descriptor is None:
                 self._take_undescribed(envelope, topic.path, now_s)
                 return
-            lost, late, duplicates = counts.lost, counts.late, counts.duplicates
+            lost = counts.lost
+            late = counts.late
+            duplicates = counts.duplicates
             head = telemetry.take(topic, envelope, number)
             if head is None or counts.lost != lost:
                 missing = counts.lost - lost, counts.late - late, counts.duplicates - duplicates
@@ -317,18 +345,27 @@ class Ingest:
                 self.topics.enter_frame_rows(topic, envelope.payload)
         except Exception as error:  # noqa: BLE001  no message, not even one that finds a bug, stops the reader
             reject(counts, envelope, error, root=self._root)
-            traffic.refuse(0 if topic is None else topic.row)
+            traffic.refuse(0 if topic is None else topic.row, now_s)
+            if topic is not None and not isinstance(error, RejectedError):
+                self.store.refused_s[topic.own_instances(self.store.layout)] = now_s
 
     def follow_alerts(self, now_s: float) -> None:
-        """Note after a pass what happened to alerts, and which cells a relay sees, whose alerts are else as last known."""
+        """Update alert events and the visible cells after a pass.
+
+        Alerts of cells not visible stay as last known.
+        """
         self.alert_events.take(self.alerts, now_s)
         seen = self.cells.seen(self.store.rolled.cells_observed(), now_s)
         self.alerts.cells.observe(seen, self.cells.watched(now_s))
 
     def newest_of_sources_s(self, batch: list[Envelope], else_s: float) -> float:
-        """Return when the newest message of a batch came that is of a source: not a watch's, nor an operator's."""
+        """Return the arrival of the newest message of a source in a batch.
+
+        Messages of watches and operators do not count.
+        """
         return next(
-            (each.received_s for each in reversed(batch) if self._is_of_source(each)), else_s
+            (envelope.received_s for envelope in reversed(batch) if self._is_of_source(envelope)),
+            else_s,
         )
 
     def _is_of_source(self, envelope: Envelope) -> bool:
@@ -343,26 +380,30 @@ class Ingest:
         return topic.fleet == self.fleet_name and topic.topic_class in OF_SOURCES
 
     def request_missing(self, source: Source, now_s: float) -> None:
-        """Ask the broker for retained messages that it may have withheld, at the time of each."""
-        alerts, status = self.alerts, source.status
-        if not all(each.retained for each in status.parts or (status,)):
-            # It withholds silences and acknowledgements, too. Those of what fires here have a known topic.
+        """Request retained messages perhaps withheld by the broker, each when due."""
+        alerts = self.alerts
+        status = source.status
+        if not all(part.retained for part in status.parts or (status,)):
+            # It withholds silences and acknowledgements, too. The topics are known for alerts
+            # firing here.
             fresh = min(alerts.happened - self._acks_heard, len(alerts.history))
             for number in range(len(alerts.history) - fresh, len(alerts.history)):
                 self.missing.hear(TopicClass.ACK, alerts.history[number].alert.fingerprint)
         self._acks_heard = alerts.happened
         if missing := self.missing.due(now_s):
             topics = [
-                build_topic(self.fleet_name, each, path, self._root) for each, path in missing
+                build_topic(self.fleet_name, topic_class, path, self._root)
+                for topic_class, path in missing
             ]
             source.request_retained(topics)
 
     def rebuilding(
         self, now_s: float, wall_ns: int, *, layout: bool = True, at_once: bool = False
     ) -> Slices[None]:
-        """Bring layout and job placement up to date with descriptors and jobs in slices, and apply the telemetry that was pending.
+        """Update layout and job placement from descriptors and jobs, in slices.
 
-        Where a message is applied or all is copied before the end, the rest of the layout is done at once then.
+        Then apply the pending telemetry. If a message is applied or everything is copied before the
+        end, the rest of the layout is done at once.
 
         Args:
             now_s: Monotonic seconds.
@@ -377,18 +418,21 @@ class Ingest:
         self.job_table.place(self.store, now_s, at_once=at_once)
 
     def put_descriptor(self, descriptor: CompactDescriptor) -> None:
-        """Replace a path's descriptor; where it changes no hardware it takes effect at once, else with the next layout.
+        """Replace a path's descriptor, at once or with the next layout if hardware changes.
 
         Raises:
-            RejectedError: its publisher is one too many. Its instances are shown all the same; only whether their
-                publisher is there is not known.
+            RejectedError: there are too many publishers. The instances are shown all the same, only
+                the
+                presence of their publisher is unknown.
         """
-        layout, path = self.store.layout, descriptor.path
+        layout = self.store.layout
+        path = descriptor.path
         self.missing.found(TopicClass.NODE, path)
         self.topics.quiet.discard(self._telemetry + path)
         known = self.descriptors.get(path)
         descriptor = self.descriptors.put(descriptor)
-        client, boot = descriptor.publisher, descriptor.boot
+        client = descriptor.publisher
+        boot = descriptor.boot
         former = known.boot if known is not None and known.publisher == client else ""
         why = self.publishers.refusal(client, boot, described=True, former_boot=former)
         if why is None:
@@ -397,7 +441,7 @@ class Ingest:
                 presence = presence_path(client, descriptor.cell if descriptor.members else None)
                 self.missing.hear(TopicClass.PUBLISHER, presence)
         if descriptor.same_hardware(known) and all(
-            each in layout.instance_index for each in descriptor.instances
+            instance in layout.instance_index for instance in descriptor.instances
         ):
             write_descriptor(self.store, descriptor, self.publishers)
             self.topics.bind(layout, below=path)
@@ -422,7 +466,10 @@ class Ingest:
             self.layout_changers.add(publisher)
 
     def _handle_other(self, envelope: Envelope, taken: Taken, now_s: float) -> TopicState | None:
-        """Handle what is not telemetry of a known topic; return the topic's state where it is telemetry of a new one."""
+        """Handle anything but telemetry of a known topic.
+
+        Return the topic's state for telemetry of a new one.
+        """
         path = self.topics.undescribed_path(envelope.topic)
         if path is not None:
             return self._begin_topic(envelope, path, now_s)
@@ -437,6 +484,8 @@ class Ingest:
             if lag_s is not None:
                 taken.lags_s.append(lag_s)
             return None
+        if not envelope.payload:
+            self.missing.found(topic.topic_class, topic.path)
         try:
             MESSAGE_HANDLERS[topic.topic_class](self, topic.path, envelope, now_s)
         except Exception:
@@ -452,7 +501,10 @@ class Ingest:
         return state
 
     def _take_undescribed(self, envelope: Envelope, path: str, now_s: float) -> None:
-        """Hold telemetry for the layout that is due, or count it: without one there is nothing that it could wait for."""
+        """Buffer telemetry for the next layout.
+
+        Only count it if no layout is due.
+        """
         covering = self.topics.covering(envelope.topic, path)
         is_described = self.topics.is_described(covering)
         if self._layout_due and self._pending.hold(envelope, is_described=is_described):
@@ -467,10 +519,13 @@ class Ingest:
         self.missing.hear(TopicClass.NODE, covering)
 
     def _rebuild_layout(self, now_s: float, wall_ns: int) -> Slices[None]:
-        """Forget what no descriptor needs any more, show all that is described, and apply the telemetry that was pending."""
-        of = self.store, self.descriptors, self.publishers, self.timebase, self.topics
+        """Show everything described, forget the rest, and apply pending telemetry."""
+        parts = self.store, self.descriptors, self.publishers, self.timebase, self.topics
         patch = find_patch(self.store, self.descriptors)
-        yield from rebuild_layout(*of, now_s) if patch is None else patch_layout(patch, *of, now_s)
+        if patch is None:
+            yield from rebuild_layout(*parts, self.cells, now_s)
+        else:
+            yield from patch_layout(patch, *parts, now_s)
         self.rollup_frames.keep()
         while pending := self._pending.take():
             # They have been read once already.

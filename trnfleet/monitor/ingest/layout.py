@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from trnfleet.monitor.ingest.topics import Topics
     from trnfleet.monitor.slices import Slices
+    from trnfleet.monitor.sources.cells import Cells
     from trnfleet.monitor.sources.clocks import Timebase
     from trnfleet.monitor.sources.descriptors import CompactDescriptor, Descriptors
     from trnfleet.monitor.sources.publishers import Publishers
@@ -33,11 +34,16 @@ _SLASHES = operator.methodcaller("count", "/")
 
 
 SLICE = 1_024
-"""Descriptors that are looked through in one slice: 1 ms."""
+"""Descriptors checked in one slice: 1 ms."""
 
 
 class LayoutWork:
-    """The rebuilding of a layout in slices, between two of which nothing may be applied: who has to finishes it."""
+    """A layout rebuild in slices.
+
+    Nothing may be applied between two slices.
+
+    A caller that must apply something finishes the rebuild first.
+    """
 
     def __init__(self) -> None:
         self._work: Slices[None] | None = None
@@ -48,7 +54,7 @@ class LayoutWork:
         return self._work is not None
 
     def run(self, work: Slices[None]) -> Slices[None]:
-        """Do some work, as far as nobody finishes it before."""
+        """Do some work, unless another caller finishes it first."""
         self._work = work
         try:
             while self._work is work and next(work, DONE) is not DONE:
@@ -60,32 +66,45 @@ class LayoutWork:
 
     def finish(self) -> None:
         """Do the rest of the work in one go."""
-        work, self._work = self._work, None
+        work = self._work
+        self._work = None
         if work is not None:
             finish(work)
 
 
 def rebuild_layout(
-    store: Store, descriptors: Descriptors, publishers: Publishers, timebase: Timebase, topics: Topics, now_s: float
-) -> Slices[None]:  # fmt: skip  # one line of what is given
-    """Give the store the layout of all descriptors, made from nothing, in slices in which nothing may be applied.
+    store: Store,
+    descriptors: Descriptors,
+    publishers: Publishers,
+    timebase: Timebase,
+    topics: Topics,
+    cells: Cells,
+    now_s: float,
+) -> Slices[None]:
+    """Rebuild the store's layout from all descriptors, in slices.
 
-    What is seen meanwhile is of the former layout, and at the end, in one piece, of the new one.
+    Nothing may be applied between them. Readers see the former layout until the end, then the new
+    one at once.
 
     Args:
         store: The store.
-        descriptors: All of the fleet.
-        publishers: Those that the descriptors name; what none names any more goes.
-        timebase: The clocks, of which the same is true.
+        descriptors: All descriptors of the fleet.
+        publishers: The publishers named by descriptors. Others are removed.
+        timebase: The clocks, likewise.
         topics: The topics.
+        cells: The relays. A block whose relay has no presence message is left out.
         now_s: Monotonic seconds, at which new instances count as described.
     """
     types: dict[str, str] = {}
     lanes: dict[str, tuple[str, ...]] = {}
     every = list(descriptors)
-    blocks = [each for each in every if each.members]
+    blocks = [
+        descriptor
+        for descriptor in every
+        if descriptor.members and cells.has_relay(descriptor.cell, descriptor.publisher)
+    ]
     yield
-    widest_first = _widest_first([each for each in every if not each.members])
+    widest_first = _widest_first([descriptor for descriptor in every if not descriptor.members])
     yield
     for number, descriptor in enumerate(widest_first):
         if number % SLICE == SLICE - 1:
@@ -97,37 +116,49 @@ def rebuild_layout(
             types.update(zip(descriptor.instances, descriptor.types, strict=True))
         if descriptor.lanes:
             lanes.update(descriptor.lanes)
-    rolled = _add_rolled(types, blocks)
+    forwarded = {
+        path
+        for descriptor in widest_first
+        if descriptor.relay_boot
+        for path in descriptor.instances
+    }
+    for descriptor in widest_first if forwarded else ():
+        if not descriptor.relay_boot:
+            forwarded.difference_update(descriptor.instances)
+    rolled = _add_rolled(types, blocks, forwarded)
     yield
     layout = Layout.of(types.items(), lanes, rolled)
     yield
     index = layout.instance_index
-    kept = yield from publishers.keeping({(each.publisher, each.boot) for each in every})
+    retained = yield from publishers.keeping(
+        {(descriptor.publisher, descriptor.boot) for descriptor in every}
+    )
     next_store = yield from store.moved(layout)
     next_store.described_s[np.isinf(next_store.described_s)] = now_s
     # Rows get their publisher from the descriptors, and then from the messages that are written.
     next_store.publisher_of[:] = -1
     yield from _write_descriptors(
-        next_store, index, [*blocks, *widest_first], publishers, kept.numbers
+        next_store, index, [*blocks, *widest_first], publishers, retained.numbers
     )
-    publishers.settle(kept)
+    publishers.settle(retained)
     store.take_over(next_store)
     store.rolled.follow(
         layout,
         {
-            each.path: RolledBlock(
-                each.instances,
-                (*each.rollup.totals, *each.rollup.counters),
-                each.cell,
-                each.period_s,
+            block.path: RolledBlock(
+                block.instances,
+                (*block.rollup.totals, *block.rollup.counters),
+                block.members,
+                block.cell,
+                block.period_s,
             )
-            for each in blocks
-            if each.rollup is not None
+            for block in blocks
+            if block.rollup is not None
         },
         {
-            each.path: relay.number
-            for each in blocks
-            if (relay := publishers.find(each.publisher, each.boot)) is not None
+            block.path: relay.number
+            for block in blocks
+            if (relay := publishers.find(block.publisher, block.boot)) is not None
         },
     )
     log.info(
@@ -145,18 +176,34 @@ def rebuild_layout(
 
 
 def _widest_first(descriptors: list[CompactDescriptor]) -> list[CompactDescriptor]:
-    """Return descriptors in an order in which of two of the same instance the one with the narrower path comes later, for it knows better."""
-    widths = [2 * each.path.count("/") + ("/block-" not in each.path) for each in descriptors]
+    """Return descriptors sorted so that narrower paths come later.
+
+    Of two descriptors of the same instance, the narrower one knows better.
+    """
+    widths = [
+        2 * descriptor.path.count("/") + ("/block-" not in descriptor.path)
+        for descriptor in descriptors
+    ]
     if len(set(widths)) <= 1:
         return descriptors
     return [descriptors[number] for number in sorted(range(len(widths)), key=widths.__getitem__)]
 
 
-def _add_rolled(types: dict[str, str], blocks: Sequence[CompactDescriptor]) -> dict[str, int]:
-    """Add to the types of instances the rows of roll-ups, and return how many instances each stands for.
+def _add_rolled(
+    types: dict[str, str], blocks: Sequence[CompactDescriptor], forwarded: set[str]
+) -> dict[str, int]:
+    """Add the rows of roll-ups.
 
-    A row is not added where all its chips are described, and has the place of its instances where only some are: what is known of a
-    part must not be taken for the whole.
+    Return the number of instances of each.
+
+    A row is left out if all its instances are described. If a relay has forwarded only some of
+    them, the row replaces them. If publishers here describe some of them, those stay, and the row
+    stands for the rest.
+
+    Args:
+        types: Types of the described instances by path; it is changed.
+        blocks: The blocks of roll-ups.
+        forwarded: Paths of instances described only through a relay.
     """
     if not blocks:
         return {}
@@ -179,20 +226,27 @@ def _add_rolled(types: dict[str, str], blocks: Sequence[CompactDescriptor]) -> d
                 continue
             described = below.get(row, ())
             if len(described) < members and row not in rolled:
-                for path in described:
-                    types.pop(path, None)
-                types[row], rolled[row] = kind, members
+                hidden = forwarded.intersection(described)
+                for path in hidden:
+                    del types[path]
+                types[row] = kind
+                rolled[row] = members - len(described) + len(hidden)
     for block in rest:
         for row, kind, members in zip(block.instances, block.types, block.members, strict=True):
-            # Another block may have the UltraServer that it is in: that has it already.
+            # Another block may have its whole UltraServer: then the row is already there.
             if row.count("/") == 2 and row not in types and row.rpartition("/")[0] not in rolled:
                 types[row], rolled[row] = kind, members
     return rolled
 
 
 def write_descriptor(store: Store, descriptor: CompactDescriptor, publishers: Publishers) -> None:
-    """Write a descriptor into the rows of its instances, all of which the layout has."""
+    """Write a descriptor into the rows of its instances.
+
+    The layout must have them all.
+    """
     rows = np.array([store.layout.instance_index[path] for path in descriptor.instances])
+    # Roll-ups say nothing of instances that the layout has as chips.
+    rows = rows[store.layout.is_rolled[rows] == bool(descriptor.members)]
     store.period_s[rows] = descriptor.period_s
     store.links_of[rows] = descriptor.links
     store.is_forwarded[rows] = bool(descriptor.relay_boot)
@@ -210,10 +264,13 @@ def write_descriptor(store: Store, descriptor: CompactDescriptor, publishers: Pu
 
 
 def _write_descriptors(
-    store: Store, index: Mapping[str, int], descriptors: Sequence[CompactDescriptor], publishers: Publishers,
+    store: Store,
+    index: Mapping[str, int],
+    descriptors: Sequence[CompactDescriptor],
+    publishers: Publishers,
     numbers: Mapping[tuple[str, str], int],
-) -> Slices[None]:  # fmt: skip  # one line of what is given
-    """Write descriptors, one after the other, as `write_descriptor` does: many at once take a tenth of the time.
+) -> Slices[None]:
+    """Write many descriptors like `write_descriptor`, in a tenth of the time.
 
     Args:
         store: The store.
@@ -222,38 +279,43 @@ def _write_descriptors(
         publishers: All publishers.
         numbers: The numbers that their boots will have.
     """
+    layout = store.layout
     rows: list[int] = []
     counts: list[int] = []
     of_boots: list[int] = []
     online: list[bool] = []
-    for number, each in enumerate(descriptors):
+    for number, descriptor in enumerate(descriptors):
         if number % SLICE == SLICE - 1:
             yield
         # Of roll-ups, and of what is below them, the layout may leave something out.
-        own = [row for row in map(index.get, each.instances) if row is not None]
+        own = [row for row in map(index.get, descriptor.instances) if row is not None]
+        if layout.has_rolled:
+            own = [row for row in own if layout.is_rolled[row] == bool(descriptor.members)]
         rows += own
         counts.append(len(own))
-        boot = publishers.find(each.publisher, each.boot)
-        of_boots.append(-1 if boot is None else numbers[each.publisher, each.boot])
+        boot = publishers.find(descriptor.publisher, descriptor.boot)
+        of_boots.append(-1 if boot is None else numbers[descriptor.publisher, descriptor.boot])
         online.append(boot is not None and publishers.is_online(boot))
     yield
     places = np.array(rows, np.int64)
     store.period_s[places] = np.repeat(
-        np.array([each.period_s for each in descriptors], np.float64), counts
+        np.array([descriptor.period_s for descriptor in descriptors], np.float64), counts
     )
-    if any(each.links for each in descriptors):
+    if any(descriptor.links for descriptor in descriptors):
         store.links_of[places] = np.repeat(
-            np.array([each.links for each in descriptors], np.int32), counts
+            np.array([descriptor.links for descriptor in descriptors], np.int32), counts
         )
     store.is_forwarded[:] = False
-    if any(each.relay_boot for each in descriptors):
-        flags = np.array([bool(each.relay_boot) for each in descriptors], np.bool_)
-        store.is_forwarded[places] = np.repeat(flags, counts)
+    if any(descriptor.relay_boot for descriptor in descriptors):
+        flags = np.array([bool(descriptor.relay_boot) for descriptor in descriptors], np.bool_)
+        forwarded = np.repeat(flags, counts)
+        store.is_forwarded[places[forwarded]] = True
+        store.is_forwarded[places[~forwarded]] = False
     yield
     boots = np.repeat(np.array(of_boots, np.int32), counts)
     is_online = np.repeat(np.array(online, np.bool_), counts)
     is_offline = (boots >= 0) & ~is_online
-    # The last one that is there has an instance, else the first of those that are gone.
+    # An instance belongs to its last online publisher, or else to the first offline one.
     store.publisher_of[places[is_offline][::-1]] = boots[is_offline][::-1]
     store.publisher_of[places[is_online]] = boots[is_online]
     ends = np.cumsum(np.array(counts, np.int64))
@@ -264,7 +326,10 @@ def _write_descriptors(
 
 
 def _blank_columns(store: Store, descriptor: CompactDescriptor, rows: NDArray[np.int64]) -> None:
-    """Make what a descriptor does not announce not available, so that no former value is drawn as live."""
+    """Mark values a descriptor does not announce as not available.
+
+    Otherwise a former value would be drawn as live.
+    """
     names = {column.name for column in descriptor.columns if is_known(column)}
     chips = store.layout.chip_rows(rows)
     for metric in (*CHIP_METRICS, *INSTANCE_METRICS):

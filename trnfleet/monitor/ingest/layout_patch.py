@@ -1,8 +1,9 @@
-"""A layout with a few changes, made from the one before: what a host that joins or leaves costs in a large fleet.
+"""A layout with a few changes, made from the one before.
 
-Descriptors, publishers, clocks and topics are touched for those that have changed alone. Columns of all others move as a whole, and
-numbers of theirs in columns are exchanged at once, both at the speed of memory. What comes of it is what `rebuild_layout` makes of all
-descriptors; where many have changed, where two describe the same instance, and where roll-ups stand for instances, that is done.
+This is the cost of a host joining or leaving a large fleet. Only changed descriptors, publishers,
+clocks and topics are processed. All other columns move as a whole, and their numbers are replaced
+at once, both at memory speed. The result equals `rebuild_layout` of all descriptors. That is used
+if many have changed, if two describe the same instance, and if roll-ups stand for instances.
 """
 
 from __future__ import annotations
@@ -37,8 +38,12 @@ class LayoutPatch(NamedTuple):
 
 
 def find_patch(store: Store, descriptors: Descriptors) -> LayoutPatch | None:
-    """Return what has changed since the store's layout was made; None where the next one has to be made from all descriptors."""
-    changes, lanes = descriptors.changed.take(), descriptors.lane_sets.names()
+    """Return the changes since the store's layout was made.
+
+    None if the next one must be made from all descriptors.
+    """
+    changes = descriptors.changed.take()
+    lanes = descriptors.lane_sets.names()
     layout = store.layout
     if changes is None or lanes is None or layout.has_rolled or store.rolled.blocks:
         return None
@@ -60,27 +65,33 @@ def find_patch(store: Store, descriptors: Descriptors) -> LayoutPatch | None:
     same = gone.items() & added.items()
     if described != len(added) or not gone.keys() <= layout.instance_index.keys():
         return None
-    gone, added = dict(gone.items() - same), dict(added.items() - same)
+    gone = dict(gone.items() - same)
+    added = dict(added.items() - same)
     if not (added.keys() - gone.keys()).isdisjoint(layout.instance_index):
         return None
     if len(layout.instances) - len(gone) + len(added) != descriptors.instances:
-        # Some are described more than once, of which one that has not changed may have the rest.
+        # Some are described more than once, perhaps by an unchanged descriptor.
         return None
     return LayoutPatch(changes, changed(layout, gone, added, lanes))
 
 
 def patch_layout(
-    patch: LayoutPatch, store: Store, descriptors: Descriptors, publishers: Publishers, timebase: Timebase, topics: Topics,
+    patch: LayoutPatch,
+    store: Store,
+    descriptors: Descriptors,
+    publishers: Publishers,
+    timebase: Timebase,
+    topics: Topics,
     now_s: float,
-) -> Slices[None]:  # fmt: skip  # one line of what is given
-    """Give the store, publishers, clocks and topics a layout with a few changes, in slices as `rebuild_layout` does.
+) -> Slices[None]:
+    """Apply a small layout change to store, publishers, clocks and topics, in slices.
 
     Args:
         patch: The changes.
         store: The store.
-        descriptors: All of the fleet.
-        publishers: Those that the descriptors name; what none names any more goes.
-        timebase: The clocks, of which the same is true.
+        descriptors: All descriptors of the fleet.
+        publishers: The publishers named by descriptors. Others are removed.
+        timebase: The clocks, likewise.
         topics: The topics.
         now_s: Monotonic seconds, at which new instances count as described.
     """
@@ -89,7 +100,7 @@ def patch_layout(
     yield
     next_store = yield from store.moved(layout, numbers)
     next_store.described_s[np.isinf(next_store.described_s)] = now_s
-    present = [each for path in changes.former if (each := descriptors.get(path)) is not None]
+    present = [known for path in changes.former if (known := descriptors.get(path)) is not None]
     for descriptor in present:
         rows = [layout.instance_index[path] for path in descriptor.instances]
         next_store.publisher_of[rows] = -1
@@ -116,9 +127,9 @@ def patch_layout(
         if clock not in descriptors.instances_of:
             timebase.drop(clock)
     yield
-    kept = np.flatnonzero(numbers >= 0)
+    remaining = np.flatnonzero(numbers >= 0)
     places = np.full(len(former_layout.instances), -1)
-    places[numbers[kept]] = kept
+    places[numbers[remaining]] = remaining
     shift = Shift(places, former_layout.chip_start, layout.chip_start, boots, traffic_rows)
     yield from topics.shift(layout, changes.former, shift)
     # Last: where anything fails before, the next layout is made from all descriptors.
@@ -128,11 +139,14 @@ def patch_layout(
 def _is_named(
     client: str, boot: str, present: list[CompactDescriptor], descriptors: Descriptors
 ) -> bool:
-    """Return whether any descriptor names a boot: one of those that have changed or, of publishers that have others, any."""
-    own = [each for each in present if each.publisher == client]
-    if any(each.boot == boot for each in own):
+    """Return whether any descriptor names a boot.
+
+    The changed descriptors are checked first, the others only if the publisher has others.
+    """
+    own = [descriptor for descriptor in present if descriptor.publisher == client]
+    if any(descriptor.boot == boot for descriptor in own):
         return True
     has_others = descriptors.paths_of.get(client, 0) > len(own)
     return has_others and any(
-        each.publisher == client and each.boot == boot for each in descriptors
+        descriptor.publisher == client and descriptor.boot == boot for descriptor in descriptors
     )

@@ -1,11 +1,12 @@
-"""Handlers of messages other than telemetry: `MESSAGE_HANDLERS` has one for each class of topic.
+"""Handlers of messages other than telemetry: `MESSAGE_HANDLERS` has one per topic class.
 
-Most classes are retained state, and their handler is a row of that table: the model, the name that the topic repeats, the
-limits, and the collection of `Receiver` that keeps the messages. An empty payload clears a topic and removes its message.
-To add a class, add it to `wire/topics.py`, its model to a module of `wire/`, its limit to `wire/limits.py` and a row here without
-a collection of its own; readers find the messages as `ingest.retained[TheModel].by_key`.
+Most classes are retained state with a row in that table as handler: the model, the name repeated in
+the topic, the limits, and the collection of `Receiver` for the messages. An empty payload clears a
+topic and removes its message. To add a class, add it to `wire/topics.py`, its model to a module of
+`wire/`, its limit to `wire/limits.py`, and a row here without a collection of its own. Readers find
+the messages as `ingest.retained[TheModel].by_key`.
 
-A handler raises `WireError` for a message that it rejects, and has changed nothing then.
+A handler raises `WireError` for a rejected message, before any change.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from trnfleet.domain.metrics import Scope
 from trnfleet.monitor.ingest.rejects import MisplacedError, RejectedError
 from trnfleet.monitor.pipeline.traffic import NOT_ANNOUNCED, OFFLINE, ONLINE
 from trnfleet.monitor.room import ENTRY_BYTES, Ledger, compact, held_bytes
@@ -21,8 +23,17 @@ from trnfleet.monitor.sources.cells import MOST_OF_CELL
 from trnfleet.monitor.sources.descriptors import CompactDescriptor
 from trnfleet.monitor.store.retained import RetainedCollection
 from trnfleet.wire.alerts import AckMessage, AlertMessage, CellAlertMessage, SilenceMessage
-from trnfleet.wire.messages import EventMessage, JobMessage, Message, WatchMessage, decode_message
+from trnfleet.wire.frames import is_known
+from trnfleet.wire.messages import (
+    STANDARD_COLUMNS,
+    EventMessage,
+    JobMessage,
+    Message,
+    WatchMessage,
+    decode_message,
+)
 from trnfleet.wire.reservations import ReservationMessage
+from trnfleet.wire.telemetry import Doubt
 from trnfleet.wire.topics import FLEET_PATH, TopicClass
 
 if TYPE_CHECKING:
@@ -31,9 +42,12 @@ if TYPE_CHECKING:
     from trnfleet.monitor.alerting.engine import Alerts
     from trnfleet.monitor.alerting.silences import Silences
     from trnfleet.monitor.ingest.missing import MissingState
+    from trnfleet.monitor.pipeline.counts import PipelineCounts
+    from trnfleet.monitor.pipeline.doubts import TelemetryDoubts
     from trnfleet.monitor.reservations.table import Reservations
     from trnfleet.monitor.sources.cells import Cells
     from trnfleet.monitor.sources.clocks import Timebase
+    from trnfleet.monitor.sources.contests import Contests
     from trnfleet.monitor.sources.descriptors import Descriptors
     from trnfleet.monitor.sources.publishers import Publishers
     from trnfleet.monitor.sources.watches import Watches
@@ -47,11 +61,13 @@ M_contra = TypeVar("M_contra", contravariant=True)
 
 
 class Receiver(Protocol):
-    """The collections that handlers write to, and the limits: an `Ingest`."""
+    """The limits and the collections written by handlers: an `Ingest`."""
 
     limits: Limits
     alerts: Alerts
     descriptors: Descriptors
+    counts: PipelineCounts
+    doubts: TelemetryDoubts
     events: Events
     job_table: Jobs
     publishers: Publishers
@@ -62,6 +78,7 @@ class Receiver(Protocol):
     timebase: Timebase
     watches: Watches
     cells: Cells
+    contests: Contests
 
     def note_layout_due(self, publisher: str, *, is_change: bool) -> None:
         """Have the layout built again because of a publisher."""
@@ -83,7 +100,7 @@ class MessageHandler(Protocol):
             receiver: The collections.
             path: The part of its topic after the class.
             envelope: The message.
-            now_s: Monotonic seconds at which it came.
+            now_s: Monotonic seconds of its arrival.
 
         Raises:
             WireError: it is rejected.
@@ -98,7 +115,10 @@ class Collection(Protocol[M_contra]):
     def __contains__(self, key: object, /) -> bool: ...
 
     def put(self, message: M_contra, /) -> object:
-        """Add or replace a message; return False where that left what was there."""
+        """Add or replace a message.
+
+        Return False if nothing changed.
+        """
 
     def remove(self, key: str, /) -> object:
         """Remove a message that was cleared."""
@@ -110,17 +130,17 @@ class RetainedHandler(Generic[M]):
 
     model: type[M]
     noun: str
-    """The thing that a message is about, for errors; with `s` for its plural."""
+    """The subject of a message, for errors; plural with "s"."""
     key: str
     """The model's field that the topic's path repeats."""
     most: Callable[[Limits], int]
-    """Messages that are kept at most."""
+    """Most messages stored."""
     most_bytes: Callable[[Limits], int] = attrgetter("retained_bytes")
-    """Bytes of memory that they take at most."""
+    """Most bytes of memory for them."""
     owner: Callable[[M], str] = lambda _message: ""
-    """Returns who has published a message, as far as it says: no owner takes the room of all others."""
+    """Returns the publisher of a message if it has one. No owner can use up all room."""
     collection: Callable[[Receiver], Collection[M]] | None = None
-    """The collection that keeps the messages; in `Receiver.retained` if not given."""
+    """The collection for the messages; default: `Receiver.retained`."""
     before_put: Callable[[Receiver, M], None] | None = None
     """Called before a message is put; raises `WireError` to reject it."""
     after_remove: Callable[[Receiver, str], None] | None = None
@@ -142,7 +162,8 @@ class RetainedHandler(Generic[M]):
         if getattr(message, self.key) != path:
             identity = "name" if self.key == self.noun else self.key
             raise MisplacedError(f"the {self.noun}'s {identity} is not its topic's")
-        ledger, owner = receiver.ledgers[self.model], self.owner(message)
+        ledger = receiver.ledgers[self.model]
+        owner = self.owner(message)
         size_bytes = held_bytes(compact(message)) + ENTRY_BYTES
         if why := ledger.refusal(path, owner, size_bytes, f"{self.noun}s"):
             raise RejectedError(why)
@@ -195,7 +216,10 @@ class _Silences:
 
 
 def _cluster_of(message: JobMessage) -> str:
-    """Return the cluster on which a job runs: a job's message does not name its publisher."""
+    """Return the cluster of a job.
+
+    A job message does not name its publisher.
+    """
     return message.on[0].partition("/")[0] if message.on else ""
 
 
@@ -212,7 +236,10 @@ def _check_reservation(receiver: Receiver, message: ReservationMessage) -> None:
 
 
 def handle_event(receiver: Receiver, path: str, envelope: Envelope, now_s: float) -> None:
-    """Add an event; it happens once, so that a retained one is rejected."""
+    """Add an event.
+
+    Reject a retained one: an event happens once.
+    """
     if envelope.retain:
         raise RejectedError("a retained event")
     message = decode_message(envelope.payload, EventMessage, receiver.limits)
@@ -223,26 +250,20 @@ def handle_event(receiver: Receiver, path: str, envelope: Envelope, now_s: float
 
 def handle_publisher(receiver: Receiver, path: str, envelope: Envelope, now_s: float) -> None:
     """Apply the presence of a publisher, as it or its last will announces it."""
-    publishers, limits = receiver.publishers, receiver.limits
+    publishers = receiver.publishers
+    limits = receiver.limits
     cell, _, client = path.rpartition("/")
-    if cell and not envelope.payload:
-        receiver.cells.clear(cell, client)
-        if publishers.has_announced(client):
-            # A relay that has gone for good: the next layout is without it.
-            publishers.retire(client)
-            receiver.note_layout_due(client, is_change=False)
-        return
     if not envelope.payload:
-        # Without a message nothing is offline.
-        receiver.watches.clear(path)
-        publishers.clear(path)
-        publishers.traffic.announce(publishers.traffic.row_of(path), NOT_ANNOUNCED, "", now_s)
+        _forget_publisher(receiver, cell, client, now_s)
         return
     message = decode_message(envelope.payload, WatchMessage, limits)
     if message.client != client or (message.cell or "") != cell:
         raise MisplacedError("the publisher's name, or its cell, is not its topic's")
     if cell and message.role == "telemetry":
         raise MisplacedError("below a cell's name are its relay and its watches alone")
+    if message.role == "relay" and not receiver.cells.has_relay(cell, client):
+        # The rows that it describes count from now on.
+        receiver.note_layout_due(client, is_change=False)
     if cell and not receiver.cells.put(cell, message, now_s, is_retained=envelope.retain):
         raise RejectedError(
             f"more than {limits.watches} cells, or {MOST_OF_CELL} relays or watches of one"
@@ -259,6 +280,9 @@ def handle_publisher(receiver: Receiver, path: str, envelope: Envelope, now_s: f
     receiver.missing.found(TopicClass.PUBLISHER, path)
     state = publishers.number(client, message.boot)
     is_online = message.state == "online"
+    if is_online:
+        former = publishers.traffic.boots[publishers.traffic.row_of(client)]
+        receiver.contests.note_boot(client, former, message.boot, now_s)
     if publishers.announce(state, online=is_online):
         # A new boot may have begun its time again.
         receiver.timebase.restart(client)
@@ -268,9 +292,25 @@ def handle_publisher(receiver: Receiver, path: str, envelope: Envelope, now_s: f
     )
 
 
-def handle_descriptor(receiver: Receiver, path: str, envelope: Envelope, now_s: float) -> None:  # noqa: ARG001  as every handler
+def _forget_publisher(receiver: Receiver, cell: str, client: str, now_s: float) -> None:
+    """Forget a publisher after its presence was cleared."""
+    publishers = receiver.publishers
+    is_relay = receiver.cells.has_relay(cell, client)
+    receiver.cells.clear(cell, client)
+    receiver.watches.clear(f"{cell}/{client}" if cell else client)
+    if cell and not is_relay:
+        return
+    is_forgotten = publishers.clear(client)
+    publishers.traffic.announce(publishers.traffic.row_of(client), NOT_ANNOUNCED, "", now_s)
+    if is_relay or is_forgotten:
+        receiver.note_layout_due(client, is_change=False)
+
+
+def handle_descriptor(receiver: Receiver, path: str, envelope: Envelope, now_s: float) -> None:
     """Put or remove a descriptor."""
-    payload, limits, descriptors = envelope.payload, receiver.limits, receiver.descriptors
+    payload = envelope.payload
+    limits = receiver.limits
+    descriptors = receiver.descriptors
     if not payload:
         receiver.remove_descriptor(path)
         return
@@ -294,10 +334,14 @@ def handle_descriptor(receiver: Receiver, path: str, envelope: Envelope, now_s: 
         return
     if why := descriptors.refusal(descriptor):
         raise RejectedError(why)
+    for column in () if descriptor.columns is STANDARD_COLUMNS else descriptor.columns:
+        if not is_known(column):
+            doubt = Doubt(column.name, "", column.per is Scope.CHIP)
+            receiver.doubts.note(descriptor.publisher, path, doubt, now_s, receiver.counts)
     receiver.put_descriptor(descriptor)
     if descriptor.members and not is_same_boot:
-        for each in descriptors.void(descriptor.cell):
-            receiver.remove_descriptor(each.path)
+        for voided in descriptors.void(descriptor.cell):
+            receiver.remove_descriptor(voided.path)
 
 
 def ignore(receiver: Receiver, path: str, envelope: Envelope, now_s: float) -> None:
@@ -328,7 +372,10 @@ CELL_ALERTS = RetainedHandler(
 
 
 def handle_alert(receiver: Receiver, path: str, envelope: Envelope, now_s: float) -> None:
-    """Apply an alert of this fleet's watch, or below the name of a cell one of that cell's."""
+    """Apply an alert of this fleet's watch.
+
+    Below a cell's name, it is of the cell's watch.
+    """
     (CELL_ALERTS if "/" in path else ALERTS)(receiver, path, envelope, now_s)
 
 
@@ -376,11 +423,11 @@ MESSAGE_HANDLERS: dict[TopicClass, MessageHandler] = {
     TopicClass.COMMAND: ignore,
     TopicClass.REPLY: ignore,
 }
-"""By class; telemetry goes another way, many messages at once (`telemetry.py`), and so do roll-ups (`rollups.py`)."""
+"""Handlers by class. Telemetry is applied in bulk (`telemetry.py`), roll-ups in `rollups.py`."""
 
 
 def retained_collections() -> dict[type[Message], RetainedCollection[Any]]:
-    """Return an empty collection for each class that has none of its own."""
+    """Return an empty collection for each class without its own."""
     return {
         handler.model: RetainedCollection(attrgetter(handler.key))
         for handler in _retained_handlers()
@@ -397,5 +444,7 @@ def retained_ledgers(limits: Limits) -> dict[type[Message], Ledger]:
 
 
 def _retained_handlers() -> Iterator[RetainedHandler[Any]]:
-    yield from (each for each in MESSAGE_HANDLERS.values() if isinstance(each, RetainedHandler))
+    yield from (
+        handler for handler in MESSAGE_HANDLERS.values() if isinstance(handler, RetainedHandler)
+    )
     yield from (ALERTS, CELL_ALERTS)

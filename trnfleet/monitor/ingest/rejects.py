@@ -1,4 +1,4 @@
-"""Messages that are not applied: reasons for a rejection, and the buffer for telemetry without a descriptor."""
+"""Messages not applied: reasons for a rejection, and the buffer for pending telemetry."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ log = logs.get_logger(__name__)
 
 MOST_PENDING = 10_000
 MOST_PENDING_BYTES = 64 * 2**20
-"""Messages, and bytes of their payloads, that wait for a descriptor."""
+"""Most messages, and bytes of payload, waiting for a descriptor."""
 SLICE = 192
-"""Messages of them that are applied in one slice: 4 ms of first frames."""
+"""Pending messages applied in one slice: 4 ms for first frames."""
 _TOPIC_CHARS = 200
 """Characters of a topic that are logged."""
 
@@ -29,11 +29,11 @@ class RejectReason(enum.StrEnum):
     """Reasons for a rejection, each with a counter of its name in `PipelineCounts`."""
 
     UNDECODABLE = "undecodable"
-    """It is not what the protocol says."""
+    """It violates the protocol."""
     MISPLACED = "misplaced"
     """Its payload names another identity than its topic."""
     REJECTED = "rejected"
-    """It goes beyond a limit, or was retained although its class is not."""
+    """It exceeds a limit, or was retained in a class without retained messages."""
 
 
 class MisplacedError(WireError):
@@ -41,7 +41,7 @@ class MisplacedError(WireError):
 
 
 class RejectedError(WireError):
-    """A limit is reached, or a broker retained a message that it should only have passed on."""
+    """A limit is reached, or a broker retained a message it should only forward."""
 
 
 _REASONS: dict[type[Exception], RejectReason] = {
@@ -85,7 +85,7 @@ def reject(
 
 
 class PendingTelemetry:
-    """Telemetry that came before its descriptor's layout: a bounded buffer in the order of arrival."""
+    """Telemetry received before its layout: a bounded buffer in order of arrival."""
 
     def __init__(
         self, most_messages: int = MOST_PENDING, most_bytes: int = MOST_PENDING_BYTES
@@ -113,7 +113,8 @@ class PendingTelemetry:
             envelope: The message.
             is_described: Whether its descriptor has come. A half of the room is for such alone.
         """
-        size, parts = len(envelope.payload), 1 if is_described else 2
+        size = len(envelope.payload)
+        parts = 1 if is_described else 2
         if (self._bytes + size) * parts > self._most_bytes or (
             len(self._messages) + 1
         ) * parts > self._most_messages:
@@ -123,8 +124,8 @@ class PendingTelemetry:
         return True
 
     def take(self) -> list[Envelope]:
-        """Return the oldest messages, as many as are applied in one slice, and give their room back."""
+        """Remove and return the oldest messages, as many as fit one slice."""
         messages = self._messages[:SLICE]
         del self._messages[:SLICE]
-        self._bytes -= sum(len(each.payload) for each in messages)
+        self._bytes -= sum(len(message.payload) for message in messages)
         return messages

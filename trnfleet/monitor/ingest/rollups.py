@@ -1,4 +1,4 @@
-"""Roll-ups of relays: frames into the store's rows that are known from roll-ups only."""
+"""Roll-ups of relays: frames for the store's rows known from roll-ups only."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Sequence:
 
 
 class RollupFrames:
-    """Takes the frames of all blocks that are described."""
+    """Applies the frames of all described blocks."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class RollupFrames:
         missing: MissingState,
         counts: PipelineCounts,
     ) -> RollupFrames:
-        """Return a copy among copies of what it refers to."""
+        """Return a copy, bound to the given copies."""
         return copied(
             self,
             _descriptors=descriptors,
@@ -75,25 +75,27 @@ class RollupFrames:
             _timebase=timebase,
             _missing=missing,
             _counts=counts,
-            _sequences={path: each.copy() for path, each in self._sequences.items()},
+            _sequences={path: sequence.copy() for path, sequence in self._sequences.items()},
             _dated=(None, math.nan),
         )
 
     def keep(self) -> None:
-        """Forget the sequences of blocks that are not described any more."""
+        """Forget the sequences of blocks no longer described."""
         self._sequences = {
-            path: each
-            for path, each in self._sequences.items()
+            path: sequence
+            for path, sequence in self._sequences.items()
             if self._descriptors.get(path) is not None
         }
 
     def take(
         self, path: str, envelope: Envelope, store: Store, now_s: float, wall_ns: int
     ) -> float | None:
-        """Take a frame; return its lag where it was applied and is not late, in wall seconds.
+        """Apply a frame and return its lag in wall seconds.
+
+        None if not applied or late.
 
         Raises:
-            WireError: it is no frame, or not as its descriptor announces.
+            WireError: it is not a frame, or contradicts its descriptor.
         """
         counts = self._counts
         fields, head, revision = decode_rollup_head(envelope.payload, self._limits)
@@ -119,7 +121,9 @@ class RollupFrames:
             sequence.former_boot = former
         traffic = self._publishers.traffic
         row = traffic.row_of(descriptor.publisher)
-        lost, late, duplicates = counts.lost, counts.late, counts.duplicates
+        lost = counts.lost
+        late = counts.late
+        duplicates = counts.duplicates
         verdict = sequence.tracker.accept(head.seq, counts, envelope.shed, ts_ns=head.ts_ns)
         traffic.miss(row, counts.lost - lost, counts.late - late, counts.duplicates - duplicates)
         if verdict is not Verdict.NEWEST:
@@ -128,7 +132,8 @@ class RollupFrames:
         counts.messages += 1
         counts.chips += int(form.chips.sum())
         clock = self._timebase.clock(descriptor.clock, descriptor.period_s)
-        # All frames of a relay's second have one time: the second of them that comes at once says nothing of the clock.
+        # All frames of a relay's second have one time: from the second frame on, a simultaneous one
+        # has no information about the clock.
         moment = (clock, head.ts_ns, now_s, wall_ns)
         if moment != self._dated[0]:
             self._dated = moment, clock.take(head.ts_ns, now_s, wall_ns)

@@ -9,12 +9,13 @@ if TYPE_CHECKING:
     from trnfleet.monitor.pipeline.counts import PipelineCounts
 
 WINDOW = 64
-"""Ticks back within which a late message is distinguished from a duplicate."""
+"""Ticks back within which late and duplicate differ."""
 LARGEST_GAP = 1_000_000
-"""A jump beyond this (11 days of ticks a second) is no loss: counting starts again."""
+"""Largest gap counted as loss (11 days of ticks a second). Beyond it, counting restarts."""
 BEHIND = 3
-"""Messages in a row that are behind in number and ahead in time, after which counting starts again: a publisher whose counter
-has gone back, or a message of somebody else's that was numbered too high, hides the telemetry for no longer than that."""
+"""Messages in a row with a lower number but later time after which counting restarts. The
+publisher's counter went back, or a foreign message had too high a number. This limits how long
+telemetry is hidden."""
 _MASK = (1 << WINDOW) - 1
 
 
@@ -24,7 +25,7 @@ class Verdict(enum.Enum):
     NEWEST = "newest"
     """Newer than all before it: apply it."""
     LATE = "late"
-    """Not seen before, but something newer has been: count it, keep the newer values."""
+    """New, but a newer message was seen before: count it, but preserve the newer values."""
     DUPLICATE = "duplicate"
     """Seen before: count it."""
 
@@ -40,28 +41,31 @@ class SequenceTracker:
         self.seen = 0
         """Bit k is set if seq `last - k` has come."""
         self.first = 0
-        """First number that counts: an earlier one is late when it comes, and was never lost."""
+        """First number counted. Earlier ones are late on arrival and were never lost."""
         self.ts_ns = 0
         """Source time of the newest message."""
         self.behind = 0
-        """Messages since then that are behind in number and ahead in time."""
+        """Messages since then with a lower number but later time."""
 
     def copy(self) -> SequenceTracker:
-        """Return one that goes on from here on its own."""
+        """Return an independent copy."""
         twin = SequenceTracker()
         twin.last, twin.seen, twin.first = self.last, self.seen, self.first
         twin.ts_ns, twin.behind = self.ts_ns, self.behind
         return twin
 
     def accept(self, seq: int, counts: PipelineCounts, shed: int = 0, *, ts_ns: int = 0) -> Verdict:
-        """Add a message and return its verdict; count what was lost, late or double.
+        """Add a message and return its verdict.
 
-        The first message sets where counting begins: what was published before is not lost.
+        Count lost, late and duplicate messages.
+
+        Counting starts at the first message: earlier ones are not lost.
 
         Args:
             seq: Its sequence number.
             counts: The counters.
-            shed: Messages of the topic before it that were left out here, which are counted as such and not as lost.
+            shed: Messages of the topic before it that were left out here, which are counted as such
+                and not as lost.
             ts_ns: Its source time; 0 where that is not known.
         """
         if self.last is not None and seq <= self.last and ts_ns > self.ts_ns:
@@ -71,7 +75,8 @@ class SequenceTracker:
         verdict = self._accept(seq, counts, shed)
         if verdict is Verdict.NEWEST:
             counts.accepted += 1
-            self.ts_ns, self.behind = ts_ns, 0
+            self.ts_ns = ts_ns
+            self.behind = 0
         return verdict
 
     def _accept(self, seq: int, counts: PipelineCounts, shed: int) -> Verdict:

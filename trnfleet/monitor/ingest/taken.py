@@ -1,4 +1,7 @@
-"""Telemetry that was applied, dated by the clocks of its sources and counted for its publishers: the end of its way."""
+"""Applied telemetry, dated by the clocks of its sources and counted for its publishers.
+
+This is the last step of ingest.
+"""
 
 from __future__ import annotations
 
@@ -24,16 +27,16 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Taken:
-    """The telemetry of a batch that was newer than all before it, and has yet to be dated."""
+    """The new telemetry of a batch, not dated yet."""
 
     enters: bool
     """Whether the batch is one of many messages."""
     many: list[Undated] = field(default_factory=list)
-    """What was applied many at once."""
+    """Messages applied in bulk."""
     single: list[tuple[int, int, int, int, int]] = field(default_factory=list)
-    """What was applied one by one, each as `Undated` has it."""
+    """Messages applied singly, in the form of `Undated`."""
     wall_ns: int = 0
-    """Wall clock at which they came."""
+    """Wall clock of their arrival."""
     lags_s: list[float] = field(default_factory=list)
     """The lags of all that was dated."""
 
@@ -42,10 +45,19 @@ class Taken:
         self.single.append((number, ts_ns, topic.clock, topic.row, size_bytes))
 
     def date(
-        self, batch: Sequence[Envelope], clocks: ClockColumns, counts: PipelineCounts, traffic: PublisherTraffic, now_s: float, *,
+        self,
+        batch: Sequence[Envelope],
+        clocks: ClockColumns,
+        counts: PipelineCounts,
+        traffic: PublisherTraffic,
+        now_s: float,
+        *,
         root: str,
-    ) -> None:  # fmt: skip  # one line of what is given
-        """Learn the clocks of sources from what was applied, in the order in which it came, and count it for their publishers."""
+    ) -> None:
+        """Update source clocks from the applied messages in order of arrival.
+
+        Count the messages for their publishers.
+        """
         undated = self._release()
         if undated is None:
             return
@@ -55,21 +67,27 @@ class Taken:
             undated, dated = self._date_each(
                 undated, batch, clocks, counts, traffic, now_s, root=root
             )
-        lags_s, behind_s = dated.lags_s, dated.behind_s
+        lags_s = dated.lags_s
+        behind_s = dated.behind_s
         late = dated.late_s > LATE_FROM_S
         if late.any():
             counts.old += int(late.sum())
             for row in undated.rows[late].tolist():
                 traffic.delay(row)
-            lags_s, behind_s = np.where(late, np.nan, lags_s), np.where(late, np.nan, behind_s)
+            lags_s = np.where(late, np.nan, lags_s)
+            behind_s = np.where(late, np.nan, behind_s)
             self.lags_s += lags_s[~late].tolist()
         else:
             self.lags_s += lags_s.tolist()
         traffic.take(undated.rows, undated.sizes, lags_s, behind_s, now_s)
 
     def _release(self) -> Undated | None:
-        """Return what has yet to be dated, in its order, and forget it; None where there is nothing."""
-        parts, self.many = self.many, []
+        """Return and forget the undated messages, in order.
+
+        None without any.
+        """
+        parts = self.many
+        self.many = []
         if self.single:
             parts.append(Undated(*np.array(self.single, np.int64).T))
             self.single = []
@@ -79,10 +97,20 @@ class Taken:
         return joined.of(np.argsort(joined.numbers, kind="stable"))
 
     def _date_each(
-        self, undated: Undated, batch: Sequence[Envelope], clocks: ClockColumns, counts: PipelineCounts,
-        traffic: PublisherTraffic, now_s: float, *, root: str,
-    ) -> tuple[Undated, DatedMessages]:  # fmt: skip  # one line of what is given
-        """Date messages one by one, and reject those with which that fails; return the others."""
+        self,
+        undated: Undated,
+        batch: Sequence[Envelope],
+        clocks: ClockColumns,
+        counts: PipelineCounts,
+        traffic: PublisherTraffic,
+        now_s: float,
+        *,
+        root: str,
+    ) -> tuple[Undated, DatedMessages]:
+        """Date messages singly and reject failing ones.
+
+        Return the others.
+        """
         chosen: list[int] = []
         dated: list[DatedMessages] = []
         for place in range(len(undated.numbers)):
@@ -91,10 +119,10 @@ class Taken:
                 dated.append(clocks.take(one.clocks, one.ts_ns, now_s, self.wall_ns))
             except Exception as error:  # noqa: BLE001  no message, not even one that finds a bug, stops the reader
                 reject(counts, batch[int(one.numbers[0])], error, root=root)
-                traffic.refuse(int(one.rows[0]))
+                traffic.refuse(int(one.rows[0]), now_s)
             else:
                 chosen.append(place)
-        columns = [np.concatenate([np.zeros(0), *each]) for each in zip(*dated, strict=True)] or [
-            np.zeros(0)
-        ] * 3
+        columns = [
+            np.concatenate([np.zeros(0), *arrays]) for arrays in zip(*dated, strict=True)
+        ] or [np.zeros(0)] * 3
         return undated.of(np.array(chosen, np.int64)), DatedMessages(*columns)

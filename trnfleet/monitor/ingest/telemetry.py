@@ -1,7 +1,8 @@
-"""Telemetry written into rows: frames as they come, JSON samples many at once.
+"""Telemetry written into rows: frames on arrival, JSON samples in bulk.
 
-Rows without any value are left out: of an instance that boots, or whose agent hangs, all values are not available in a
-message. The store keeps the last values of such a row with the time at which they came, so that they turn stale.
+Rows without any value are left out: a booting instance, or one with a hanging agent, has no values
+in a message. The store preserves the last values of such a row with their arrival time, so they
+become stale.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS, Scope
+from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, INSTANCE_METRICS, Scope
 from trnfleet.errors import WireError
 from trnfleet.monitor.ingest.rejects import MisplacedError, RejectedError
+from trnfleet.monitor.ingest.topics import covering_path
 from trnfleet.wire.frame_head import is_cbor
-from trnfleet.wire.frames import to_store_codes
+from trnfleet.wire.frames import is_above, most_code, to_store_codes
 from trnfleet.wire.ports import CONTENT_TYPE_CBOR
-from trnfleet.wire.telemetry import decode_sample, decode_samples, split_codes
+from trnfleet.wire.telemetry import Doubt, decode_sample, decode_samples, reason_above, split_codes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,9 +29,12 @@ if TYPE_CHECKING:
     from trnfleet.monitor.ingest.frame_rows import Gaps
     from trnfleet.monitor.ingest.topic_state import TopicState
     from trnfleet.monitor.pipeline.counts import PipelineCounts
+    from trnfleet.monitor.pipeline.doubts import TelemetryDoubts
     from trnfleet.monitor.sources.contests import Contests
     from trnfleet.monitor.store.store import Store
+    from trnfleet.wire.frames import Frame
     from trnfleet.wire.limits import Limits
+    from trnfleet.wire.messages import ColumnSpec
     from trnfleet.wire.ports import Envelope
     from trnfleet.wire.telemetry import Head, Sample
 
@@ -37,16 +42,16 @@ _NOT_ITS_OWN = "identity in the payload is not the topic's"
 
 
 _TOPS = {size: (1 << 8 * size) - 1 for size in (1, 2, 4, 8)}
-"""The code that means not available, by a wire type's bytes."""
+"""The code for "not available", by the wire type's bytes."""
 
 
 class ReportingRows(NamedTuple):
-    """The rows of a message that have any value."""
+    """The rows of a message with any value."""
 
     rows: slice | NDArray[np.int64]
     """Their rows in the store."""
     mask: NDArray[np.bool_] | None
-    """Mask of them among the rows of the message; None for all."""
+    """Their mask among the rows of the message; None for all."""
 
     def of(self, array: NDArray[Any]) -> NDArray[Any]:
         """Return an array's rows that have any value."""
@@ -56,10 +61,11 @@ class ReportingRows(NamedTuple):
 def reporting_rows(
     columns: Mapping[str, NDArray[Any]], rows: slice | NDArray[np.int64]
 ) -> ReportingRows:
-    """Return the rows of a message in which any value is available.
+    """Return the rows of a message with any available value.
 
     Args:
-        columns: Wire codes of a message, (rows,) or (rows, width) each; without columns every row reports.
+        columns: Wire codes of a message, (rows,) or (rows, width) each; without columns every row
+            reports.
         rows: The message's rows in the store.
     """
     silent: NDArray[np.bool_] | None = None
@@ -86,8 +92,18 @@ class TelemetryBatch:
     """Writes the telemetry of one batch into a store."""
 
     __slots__ = (
-        "_contests", "_counts", "_decoded", "_heard_since_s", "_limits", "_links_since_s", "_now_s", "_sampled", "_samples", "_store",
-    )  # fmt: skip  # names, not lines
+        "_contests",
+        "_counts",
+        "_decoded",
+        "_doubts",
+        "_heard_since_s",
+        "_limits",
+        "_links_since_s",
+        "_now_s",
+        "_sampled",
+        "_samples",
+        "_store",
+    )
 
     def __init__(
         self,
@@ -96,35 +112,39 @@ class TelemetryBatch:
         limits: Limits,
         now_s: float,
         contests: Contests,
+        doubts: TelemetryDoubts,
         heard_since_s: float,
         links_since_s: tuple[float, ...] = (),
     ) -> None:
-        """Begin a batch.
+        """Start a batch.
 
         Args:
-            store: Its layout is the one that topics are bound to.
+            store: The store. Topics are bound to its layout.
             counts: The counters.
             limits: Limits on messages.
-            now_s: Monotonic seconds at which the messages came.
-            contests: Gets the messages of two publishers on one path.
-            heard_since_s: Monotonic seconds since which the sources have been heard without a break.
-            links_since_s: The same of each connection, where there are several.
+            now_s: Monotonic seconds of the messages' arrival.
+            contests: Receives the messages of two publishers on one path.
+            doubts: Receives unusable values and names.
+            heard_since_s: Monotonic seconds since the sources have been heard without a break.
+            links_since_s: The same per connection, if there are several.
         """
         self._store = store
         self._counts = counts
         self._limits = limits
         self._now_s = now_s
         self._contests = contests
-        self._heard_since_s, self._links_since_s = heard_since_s, links_since_s
+        self._doubts = doubts
+        self._heard_since_s = heard_since_s
+        self._links_since_s = links_since_s
         self._samples: dict[int, tuple[TopicState, Sample]] = {}
         """One of a row, by its topic's identity."""
         self._sampled: set[str] = set()
-        """Paths of their descriptors, which may have frames as well."""
+        """Descriptor paths of these samples. They may have frames as well."""
         self._decoded: dict[int, Sample | WireError] = {}
         """By their places in the batch."""
 
     def decode(self, batch: Sequence[Envelope], topics: Mapping[str, TopicState]) -> None:
-        """Decode the JSON samples among the messages of a batch, whatever becomes of them."""
+        """Decode all JSON samples of a batch, applied later or not."""
         samples = [
             number
             for number, envelope in enumerate(batch)
@@ -138,7 +158,9 @@ class TelemetryBatch:
         self._decoded = dict(zip(samples, decoded, strict=True))
 
     def take(self, topic: TopicState, envelope: Envelope, number: int) -> Head | None:
-        """Write a message of a described topic, or keep it for `finish`; return its head unless it is not new.
+        """Write a message of a described topic, or store it for `finish`.
+
+        Return its head, or None if it is not new.
 
         Args:
             topic: Its topic.
@@ -154,7 +176,8 @@ class TelemetryBatch:
             raise RejectedError("retained telemetry")
         if len(payload) > self._limits.payload_bytes:
             raise WireError(
-                f"telemetry of {len(payload)} bytes is over the limit of {self._limits.payload_bytes}"
+                f"telemetry of {len(payload)} bytes is over the limit of"
+                f" {self._limits.payload_bytes}"
             )
         if is_cbor(envelope):
             return self._write_frame(topic, payload, envelope.shed)
@@ -169,6 +192,8 @@ class TelemetryBatch:
         counts = self._counts
         if not self._is_newest(topic, sample.head, envelope.shed):
             return None
+        for doubt in sample.doubts:
+            self._note(topic, doubt)
         if id(topic) in self._samples:
             # Each sample counts, whatever batch it comes in.
             self.finish()
@@ -179,29 +204,32 @@ class TelemetryBatch:
         return sample.head
 
     def finish(self) -> None:
-        """Write the samples that were kept."""
-        samples, self._samples = self._samples.values(), {}
+        """Write the stored samples."""
+        samples = self._samples.values()
+        self._samples = {}
         self._sampled.clear()
-        store, now_s = self._store, self._now_s
+        store = self._store
+        now_s = self._now_s
         for is_chip, metrics in ((True, CHIP_METRICS), (False, INSTANCE_METRICS)):
-            chosen = [each for each in samples if each[1].is_chip is is_chip]
+            chosen = [pair for pair in samples if pair[1].is_chip is is_chip]
             if not chosen:
                 continue
             places = np.array(
                 [_first(topic.chips if is_chip else topic.instances) for topic, _ in chosen]
             )
             codes = {
-                metric.name: each
-                for metric, each in split_codes([sample.codes for _, sample in chosen], metrics)
+                metric.name: values
+                for metric, values in split_codes([sample.codes for _, sample in chosen], metrics)
             }
-            # Neighbours come one after the other, and a slice is written in less time than rows by number.
+            # Neighbours come one after the other, and a slice is written in less time than rows by
+            # number.
             is_run = int(places[-1] - places[0]) == len(places) - 1 and bool(
                 (np.diff(places) == 1).all()
             )
             rows = slice(int(places[0]), int(places[-1]) + 1) if is_run else places
             reporting = reporting_rows(codes, rows)
-            for name, each in codes.items():
-                store.columns[name][reporting.rows] = reporting.of(each)
+            for name, values in codes.items():
+                store.columns[name][reporting.rows] = reporting.of(values)
             if is_chip:
                 store.chip_seen_s[reporting.rows] = now_s
                 store.chip_ts_ns[reporting.rows] = reporting.of(
@@ -217,7 +245,8 @@ class TelemetryBatch:
                 store.instance_seen_s[reporting.rows] = now_s
 
     def _write_frame(self, topic: TopicState, payload: bytes, shed: int) -> Head | None:
-        descriptor, decoder = topic.descriptor, topic.decoder
+        descriptor = topic.descriptor
+        decoder = topic.decoder
         if descriptor is None or decoder is None:
             raise WireError("a frame for a single chip")
         frame = decoder.decode(payload, self._limits)
@@ -232,12 +261,13 @@ class TelemetryBatch:
         if self._sampled and descriptor.path in self._sampled:
             # What came before it is written before it.
             self.finish()
-        store, now_s = self._store, self._now_s
+        for column in topic.limited:
+            self._clear_impossible(topic, column, frame)
+        store = self._store
+        now_s = self._now_s
         columns = store.columns
-        chips, instances = (
-            reporting_rows(frame.chip, topic.chips),
-            reporting_rows(frame.instance, topic.instances),
-        )
+        chips = reporting_rows(frame.chip, topic.chips)
+        instances = reporting_rows(frame.instance, topic.instances)
         for name in topic.same_chip:
             columns[name][chips.rows] = chips.of(frame.chip[name])
         for name in topic.same_instance:
@@ -255,32 +285,70 @@ class TelemetryBatch:
         counts.chips += topic.chip_count if chips.mask is None else int(chips.mask.sum())
         return frame.head
 
+    def _clear_impossible(self, topic: TopicState, column: ColumnSpec, frame: Frame) -> None:
+        """Mark codes above the metric's limit as not available, and count them."""
+        values = frame.chip if column.per is Scope.CHIP else frame.instance
+        codes = values[column.name]
+        most = most_code(column)
+        if not is_above(codes, most):
+            return
+        top = np.iinfo(codes.dtype).max
+        impossible = (codes > most) & (codes != top)
+        reason = reason_above(BY_NAME[column.name], float(codes[impossible].max()) * column.scale)
+        self._note(topic, Doubt(column.name, reason, column.per is Scope.CHIP))
+        values[column.name] = np.where(impossible, codes.dtype.type(top), codes)
+
+    def _note(self, topic: TopicState, doubt: Doubt) -> None:
+        publisher = "" if topic.descriptor is None else topic.descriptor.publisher
+        self._doubts.note(publisher, topic.path, doubt, self._now_s, self._counts)
+
     def _is_newest(self, topic: TopicState, head: Head, shed: int) -> bool:
-        counts, store = self._counts, self._store
+        counts = self._counts
+        store = self._store
         lost = counts.lost
-        contested = counts.contested
+        foreign = counts.contested + counts.undescribed
         is_newest = topic.is_newest(head, counts, shed)
-        if counts.contested > contested and topic.descriptor is not None:
-            self._contests.note(
-                topic.path, topic.former_client, topic.descriptor.publisher, self._now_s
-            )
+        if topic.descriptor is not None and counts.contested + counts.undescribed > foreign:
+            self._note_foreign(topic, head)
         if counts.lost > lost:
-            seen_s = (
-                store.chip_seen_s[_first(topic.chips)]
-                if topic.is_chip
-                else store.instance_seen_s[_first(topic.instances)]
-            )
             instance = (
                 store.layout.instance_of_chip[_first(topic.chips)]
                 if topic.is_chip
                 else _first(topic.instances)
             )
-            if seen_s < self._since_s(int(instance)):
+            if self._seen_s(topic) < self._since_s(int(instance)):
                 counts.unheard += counts.lost - lost
         return is_newest
 
+    def _note_foreign(self, topic: TopicState, head: Head) -> None:
+        """Note a message of a boot not described.
+
+        It was counted before.
+        """
+        described = topic.descriptor
+        counts = self._counts
+        if described is None or head.boot == described.boot:
+            return
+        contested = self._contests.note(
+            covering_path(topic.path),
+            head.boot,
+            described.publisher,
+            self._now_s,
+            self._seen_s(topic),
+        )
+        if contested and head.boot != topic.former_boot:
+            counts.undescribed -= 1
+            counts.contested += 1
+
+    def _seen_s(self, topic: TopicState) -> float:
+        """Return when the described publisher of a topic was heard last."""
+        store = self._store
+        if topic.is_chip:
+            return float(store.chip_seen_s[_first(topic.chips)])
+        return float(store.instance_seen_s[_first(topic.instances)])
+
     def note_gaps(self, gaps: Gaps) -> None:
-        """Count what is missing before frames that were applied many at once."""
+        """Count the messages missing before frames applied in bulk."""
         counts = self._counts
         counts.lost += int(gaps.lost.sum())
         counts.gaps += len(gaps.lost)
@@ -292,11 +360,13 @@ class TelemetryBatch:
         counts.unheard += int(gaps.lost[gaps.seen_s < since_s].sum())
 
     def _since_s(self, instance: int) -> float:
-        """Return since when an instance could be heard without a break, over any of its connections."""
+        """Return since when an instance has been audible, over any of its connections."""
         if not self._links_since_s:
             return self._heard_since_s
         links = int(self._store.links_of[instance])
-        over = [each for number, each in enumerate(self._links_since_s) if links >> number & 1]
+        over = [
+            since_s for number, since_s in enumerate(self._links_since_s) if links >> number & 1
+        ]
         return max(self._heard_since_s, min(over, default=-math.inf))
 
 

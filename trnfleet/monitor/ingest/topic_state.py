@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from trnfleet.domain.layout import Layout
     from trnfleet.monitor.ingest.frame_rows import FrameRows
     from trnfleet.monitor.pipeline.counts import PipelineCounts
     from trnfleet.monitor.sources.descriptors import CompactDescriptor
@@ -21,42 +22,47 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class TopicState:
-    """A telemetry topic: its sequence, and where its rows are in the present layout, or in a former one until `Topics.catch_up`."""
+    """A telemetry topic: its sequence and its rows in the layout.
+
+    The rows may be of a former layout until `Topics.catch_up`.
+    """
 
     path: str
     tracker: SequenceTracker = field(default_factory=SequenceTracker)
     descriptor: CompactDescriptor | None = None
-    """None where nothing covers the topic any more."""
+    """None if nothing covers the topic any more."""
     former_boot: str = ""
     """The publisher's boot before the present one."""
     former_client: str = ""
-    """The publisher of that boot, where it is another one."""
+    """The publisher of that boot; empty if unchanged."""
     clock: int = -1
-    """Its clock's row in the columns of the `Timebase`, which is found again where clocks have moved."""
+    """Row of its clock in the columns of the `Timebase`. Updated when clocks move."""
     publisher: int = -1
     """Number of the boot that the descriptor names."""
     row: int = 0
-    """Row of its client in the traffic of publishers; 0 for one that is not known."""
+    """Row of its client in the publisher traffic; 0 if unknown."""
     decoder: FrameDecoder | None = None
     chips: slice | NDArray[np.int64] = field(default_factory=lambda: slice(0, 0))
     instances: slice | NDArray[np.int64] = field(default_factory=lambda: slice(0, 0))
     is_chip: bool = False
     chip_count: int = 0
     same_chip: tuple[str, ...] = ()
-    """Chip columns of its frames that are as the metric table has them, and are copied as they are."""
+    """Chip columns of its frames equal to the metric table's: copied unchanged."""
     same_instance: tuple[str, ...] = ()
+    limited: tuple[ColumnSpec, ...] = ()
+    """Known columns with possible codes above their metric's limit."""
     foreign: tuple[ColumnSpec, ...] = ()
-    """Columns of another type, scale or width, which are converted; what the table does not know is left out."""
+    """Columns of another type, scale or width: converted. Unknown columns are left out."""
     has_other_columns: bool = False
-    """Whether it has any column that is not copied as it is."""
+    """Whether any column is not copied unchanged."""
     frame_rows: FrameRows | None = None
-    """The table in which its sequence is instead of in its tracker."""
+    """The table with its sequence, instead of its tracker."""
     number: int = -1
     """Its row there."""
     topic: str = ""
     """Where it is published."""
     layouts: int = 0
-    """Number of the layout whose rows these are, counted by `Topics`."""
+    """Number of the layout of these rows, counted by `Topics`."""
 
     def copy(self) -> TopicState:
         """Return a copy; all but its sequence is replaced, never changed."""
@@ -73,14 +79,18 @@ class TopicState:
             self.same_instance,
             self.foreign,
         )
-        twin.has_other_columns = self.has_other_columns
+        twin.has_other_columns, twin.limited = self.has_other_columns, self.limited
         twin.topic, twin.layouts = self.topic, self.layouts
         if self.frame_rows is not None:
             self.frame_rows.save(self, twin)
         return twin
 
+    def own_instances(self, layout: Layout) -> slice | NDArray[np.int64] | NDArray[np.int32]:
+        """Return its instance rows in the layout it is bound to."""
+        return layout.instance_of_chip[self.chips] if self.is_chip else self.instances
+
     def move_frame_rows(self) -> None:
-        """Follow to the rows of the present layout, where they are still one after the other."""
+        """Move to the rows of the present layout, if still consecutive."""
         if self.frame_rows is None:
             return
         if isinstance(self.chips, slice) and isinstance(self.instances, slice):
@@ -94,7 +104,9 @@ class TopicState:
             self.frame_rows.leave(self)
 
     def is_newest(self, head: Head, counts: PipelineCounts, shed: int = 0) -> bool:
-        """Return whether a message is of the described boot and newer than all before it; count it where it is not.
+        """Return whether a message is newest and of the described boot.
+
+        Count it otherwise.
 
         Args:
             head: The message's.

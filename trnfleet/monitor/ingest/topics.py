@@ -1,18 +1,23 @@
-"""Telemetry topics: the descriptor of each, its rows in the present layout, and its sequence.
+"""Telemetry topics: the descriptor, the rows and the sequence of each.
 
-A `TopicState` begins with the first message of its topic that a descriptor covers, and outlives what it refers to:
+A `TopicState` starts with the first message of its topic under a descriptor, and outlives the
+things it refers to:
 
-descriptor  It covers the path, and all its instances are in the layout; messages before that are pending or count as undescribed,
-            and nothing is kept of them. A new revision of the descriptor replaces it, with decoder and columns; the sequence goes on.
-boot        The publisher's boot in the descriptor. Another one begins the sequence again, and the last boot is kept, so that
-            its stragglers count as late. A message of a boot that no descriptor has named yet is undescribed.
-layout      `chips` and `instances` are rows of one generation. With the next one, `Topics.follow` finds them again for every
-            topic, before anything is written; where an instance is gone, the topic has no descriptor. Where few descriptors have changed,
-            `Topics.shift` finds those of their topics, and `Topics.catch_up` those of others before anything is written through them.
-clock       Shared by all topics of a publisher's epoch and speed; it is a row of the columns of the `Timebase`.
+* descriptor: It covers the path, and all its instances are in the layout. Earlier messages are
+  pending or count as undescribed, and leave no state. A new revision of the descriptor replaces it,
+  with decoder and columns. The sequence goes on.
+* boot: The publisher's boot in the descriptor. Another boot restarts the sequence. The last boot is
+  stored, so its stragglers count as late. A message of a boot not named by any descriptor yet is
+  undescribed.
+* layout: `chips` and `instances` are rows of one generation. With the next one, `Topics.follow`
+  updates them for every topic before anything is written. If an instance is gone, the topic has no
+  descriptor. If few descriptors have changed, `Topics.shift` updates their topics, and
+  `Topics.catch_up` the others before anything is written through them.
+* clock: Shared by all topics of a publisher's epoch and speed: a row of the columns of the
+  `Timebase`.
 
-A topic without a descriptor is forgotten with the next layout. So there are never more topics than what is described has, and each
-counts for the publisher of its descriptor.
+A topic without a descriptor is forgotten with the next layout. So there are never more topics than
+described ones, and each counts for the publisher of its descriptor.
 """
 
 from __future__ import annotations
@@ -34,7 +39,7 @@ from trnfleet.monitor.ingest.sequence import SequenceTracker
 from trnfleet.monitor.ingest.topic_state import TopicState
 from trnfleet.monitor.ingest.undescribed import QuietTopics, Undescribed
 from trnfleet.monitor.room import Room
-from trnfleet.wire.frames import FrameDecoder, is_known
+from trnfleet.wire.frames import FrameDecoder, has_limit, is_known
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.messages import STANDARD_COLUMNS, ColumnSpec
 from trnfleet.wire.topics import TopicClass
@@ -50,15 +55,16 @@ if TYPE_CHECKING:
     from trnfleet.monitor.sources.publishers import Publishers
 
 MOST_DECODERS = 1_000
-"""Forms of frames whose decoders are kept."""
+"""Most frame forms with a stored decoder."""
 
 SLICE = 256
-"""Topics that are looked for in one slice of following a layout: 2 ms."""
+"""Topics searched in one slice of following a layout: 2 ms."""
 TIMES = 8
-"""What looking for a topic takes, in units of looking for a host's whose descriptor is the same."""
+"""Cost of searching a topic, relative to a host's with an unchanged descriptor."""
 
 _CHIP_NAMES = tuple(metric.name for metric in CHIP_METRICS)
 _INSTANCE_NAMES = tuple(metric.name for metric in INSTANCE_METRICS)
+_LIMITED = tuple(filter(has_limit, STANDARD_COLUMNS))
 
 OF_SOURCES = frozenset(
     {
@@ -70,23 +76,23 @@ OF_SOURCES = frozenset(
         TopicClass.RESERVATION,
     }
 )
-"""Classes of what sources publish, besides their presence."""
+"""Topic classes published by sources, besides their presence."""
 
 
 @dataclass(frozen=True, slots=True)
 class _HostRows:
-    """The rows of a layout, as hosts' topics look for them."""
+    """The rows of a layout, prepared for lookups by hosts' topics."""
 
     index: Mapping[str, int]
     """Of instances."""
     chip_start: list[int]
-    """First chip row of each of them, and the number of chips at the end."""
+    """First chip row of each instance, with the number of chips last."""
     has_same_clocks: bool
     """Whether each topic's clock still has its row."""
 
 
 class Topics:
-    """The telemetry topics of one fleet, each bound to what describes it."""
+    """The telemetry topics of one fleet, each bound to its descriptor."""
 
     def __init__(
         self,
@@ -105,21 +111,23 @@ class Topics:
         self._publishers = publishers
         self._timebase = timebase
         self._covered_by: dict[str, list[TopicState]] = {}
-        """By the path of the descriptor that covers them."""
-        self._undescribed_topics: dict[str, tuple[str, str]] = {}
-        """Address of topics that no descriptor of the layout covered when they came last, and the path of the one that would."""
+        """By the path of the covering descriptor."""
         self._tables = FrameTables()
         self._layouts = 0
         """Layouts that topics have followed."""
         self._clock_moves = timebase.moves
         """Of the timebase, when topics found their clocks."""
         self._shared: set[str] = set()
-        """Instances that more than one descriptor covers, in this layout."""
+        """Instances with more than one descriptor in this layout."""
         self._decoders: dict[tuple[int, int, int], tuple[tuple[ColumnSpec, ...], FrameDecoder]] = {}
-        """By the identity of the columns, of which the descriptors have one object for all that are equal, and the rows."""
+        """By the identity of the columns, shared by equal ones, and the numbers of rows."""
 
     def copy(self, descriptors: Descriptors, publishers: Publishers, timebase: Timebase) -> Topics:
-        """Return a copy among copies of what it refers to; decoders, which only learn the form of frames, are shared.
+        """Return a copy that refers to the given copies.
+
+        Decoders are shared.
+
+        They only learn the form of frames.
 
         Args:
             descriptors: Copy of the descriptors.
@@ -141,16 +149,17 @@ class Topics:
         return twin
 
     def __getstate__(self) -> dict[str, object]:
-        """Return what a pickle has: no decoders, which are kept by an identity that no other object has."""
+        """Return the state for pickles, without decoders: their keys are object identities."""
         return self.__dict__ | {
             "_decoders": {},
             "_tables": FrameTables(),
-            "_undescribed_topics": {},
             "quiet": QuietTopics(),
         }
 
     def add(self, topic: str, path: str, layout: Layout) -> TopicState | None:
-        """Add a topic about an address; return None, and keep nothing, where no descriptor of the layout covers it.
+        """Add a topic about an address.
+
+        Return None if no descriptor of the layout covers it.
 
         Raises:
             RejectedError: there are too many, or its publisher has too many.
@@ -172,15 +181,17 @@ class Topics:
             raise RejectedError(why)
         self._room.change(owner, 1)
         self.states[topic] = state
-        self._undescribed_topics.pop(topic, None)
+        self.undescribed.topics.pop(topic, None)
         beside = self._covered_by.setdefault(covering, [])
-        for each in beside:
-            each.leave_frame_rows()
+        for other in beside:
+            other.leave_frame_rows()
         beside.append(state)
         return state
 
     def begin(self, topic: str, path: str, layout: Layout) -> TopicState | None:
-        """Return the state of a topic about a path that has a descriptor of its own, a new one for a new topic; None for any other.
+        """Return the state of a topic, new or known, whose path has its own descriptor.
+
+        None for any other path.
 
         Raises:
             RejectedError: there are too many, or its publisher has too many.
@@ -191,12 +202,17 @@ class Topics:
         return known
 
     def enter_frame_rows(self, state: TopicState, payload: bytes) -> None:
-        """Let a topic's next frames be applied with others, after one that was applied; not where another topic has the same rows."""
+        """Apply a topic's next frames in bulk, after one was applied.
+
+        Not possible if another topic has the same rows.
+        """
         if state.frame_rows is None and self._has_rows_alone(state):
             self._tables.enter(state, payload)
 
     def begin_frame_rows(self, states: list[TopicState], payloads: list[bytes]) -> None:
-        """Let the first frames of topics be applied with others; not where another topic has the same rows.
+        """Apply the first frames of topics in bulk.
+
+        Not possible if another topic has the same rows.
 
         Args:
             states: Topics without a table.
@@ -216,45 +232,55 @@ class Topics:
     def sort(
         self, part: range, columns: BatchColumns, found: Sequence[TopicState | None], now_s: float
     ) -> tuple[list[int], set[str], dict[FrameRows, tuple[list[int], list[int]]]]:
-        """Part the messages of a batch as `sort_by_table` does, without those of quiet topics."""
+        """Separate the messages of a batch like `sort_by_table`, without quiet topics."""
         rest, apart, entered = sort_by_table(part, columns, found)
         return self.quiet.without(rest, columns.topics, now_s), apart, entered
 
     def covering(self, topic: str, path: str) -> str:
-        """Return the path of the descriptor that would cover a topic about an address, and keep it while there is none."""
-        known = self._undescribed_topics.get(topic)
+        """Return the path of the descriptor that would cover a topic.
+
+        Remember it while the descriptor is missing.
+        """
+        topics = self.undescribed.topics
+        known = topics.get(topic)
         if known is None:
-            if len(self._undescribed_topics) >= self._limits.undescribed_paths:
-                self._undescribed_topics.clear()
-            known = self._undescribed_topics[topic] = path, covering_path(path)
+            if len(topics) >= self._limits.undescribed_paths:
+                topics.clear()
+            known = topics[topic] = path, covering_path(path)
         return known[1]
 
     def undescribed_path(self, topic: str) -> str | None:
-        """Return the address of a topic that has come before and had no descriptor in the layout; None for any other."""
-        known = self._undescribed_topics.get(topic)
+        """Return the address of a known topic without a descriptor in the layout.
+
+        None for any other topic.
+        """
+        known = self.undescribed.topics.get(topic)
         return None if known is None else known[0]
 
     def is_described(self, covering: str) -> bool:
-        """Return whether there is a descriptor of telemetry for a path, be it in the layout or not."""
+        """Return whether a path has a telemetry descriptor, in the layout or not."""
         descriptor = self._descriptors.get(covering)
         return descriptor is not None and not descriptor.members
 
     def bind(self, layout: Layout, below: str) -> None:
-        """Find the descriptors and rows of the topics that a descriptor covers."""
+        """Bind the topics of a descriptor to descriptors and rows."""
         for state in self._covered_by.get(below, ()):
             self._bind_again(state, layout)
 
     def follow(self, layout: Layout) -> Slices[None]:
-        """Find the descriptors and rows of all topics in a new layout, and drop the topics that have none any more.
+        """Bind all topics to a new layout, and drop the ones left without a descriptor.
 
-        It is in slices in which nothing may be applied. What is undescribed is heard again.
+        It runs in slices, and nothing may be applied between them. Undescribed paths must be heard
+        again.
         """
         self.quiet.clear()
         yield from self.undescribed.renew(self._descriptors.without)
         self._shared = set()
         if self._descriptors.instances > len(layout.instances):
             times = Counter(
-                itertools.chain.from_iterable(each.instances for each in self._descriptors)
+                itertools.chain.from_iterable(
+                    descriptor.instances for descriptor in self._descriptors
+                )
             )
             self._shared = {path for path, number in times.items() if number > 1}
         self._keep_decoders()
@@ -293,14 +319,15 @@ class Topics:
         self._forget(gone)
 
     def shift(self, layout: Layout, paths: Iterable[str], shift: Shift) -> Slices[None]:
-        """Find the descriptors and rows of topics in a layout with a few changes, in slices as `follow` does.
+        """Bind topics to a layout with a few changes, in slices like `follow`.
 
-        Topics of other descriptors are found again when they are needed (`catch_up`), and their rows in tables move at once.
+        Topics of other descriptors are bound when needed (`catch_up`), and their rows in tables
+        move at once.
 
         Args:
-            layout: The layout, in which each instance has one descriptor, as in the one before.
-            paths: Of the descriptors that have changed.
-            shift: What has become of rows.
+            layout: The layout. Each instance has one descriptor, as in the one before.
+            paths: Paths of the changed descriptors.
+            shift: The new row numbers.
         """
         if self._shared or self._clock_moves != self._timebase.moves:
             yield from self.follow(layout)
@@ -319,9 +346,11 @@ class Topics:
         self._forget([state for state in touched if state.descriptor is None])
 
     def _keep_decoders(self) -> None:
-        """Forget the decoders of columns that no descriptor has."""
+        """Forget decoders without a descriptor."""
         described = self._descriptors.column_sets.identities()
-        self._decoders = {key: each for key, each in self._decoders.items() if key[0] in described}
+        self._decoders = {
+            key: decoder for key, decoder in self._decoders.items() if key[0] in described
+        }
 
     def _forget(self, gone: Iterable[TopicState]) -> None:
         """Forget topics that no descriptor covers."""
@@ -334,7 +363,7 @@ class Topics:
                 del self._covered_by[covering]
 
     def catch_up(self, state: TopicState, layout: Layout) -> None:
-        """Find the rows of a topic that has yet to follow the layout."""
+        """Update the rows of a topic behind the layout."""
         if state.layouts != self._layouts:
             self._bind_again(state, layout)
 
@@ -350,9 +379,9 @@ class Topics:
                 self._room.change(after.publisher, 1)
 
     def _follow_host(self, state: TopicState, hosts: _HostRows) -> bool:
-        """Find the rows of a topic with frame rows whose one instance the same descriptor describes as before; return whether it is one.
+        """Update the rows of a one-instance topic under an unchanged descriptor.
 
-        What `_bind` does besides would change nothing.
+        Return False for any other topic. The rest of `_bind` would change nothing.
         """
         descriptor = state.descriptor
         if (
@@ -366,7 +395,8 @@ class Topics:
         publisher = self._publishers.find(descriptor.publisher, descriptor.boot)
         if place is None or publisher is None:
             return False
-        first, stop = hosts.chip_start[place], hosts.chip_start[place + 1]
+        first = hosts.chip_start[place]
+        stop = hosts.chip_start[place + 1]
         if stop - first != state.chip_count:
             return False
         if not hosts.has_same_clocks:
@@ -380,16 +410,18 @@ class Topics:
         return True
 
     def _bind(self, state: TopicState, layout: Layout) -> None:
-        """Find the descriptor that covers a topic, and its rows."""
+        """Find the covering descriptor of a topic, and its rows."""
         state.layouts = self._layouts
         descriptor = self._descriptors.get(covering_path(state.path))
         if descriptor is not state.descriptor:
             state.leave_frame_rows()
-        before, state.descriptor = state.descriptor, None
+        before = state.descriptor
+        state.descriptor = None
         if descriptor is None or descriptor.members:
             return
         if before is None or before.boot != descriptor.boot:
-            # Another boot counts from 0; and what came while nothing described the topic is not lost.
+            # Another boot counts from 0; and what came while nothing described the topic is not
+            # lost.
             if before:
                 state.former_boot = before.boot
                 is_other = before.publisher != descriptor.publisher
@@ -410,11 +442,13 @@ class Topics:
             node = layout.find(state.path)
             if node is None or len(rows) != 1 or layout.parent(node).number != rows[0]:
                 return
-            state.chips, state.chip_count = slice(node.number, node.number + 1), 1
+            state.chips = slice(node.number, node.number + 1)
+            state.chip_count = 1
         else:
             if rows == list(range(rows[0], rows[0] + len(rows))):
                 # Slices write without a copy of the index.
-                first, stop = int(layout.chip_start[rows[0]]), int(layout.chip_start[rows[-1] + 1])
+                first = int(layout.chip_start[rows[0]])
+                stop = int(layout.chip_start[rows[-1] + 1])
                 state.instances, state.chips = slice(rows[0], rows[-1] + 1), slice(first, stop)
                 state.chip_count = stop - first
             else:
@@ -428,7 +462,10 @@ class Topics:
         state.move_frame_rows()
 
     def _decoder(self, columns: tuple[ColumnSpec, ...], chips: int, instances: int) -> FrameDecoder:
-        """Return the decoder of frames of that form, which topics share: a form that one has learned serves all."""
+        """Return the shared decoder of frames of this form.
+
+        Topics share its learned form.
+        """
         key = (id(columns), chips, instances)
         known = self._decoders.get(key)
         if known is not None:
@@ -441,10 +478,13 @@ class Topics:
 
 
 def _sort_columns(state: TopicState, columns: tuple[ColumnSpec, ...]) -> None:
-    """Part the columns that can be copied from those that must be converted."""
+    """Separate columns to copy from columns to convert."""
     if columns is STANDARD_COLUMNS:
-        state.same_chip, state.same_instance, state.foreign = _CHIP_NAMES, _INSTANCE_NAMES, ()
+        state.same_chip = _CHIP_NAMES
+        state.same_instance = _INSTANCE_NAMES
+        state.foreign = ()
         state.has_other_columns = False
+        state.limited = _LIMITED
         return
     known = [column for column in columns if is_known(column)]
     same = [column for column in known if column in STANDARD_COLUMNS]
@@ -452,8 +492,12 @@ def _sort_columns(state: TopicState, columns: tuple[ColumnSpec, ...]) -> None:
     state.same_instance = tuple(column.name for column in same if column.per is Scope.INSTANCE)
     state.foreign = tuple(column for column in known if column not in STANDARD_COLUMNS)
     state.has_other_columns = len(same) < len(columns)
+    state.limited = tuple(filter(has_limit, known))
 
 
 def covering_path(path: str) -> str:
-    """Return the path of the descriptor that covers a telemetry topic's path: a chip's is its instance's."""
+    """Return the path of the covering descriptor.
+
+    For a chip it is the instance's.
+    """
     return address.parent(path) if address.level_of(path) is Level.CHIP else path

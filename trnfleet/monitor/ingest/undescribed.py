@@ -1,4 +1,4 @@
-"""What publishes telemetry that no descriptor covers: on no screen, and therefore counted in the header."""
+"""Undescribed telemetry: not visible on any screen, therefore counted in the header."""
 
 from __future__ import annotations
 
@@ -16,22 +16,27 @@ if TYPE_CHECKING:
     from trnfleet.monitor.slices import Slices
 
 QUIET_S = 3.0
-"""Time for which of a topic that nothing describes messages are only counted: less than what a descriptor is asked for again after, for
-which it has to be heard again."""
+"""Seconds in which messages of an undescribed topic are only counted. The next descriptor request
+needs a new message, so this is shorter than the wait for it."""
 AGAIN_WITHIN_S = 5.0
-"""Time within which a path is heard again after a new layout; assumed: several periods of a usual publisher."""
+"""Seconds in which a path is heard again after a new layout. Assumed: several periods of a usual
+publisher."""
 SLICE = 2_048
-"""Paths that are looked up in one slice: 2 ms."""
+"""Paths looked up in one slice: 2 ms."""
 
 
 class QuietTopics:
-    """Topics of telemetry that no descriptor of the layout covers and whose descriptor was asked for a moment ago: further messages are only counted.
+    """Undescribed topics with a recent descriptor request: further messages are only counted.
 
-    While tens of thousands of hosts join, most messages are such. A topic is none of these any more when its descriptor comes or a layout is made.
+    While tens of thousands of hosts join, this applies to most messages. A topic leaves when its
+    descriptor arrives or a layout is made.
     """
 
     def __init__(self, most: int = DEFAULT_LIMITS.undescribed_paths) -> None:
-        """Begin empty; of more topics than `most` no further ones are kept."""
+        """Start empty.
+
+        At most `most` topics are stored.
+        """
         self._most = most
         self._topics: set[str] = set()
         self._since_s = -math.inf
@@ -44,7 +49,7 @@ class QuietTopics:
             self._topics.add(topic)
 
     def discard(self, topic: str) -> None:
-        """Remove a topic, if it is one of these."""
+        """Remove a topic, if present."""
         self._topics.discard(topic)
 
     def clear(self) -> None:
@@ -52,7 +57,7 @@ class QuietTopics:
         self._topics.clear()
 
     def without(self, numbers: list[int], topics: Sequence[str], now_s: float) -> list[int]:
-        """Return the places of messages that are not of these topics.
+        """Return the places of messages of other topics.
 
         Args:
             numbers: Places.
@@ -69,42 +74,54 @@ class QuietTopics:
 
 
 class Undescribed:
-    """What publishes telemetry that no descriptor covers."""
+    """Paths with undescribed telemetry."""
 
     HEARD_WITHIN_S = 30.0
-    """Silence after which it is no longer counted: several periods of any usual publisher."""
+    """Silence after which a path is forgotten, or after twice this time at the latest."""
 
     def __init__(self, most: int = DEFAULT_LIMITS.undescribed_paths) -> None:
-        """Begin empty; of more paths than `most` no further ones are told apart."""
+        """Start empty.
+
+        At most `most` paths are counted.
+        """
         self._most = most
         self.chips: set[str] = set()
         """Paths of chips."""
         self.others: set[str] = set()
-        """Paths of what publishes frames or host metrics."""
+        """Paths with frames or host metrics."""
+        self.topics: dict[str, tuple[str, str]] = {}
+        """By topic: its path and the path of its missing descriptor."""
         self._heard_s = -math.inf
+        self._began_s = -math.inf
         self._former: frozenset[str] = frozenset()
-        """Paths that were heard before the last layout, and are in none yet."""
+        """Paths heard before the last layout or the last `HEARD_WITHIN_S`."""
         self._former_until_s = -math.inf
 
     def copy(self) -> Undescribed:
         """Return a copy."""
-        return copied(self, chips=self.chips.copy(), others=self.others.copy())
+        return copied(self, chips=self.chips.copy(), others=self.others.copy(), topics={})
 
     def hear(self, path: str, now_s: float) -> None:
-        """Add what has just published."""
-        if now_s - self._heard_s > self.HEARD_WITHIN_S:
-            self.chips.clear()
-            self.others.clear()
+        """Add a path after a message of it."""
+        if now_s - self._began_s > self.HEARD_WITHIN_S:
+            is_over = now_s - self._heard_s > self.HEARD_WITHIN_S
+            self._former = frozenset() if is_over else frozenset(self.chips | self.others)
+            self._former_until_s = now_s + self.HEARD_WITHIN_S
+            self.chips, self.others = set(), set()
+            self.topics.clear()
+            self._began_s = now_s
         is_new = path not in self.others and path not in self.chips
         if is_new and len(self.chips) + len(self.others) < self._most:
             (self.chips if address.level_of(path) is Level.CHIP else self.others).add(path)
         self._heard_s = now_s
 
     def renew(self, undescribed: Callable[[set[str]], set[str]]) -> Slices[None]:
-        """Hear all paths again; those that are still missing count on until each has had time to come again.
+        """Wait for all paths again.
+
+        Missing ones count until each had time to return.
 
         Args:
-            undescribed: Returns those of some paths, not of chips, that have no descriptor.
+            undescribed: Returns the paths without a descriptor among some paths, not of chips.
         """
         former = undescribed(self.others)
         chips = list(self.chips)
@@ -117,13 +134,18 @@ class Undescribed:
         self._former, self._former_until_s = frozenset(former), self._heard_s + AGAIN_WITHIN_S
 
     def counts(self, now_s: float) -> tuple[int, int]:
-        """Return the numbers of chips, and of other paths that are not the instances of these chips, as far as they are told apart."""
+        """Return the numbers of chips and of other paths.
+
+        Instances of these chips are not counted among the others, if known.
+        """
         if now_s - self._heard_s > self.HEARD_WITHIN_S:
             return 0, 0
-        chips, others = self.chips, self.others
+        chips = self.chips
+        others = self.others
         if self._former and now_s < self._former_until_s:
             former_chips = {path for path in self._former if address.level_of(path) is Level.CHIP}
-            chips, others = chips | former_chips, others | (self._former - former_chips)
+            chips = chips | former_chips
+            others = others | (self._former - former_chips)
         if not chips:
             return 0, len(others)
         return len(chips), len(others - {address.parent(path) for path in chips})

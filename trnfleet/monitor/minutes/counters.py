@@ -1,4 +1,4 @@
-"""Counters of chips across minutes: the last value of each, and by how much it has grown."""
+"""Counters of chips across minutes: last values and increases."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ class CounterValues:
         }
 
     def moved(self, to: Layout, source: Layout) -> CounterValues:
-        """Return the values of the instances that stay, under the rows of another layout."""
+        """Return the values of the remaining instances under another layout's rows."""
         twin = CounterValues(to.chips)
         for new, old in moves(same_instances(to, source)):
-            rows, before = to.chips_of(new), source.chips_of(old)
+            rows = to.chips_of(new)
+            before = source.chips_of(old)
             for name, values in self.last.items():
                 twin.last[name][rows] = values[before]
         return twin
@@ -44,14 +45,15 @@ class CounterValues:
         return twin
 
     def take(self, store: Store, rows: Rows) -> dict[str, NDArray[np.uint64]]:
-        """Take the values of rows, and return by how much those have grown that have changed.
+        """Store the values of rows, and return the increases of changed counters.
 
-        One that is lower than before has begun again at 0. A first value is no increase.
+        A lower value than before restarted at 0. A first value is no increase.
         """
         grown: dict[str, NDArray[np.uint64]] = {}
         for metric in COUNTERS:
             last = self.last[metric.name]
-            new, old = store.columns[metric.name][rows], last[rows]
+            new = store.columns[metric.name][rows]
+            old = last[rows]
             if np.array_equal(new, old):
                 continue
             top = metric.dtype.type(metric.top)
@@ -64,7 +66,7 @@ class CounterValues:
         return grown
 
     def put(self, store: Store, rows: Rows) -> None:
-        """Replace the values of rows by those of the store, where these are known."""
+        """Replace the values of rows by known ones of the store."""
         for metric in COUNTERS:
             new = store.columns[metric.name][rows]
             self.last[metric.name][rows] = np.where(

@@ -1,7 +1,8 @@
-"""Minutes of a fleet: each message's chips are added to the minute of their source time, and a minute is given out once, when it is over.
+"""Minutes of a fleet: chips are added to the minute of their source time.
 
-Source time decides, so that a recording gives the same minutes as the fleet that it is of, and two writers of one cell the same ones.
-A few minutes are open at a time: clocks differ. What comes for one that was given out is late, and counted.
+A minute is returned once, when it is over. Source time decides, so a recording has the same minutes
+as its fleet, and two writers of one cell agree. A few minutes are open at a time: clocks differ. A
+sample for a returned minute is late, and counted.
 """
 
 from __future__ import annotations
@@ -28,11 +29,12 @@ if TYPE_CHECKING:
     Rows = slice | NDArray[np.int64]
 
 GRACE_S = 2.0
-"""Monotonic seconds without a sample after which a minute is over, once a later one has begun; more where sources are slower."""
+"""Monotonic seconds without a sample after which a minute is over. A later one must have begun.
+Longer with slower sources."""
 SILENT_S = 70.0
-"""Seconds without a sample after which it is over in any case."""
+"""Seconds without a sample after which any minute is over."""
 MOST_OPEN = 3
-"""Minutes that are open at a time; a fast simulator's follow each other quickly."""
+"""Minutes open at a time. A fast simulator's minutes follow each other quickly."""
 MOST_GIVEN = 1_440
 
 
@@ -46,11 +48,11 @@ class Minutes:
         self._counters = CounterValues(0)
         self._open: dict[int, MinuteSums] = {}
         self._gone: list[MinuteRows] = []
-        """Minutes of chips that are gone since, and of minutes that had to make room."""
+        """Minutes of removed chips, and of minutes closed to make room."""
         self._given: deque[int] = deque(maxlen=MOST_GIVEN)
-        """The last minutes that were given out."""
+        """The last returned minutes."""
         self.late = 0
-        """Samples that came for a minute that was given out."""
+        """Samples for an already returned minute."""
         self.samples = 0
 
     def take(
@@ -62,7 +64,7 @@ class Minutes:
         job_of: NDArray[np.int32],
         jobs: tuple[str, ...],
     ) -> None:
-        """Add what has come to the store since the last call: one sample for each chip that has a newer source time.
+        """Add one sample for each chip with a newer source time than before.
 
         Args:
             store: The values.
@@ -84,7 +86,8 @@ class Minutes:
             return
         rows: Rows = slice(None) if count == len(is_new) else np.flatnonzero(is_new)
         times = newest_ns[rows]
-        first, last = int(times.min()) // MINUTE_NS, int(times.max()) // MINUTE_NS
+        first = int(times.min()) // MINUTE_NS
+        last = int(times.max()) // MINUTE_NS
         if first == last:
             self._add(first, store, rows, count, now_s, speed, job_of, jobs)
         else:
@@ -122,7 +125,8 @@ class Minutes:
         sums.add(store, rows, self._counters.take(store, rows))
         sums.touched_s = now_s
         sums.tick_s = store.period_s * speed
-        sums.job_of, sums.jobs = job_of.copy(), jobs
+        sums.job_of = job_of.copy()
+        sums.jobs = jobs
         self.samples += count
 
     def close(self, now_s: float, period_s: float, *, at_end: bool = False) -> Iterator[MinuteRows]:
@@ -139,11 +143,11 @@ class Minutes:
             silent_s = now_s - self._open[minute].touched_s
             if at_end or silent_s >= SILENT_S or (minute < newest and silent_s >= grace_s):
                 self._give_out(minute)
-        # Chips that are gone wait for their minute, so that it comes as one.
+        # Removed chips wait for their minute, so it is returned as one.
         waiting = set(self._open)
-        ready = [each for each in self._gone if each.minute not in waiting]
-        self._gone = [each for each in self._gone if each.minute in waiting]
-        yield from sorted(ready, key=lambda each: each.minute)
+        ready = [removed for removed in self._gone if removed.minute not in waiting]
+        self._gone = [removed for removed in self._gone if removed.minute in waiting]
+        yield from sorted(ready, key=lambda removed: removed.minute)
 
     def _give_out(self, minute: int) -> None:
         sums = self._open.pop(minute)
@@ -167,7 +171,10 @@ class Minutes:
         )
 
     def _move_to(self, layout: Layout) -> None:
-        """Take on a new layout; of chips that are gone, what there is of their minutes is kept."""
+        """Adopt a new layout.
+
+        Minutes of removed chips are preserved.
+        """
         before = self._layout
         stays = np.zeros(len(before.instances), np.bool_)
         taken_ns = np.zeros(layout.chips, np.int64)
@@ -183,4 +190,5 @@ class Minutes:
                     self._gone.append(self._rows_of(minute, sums, rows))
         self._open = {minute: sums.moved(layout) for minute, sums in self._open.items()}
         self._counters = self._counters.moved(layout, before)
-        self._taken_ns, self._layout = taken_ns, layout
+        self._taken_ns = taken_ns
+        self._layout = layout

@@ -1,7 +1,7 @@
-"""Sums of one minute: what the messages of every chip add up to, in wire codes.
+"""Sums of one minute over the messages of every chip, in wire codes.
 
-A message adds one sample to each of its chips. Sums are whole numbers, so that their means are exact; what is not available is left
-out and counted only for metrics of which that has been seen.
+A message adds one sample to each of its chips. Sums are whole numbers, so their means are exact.
+Unavailable values are left out, and counted only for metrics known to have them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _GAUGES = tuple(metric for metric in CHIP_METRICS if metric.kind is Kind.GAUGE)
 _BITS = tuple(metric for metric in CHIP_METRICS if metric.kind is Kind.BITMASK)
 _OPERATIONS = {Aggregate.OR: np.bitwise_or, Aggregate.AND: np.bitwise_and}
 UNKNOWN = np.iinfo(np.uint64).max
-"""What stands for a whole number that is not known."""
+"""Stands for an unknown whole number."""
 
 
 class MinuteSums:
@@ -42,12 +42,12 @@ class MinuteSums:
         self.count: NDArray[np.uint16] = np.zeros(chips, np.uint16)
         """Samples of each chip."""
         self.tick_s: NDArray[np.float64] = np.zeros(len(layout.instances))
-        """Time that a sample stands for, of each instance."""
+        """Seconds covered by a sample, per instance."""
         self.job_of: NDArray[np.int32] = np.full(len(layout.instances), -1, np.int32)
         self.jobs: tuple[str, ...] = ()
         """Names of jobs by the numbers in `job_of`."""
         self.last: CounterValues | None = None
-        """The counters as they were at its end; None until a later minute has begun."""
+        """The counters at its end; None until a later minute has begun."""
         self._sums: dict[str, NDArray[Any]] = {
             metric.name: np.zeros(chips, np.uint32 if metric.dtype.itemsize <= 2 else np.uint64)
             for metric in _GAUGES
@@ -62,7 +62,8 @@ class MinuteSums:
             for metric in _BITS
         }
         self._known: dict[str, NDArray[np.uint16]] = {}
-        """Samples with a value, of metrics that some sample lacked; of all others it is `count`."""
+        """Samples with a value, for metrics missing in some sample. For all others it is `count`.
+        """
         self._grown: dict[str, NDArray[np.uint64]] = {}
 
     def add(self, store: Store, rows: Rows, grown: dict[str, NDArray[np.uint64]]) -> None:
@@ -117,7 +118,9 @@ class MinuteSums:
     def _known_of(
         self, metric: Metric, codes: NDArray[Any] | None, rows: Rows
     ) -> NDArray[np.bool_] | None:
-        """Count which samples have a value, and return it; None for all of them.
+        """Count the samples with a value and return their flags.
+
+        None for all.
 
         Args:
             metric: Their metric.
@@ -141,20 +144,24 @@ class MinuteSums:
         return known
 
     def moved(self, to: Layout) -> MinuteSums:
-        """Return the sums of the instances that stay, under the rows of another layout."""
+        """Return the sums of the remaining instances under another layout's rows."""
         twin = MinuteSums(to)
         twin.touched_s, twin.jobs = self.touched_s, self.jobs
         twin._known = {name: np.zeros(to.chips, np.uint16) for name in self._known}
         twin._grown = {name: np.zeros(to.chips, np.uint64) for name in self._grown}
         twin.last = None if self.last is None else self.last.moved(to, self.layout)
         for new, old in moves(same_instances(to, self.layout)):
-            rows, before = to.chips_of(new), self.layout.chips_of(old)
+            rows = to.chips_of(new)
+            before = self.layout.chips_of(old)
             twin.count[rows] = self.count[before]
             twin.tick_s[new], twin.job_of[new] = self.tick_s[old], self.job_of[old]
             for ours, theirs in (
-                (twin._sums, self._sums), (twin._most, self._most), (twin._bits, self._bits),
-                (twin._known, self._known), (twin._grown, self._grown),
-            ):  # fmt: skip  # pairs, not lines
+                (twin._sums, self._sums),
+                (twin._most, self._most),
+                (twin._bits, self._bits),
+                (twin._known, self._known),
+                (twin._grown, self._grown),
+            ):
                 for name, values in theirs.items():
                     ours[name][rows] = values[before]
         return twin
@@ -164,16 +171,18 @@ class MinuteSums:
         return slice(None) if self.count.all() else np.flatnonzero(self.count)
 
     def covered_s(self, rows: Rows) -> NDArray[np.float32]:
-        """Return the seconds of the minute that the samples of rows stand for."""
+        """Return the seconds of the minute covered by the samples of rows."""
         tick_s = self.tick_s[self.layout.instance_of_chip[rows]]
         return np.round(np.minimum(60.0, self.count[rows] * tick_s), 1).astype(np.float32)
 
     def columns(self, rows: Rows, counters: CounterValues) -> dict[str, NDArray[Any]]:
-        """Return the minute's figures of rows: NaN, or `UNKNOWN` for whole numbers, where there is none.
+        """Return the minute's figures of rows.
+
+        If unknown: NaN, or `UNKNOWN` for whole numbers.
 
         Args:
-            rows: Rows that have samples.
-            counters: The counters at the minute's end, where no later one has begun.
+            rows: Rows with samples.
+            counters: The counters at the minute's end, if no later minute has begun.
         """
         counters = self.last or counters
         made: dict[str, NDArray[Any]] = {}

@@ -1,7 +1,7 @@
-"""The brokers of a fleet at a moment: the connection to each as this program has it, and what the broker says of itself.
+"""The brokers of a fleet: the connection to each, and figures from the broker itself.
 
-Brokers publish figures of themselves below `$SYS/broker/`. They are read where the access list allows it, and are never needed:
-what is shown without them is what was counted here.
+Brokers publish figures below `$SYS/broker/`. They are read if the access list allows it, and never
+needed: everything else was counted here.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _RECEIVED = ("load/messages/received/1min", "load/publish/received/1min")
 _SENT = ("load/messages/sent/1min", "load/publish/sent/1min")
 SYS_PREFIX = "$SYS/broker/"
 SYS_TOPICS = tuple(
-    f"{SYS_PREFIX}{each}"
-    for each in (
+    f"{SYS_PREFIX}{suffix}"
+    for suffix in (
         *_VERSION,
         *_UPTIME,
         *_CLIENTS,
@@ -44,28 +44,34 @@ _LONGEST = 60
 
 @dataclass(frozen=True, slots=True)
 class BrokerFigures:
-    """What a broker says of itself; None where it does not say it."""
+    """Figures published by a broker; None if missing."""
 
     version: str = ""
     uptime_s: float | None = None
     clients: int | None = None
     """Clients that are connected."""
     dropped: int | None = None
-    """Messages that it dropped since its start, such as for clients that are slow to take them."""
+    """Messages dropped since the broker's start, for example for slow clients."""
     retained: int | None = None
     """Messages that it retains."""
     subscriptions: int | None = None
     received_per_s: float | None = None
-    """Messages a second that it took, over the last minute."""
+    """Messages received per second, over the last minute."""
     sent_per_s: float | None = None
-    """Messages a second that it passed on, over the last minute."""
+    """Messages sent per second, over the last minute."""
 
     @staticmethod
     def of(said: Mapping[str, str]) -> BrokerFigures | None:
-        """Return the figures of what a broker has said, by the part of the topic after `$SYS/broker/`; None for nothing."""
+        """Return the figures from a broker's messages.
+
+        None without messages.
+
+        The keys are the parts of the topics after `$SYS/broker/`.
+        """
         if not said:
             return None
-        received, sent = _number(said, _RECEIVED), _number(said, _SENT)
+        received = _number(said, _RECEIVED)
+        sent = _number(said, _SENT)
         return BrokerFigures(
             version=_text(said, _VERSION),
             uptime_s=_number(said, _UPTIME),
@@ -80,44 +86,51 @@ class BrokerFigures:
 
 @dataclass(frozen=True, slots=True)
 class BrokerHealth:
-    """One broker, and the connection to it: received = taken + waiting + shed + dropped + oversize."""
+    """One broker and the connection to it.
+
+    received = taken + waiting + shed + dropped + oversize
+    """
 
     address: str
     connected: bool
     for_s: float
-    """Seconds for which it has been connected, or not."""
+    """Seconds since it was connected or disconnected."""
     protocol: str
-    """MQTT version that is spoken; `recording` where there is no broker."""
+    """MQTT version in use; `recording` without a broker."""
     is_secure: bool
     """Whether the connection uses TLS."""
     reconnects: int
     last_error: str
     """Why the connection ended last, or could not be made."""
     cannot_write: str
-    """Why acknowledgements and silences cannot be written, over a connection of their own; empty where they can, or are not wanted."""
+    """Why acknowledgements and silences cannot be written over their own connection. Empty if they
+    can, or are not wanted."""
     received: int
     waiting: int
-    """Messages that have come and wait to be taken."""
+    """Messages received and not yet read."""
     waiting_bytes: int
     queue_peak: int
     shed: int
     dropped: int
     oversize: int
     unsolicited: int
-    """Messages on topics without a subscription of ours; they are in none of the others."""
+    """Messages on topics without a subscription of ours, not included in the others."""
     withholds_retained: bool
-    """Whether it gives retained messages to no subscription with wildcards, as far as that shows."""
+    """Whether, as far as known, subscriptions with wildcards receive no retained messages."""
     figures: BrokerFigures | None
-    """What the broker says of itself; None where it does not say, or not to us."""
+    """Figures published by the broker; None if it publishes none, or not to us."""
 
     @property
     def taken(self) -> int:
-        """Messages that the monitor has taken."""
+        """Messages read by the monitor."""
         return self.received - self.waiting - self.shed - self.dropped - self.oversize
 
     @property
     def kind(self) -> str:
-        """The broker's name and version, such as `mosquitto version 2.0.11`; empty where it is not known."""
+        """The broker's name and version, such as `mosquitto version 2.0.11`.
+
+        Empty if unknown.
+        """
         return "" if self.figures is None else self.figures.version
 
     @staticmethod
@@ -150,7 +163,7 @@ def _text(said: Mapping[str, str], names: tuple[str, ...]) -> str:
 
 
 def _number(said: Mapping[str, str], names: tuple[str, ...]) -> float | None:
-    """Return a number, which may have its unit behind it, as in `7123 seconds`."""
+    """Return a number, perhaps followed by a unit as in `7123 seconds`."""
     for name in names:
         try:
             number = float(said[name].split()[0])

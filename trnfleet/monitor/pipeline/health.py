@@ -1,16 +1,19 @@
-"""The pipeline of a fleet at a moment, as one value: publishers, brokers, counts, lag, clocks and what is wrong.
+"""The pipeline of a fleet at a moment, as one value.
 
-Status line, `status`, the Events view, the rules about publishers and the pipeline, and exporters read this value, and compute none
-of it themselves. Its figures add up:
+It has publishers, brokers, counts, lag, clocks and problems. Status line, `status`, the Events
+view, the rules about publishers and the pipeline, and exporters read it, and compute none of it
+themselves. Its figures add up:
 
     broker      received = taken + waiting + shed + dropped + oversize
-    read        = messages + late + contested + duplicates + undescribed + refused + others + foreign + pending
+    read        = messages + late + contested + duplicates + undescribed + refused + others
+                + foreign + pending
     sent        = accepted + mended + lost + passed_over, by the sequence numbers of topics
-    publishers  the sum of a column and what has no known publisher = the count of that name: messages, lost, late, duplicates, old,
-                refused
-    brokers     the sum of what was taken = read, once the batch that is being applied is
+    publishers  the sum of a column, with the share of unknown publishers, = the count of that
+                name: messages, lost, late, duplicates, old, refused
+    brokers     the sum of taken = read, after the current batch
 
-`dropped` of the counts is what all brokers' connections dropped, with what was too large; `shed` is what they left out.
+`dropped` of the counts is the sum of `dropped` and `oversize` of all brokers; `shed` is the sum of
+theirs.
 """
 
 from __future__ import annotations
@@ -25,15 +28,16 @@ if TYPE_CHECKING:
 
     from trnfleet.monitor.pipeline.brokers import BrokerHealth
     from trnfleet.monitor.pipeline.counts import PipelineCounts
+    from trnfleet.monitor.pipeline.doubts import KeyDoubt
     from trnfleet.monitor.pipeline.problem import PipelineProblem
     from trnfleet.monitor.pipeline.publishers import PublisherTable
 
 RECENT_S = 60.0
-"""Time over which a count that grows is told as a problem of now."""
+"""Time in which a growing count is a current problem."""
 
 
 class Recent(NamedTuple):
-    """What was added to counts within the last `RECENT_S`, or since the start."""
+    """Increase of counts within the last `RECENT_S`, or since the start."""
 
     lost: int = 0
     shed: int = 0
@@ -47,7 +51,7 @@ class Recent(NamedTuple):
     internal_errors: int = 0
     layouts_held: int = 0
     dropped_by_brokers: int = 0
-    """What brokers say that they dropped."""
+    """Messages dropped by brokers, by their own figures."""
 
     @property
     def refused(self) -> int:
@@ -73,31 +77,34 @@ class PipelineHealth:
     """Telemetry messages that wait for their descriptor's layout."""
     recent: Recent
     messages_per_s: float | None
-    """Telemetry messages a second; 0 for a dead feed, None where none has come twice."""
+    """Telemetry messages per second; 0 for a dead feed, None before the second message."""
     quiet_s: float | None
-    """Seconds since telemetry came; None where none ever has."""
+    """Seconds since the last telemetry; None if there never was any."""
     lag_s: float | None
-    """Wall seconds from source to here, as far as clocks tell; None while no chip is live."""
+    """Wall seconds from source to here, by the clocks; None while no chip is live."""
     clock_skew_s: float
-    """By how much the most wrong clock of a source is ahead of ours (behind: negative); 0 where none is off by more than 5 s."""
+    """Lead of the worst source clock over ours in seconds (negative: behind). 0 if none is off by
+    more than 5 s."""
     late_s: float
-    """By how much the latest telemetry is behind the wall clock; 0 up to a minute."""
+    """Delay of the latest telemetry behind the wall clock; 0 up to a minute."""
     unheard_s: float
-    """Seconds for which nothing could be heard at all."""
+    """Seconds without any connection."""
     outage_s: float
-    """The same, or seconds for which one of several brokers could not be reached."""
+    """The same, or seconds without connection to one of several brokers."""
     overloaded_s: float
-    """Seconds for which the monitor has not kept up with its sources."""
+    """Seconds since the monitor fell behind its sources."""
     contested: Mapping[str, int]
-    """Paths that two publishers describe at once, by the names of the two."""
+    """Paths described by two publishers at once, by the names of the two."""
     undescribed_chips: int
     """Chips that publish at present without a descriptor."""
     undescribed_paths: int
     """Other paths that do."""
+    doubts: tuple[KeyDoubt, ...] = ()
+    """Unusable values and names in telemetry, latest first."""
     recording_problem: str = ""
-    """The reason why what comes is not recorded any more; empty while all is well, and where nothing is recorded."""
+    """Why recording stopped. Empty while all is well, and without recording."""
     problems: tuple[PipelineProblem, ...] = ()
-    """What is wrong, the worst first."""
+    """The problems, worst first."""
 
     @property
     def publishers_online(self) -> int:
@@ -106,18 +113,20 @@ class PipelineHealth:
 
     @property
     def bytes_per_s(self) -> float:
-        """Bytes of telemetry a second, of all publishers whose rate is known."""
+        """Bytes of telemetry per second, of all publishers with a known rate."""
         rates = self.publishers.bytes_per_s
         return float(rates[rates == rates].sum())  # noqa: PLR0124  NaN is the one value unlike itself
 
     def figure(self, name: str) -> float | None:
-        """Return a figure of the rules about the pipeline; None where it is not known.
+        """Return a figure for the rules about the pipeline.
+
+        None if unknown.
 
         Raises:
-            AttributeError: there is none of that name.
+            AttributeError: the name is unknown.
         """
         if name == "lost":
-            # What was lost while nothing could be heard, or this monitor did not keep up, is told as that.
+            # Losses while nothing was heard, or during an overload, are reported separately.
             return float(self.counts.lost - self.counts.unheard)
         if name == "clock_skew_s":
             return abs(self.clock_skew_s)
@@ -128,9 +137,9 @@ class PipelineHealth:
         if name == "withholds_retained":
             return float(any(broker.withholds_retained for broker in self.brokers))
         if name in _OWN:
-            found: float | None = getattr(self, name)
-            return found
+            value: float | None = getattr(self, name)
+            return value
         return float(getattr(self.counts, name))
 
 
-_OWN = frozenset({each.name for each in fields(PipelineHealth)})
+_OWN = frozenset({field.name for field in fields(PipelineHealth)})

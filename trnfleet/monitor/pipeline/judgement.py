@@ -1,4 +1,4 @@
-"""What is wrong with a pipeline: each problem with its severity, a line with figures, and where it comes from."""
+"""The problems of a pipeline: severity, a line with figures, and origin of each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from trnfleet.domain.quantities import count, counted, duration
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.pipeline.health import RECENT_S
-from trnfleet.monitor.pipeline.problem import PipelineProblem
+from trnfleet.monitor.pipeline.problem import PipelineProblem, contest_text
 from trnfleet.monitor.pipeline.publishers import State
 from trnfleet.wire.ports import RECORDING
 
@@ -19,21 +19,23 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.monitor.pipeline.brokers import BrokerHealth
+    from trnfleet.monitor.pipeline.doubts import KeyDoubt
     from trnfleet.monitor.pipeline.health import PipelineHealth
 
 LAG_FROM_S = 1.5
-"""Lag that is told as a problem, as in the rule `lag`."""
+"""Lag reported as a problem, as in the rule `lag`."""
 NAMED = 3
 """Publishers that a line names."""
 
 
 TOLD_BY_OVERLOAD = frozenset({"lag", "messages-lost", "messages-dropped", "broker-drops"})
-"""Problems that are what an overload does, and are no others while it lasts: the rule `monitor-overloaded` inhibits theirs."""
+"""Problems caused by an overload, not reported while it lasts. The rule `monitor-overloaded`
+inhibits their rules."""
 
 
 def judge(health: PipelineHealth) -> tuple[PipelineProblem, ...]:
-    """Return what is wrong, the worst first, and what is in progress before what is over."""
-    found = [
+    """Return the problems, worst first, and current before past ones."""
+    problems = [
         *_connections(health),
         *_publishers(health),
         *_own_pace(health),
@@ -43,19 +45,25 @@ def judge(health: PipelineHealth) -> tuple[PipelineProblem, ...]:
         *_brokers(health),
     ]
     if health.overloaded_s >= 1:
-        found = [
-            each._replace(severity=Severity.INFO) if each.name in TOLD_BY_OVERLOAD else each
-            for each in found
+        problems = [
+            problem._replace(severity=Severity.INFO)
+            if problem.name in TOLD_BY_OVERLOAD
+            else problem
+            for problem in problems
         ]
-    return tuple(sorted(found, key=lambda each: each.severity.rank))
+    return tuple(sorted(problems, key=lambda problem: problem.severity.rank))
 
 
 def _connections(health: PipelineHealth) -> Iterator[PipelineProblem]:
-    name, severity = "connection-lost", Severity.CRITICAL
+    name = "connection-lost"
+    severity = Severity.CRITICAL
     for broker in health.brokers:
         if not broker.connected and broker.protocol != RECORDING:
             because = f": {broker.last_error}" if broker.last_error else ""
-            text = f"no connection to {broker.address or 'the broker'} for {duration(broker.for_s)}{because}"
+            text = (
+                f"no connection to {broker.address or 'the broker'} for"
+                f" {duration(broker.for_s)}{because}"
+            )
             yield PipelineProblem(name, severity, text, "", f"broker {broker.address}{because}")
         elif broker.cannot_write:
             because = f": {broker.cannot_write}"
@@ -73,6 +81,7 @@ def _publishers(health: PipelineHealth) -> Iterator[PipelineProblem]:
     publishers = health.publishers
     for state, severity, name in (
         (State.OFFLINE, Severity.CRITICAL, "publisher-offline"),
+        (State.REFUSED, Severity.WARNING, "publisher-refused"),
         (State.SILENT, Severity.WARNING, "publisher-silent"),
     ):
         chosen = publishers.state == state.value
@@ -81,17 +90,21 @@ def _publishers(health: PipelineHealth) -> Iterator[PipelineProblem]:
             continue
         whose = _names(health, chosen)
         verb = "is" if number == 1 else "are"
-        text = f"{count(number)} of {counted(len(publishers), 'publisher')} {verb} {state.word}: {whose}"
-        # The line's own figure has those that are offline.
-        short = f"silent {count(number)}" if state is State.SILENT else ""
+        text = (
+            f"{count(number)} of {counted(len(publishers), 'publisher')} {verb} {state.word}:"
+            f" {whose}"
+        )
+        if state is State.REFUSED:
+            text += f"; the last: {health.counts.last_problem}"
+        # The line's own figure includes the offline ones.
+        short = "" if state is State.OFFLINE else f"{state.word} {count(number)}"
         yield PipelineProblem(
             name, severity, text, short, f"publisher {whose}" if number == 1 else ""
         )
     for names, paths in health.contested.items():
-        text = f"{names} publish the same {counted(paths, 'path')}"
-        yield PipelineProblem(
-            "two-publishers", Severity.WARNING, text, f"{names} publish the same", names
-        )
+        text = contest_text(names, counted(paths, "path"))
+        short = text.partition(":")[0]
+        yield PipelineProblem("two-publishers", Severity.CRITICAL, text, short, names)
 
 
 def _own_pace(health: PipelineHealth) -> Iterator[PipelineProblem]:
@@ -104,9 +117,9 @@ def _own_pace(health: PipelineHealth) -> Iterator[PipelineProblem]:
         yield PipelineProblem("internal-errors", Severity.WARNING, text, short)
     if health.overloaded_s >= 1:
         text = (
-            f"this monitor has not kept up for {duration(health.overloaded_s)}: "
-            f"{counted(health.recent.shed, 'message')} left out here and {counted(health.recent.lost, 'tick')} lost "
-            f"within {duration(RECENT_S)}"
+            f"this monitor has not kept up for {duration(health.overloaded_s)}:"
+            f" {counted(health.recent.shed, 'message')} left out here and"
+            f" {counted(health.recent.lost, 'tick')} lost within {duration(RECENT_S)}"
         )
         yield PipelineProblem(
             "monitor-overloaded",
@@ -134,12 +147,41 @@ def _own_pace(health: PipelineHealth) -> Iterator[PipelineProblem]:
 
 
 def _losses(health: PipelineHealth) -> Iterator[PipelineProblem]:
-    counts, recent, publishers = health.counts, health.recent, health.publishers
+    counts = health.counts
+    recent = health.recent
+    publishers = health.publishers
     for name, total, fresh, column, severity, noun, what, short in (
-        ("messages-lost", counts.lost, recent.lost, publishers.lost, Severity.WARNING, "tick", "lost", "lost"),
-        ("messages-late", counts.late, recent.late, publishers.late, Severity.INFO, "message", "after newer ones", "late"),
-        ("messages-twice", counts.duplicates, recent.duplicates, publishers.duplicates, Severity.INFO, "message", "twice", "duplicate"),
-    ):  # fmt: skip  # a table reads as rows
+        (
+            "messages-lost",
+            counts.lost,
+            recent.lost,
+            publishers.lost,
+            Severity.WARNING,
+            "tick",
+            "lost",
+            "lost",
+        ),
+        (
+            "messages-late",
+            counts.late,
+            recent.late,
+            publishers.late,
+            Severity.INFO,
+            "message",
+            "after newer ones",
+            "late",
+        ),
+        (
+            "messages-twice",
+            counts.duplicates,
+            recent.duplicates,
+            publishers.duplicates,
+            Severity.INFO,
+            "message",
+            "twice",
+            "duplicate",
+        ),
+    ):
         if total <= 0:
             continue
         row = _largest(column, column > 0)
@@ -154,7 +196,10 @@ def _losses(health: PipelineHealth) -> Iterator[PipelineProblem]:
     if counts.dropped:
         oversize = sum(broker.oversize for broker in health.brokers)
         too_large = f", {count(oversize)} of them too large" if oversize else ""
-        text = f"{counted(counts.dropped, 'message')} dropped here unread{too_large}: {_lately(recent.dropped)}"
+        text = (
+            f"{counted(counts.dropped, 'message')} dropped here unread{too_large}:"
+            f" {_lately(recent.dropped)}"
+        )
         severity = Severity.WARNING if recent.dropped else Severity.INFO
         yield PipelineProblem(
             "messages-dropped", severity, text, f"dropped {count(counts.dropped)}"
@@ -162,7 +207,8 @@ def _losses(health: PipelineHealth) -> Iterator[PipelineProblem]:
 
 
 def _clocks(health: PipelineHealth) -> Iterator[PipelineProblem]:
-    skew_s, publishers = health.clock_skew_s, health.publishers
+    skew_s = health.clock_skew_s
+    publishers = health.publishers
     if skew_s:
         if publishers.own_skew_s:
             side = "ahead of" if publishers.own_skew_s > 0 else "behind"
@@ -174,7 +220,10 @@ def _clocks(health: PipelineHealth) -> Iterator[PipelineProblem]:
             row = _largest(np.abs(publishers.skew_s), np.abs(publishers.skew_s) > 0)
             whose = f"publisher {publishers.names[row]}" if row is not None else ""
             side = "ahead of" if skew_s > 0 else "behind"
-            text = f"{f'the clock of {whose}' if whose else 'a clock'} is {duration(abs(skew_s))} {side} ours"
+            text = (
+                f"{f'the clock of {whose}' if whose else 'a clock'} is {duration(abs(skew_s))}"
+                f" {side} ours"
+            )
         yield PipelineProblem(
             "clock-skew", Severity.WARNING, text, f"clock off by {duration(abs(skew_s))}", whose
         )
@@ -194,14 +243,18 @@ def _clocks(health: PipelineHealth) -> Iterator[PipelineProblem]:
 
 
 def _refusals(health: PipelineHealth) -> Iterator[PipelineProblem]:
-    counts, recent = health.counts, health.recent
+    counts = health.counts
+    recent = health.recent
     missing = [
         counted(number, noun)
         for number, noun in ((health.undescribed_chips, "chip"), (health.undescribed_paths, "path"))
         if number
     ]
     if missing or counts.undescribed:
-        text = f"{' and '.join(missing) or 'nothing at present'} without a descriptor: {counted(counts.undescribed, 'message')} so far"
+        text = (
+            f"{' and '.join(missing) or 'nothing at present'} without a descriptor:"
+            f" {counted(counts.undescribed, 'message')} so far"
+        )
         yield PipelineProblem(
             "not-described",
             Severity.WARNING if missing else Severity.INFO,
@@ -216,8 +269,31 @@ def _refusals(health: PipelineHealth) -> Iterator[PipelineProblem]:
             yield PipelineProblem(
                 "messages-refused", Severity.INFO, text, f"{what} {count(number)}"
             )
+    for is_unknown, name, number in (
+        (False, "values-unusable", counts.unusable),
+        (True, "unknown-metrics", counts.unknown_keys),
+    ):
+        if number:
+            noun = "value of an unknown metric" if is_unknown else "value"
+            nouns = "values of unknown metrics" if is_unknown else "values"
+            what = f"{count(number)} {noun if number == 1 else nouns}" + (
+                "" if is_unknown else " not usable"
+            )
+            doubts = [doubt for doubt in health.doubts if doubt.is_unknown is is_unknown]
+            whose = {doubt.publisher for doubt in doubts}
+            is_fresh = any(health.at_s - doubt.at_s < RECENT_S for doubt in doubts)
+            yield PipelineProblem(
+                name,
+                Severity.WARNING if is_fresh else Severity.INFO,
+                f"{what}{'' if is_fresh else ', ' + _lately(0)}{_doubts_text(doubts)}",
+                f"{'unknown metrics' if is_unknown else 'unusable'} {count(number)}",
+                f"publisher {doubts[0].publisher}" if len(whose) == 1 else "",
+            )
     if counts.layouts_held:
-        text = f"changes of instances had to wait {counted(counts.layouts_held, 'time')}: {counts.last_problem}"
+        text = (
+            f"changes of instances had to wait {counted(counts.layouts_held, 'time')}:"
+            f" {counts.last_problem}"
+        )
         yield PipelineProblem(
             "layouts-held", Severity.INFO, text, f"layouts held {count(counts.layouts_held)}"
         )
@@ -234,9 +310,9 @@ def _brokers(health: PipelineHealth) -> Iterator[PipelineProblem]:
     if health.recent.dropped_by_brokers <= 0:
         return
     droppers: list[BrokerHealth] = [
-        each for each in health.brokers if each.figures is not None and each.figures.dropped
+        broker for broker in health.brokers if broker.figures is not None and broker.figures.dropped
     ]
-    names = ", ".join(each.address for each in droppers[:NAMED])
+    names = ", ".join(dropper.address for dropper in droppers[:NAMED])
     number = health.recent.dropped_by_brokers
     text = (
         f"{names} dropped {counted(number, 'message')} for slow readers within {duration(RECENT_S)}"
@@ -244,6 +320,19 @@ def _brokers(health: PipelineHealth) -> Iterator[PipelineProblem]:
     yield PipelineProblem(
         "broker-drops", Severity.WARNING, text, f"broker dropped {count(number)}", f"broker {names}"
     )
+
+
+def _doubts_text(doubts: list[KeyDoubt]) -> str:
+    """Return the first keys by publisher, and how many more there are."""
+    by_publisher: dict[str, list[str]] = {}
+    for doubt in doubts[:NAMED]:
+        by_publisher.setdefault(doubt.publisher, []).append(doubt.text)
+    parts = [
+        f"; {publisher or 'a publisher'}: {', '.join(texts)}"
+        for publisher, texts in by_publisher.items()
+    ]
+    more = f" and {counted(len(doubts) - NAMED, 'key')} more" if len(doubts) > NAMED else ""
+    return "".join(parts) + more
 
 
 def _lately(fresh: int) -> str:
@@ -254,7 +343,10 @@ def _lately(fresh: int) -> str:
 def _largest(
     values: NDArray[np.float64] | NDArray[np.int64], chosen: NDArray[np.bool_]
 ) -> int | None:
-    """Return the row of the largest of the chosen values; None for none."""
+    """Return the row of the largest of the chosen values.
+
+    None without any.
+    """
     if not chosen.any():
         return None
     return int(np.argmax(np.where(chosen, values, -np.inf)))

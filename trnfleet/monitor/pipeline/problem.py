@@ -1,7 +1,7 @@
-"""A problem of the pipeline, and what to do about it.
+"""A problem of the pipeline and its remedy.
 
-A problem that a shipped rule is about has the rule's name, severity and runbook, so that alert and status say the same
-(`config/alerts/pipeline.toml`; a test holds both together).
+A problem with a shipped rule has the rule's name, severity and runbook, so alert and status agree
+(`config/alerts/pipeline.toml`; checked by a test).
 """
 
 from __future__ import annotations
@@ -12,28 +12,81 @@ if TYPE_CHECKING:
     from trnfleet.domain.severity import Severity
 
 ADVICE = {
-    "connection-lost": "No connection to the broker, or to one of several, or nothing of the fleet comes over it. Is the broker up, the way to it, and the fleet's only publisher? Sources are not at fault before they have been heard again.",
-    "cannot-write": "What is read comes over a connection of its own and goes on. May this user write, and connect twice? A second program with the same client id is another reason.",
-    "publisher-offline": "Its last will or its goodbye says so. Is the process up, and its way to the broker?",
-    "publisher-silent": "It is connected and publishes nothing. Is its process stopped, or its source of figures?",
-    "monitor-overloaded": 'Publish in blocks (format = "cbor", granularity = "block"), less often or fewer metrics, or divide the fleet among brokers, with a relay each; read in MQTT 5 with --client mqtt5, the default; or this machine, or the way to it, is too slow.',
-    "recording-stopped": "The disk is full, or the folder cannot be written to: the log says which. Make room, or keep less with --past, and start the app again; W saves what was kept elsewhere.",
-    "messages-lost": "Sequence numbers are missing: a lossy network, or a queue of the broker that is full.",
-    "messages-twice": "Resent after a lost answer, or two publishers of the same path.",
-    "messages-late": "Several ways through a network, or a publisher that was started again.",
-    "lag": "A slow network, an overloaded broker, or this machine: see the status line.",
-    "messages-dropped": "This reader is too slow, or payloads are larger than allowed.",
+    "connection-lost": (
+        "Is the broker up? Can this host reach it? Is the fleet's only publisher up? Publishers are"
+        " not reported as silent before they could be heard again."
+    ),
+    "cannot-write": (
+        "What is read comes over a connection of its own and goes on. May this user write, and"
+        " connect twice? A second program with the same client id is another reason."
+    ),
+    "publisher-offline": "Is the process up? Can it reach the broker?",
+    "publisher-silent": (
+        "It is connected and publishes nothing. Is its process stopped, or its source of figures?"
+    ),
+    "monitor-overloaded": (
+        'Publish in blocks (format = "cbor", granularity = "block"), less often, or fewer metrics.'
+        " Or divide the fleet among brokers with a relay each. Read in MQTT 5 (--client mqtt5, the"
+        " default). Or this machine or its network is too slow."
+    ),
+    "recording-stopped": (
+        "The disk is full, or the folder cannot be written: see the log. Make room, or keep less"
+        " with --past, and restart the app. W saves elsewhere what was recorded."
+    ),
+    "messages-lost": "Look for a lossy network, or for a full queue at the broker.",
+    "messages-twice": (
+        "Look for a client that sends again after a lost answer, or for two publishers of one path."
+    ),
+    "messages-late": (
+        "Look for several routes through the network, or for a publisher that was restarted."
+    ),
+    "lag": (
+        "Look for a slow network or an overloaded broker, or at this machine: see the status line."
+    ),
+    "messages-dropped": (
+        "This reader is too slow, or a publisher sends too much at once: see the status line."
+    ),
     "messages-refused": "The log names their topics.",
-    "telemetry-late": "It was long on its way, such as in a buffer of its publisher, or a clock is wrong, the source's or this machine's. The values look live and are old.",
-    "two-publishers": "Two simulators or agents were started for the same hosts: end one, or give one another fleet name (--name), or shards (--shard 1/2).",
-    "clock-skew": "Ages and orders of events cannot be trusted: check NTP on both sides.",
-    "not-described": "They publish, and no descriptor of them has come; publishers repeat theirs every 60 s. See docs/brokers.md.",
-    "retained-withheld": "RabbitMQ's MQTT plugin does so. Descriptors, and acknowledgements of what fires here, are asked for by their topics; ids of silences cannot be known. Silence again, or use a broker that docs/brokers.md names.",
-    "broker-drops": "The broker drops for clients that are slow to take messages: fewer messages, or larger queues at the broker (Mosquitto: max_queued_messages).",
-    "layouts-held": "A publisher describes other instances over and over: they are shown with a delay.",
-    "internal-errors": "A failure of this program: what failed shows what was known before. The log has the traceback.",
+    "publisher-refused": (
+        "It speaks, and nothing of what it says can be used: docs/wire.md has what a message needs."
+    ),
+    "values-unusable": (
+        "They are not available, and the rest of their messages counts: docs/wire.md has the limits"
+        " of each metric."
+    ),
+    "unknown-metrics": (
+        "They are ignored, and the rest of their messages counts: docs/wire.md lists the metrics."
+    ),
+    "telemetry-late": (
+        "Look for a publisher that sends what it had buffered, or for a wrong clock, there or here."
+    ),
+    "two-publishers": (
+        "Two simulators or agents run for the same hosts, or with one client id. Stop one, or give"
+        " it another client id (--client-id), another fleet name (--name) or a shard (--shard 1/2)."
+    ),
+    "clock-skew": "Check NTP on both sides.",
+    "not-described": (
+        "They publish, and no descriptor of them has come; publishers repeat theirs every 60 s. See"
+        " docs/brokers.md."
+    ),
+    "retained-withheld": (
+        "RabbitMQ's MQTT plugin does so. Descriptors and acknowledgements are requested by topic;"
+        " ids of silences cannot be known. Silence again, or use a broker that docs/brokers.md"
+        " names."
+    ),
+    "broker-drops": (
+        "The broker drops for clients that are slow to take messages: fewer messages, or larger"
+        " queues at the broker (Mosquitto: max_queued_messages)."
+    ),
+    "layouts-held": (
+        "A publisher describes other instances over and over: they are shown with a delay."
+    ),
+    "internal-errors": (
+        "A failure of this program: what failed shows what was known before. The log has the"
+        " traceback."
+    ),
 }
-"""What to do about each problem."""
+"""The remedy for each problem."""
 
 
 class PipelineProblem(NamedTuple):
@@ -47,9 +100,24 @@ class PipelineProblem(NamedTuple):
     short: str
     """A few words for a status line; empty where that shows it in another way."""
     where: str = ""
-    """Whose it is, without figures, such as `publisher agent-07`; empty where it is of all, or not known."""
+    """Its origin without figures, such as `publisher agent-07`. Empty for all, or if unknown."""
 
     @property
     def advice(self) -> str:
-        """What to do."""
+        """The remedy."""
         return ADVICE[self.name]
+
+
+def contest_text(names: str, paths: str) -> str:
+    """Return what a contest is, in words.
+
+    Args:
+        names: The names of the two.
+        paths: The number of their paths, with its noun.
+    """
+    one, _, other = names.partition(" and ")
+    if one == other:
+        return (
+            f"two processes take turns under the client id {one}: each ends the other's connection"
+        )
+    return f"{names} publish the same {paths}: values change between them"

@@ -1,7 +1,8 @@
-"""The publishers of a fleet at a moment, in columns that never change: state, traffic, lag and clock of each.
+"""The publishers of a fleet at a moment: state, traffic, lag and clock of each.
 
-Clocks are compared by the shortest way: the least by which a publisher's source times have been behind our wall clock lately.
-What all publishers have in common is the way to here, or our own clock; what one has beyond that is its own.
+Their columns are immutable. Clocks are compared by the shortest path: the least recent delay of a
+publisher's source times against our wall clock. A delay common to all publishers is the path to
+here, or our own clock. The rest is the publisher's own.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ if TYPE_CHECKING:
     from trnfleet.monitor.slices import Slices
 
 SILENT_AFTER_PERIODS = 3.0
-"""Periods without telemetry after which a publisher that is online is silent; the same after which values are stale."""
+"""Periods without telemetry after which an online publisher is silent. Values become stale after
+the same time."""
 SKEW_FROM_S = 5.0
-"""Clocks that differ by less are taken to agree; `sources/clocks.py` takes the same."""
+"""Smaller clock differences count as agreement, as in `sources/clocks.py`."""
 LEAST_PEERS = 3
-"""Publishers whose median says more than our own clock."""
+"""Fewest publishers for a median more reliable than our own clock."""
 
 
 class State(enum.IntEnum):
@@ -34,8 +36,10 @@ class State(enum.IntEnum):
 
     ONLINE = 0
     SILENT = 1
-    """Online, and nothing has come for `SILENT_AFTER_PERIODS` of what it describes."""
-    OFFLINE = 2
+    """Online, without messages for `SILENT_AFTER_PERIODS` of its described period."""
+    REFUSED = 2
+    """The same, but for messages that were refused."""
+    OFFLINE = 3
 
     @property
     def word(self) -> str:
@@ -48,22 +52,25 @@ WORDS = tuple(state.word for state in State)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PublisherTable:
-    """All publishers at a moment; columns have a value for each, and are not to be written."""
+    """All publishers at a moment.
+
+    Columns have a value for each and are read-only.
+    """
 
     names: PublisherNames
     boots: tuple[str, ...]
     """The boot of each; empty where it has not said."""
     state: NDArray[np.int8]
     for_s: NDArray[np.float64]
-    """Seconds for which it has been in that state; NaN where that is not known."""
+    """Seconds in the present state; NaN if unknown."""
     quiet_s: NDArray[np.float64]
-    """Seconds since telemetry came of it; infinite where none has."""
+    """Seconds since its last telemetry; infinite without any."""
     paths: NDArray[np.int64]
     """Paths that it describes."""
     chips: NDArray[np.int64]
     """Chips that it publishes."""
     messages: NDArray[np.int64]
-    """Telemetry of it that was newer than all before it."""
+    """Its telemetry newer than all before it."""
     size_bytes: NDArray[np.int64]
     messages_per_s: NDArray[np.float64]
     bytes_per_s: NDArray[np.float64]
@@ -77,28 +84,35 @@ class PublisherTable:
     restarts: NDArray[np.int64]
     """Boots that it has announced since the first."""
     lag_max_s: NDArray[np.float64]
-    """Largest lag of the last seconds in which it was heard; NaN where that is not known."""
+    """Largest lag of the last seconds with messages; NaN if unknown."""
     lag_sums_s: NDArray[np.float32]
     """Sum of the lags in each of these seconds: (seconds, publishers)."""
     lag_counts: NDArray[np.float32]
     """How many lags that are."""
     skew_s: NDArray[np.float64]
-    """By how much its clock is ahead of ours (behind: negative) beyond the usual way; NaN where it does not go by the wall clock."""
+    """Lead of its clock over ours in seconds (negative: behind) beyond the usual path. NaN if it
+    does not follow the wall clock."""
     skew_to_median_s: NDArray[np.float64]
     """By how much it is ahead of the median of all publishers."""
     own_skew_s: float
-    """By how much our own clock is ahead of the publishers' median, 0 where they agree or too few say."""
+    """Lead of our own clock over the publishers' median in seconds. 0 if they agree or are too few.
+    """
     messages_of_none: int
-    """Messages of publishers that are not known any more, so that the columns add up."""
+    """Messages of forgotten publishers. With them the columns add up."""
     lost_of_none: int
     refused_of_none: int
-    """Messages of any class without a publisher that were refused."""
+    """Refused messages of any class without a publisher."""
 
     def __len__(self) -> int:
         return len(self.names)
 
     def lag_median_s(self, rows: NDArray[np.int64] | slice = slice(None)) -> NDArray[np.float64]:
-        """Return the median of the mean lags of the last seconds, for some publishers; NaN where that is not known."""
+        """Return the median of the mean lags of the last seconds.
+
+        NaN if unknown.
+
+        It covers some publishers, or all.
+        """
         counts = self.lag_counts[:, rows]
         means_s = np.where(
             counts > 0, self.lag_sums_s[:, rows] / np.maximum(counts, 1), np.float32(np.nan)
@@ -107,7 +121,8 @@ class PublisherTable:
         known = (~np.isnan(means)).sum(axis=0)
         middle = np.maximum(known - 1, 0)
         places = np.arange(means.shape[1])
-        low, high = means[middle // 2, places], means[-(-middle // 2), places]
+        low = means[middle // 2, places]
+        high = means[-(-middle // 2), places]
         return np.where(known > 0, (low + high) / 2.0, np.nan).astype(np.float64)
 
     def count(self, state: State) -> int:
@@ -116,7 +131,10 @@ class PublisherTable:
 
 
 class TrafficMoment(NamedTuple):
-    """What the table of publishers is made of, as it was at a moment; what comes afterwards changes nothing in it."""
+    """The data of the publisher table at a moment.
+
+    Later messages do not change it.
+    """
 
     now_s: float
     """Monotonic seconds."""
@@ -124,9 +142,9 @@ class TrafficMoment(NamedTuple):
     boots: tuple[str, ...]
     marks: Marks
     columns: dict[str, NDArray[Any]]
-    """Those of `_READ`."""
+    """The columns of `_READ`."""
     lag_max_s: NDArray[np.float64]
-    """The largest lag of each row, and the least by which it was behind; infinite where that is not known."""
+    """The largest lag and the least delay of each row; infinite if unknown."""
     least_s: NDArray[np.float64]
 
     @classmethod
@@ -155,14 +173,18 @@ def publisher_table(
 
     Args:
         moment: Their traffic.
-        chips: Chips that each row publishes.
-        heard_since_s: Monotonic seconds since which the publishers could be heard without a break.
-        is_cut_off: Whether they cannot be heard, or messages wait for long, all of them or each row: then none of them is silent.
-        silent_after_periods: Periods without telemetry after which one is silent; more in a past of which a part was left out.
+        chips: Number of chips published by each row.
+        heard_since_s: Monotonic seconds since the publishers have been audible without a break.
+        is_cut_off: Whether they are inaudible or messages wait for long, for all or each row. Then
+            none of them is silent.
+        silent_after_periods: Periods without telemetry after which one is silent; more in a past
+            with
+            parts left out.
     """
     now_s, names, boots, marks, get, lag_max_s, least_s = moment
     rates, byte_rates = marks.rates(now_s)
-    changed_s, is_offline = get["changed_s"], get["presence"] == OFFLINE
+    changed_s = get["changed_s"]
+    is_offline = get["presence"] == OFFLINE
     quiet_s = now_s - marks.heard_s
     unheard_s = np.minimum(quiet_s, now_s - heard_since_s)
     # Of one that has no chips any more, such as after a lease, nothing is expected.
@@ -171,6 +193,10 @@ def publisher_table(
     is_silent = has_fallen_silent & ~np.asarray(is_cut_off)
     state = np.zeros(len(is_silent), np.int8)
     state[is_silent] = State.SILENT
+    # A publisher without any accepted message may still send refused ones.
+    is_refused = (now_s - get["refused_s"] <= silent_after_periods * marks.period_s) & (chips > 0)
+    is_refused &= is_silent | (marks.messages == 0)
+    state[is_refused] = State.REFUSED
     state[is_offline] = State.OFFLINE
     for_s = now_s - changed_s
     np.copyto(for_s, quiet_s, where=is_silent & ~is_offline)
@@ -216,18 +242,31 @@ def publisher_table(
 
 
 _READ = (
-    "changed_s", "presence", "lost", "late", "duplicates", "old", "refused", "restarts", "paths", "lag_sum_s", "lag_count",
-)  # fmt: skip  # a list of names
+    "changed_s",
+    "presence",
+    "lost",
+    "late",
+    "duplicates",
+    "old",
+    "refused",
+    "refused_s",
+    "restarts",
+    "paths",
+    "lag_sum_s",
+    "lag_count",
+)
 
 
 def _skews(
     least_s: NDArray[np.float64], present: NDArray[np.bool_]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """Return each publisher's skew to our clock and to the median, and our clock's skew to the median.
+    """Return each publisher's skew to our clock and to the median, and our clock's skew.
+
+    Our clock's skew is against the median.
 
     Args:
-        least_s: By how much each was behind our wall clock by the shortest way; NaN where that is not known.
-        present: Which are there.
+        least_s: Delay of each behind our wall clock by the shortest path; NaN if unknown.
+        present: Flags of the present publishers.
     """
     known = least_s[~np.isnan(least_s) & present]
     if not len(known):

@@ -1,12 +1,12 @@
-"""Traffic of each publisher in columns: what came of it, what is missing, how old it was, and how its clock stands to ours.
+"""Traffic of each publisher in columns: messages, losses, age, and clock against ours.
 
-A row is a client, whatever boots it has. Row 0 is for what has no publisher that is known, and for those that are forgotten, so that
-the columns add up to all that came. Messages are taken in batches and written with a few operations on whole columns:
-nothing loops over publishers, because every host of a large fleet is one. A row takes 290 bytes, and what was read of it last as much
-again at most: of most columns one second's readers have the same as the next one's.
+A row is a client, with any boot. Row 0 is for unknown and forgotten publishers, so the columns add
+up to all messages. Messages are added in batches with a few operations on whole columns. Nothing
+loops over publishers: every host of a large fleet is one. A row needs 290 bytes, and its last
+snapshot for readers at most as much again: most columns are shared from one second to the next.
 
-Lag and clock are kept for the last `SLOTS` seconds in which a publisher was heard, be they far apart: one that publishes once a
-minute has them, too.
+Lag and clock are stored for the last `SLOTS` seconds with messages of a publisher, however far
+apart. So a publisher with one message per minute has them, too.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 SLOTS = 8
-"""Seconds with messages whose lag and clock are kept."""
+"""Seconds with messages for which lag and clock are stored."""
 MOST_WAITING = 2_048
-"""Messages that are written at once; they are written before they are read in any case."""
+"""Messages written at once. They are always written before a read."""
 RATE_WINDOW_S = 10.0
-"""Least time that a rate is over, and `RATE_MESSAGES` at least, but for `RATE_MOST_S`."""
+"""Shortest time of a rate. It also covers at least `RATE_MESSAGES`, but at most `RATE_MOST_S`."""
 RATE_MESSAGES = 3
 RATE_MOST_S = 300.0
-NOT_ANNOUNCED, OFFLINE, ONLINE = -1, 0, 1
+NOT_ANNOUNCED = -1
+OFFLINE = 0
+ONLINE = 1
 """Presence as a publisher, or its last will, has announced it."""
 
 _COLUMNS: dict[str, tuple[Any, float]] = {
@@ -43,6 +45,7 @@ _COLUMNS: dict[str, tuple[Any, float]] = {
     "duplicates": (np.int64, 0),
     "old": (np.int64, 0),
     "refused": (np.int64, 0),
+    "refused_s": (np.float64, -np.inf),
     "restarts": (np.int64, 0),
     "paths": (np.int64, 0),
     "presence": (np.int8, NOT_ANNOUNCED),
@@ -58,11 +61,11 @@ _COLUMNS: dict[str, tuple[Any, float]] = {
     "second": (np.int64, -1),
     "slot": (np.int64, 0),
 }
-"""Columns with a value a row: their type, and what a new row has."""
+"""Columns with one value per row: type, and initial value."""
 _RINGS = {"lag_sum_s": 0.0, "lag_count": 0.0, "lag_max_s": -np.inf, "behind_least_s": np.inf}
-"""Columns with a value a slot and row, and what a slot has that nothing came in."""
+"""Columns with one value per slot and row, with the value of an empty slot."""
 SUMS = ("messages", "size_bytes", "lost", "late", "duplicates", "old", "refused")
-"""Columns that add up; those of a publisher that is forgotten go to row 0."""
+"""Columns to add up. Sums of a forgotten publisher go to row 0."""
 
 
 class PublisherNames(tuple[str, ...]):  # noqa: SLOT001  what is cached has its place in a dict
@@ -75,7 +78,7 @@ class PublisherNames(tuple[str, ...]):  # noqa: SLOT001  what is cached has its 
 
 
 class Marks(NamedTuple):
-    """What rates are made of: what had come of each row when, a while ago and up to now."""
+    """Data for rates: the totals of each row and their time, earlier and now."""
 
     heard_s: NDArray[np.float64]
     messages: NDArray[np.int64]
@@ -86,9 +89,9 @@ class Marks(NamedTuple):
     period_s: NDArray[np.float64]
 
     def rates(self, now_s: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return messages and bytes a second of each row, from arrival to arrival.
+        """Return messages and bytes per second of each row, from arrival to arrival.
 
-        NaN before messages have come twice, 0 for a publisher from which nothing comes any more.
+        NaN before the second message, 0 after the end of a publisher's messages.
         """
         with np.errstate(invalid="ignore", divide="ignore"):
             spanned_s = self.heard_s - self.former_s
@@ -114,9 +117,9 @@ class PublisherTraffic:
         self.names: list[str] = [""]
         """The client of each row."""
         self.boots: list[str] = [""]
-        """The boot that each has announced last, or that its descriptors name."""
+        """The last boot announced by each, or named by its descriptors."""
         self.revision = 0
-        """Goes up when rows come or go."""
+        """Increases when rows are added or removed."""
         self._row_of: dict[str, int] = {}
         self._read: dict[str, NDArray[Any]] = {}
         """Columns as they were read last, unless something has changed in them."""
@@ -127,11 +130,11 @@ class PublisherTraffic:
             name: np.full((SLOTS, 16), value, np.float32) for name, value in _RINGS.items()
         }
         self._waiting: list[tuple[NDArray[Any], ...]] = []
-        """Messages that have yet to be written: row, size, lag, and what they were behind."""
+        """Messages not yet written: row, size, lag, and delay."""
         self._count = 0
         """Number of them."""
         self._now_s = 0.0
-        """Monotonic seconds at which the last of them came; all came in the same second."""
+        """Monotonic arrival of the last of them. All arrived in the same second."""
 
     def __len__(self) -> int:
         """Return the number of rows, with row 0."""
@@ -154,7 +157,10 @@ class PublisherTraffic:
     # Rows
 
     def row_of(self, client: str) -> int:
-        """Return a client's row; 0 for one that has none."""
+        """Return a client's row.
+
+        0 if it has none.
+        """
         return self._row_of.get(client, 0)
 
     def add(self, client: str) -> int:
@@ -171,24 +177,31 @@ class PublisherTraffic:
         return row
 
     def keep(self, clients: Collection[str]) -> None:
-        """Forget all other clients, and number the rest again: rows that were given out before are not theirs any more."""
-        kept = [row for row, name in enumerate(self.names) if not row or name in clients]
-        if len(kept) == len(self.names):
+        """Forget all other clients and renumber the rest.
+
+        Rows returned before are invalid.
+        """
+        rows = [row for row, name in enumerate(self.names) if not row or name in clients]
+        if len(rows) == len(self.names):
             return
         self._write()
-        gone = np.setdiff1d(np.arange(len(self.names)), kept)
+        gone = np.setdiff1d(np.arange(len(self.names)), rows)
         for name in SUMS:
             self._to_write(name)[0] += self._columns[name][gone].sum()
-        self._resize(np.array(kept), max(16, len(kept)))
-        self.names = [self.names[row] for row in kept]
-        self.boots = [self.boots[row] for row in kept]
+        self._resize(np.array(rows), max(16, len(rows)))
+        self.names = [self.names[row] for row in rows]
+        self.boots = [self.boots[row] for row in rows]
         self._row_of = {name: row for row, name in enumerate(self.names) if row}
         self.revision += 1
         self._names = self._last_boots = None
 
     def drop(self, client: str) -> int:
-        """Forget a client that has a row: the last one has it from now on; return the row that this one had."""
-        row, last = self._row_of.pop(client), len(self.names) - 1
+        """Forget a client with a row and return this row.
+
+        The last client moves there.
+        """
+        row = self._row_of.pop(client)
+        last = len(self.names) - 1
         self._write()
         for name in SUMS:
             self._to_write(name)[0] += self._columns[name][row]
@@ -209,7 +222,8 @@ class PublisherTraffic:
         return last
 
     def _resize(self, kept: NDArray[np.int64], rows: int) -> None:
-        columns, rings = self._columns, self._rings
+        columns = self._columns
+        rings = self._rings
         self._read = {}
         self._columns = {
             name: np.full(rows, value, kind) for name, (kind, value) in _COLUMNS.items()
@@ -223,7 +237,10 @@ class PublisherTraffic:
             self._rings[name][:, : len(kept)] = ring[:, kept]
 
     def _to_write(self, name: str) -> NDArray[Any]:
-        """Return a column to write into: what was read of it before stays as it was."""
+        """Return a column for writing.
+
+        Arrays read before stay unchanged.
+        """
         self._read.pop(name, None)
         return self._columns[name]
 
@@ -250,7 +267,7 @@ class PublisherTraffic:
             self._to_write("changed_s")[row] = now_s
 
     def describe(self, row: int, period_s: float, boot: str) -> None:
-        """Note what a descriptor says of its publisher."""
+        """Store a publisher's data from a descriptor."""
         if not row:
             return
         if self._columns["period_s"][row] != period_s:
@@ -263,7 +280,7 @@ class PublisherTraffic:
             self.boots[row], self._last_boots = boot, None
 
     def count_paths(self, paths: Mapping[str, int]) -> None:
-        """Take the number of paths that each client describes."""
+        """Set the number of paths described by each client."""
         column = self._to_write("paths")
         column[:] = 0
         rows = len(self.names)
@@ -273,21 +290,28 @@ class PublisherTraffic:
         column[0] = sum(paths.values()) - column[1:rows].sum()
 
     def miss(self, row: int, lost: int, late: int, duplicates: int) -> None:
-        """Add what a message's sequence number shows; `lost` is negative where it mends a loss."""
+        """Add the result of a sequence check.
+
+        `lost` is negative if it reduces a loss.
+        """
         for name, number in (("lost", lost), ("late", late), ("duplicates", duplicates)):
             if number:
                 self._to_write(name)[row] += number
 
     def miss_many(self, rows: NDArray[np.int64], lost: NDArray[np.int64]) -> None:
-        """Add what numbers of messages of many publishers show, of which one may have several."""
+        """Add lost messages of many publishers.
+
+        A publisher may occur several times.
+        """
         np.add.at(self._to_write("lost"), rows, lost)
 
-    def refuse(self, row: int) -> None:
-        """Count a message that was not applied for what is wrong with it."""
+    def refuse(self, row: int, now_s: float) -> None:
+        """Count a message refused for its content."""
         self._to_write("refused")[row] += 1
+        self._to_write("refused_s")[row] = now_s
 
     def delay(self, row: int) -> None:
-        """Count a message that was more than a minute behind the wall clock."""
+        """Count a message more than a minute behind the wall clock."""
         self._to_write("old")[row] += 1
 
     def take(
@@ -298,14 +322,16 @@ class PublisherTraffic:
         behind_s: ArrayLike,
         now_s: float,
     ) -> None:
-        """Add the messages of a batch that were newer than all before them.
+        """Add the newest messages of a batch.
 
         Args:
             rows: The row of each message's publisher.
             sizes: Bytes of their payloads.
-            lags_s: Their lags; NaN where it is not known.
-            behind_s: By how much their source times are behind our wall clock, be it negative; NaN where the source does not go by it.
-            now_s: Monotonic seconds at which they came.
+            lags_s: Their lags; NaN if unknown.
+            behind_s: Delay of their source times behind our wall clock, perhaps negative; NaN if
+                the
+                source does not follow it.
+            now_s: Monotonic seconds of their arrival.
         """
         if int(now_s) != int(self._now_s) or self._count >= MOST_WAITING:
             self._write()
@@ -320,14 +346,16 @@ class PublisherTraffic:
         self._count += len(waits[0])
 
     def _write(self) -> None:
-        """Write what waits into the columns."""
+        """Write the waiting messages into the columns."""
         if not self._waiting:
             return
         rows, sizes, lags_s, behind_s = (
-            np.concatenate(each) for each in zip(*self._waiting, strict=True)
+            np.concatenate(arrays) for arrays in zip(*self._waiting, strict=True)
         )
-        self._waiting, self._count = [], 0
-        columns, rings = self._columns, self._rings
+        self._waiting = []
+        self._count = 0
+        columns = self._columns
+        rings = self._rings
         for name in rings:
             self._read.pop(name, None)
         np.add.at(self._to_write("messages"), rows, 1)
@@ -345,7 +373,7 @@ class PublisherTraffic:
             np.minimum.at(rings["behind_least_s"].reshape(-1), flat[by_wall], behind_s[by_wall])
 
     def _begin_slots(self, rows: NDArray[np.int64], second: int) -> None:
-        """Give the rows that are heard in a second for the first time a slot for it."""
+        """Assign a slot to rows heard for the first time in a second."""
         columns = self._columns
         fresh = rows[columns["second"][rows] != second]
         if not len(fresh):
@@ -358,7 +386,10 @@ class PublisherTraffic:
     # What is read
 
     def client_names(self) -> PublisherNames:
-        """Return the clients of all rows but row 0; the same object until rows come or go."""
+        """Return the clients of all rows except row 0.
+
+        It is the same object until rows are added or removed.
+        """
         if self._names is None:
             self._names = PublisherNames(self.names[1:])
         return self._names
@@ -370,43 +401,52 @@ class PublisherTraffic:
         return self._last_boots
 
     def column(self, name: str) -> NDArray[Any]:
-        """Return a column's rows, or a ring's slots and rows, as they are: nothing changes what was returned, and nobody may."""
-        self._write()
-        rows, found = len(self.names), self._read.get(name)
-        if found is None or found.shape[-1] != rows:
-            source = self._rings[name] if name in self._rings else self._columns[name]
-            found = self._read[name] = source[..., :rows].copy()
-            found.setflags(write=False)
-        return found
+        """Return a column's rows, or a ring's slots and rows.
 
-    def extreme(self, name: str, operation: np.ufunc) -> NDArray[np.float64]:
-        """Return what the slots of each row of a ring make: `np.minimum` or `np.maximum`."""
-        self._write()
-        found: NDArray[np.float64] = operation.reduce(
-            self._rings[name][:, : len(self.names)], axis=0
-        ).astype(np.float64)
-        return found
+        Read-only.
 
-    def marks(self, now_s: float) -> Marks:
-        """Return what rates over `RATE_WINDOW_S` or more are made of; to be read each second."""
+        Nothing changes a returned array.
+        """
         self._write()
         rows = len(self.names)
-        of = {name: self._columns[name][:rows] for name in _COLUMNS}
-        passed_s = now_s - of["mark_s"]
-        begins = np.isnan(passed_s) & (of["messages"] > 0)
+        array = self._read.get(name)
+        if array is None or array.shape[-1] != rows:
+            source = self._rings[name] if name in self._rings else self._columns[name]
+            array = self._read[name] = source[..., :rows].copy()
+            array.setflags(write=False)
+        return array
+
+    def extreme(self, name: str, operation: np.ufunc) -> NDArray[np.float64]:
+        """Return `np.minimum` or `np.maximum` over the slots of each row of a ring."""
+        self._write()
+        extremes: NDArray[np.float64] = operation.reduce(
+            self._rings[name][:, : len(self.names)], axis=0
+        ).astype(np.float64)
+        return extremes
+
+    def marks(self, now_s: float) -> Marks:
+        """Return the data for rates over `RATE_WINDOW_S` or more.
+
+        Call it each second.
+        """
+        self._write()
+        rows = len(self.names)
+        columns = {name: self._columns[name][:rows] for name in _COLUMNS}
+        passed_s = now_s - columns["mark_s"]
+        begins = np.isnan(passed_s) & (columns["messages"] > 0)
         due = passed_s >= RATE_WINDOW_S
         if due.any():
-            due &= (of["messages"] - of["mark_messages"] >= RATE_MESSAGES) | (
+            due &= (columns["messages"] - columns["mark_messages"] >= RATE_MESSAGES) | (
                 passed_s >= RATE_MOST_S
             )
         if due.any() or begins.any():
             for former, mark, value in (
-                ("former_s", "mark_s", of["heard_s"]),
-                ("former_messages", "mark_messages", of["messages"]),
-                ("former_bytes", "mark_bytes", of["size_bytes"]),
+                ("former_s", "mark_s", columns["heard_s"]),
+                ("former_messages", "mark_messages", columns["messages"]),
+                ("former_bytes", "mark_bytes", columns["size_bytes"]),
             ):
                 self._read.pop(former, None)
-                np.copyto(of[former], of[mark], where=due)
-                np.copyto(of[mark], value, where=due | begins)
-                np.copyto(of[former], value, where=begins)
+                np.copyto(columns[former], columns[mark], where=due)
+                np.copyto(columns[mark], value, where=due | begins)
+                np.copyto(columns[former], value, where=begins)
         return Marks(*(self.column(name) for name in Marks._fields))

@@ -1,4 +1,4 @@
-"""Who watches each cell of a fleet on a top broker, and why its alerts may not be as they are shown."""
+"""Watches of each cell on a top broker, and reasons to doubt its alerts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class CellWatch(NamedTuple):
-    """Who watches a cell, as its relay passes it on."""
+    """Watches of a cell, as forwarded by its relay."""
 
     cell: str
     is_observed: bool
@@ -30,8 +30,9 @@ class CellWatch(NamedTuple):
 
 
 def cells_of(state: FleetState) -> tuple[CellWatch, ...]:
-    """Return the cells that are described, or of which there are alerts, with who watches each."""
-    ingest, now_s = state.ingest, state.clock.monotonic_s()
+    """Return the cells with a descriptor or alerts, with their watches."""
+    ingest = state.ingest
+    now_s = state.clock.monotonic_s()
     observed = ingest.cells.seen(state.store.rolled.cells_observed(), now_s)
     firing = state.alerts.cells.by_cell
     return tuple(
@@ -46,9 +47,9 @@ def cells_of(state: FleetState) -> tuple[CellWatch, ...]:
 
 def are_watched(cells: Sequence[CellWatch]) -> bool:
     """Return whether there are cells, and a watch leads in each."""
-    return bool(cells) and all(each.word.leader is not None for each in cells)
+    return bool(cells) and all(cell.word.leader is not None for cell in cells)
 
 
 def doubts_of(cells: Sequence[CellWatch]) -> tuple[str, ...]:
-    """Return why alerts of cells may not be as they are shown, a line for each of which that is so."""
-    return tuple(f"cell {each.cell}: {each.doubt}" for each in cells if each.doubt)
+    """Return the reasons to doubt alerts of cells, one line per affected cell."""
+    return tuple(f"cell {cell.cell}: {cell.doubt}" for cell in cells if cell.doubt)

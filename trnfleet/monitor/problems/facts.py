@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
 
 def problem_facts(problem: Problem, now_ns: int) -> dict[str, Any]:
-    """Return a problem: its place and words, what it costs jobs, its owner, and the alerts or findings in it."""
-    place, since_ns = problem.place, problem.since_ns
+    """Return a problem as facts: place, texts, job impact, owner, and its alerts or findings."""
+    place = problem.place
+    since_ns = problem.since_ns
     return {
         "key": problem.key,
         "severity": problem.severity.value,
@@ -31,15 +32,15 @@ def problem_facts(problem: Problem, now_ns: int) -> dict[str, Any]:
         "age_s": None if since_ns is None else max(0.0, (now_ns - since_ns) / NS_PER_S),
         "jobs": [
             {
-                "job": each.job,
-                "state": each.state,
-                "slowdown_pct": None if each.slowdown_pct is None else round(each.slowdown_pct, 1),
+                "job": job.job,
+                "state": job.state,
+                "slowdown_pct": None if job.slowdown_pct is None else round(job.slowdown_pct, 1),
             }
-            for each in problem.jobs
+            for job in problem.jobs
         ],
         "owner": problem.owner or None,
         "until": None if problem.until_ns is None else format_rfc3339(problem.until_ns),
-        "alerts": [each.alert.fingerprint for each in problem.alerts],
+        "alerts": [held.alert.fingerprint for held in problem.alerts],
         "findings": len(problem.findings),
         "cells": list(problem.cells),
         "observed": not problem.is_unobserved,

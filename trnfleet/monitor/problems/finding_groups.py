@@ -1,4 +1,7 @@
-"""Groups of findings that have one cause: both ends of a link, a rack's heat, an instance's chips, a job and what stops it."""
+"""Groups of findings with one cause.
+
+Examples: both ends of a link, a rack's heat, an instance's chips, a job and the reason it stopped.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,8 @@ if TYPE_CHECKING:
     from trnfleet.monitor.store.findings import Finding
 
 PARTITIONED_FROM = 16
-"""Links between instances of an UltraServer that are down at once, from which it is one failure: one hop of all rings."""
+"""Links down at once between instances of an UltraServer to count as one failure. One hop of all
+rings."""
 
 
 class FindingGroup(NamedTuple):
@@ -30,9 +34,9 @@ class FindingGroup(NamedTuple):
     place: Place
     text: str
     members: list[Finding]
-    """What is wrong first, then the jobs that it stops."""
+    """Faults first, then the jobs stopped by them."""
     job: str = ""
-    """The job, where nothing is known but that it is down."""
+    """The job, if nothing is known except its state."""
 
 
 def group(
@@ -41,9 +45,9 @@ def group(
     """Return findings in groups of one cause.
 
     Args:
-        findings: What was found and no rule looks at.
+        findings: Findings without a rule.
         layout: The hierarchy.
-        job_places: Where each job runs, as addresses and ranges.
+        job_places: Instances of each job, as addresses and ranges.
     """
     links: list[Finding] = []
     jobs: list[Finding] = []
@@ -55,22 +59,25 @@ def group(
             links.append(finding)
         else:
             others[finding.kind, _scope(finding, layout)].append(finding)
-    found = [*_link_groups(links, layout), *(_group(*each, layout) for each in others.items())]
+    groups = [*_link_groups(links, layout), *(_group(*pair, layout) for pair in others.items())]
     for finding in jobs:
-        culprit = _culprit(finding, found, layout, job_places)
+        culprit = _culprit(finding, groups, layout, job_places)
         if culprit is None:
             text = finding.what.removeprefix(f"{finding.subject}: ")
             place = Place(finding.path, name=finding.subject)
-            found.append(
+            groups.append(
                 FindingGroup(f"job {finding.subject}", place, text, [finding], finding.subject)
             )
         else:
             culprit.members.append(finding)
-    return found
+    return groups
 
 
 def _scope(finding: Finding, layout: Layout) -> str:
-    """Return what findings of a kind share that are one: the rack for heat and power, else the instance; else the place itself."""
+    """Return the common scope of a finding: its rack, instance or own path.
+
+    The rack for heat and power; the own path at instance level or above.
+    """
     if level_of(finding.path) <= Level.INSTANCE:
         return finding.path
     if subsystem_of(finding) == POWER_COOLING:
@@ -83,16 +90,16 @@ def _scope(finding: Finding, layout: Layout) -> str:
 def _group(scope: tuple[str, str], members: list[Finding], layout: Layout) -> FindingGroup:
     kind, where = scope
     text = members[0].what
-    if len({each.path for each in members}) > 1:
+    if len({member.path for member in members}) > 1:
         text = f"{counted(len(members), 'chip')} {kind}"
     elif len(members) > 1:
-        text = ", ".join(each.what for each in members)
-    place = places.joined([Place(each.path) for each in members], layout)
+        text = ", ".join(member.what for member in members)
+    place = places.joined([Place(member.path) for member in members], layout)
     return FindingGroup(f"{kind} {where}".strip(), place, text, members)
 
 
 def _link_groups(findings: list[Finding], layout: Layout) -> list[FindingGroup]:
-    """Return groups of links: each with both ends, those of a chip together, and all of an UltraServer that is partitioned."""
+    """Return groups of links: both ends, links of one chip, or a partitioned UltraServer."""
     by_link: dict[Link, list[int]] = defaultdict(list)
     by_chip: dict[str, list[int]] = defaultdict(list)
     of_finding: list[list[Link]] = []
@@ -107,7 +114,7 @@ def _link_groups(findings: list[Finding], layout: Layout) -> list[FindingGroup]:
         if places.is_between(link[0], layout):
             between["/".join(link[0].split("/")[:2])].add(link)
     partitioned = {where for where, links in between.items() if len(links) >= PARTITIONED_FROM}
-    found: list[FindingGroup] = []
+    groups: list[FindingGroup] = []
     done: set[int] = set()
     for number, finding in enumerate(findings):
         if number in done:
@@ -115,23 +122,25 @@ def _link_groups(findings: list[Finding], layout: Layout) -> list[FindingGroup]:
         above = "/".join(finding.path.split("/")[:2])
         if above in partitioned:
             mine = [
-                each for each, other in enumerate(findings) if other.path.startswith(f"{above}/")
+                index for index, other in enumerate(findings) if other.path.startswith(f"{above}/")
             ]
             text = f"{len(between[above]):,} Z links down: UltraServer partitioned"
-            found.append(
+            groups.append(
                 FindingGroup(
-                    f"{LINK} {above}", Place(above), text, [findings[each] for each in mine]
+                    f"{LINK} {above}", Place(above), text, [findings[index] for index in mine]
                 )
             )
         else:
             mine = _connected(number, findings, of_finding, by_link, by_chip)
-            found.append(
+            groups.append(
                 _of_links(
-                    [findings[each] for each in mine], [of_finding[each] for each in mine], layout
+                    [findings[index] for index in mine],
+                    [of_finding[index] for index in mine],
+                    layout,
                 )
             )
         done.update(mine)
-    return found
+    return groups
 
 
 def _connected(
@@ -141,35 +150,41 @@ def _connected(
     by_link: Mapping[Link, list[int]],
     by_chip: Mapping[str, list[int]],
 ) -> list[int]:
-    """Return the findings that share links or chips with one, and with those."""
-    seen, waiting = {first}, [first]
+    """Return the findings connected to one by shared links or chips, directly or not."""
+    seen = {first}
+    waiting = [first]
     while waiting:
         number = waiting.pop()
         near = [*by_chip[findings[number].path]]
         for link in of_finding[number]:
             near += by_link[link]
-        fresh = [each for each in near if each not in seen]
+        fresh = [index for index in near if index not in seen]
         seen.update(fresh)
         waiting += fresh
     return sorted(seen)
 
 
 def _of_links(members: list[Finding], of_members: list[list[Link]], layout: Layout) -> FindingGroup:
-    links = sorted({link for each in of_members for link in each})
+    links = sorted({link for own in of_members for link in own})
     kind = next(
-        (each.kind for each in members if each.kind in {"link down", "link slow"}), "link down"
+        (member.kind for member in members if member.kind in {"link down", "link slow"}),
+        "link down",
     )
     if len(links) == 1:
         place = places.link_place(links[0][0], layout)
-        text = "NeuronLinks down: 1" if kind == "link down" else members[0].what
+        text = "1 NeuronLink down" if kind == "link down" else members[0].what
         return FindingGroup(f"{LINK} {links[0][0]}", place, text, members)
-    place = places.joined([Place(each.path) for each in members], layout)
-    text = f"NeuronLinks {kind.removeprefix('link ')}: {len(links)}" if links else members[0].what
+    place = places.joined([Place(member.path) for member in members], layout)
+    text = (
+        f"{counted(len(links), 'NeuronLink')} {kind.removeprefix('link ')}"
+        if links
+        else members[0].what
+    )
     return FindingGroup(f"{LINK} {members[0].path}", place, text, members)
 
 
 def _lanes(finding: Finding) -> list[str]:
-    """Return the names of the links that a finding is about; none where it only has health bits."""
+    """Return the link names of a finding; empty if it only has health bits."""
     if finding.kind == "link down":
         return finding.what.partition(": ")[2].split(", ")
     if finding.kind == "link slow":
@@ -183,15 +198,19 @@ def _culprit(
     layout: Layout,
     job_places: Mapping[str, Sequence[str]],
 ) -> FindingGroup | None:
-    """Return the worst of what stops a job among its instances."""
+    """Return the worst fault among a stopped job's instances."""
     covered = [layout.find_instances(target) for target in job_places.get(finding.subject, ())]
-    runs = [each for each in covered if each]
+    runs = [run for run in covered if run]
     there = []
-    for each in found:
-        node = layout.find(each.place.address) if each.place.address else None
-        if node is None or not each.members or not can_stop(each.members[0]):
+    for candidate in found:
+        node = layout.find(candidate.place.address) if candidate.place.address else None
+        if node is None or not candidate.members or not can_stop(candidate.members[0]):
             continue
         instances = layout.instance_range(node)
         if any(run.start < instances.stop and instances.start < run.stop for run in runs):
-            there.append(each)
-    return min(there, key=lambda each: (each.members[0].severity.rank, each.key), default=None)
+            there.append(candidate)
+    return min(
+        there,
+        key=lambda candidate: (candidate.members[0].severity.rank, candidate.key),
+        default=None,
+    )

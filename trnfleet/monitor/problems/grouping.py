@@ -1,6 +1,8 @@
-"""Grouping of alerts by cause: inhibition, the cause that an alert names, one subsystem at one place, both ends of a link.
+"""Grouping of alerts by cause.
 
-The work is about that of sorting: alerts are compared only with those of the same UltraServer or standalone instance.
+Alerts belong together by inhibition, by a named cause, by one subsystem at one place, or as both
+ends of a link. The cost is about that of sorting: alerts are compared only within an UltraServer or
+standalone instance.
 """
 
 from __future__ import annotations
@@ -33,9 +35,9 @@ if TYPE_CHECKING:
     from trnfleet.monitor.alerting.store import AlertWithStatus
 
 AT_ONCE_NS = 5_000_000_000
-"""Links between the same instances that go down within this time have gone down together: reports come seconds apart."""
+"""Longest time between failures of parallel links to count as one. Reports arrive seconds apart."""
 MOST_COMPARED = 64
-"""Alerts of one UltraServer of which each is compared with each."""
+"""Most alerts of one UltraServer for pairwise comparison."""
 
 
 class Named(NamedTuple):
@@ -48,7 +50,10 @@ class Named(NamedTuple):
 def group(
     alerts: Sequence[AlertWithStatus], layout: Layout, named: Named
 ) -> list[list[AlertWithStatus]]:
-    """Return active alerts that fire, in groups of one cause each; each group in the order of the alerts."""
+    """Return the active firing alerts in groups of one cause.
+
+    Each group is in the order of the alerts.
+    """
     return _Grouping(alerts, layout, named).groups()
 
 
@@ -57,7 +62,7 @@ class _Grouping:
 
     def __init__(self, alerts: Sequence[AlertWithStatus], layout: Layout, named: Named) -> None:
         self._held = alerts
-        self._alerts = [each.alert for each in alerts]
+        self._alerts = [held.alert for held in alerts]
         self._layout = layout
         self._named = named
         self._above = list(range(len(alerts)))
@@ -71,10 +76,10 @@ class _Grouping:
         self._join_inhibited()
         self._join_places()
         self._join_names()
-        found: dict[int, list[AlertWithStatus]] = {}
+        groups: dict[int, list[AlertWithStatus]] = {}
         for number, held in enumerate(self._held):
-            found.setdefault(self._root(number), []).append(held)
-        return list(found.values())
+            groups.setdefault(self._root(number), []).append(held)
+        return list(groups.values())
 
     def _root(self, number: int) -> int:
         above = self._above
@@ -94,14 +99,18 @@ class _Grouping:
                 self._join(number, numbers[alert.inhibited_by])
 
     def _join_places(self) -> None:
-        """Join what is of one subsystem and touches; links by their ends, and with an instance that is silent."""
+        """Join adjacent alerts of one subsystem.
+
+        Links are joined by their ends, and with a silent instance.
+        """
         near: dict[str, list[int]] = defaultdict(list)
         alike: dict[tuple[str, str], int] = {}
         for number in self._hardware:
             alert = self._alerts[number]
             near[_neighbourhood(address_of(alert))].append(number)
             if alert.subsystem != LINK:
-                # Of a rule without groups, chips of one instance, or of one rack that is hot, are one.
+                # Of a rule without groups, chips of one instance, or of one rack that is hot, are
+                # one.
                 self._join(
                     number, alike.setdefault((alert.name, self._common_scope(alert)), number)
                 )
@@ -112,7 +121,10 @@ class _Grouping:
                         self._join(one, other)
 
     def _common_scope(self, alert: Alert) -> str:
-        """Return what alerts of one rule share that have one cause: the rack for heat and power, else the instance."""
+        """Return the common scope of one rule's alerts.
+
+        The rack for heat and power, else the instance.
+        """
         address = address_of(alert)
         segments = address.split("/")
         if alert.subsystem == POWER_COOLING:
@@ -140,11 +152,14 @@ class _Grouping:
         return (
             at_once
             and is_other_end
-            and all(places.is_between(each.worst, self._layout) for each in (one, other))
+            and all(places.is_between(alert.worst, self._layout) for alert in (one, other))
         )
 
     def _join_names(self) -> None:
-        """Join alerts about jobs and reservations with the hardware that they name, or that is to blame there."""
+        """Join alerts about jobs and reservations with their hardware alerts.
+
+        The hardware is named in the alert or the likely cause there.
+        """
         by_job: dict[str, int] = {}
         starts = self._starts()
         for number, alert in enumerate(self._alerts):
@@ -159,10 +174,10 @@ class _Grouping:
             elif alert.rule.scope is Scope.RESERVATION and alert.subsystem in {LINK, SILENCE}:
                 on = self._named.reservations.get(alert.target, ())
                 culprits = [
-                    each
-                    for each in self._at(on, starts)
-                    if self._alerts[each].subsystem == alert.subsystem
-                    and _can_stop(self._alerts[each])
+                    other
+                    for other in self._at(on, starts)
+                    if self._alerts[other].subsystem == alert.subsystem
+                    and _can_stop(self._alerts[other])
                 ]
                 if culprits:
                     self._join(number, min(culprits, key=self._blame_for(alert)))
@@ -172,7 +187,7 @@ class _Grouping:
                 self._join(number, by_job[alert.job])
 
     def _culprit(self, alert: Alert, starts: list[tuple[int, int]]) -> int | None:
-        """Return the alert about hardware that a job's alert is due to; None where nothing is known to be."""
+        """Return the hardware alert behind a job's alert; None if unknown."""
         cause = cause_address(alert) if alert.cause else ""
         there = list(self._at(self._named.jobs.get(alert.target, ()), starts))
         at_cause = [
@@ -190,7 +205,7 @@ class _Grouping:
         return min(likely, key=self._blame_for(alert), default=None)
 
     def _blame_for(self, hurt: Alert) -> Callable[[int], tuple[bool, bool, int, int, int]]:
-        """Return the order in which alerts are taken for the cause of one about a job or a reservation."""
+        """Return the sort key of possible causes of a job's or reservation's alert."""
 
         def blame(number: int) -> tuple[bool, bool, int, int, int]:
             alert = self._alerts[number]
@@ -206,16 +221,16 @@ class _Grouping:
 
     def _starts(self) -> list[tuple[int, int]]:
         """Return the alerts about hardware by their first instance, as (instance, number)."""
-        found = []
+        starts = []
         for number in self._hardware:
             address = address_of(self._alerts[number])
             node = self._layout.find(address) if level_of(address) >= Level.ULTRASERVER else None
             if node is not None:
-                found.append((self._layout.instance_range(node).start, number))
-        return sorted(found)
+                starts.append((self._layout.instance_range(node).start, number))
+        return sorted(starts)
 
     def _at(self, on: Iterable[str], starts: list[tuple[int, int]]) -> Iterable[int]:
-        """Yield the alerts about hardware at addresses and ranges, or about the UltraServer around one."""
+        """Yield hardware alerts at addresses and ranges, or about an enclosing UltraServer."""
         for target in on:
             covered = self._layout.find_instances(target)
             if not covered:
@@ -241,7 +256,10 @@ def _can_stop(alert: Alert) -> bool:
 
 
 def _is_likely(alert: Alert, hurt: Alert) -> bool:
-    """Return whether an alert about hardware tells of what slows jobs down, or stops them where one is down."""
+    """Return whether a hardware alert can be the cause of a job's or reservation's alert.
+
+    It slows jobs down, or stops them if one is down.
+    """
     return _can_stop(alert) if hurt.subsystem == JOB else alert.subsystem in SLOWING
 
 

@@ -1,4 +1,4 @@
-"""Places of problems: what two alerts have in common, racks, and links with both of their ends."""
+"""Places of problems: overlap of alerts, racks, and links with both ends."""
 
 from __future__ import annotations
 
@@ -18,18 +18,22 @@ if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout
 
 Link = tuple[str, str]
-"""The two ends of a link as `address:lane`, in the order of their addresses; a lone end twice."""
+"""The two ends of a link as `address:lane`, sorted by address. A single end appears twice."""
 MOST_ENDS = 2
 """Ends of one link: an alert with more of them is about several."""
 
 
 def place_of(alert: Alert) -> Place:
     """Return the place of one alert about hardware."""
-    return Place(address_of(alert), alert.rack)
+    address = address_of(alert)
+    return Place(address, alert.rack if level_of(address) is Level.ULTRASERVER else "")
 
 
 def has(one: Place, other: Place, layout: Layout) -> bool:
-    """Return whether two places have something in common: one is the other, above it, or the rack that has it."""
+    """Return whether two places overlap.
+
+    They are equal, one is above the other, or one is the rack of the other.
+    """
     wide, deep = (one, other) if level_of(one.address) <= level_of(other.address) else (other, one)
     if not is_below(deep.address, wide.address):
         return False
@@ -39,50 +43,47 @@ def has(one: Place, other: Place, layout: Layout) -> bool:
 
 
 def rack_of(place: Place, layout: Layout) -> str:
-    """Return the name of the rack that has a place of an UltraServer; empty where several do, or none."""
+    """Return the rack name of a place in an UltraServer.
+
+    Empty for several racks or none.
+    """
     if place.rack or level_of(place.address) < Level.INSTANCE:
         return place.rack
     node = layout.find(place.address)
     if node is None:
         return ""
-    instance = layout.instance_range(node).start
-    above = layout.parent(Node(Level.INSTANCE, instance))
-    kind = layout.ultraserver_type(above.number)
-    if kind is None:
-        return ""
-    number = kind.rack_of(instance - int(layout.ultraserver_start[above.number]))
-    return kind.racks[number] if number < len(kind.racks) else ""
+    return layout.rack_of(layout.instance_range(node).start)
 
 
 def joined(places: Sequence[Place], layout: Layout) -> Place:
-    """Return the deepest place that has all of some: an address, or a rack where all are in it."""
+    """Return the deepest place around some places: an address, or one rack."""
     address = (
-        common_place([each.address for each in places])
-        if all(each.address for each in places)
+        common_place([place.address for place in places])
+        if all(place.address for place in places)
         else ""
     )
     if level_of(address) is not Level.ULTRASERVER:
         return Place(address)
-    racks = {rack_of(each, layout) for each in places}
+    racks = {rack_of(place, layout) for place in places}
     return Place(address, racks.pop() if len(racks) == 1 else "")
 
 
 def link_of(alert: Alert, layout: Layout) -> Link | None:
-    """Return the link that an alert is about; None where it is about several, or no link."""
+    """Return the link of an alert; None for several links or no link."""
     if alert.subsystem != LINK or ":" not in alert.worst or alert.members > MOST_ENDS:
         return None
     return link_at(alert.worst, layout)
 
 
 def link_at(end: str, layout: Layout) -> Link:
-    """Return the link of which one end is given as `address:lane`."""
+    """Return the link with an end `address:lane`."""
     other = other_end(end, layout)
     first, last = sorted((end, other or end))
     return first, last
 
 
 def other_end(end: str, layout: Layout) -> str:
-    """Return the other end of a link; empty where it is not known, or behind a switch."""
+    """Return the other end of a link; empty if unknown or behind a switch."""
     address, _, lane = end.rpartition(":")
     node = layout.find(address)
     if node is None or node.level is not Level.CHIP:
@@ -110,7 +111,7 @@ def is_between(end: str, layout: Layout) -> bool:
 
 
 def link_place(end: str, layout: Layout) -> Place:
-    """Return the place of a link by one of its ends: the chip there, and the other end."""
+    """Return the place of a link: the chip at one end, and the other end."""
     first, last = link_at(end, layout)
     address, _, lane = first.rpartition(":")
     return Place(address, lane=lane, other_end="" if last == first else last)
@@ -124,11 +125,4 @@ def instances_of(place: Place, layout: Layout) -> Iterable[int]:
     covered = layout.instance_range(node)
     if not place.rack:
         return covered
-    kind = layout.ultraserver_type(node.number)
-    if kind is None:
-        return covered
-    return [
-        each
-        for each in covered
-        if kind.racks[min(kind.rack_of(each - covered.start), len(kind.racks) - 1)] == place.rack
-    ]
+    return [instance for instance in covered if layout.rack_of(instance) == place.rack]

@@ -1,4 +1,4 @@
-"""The model of a problem: one cause with its place, the jobs that it hurts and the alerts that tell of it."""
+"""Model of a problem: one cause with its place, affected jobs and alerts."""
 
 from __future__ import annotations
 
@@ -17,48 +17,51 @@ class Place(NamedTuple):
     """Where the cause of a problem is."""
 
     address: str = ""
-    """The deepest address that has all of it, down to a chip; empty for the fleet and for what has none."""
+    """Deepest common address, down to a chip. Empty for the fleet and without an address."""
     rack: str = ""
-    """Name of a rack of the UltraServer at the address, where all of it is there."""
+    """Rack name in the UltraServer at the address, if all of it is there."""
     lane: str = ""
     """Name of the chip's link or core; empty for none."""
     other_end: str = ""
     """The other end of the link, as `address:lane`; empty for none."""
     name: str = ""
-    """Job, reservation or publisher that it is about; empty for what has an address."""
+    """Affected job, reservation or publisher. Empty if it has an address."""
 
 
 class JobImpact(NamedTuple):
-    """What a problem costs a job."""
+    """Impact of a problem on a job."""
 
     job: str
     state: str
     """The job's state, such as running, failed or waiting."""
     slowdown_pct: float | None = None
-    """By how much steps take longer than usual; None where that is not known, or the job makes no steps."""
+    """Slowdown of steps. None if unknown, or if the job makes no steps."""
     is_attributed: bool = False
     """Whether an alert of the job names this problem as its cause."""
+    down_since_ns: int | None = None
+    """Monitor time of the job's stop. None if not down or unknown."""
 
 
 class Problem(NamedTuple):
-    """One cause, and all that is known of it."""
+    """One cause and everything known about it."""
 
     key: str
     """The same while alerts of it come and go and its figures change."""
     severity: Severity
-    """The worst of its alerts that are neither acknowledged nor silenced; of all where there is none."""
+    """Worst severity of its alerts neither acknowledged nor silenced. Of all alerts if there are
+    none."""
     status: AlertStatus
-    """firing, acknowledged or silenced: what is to be done about it."""
+    """Firing, acknowledged or silenced."""
     subsystem: str
     place: Place
     text: str
-    """What is wrong, in a few words; as it came from rules and the wire."""
+    """Short text of the fault, unsanitised from rules and the wire."""
     chips: int
     """Chips concerned; 0 where that is not known."""
     jobs: tuple[JobImpact, ...] = ()
     """The jobs that it hurts, the worst first."""
     since_ns: int | None = None
-    """Monitor time at which its first alert fired; None for findings, which have no time."""
+    """Monitor time of its first firing alert. None for findings: they have no time."""
     owner: str = ""
     """Owner of the acknowledgement, or author of the silence; empty for none."""
     until_ns: int | None = None
@@ -70,16 +73,22 @@ class Problem(NamedTuple):
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """The cells that its alerts are of; none for what is evaluated here."""
+        """Cells of its alerts.
+
+        Empty for alerts evaluated here.
+        """
         named = {
-            cell for each in self.alerts if each.alert.cell for cell in each.alert.cell.split(", ")
+            cell for held in self.alerts if held.alert.cell for cell in held.alert.cell.split(", ")
         }
         return tuple(sorted(named))
 
     @property
     def is_unobserved(self) -> bool:
-        """Whether no relay sees the cells of its alerts at present: it is as last known."""
-        return bool(self.alerts) and all(each.alert.is_unobserved for each in self.alerts)
+        """Whether its alerts' cells are not observed by any relay now.
+
+        It is as last known then.
+        """
+        return bool(self.alerts) and all(held.alert.is_unobserved for held in self.alerts)
 
     @property
     def is_loud(self) -> bool:
@@ -88,13 +97,13 @@ class Problem(NamedTuple):
 
     @property
     def impact(self) -> tuple[bool, float]:
-        """What it costs: whether a job is down, and the largest slowdown in %."""
-        down = any(each.state in JOBS_DOWN for each in self.jobs)
-        return down, max((each.slowdown_pct or 0.0 for each in self.jobs), default=0.0)
+        """Impact: whether a job is down, and the largest slowdown in %."""
+        down = any(job.state in JOBS_DOWN for job in self.jobs)
+        return down, max((job.slowdown_pct or 0.0 for job in self.jobs), default=0.0)
 
 
 class ProblemCounts(NamedTuple):
-    """Numbers of problems by what is to be done about them."""
+    """Numbers of problems by status."""
 
     critical: int = 0
     """Neither acknowledged nor silenced, as are warning and info."""
@@ -103,7 +112,7 @@ class ProblemCounts(NamedTuple):
     acknowledged: int = 0
     silenced: int = 0
     pending: int = 0
-    """Alerts whose condition holds, not yet for long enough."""
+    """Alerts with a condition not yet true for long enough."""
 
     @property
     def firing(self) -> int:
@@ -111,28 +120,31 @@ class ProblemCounts(NamedTuple):
 
 
 class Problems(NamedTuple):
-    """The problems of a fleet at a moment: by severity, impact and age, those with an owner after the others."""
+    """The problems of a fleet at a moment, by severity, impact and age.
+
+    Owned ones come last.
+    """
 
     all: tuple[Problem, ...] = ()
     """Silenced ones last."""
     pending: tuple[AlertWithStatus, ...] = ()
     """Alerts that do not fire yet."""
     left_out: int = 0
-    """Alerts and findings beyond those that are looked at, which are in no problem."""
+    """Alerts and findings above the limits, not in any problem."""
 
     @property
     def listed(self) -> tuple[Problem, ...]:
         """All but the silenced ones."""
-        return tuple(each for each in self.all if each.status is not AlertStatus.SILENCED)
+        return tuple(problem for problem in self.all if problem.status is not AlertStatus.SILENCED)
 
     @property
     def silenced(self) -> tuple[Problem, ...]:
-        return tuple(each for each in self.all if each.status is AlertStatus.SILENCED)
+        return tuple(problem for problem in self.all if problem.status is AlertStatus.SILENCED)
 
     def counts(self) -> ProblemCounts:
         """Return the numbers of problems."""
-        loud = [each.severity for each in self.all if each.is_loud]
-        status = [each.status for each in self.all]
+        loud = [problem.severity for problem in self.all if problem.is_loud]
+        status = [problem.status for problem in self.all]
         return ProblemCounts(
             loud.count(Severity.CRITICAL),
             loud.count(Severity.WARNING),
@@ -146,9 +158,9 @@ class Problems(NamedTuple):
         """Return the problem that an alert belongs to."""
         return next(
             (
-                each
-                for each in self.all
-                if any(one.alert.fingerprint == fingerprint for one in each.alerts)
+                problem
+                for problem in self.all
+                if any(one.alert.fingerprint == fingerprint for one in problem.alerts)
             ),
             None,
         )

@@ -1,4 +1,7 @@
-"""The search for problems: alerts in groups of one cause, findings in groups of one place, in the order of urgency."""
+"""Search for problems: groups of alerts and findings, most urgent first.
+
+Alerts are grouped by cause, findings by place.
+"""
 
 from __future__ import annotations
 
@@ -30,20 +33,21 @@ if TYPE_CHECKING:
     from trnfleet.monitor.store.findings import Findings
 
 MOST_ALERTS = 500
-"""Alerts that are grouped, the worst ones: no list is read further, and a screen that does it twice a second stays quick."""
+"""Most grouped alerts, the worst first. Nobody reads a longer list, and a screen that searches
+twice a second stays fast."""
 _RANK = {AlertStatus.FIRING: 0, AlertStatus.ACKED: 1, AlertStatus.SILENCED: 2}
 _NO_TIME = 2**62
 
 
 class Fleet(NamedTuple):
-    """What a search reads of a fleet besides alerts and findings."""
+    """Fleet data for a search besides alerts and findings."""
 
     layout: Layout
     running: JobsAt
     named: Named
     silences: Silences
     rules: tuple[Rule, ...]
-    """The rules that decide which findings are problems."""
+    """Rules to decide if a finding is a problem."""
     now_ns: int
 
 
@@ -51,42 +55,44 @@ def search(active: Sequence[AlertWithStatus], findings: Findings, fleet: Fleet) 
     """Return the problems of a fleet.
 
     Args:
-        active: Alerts that fire or are pending, the worst first, inhibited ones last.
-        findings: Those of the last pass.
+        active: Firing and pending alerts, the worst first, inhibited ones last.
+        findings: Findings of the last pass.
         fleet: The fleet.
     """
-    firing = [each for each in active if each.status is not AlertStatus.PENDING]
-    pending = tuple(each for each in active if each.status is AlertStatus.PENDING)
+    firing = [held for held in active if held.status is not AlertStatus.PENDING]
+    pending = tuple(held for held in active if held.status is AlertStatus.PENDING)
     looked_at = firing[:MOST_ALERTS]
-    found = [
+    problems = [
         _problem(members, fleet) for members in grouping.group(looked_at, fleet.layout, fleet.named)
     ]
     left = uncovered(
         findings.shown, fleet.rules, [*looked_at, *pending[:MOST_ALERTS]], fleet.layout
     )
-    found += [
-        _of_findings(each, fleet)
-        for each in finding_groups.group(left, fleet.layout, fleet.named.jobs)
+    problems += [
+        _of_findings(group, fleet)
+        for group in finding_groups.group(left, fleet.layout, fleet.named.jobs)
     ]
     left_out = len(firing) - len(looked_at)
     if left:
         left_out += findings.total - len(findings.shown)
-    return Problems(tuple(sorted(_distinct(found), key=urgency)), pending, left_out)
+    return Problems(tuple(sorted(_distinct(problems), key=urgency)), pending, left_out)
 
 
 def _problem(members: list[AlertWithStatus], fleet: Fleet) -> Problem:
     layout = fleet.layout
     root = min(members, key=_rootness)
-    shown = [each for each in members if each.status is not AlertStatus.INHIBITED] or members
-    statuses = {each.status for each in shown}
-    status = min(statuses & _RANK.keys(), key=lambda each: _RANK[each], default=AlertStatus.FIRING)
-    loud = [each for each in shown if each.status is status] or shown
-    place = _place(root.alert, [each.alert for each in members], layout)
-    alerts = [each.alert for each in members]
+    shown = [held for held in members if held.status is not AlertStatus.INHIBITED] or members
+    statuses = {held.status for held in shown}
+    status = min(
+        statuses & _RANK.keys(), key=lambda candidate: _RANK[candidate], default=AlertStatus.FIRING
+    )
+    loud = [held for held in shown if held.status is status] or shown
+    place = _place(root.alert, [held.alert for held in members], layout)
+    alerts = [held.alert for held in members]
     owner, until_ns = _owner(root.alert, loud, status, fleet)
     return Problem(
-        key=_key(root.alert, [each.alert for each in shown], layout),
-        severity=min(each.severity for each in loud),
+        key=_key(root.alert, [held.alert for held in shown], layout),
+        severity=min(held.severity for held in loud),
         status=status,
         subsystem=root.alert.subsystem,
         place=place,
@@ -98,17 +104,20 @@ def _problem(members: list[AlertWithStatus], fleet: Fleet) -> Problem:
             place,
             layout,
             fleet.running,
-            can_stop=any(can_stop(each.subsystem, each.figure) for each in alerts),
+            can_stop=any(can_stop(alert.subsystem, alert.figure) for alert in alerts),
         ),
-        since_ns=min(each.fired_ns or each.since_ns for each in _of_cause(root.alert, shown)),
+        since_ns=min(alert.fired_ns or alert.since_ns for alert in _of_cause(root.alert, shown)),
         owner=owner,
         until_ns=until_ns,
-        alerts=(root, *(each for each in members if each is not root)),
+        alerts=(root, *(held for held in members if held is not root)),
     )
 
 
 def _rootness(held: AlertWithStatus) -> tuple[bool, int, int, int, int, str, str]:
-    """Return the order in which alerts of one cause stand for it: what is wrong before whom it hurts, the widest first."""
+    """Return the sort key of alerts for the root cause.
+
+    Faults come before affected jobs, the widest first.
+    """
     alert = held.alert
     kind = (
         0
@@ -129,21 +138,21 @@ def _rootness(held: AlertWithStatus) -> tuple[bool, int, int, int, int, str, str
 
 
 def _of_cause(root: Alert, shown: list[AlertWithStatus]) -> list[Alert]:
-    """Return the alerts that tell of the cause itself, without those of jobs and reservations that it hurts."""
-    return [each.alert for each in shown if each.alert.subsystem == root.subsystem] or [root]
+    """Return the alerts about the cause itself, without affected jobs and reservations."""
+    return [held.alert for held in shown if held.alert.subsystem == root.subsystem] or [root]
 
 
 def _place(root: Alert, alerts: Sequence[Alert], layout: Layout) -> Place:
-    """Return where a problem is: all of its hardware that tells of the same subsystem; else the cause that it names."""
+    """Return the place of a problem: its hardware of one subsystem, or the named cause."""
     if root.rule.scope in LEVEL_OF:
         if root.rule.scope is Scope.LINK and places.link_of(root, layout) is not None:
             return places.link_place(root.worst, layout)
         same = [
-            places.place_of(each)
-            for each in alerts
-            if each.rule.scope in LEVEL_OF
-            and each.subsystem == root.subsystem
-            and not each.inhibited_by
+            places.place_of(alert)
+            for alert in alerts
+            if alert.rule.scope in LEVEL_OF
+            and alert.subsystem == root.subsystem
+            and not alert.inhibited_by
         ] or [places.place_of(root)]
         joined = places.joined(same, layout)
         if root.rule.scope is Scope.CORE and root.members == 1:
@@ -152,7 +161,7 @@ def _place(root: Alert, alerts: Sequence[Alert], layout: Layout) -> Place:
     if root.rule.scope is Scope.PIPELINE:
         # What causes it is a publisher, a broker or this program, none of which has an address.
         return Place(name=root.cause.partition(": ")[0])
-    placed = [places.place_of(each) for each in alerts if each.rule.scope in LEVEL_OF]
+    placed = [places.place_of(alert) for alert in alerts if alert.rule.scope in LEVEL_OF]
     if placed:
         return places.joined(placed, layout)._replace(name=root.target)
     address, _, lane = cause_address(root).partition(":")
@@ -162,7 +171,10 @@ def _place(root: Alert, alerts: Sequence[Alert], layout: Layout) -> Place:
 
 
 def _key(root: Alert, alerts: Sequence[Alert], layout: Layout) -> str:
-    """Return what stays the same while alerts of one cause come and go: subsystem and widest target, or rule and name."""
+    """Return the key of a problem, stable while its alerts come and go.
+
+    Subsystem and widest target, or rule and name.
+    """
     if root.rule.scope is Scope.JOB:
         return f"job {root.target}"
     if root.rule.scope not in LEVEL_OF:
@@ -171,27 +183,30 @@ def _key(root: Alert, alerts: Sequence[Alert], layout: Layout) -> str:
     if link is not None:
         return f"{LINK} {link[0]}"
     targets = [
-        each.target
-        for each in alerts
-        if each.rule.scope in LEVEL_OF and each.subsystem == root.subsystem
+        alert.target
+        for alert in alerts
+        if alert.rule.scope in LEVEL_OF and alert.subsystem == root.subsystem
     ] or [root.target]
     return f"{root.subsystem} {min(targets, key=lambda target: (level_of(target), target))}".strip()
 
 
 def _distinct(found: list[Problem]) -> list[Problem]:
-    """Return problems of which no two have the same key."""
-    numbers = Counter(each.key for each in found)
+    """Return problems without repeated keys."""
+    numbers = Counter(problem.key for problem in found)
     return [
-        each._replace(key=f"{each.key} {each.alerts[0].alert.fingerprint}")
-        if numbers[each.key] > 1 and each.alerts
-        else each
-        for each in found
+        problem._replace(key=f"{problem.key} {problem.alerts[0].alert.fingerprint}")
+        if numbers[problem.key] > 1 and problem.alerts
+        else problem
+        for problem in found
     ]
 
 
 def _chips(alerts: Sequence[Alert]) -> int:
-    """Return the chips of a problem: alerts of one rule are about different ones, those of several about the same."""
-    hardware = [each for each in alerts if each.rule.scope in LEVEL_OF] or alerts
+    """Return the chip count of a problem.
+
+    Alerts of one rule are about different chips, alerts of several rules about the same.
+    """
+    hardware = [alert for alert in alerts if alert.rule.scope in LEVEL_OF] or alerts
     by_rule: dict[str, int] = defaultdict(int)
     for alert in hardware:
         by_rule[alert.name] += alert.chips
@@ -201,15 +216,15 @@ def _chips(alerts: Sequence[Alert]) -> int:
 def _owner(
     root: Alert, loud: list[AlertWithStatus], status: AlertStatus, fleet: Fleet
 ) -> tuple[str, int | None]:
-    """Return who acknowledged or silenced a problem, and until when."""
+    """Return the operator behind an acknowledgement or silence, and its end."""
     silences, now_ns = fleet.silences, fleet.now_ns
     if status is AlertStatus.SILENCED:
-        hiding = [one for each in loud for one in silences.silences_of(each.alert, now_ns)]
-        last = max(hiding, key=lambda each: each.ends_ns, default=None)
+        hiding = [one for held in loud for one in silences.silences_of(held.alert, now_ns)]
+        last = max(hiding, key=lambda silence: silence.ends_ns, default=None)
         return ("", None) if last is None else (last.whose, last.ends_ns)
     ack = silences.ack_of(root, now_ns)
     if ack is None and status is AlertStatus.ACKED:
-        ack = next(filter(None, (silences.ack_of(each.alert, now_ns) for each in loud)), None)
+        ack = next(filter(None, (silences.ack_of(held.alert, now_ns) for held in loud)), None)
     return ("", None) if ack is None else (ack.owner, ack.ends_ns)
 
 
@@ -217,25 +232,29 @@ def _of_findings(group: FindingGroup, fleet: Fleet) -> Problem:
     """Return the problem of findings without an alert."""
     first = group.members[0]
     subsystem = subsystem_of(first)
-    stopped = {each.subject for each in group.members if each.kind == "job"}
+    stopped = {member.subject for member in group.members if member.kind == "job"}
     hurt = impacts(
         (), subsystem, group.place, fleet.layout, fleet.running, can_stop=finding_can_stop(first)
     )
-    jobs = {each.job: each for each in hurt}
+    jobs = {impact.job: impact for impact in hurt}
     for name in stopped:
         job = fleet.running.jobs.get(name)
-        jobs[name] = JobImpact(name, "" if job is None else job.state, is_attributed=True)
+        jobs[name] = JobImpact(
+            name, "" if job is None else fleet.running.state_of(job), is_attributed=True
+        )
     return Problem(
         key=group.key,
-        severity=min(each.severity for each in group.members),
+        severity=min(member.severity for member in group.members),
         status=AlertStatus.FIRING,
         subsystem=subsystem,
         place=group.place,
         text=group.text,
         chips=sum(
-            each.chips
-            for each in {
-                each.path: each for each in group.members if each.kind != "job" or group.job
+            finding.chips
+            for finding in {
+                finding.path: finding
+                for finding in group.members
+                if finding.kind != "job" or group.job
             }.values()
         ),
         jobs=tuple(jobs.values()),
@@ -244,7 +263,7 @@ def _of_findings(group: FindingGroup, fleet: Fleet) -> Problem:
 
 
 def urgency(problem: Problem) -> tuple[int, int, bool, float, bool, int, str]:
-    """Return the key by which problems are sorted: by status, severity, what they cost jobs, and age."""
+    """Return the sort key of a problem: status, severity, job impact and age."""
     down, slowdown = problem.impact
     return (
         _RANK[problem.status],

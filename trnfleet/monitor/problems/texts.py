@@ -1,6 +1,6 @@
-"""Words of problems, the same on the screen and on the command line: place, impact, owner, counts.
+"""Texts of problems for screen and command line: place, impact, owner and counts.
 
-Everything returned is printable: texts of rules, jobs and operators go through `plain` here.
+All results are printable: texts of rules, jobs and operators pass through `plain` here.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.address import Level, level_of
+from trnfleet.domain.alerts.alert import rack_text
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.quantities import DurationStyle, count, counted, duration, signed_percent
 from trnfleet.domain.severity import Severity
+from trnfleet.monitor.fleet_state import LOADING
 from trnfleet.monitor.store.findings import JOBS_DOWN
 from trnfleet.text import plain
 
@@ -19,11 +21,22 @@ if TYPE_CHECKING:
     from trnfleet.monitor.problems.problem import JobImpact, Place, Problem, ProblemCounts
 
 NONE = "No problems"
+
+
+def none_text(incomplete: str = "") -> str:
+    """Return the text for no problems, or for a reason not to know."""
+    if incomplete == LOADING:
+        return "Loading problems …"
+    return f"{NONE} {incomplete}".rstrip()
+
+
 LONGEST = 400
 
 
 def place_text(place: Place, *, is_whole: bool = False) -> str:
-    """Return where a problem is: `us-0001 rack B`, `trn2u-0001-2/chip06:east ↔ chip07:west`, a job's name.
+    """Return the place of a problem.
+
+    For example `us-0001 rack B`, `trn2u-0001-2/chip06:east ↔ chip07:west`, or a job's name.
 
     Args:
         place: The place.
@@ -34,16 +47,16 @@ def place_text(place: Place, *, is_whole: bool = False) -> str:
     address = plain(place.address, LONGEST)
     text = address if is_whole else short_address(address)
     if place.rack:
-        text += f" {plain(place.rack.replace('rack-', 'rack ').upper().replace('RACK', 'rack'))}"
+        text += f" {plain(rack_text(place.rack))}"
     if place.lane:
-        text += f"{':' if place.other_end or not place.lane.startswith('nc') else '/'}{plain(place.lane)}"
+        text += f"{':' if place.other_end or not place.lane.startswith('nc') else '/'}{plain(place.lane)}"  # noqa: E501
     if place.other_end:
         text += f" ↔ {_far_end(plain(place.other_end, LONGEST), address, is_whole=is_whole)}"
     return text or "fleet"
 
 
 def short_address(address: str) -> str:
-    """Return an address without what its names repeat: the instance or UltraServer, and below an instance its chip."""
+    """Return an address without repeated names: instance or UltraServer, and its chip."""
     segments = address.split("/")
     return "/".join(segments[2:]) if len(segments) > Level.ULTRASERVER else segments[-1]
 
@@ -56,13 +69,19 @@ def _far_end(end: str, near: str, *, is_whole: bool) -> str:
 
 
 def text_of(problem: Problem) -> str:
-    """Return what is wrong, in a few words, and of which cell; and where it comes and goes, that it need not be so at present."""
+    """Return a short text of the fault and its cell.
+
+    A flapping fault is marked: it may be absent at present.
+    """
     flaps = bool(problem.alerts) and problem.alerts[0].alert.is_flapping
     return plain(problem.text, LONGEST) + (" (flapping)" if flaps else "") + cell_text(problem)
 
 
 def cell_text(problem: Problem) -> str:
-    """Return the cells of a problem in brackets, and whether they are not observed; empty for what is evaluated here."""
+    """Return a problem's cells in brackets, and whether they are not observed.
+
+    Empty if it was evaluated here.
+    """
     if not problem.cells:
         return ""
     names = ", ".join(problem.cells[:3]) + (
@@ -71,22 +90,36 @@ def cell_text(problem: Problem) -> str:
     return f" [{plain(names, LONGEST)}{', not observed' if problem.is_unobserved else ''}]"
 
 
-def impact_text(problem: Problem) -> str:
-    """Return what a problem costs jobs, such as `hits pretrain-70b step +21 %`; empty for nothing."""
-    said = ", ".join(job_text(each) for each in problem.jobs)
-    return f"hits {said}" if said else ""
+def impact_text(problem: Problem, now_ns: int) -> str:
+    """Return a problem's impact on jobs, such as `stopped pretrain-70b (failed 28 s ago)`."""
+    down = [_down_text(job, now_ns) for job in problem.jobs if job.state in JOBS_DOWN]
+    slowed = [_slowed_text(job) for job in problem.jobs if job.state not in JOBS_DOWN]
+    parts = (("stopped", down), ("hits", slowed))
+    return ", ".join(f"{verb} {', '.join(jobs)}" for verb, jobs in parts if jobs)
 
 
-def job_text(impact: JobImpact) -> str:
-    """Return one job and what it suffers: its state where that is not running, or how much longer its steps take."""
+def _down_text(impact: JobImpact, now_ns: int) -> str:
+    """Return a down job, its state, and its time down if known."""
+    state = plain(impact.state, 32)
+    if impact.down_since_ns is not None:
+        age = duration(max(0, now_ns - impact.down_since_ns) / NS_PER_S, DurationStyle.COARSE)
+        state = f"{state} {age} ago" if state == "failed" else f"{state}, down {age}"
+    return f"{plain(impact.job, 64)} ({state})"
+
+
+def _slowed_text(impact: JobImpact) -> str:
+    """Return a job and how much longer its steps take, or its state."""
     words = plain(impact.job, 64)
-    if impact.slowdown_pct is not None and impact.state not in JOBS_DOWN:
+    if impact.slowdown_pct is not None:
         return f"{words} step {signed_percent(impact.slowdown_pct)}"
     return words if impact.state in {"", "running"} else f"{words} {plain(impact.state, 32)}"
 
 
 def owner_text(problem: Problem, now_ns: int) -> str:
-    """Return who acknowledged or silenced a problem and for how long; empty for nobody."""
+    """Return the acknowledging or silencing operator and the remaining time.
+
+    Empty for nobody.
+    """
     if not problem.owner and problem.status is AlertStatus.FIRING:
         return ""
     left = "" if problem.until_ns is None else f" {_left(problem.until_ns, now_ns)} left"
@@ -96,28 +129,42 @@ def owner_text(problem: Problem, now_ns: int) -> str:
 
 
 def extent_text(problem: Problem) -> str:
-    """Return how many chips are concerned; empty for one or none, and where the words say so."""
+    """Return the number of affected chips.
+
+    Empty for one or none, and if the text already has it.
+    """
     if problem.place.lane:
         return ""
     text = counted(problem.chips, "chip")
     return text if problem.chips > 1 and text not in problem.text else ""
 
 
+def alerts_text(problem: Problem) -> str:
+    """Return how many alerts and findings a problem stands for; empty for one."""
+    number = len(problem.alerts) + len(problem.findings)
+    return counted(number, "alert") if number > 1 else ""
+
+
 def age_text(problem: Problem, now_ns: int) -> str:
-    """Return for how long a problem lasts, in at most four cells; empty where that is not known."""
+    """Return the age of a problem in at most four columns; empty if unknown."""
     if problem.since_ns is None:
         return ""
     return duration(max(0, now_ns - problem.since_ns) / NS_PER_S, DurationStyle.NARROW)
 
 
 def second_line(problem: Problem, now_ns: int) -> str:
-    """Return what stands below a problem: impact, owner and extent."""
-    said = (impact_text(problem), owner_text(problem, now_ns), extent_text(problem))
-    return "  ".join(each for each in said if each)
+    """Return the line below a problem: impact, owner, extent and number of alerts."""
+    said = (
+        impact_text(problem, now_ns),
+        owner_text(problem, now_ns),
+        extent_text(problem),
+        alerts_text(problem),
+    )
+    return "  ".join(part for part in said if part)
 
 
 def severity_counts(counts: ProblemCounts) -> tuple[tuple[Severity, int], ...]:
-    """Return how many problems there are of each severity that are neither acknowledged nor silenced."""
+    """Return the count per severity, without acknowledged and silenced problems."""
     return (
         (Severity.CRITICAL, counts.critical),
         (Severity.WARNING, counts.warning),
@@ -126,7 +173,10 @@ def severity_counts(counts: ProblemCounts) -> tuple[tuple[Severity, int], ...]:
 
 
 def counts_text(counts: ProblemCounts) -> str:
-    """Return the numbers of problems in words: `1 critical, 2 warning, 1 acknowledged`; `No problems` for none."""
+    """Return the counts as text, such as `1 critical, 2 warning, 1 acknowledged`.
+
+    `No problems` for none.
+    """
     parts = [
         f"{count(number)} {severity.value}"
         for severity, number in severity_counts(counts)
@@ -142,17 +192,20 @@ def counts_text(counts: ProblemCounts) -> str:
 
 
 def line(problem: Problem, now_ns: int) -> str:
-    """Return a problem in a line, for the command line: place, text, age, and what stands below it."""
+    """Return a problem in one line for the command line.
+
+    Place, text, age, and the text of `second_line`.
+    """
     age = age_text(problem, now_ns)
     below = second_line(problem, now_ns)
     return "; ".join(
-        each
-        for each in (
+        part
+        for part in (
             f"{place_text(problem.place, is_whole=True)}: {text_of(problem)}",
             f"for {age}" if age else "",
             below,
         )
-        if each
+        if part
     )
 
 

@@ -1,4 +1,4 @@
-"""Findings that no rule looks at: they are problems without an alert."""
+"""Findings without a rule: problems without an alert."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _FIGURES: Mapping[str, frozenset[str]] = MappingProxyType(
         "HBM full": frozenset({"hbm_used_pct", "hbm_used_bytes"}),
     }
 )
-"""Figures that rules may look at for a kind: such a rule decides, with its own limit and time."""
+"""Figures of each kind for rules. A rule about one decides, with its own limit and time."""
 
 
 def subsystem_of(finding: Finding) -> str:
@@ -62,7 +62,10 @@ def subsystem_of(finding: Finding) -> str:
 
 
 def can_stop(finding: Finding) -> bool:
-    """Return whether what was found can end a job or leave it without instances; a slow link only slows it."""
+    """Return whether a finding can end a job or take its instances.
+
+    A slow link only slows it.
+    """
     return subsystem_of(finding) in STOPPING and finding.kind != "link slow"
 
 
@@ -72,12 +75,14 @@ def uncovered(
     active: Sequence[AlertWithStatus],
     layout: Layout,
 ) -> list[Finding]:
-    """Return the findings that no rule looks at, and of the rest of a chip's health those without an alert there.
+    """Return the findings without a rule.
+
+    Of the rest of a chip's health, return findings without an alert there.
 
     Args:
-        findings: What was found.
-        rules: The rules that are evaluated.
-        active: Alerts, also those that do not fire yet.
+        findings: All findings.
+        rules: The evaluated rules.
+        active: Alerts, including pending ones.
         layout: The hierarchy.
     """
     rules = tuple(rules)
@@ -88,10 +93,10 @@ def uncovered(
         watched.add("silent")
     if any(rule.scope is Scope.JOB and rule.figure == "state" for rule in rules):
         watched.add("job")
-    left = [each for each in findings if _kind(each) not in watched]
+    left = [finding for finding in findings if _kind(finding) not in watched]
     if not left:
         return []
-    placed = [each.alert for each in active if each.alert.rule.scope in LEVEL_OF]
+    placed = [held.alert for held in active if held.alert.rule.scope in LEVEL_OF]
     return [
         finding
         for finding in left
@@ -104,7 +109,10 @@ def uncovered(
 
 
 def _kind(finding: Finding) -> str:
-    """Return a finding's kind; health bits that only say what links say are a kind of their own."""
+    """Return a finding's kind.
+
+    Health bits also found on links are a separate kind.
+    """
     return (
         "link health"
         if finding.kind == "unhealthy" and subsystem_of(finding) == LINK

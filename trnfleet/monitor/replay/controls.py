@@ -1,4 +1,7 @@
-"""The playback of a recording as views read and control it, and what the recording of the present offers to it."""
+"""The playback of a recording, as read and controlled by views.
+
+Also the interface of the rolling recording of the present.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.replay.marks import Mark
 
 RATES = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 125.0, 250.0, 500.0, 1000.0)
-"""Seconds of the recording a second that can be chosen."""
+"""Available rates: seconds of the recording per second."""
 
 
 class Mode(enum.StrEnum):
@@ -55,19 +58,14 @@ class Playback(Protocol):
 
     @property
     def note(self) -> str:
-        """The answer to the last request, in one line; empty for none."""
+        """The answer to the last request, in one line.
+
+        Empty for none.
+        """
 
     @property
     def seeking(self) -> bool:
         """Whether a requested place has not been reached."""
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether alerts are what they were then."""
-
-    @property
-    def alerts_since_ns(self) -> int | None:
-        """The time from which on alerts have been followed, where that is not the beginning of the recording."""
 
     @property
     def shows_past(self) -> bool:
@@ -79,15 +77,21 @@ class Playback(Protocol):
 
     @property
     def is_recording(self) -> bool:
-        """Whether the present is kept."""
+        """Whether the present is recorded."""
 
     @property
     def recording_problem(self) -> str:
-        """Reason why the present is not kept any more; empty while it is."""
+        """Why the present is not recorded any more.
+
+        Empty while it is.
+        """
 
     @property
     def one_in(self) -> int:
-        """Of how many messages of a topic one is kept at the position; 1 where all are, or where that is not known."""
+        """Thinning at the position: one message in this many was recorded per topic.
+
+        1 if all were, or if unknown.
+        """
 
     @property
     def window_s(self) -> float:
@@ -103,7 +107,7 @@ class Playback(Protocol):
 
     @property
     def position_ns(self) -> int:
-        """The place that is shown, or that is requested."""
+        """The position shown or requested."""
 
     @property
     def marks(self) -> list[Mark]:
@@ -115,13 +119,19 @@ class Playback(Protocol):
 
     @property
     def revision(self) -> int:
-        """Goes up with any change but that of the place."""
+        """Increases with any change except of the position."""
 
     def play(self) -> None:
-        """Go on from here; at the end of a file, from where it began to be shown."""
+        """Play from here.
+
+        At the end of a file, play again from its first position.
+        """
 
     def pause(self) -> None:
-        """Stand still; the present is shown as it is now."""
+        """Pause.
+
+        If live, show the present as it is now.
+        """
 
     def toggle(self) -> None:
         """Pause, or go on."""
@@ -139,7 +149,7 @@ class Playback(Protocol):
         """Go forward, or back where it is negative."""
 
     def seek(self, time_ns: int) -> None:
-        """Go to a place, or to the nearest that there is."""
+        """Go to a position, or to the nearest available one."""
 
     def go_live_or_end(self) -> None:
         """Go back to the present; in a file, to its end."""
@@ -148,13 +158,21 @@ class Playback(Protocol):
         """Go to the oldest place."""
 
     def next_mark(self, kinds: Container[str], direction: int) -> bool:
-        """Go to the next mark of some kinds, or to the previous one; return whether there is one."""
+        """Go to the next or previous mark of some kinds.
+
+        Return False without one.
+        """
 
     def moment_of(self, fleet_ns: int) -> int | None:
-        """Return the place at which the fleet's clock showed a time; None where it is not in the recording."""
+        """Return the position for a time of the fleet's clock.
+
+        None if not recorded.
+        """
 
     async def save(self, path: Path) -> int:
-        """Write what is kept as a recording; return how many messages that were.
+        """Save the stored past as a recording.
+
+        Return its number of messages.
 
         Raises:
             TrnfleetError: this is a recording already, or the file cannot be made.
@@ -163,21 +181,35 @@ class Playback(Protocol):
 
 
 class RollingRecording(Protocol):
-    """The recording of the present, of which the oldest part is deleted."""
+    """The recording of the present.
+
+    Its oldest part is deleted.
+    """
 
     @property
     def window_s(self) -> float:
-        """Seconds that are kept."""
+        """Seconds stored."""
 
     @property
     def problem(self) -> str:
-        """The reason why nothing more is kept; empty while all is well."""
+        """Why recording stopped.
+
+        Empty while all is well.
+        """
 
     def one_in(self, time_ns: int) -> int:
-        """Return of how many messages of a topic one was kept at a time; 1 where all were."""
+        """Return the thinning at a time: one message in this many was recorded per topic.
+
+        1 if all were.
+        """
 
     def to_ns(self, monotonic_s: float) -> int:
         """Return the recording's time of a moment."""
 
     def save(self, path: Path) -> int:
-        """Write all that is kept as a recording and return how many messages those are; called in a thread."""
+        """Save everything stored as a recording.
+
+        Return its number of messages.
+
+        Called in a thread.
+        """

@@ -1,6 +1,7 @@
-"""The index of a recording: marks to jump to, snapshots to begin from, and the times of the fleet's clock.
+"""The index of a recording: marks, snapshots, and times of the fleet's clock.
 
-It is filled pass by pass by a monitor that follows the recording from its beginning: the live one, or the survey of a file.
+Viewers jump to marks, and seeking starts from snapshots. It is filled pass by pass by a monitor
+following the recording from its start: the live one, or the survey of a file.
 """
 
 from __future__ import annotations
@@ -25,37 +26,41 @@ if TYPE_CHECKING:
 Kind = Literal["alert", "resolved", "event"]
 
 MOST_MARKS = 20_000
-"""Marks that are kept; the oldest make room."""
+"""Most marks stored. The oldest are dropped."""
 MOST_SNAPSHOTS = 48
-"""2 MB for a fleet of 192 chips, reached after a quarter of an hour; between 48 and 128 a seek gains little."""
+"""2 MB for a fleet of 192 chips, reached after a quarter of an hour. Between 48 and 128, seeks gain
+little."""
 SNAPSHOT_BYTES = 64 * 2**20
-"""Memory for all snapshots; a fleet of whose columns not even two fit has none."""
-TOPIC_BYTES, PUBLISHER_BYTES = 500, 2_000
-"""What a topic, and a publisher with its clock, add to one (measured with 10,000 and 30,000 hosts)."""
+"""Memory for all snapshots. A fleet too large for two snapshots has none."""
+TOPIC_BYTES = 500
+PUBLISHER_BYTES = 2_000
+"""Bytes in a snapshot per topic, and per publisher with its clock. Measured with 10,000 and 30,000
+hosts."""
 SNAPSHOT_SHARE = 0.0005
-"""Share of time that snapshots may take: a snapshot is taken in one go, and no key is served meanwhile."""
+"""Largest share of time for snapshots. A snapshot runs without a break, and no key is served
+meanwhile."""
 CLOSE = 2.5
-"""Of the shortest distance: two such distances, and what a pass comes late."""
+"""In shortest distances: two of them, and the delay of a pass."""
 MOST_TIMES = 200_000
 """Two days, at one a second, of 7 bytes each."""
 TIMES_DROPPED = 4_096
-"""Of those the oldest that make room at once."""
+"""Oldest times dropped at once."""
 _LEAST = -(2**63)
-"""Least time that there is; times are kept as what they are above it."""
+"""Earliest possible time. Times are stored relative to it."""
 _TIME_OF = operator.attrgetter("time_ns")
 
 
 class Mark(NamedTuple):
-    """Something that happened, at a place of the recording."""
+    """An event or alert at a position of the recording."""
 
     time_ns: int
     """The recording's time."""
     kind: Kind
     severity: Severity
     text: str
-    """In one line, as it came from the wire: readers sanitise it."""
+    """One line, unchanged from the wire: readers sanitise it."""
     target: str
-    """Address that it is about; empty for the fleet, and for what has none."""
+    """Address of its subject. Empty for the fleet, or without an address."""
     fingerprint: str
     """Of the alert; empty for an event."""
 
@@ -66,12 +71,12 @@ class RecordingIndex:
     def __init__(
         self, position_of: Callable[[float], int], real_s: Callable[[], float], *, every_s: float
     ) -> None:
-        """Begin with nothing.
+        """Start empty.
 
         Args:
             position_of: Returns the recording's time of a monitor's monotonic seconds.
-            real_s: Returns real monotonic seconds, by which work is timed.
-            every_s: Seconds between two snapshots, at the least.
+            real_s: Returns real monotonic seconds, for timing work.
+            every_s: Least seconds between two snapshots.
         """
         self.marks: list[Mark] = []
         self.snapshots: list[tuple[int, PackedSnapshot]] = []
@@ -83,7 +88,7 @@ class RecordingIndex:
         self._real_s = real_s
         self._every_ns = round(every_s * NS_PER_S)
         self._due_ns = 0
-        """Place from which on the next snapshot is taken."""
+        """Position from which the next snapshot is due."""
         self._happened = 0
         self._events = 0
         self._times = PackedRows(2)
@@ -92,10 +97,12 @@ class RecordingIndex:
         """The recording's time of the last pair."""
 
     def take(self, monitor: Monitor, now_ns: int) -> None:
-        """Add what a pass has found; to be called after every pass, or after the last of a few.
+        """Add the results of a pass.
+
+        Call it after every pass, or the last of a few.
 
         Args:
-            monitor: The one that follows the recording.
+            monitor: The monitor following the recording.
             now_ns: The recording's time.
         """
         self.surveyed_ns = max(self.surveyed_ns, now_ns)
@@ -107,17 +114,20 @@ class RecordingIndex:
             self.marks = sorted([*self.marks, *marks], key=_TIME_OF)[-MOST_MARKS:]
             self.revision += 1
         if monitor.store.layout.instances and math.isfinite(monitor.applied_s):
-            # While nothing comes, this place stays and evaluations go on: a snapshot would have what is later.
+            # While nothing comes, this place stays and evaluations go on: a snapshot would have
+            # what is later.
             place_ns = self._position_of(monitor.applied_s)
             if place_ns >= self._due_ns:
                 self._take_snapshot(monitor, place_ns)
 
     def backfill(self, times: Sequence[tuple[int, int]], first: tuple[int, PackedSnapshot]) -> None:
-        """Add what lies before all that is known: there is nothing to mark.
+        """Add the time before all known times.
+
+        There are no marks in it.
 
         Args:
-            times: Fleet time and the recording's at it, in order, at most a pair a second.
-            first: A snapshot at its begin, from which the exact past is played.
+            times: Fleet time and the recording's time, in order, at most one pair per second.
+            first: A snapshot at its start. The exact past is played from there.
         """
         earlier = ((time_ns - _LEAST, fleet_ns - _LEAST) for fleet_ns, time_ns in times)
         self._times = PackedRows(2, itertools.chain(earlier, self._times))
@@ -126,32 +136,42 @@ class RecordingIndex:
         self.revision += 1
 
     def drop_before(self, time_ns: int) -> None:
-        """Forget what lies before a time, because the recording has been cut there."""
+        """Forget everything before a time: the recording was cut there."""
         if self.marks and self.marks[0].time_ns < time_ns:
             self.marks = [mark for mark in self.marks if mark.time_ns >= time_ns]
             self.revision += 1
         if self.snapshots and self.snapshots[0][0] < time_ns:
-            self.snapshots = [each for each in self.snapshots if each[0] >= time_ns]
+            self.snapshots = [snapshot for snapshot in self.snapshots if snapshot[0] >= time_ns]
         self._times.drop(self._times.bisect_right(0, time_ns - 1 - _LEAST))
 
     def snapshot(self, at_ns: int) -> tuple[int, PackedSnapshot] | None:
         """Return the newest snapshot at or before a time."""
-        place = bisect.bisect_right(self.snapshots, at_ns, key=lambda each: each[0])
+        place = bisect.bisect_right(self.snapshots, at_ns, key=lambda snapshot: snapshot[0])
         return self.snapshots[place - 1] if place else None
 
     def moment_of(self, fleet_ns: int) -> int | None:
-        """Return the recording's time at which the fleet's clock showed a time; None where that is not known."""
+        """Return the recording's time for a time of the fleet's clock.
+
+        None if unknown.
+        """
         if not self._times:
             return None
-        wanted = fleet_ns - _LEAST
-        if not self._times[0][1] - NS_PER_S <= wanted <= self._times[-1][1] + NS_PER_S:
+        sought_ns = fleet_ns - _LEAST
+        if not self._times[0][1] - NS_PER_S <= sought_ns <= self._times[-1][1] + NS_PER_S:
             return None
         # A fleet's time may jump back; the last such moment is meant.
-        found = next((each for each in reversed(self._times) if each[1] <= wanted), self._times[0])
-        return found[0] + _LEAST
+        moment = next(
+            (pair for pair in reversed(self._times) if pair[1] <= sought_ns), self._times[0]
+        )
+        return moment[0] + _LEAST
 
     def next_mark(self, from_ns: int, direction: int, kinds: Container[str]) -> Mark | None:
-        """Return the nearest mark of some kinds after a time, or before it where the direction is negative."""
+        """Return the nearest mark of some kinds after a time.
+
+        None without one.
+
+        With a negative direction, search before it.
+        """
         if direction >= 0:
             return next((m for m in self.marks if m.time_ns > from_ns and m.kind in kinds), None)
         return next(
@@ -168,29 +188,39 @@ class RecordingIndex:
         alerts = monitor.alerts
         fresh = min(alerts.happened - self._happened, len(alerts.history))
         self._happened = alerts.happened
-        found: list[Mark] = []
+        marks: list[Mark] = []
         for number in range(len(alerts.history) - fresh, len(alerts.history)):
-            each = alerts.history[number]
-            if each.kind not in {"firing", "resolved"}:
+            transition = alerts.history[number]
+            if transition.kind not in {"firing", "resolved"}:
                 continue
-            kind: Kind = "alert" if each.kind == "firing" else "resolved"
-            alert = each.alert
-            found.append(
+            kind: Kind = "alert" if transition.kind == "firing" else "resolved"
+            alert = transition.alert
+            marks.append(
                 Mark(
-                    now_ns, kind, alert.severity, each.summary, address_of(alert), alert.fingerprint
+                    now_ns,
+                    kind,
+                    alert.severity,
+                    transition.summary,
+                    address_of(alert),
+                    alert.fingerprint,
                 )
             )
-        return found
+        return marks
 
     def _event_marks(self, monitor: Monitor) -> list[Mark]:
         fresh = monitor.events.since(self._events)
         self._events = monitor.events.received
         return [
             Mark(
-                self._position_of(each.received_s), "event", each.severity, each.text, each.path, ""
+                self._position_of(event.received_s),
+                "event",
+                event.severity,
+                event.text,
+                event.path,
+                "",
             )
-            for each in fresh
-            if each.severity is not Severity.INFO
+            for event in fresh
+            if event.severity is not Severity.INFO
         ]
 
     def _take_snapshot(self, monitor: Monitor, place_ns: int) -> None:
@@ -198,7 +228,8 @@ class RecordingIndex:
         size = monitor.store.nbytes + monitor.averages.nbytes
         size += TOPIC_BYTES * len(ingest.topics.states) + PUBLISHER_BYTES * len(ingest.publishers)
         if 2 * size > SNAPSHOT_BYTES:
-            # Only one would fit, and packing it takes a third of a second for 10,000 hosts (measured).
+            # Only one would fit, and packing it takes a third of a second for 10,000 hosts
+            # (measured).
             return
         begun_s = self._real_s()
         snapshot = PackedSnapshot.of(monitor)
@@ -211,10 +242,12 @@ class RecordingIndex:
             self.snapshots.append((place_ns, snapshot))
 
     def _drop_one(self) -> None:
-        """Drop the oldest snapshot, but the first, that lies between two close ones.
+        """Drop the oldest snapshot between two close ones.
 
-        One at a time, so that memory stays level; when none are close, the next ones are taken twice as far apart. A long
-        recording has them farther apart, but none only near its end.
+        Never drop the first.
+
+        One at a time, so memory use stays level. If none are close, the next ones are made twice as
+        far apart. A long recording has them farther apart everywhere, not only near its end.
         """
         times = [time_ns for time_ns, _ in self.snapshots]
         for i in range(1, len(times) - 1):

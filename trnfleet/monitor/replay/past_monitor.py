@@ -1,7 +1,8 @@
-"""A monitor of the past: the state of a monitor at a place of a recording, with its clock and its history.
+"""A monitor of the past: the state at a position of a recording.
 
-It applies the same envelopes through the same ingest as the live monitor, at the times at which they came, and evaluates the
-rules at every whole second, however fast it is played. It is driven from outside, in slices.
+It has its own clock and history. It applies the same envelopes through the same ingest as the live
+monitor, at their arrival times, and evaluates the rules at every whole second, at any playback
+rate. It is driven from outside, in slices.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 from trnfleet.clock import NS_PER_S, Clock
 from trnfleet.monitor.pipeline.counts import PipelineCounts
 from trnfleet.monitor.slices import batch_slices
+from trnfleet.monitor.store.gaps import Gap, Reason
 from trnfleet.monitor.store.history import History
 from trnfleet.monitor.store.rings.record import Track
 from trnfleet.wire.ports import RECORDING, LinkStatus
@@ -28,25 +30,25 @@ if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout, Node
     from trnfleet.monitor.monitor import Monitor, Snapshot
     from trnfleet.monitor.slices import Slices
-    from trnfleet.monitor.store.gaps import Gap
     from trnfleet.monitor.store.rollup import Rollups
     from trnfleet.monitor.store.store import Store
     from trnfleet.wire.ports import Envelope, Keyframe, RecordedMessages, Stored
 
 GATHER_NS = 20_000_000
-"""Messages that came within this time are applied at once, as a live monitor does."""
+"""Messages received within this time are applied at once, as in a live monitor."""
 EVERY_NS = NS_PER_S
 """Distance of the passes, at whole seconds of the recording."""
 QUIET_NS = 3_600 * NS_PER_S
 QUIET_EVERY_NS = 60 * NS_PER_S
-"""Distance of passes where nothing has come for an hour, and ten times as much whenever it is ten times as long.
+"""Distance of passes after an hour without messages.
 
-Little can change then but ages, and a recording may be quiet for years.
+It grows tenfold with each tenfold silence. Then little can change but ages, and a recording may be
+quiet for years.
 """
 SLICE_S = 0.006
-"""Seconds of work between two looks at what else there is to do."""
+"""Seconds of work between two checks for other work."""
 LOOK_BACK_NS = 30 * NS_PER_S
-"""Length of the recording that is read before a place whose keyframe has no values."""
+"""Length of recording read before a position if its keyframe has no values."""
 
 
 async def work_calmly(work: Slices[None], clock: Clock, share: float) -> None:
@@ -60,16 +62,19 @@ async def work_calmly(work: Slices[None], clock: Clock, share: float) -> None:
 
 
 class RecordingClock:
-    """A place in a recording as wall time and as monotonic time; a real clock does the waiting."""
+    """A position in a recording as wall and monotonic time.
+
+    A real clock does the waiting.
+    """
 
     def __init__(self, pace: Clock, anchor_ns: int, anchor_s: float, position_ns: int) -> None:
-        """Put the clock on a place.
+        """Set the clock to a position.
 
         Args:
-            pace: The clock that waits.
+            pace: The clock for waiting.
             anchor_ns: A time of the recording.
-            anchor_s: The monotonic seconds that go with it: what a snapshot holds is in these.
-            position_ns: Its place in the recording.
+            anchor_s: The matching monotonic seconds. Times in a snapshot use them.
+            position_ns: Its position in the recording.
         """
         self._pace = pace
         self._anchor_ns = anchor_ns
@@ -98,14 +103,17 @@ class RecordingClock:
 
 
 class PastHistory(History):
-    """History up to the past's time: another monitor's samples, and its own where the other has not come so far."""
+    """History up to the past's time, from another monitor's samples.
+
+    Its own samples are used beyond the point reached by the other.
+    """
 
     def __init__(self, other: Monitor, now_s: Callable[[], float]) -> None:
-        """Look at a monitor's samples.
+        """Read a monitor's samples.
 
         Args:
-            other: The one that is ahead: the live monitor, or the survey's.
-            now_s: The past's time, monotonic seconds of the other.
+            other: The monitor ahead: the live one, or the survey's.
+            now_s: The past's time, in monotonic seconds of the other.
         """
         super().__init__()
         # Views look whether there is anything to draw, and the other's samples are.
@@ -114,23 +122,23 @@ class PastHistory(History):
         self._now_s = now_s
 
     def seconds(self, level: Level) -> int:
-        """Return how many seconds the ring of a level can hold."""
+        """Return the capacity of a level's ring in seconds."""
         return self._other.history.seconds(level) or super().seconds(level)
 
     def push(self, store: Store, rollups: Rollups) -> None:
-        """Take a sample of its own where the other one has none."""
+        """Add its own sample if the other monitor has none."""
         if self._cut() < 0:
             super().push(store, rollups)
         else:
             self.samples += 1
 
     def watch(self, path: str) -> None:
-        """Keep a node from now on."""
+        """Record a node from now on."""
         super().watch(path)
         self._other.history.watch(path)
 
     def glance(self, path: str) -> None:
-        """Keep a figure of a node for the next minutes."""
+        """Record a figure of a node for the next minutes."""
         super().glance(path)
         self._other.history.glance(path)
 
@@ -140,7 +148,10 @@ class PastHistory(History):
         return max(0, self._other.history.samples - self._cut())
 
     def series(self, layout: Layout, node: Node, key: str) -> NDArray[np.float32]:
-        """Return the samples of a field for a node up to the past's time, oldest first, one a second."""
+        """Return a field's samples for a node up to the past's time.
+
+        They are oldest first, one per second.
+        """
         own = super().series(layout, node, key)
         there, same = self._place(layout, node)
         if there is None or same is None:
@@ -154,7 +165,10 @@ class PastHistory(History):
         return series[: max(0, len(series) - cut)]
 
     def track(self, layout: Layout, node: Node, key: str, span_s: int, ago: int = 0) -> Track:
-        """Return the past of a field for a node over a span that ends `ago` samples before the past's time."""
+        """Return a field's past for a node over a span.
+
+        The span ends `ago` samples before the past's time.
+        """
         there, same = self._place(layout, node)
         cut = self._cut()
         if there is None or same is None or cut < 0:
@@ -163,7 +177,10 @@ class PastHistory(History):
         return self._other.history.track(there, same, key, span_s, ago + cut)
 
     def job_track(self, job: str, key: str, span_s: int, ago: int = 0) -> Track:
-        """Return the past of a job's figure over a span that ends `ago` samples before the past's time."""
+        """Return the past of a job's figure over a span.
+
+        The span ends `ago` samples before the past's time.
+        """
         cut = self._cut()
         track = self._other.history.job_track(job, key, span_s, ago + max(0, cut))
         if cut >= 0:
@@ -179,27 +196,38 @@ class PastHistory(History):
         )
 
     def job_names(self) -> list[str]:
-        """Return the jobs of which something is kept."""
+        """Return the jobs with stored samples."""
         return sorted({*self._other.history.job_names(), *super().job_names()})
 
     def gaps_since(self, first: int) -> list[Gap]:
-        """Return the times without values of the other one."""
-        return self._other.history.gaps_since(first)
+        """Return the other monitor's gaps, and the times it has not reached."""
+        gaps = self._other.history.gaps_since(first)
+        read = self._other.history.samples
+        return [*gaps, Gap(read, self.end, Reason.LOADING)] if read < self.end else gaps
 
     def _place(self, layout: Layout, node: Node) -> tuple[Layout | None, Node | None]:
-        """Return the other one's layout, and the same node in it; None where it has none."""
+        """Return the other monitor's layout and the same node in it.
+
+        None if missing.
+        """
         there = self._other.history.layout
         if there is None or there is layout:
             return there, node
         return there, there.find(layout.path(node))
 
     def _cut(self) -> int:
-        """Return how many of the other's samples are later than the past; negative where it is behind the past."""
+        """Return how many of the other's samples are later than the past.
+
+        Negative if it is behind the past.
+        """
         return math.ceil(self._other.history_s - self._now_s() - 1e-6)
 
 
 class PastSource:
-    """The source of a past monitor: it gives nothing, because messages are applied from outside."""
+    """The source of a past monitor.
+
+    It is empty: messages are applied from outside.
+    """
 
     def __init__(self, name: str) -> None:
         self.status = LinkStatus(broker=name, connected=True, protocol=RECORDING)
@@ -209,7 +237,7 @@ class PastSource:
         return []
 
     def request_retained(self, topics: Iterable[str]) -> None:
-        """Ask nobody: what a recording has is given from outside."""
+        """Ignore the request: messages of a recording are applied from outside."""
 
 
 class PastMonitor:
@@ -218,7 +246,9 @@ class PastMonitor:
     def __init__(
         self, recording: RecordedMessages, monitor: Monitor, clock: RecordingClock
     ) -> None:
-        """Take a monitor that knows nothing yet; `begin`, `rebuild` or `resume` puts it on a place.
+        """Wrap an empty monitor.
+
+        `begin`, `rebuild` or `resume` sets its position.
 
         Args:
             recording: The recording.
@@ -230,7 +260,7 @@ class PastMonitor:
         self._last_message_ns = clock.position_ns
         self.monitor = monitor
         self._values = tuple(
-            build_topic(monitor.fleet_name, each, "", monitor.root) for each in VALUES
+            build_topic(monitor.fleet_name, topic_class, "", monitor.root) for topic_class in VALUES
         )
 
     @property
@@ -244,7 +274,10 @@ class PastMonitor:
         return self.position_ns - self._last_message_ns
 
     def begin(self) -> Slices[None]:
-        """Go to before the recording's first message, in slices: what holds there is known, and nothing is evaluated yet."""
+        """Go before the recording's first message, in slices.
+
+        The state there is known, and nothing is evaluated yet.
+        """
         before_ns = self._recording.start_ns - 1
         keyframe = self._recording.keyframe(before_ns)
         if keyframe is not None:
@@ -253,14 +286,19 @@ class PastMonitor:
         self._clock.position_ns = self._last_message_ns = before_ns
 
     def resume(self, snapshot: Snapshot, position_ns: int) -> None:
-        """Go to the place of a snapshot; what views read comes with the next pass."""
+        """Go to the position of a snapshot.
+
+        Views are updated by the next pass.
+        """
         self._clock.position_ns = self._last_message_ns = position_ns
         self.monitor.restore(snapshot)
 
     def rebuild(self, position_ns: int) -> Slices[None]:
-        """Go to any place by the keyframe before it, in slices; what came before that is not known.
+        """Go to any position by the keyframe before it, in slices.
 
-        Of telemetry only the newest message of a topic is applied, so that counts begin again here.
+        Earlier data is unknown.
+
+        Only the newest telemetry of a topic is applied, so counts restart here.
         """
         keyframe = self._recording.keyframe(position_ns)
         after_ns = self._recording.start_ns - 1 if keyframe is None else keyframe.time_ns
@@ -275,9 +313,9 @@ class PastMonitor:
         yield from self.settle()
 
     def advance(self, until_ns: int) -> Slices[None]:
-        """Apply all up to a place, with a pass at every whole second on the way, in slices.
+        """Apply all messages up to a position in slices, with a pass every whole second.
 
-        Stopped half-way it is of no use any more: a part of what came at one time may have been applied.
+        Unusable if stopped half-way: messages of one time may be applied in part.
         """
         due_ns = self._next_due(self.position_ns)
         batch: list[Stored] = []
@@ -307,14 +345,16 @@ class PastMonitor:
         yield from self.settle()
 
     def settle(self) -> Slices[None]:
-        """Make a pass at the present place, so that it shows what has been applied."""
+        """Make a pass at the present position, to show all applied messages."""
         # Samples are taken at whole seconds, so that means do not depend on the way to a place.
         return self.monitor.passing(may_sample=False)
 
     def _next_due(self, time_ns: int) -> int:
-        every_ns, quiet_ns = EVERY_NS, QUIET_NS
+        every_ns = EVERY_NS
+        quiet_ns = QUIET_NS
         while time_ns - self._last_message_ns > quiet_ns:
-            every_ns, quiet_ns = max(QUIET_EVERY_NS, every_ns * 10), quiet_ns * 10
+            every_ns = max(QUIET_EVERY_NS, every_ns * 10)
+            quiet_ns = quiet_ns * 10
         return (time_ns // every_ns + 1) * every_ns
 
     def _pass_at(self, time_ns: int) -> Slices[None]:
@@ -322,34 +362,35 @@ class PastMonitor:
         return self.monitor.passing()
 
     def _apply(self, batch: list[Stored]) -> Slices[None]:
-        """Apply what came at about one time, as of the last of it."""
+        """Apply messages of about one time, as of the last one."""
         if not batch:
             return
         self._clock.position_ns = self._last_message_ns = max(self.position_ns, batch[-1].time_ns)
         at_s = self._clock.at_s
         self.monitor.link_health.note_thinned(
-            max(each.envelope.shed for each in batch), self._clock.monotonic_s()
+            max(message.envelope.shed for message in batch), self._clock.monotonic_s()
         )
         for part in batch_slices(
-            [each.envelope._replace(received_s=at_s(each.time_ns)) for each in batch]
+            [message.envelope._replace(received_s=at_s(message.time_ns)) for message in batch]
         ):
             self.monitor.apply(part)
             yield
 
     def _apply_keyframe(self, keyframe: Keyframe, position_ns: int) -> Slices[None]:
-        """Apply retained state, then the newest telemetry at the times at which it came."""
+        """Apply retained state, then the newest telemetry at its arrival times."""
         state: list[Stored] = []
         values: list[Stored] = []
-        for each in keyframe.state:
-            (values if self._is_telemetry(each) else state).append(each)
+        for message in keyframe.state:
+            (values if self._is_telemetry(message) else state).append(message)
         values.sort(key=lambda stored: stored.time_ns)
         # State holds from before the first value on, whenever its last repetition came.
         first_ns = min(position_ns, values[0].time_ns if values else keyframe.time_ns)
         self._clock.position_ns = first_ns
-        for part in batch_slices([each.envelope for each in state]):
+        for part in batch_slices([message.envelope for message in state]):
             self.monitor.apply(part)
             yield
-        # Values must find their rows, or they would be held back and be taken for newer than they are.
+        # Values must find their rows, or they would be held back and be taken for newer than they
+        # are.
         self.monitor.lay_out()
         yield from self._apply_grouped(values)
 
@@ -370,11 +411,11 @@ class PastMonitor:
 
     def _apply_grouped(self, stored: list[Stored]) -> Slices[None]:
         batch: list[Stored] = []
-        for each in stored:
-            if batch and each.time_ns - batch[0].time_ns > GATHER_NS:
+        for message in stored:
+            if batch and message.time_ns - batch[0].time_ns > GATHER_NS:
                 yield from self._apply(batch)
                 batch = []
-            batch.append(each)
+            batch.append(message)
         yield from self._apply(batch)
 
     def _is_telemetry(self, stored: Stored) -> bool:

@@ -1,21 +1,22 @@
-"""Playback of a recording, or of the recorded past of what is watched: controls, rate and position.
+"""Playback of a recording or of a live fleet's recorded past: controls, rate, position.
 
-The controls request something and return at once; `run` does it in steps of a few milliseconds, so that keys are served in
-between. While the past is shown, the live monitor goes on unseen.
+The controls request something and return at once. `run` does it in steps of a few milliseconds, so
+keys are served in between. While the past is shown, the live monitor continues unseen.
 
     LIVE ──seek, pause──▶ seeking ──place reached──▶ PLAYING ◀──play, pause──▶ PAUSED
       ▲                      ▲                          │  │                     │
       │                      └───────seek, loop─────────┼──┼─────────────────────┘
       └──go_live_or_end, or fast enough to catch up─────┘  └──end of a file──▶ PAUSED at the end
 
-`mode` is what is asked for: LIVE, PLAYING or PAUSED. The rest is work under way, which the `Seeker` does:
+`mode` is the requested one: LIVE, PLAYING or PAUSED. The rest is work of the `Seeker` in progress:
 
-seeking   A place is requested and not reached; what is shown is the place before. A newer request overtakes it.
-settling  Messages have been applied up to the place, and a pass brings roll-ups and alerts up to date with them.
-refining  The place is shown by a keyframe: its values are right, its alerts not yet (`is_exact`). A second monitor follows
-          from a snapshot, and takes its place.
-at end    Of a file: it pauses there, or begins again if it loops. Live, playback that is faster than time catches up with the
-          present and shows it.
+* seeking: A position is requested and not reached. The former one is shown. A newer request
+  overtakes it.
+* settling: Messages are applied up to the position, and a pass updates roll-ups and alerts.
+* refining: The position is shown from a keyframe: its values are right, its alerts not yet
+  (`is_exact`). A second monitor follows from a snapshot, and replaces it.
+* at end: A file pauses there, or restarts if it loops. A live playback faster than time catches up
+  with the present and shows it.
 """
 
 from __future__ import annotations
@@ -46,21 +47,26 @@ if TYPE_CHECKING:
 FRAME_S = 0.04
 """Real seconds between two steps."""
 IDLE_S = 5.0
-"""And where nothing moves, but for what the recording has dropped; a request ends the rest at once."""
+"""Real seconds between two steps at rest, only for parts dropped from the recording. A request ends
+the rest at once."""
 WORK_S = 0.03
-"""Real seconds of work in a step, beside which keys and drawing run."""
+"""Real seconds of work per step, beside keys and drawing."""
 REFINED_SHARE = 2 / 3
-"""Share of a step's work for the exact past while it is on its way: it must be faster than what is played meanwhile."""
+"""Share of a step's work for the exact past before it is shown. It must be faster than the playback
+meanwhile."""
 AGAIN_S = 1.5
-"""Within this time after a mark, the mark before it is meant by the previous one."""
+"""Seconds after a mark in which "previous mark" skips it."""
 AT_END = "the recording ends here; Space plays it again"
 """Note at the end of a file."""
 CAUGHT_UP_S = 1.0
-"""Playback that is faster than time and comes this close to the present shows the present."""
+"""Playback faster than time shows the present from this distance."""
 
 
 class RecordingPlayback:
-    """A `Playback` (`controls`) of one recording of one fleet; the protocol describes its members."""
+    """A `Playback` (`controls`) of one recording of one fleet.
+
+    The protocol describes it.
+    """
 
     def __init__(
         self,
@@ -82,19 +88,20 @@ class RecordingPlayback:
             recording: The recording.
             make: Makes monitors for it.
             clock: The real clock.
-            name: Name of the recording, in the place of a broker's.
-            live: The live monitor, which is run elsewhere; None for a file.
-            rolling: Records the present; given with `live`.
-            rate: Seconds of the recording a second.
-            loops: Whether a file begins again at its end.
-            begin_ns: The first place of a file that is shown; its beginning if not given.
-            until_ns: The last one; its end if not given.
+            name: Name of the recording, shown instead of a broker's.
+            live: The live monitor, run elsewhere; None for a file.
+            rolling: Records the present; required with `live`.
+            rate: Seconds of the recording per second.
+            loops: Whether a file restarts at its end.
+            begin_ns: First position of a file to show; its beginning by default.
+            until_ns: Last position; its end by default.
         """
         self._recording = recording
         self._clock = clock
         self.live = live
         self._rolling = rolling
-        self._begin_ns, self._until_ns = begin_ns, until_ns
+        self._begin_ns = begin_ns
+        self._until_ns = until_ns
         if live is not None and rolling is not None:
             anchor_s = clock.monotonic_s()
             self._anchor = rolling.to_ns(anchor_s), anchor_s
@@ -110,7 +117,7 @@ class RecordingPlayback:
         self._revision = 0
         self._requested_ns: int | None = None
         self._base: tuple[float, int] | None = None
-        """Real seconds and place from which playing is timed."""
+        """Real seconds and position where playing started, for timing."""
         self._woken = asyncio.Event()
         """Set where a step is due at once."""
         self.monitors = PastMonitors(
@@ -121,11 +128,12 @@ class RecordingPlayback:
         if live is None:
             self._survey = Survey(recording, self.monitors, self.index, clock)
             self.monitors.charted = self._survey.monitor
-            self._requested_ns = begin_ns if begin_ns is not None else recording.start_ns
         else:
             live.on_pass.append(self._index_live)
         self.seeker = Seeker(recording, self.monitors, self.index, clock, live)
         """Has the monitor that is shown."""
+        if live is None:
+            self._request(self._first_ns())
 
     # What there is
 
@@ -249,7 +257,8 @@ class RecordingPlayback:
         self.seek(self.position_ns + round(seconds * NS_PER_S))
 
     def seek(self, time_ns: int) -> None:
-        start_ns, end_ns = self.start_ns, self.end_ns
+        start_ns = self.start_ns
+        end_ns = self.end_ns
         self.note = ""
         if not self._has_past():
             return
@@ -305,8 +314,10 @@ class RecordingPlayback:
         return True
 
     def moment_of(self, fleet_ns: int) -> int | None:
-        found = self.index.moment_of(fleet_ns)
-        return None if found is None or not self.start_ns <= found <= self.end_ns else found
+        place_ns = self.index.moment_of(fleet_ns)
+        return (
+            None if place_ns is None or not self.start_ns <= place_ns <= self.end_ns else place_ns
+        )
 
     async def save(self, path: Path) -> int:
         if self._rolling is None:
@@ -316,7 +327,7 @@ class RecordingPlayback:
     # Work
 
     async def run(self) -> None:
-        """Do what is requested, until cancelled."""
+        """Serve requests until cancelled."""
         async with background(
             playback_steps=self._keep_stepping(), playback_survey=self._run_survey()
         ):
@@ -342,7 +353,7 @@ class RecordingPlayback:
         return self._requested_ns is None and (self.seeker.past is None or stands)
 
     async def _step(self) -> None:
-        """Do a little of what is to be done."""
+        """Do a small part of the pending work."""
         if self._rolling is not None:
             self.index.drop_before(self._recording.start_ns)
         if self._requested_ns is not None:
@@ -375,7 +386,7 @@ class RecordingPlayback:
         return is_overtaken
 
     async def _play_on(self, past: PastMonitor, work_s: float) -> None:
-        """Play as far as time has passed, as far as the machine manages in so much work."""
+        """Play up to the passed time, or as much as the work time allows."""
         now_s = self._clock.monotonic_s()
         if self._base is None:
             self._base = now_s, past.position_ns
@@ -388,7 +399,8 @@ class RecordingPlayback:
         end_ns = self.end_ns
         wanted_ns = begun_ns + round((now_s - begun_s) * self.rate * NS_PER_S)
         target_ns = min(wanted_ns, end_ns, self._recording.end_ns)
-        from_ns, overtaken = past.position_ns, self._overtaken()
+        from_ns = past.position_ns
+        overtaken = self._overtaken()
         while past.position_ns < target_ns and self._clock.monotonic_s() - now_s < work_s:
             stride_ns = min(target_ns, past.position_ns + STRIDE_NS)
             if not await self.seeker.advance(past, stride_ns, overtaken):
@@ -410,7 +422,7 @@ class RecordingPlayback:
         self._look_for_the_end(past, end_ns)
 
     def _look_for_the_end(self, past: PastMonitor, end_ns: int) -> None:
-        """Do what is to be done where playing has come to the end."""
+        """Handle the end of the recording, if reached."""
         if self.is_live_possible:
             if self.rate > 1.0 and end_ns - past.position_ns < CAUGHT_UP_S * NS_PER_S:
                 self.go_live_or_end()
@@ -429,12 +441,13 @@ class RecordingPlayback:
             await self._survey.run()
 
     def _first_ns(self) -> int:
-        """Return the first place of a file that is shown."""
+        """Return a file's first position to show."""
         return self.start_ns if self._begin_ns is None else self._begin_ns
 
     def _position_of(self, monotonic_s: float) -> int:
         if self._rolling is not None:
-            # Rounded as the recording's own times are: a snapshot ends with a message, not a nanosecond before it.
+            # Rounded as the recording's own times are: a snapshot ends with a message, not a
+            # nanosecond before it.
             return self._rolling.to_ns(monotonic_s)
         anchor_ns, anchor_s = self._anchor
         return anchor_ns + round((monotonic_s - anchor_s) * NS_PER_S)
@@ -445,6 +458,7 @@ class RecordingPlayback:
 
     def _request(self, time_ns: int) -> None:
         self._requested_ns = time_ns
+        self.seeker.is_seeking = True
         self._changed()
 
     def _set_mode(self, mode: Mode) -> None:

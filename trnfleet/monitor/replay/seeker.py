@@ -1,11 +1,12 @@
-"""Seeking in a recording: monitors of the past that are taken to a place, and the survey of a whole file.
+"""Seeking in a recording: monitors of the past, and the survey of a whole file.
 
-A place is reached in the cheapest way there is (`Seeker.seek`): by playing on where it is a little ahead, from a snapshot a
-little before it, or from the keyframe before it. A keyframe shows the values at once, but not since when conditions hold. Then
-the same place is approached again from the newest snapshot before it (`Seeker.refine`), and shown in its stead once it is
-there: from then on, alerts are exactly what they were. The snapshots are of the live monitor, or of the `Survey`.
+A position is reached in the cheapest way (`Seeker.seek`): by playing on if it is slightly ahead,
+from a snapshot shortly before it, or from the keyframe before it. A keyframe has the values at
+once, but not the start of conditions. Then the same position is approached again from the newest
+snapshot before it (`Seeker.refine`), and shown instead when reached: from then on, alerts are
+exact. The snapshots are of the live monitor, or of the `Survey`.
 
-All work is cut into slices, and a newer request overtakes it between two of them.
+All work is in slices, and a newer request overtakes it between two of them.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trnfleet import logs
-from trnfleet.clock import NS_PER_S
-from trnfleet.monitor.fleet_state import LiveOrPast
+from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.monitor.fleet_state import LOADING, LiveOrPast
 from trnfleet.monitor.replay.past_monitor import (
     SLICE_S,
     PastHistory,
@@ -35,25 +36,25 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import RecordedMessages, Source
 
     Maker = Callable[[Source, Clock, History | None], Monitor]
-    """Makes a monitor of the fleet that knows nothing yet."""
+    """Makes an empty monitor of the fleet."""
 
     Overtaken = Callable[[], bool]
-    """Returns whether work that is under way is not wanted any more."""
+    """Returns whether the work in progress is obsolete."""
 
 log = logs.get_logger(__name__)
 
 SURVEY_SHARE = 0.4
 """Share of a core for the survey."""
 NEAR_S = 2.0
-"""A place that is at most this far ahead is reached by playing."""
+"""A position at most this far ahead is reached by playing."""
 STRIDE_NS = NS_PER_S
-"""Time of the recording that is played between two looks at the clock."""
+"""Time of the recording played between two checks of the clock."""
 SNAPSHOT_EVERY_S = 10.0
-"""Between two snapshots at first; where they take too much memory, they are farther apart."""
+"""Seconds between two snapshots at first. More if they use too much memory."""
 PASS_SHARE = 0.2
-"""Share of a core for passes that show what is played, beside those that are due at whole seconds."""
+"""Share of a core for display passes, beside the passes due at whole seconds."""
 MOST_SAMPLES = 86_400
-"""Seconds of charts that the survey keeps at most."""
+"""Most seconds of charts stored by the survey."""
 
 
 class PastMonitors:
@@ -69,15 +70,15 @@ class PastMonitors:
         anchor: tuple[int, float],
         charted: Monitor | None,
     ) -> None:
-        """Take what they have in common.
+        """Store the common arguments.
 
         Args:
             recording: The recording.
             make: Makes a monitor.
             clock: The real clock.
-            name: Name of the recording, in the place of a broker's.
-            anchor: A time of the recording, and the monotonic seconds that go with it.
-            charted: The monitor whose history they show; their own if None.
+            name: Name of the recording, shown instead of a broker's.
+            anchor: A time of the recording, and the matching monotonic seconds.
+            charted: The monitor with the history to show; their own if None.
         """
         self._recording = recording
         self._make = make
@@ -89,11 +90,11 @@ class PastMonitors:
     def make(
         self, history: History | None = None, recording: RecordedMessages | None = None
     ) -> PastMonitor:
-        """Return one before the beginning of the recording.
+        """Return a monitor before the start of the recording.
 
         Args:
-            history: For its samples; with the charted monitor's if none is given.
-            recording: A part that is not in the recording yet; the recording itself if none is given.
+            history: For its samples; by default the charted monitor's.
+            recording: A part not in the recording yet; by default the recording itself.
         """
         recording = self._recording if recording is None else recording
         clock = RecordingClock(self._clock, *self._anchor, recording.start_ns)
@@ -106,7 +107,7 @@ class PastMonitors:
 
 
 class Seeker:
-    """The place of a recording that is shown, and the way to any other."""
+    """The shown position of a recording, and the way to any other."""
 
     def __init__(
         self,
@@ -116,7 +117,7 @@ class Seeker:
         clock: Clock,
         live: Monitor | None,
     ) -> None:
-        """Show the live monitor, or the place before the beginning of a file.
+        """Show the live monitor, or the position before the start of a file.
 
         Args:
             recording: The recording.
@@ -132,30 +133,52 @@ class Seeker:
         self._live = live
         self.state = LiveOrPast(monitors.make().monitor if live is None else live)
         self.past: PastMonitor | None = None
-        """The monitor that is shown; None while the live one is, and before the first place."""
+        """The shown monitor; None while the live one is shown, and before the first position."""
         self.is_exact = True
-        """Whether alerts are what they were then."""
+        """Whether alerts equal the alerts of then."""
         self.alerts_since_ns: int | None = None
-        """The time from which on alerts have been followed, where that is not the beginning of the recording."""
+        """Start of alert evaluation, if not the start of the recording."""
         self.is_settled = True
-        """Whether what is shown is up to date with its place."""
+        """Whether the display is up to date with its position."""
         self.is_seeking = False
         self.revision = 0
-        """Goes up whenever another place has been reached."""
+        """Increases whenever another position is reached."""
         self._refined: PastMonitor | None = None
         """Approaches the same place from a snapshot, to be shown in its stead."""
+        self.state.read_incomplete = self._incomplete
         self._settles_s = -1.0
-        """Real time before which what is played is not brought up to date again."""
+        """Earliest real time of the next display update."""
 
     @property
     def is_refining(self) -> bool:
         """Whether the exact past is on its way."""
         return self._refined is not None
 
+    def _incomplete(self) -> str:
+        """Describe the gaps in events and alerts.
+
+        A keyframe has only the last ones, until the exact past is ready.
+        """
+        past = self.past
+        if self.is_seeking:
+            return LOADING
+        if past is None or self.is_exact:
+            return ""
+        place_ns = past.position_ns
+        if self._index.surveyed_ns < place_ns or self._index.snapshot(place_ns) is not None:
+            return LOADING
+        return (
+            ""
+            if self.alerts_since_ns is None
+            else f"since {format_rfc3339(self.alerts_since_ns)[11:16]}"
+        )
+
     def leave(self) -> None:
         """Show the live monitor again."""
         self.past = self._refined = None
-        self.is_seeking, self.is_exact, self.alerts_since_ns = False, True, None
+        self.is_seeking = False
+        self.is_exact = True
+        self.alerts_since_ns = None
         if self._live is not None:
             self.state.at = self._live
 
@@ -164,7 +187,7 @@ class Seeker:
         self.is_seeking = True
         past, work, exact, since_ns = self._way_to(requested_ns)
         if not await self._work(work, overtaken):
-            # A part of what came at one time may have been applied: that monitor is of no use any more.
+            # Messages of one time may be applied in part: the monitor is unusable.
             if past is self.past:
                 self.past = None
             return False
@@ -175,7 +198,10 @@ class Seeker:
         return True
 
     def _way_to(self, requested_ns: int) -> tuple[PastMonitor, Slices[None], bool, int | None]:
-        """Return a monitor, the work that takes it to a place, and whether its alerts are exact there or since when."""
+        """Return a monitor and the work to move it to a position.
+
+        Also whether its alerts are exact there, or since when.
+        """
         start_ns = self._recording.start_ns
         past = self.past
         if past is not None and past.position_ns >= start_ns - 1:
@@ -184,7 +210,7 @@ class Seeker:
                 return past, past.reach(requested_ns), self.is_exact, self.alerts_since_ns
         past = self._monitors.make()
         if requested_ns <= start_ns:
-            # Where there is a present, what is kept is not all that there was.
+            # With a present, the stored part is not the whole past.
             is_whole = self._live is None
             return (
                 past,
@@ -192,13 +218,13 @@ class Seeker:
                 is_whole,
                 None if is_whole else requested_ns,
             )
-        found = self._index.snapshot(requested_ns)
-        if found is not None and requested_ns - found[0] <= NEAR_S * NS_PER_S:
-            past.resume(found[1].unpack(), found[0])
+        snapshot = self._index.snapshot(requested_ns)
+        if snapshot is not None and requested_ns - snapshot[0] <= NEAR_S * NS_PER_S:
+            past.resume(snapshot[1].unpack(), snapshot[0])
             return past, past.reach(requested_ns), True, None
-        if found is not None:
+        if snapshot is not None:
             # Alerts of a little earlier, until those of this moment are there.
-            past.monitor.ingest.alerts = found[1].unpack().ingest.alerts
+            past.monitor.ingest.alerts = snapshot[1].unpack().ingest.alerts
             past.monitor.evaluates_alerts = False
         return past, past.rebuild(requested_ns), False, requested_ns
 
@@ -211,7 +237,10 @@ class Seeker:
         return False
 
     async def settle(self, past: PastMonitor, overtaken: Overtaken, *, is_playing: bool) -> bool:
-        """Show what has been played, as often as that takes little of the time; return False where it was overtaken."""
+        """Update the display, as often as this needs little of the time.
+
+        Return False if overtaken.
+        """
         begun_s = self._clock.monotonic_s()
         if is_playing and begun_s < self._settles_s:
             return True
@@ -225,18 +254,22 @@ class Seeker:
         return True
 
     async def refine(self, past: PastMonitor, work_s: float, overtaken: Overtaken) -> None:
-        """Take the exact past on its way, and show it once it is at the place of the shown one."""
+        """Advance the exact past.
+
+        Show it when it reaches the shown position.
+        """
         if self._refined is None:
-            found = self._index.snapshot(past.position_ns)
-            if found is None:
+            snapshot = self._index.snapshot(past.position_ns)
+            if snapshot is None:
                 # It has gone with its part of the recording: alerts are followed from here on.
                 past.monitor.evaluates_alerts = True
                 return
             if self._index.surveyed_ns < past.position_ns:
                 return
             self._refined = self._monitors.make()
-            self._refined.resume(found[1].unpack(), found[0])
-        refined, begun_s = self._refined, self._clock.monotonic_s()
+            self._refined.resume(snapshot[1].unpack(), snapshot[0])
+        refined = self._refined
+        begun_s = self._clock.monotonic_s()
         if refined.position_ns < self._recording.start_ns - 1:
             # What it had to go through is not kept any more.
             self._refined = None
@@ -259,13 +292,17 @@ class Seeker:
 
     def _show(self, past: PastMonitor, *, exact: bool, since_ns: int | None) -> None:
         self.past = past
-        self.is_exact, self.alerts_since_ns = exact, since_ns
+        self.is_exact = exact
+        self.alerts_since_ns = since_ns
         self.is_settled = True
         self.state.at = past.monitor
         self.revision += 1
 
     async def _work(self, work: Slices[None], overtaken: Overtaken) -> bool:
-        """Work through slices; return whether they came to the end."""
+        """Work through slices.
+
+        Return whether the end was reached.
+        """
         begun_s = self._clock.monotonic_s()
         for _ in work:
             if self._clock.monotonic_s() - begun_s >= SLICE_S:
@@ -277,7 +314,7 @@ class Seeker:
 
 
 class Survey:
-    """Goes through a finished recording ahead of the viewer: for its marks, its snapshots and its charts."""
+    """Reads a finished recording ahead of the viewer: for marks, snapshots and charts."""
 
     def __init__(
         self,
@@ -296,23 +333,24 @@ class Survey:
             lambda: index.take(self._past.monitor, self._past.position_ns)
         )
         self.revision = 0
-        """Goes up with every stride."""
+        """Increases with every stride."""
 
     @property
     def monitor(self) -> Monitor:
-        """The monitor that goes through."""
+        """The monitor reading the recording."""
         return self._past.monitor
 
     async def run(self) -> None:
         """Go through the whole recording."""
-        past, index = self._past, self._index
+        past = self._past
+        index = self._index
         await work_calmly(past.begin(), self._clock, SURVEY_SHARE)
         end_ns = self._recording.end_ns
         while past.position_ns < end_ns:
             stride_ns = max(10 * STRIDE_NS, past.quiet_ns // 10)
             until_ns = min(end_ns, past.position_ns + stride_ns)
             await work_calmly(past.advance(until_ns), self._clock, SURVEY_SHARE)
-            # A stride in which nothing happens has no slice between which other tasks run.
+            # A stride without messages has no slices in which other tasks could run.
             await self._clock.sleep(0)
             index.surveyed_ns = past.position_ns
             self.revision += 1

@@ -1,6 +1,6 @@
-"""Members of reservations: the instance rows of the present layout that each holds, found by address or by EC2 id.
+"""Members of reservations: instance rows of the present layout, by address or EC2 id.
 
-Owns the way from a message's places to rows. It is done again only for what has changed, and in slices, since a large fleet
+Maps the places of messages to rows. Only changes are mapped again, in slices, because a large fleet
 has tens of thousands of places.
 """
 
@@ -31,15 +31,15 @@ class ReservationMembers:
         self._places: dict[str, tuple[str, ...]] = {}
         """Addresses and ranges of reservations that name such."""
         self._ec2_ids: dict[str, tuple[str, ...]] = {}
-        """EC2 ids of those that name only these."""
+        """EC2 ids of reservations that name no addresses."""
         self._due: set[str] = set()
-        """Reservations whose rows are to be found again."""
+        """Reservations whose rows must be found again."""
         self._addresses: dict[str, str] = {}
         """Of instances, by EC2 id, as far as described."""
         self._searched: set[str] = set()
-        """EC2 ids that were looked for, found or not."""
+        """EC2 ids already searched, found or not."""
         self._described = -1
-        """The descriptors that were searched, by their count of changes."""
+        """Change count of the descriptors searched."""
 
     def copy(self) -> ReservationMembers:
         """Return a copy."""
@@ -56,15 +56,16 @@ class ReservationMembers:
     def put(self, message: ReservationMessage) -> None:
         """Add or replace a reservation."""
         name = message.id
-        places, ec2_ids = message.on, () if message.on else message.ec2_ids
+        places = message.on
+        ec2_ids = () if message.on else message.ec2_ids
         if (self._places.get(name), self._ec2_ids.get(name)) != (places, ec2_ids):
             self._places[name], self._ec2_ids[name] = places, ec2_ids
             self._due.add(name)
 
     def remove(self, name: str) -> None:
         """Forget a reservation."""
-        for kept in (self.rows, self._places, self._ec2_ids):
-            kept.pop(name, None)
+        for table in (self.rows, self._places, self._ec2_ids):
+            table.pop(name, None)
         self._due.discard(name)
 
     def find(self, layout: Layout, generation: int, descriptors: Descriptors) -> Slices[None]:
@@ -79,42 +80,46 @@ class ReservationMembers:
             self.generation = generation
             self._due = set(self._places)
         yield from self._find_addresses(descriptors)
-        found = 0
+        count = 0
         while self._due and self.generation == generation:
             name = next(iter(self._due))
             targets = self._places[name] or [
-                self._addresses[each] for each in self._ec2_ids[name] if each in self._addresses
+                self._addresses[ec2_id]
+                for ec2_id in self._ec2_ids[name]
+                if ec2_id in self._addresses
             ]
             covered = [layout.find_instances(target) for target in targets]
-            self.rows[name] = _joined([each for each in covered if each])
+            self.rows[name] = _joined([run for run in covered if run])
             self._due.discard(name)
-            found += len(targets)
-            if found >= SLICE:
-                found = 0
+            count += len(targets)
+            if count >= SLICE:
+                count = 0
                 yield
 
     def _find_addresses(self, descriptors: Descriptors) -> Slices[None]:
-        """Look for the EC2 ids that were not looked for in these descriptors; what has moved is due."""
+        """Search these descriptors for the remaining EC2 ids, and mark moved ones as due."""
         changes = descriptors.changes
         if changes == self._described and not any(self._ec2_ids.get(name) for name in self._due):
             return
-        wanted = {ec2_id for ids in self._ec2_ids.values() for ec2_id in ids}
-        if changes == self._described and wanted <= self._searched:
+        ec2_ids = {ec2_id for ids in self._ec2_ids.values() for ec2_id in ids}
+        if changes == self._described and ec2_ids <= self._searched:
             return
         addresses: dict[str, str] = {}
-        if wanted:
-            yield from descriptors.search_ec2(wanted, addresses)
-        before, self._addresses = self._addresses, addresses
-        self._searched, self._described = wanted, changes
+        if ec2_ids:
+            yield from descriptors.search_ec2(ec2_ids, addresses)
+        before = self._addresses
+        self._addresses = addresses
+        self._searched = ec2_ids
+        self._described = changes
         for name, ids in self._ec2_ids.items():
-            if any(before.get(each) != addresses.get(each) for each in ids):
+            if any(before.get(ec2_id) != addresses.get(ec2_id) for ec2_id in ids):
                 self._due.add(name)
 
 
 def _joined(runs: list[range]) -> tuple[range, ...]:
-    """Return ranges ascending, with those that touch or overlap made one."""
+    """Return ranges ascending, with adjacent and overlapping ones merged."""
     joined: list[range] = []
-    for run in sorted(runs, key=lambda each: each.start):
+    for run in sorted(runs, key=lambda span: span.start):
         if joined and run.start <= joined[-1].stop:
             joined[-1] = range(joined[-1].start, max(joined[-1].stop, run.stop))
         else:

@@ -1,7 +1,8 @@
-"""Reserved capacity: the messages of publishers, and the use, the time left and the cost that follow from them.
+"""Reserved capacity: publishers' messages, and derived use, time left and cost.
 
-Owns the reservations' messages and what follows from them and the store at an instant. Times are monitor time. Their members are in
-`members.py`, their use hour by hour in `usage.py`, and over the last seconds in `means.py`.
+Stores the reservations' messages and the results derived from them and the store at an instant.
+Times are monitor time. `members.py` has their members, `usage.py` their use by hour, and `means.py`
+their use over the last seconds.
 """
 
 from __future__ import annotations
@@ -40,9 +41,10 @@ if TYPE_CHECKING:
     from trnfleet.wire.reservations import ReservationMessage
 
 IDLE_BELOW_PCT = 1.0
-"""An instance whose cores execute less than that does nothing."""
+"""Core utilisation below which an instance is idle."""
 NEAR_END_S = 6 * 3_600.0
-"""A shift before the first termination: time to extend, which EC2 allows until an hour before the end, or to move."""
+"""Seconds before the first termination: one work shift. Time to move, or to extend, possible at EC2
+until an hour before the end."""
 SLICE = 64
 """Reservations that are computed in one slice."""
 
@@ -51,9 +53,18 @@ _HOLDS_NOW = frozenset({BlockState.ACTIVE.value, BlockState.UNAVAILABLE.value})
 _ORDER = {
     state: rank
     for rank, state in enumerate(
-        ("active", "unavailable", "scheduled", "payment-pending", "delayed", "assessing", "pending", "cancelling")
+        (
+            "active",
+            "unavailable",
+            "scheduled",
+            "payment-pending",
+            "delayed",
+            "assessing",
+            "pending",
+            "cancelling",
+        )
     )
-}  # fmt: skip  # a list of names
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +73,7 @@ class Reservation:
 
     message: ReservationMessage
     rows: tuple[range, ...]
-    """Instance rows of the present layout that it holds, ascending and apart; empty where none is known."""
+    """Its instance rows in the present layout, ascending and disjoint. Empty if unknown."""
     starts_ns: int
     ends_ns: int | None
     terminates_ns: int | None
@@ -73,18 +84,19 @@ class Reservation:
     to_termination_s: float | None
     """Seconds until its instances begin to be terminated; negative after it."""
     used: int | None
-    """Instances of it that do something: their cores' mean utilisation is above `IDLE_BELOW_PCT` now. None while it is not
-    active, and where no instance of it is live."""
+    """Instances of it that do something: their cores' mean utilisation is above `IDLE_BELOW_PCT`
+    now. None while it is not active, and where no instance of it is live."""
     unknown: int
-    """Instances of it of which nothing live is known."""
+    """Its instances without any live data."""
     util_pct: float | None
-    """Mean NeuronCore utilisation of its live instances now; over the last seconds in `means.py`."""
+    """Mean NeuronCore utilisation of its live instances now; over the last seconds in `means.py`.
+    """
     mean_util_pct: float | None
     """The same since it began or since the monitor has watched it, whichever is later."""
     fee_per_h: Decimal | None
     """Cost of an hour of all of it: the fee over its whole time."""
     idle_per_h: Decimal | None
-    """Part of `fee_per_h` that goes to instances that do nothing; None unless it is active and its use is known."""
+    """Part of `fee_per_h` for idle instances. None unless active with known use."""
     can_extend: bool
     why_not: str
     """Reason why it cannot be extended now, in a few words; empty where it can."""
@@ -115,7 +127,10 @@ class _Kept(NamedTuple):
 
     @property
     def sort_key(self) -> tuple[int, int, str]:
-        """Order of the table: lasting ones by their end, scheduled ones by their start, ended ones with the newest first."""
+        """Sort key of the table.
+
+        Current ones by end, scheduled ones by start, ended ones newest first.
+        """
         if self.state in _ENDED:
             return len(_ORDER) + 1, -(self.ends_ns or self.ts_ns), self.message.id
         by_ns = self.starts_ns if self.state == BlockState.SCHEDULED.value else self.ends_ns
@@ -127,7 +142,7 @@ class _Kept(NamedTuple):
 
 
 class _Sums(NamedTuple):
-    """Of the instances before each row: how many are known, how many do something, and their utilisation in all."""
+    """Cumulative sums before each row: known instances, busy instances, and total utilisation."""
 
     known: list[int]
     used: list[int]
@@ -135,11 +150,14 @@ class _Sums(NamedTuple):
 
     @staticmethod
     def of(util_pct: NDArray[np.float64], members: NDArray[np.int64]) -> _Sums:
-        """Add up rows that stand for some instances each; NaN is not known."""
+        """Add up rows of several instances each.
+
+        NaN is unknown.
+        """
         known = ~np.isnan(util_pct)
         columns = (known, util_pct > IDLE_BELOW_PCT, np.where(known, util_pct, 0.0))
         known_before, used_before, util_before = (
-            [0, *np.cumsum(each * members).tolist()] for each in columns
+            [0, *np.cumsum(column * members).tolist()] for column in columns
         )
         return _Sums(known_before, used_before, util_before)
 
@@ -149,10 +167,10 @@ class Reservations:
 
     def __init__(self) -> None:
         self.revision = 0
-        """Goes up with every message that is put, and whenever what is computed has changed."""
+        """Increases with every stored message and every change of computed values."""
         self.history = Usage()
         self.places = 0
-        """Addresses, EC2 ids and extensions that all messages name."""
+        """Addresses, EC2 ids and extensions in all messages."""
         self._kept: dict[str, _Kept] = {}
         self._members = ReservationMembers()
         self._table: list[Reservation] = []
@@ -175,15 +193,18 @@ class Reservations:
         )
 
     def places_with(self, message: ReservationMessage) -> int:
-        """Return what `places` would be if a message was taken."""
+        """Return the value of `places` after storing a message."""
         known = self._kept.get(message.id)
         return self.places + _places(message) - (0 if known is None else _places(known.message))
 
     def put(self, message: ReservationMessage) -> bool:
-        """Add or replace a message; return whether it was news.
+        """Add or replace a message.
 
-        A message that is repeated is none, nor one of the same boot that comes late, after a later change. A
-        boot other than that of the message before is always news, whatever its time: a simulator begins where it began before.
+        Return whether it was new.
+
+        A repeated message is not new, nor a late one of the same boot after a later change. A
+        message of another boot is always new, whatever its time: a simulator restarts at its former
+        beginning.
 
         Raises:
             WireError: it ends before it starts.
@@ -194,15 +215,15 @@ class Reservations:
             return False
         if before == message:
             return False
-        kept = _keep(message)
+        stored = _keep(message)
         self.places = self.places_with(message)
-        self._kept[message.id] = kept
+        self._kept[message.id] = stored
         self._members.put(message)
         self.revision += 1
         return True
 
     def remove(self, reservation_id: str) -> None:
-        """Forget a reservation whose message was cleared."""
+        """Remove a reservation after its message was cleared."""
         gone = self._kept.pop(reservation_id, None)
         if gone is not None:
             self.places -= _places(gone.message)
@@ -211,15 +232,28 @@ class Reservations:
             self.revision += 1
 
     def table(self) -> list[Reservation]:
-        """Return all reservations as of the last pass: active ones by their end, then what is to come, ended ones last."""
+        """Return all reservations as of the last pass.
+
+        Active ones by end, then future ones, ended ones last.
+        """
         return self._table
 
     def find(self, reservation_id: str) -> Reservation | None:
         """Return a reservation as of the last pass."""
-        return next((each for each in self._table if each.message.id == reservation_id), None)
+        return next(
+            (
+                reservation
+                for reservation in self._table
+                if reservation.message.id == reservation_id
+            ),
+            None,
+        )
 
     def usage(self, reservation_id: str) -> Sequence[UsageHour]:
-        """Return the use of a reservation hour by hour, as far as it was watched, ascending."""
+        """Return a reservation's use by hour, ascending.
+
+        Unwatched hours are missing.
+        """
         return self.history.hours(reservation_id)
 
     def compute(
@@ -231,15 +265,18 @@ class Reservations:
         descriptors: Descriptors,
         counts: PipelineCounts | None = None,
     ) -> Slices[None]:
-        """Bring the table up to date in slices; it changes all at once at the end.
+        """Update the table in slices.
+
+        All changes become visible at the end.
 
         Args:
             store: The newest values.
             rollups: Those of the last pass.
             moment: The fleet's time.
-            boots_online: Boots of publishers that are online.
-            descriptors: They have the EC2 ids of instances.
-            counts: Counters, in which a reservation whose figures fail is counted; it is left out. Without them the pass fails.
+            boots_online: Online boots of publishers.
+            descriptors: Descriptors with the EC2 ids of instances.
+            counts: Counters, including one of reservations left out because their figures failed.
+                Without them the pass fails.
 
         Raises:
             LayoutChanged: the store has another layout now; the table is as before.
@@ -256,14 +293,16 @@ class Reservations:
         sums = _Sums.of(util, layout.members)
         yield from checkpoint(store, generation)
         table: list[Reservation] = []
-        for number, kept in enumerate(sorted(self._kept.values(), key=lambda each: each.sort_key)):
-            rows = self._members.rows.get(kept.message.id, ())
+        for number, stored in enumerate(
+            sorted(self._kept.values(), key=lambda candidate: candidate.sort_key)
+        ):
+            rows = self._members.rows.get(stored.message.id, ())
             try:
-                table.append(self._look(kept, rows, sums, moment, boots_online))
+                table.append(self._look(stored, rows, sums, moment, boots_online))
             except Exception as error:
                 if counts is None:
                     raise
-                fail(counts, "reservations", error, kept.message.id)
+                fail(counts, "reservations", error, stored.message.id)
                 continue
             if number % SLICE == SLICE - 1:
                 yield from checkpoint(store, generation)
@@ -273,11 +312,13 @@ class Reservations:
     def watch(self, moment: Moment) -> None:
         """Add a sample of the use of all active reservations, about once a second."""
         looks = {}
-        for each in self._table:
-            known = each.message.instances - each.unknown
-            if each.util_pct is not None and each.used is not None and known > 0:
-                share = min(1.0, each.used / known)
-                looks[each.message.id] = Look(each.util_pct, share, each.starts_ns, each.ends_ns)
+        for reservation in self._table:
+            known = reservation.message.instances - reservation.unknown
+            if reservation.util_pct is not None and reservation.used is not None and known > 0:
+                share = min(1.0, reservation.used / known)
+                looks[reservation.message.id] = Look(
+                    reservation.util_pct, share, reservation.starts_ns, reservation.ends_ns
+                )
         self.history.watch(moment, looks)
 
     def _look(
@@ -292,7 +333,9 @@ class Reservations:
         now_ns = moment.time_ns
         known = sum(sums.known[run.stop] - sums.known[run.start] for run in rows)
         is_active = kept.state in _HOLDS_NOW
-        used, util_pct, idle_per_h = None, None, None
+        used = None
+        util_pct = None
+        idle_per_h = None
         if is_active and known:
             used = sum(sums.used[run.stop] - sums.used[run.start] for run in rows)
             util_pct = (
@@ -302,7 +345,7 @@ class Reservations:
             idle = min(known, message.instances) - used
             idle_per_h = kept.fee_per_h * max(idle, 0) / message.instances
         is_pending = any(
-            each.state is ExtensionState.PAYMENT_PENDING for each in message.extensions
+            extension.state is ExtensionState.PAYMENT_PENDING for extension in message.extensions
         )
         why_not = "no end"
         if message.type != "capacity-block":
@@ -340,7 +383,8 @@ class Reservations:
 
 
 def _keep(message: ReservationMessage) -> _Kept:
-    starts_ns, ends_ns = parse_rfc3339(message.start), _instant_or_none(message.end)
+    starts_ns = parse_rfc3339(message.start)
+    ends_ns = _instant_or_none(message.end)
     if ends_ns is not None and ends_ns <= starts_ns:
         raise WireError("the reservation ends before it starts")
     fee_per_h = None

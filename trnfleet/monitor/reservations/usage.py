@@ -1,6 +1,7 @@
 """Use of reservations, hour by hour of monitor time, as far as it was watched.
 
-Memory is bounded. A span without samples, such as a jump of simulated time, stays unwatched: nothing is made up.
+Memory is bounded. A span without samples, such as a jump of simulated time, stays unwatched:
+nothing is made up.
 """
 
 from __future__ import annotations
@@ -20,23 +21,23 @@ if TYPE_CHECKING:
 
 HOUR_NS = 3_600 * NS_PER_S
 MOST_HOURS = 182 * 24
-"""Hours that are kept of one reservation: those of the longest block."""
+"""Most hours stored per reservation, as in the longest block."""
 MOST_IN_ALL = 200_000
-"""Hours that are kept of all together, about 60 MB; beyond it the oldest hour of all goes."""
+"""Most hours stored in total, about 60 MB. The oldest hour of all is dropped first."""
 GAP_S = 5.0
-"""Wall seconds between two looks beyond which the time between them is unwatched."""
+"""Longest time between two samples in wall seconds. The time in a longer gap is unwatched."""
 
 
 @dataclass(frozen=True, slots=True)
 class UsageHour:
-    """Use of a reservation in one hour of monitor time, as far as it was watched."""
+    """Use of a reservation in one hour of monitor time, for the watched part."""
 
     hour_ns: int
     """Its begin, nanoseconds since 1970 UTC."""
     watched_s: float
     util_pct: float
     used_share: float
-    """Mean share of its live instances that did something, 0 to 1."""
+    """Mean share of busy instances among its live instances, 0 to 1."""
 
 
 class Look(NamedTuple):
@@ -45,7 +46,7 @@ class Look(NamedTuple):
     util_pct: float
     used_share: float
     starts_ns: int
-    """A look stands for no time before the reservation's start, nor for any from its end on."""
+    """A sample covers no time before the reservation's start or after its end."""
     ends_ns: int | None
 
 
@@ -83,7 +84,7 @@ class Usage:
     def __init__(self) -> None:
         self._watched: dict[str, _Watched] = {}
         self._names: OrderedDict[int, set[str]] = OrderedDict()
-        """Ids of the reservations that have an hour, by hour, ascending."""
+        """Ids of reservations with an hour, by hour, ascending."""
         self._last_ns: int | None = None
         self._count = 0
 
@@ -96,15 +97,16 @@ class Usage:
         )
 
     def watch(self, moment: Moment, looks: Mapping[str, Look]) -> None:
-        """Add a sample of the use of reservations; it stands for the time since the last one.
+        """Add a sample of the reservations' use, covering the time since the last one.
 
-        Where time has gone back, as when a simulator begins again, hours that are still to come are forgotten.
+        If time went back, such as after a simulator's restart, future hours are dropped.
 
         Args:
             moment: The time of the sample.
             looks: A sample of each, by its id.
         """
-        last_ns, self._last_ns = self._last_ns, moment.time_ns
+        last_ns = self._last_ns
+        self._last_ns = moment.time_ns
         if last_ns is None:
             return
         if moment.time_ns < last_ns:
@@ -138,7 +140,7 @@ class Usage:
         ]
 
     def mean_util_pct(self, name: str) -> float | None:
-        """Return a reservation's mean utilisation over the hours that are kept; None where there is none."""
+        """Return a reservation's mean utilisation over the stored hours; None without any."""
         watched = self._watched.get(name)
         return None if watched is None else watched.util_s / watched.watched_s
 

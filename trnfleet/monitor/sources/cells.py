@@ -1,4 +1,4 @@
-"""The cells whose relays publish on this broker: their relays, and the watches that these pass on, by their presence messages."""
+"""Cells with relays on this broker: presence of the relays and their watches."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from trnfleet.wire.messages import WatchMessage
 
 MOST_OF_CELL = 64
-"""Relays of a cell, and watches of it, that are kept."""
+"""Most relays, and most watches, stored per cell."""
 
 
 class Cells:
     """The relays and watches of all cells."""
 
     def __init__(self, most: int = DEFAULT_LIMITS.watches) -> None:
-        """Begin without any.
+        """Create an empty table.
 
         Args:
-            most: Cells that are kept.
+            most: Most cells.
         """
         self._most = most
         self._relays: dict[str, Watches] = {}
@@ -36,12 +36,17 @@ class Cells:
         """Return a copy."""
         return copied(
             self,
-            _relays={cell: each.copy() for cell, each in self._relays.items()},
-            _watches={cell: each.copy() for cell, each in self._watches.items()},
+            _relays={cell: relays.copy() for cell, relays in self._relays.items()},
+            _watches={cell: watches.copy() for cell, watches in self._watches.items()},
         )
 
     def put(self, cell: str, message: WatchMessage, now_s: float, *, is_retained: bool) -> bool:
-        """Take the presence message of a relay or a watch, and return whether there was room: a cell of which none is present makes it."""
+        """Apply the presence message of a relay or a watch.
+
+        Return whether there was room.
+
+        A cell with nothing present makes room.
+        """
         is_relay = message.role == "relay"
         known = self._relays if is_relay else self._watches
         members = known.pop(cell, None)
@@ -58,37 +63,53 @@ class Cells:
         return members.put(message, now_s, is_retained=is_retained)
 
     def clear(self, cell: str, client: str) -> None:
-        """Forget a relay or a watch whose message was cleared."""
+        """Remove a relay or a watch after its message was cleared.
+
+        Drop an empty cell.
+        """
         for known in (self._relays, self._watches):
-            if cell in known:
-                known[cell].clear(client)
+            members = known.get(cell)
+            if members is not None:
+                members.clear(client)
+                if not members:
+                    del known[cell]
+
+    def has_relay(self, cell: str, client: str) -> bool:
+        """Return whether a relay of a cell has announced itself, online or offline."""
+        return client in self._relays.get(cell, ())
 
     def relays(self, now_s: float) -> tuple[CellRelays, ...]:
-        """Return the relays of each cell that is known: also of one that has none any more, until another needs its room."""
+        """Return the relays of each cell with a presence message, even if all are offline."""
         return tuple(
-            CellRelays.of(cell, each.present(now_s)) for cell, each in sorted(self._relays.items())
+            CellRelays.of(cell, relays.present(now_s))
+            for cell, relays in sorted(self._relays.items())
         )
 
     def seen(self, described: Mapping[str, bool], now_s: float) -> dict[str, bool]:
-        """Return whether each cell is seen: whether its roll-ups come, unless its active relay says that it does not hear it.
+        """Return whether each cell is seen.
+
+        A cell is seen if its roll-ups arrive, unless its active relay reports the cell as not
+        heard.
 
         Args:
-            described: Whether roll-ups come of each cell that is described.
+            described: Whether roll-ups of each described cell arrive.
             now_s: Monotonic seconds.
         """
         unheard = {
-            each.cell for each in self.relays(now_s) if each.active and each.active.hears is False
+            relays.cell
+            for relays in self.relays(now_s)
+            if relays.active and relays.active.hears is False
         }
         return {cell: is_seen and cell not in unheard for cell, is_seen in described.items()}
 
     def watches(self, cell: str, now_s: float) -> list[WatchPresence]:
-        """Return the watches of a cell that are present."""
+        """Return the present watches of a cell."""
         return self._watches[cell].present(now_s) if cell in self._watches else []
 
     def watched(self, now_s: float) -> set[str]:
         """Return the cells in which a watch leads."""
         return {
             cell
-            for cell, each in self._watches.items()
-            if any(one.leads is not False for one in each.present(now_s))
+            for cell, watches in self._watches.items()
+            if any(one.leads is not False for one in watches.present(now_s))
         }

@@ -1,13 +1,14 @@
-"""Clocks of the sources: the lag of messages by them, and the time of the fleet.
+"""Clocks of the sources: message lag per source, and the time of the fleet.
 
-A source's time is affine: source = epoch + speed x elapsed wall time. Its descriptor names epoch and speed; the
-wall time of the epoch is learned: of a source's messages, the one that was on its way for the shortest time shows best
-where its clock stands. A source that runs at the wall clock's speed and near it is measured against the
-wall clock itself. It reads no clock.
+A source's time is affine: source = epoch + speed x elapsed wall time. Its descriptor has the epoch
+and the speed. The wall time of the epoch is learned from the message with the shortest delay. A
+source with the speed of the wall clock and a time near it is measured against the wall clock
+itself. The module reads no clock.
 
-The time of the fleet is the wall clock's wherever a source that goes by it is heard: a dated or sped-up one that joins cannot
-take it over. Among dated and sped-up sources alone, the one of the most instances has it. Where our own wall clock steps, the
-sources that went by it before say which of the two times is right.
+The time of the fleet is the wall clock's while any source that follows it is heard: a dated or
+sped-up source cannot change it by joining. Among dated and sped-up sources alone, the one with the
+most instances sets the time. If our own wall clock steps, the sources that followed it before show
+which of the two times is right.
 """
 
 from __future__ import annotations
@@ -27,29 +28,34 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LATE_FROM_S = 60.0
-"""Telemetry whose source time is further behind the wall clock is late: more than any queue of ours or of a broker holds."""
+"""Telemetry is late if its source time is further behind the wall clock. More than any queue of
+ours or of a broker can store."""
 MOST_OF_ONE = 8
-"""Clocks that are kept of one publisher: each jump of its time makes another."""
+"""Most clocks per publisher: each jump of its time creates another."""
 LONGEST_HEARD_S = 120.0
-"""Time after a message for which its source counts as heard at most, however rarely it publishes."""
+"""Longest time a source counts as heard after a message, however rarely it publishes."""
 WALL_HELD_S = 600.0
-"""Time for which the wall clock stays the fleet's after the last source that goes by it was heard, so that an outage of those
-does not hand the time over to those that are left."""
+"""Seconds the fleet stays on the wall clock after its last wall-clock source. An outage of these
+sources does not hand the time over to the rest."""
 STEP_FROM_NS = 5 * NS_PER_S
-"""A change of our wall clock against the monotonic one that is a step; NTP slews less between two looks."""
+"""Least change of our wall clock against the monotonic clock to count as a step. NTP slews less
+between two checks."""
 STANDS_AFTER_PERIODS = 3.0
-"""Periods of silence after which a source's time stands still."""
+"""Periods of silence before a source's time stops."""
 
 
 class ClockKey(NamedTuple):
-    """The identity of a source's clock; a descriptor with another epoch or speed has another clock."""
+    """Identity of a source's clock.
+
+    A descriptor with another epoch or speed has another clock.
+    """
 
     publisher: str
     epoch_ns: int
     """Source time of the first tick, or of the first one after a jump."""
     speed: float
     is_simulated: bool
-    """Whether it may have a date of its own; a real host's clock is right or wrong."""
+    """Whether it may have a date of its own. A real host's clock is right or wrong."""
     is_replay: bool = False
     """Whether it has a date of its own, be it near."""
 
@@ -63,10 +69,12 @@ class SourceClock:
     __slots__ = ("_columns", "key", "row")
 
     def __init__(self, key: ClockKey, columns: ClockColumns, row: int) -> None:
-        self.key, self.row, self._columns = key, row, columns
+        self.key = key
+        self.row = row
+        self._columns = columns
 
     def restart(self) -> None:
-        """Forget what was learned: the source may have begun its time again."""
+        """Discard the learned values: the source may have restarted its time."""
         self._columns.restart(self.row)
 
     @property
@@ -81,33 +89,48 @@ class SourceClock:
 
     @property
     def is_wall(self) -> bool:
-        """Whether the source goes by the wall clock, be it a little wrong; as of the newest message."""
+        """Whether the source follows the wall clock, even if slightly wrong.
+
+        As of the newest message.
+        """
         return bool(self._columns["is_wall"][self.row])
 
     @property
     def skew_s(self) -> float:
-        """By how much its wall clock is ahead of ours (behind: negative), 0 where they agree; as of the newest message."""
+        """Seconds its wall clock is ahead of ours (behind: negative).
+
+        0 if they agree. As of the newest message.
+        """
         return float(self._columns["skew_s"][self.row])
 
     @property
     def late_s(self) -> float:
-        """By how much the source time of the newest message is behind the wall clock; 0 where it does not go by that."""
+        """Seconds the newest message's source time is behind the wall clock.
+
+        0 if the source does not follow the wall clock.
+        """
         return float(self._columns["late_s"][self.row])
 
     @property
     def behind_s(self) -> float:
-        """By how much that source time is behind the wall clock, negative where it is ahead; NaN where it does not go by that."""
+        """Seconds the newest message's source time is behind the wall clock.
+
+        Negative if ahead. NaN if the source does not follow the wall clock.
+        """
         return float(self._columns["behind_s"][self.row])
 
     def take(self, ts_ns: int, now_s: float, wall_ns: int) -> float:
-        """Learn from a message's source time, and return its lag, as `ClockColumns.take` does of many.
+        """Update the clock from a message's source time, and return the message's lag.
+
+        `ClockColumns.take` does the same for many messages.
 
         Args:
             ts_ns: Source time, ns since 1970.
-            now_s: Monotonic seconds at which it came.
-            wall_ns: Wall clock at which it came.
+            now_s: Monotonic seconds of arrival.
+            wall_ns: Wall clock at arrival.
         """
-        rows, times_ns = np.array([self.row]), np.array([ts_ns], np.int64)
+        rows = np.array([self.row])
+        times_ns = np.array([ts_ns], np.int64)
         return float(self._columns.take(rows, times_ns, now_s, wall_ns).lags_s[0])
 
     def is_heard(self, now_s: float) -> bool:
@@ -116,7 +139,8 @@ class SourceClock:
 
     def time_ns(self, now_s: float) -> int:
         """Return the source's time at monotonic `now_s`; it stands still while nothing comes."""
-        columns, row = self._columns, self.row
+        columns = self._columns
+        row = self.row
         shortest_s = min(float(columns["least_s"][row]), float(columns["before_least_s"][row]))
         until_s = min(now_s, self.heard_s + STANDS_AFTER_PERIODS * self.period_s)
         return self.key.epoch_ns + round((until_s - shortest_s) * self.key.speed * NS_PER_S)
@@ -138,7 +162,7 @@ class Timebase:
 
     def __init__(self) -> None:
         self.columns = ClockColumns()
-        """What is known of each; topics have the number of their clock's row."""
+        """Values of each clock. Topics store the row number of their clock."""
         self.moves = 0
         """How often the rows of clocks have become others."""
         self._clocks: dict[ClockKey, SourceClock] = {}
@@ -147,7 +171,7 @@ class Timebase:
         self._wall: tuple[float, int] | None = None
         """Monotonic seconds and our wall clock at the last look."""
         self._correction_ns = 0
-        """What our wall clock has stepped by since its time was right, with the sign turned; 0 where it is right."""
+        """Negated sum of our wall clock's steps since it was right. 0 if it is right."""
 
     def clock(self, key: ClockKey, period_s: float) -> SourceClock:
         """Return the clock of a key."""
@@ -157,7 +181,8 @@ class Timebase:
             if len(same) < MOST_OF_ONE:
                 row = self.columns.add()
             else:
-                # A topic that still goes by the clock that is gone has the one in its place: both are the publisher's.
+                # A topic that still goes by the clock that is gone has the one in its place: both
+                # are the publisher's.
                 gone = min(same, key=_heard_s)
                 same.remove(gone)
                 row = self._clocks.pop(gone.key).row
@@ -176,7 +201,7 @@ class Timebase:
         return clock
 
     def copy(self) -> Timebase:
-        """Return a copy, in which each clock has the same row."""
+        """Return a copy with the same rows."""
         twin = Timebase()
         twin.columns, twin.moves = self.columns.copy(), self.moves
         for key, clock in self._clocks.items():
@@ -193,20 +218,27 @@ class Timebase:
             clock.restart()
 
     def keep(self, keys: set[ClockKey]) -> None:
-        """Forget all other clocks; the rows of those that are left may be others from now on."""
-        kept = {key: clock for key, clock in self._clocks.items() if key in keys}
-        if len(kept) == len(self._clocks):
+        """Drop all other clocks.
+
+        The rows of the remaining ones may change.
+        """
+        clocks = {key: clock for key, clock in self._clocks.items() if key in keys}
+        if len(clocks) == len(self._clocks):
             return
         self.moves += 1
-        self.columns.keep([clock.row for clock in kept.values()])
-        for row, clock in enumerate(kept.values()):
+        self.columns.keep([clock.row for clock in clocks.values()])
+        for row, clock in enumerate(clocks.values()):
             clock.row = row
-        self._clocks, self._of = kept, {}
-        for clock in kept.values():
+        self._clocks = clocks
+        self._of = {}
+        for clock in clocks.values():
             self._of.setdefault(clock.key.publisher, []).append(clock)
 
     def drop(self, key: ClockKey) -> None:
-        """Forget a clock by which nothing goes any more; the others keep their rows."""
+        """Drop an unused clock.
+
+        The others keep their rows.
+        """
         clock = self._clocks.pop(key, None)
         if clock is None:
             return
@@ -219,13 +251,15 @@ class Timebase:
     def now(
         self, now_s: float, wall_ns: int, instances: Mapping[ClockKey, int] = NO_INSTANCES
     ) -> Moment:
-        """Return the fleet's time: the wall clock's while a source goes by it, else that of a dated or sped-up source.
+        """Return the fleet's time.
+
+        It is the wall clock's while a source follows it, else that of a dated or sped-up source.
 
         Args:
             now_s: Monotonic seconds.
             wall_ns: Our wall clock.
-            instances: Number of instances that go by each clock: of several dated ones the largest has the time, and of equal
-                ones the first described, so that it does not jump to and fro.
+            instances: Number of instances on each clock. Of several dated clocks the largest sets
+                the time, and of equal ones the first described, so that it does not jump.
         """
         wall_heard_s = -float("inf")
         is_wall = self.columns["is_wall"]
@@ -257,19 +291,24 @@ class Timebase:
         return Moment(time_ns, chosen.key.speed, is_wall=False)
 
     def worst_skew_s(self, now_s: float) -> float:
-        """Return the largest error of the wall clocks that are heard: seconds ahead of ours (behind: negative), 0 for none.
+        """Return the largest error of the heard wall clocks in seconds.
 
-        What is behind by more than `LATE_FROM_S` is late, be it by its clock or on its way; but not by a step of our clock, from which
-        all sources are off.
+        Positive if ahead of ours, negative if behind, 0 for none. A source more than `LATE_FROM_S`
+        behind is late instead, whether by its clock or on the way. A step of our own clock does not
+        count: it sets all sources off.
         """
-        skew_s, late_s = self.columns["skew_s"], self._late_s()
+        skew_s = self.columns["skew_s"]
+        late_s = self._late_s()
         counts = (skew_s != 0) & (late_s <= LATE_FROM_S)
         if counts.any():
             counts &= self._are_heard(now_s)
         return float(max([*skew_s[counts].tolist(), self._correction_ns / NS_PER_S], key=abs))
 
     def late_s(self, now_s: float) -> float:
-        """Return by how much the latest telemetry that comes is behind the wall clock; 0 where none is late."""
+        """Return the seconds the latest telemetry is behind the wall clock.
+
+        0 if none is late.
+        """
         late_s = self._late_s()
         counts = late_s > LATE_FROM_S
         if not counts.any():
@@ -278,25 +317,27 @@ class Timebase:
         return float(late_s[counts & self._are_heard(now_s)].max(initial=0.0))
 
     def _late_s(self) -> NDArray[np.float64]:
-        """Return by how much the newest message of each source is late, without what our clock was set ahead by."""
+        """Return the lateness of each source's newest message, without steps of our clock."""
         late_s: NDArray[np.float64] = self.columns["late_s"] + min(
             0.0, self._correction_ns / NS_PER_S
         )
         return late_s
 
     def _are_heard(self, now_s: float) -> NDArray[np.bool_]:
-        """Return of which sources messages still come."""
+        """Return a mask of sources with recent messages."""
         longest_s = np.minimum(LONGEST_HEARD_S, STANDS_AFTER_PERIODS * self.columns["period_s"])
         heard: NDArray[np.bool_] = now_s - self.columns["heard_s"] <= longest_s
         return heard
 
     def late_by_s(self, key: ClockKey, ts_ns: int, seen_s: float) -> float:
-        """Return by how much telemetry of a source was behind the wall clock when it came; 0 where it is not late.
+        """Return the seconds telemetry was behind the wall clock on arrival.
+
+        0 if it is not late.
 
         Args:
             key: The source's clock.
             ts_ns: Source time of the telemetry.
-            seen_s: Monotonic seconds at which it came.
+            seen_s: Monotonic seconds of its arrival.
         """
         clock = self._clocks.get(key)
         if clock is None or not clock.is_wall or self._wall is None:
@@ -306,8 +347,9 @@ class Timebase:
         return late_s if late_s > LATE_FROM_S else 0.0
 
     def _right_wall_ns(self, now_s: float, wall_ns: int, instances: Mapping[ClockKey, int]) -> int:
-        """Return our wall clock, or what it would show without its steps where most sources go on by that."""
-        before, self._wall = self._wall, (now_s, wall_ns)
+        """Return our wall clock, without its steps if most sources continue without them."""
+        before = self._wall
+        self._wall = (now_s, wall_ns)
         if before is not None:
             step_ns = wall_ns - before[1] - round((now_s - before[0]) * NS_PER_S)
             if abs(step_ns) > STEP_FROM_NS:
@@ -316,7 +358,8 @@ class Timebase:
             self._correction_ns = 0
             return wall_ns
         right_ns = wall_ns + self._correction_ns
-        clocks, columns = list(self._clocks.values()), self.columns
+        clocks = list(self._clocks.values())
+        columns = self.columns
         rows = np.array([clock.row for clock in clocks], np.int64)
         votes_at = columns["is_wall"][rows] & self._are_heard(now_s)[rows]
         weights = np.array([instances.get(clock.key, 1) for clock in clocks], np.int64)[votes_at]

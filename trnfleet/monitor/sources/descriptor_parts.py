@@ -1,4 +1,4 @@
-"""What descriptors have in common, and which of them a layout does not show yet."""
+"""Shared parts of descriptors, and the descriptors a layout does not show yet."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     Lanes = tuple[tuple[str, tuple[str, ...]], ...]
 
 MOST_CHANGED = 64
-"""Descriptors that a layout may differ by and be changed for each of them; one that differs by more is made from all."""
+"""Most changed descriptors for a layout to be changed one by one. Above it, the layout is built
+from all."""
 MOST_LANE_SETS = 64
-"""Sets of lane names that are looked through for a changed layout."""
+"""Most sets of lane names searched for a changed layout."""
 
 
 class _ColumnSet(NamedTuple):
@@ -32,7 +33,10 @@ class _ColumnSet(NamedTuple):
 
 
 class ColumnSets:
-    """Columns other than the standard ones: those of many descriptors that are equal are one object."""
+    """Non-standard columns.
+
+    Equal columns of many descriptors are one object.
+    """
 
     def __init__(self) -> None:
         self._sets: dict[tuple[ColumnSpec, ...], _ColumnSet] = {}
@@ -45,11 +49,14 @@ class ColumnSets:
         return copied(self, _sets=self._sets.copy())
 
     def identities(self) -> set[int]:
-        """Return the identity of each object that descriptors have as their columns, and of the standard ones."""
-        return {id(STANDARD_COLUMNS), *(id(each.columns) for each in self._sets.values())}
+        """Return the identities of all column objects in use, and of the standard ones."""
+        return {
+            id(STANDARD_COLUMNS),
+            *(id(column_set.columns) for column_set in self._sets.values()),
+        }
 
     def new_bytes(self, columns: tuple[ColumnSpec, ...]) -> int:
-        """Return the memory that columns would take in addition."""
+        """Return the additional memory columns would need."""
         return (
             0 if columns is STANDARD_COLUMNS or columns in self._sets else _columns_bytes(columns)
         )
@@ -57,7 +64,10 @@ class ColumnSets:
     def share(
         self, columns: tuple[ColumnSpec, ...], publisher: str, room: Room
     ) -> tuple[ColumnSpec, ...]:
-        """Return the one object for a descriptor's columns; it counts for the publisher that brought it first."""
+        """Return the shared object for a descriptor's columns.
+
+        It counts towards the first publisher to use it.
+        """
         if columns is STANDARD_COLUMNS:
             return STANDARD_COLUMNS
         shared = self._sets.get(columns)
@@ -68,7 +78,7 @@ class ColumnSets:
         return shared.columns
 
     def release(self, columns: tuple[ColumnSpec, ...], room: Room) -> None:
-        """Give back the columns of a descriptor that goes."""
+        """Release the columns of a removed descriptor."""
         if columns is STANDARD_COLUMNS:
             return
         shared = self._sets[columns]
@@ -80,7 +90,7 @@ class ColumnSets:
 
 
 class LaneSets:
-    """Names of link lanes that are not the usual ones, and how many descriptors give each set of them."""
+    """Unusual names of link lanes, with the number of descriptors using each set."""
 
     def __init__(self) -> None:
         self._uses: dict[Lanes, int] = {}
@@ -90,26 +100,29 @@ class LaneSets:
         return copied(self, _uses=self._uses.copy())
 
     def count(self, lanes: Lanes, more: int) -> None:
-        """Count a descriptor that comes (1) or goes (-1)."""
+        """Count an added (1) or removed (-1) descriptor."""
         if lanes:
             left = self._uses.pop(lanes, 0) + more
             if left > 0:
                 self._uses[lanes] = left
 
     def names(self) -> dict[str, tuple[str, ...]] | None:
-        """Return the names of lanes by instance type; None where it depends on the order of descriptors which they are."""
+        """Return the lane names by instance type.
+
+        None if they depend on the order of descriptors.
+        """
         if len(self._uses) > MOST_LANE_SETS:
             return None
-        found: dict[str, tuple[str, ...]] = {}
+        by_kind: dict[str, tuple[str, ...]] = {}
         for lanes in self._uses:
             for kind, names in lanes:
-                if found.setdefault(kind, names) != names:
+                if by_kind.setdefault(kind, names) != names:
                     return None
-        return found
+        return by_kind
 
 
 class Published(Protocol):
-    """What is noted of a descriptor: who publishes what it describes, and by which clock."""
+    """A descriptor's publisher and clock."""
 
     @property
     def publisher(self) -> str: ...
@@ -125,16 +138,17 @@ D = TypeVar("D", bound=Published)
 
 
 class DescriptorChanges(NamedTuple, Generic[D]):
-    """What has happened to descriptors since the layout was made."""
+    """Changes of descriptors since the layout was built."""
 
     former: dict[str, D | None]
-    """By path, what each that has come, gone or become another one was then; None of one that was not there."""
+    """Former descriptor of each added, removed or replaced path. None if it was new."""
     gone: dict[tuple[str, str, ClockKey], None]
-    """Publisher, boot and clock of all that are not as they were, also of those that came and went since then."""
+    """Publisher, boot and clock of all changed descriptors, including any added and removed since.
+    """
 
 
 class ChangedDescriptors(Generic[D]):
-    """Descriptors that the layout does not show as they are now."""
+    """Descriptors not yet shown in their present form by the layout."""
 
     def __init__(self) -> None:
         self._changes: DescriptorChanges[D] | None = DescriptorChanges({}, {})
@@ -147,7 +161,7 @@ class ChangedDescriptors(Generic[D]):
         return copied(self, _changes=twin)
 
     def note(self, path: str, known: D | None) -> None:
-        """Note that another one than is known comes to a path, or that it goes."""
+        """Record a replaced or removed descriptor of a path."""
         if self._changes is None:
             return
         former, gone = self._changes
@@ -158,11 +172,12 @@ class ChangedDescriptors(Generic[D]):
             self._changes = None
 
     def take(self) -> DescriptorChanges[D] | None:
-        """Return what has happened; None where that is too much.
+        """Return the changes; None if there are too many.
 
-        Until `begin` all count as changed: who does not get to the end of a layout leaves it to be made from all.
+        All count as changed until `begin`: an unfinished layout is built from all next time.
         """
-        changes, self._changes = self._changes, None
+        changes = self._changes
+        self._changes = None
         return changes
 
     def begin(self) -> None:
@@ -171,5 +186,5 @@ class ChangedDescriptors(Generic[D]):
 
 
 def _columns_bytes(columns: tuple[ColumnSpec, ...]) -> int:
-    """Return the memory of columns and of the decoder of their frames, which takes less than they do."""
+    """Return the memory of columns and of the smaller decoder of their frames."""
     return 2 * held_bytes(columns)

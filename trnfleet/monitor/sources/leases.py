@@ -1,7 +1,7 @@
-"""Leases that an app holds on a top broker: of which rows it wants the chips, what their relays say, and what is to be sent.
+"""Leases of an app on a top broker: rows, replies, and messages to send.
 
-Pure: it reads no clock and sends nothing. A row is asked for when it is opened and held while it is looked at; a moment after that it is
-given back. What the relay's side of it is stands in `docs/brokers.md`.
+Pure: it reads no clock and sends nothing. A row is requested when it is opened, renewed while it is
+viewed, and released a moment later. `docs/brokers.md` describes the relay's side.
 """
 
 from __future__ import annotations
@@ -24,26 +24,28 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 HOLD_S = 10.0
-"""Time for which a row is held that is not looked at any more: going back to it shows its chips at once."""
+"""Seconds a row is retained after its last view. Returning to it shows its chips at once."""
 MOST_HELD = 4
-"""Rows that are held at once; the one that was looked at longest ago is given back for a further one."""
+"""Most rows leased at once. The least recently viewed is released for another one."""
 DWELL_S = 1.0
-"""Time for which a row is looked at that somebody else holds, until it is held here, too: the cursor may only pass by."""
+"""Seconds of viewing before a row leased elsewhere is leased here, too. The cursor may only pass
+by."""
 ANSWER_S = 3.0
 """Time in which a relay answers."""
 AGAIN_S = 15.0
-"""Time after which is asked again what was refused, as long as it is looked at."""
+"""Seconds before a refused request is repeated while the row is viewed."""
 SOON_S = 5.0
-"""The same of what was not answered: another relay of the cell may take over meanwhile."""
+"""Seconds before an unanswered request is repeated. Another relay of the cell may take over
+meanwhile."""
 GONE_S = 1.0
 """Least time between two commands where the chips were there and are gone."""
 EXPIRY_S = 10
-"""Seconds after which a command is not carried out any more."""
+"""Seconds before a command expires."""
 LONGEST_REASON = 300
 
 
 class LeaseState(enum.Enum):
-    """What has become of a wish for chips."""
+    """State of a request for chips."""
 
     ASKED = enum.auto()
     GRANTED = enum.auto()
@@ -59,7 +61,7 @@ class Lease:
     row: str
     cell: str
     looked_s: float
-    """Monotonic seconds at which it was looked at last."""
+    """Monotonic seconds of the last view."""
     state: LeaseState = LeaseState.ASKED
     reason: str = ""
     """Why there are no chips, as plain text; empty where there are, or may be."""
@@ -67,11 +69,11 @@ class Lease:
     command_id: str = ""
     """Id of the last command about it."""
     had_chips: bool = False
-    """Whether its chips have been described since that command."""
+    """Whether its chips were described since the command."""
 
 
 class Leases:
-    """The leases of one fleet that an app holds."""
+    """Leases of an app in one fleet."""
 
     def __init__(
         self,
@@ -96,14 +98,16 @@ class Leases:
         """Goes up with every change of a state."""
         self.wanted = asyncio.Event()
         """Set when there may be something to send."""
-        self._fleet, self._root, self._by = fleet, root, by
+        self._fleet = fleet
+        self._root = root
+        self._by = by
         self.why_not = why_not
         """Why it cannot ask for any, as plain text; empty where it can."""
         self._held: dict[str, Lease] = {}
         self._passing = "", 0.0
-        """The row of somebody else's that is looked at, and the monotonic seconds since when."""
+        """The viewed row leased elsewhere, and the monotonic seconds since when."""
         self._left: list[Lease] = []
-        """Those that are to be given back."""
+        """Leases to release."""
 
     @property
     def can_ask(self) -> bool:
@@ -116,13 +120,13 @@ class Leases:
         return tuple(self._held.values())
 
     def of(self, address: str) -> Lease | None:
-        """Return the lease of the row that an address is, or is in."""
+        """Return the lease of the row at or above an address."""
         parts = address.split("/")
         rows = ("/".join(parts[:depth]) for depth in (2, 3))
         return next((self._held[row] for row in rows if row in self._held), None)
 
     def open(self, row: str, cell: str, now_s: float) -> None:
-        """Ask for the chips of a row, or ask again where that was refused."""
+        """Request the chips of a row, or repeat a refused request."""
         known = self._held.get(row)
         if known is not None:
             known.looked_s = now_s
@@ -130,7 +134,7 @@ class Leases:
                 known.asked_s = -float("inf")
         else:
             if len(self._held) >= MOST_HELD:
-                self._leave(min(self._held.values(), key=lambda each: each.looked_s))
+                self._leave(min(self._held.values(), key=lambda lease: lease.looked_s))
             self._held[row] = Lease(row, cell, now_s)
             if self.why_not:
                 self._held[row].state, self._held[row].reason = LeaseState.REFUSED, self.why_not
@@ -138,23 +142,26 @@ class Leases:
         self.wanted.set()
 
     def dwells(self, row: str, now_s: float) -> bool:
-        """Return whether a row that is not held here has been looked at for long enough to hold it."""
+        """Return whether a row not leased here was viewed long enough for a lease."""
         if row != self._passing[0]:
             self._passing = row, now_s
         return now_s - self._passing[1] >= DWELL_S
 
     def look(self, address: str, now_s: float) -> None:
-        """Note what is looked at: a row that an address is, or is in, is held on."""
+        """Record a view of an address.
+
+        It renews the lease of the address's row.
+        """
         lease = self.of(address) if self._held else None
         if lease is not None:
             lease.looked_s = now_s
 
     def due(self, now_s: float, wall_ns: int, has_chips: Callable[[str], bool]) -> list[Envelope]:
-        """Return the commands that are to be sent now.
+        """Return the commands to send now.
 
         Args:
             now_s: Monotonic seconds.
-            wall_ns: Wall clock, by which they expire.
+            wall_ns: Wall clock for their expiry.
             has_chips: Returns whether the chips of a row are described.
         """
         self.wanted.clear()
@@ -186,7 +193,7 @@ class Leases:
         return commands
 
     def leave_all(self, wall_ns: int) -> list[Envelope]:
-        """Return the commands that give all of them back."""
+        """Return the commands to release all leases."""
         for lease in self.held:
             self._leave(lease)
         commands = [self._command(lease, 0.0, wall_ns) for lease in self._left]
@@ -194,13 +201,16 @@ class Leases:
         return commands
 
     def fail(self, why: str) -> None:
-        """Note that what was sent last, or all, could not be: for want of rights or of a connection."""
+        """Mark the last command, or all, as failed for lack of rights or connection."""
         for lease in self._held.values():
             if lease.state is not LeaseState.GRANTED:
                 self._turn(lease, LeaseState.REFUSED, plain(why, LONGEST_REASON))
 
     def take(self, envelope: Envelope) -> None:
-        """Take a reply; what is none to the last command about a lease is left out."""
+        """Apply a reply.
+
+        Ignore it unless it answers the last command of a lease.
+        """
         if envelope.retain:
             return
         for lease in self._held.values():
@@ -220,7 +230,8 @@ class Leases:
 
     def _turn(self, lease: Lease, state: LeaseState, reason: str) -> None:
         if (lease.state, lease.reason) != (state, reason):
-            lease.state, lease.reason = state, reason
+            lease.state = state
+            lease.reason = reason
             self.revision += 1
 
     def _leave(self, lease: Lease) -> None:
@@ -234,7 +245,7 @@ class Leases:
         return build_topic(self._fleet, TopicClass.REPLY, path, self._root)
 
     def _command(self, lease: Lease, lease_s: float, wall_ns: int) -> Envelope:
-        """Return the command that asks for a lease, or gives it back."""
+        """Return the command to request or release a lease."""
         if not lease_s:
             lease.command_id = os.urandom(8).hex()
         message = CommandMessage(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.slices import Slices
 
 SLICE = 2_048
-"""Boots that are looked through in one slice: 2 ms."""
+"""Boots checked in one slice of work: 2 ms."""
 
 
 @dataclass(slots=True, eq=False)
@@ -32,6 +32,7 @@ class PublisherState:
 
     number: int
     client: str
+    boot: str
     online: bool = True
     """The state in its own last message."""
     announced: bool = False
@@ -41,7 +42,7 @@ class PublisherState:
 
 
 class KeptBoots(NamedTuple):
-    """The boots that are kept with the next layout."""
+    """The boots retained with the next layout."""
 
     boots: dict[tuple[str, str], PublisherState]
     """By client and boot."""
@@ -53,7 +54,10 @@ class KeptBoots(NamedTuple):
 
 
 class Renumbering(NamedTuple):
-    """What has become of numbers, each at its former place; what is gone has that of nothing known."""
+    """New numbers by former number.
+
+    Removed ones have the number for unknown.
+    """
 
     boots: NDArray[np.int32]
     """Numbers of boots; the last is for -1."""
@@ -64,12 +68,12 @@ class Renumbering(NamedTuple):
 class Publishers:
     """The publishers of a fleet.
 
-    A publisher of many instances gives one that boots again a boot id of its own, and announces only its own boot. A boot
-    that is not announced is therefore online while its client is.
+    A publisher of many instances assigns a new boot id to an instance after its reboot, and
+    announces only its own boot. So an unannounced boot is online while its client is.
 
-    Presences come before descriptors where hosts are joined, so that boots that no descriptor has named may take all room there is. Where it is
-    full, one that a descriptor names takes the place of the oldest of them: who makes up names and describes nothing keeps out
-    none that describes instances, which are few because their instances are counted.
+    Presence arrives before descriptors while hosts join, so boots without a descriptor may fill the
+    table. When full, a boot with a descriptor replaces the oldest of them. Made-up names without
+    descriptors so never crowd out described instances, and the number of instances is limited.
     """
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -78,21 +82,21 @@ class Publishers:
         self._announced: dict[str, list[PublisherState]] = {}
         """Each client's announced boots."""
         self._online: dict[str, list[PublisherState]] = {}
-        """Those of them that are online, as a rule one or none, for each client that has announced itself."""
+        """Online boots of each announced client, usually one or none."""
         self._room = Room(self._most)
         self._undescribed = Room(self._most_undescribed)
         self._free: list[int] = []
-        """Numbers of boots that are forgotten, which are given to the next ones."""
+        """Numbers of removed boots, for reuse."""
         self._nameless: OrderedDict[tuple[str, str], None] = OrderedDict()
-        """Boots that no descriptor has named, the oldest first. Of a plain dict, to take the first of many takes as long as all that
-        was taken before."""
+        """Boots without a descriptor, oldest first. In a plain dict, finding the first entry costs
+        time for every entry removed before."""
         self._presence: NDArray[np.bool_] | None = None
         self._clients: dict[str, bool] | None = None
         self._rows: NDArray[np.int64] | None = None
         self._names: dict[int, str] | None = None
         self._boots_online: set[str] | None = None
         self.traffic = PublisherTraffic()
-        """What comes of each client; it has a row for each that is known."""
+        """Traffic of each known client, one row each."""
 
     def __len__(self) -> int:
         """Return the number of boots."""
@@ -106,6 +110,14 @@ class Publishers:
     def find(self, client: str, boot: str) -> PublisherState | None:
         """Return a boot that is known."""
         return self._boots.get((client, boot))
+
+    def has_idle(self) -> bool:
+        """Return whether an online publisher describes nothing."""
+        return any(self._is_there(key) for key in self._nameless)
+
+    def client_of(self, boot: str) -> str:
+        """Return the client of a boot; empty for an unknown one."""
+        return next((client for client, other in self._boots if other == boot), "")
 
     def refusal(
         self, client: str, boot: str, *, described: bool = False, former_boot: str = ""
@@ -128,13 +140,15 @@ class Publishers:
     def number(
         self, client: str, boot: str, *, described: bool = False, former_boot: str = ""
     ) -> PublisherState:
-        """Return a boot, known or new, for which there is room.
+        """Return a known or new boot.
+
+        There must be room for it.
 
         Args:
             client: The publisher's name.
             boot: Id of the boot.
             described: Whether a descriptor names it.
-            former_boot: The boot that the new one follows; it is forgotten unless it was announced.
+            former_boot: The boot before the new one. It is removed unless it was announced.
         """
         state = self._boots.get((client, boot))
         if state is None:
@@ -143,11 +157,12 @@ class Publishers:
                 # Instances that boot again and again must not use numbers up.
                 del self._boots[client, former_boot]
                 self._nameless.pop((client, former_boot), None)
+                state.boot = boot
             else:
                 if self._is_full_of_names:
                     self._forget_oldest()
                 number = self._free.pop() if self._free else len(self._boots)
-                state = PublisherState(number, client)
+                state = PublisherState(number, client, boot)
                 self.traffic.add(client)
                 self._rows = self._names = None
                 self._room.change(client, 1)
@@ -164,30 +179,30 @@ class Publishers:
 
     @property
     def _is_full_of_names(self) -> bool:
-        """Whether there is no room left, and a part of it has boots that no descriptor has named."""
+        """Whether the table is full and has boots without a descriptor."""
         return bool(self._nameless) and self._room.used >= self._room.most
 
     def _forget_oldest(self) -> None:
-        """Forget the oldest boot that no descriptor has named."""
+        """Remove the oldest boot without a descriptor."""
         self._forget(next(iter(self._nameless)))
 
     def _forget(self, key: tuple[str, str], numbers: NDArray[np.int32] | None = None) -> None:
-        """Forget a boot that no descriptor names; its number is the next one's.
+        """Remove a boot without a descriptor, and reuse its number for the next one.
 
         Args:
             key: Its client and boot.
-            numbers: What has become of numbers, in which its own is noted.
+            numbers: New numbers by former number, to be updated for it.
         """
         del self._nameless[key]
         client, _ = key
         state = self._boots.pop(key)
         self._room.change(client, -1)
         self._undescribed.change(client, -1)
-        left = [each for each in self._announced.get(client, ()) if each is not state]
+        left = [other for other in self._announced.get(client, ()) if other is not state]
         if left:
             self._announced[client] = left
             self._online[client] = [
-                each for each in self._online.get(client, ()) if each is not state
+                other for other in self._online.get(client, ()) if other is not state
             ]
         else:
             self._announced.pop(client, None)
@@ -199,7 +214,7 @@ class Publishers:
         self._note_presence(client, [] if self._room.of(client) else [state])
 
     def _replaced(self, client: str, former_boot: str) -> PublisherState | None:
-        """Return the boot whose number the next one takes; None where it was announced."""
+        """Return the former boot, for reuse of its number; None if it was announced."""
         former = self._boots.get((client, former_boot)) if former_boot else None
         return None if former is None or former.announced else former
 
@@ -209,14 +224,19 @@ class Publishers:
         if is_first:
             state.announced = True
             self._announced.setdefault(state.client, []).append(state)
-        others = [each for each in self._online.get(state.client, ()) if each is not state]
-        if online:
-            # A client id is connected once at a broker: where a new boot is online, the former ones are gone.
-            for other in others:
-                other.online = False
-            others = [state]
+        others = [other for other in self._online.get(state.client, ()) if other is not state]
         state.online = online
-        self._online[state.client] = others
+        if online:
+            # A client id is connected once at a broker: where a new boot is online, the former ones
+            # are gone.
+            self._online[state.client] = [state]
+            for other in self._announced[state.client].copy():
+                if other is not state:
+                    other.online = False
+                    if not other.described:
+                        self._forget((other.client, other.boot))
+        else:
+            self._online[state.client] = others
         self._note_presence(state.client, self._announced.get(state.client, []))
         return is_first
 
@@ -224,28 +244,31 @@ class Publishers:
         """Return whether a client has announced a boot: a publisher of telemetry, not a watch."""
         return client in self._announced
 
-    def clear(self, client: str) -> None:
-        """Forget the presence of a client: nothing is offline because of it."""
-        announced = self._announced.get(client, ())
-        for state in announced:
-            state.online = True
-        if announced:
-            self._online[client] = list(announced)
-        self._forget_figures()
+    def clear(self, client: str) -> bool:
+        """Forget the presence of a client, and the client where no descriptor names it.
 
-    def retire(self, client: str) -> None:
-        """Let a client be gone whose message was cleared because of that; `keep` forgets it."""
-        for state in self._announced.get(client, ()):
-            state.online = False
-        self._online[client] = []
+        Returns:
+            Whether it is forgotten; its row in `traffic` goes with the next layout.
+        """
+        announced = self._announced.pop(client, [])
+        self._online.pop(client, None)
+        for state in announced:
+            state.announced = False
+            state.online = True
+            if not state.described:
+                self._forget((client, state.boot))
         self._forget_figures()
+        return bool(announced) and not self._room.of(client)
 
     def is_online(self, state: PublisherState) -> bool:
         """Return whether a boot is online."""
         return state.online if state.announced else bool(self._online.get(state.client, True))
 
     def online(self) -> NDArray[np.bool_]:
-        """Return whether each numbered boot is online, and True at the end for an unknown one; not to be changed."""
+        """Return a mask of online boots by number, then True for an unknown boot.
+
+        Do not modify it.
+        """
         if self._presence is None:
             self._presence = np.ones(self._numbers + 1, np.bool_)
             for state in self._boots.values():
@@ -257,7 +280,10 @@ class Publishers:
         return bool(self._online.get(client, True))
 
     def rows(self) -> NDArray[np.int64]:
-        """Return the row in `traffic` of each numbered boot, and 0 at the end for an unknown one; not to be changed."""
+        """Return the row in `traffic` of each boot, by number.
+
+        The last entry is 0, for an unknown boot. Do not modify it.
+        """
         if self._rows is None:
             self._rows = np.zeros(self._numbers + 1, np.int64)
             for state in self._boots.values():
@@ -265,7 +291,10 @@ class Publishers:
         return self._rows
 
     def boots_online(self) -> set[str]:
-        """Return the ids of the boots that are online; not to be changed."""
+        """Return the ids of online boots.
+
+        Do not modify the set.
+        """
         if self._boots_online is None:
             self._boots_online = {
                 boot for (_, boot), state in self._boots.items() if self.is_online(state)
@@ -279,16 +308,22 @@ class Publishers:
         return self._names
 
     def clients(self) -> dict[str, bool]:
-        """Return for each client whether it is online in any of its boots; not to be changed."""
+        """Return whether each client is online in any boot.
+
+        Do not modify the mapping.
+        """
         if self._clients is None:
-            found: dict[str, bool] = {}
+            clients: dict[str, bool] = {}
             for state in self._boots.values():
-                found[state.client] = found.get(state.client, False) or self.is_online(state)
-            self._clients = found
+                clients[state.client] = clients.get(state.client, False) or self.is_online(state)
+            self._clients = clients
         return self._clients
 
     def _note_presence(self, client: str, states: list[PublisherState]) -> None:
-        """Have what is known of presence follow a client; it is found again of all where these are not all of its boots."""
+        """Update the presence data for a client.
+
+        Recompute it for all clients if `states` lacks some of its boots.
+        """
         known = self._presence
         self._forget_figures()
         is_gone = not self._room.of(client)
@@ -336,26 +371,29 @@ class Publishers:
         )
 
     def drop(self, unnamed: Iterable[tuple[str, str]]) -> Renumbering:
-        """Forget boots that are gone and that no descriptor names any more; all others keep their numbers.
+        """Remove offline boots without a descriptor.
+
+        All others keep their numbers.
 
         Args:
-            unnamed: Boots that descriptors do not name any more, by client and boot; none has ever named the others that may go.
+            unnamed: Boots no longer named by descriptors, by client and boot. Other removable boots
+                were never named.
         """
         boots = np.arange(self._numbers + 1, dtype=np.int32)
         boots[-1] = -1
-        wanted = [
+        known = [
             key
             for key in dict.fromkeys(unnamed)
             if key in self._boots and key not in self._nameless
         ]
         going = [key for key in self._nameless if not self._is_there(key)]
-        going += [key for key in wanted if not self._is_there(key)]
-        for key in wanted:
+        going += [key for key in known if not self._is_there(key)]
+        for key in known:
             self._boots[key].described, self._nameless[key] = False, None
             self._undescribed.change(key[0], 1)
         for key in going:
             self._forget(key, boots)
-        for key in wanted:
+        for key in known:
             if key in self._nameless:
                 # It may be there as long as it has room among those that describe nothing.
                 self._undescribed.change(key[0], -1)
@@ -384,47 +422,55 @@ class Publishers:
         return state.announced and state.online
 
     def keep(self, described: set[tuple[str, str]]) -> None:
-        """Forget boots that are gone and that no descriptor names, and number the rest again."""
+        """Remove offline boots without a descriptor, and renumber the rest."""
         self.settle(finish(self.keeping(described)))
 
     def keeping(self, described: set[tuple[str, str]]) -> Slices[KeptBoots]:
-        """Find out, in slices in which nothing changes, what `keep` keeps, for `settle`."""
-        kept = KeptBoots({}, {}, {}, OrderedDict(), Room(self._most), Room(self._most_undescribed))
+        """Find the boots `keep` would retain, for `settle`.
+
+        Runs in slices. Nothing may change meanwhile.
+        """
+        retained = KeptBoots(
+            {}, {}, {}, OrderedDict(), Room(self._most), Room(self._most_undescribed)
+        )
         for number, (key, state) in enumerate(self._boots.items()):
             if number % SLICE == SLICE - 1:
                 yield
-            client, is_described = state.client, key in described
+            client = state.client
+            is_described = key in described
             if not is_described and (
-                not (state.announced and state.online) or kept.undescribed.refusal(client, 1, "")
+                not (state.announced and state.online)
+                or retained.undescribed.refusal(client, 1, "")
             ):
                 continue
-            kept.numbers[key] = len(kept.boots)
-            kept.boots[key] = state
+            retained.numbers[key] = len(retained.boots)
+            retained.boots[key] = state
             if not is_described:
-                kept.undescribed.change(client, 1)
-                kept.nameless[key] = None
+                retained.undescribed.change(client, 1)
+                retained.nameless[key] = None
             if state.announced:
-                kept.announced.setdefault(client, []).append(state)
+                retained.announced.setdefault(client, []).append(state)
         yield
-        for client, number in Counter(state.client for state in kept.boots.values()).items():
-            kept.room.change(client, number)
-        return kept
+        for client, number in Counter(state.client for state in retained.boots.values()).items():
+            retained.room.change(client, number)
+        return retained
 
     def settle(self, kept: KeptBoots) -> None:
-        """Forget all other boots, and give those that are kept their new numbers."""
+        """Remove all other boots, and renumber the retained ones."""
         self._room, self._undescribed = kept.room, kept.undescribed
         self._announced, self._nameless, self._free = kept.announced, kept.nameless, []
         is_less = len(kept.boots) < len(self._boots) or len(self.traffic) > len(kept.boots) + 1
         self._boots = kept.boots
         for number, state in enumerate(kept.boots.values()):
-            state.number, state.described = number, True
+            state.number = number
+            state.described = True
         for key in kept.nameless:
             kept.boots[key].described = False
         if is_less:
             clients = {state.client for state in self._boots.values()}
             left = {id(state) for state in self._boots.values()}
             self._online = {
-                client: [each for each in online if id(each) in left]
+                client: [state for state in online if id(state) in left]
                 for client, online in self._online.items()
                 if client in clients
             }

@@ -1,4 +1,4 @@
-"""The watches of a fleet by their presence messages: who says that it leads, and when it was heard."""
+"""Watches of a fleet by presence message: the claimed leader, and the last heartbeats."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ class _Watch(NamedTuple):
 
 
 def presence_of(message: WatchMessage, heard_s: float | None) -> WatchPresence:
-    """Return a watch as its message describes it, `heard_s` after its last heartbeat; None where none has come."""
+    """Return a watch as described by its message, `heard_s` after its last heartbeat.
+
+    None for `heard_s` if no heartbeat has arrived.
+    """
     return WatchPresence(
         message.client,
         parse_rfc3339(message.since) if message.since else None,
@@ -37,8 +40,8 @@ def presence_of(message: WatchMessage, heard_s: float | None) -> WatchPresence:
         ReceiverErrors.of(
             max(message.errors or 0, len(message.receiver_errors)),
             (
-                ReceiverError(each.receiver, each.kind, each.id, each.reason)
-                for each in message.receiver_errors
+                ReceiverError(error.receiver, error.kind, error.id, error.reason)
+                for error in message.receiver_errors
             ),
         ),
         message.hears,
@@ -55,22 +58,26 @@ class Watches:
         gone_s: float = GONE_S,
         doubt_s: float = DOUBT_S,
     ) -> None:
-        """Begin without any.
+        """Create an empty table.
 
         Args:
-            most: How many are kept.
-            gone_s: Time without a heartbeat after which one counts as gone.
-            doubt_s: Time for which one counts as present by a retained message alone.
+            most: Most watches.
+            gone_s: Seconds without a heartbeat before a watch is gone.
+            doubt_s: Seconds a watch counts as present by a retained message alone.
         """
-        self._most, self._gone_s, self._doubt_s = most, gone_s, doubt_s
+        self._most = most
+        self._gone_s = gone_s
+        self._doubt_s = doubt_s
         self._known: dict[str, _Watch] = {}
 
     def put(self, message: WatchMessage, now_s: float, *, is_retained: bool) -> bool:
-        """Take a presence message, and return whether there was room; one that the broker had retained is no heartbeat."""
+        """Apply a presence message.
+
+        Return whether there was room.
+
+        A message retained by the broker is no heartbeat.
+        """
         client = message.client
-        if message.state == "offline":
-            self._known.pop(client, None)
-            return True
         known = self._known.pop(client, None)
         if known is None and len(self._known) >= self._most:
             # Each message puts its watch last.
@@ -78,31 +85,44 @@ class Watches:
             if self._is_present(self._known[oldest], now_s):
                 return False
             del self._known[oldest]
-        heard_s = now_s if not is_retained else known.heard_s if known is not None else None
+        heard_s = None if known is None else known.heard_s
+        if message.state == "offline":
+            heard_s = None
+        elif not is_retained:
+            heard_s = now_s
         self._known[client] = _Watch(message, now_s, heard_s)
         return True
 
     def clear(self, client: str) -> None:
-        """Forget a watch whose message was cleared."""
+        """Remove a watch after its message was cleared."""
         self._known.pop(client, None)
+
+    def __len__(self) -> int:
+        """Return the number of watches with a message, online or offline."""
+        return len(self._known)
+
+    def __contains__(self, client: str) -> bool:
+        return client in self._known
 
     def present(self, now_s: float) -> list[WatchPresence]:
         """Return the watches that are present."""
         return [
-            presence_of(each.message, None if each.heard_s is None else now_s - each.heard_s)
-            for each in self._known.values()
-            if self._is_present(each, now_s)
+            presence_of(watch.message, None if watch.heard_s is None else now_s - watch.heard_s)
+            for watch in self._known.values()
+            if self._is_present(watch, now_s)
         ]
 
     def has_present(self, now_s: float) -> bool:
         """Return whether any is present."""
-        return any(self._is_present(each, now_s) for each in self._known.values())
+        return any(self._is_present(watch, now_s) for watch in self._known.values())
 
     def copy(self) -> Watches:
         """Return a copy; messages never change."""
         return copied(self, _known=self._known.copy())
 
     def _is_present(self, watch: _Watch, now_s: float) -> bool:
+        if watch.message.state == "offline":
+            return False
         if watch.heard_s is None:
             return now_s - watch.came_s < self._doubt_s
         return now_s - watch.heard_s < self._gone_s

@@ -1,10 +1,12 @@
-"""Means of the roll-ups over the last seconds of the fleet's time: what headlines, titles and rows of the tree show.
+"""Means of roll-ups over the last seconds of fleet time.
 
-Steps of training swing a fleet's power by a third within seconds, so that the newest value says little. One sample a second
-is kept by reference; nothing changes once it is made, so that a reader that keeps an `Averages` keeps one moment. It has the
-methods of `Rollups` by which fields are read. Which pass stands for a second is `trnfleet.monitor.sampling`'s to say.
+Headlines, titles and tree rows show these means. Training steps swing a fleet's power by a third
+within seconds, so the newest value says little. One sample a second is stored by reference. A
+sample never changes: a reader with one `Averages` sees one moment. `Averages` has the methods of
+`Rollups` used to read fields. `trnfleet.monitor.sampling` decides which pass represents a second.
 
-Gauges are means over the window; a metric whose aggregate is a maximum is the maximum of the window; counters are the newest.
+Gauges are means over the window; a metric aggregated by maximum is the maximum of the window;
+counters are the newest.
 """
 
 from __future__ import annotations
@@ -27,21 +29,22 @@ if TYPE_CHECKING:
     from trnfleet.monitor.store.rollup import Pick
 
 WINDOW_S = 10.0
-"""Seconds of the fleet's time: two steps of training, within which a person does not wait for a figure to follow."""
+"""Seconds of fleet time in the window: two training steps. People do not notice the delay."""
 MOST_SAMPLES = 10
-"""Samples of one second each; of a fleet whose time is slower than the wall's, the window is shorter."""
+"""Most samples, one a second. The window is shorter for a fleet slower than wall time."""
 _WIDE = 64
-"""Nodes of a level from which on samples are kept in half of the bytes: nobody sees the ninth digit."""
+"""Most nodes of a level with float64 samples. Nobody sees the ninth digit in larger ones."""
 
 AVERAGED = tuple(
     metric.name
     for metric in METRICS
     if metric.kind is Kind.GAUGE
-    and (metric.name == "host_power_w" or any(metric.name in each.parts for each in FIELDS))
+    and (metric.name == "host_power_w" or any(metric.name in figure.parts for figure in FIELDS))
 )
-"""Metrics of which means are kept: those that fields are made of, and the power of hosts."""
+"""Metrics with means: inputs of fields, and the power of hosts."""
 LEAST_COVERED = 0.99
-"""Share of the chips of the newest pass that a sample has to cover: sums over fewer, while a fleet is first heard, are not of the same."""
+"""Share of the newest pass's chips that a sample must cover. Sums over fewer chips, while a fleet
+is first heard, are not comparable."""
 _ROWS = {name: row for row, name in enumerate(AVERAGED)}
 
 
@@ -63,7 +66,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Averages:
-    """Means over the last samples, and the newest pass for what has no mean."""
+    """Means over the last samples, and the newest pass for metrics without a mean."""
 
     rollups: Rollups = field(default_factory=Rollups)
     """The newest pass; never changed."""
@@ -72,12 +75,13 @@ class Averages:
     speed: float = 1.0
     """Seconds of the fleet's time a wall second."""
     is_first: bool = False
-    """Whether the one sample is of the first pass, amid the first messages; that of the first whole second replaces it."""
+    """Whether the only sample is from the first pass, amid the first messages. The first whole
+    second replaces it."""
 
     _stacks: dict[Level, tuple[NDArray[np.float64], NDArray[np.float64]]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
-    """Samples x metrics x nodes of the small levels, totals and counts, made when they are first read."""
+    """Samples x metrics x nodes of the small levels: totals and counts. Built on first read."""
 
     @property
     def layout(self) -> Layout:
@@ -91,7 +95,10 @@ class Averages:
 
     @property
     def seconds(self) -> float:
-        """Seconds of the fleet's time that the means are over; 0 where they are of the newest pass alone."""
+        """Seconds of fleet time covered by the means.
+
+        0 if only the newest pass is used.
+        """
         if not self.samples or self.speed > WINDOW_S:
             return 0.0
         span_s = self.samples[-1].at_s - self.samples[0].at_s + 1.0
@@ -102,13 +109,15 @@ class Averages:
         """Bytes of all samples."""
         return sum(
             array.nbytes
-            for each in self.samples
-            for part in (each.totals, each.counts)
+            for sample in self.samples
+            for part in (sample.totals, sample.counts)
             for array in part.values()
         )
 
     def followed(self, rollups: Rollups, speed: float) -> Averages:
-        """Return what it is after another pass, which shows what has no mean; the samples stay.
+        """Return the averages after another pass with the same samples.
+
+        The pass supplies metrics without a mean.
 
         Args:
             rollups: Those of the pass, frozen.
@@ -121,25 +130,30 @@ class Averages:
         return replace(self, rollups=rollups, samples=samples, speed=speed)
 
     def sampled(self, rollups: Rollups, at_s: float, *, is_first: bool = False) -> Averages:
-        """Return what it is with another sample.
+        """Return the averages with another sample.
 
         Args:
-            rollups: What the sample is of, with today's layout; left out where it covers a part of what the newest pass does.
-            at_s: Monotonic seconds of the end of the second that it stands for; one of the same second is replaced.
+            rollups: Roll-ups of the sample, in the present layout; ignored if they cover only a
+                part of the newest pass's chips.
+            at_s: Monotonic seconds of the end of its second. A sample of the same second is
+                replaced.
             is_first: Whether it is of a pass amid the first messages.
         """
         window_s = WINDOW_S / max(self.speed, 1e-3) - 1e-3
         former = () if self.is_first else self.samples
-        kept = tuple(each for each in former if 0.5 < at_s - each.at_s < window_s)
+        recent = tuple(earlier for earlier in former if 0.5 < at_s - earlier.at_s < window_s)
         sample = _sample(rollups, at_s)
         samples = _of_as_many(
-            (*_of_as_many(kept, sample.covered), sample), chips_covered(self.rollups)
+            (*_of_as_many(recent, sample.covered), sample), chips_covered(self.rollups)
         )
         samples = samples[-MOST_SAMPLES:]
         return replace(self, samples=samples, is_first=is_first)
 
     def value(self, name: str, level: Level, pick: Pick = ALL) -> NDArray[np.float64]:
-        """Return the mean of a metric's aggregate for nodes of a level; NaN where nothing was available."""
+        """Return the mean of a metric's aggregate for nodes of a level.
+
+        NaN if not available.
+        """
         if name not in _ROWS or not self.samples:
             return self.rollups.value(name, level, pick)
         aggregate = BY_NAME[name].aggregate
@@ -152,7 +166,10 @@ class Averages:
         return _quotient(np.where(known, totals, 0.0).sum(axis=0), known.sum(axis=0))
 
     def mean(self, name: str, level: Level, pick: Pick = ALL) -> NDArray[np.float64]:
-        """Return the mean of a metric for one covered chip (or instance), so that levels compare."""
+        """Return a metric's mean per covered chip or instance.
+
+        It is comparable across levels.
+        """
         if name not in _ROWS or not self.samples:
             return self.rollups.mean(name, level, pick)
         if BY_NAME[name].aggregate is Aggregate.MAX:
@@ -161,9 +178,9 @@ class Averages:
         return _quotient(np.where(counts > 0, totals, 0.0).sum(axis=0), counts.sum(axis=0))
 
     def parts(self, name: str, level: Level) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return a mean's two parts for all nodes of a level: totals over the window, and chips (or instances) that went into them.
+        """Return a mean's totals over the window and its chip (or instance) counts.
 
-        Of several nodes together it is the quotient of their sums.
+        Both are for all nodes of a level. The mean of several nodes is the quotient of the sums.
         """
         if name not in _ROWS or not self.samples:
             return self.rollups.parts(name, level)
@@ -171,24 +188,27 @@ class Averages:
         return np.where(counts > 0, totals, 0.0).sum(axis=0), counts.sum(axis=0)
 
     def highest(self, name: str, level: Level) -> int | None:
-        """Return the node of a level with the highest value of the window, for a metric whose aggregate is a maximum.
+        """Return the node with the window's highest value of a maximum metric.
 
-        None where nothing was available, and before the first sample.
+        None if nothing was available, and before the first sample.
         """
-        row, found, peak = _ROWS[name], None, -np.inf
-        for each in self.samples:
-            totals = np.where(each.counts[level][row] > 0, each.totals[level][row], -np.inf)
+        row = _ROWS[name]
+        best = None
+        peak = -np.inf
+        for sample in self.samples:
+            totals = np.where(sample.counts[level][row] > 0, sample.totals[level][row], -np.inf)
             node = int(totals.argmax()) if len(totals) else 0
             if len(totals) and totals[node] > peak:
-                found, peak = node, float(totals[node])
-        return found
+                best = node
+                peak = float(totals[node])
+        return best
 
     def covered(self, name: str, level: Level) -> NDArray[np.float64]:
         """Return how many chips (or instances) went into a metric's newest roll-up."""
         return self.rollups.covered(name, level)
 
     def takes(self, level: Level) -> NDArray[np.bool_]:
-        """Return which nodes of the level below went into the newest roll-up of `level`."""
+        """Return a mask of lower-level nodes included in the newest roll-up of `level`."""
         return self.rollups.takes(level)
 
     def _window(
@@ -199,15 +219,19 @@ class Averages:
         stack = self._stacks.get(level)
         if stack is None and self.samples[0].totals[level].shape[1] <= _WIDE:
             stack = self._stacks[level] = (
-                np.stack([each.totals[level] for each in self.samples]).astype(np.float64),
-                np.stack([each.counts[level] for each in self.samples]).astype(np.float64),
+                np.stack([sample.totals[level] for sample in self.samples]).astype(np.float64),
+                np.stack([sample.counts[level] for sample in self.samples]).astype(np.float64),
             )
         if stack is not None:
             totals, counts = stack
             return totals[:, row, pick], counts[:, row, pick]
         return (
-            np.stack([each.totals[level][row][pick] for each in self.samples]).astype(np.float64),
-            np.stack([each.counts[level][row][pick] for each in self.samples]).astype(np.float64),
+            np.stack([sample.totals[level][row][pick] for sample in self.samples]).astype(
+                np.float64
+            ),
+            np.stack([sample.counts[level][row][pick] for sample in self.samples]).astype(
+                np.float64
+            ),
         )
 
 
@@ -233,27 +257,32 @@ def _sample(rollups: Rollups, at_s: float) -> Sample:
 
 
 def chips_covered(rollups: Rollups) -> int:
-    """Return the most chips that went into any metric."""
+    """Return the highest chip count of any metric."""
     return max(int(rollups.parts(name, Level.FLEET)[1][0]) for name in AVERAGED)
 
 
 def _of_as_many(samples: tuple[Sample, ...], chips: int) -> tuple[Sample, ...]:
     """Return the samples that cover about as many chips as there are now, or more."""
-    return tuple(each for each in samples if each.covered >= LEAST_COVERED * chips)
+    return tuple(sample for sample in samples if sample.covered >= LEAST_COVERED * chips)
 
 
 def _carried_over(samples: tuple[Sample, ...], old: Layout, new: Layout) -> tuple[Sample, ...]:
-    """Return samples for the nodes of a new layout; those that the old one has not are left out of the means."""
+    """Return samples for the nodes of a new layout.
+
+    Nodes missing from the old layout do not enter the means.
+    """
     if not samples or not old.instances:
         return ()
     moved = {level: tuple(moves(numbers_in(new, old, level))) for level in LEVELS}
 
     def take(arrays: dict[Level, NDArray[Any]]) -> dict[Level, NDArray[Any]]:
-        taken = {}
+        carried = {}
         for level, array in arrays.items():
-            taken[level] = np.zeros((len(array), new.count(level)), array.dtype)
+            carried[level] = np.zeros((len(array), new.count(level)), array.dtype)
             for to, source in moved[level]:
-                taken[level][:, to] = array[:, source]
-        return taken
+                carried[level][:, to] = array[:, source]
+        return carried
 
-    return tuple(Sample(each.at_s, take(each.totals), take(each.counts)) for each in samples)
+    return tuple(
+        Sample(sample.at_s, take(sample.totals), take(sample.counts)) for sample in samples
+    )

@@ -1,10 +1,10 @@
-"""Events: the newest of those that publishers sent, each once, in the order in which they came.
+"""The newest events from publishers, without duplicates, in order of arrival.
 
-Where there is no more room, the oldest of all makes room, unless one instance has more than its share: then it is the oldest of
-the one that has most. So the events of an instance that reports without end replace its own. An event does not name its publisher;
-its path is what access lists can hold a publisher to.
+When full, the oldest event is dropped. If one instance has more than its share, the oldest event of
+the instance with the most is dropped instead, so an instance that reports without end replaces its
+own events. An event does not name its publisher; access lists can bind a publisher to a path.
 
-Their texts are as they came from the wire: they are sanitised where they are shown.
+Texts are stored as received: they are sanitised for display.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from trnfleet.wire.messages import EventMessage
 
 KEPT = 10_000
-"""Events that are kept; older ones make room and are counted."""
+"""Most stored events, and transitions of alerts. Older ones are dropped and counted."""
 SHARE = 16
-"""Of this many parts one is kept for each instance, however many events others have; so at most fifteen can crowd out the rest."""
+"""Each instance is guaranteed 1/16 of the room. At most fifteen instances can crowd out the rest.
+"""
 _INSTANCE_SEGMENTS = 3
 """Cluster, UltraServer and instance."""
 
@@ -34,53 +35,54 @@ class Event(NamedTuple):
     """Something that happened."""
 
     number: int
-    """Counts the events of its kind that came, from 1."""
+    """Sequence number within its kind, from 1."""
     received_s: float
-    """Monotonic seconds at which it came."""
+    """Monotonic seconds of arrival."""
     ts_ns: int
     """Source time, ns since 1970."""
     severity: Severity
     source: str
-    """The part of the system that reported it, such as `kernel`."""
+    """Reporting part of the system, such as `kernel`."""
     name: str
     path: str
-    """Address of what it is about; empty for the fleet."""
+    """Address of the affected node; empty for the fleet."""
     job: str
-    """Name of the job that it is about; empty for none."""
+    """Name of the affected job; empty for none."""
     nrt: int | None
-    """NRT status of the execution that ended with it."""
+    """NRT status of the failed execution."""
     text: str
     is_own: bool = False
-    """Whether the monitor made it itself, of an alert or of what operators did."""
+    """Whether the monitor created it, for an alert or an operator's action."""
     rule: str = ""
-    """Name of the rule whose alert it tells of; empty for none."""
+    """Rule name of the related alert; empty for none."""
     alert: str = ""
     """Fingerprint of that alert; empty for none."""
     subject: str = ""
-    """Name of what that alert is about where it has no address: a reservation, a publisher; empty for none."""
+    """Subject of an alert without an address: a reservation or a publisher; empty for none."""
 
     @property
     def order(self) -> tuple[float, bool, int]:
-        """Place among all: by arrival, the monitor's own after what they may follow from."""
+        """Sort key: by arrival, the monitor's own events after their possible causes."""
         return self.received_s, self.is_own, self.number
 
 
 class Events:
-    """The events that are kept."""
+    """The stored events."""
 
     def __init__(self, kept: int = KEPT) -> None:
         self._kept = kept
         self._by_number: OrderedDict[int, tuple[str, Event]] = OrderedDict()
-        """Id and event; of a plain dict, to find the first of many takes as long as all that was dropped before."""
+        """Id and event. In a plain dict, finding the first entry costs time for every entry dropped
+        before."""
         self._ids: set[str] = set()
         self._numbers_of: dict[str, deque[int]] = {}
-        """Numbers of what is kept, oldest first, by instance."""
+        """Numbers of stored events by instance, oldest first."""
         self._busiest = ""
         """The instance with the most of them."""
         self.received = 0
-        """Events that came, each counted once."""
+        """Events received, each counted once."""
         self.duplicates = 0
-        """Deliveries of an event that was there already, as QoS 1 allows."""
+        """Repeated deliveries of a stored event, as QoS 1 allows."""
 
     def copy(self) -> Events:
         """Return a copy; events themselves never change."""
@@ -101,11 +103,11 @@ class Events:
 
     @property
     def dropped(self) -> int:
-        """Events that had to make room for newer ones."""
+        """Events dropped for newer ones."""
         return self.received - len(self._by_number)
 
     def add(self, message: EventMessage, now_s: float) -> None:
-        """Add an event that came at monotonic `now_s`."""
+        """Add an event received at monotonic `now_s`."""
         if message.id in self._ids:
             self.duplicates += 1
             return
@@ -136,7 +138,7 @@ class Events:
         return len(self._numbers_of.get(owner, ()))
 
     def _make_room(self) -> None:
-        """Drop the oldest event, of the instance that has most where that is more than its share."""
+        """Drop the oldest event, or that of the largest instance if it exceeds its share."""
         owner = self._busiest
         if self._count(owner) * SHARE <= self._kept:
             _, oldest = next(iter(self._by_number.values()))
@@ -148,28 +150,34 @@ class Events:
             del self._numbers_of[owner]
 
     def newest_first(self) -> Iterator[Event]:
-        """Yield what is kept."""
+        """Yield the stored events."""
         for _, event in reversed(self._by_number.values()):
             yield event
 
     def since(self, number: int) -> list[Event]:
-        """Return the events after the one with a number, oldest first, as far as they are kept."""
+        """Return the stored events after a number, oldest first."""
         fresh = itertools.takewhile(lambda event: event.number > number, self.newest_first())
         return list(fresh)[::-1]
 
     def notable(self, now_s: float, within_s: float) -> Event | None:
-        """Return the newest of the most severe events that came within the last seconds; None for mere information."""
-        found: Event | None = None
+        """Return the newest of the most severe events within the last seconds.
+
+        None if they are only informational.
+        """
+        worst: Event | None = None
         for event in self.newest_first():
             if now_s - event.received_s > within_s:
                 break
-            if event.severity < (Severity.INFO if found is None else found.severity):
-                found = event
+            if event.severity < (Severity.INFO if worst is None else worst.severity):
+                worst = event
             if event.severity is Severity.CRITICAL:
                 break
-        return found
+        return worst
 
 
 def _instance_of(path: str) -> str:
-    """Return the address of the instance that a path is in, or the path where it is above that; empty for the fleet."""
+    """Return the instance address of a path.
+
+    Above an instance, return the path itself. Empty for the fleet.
+    """
     return "/".join(path.split("/", _INSTANCE_SEGMENTS)[:_INSTANCE_SEGMENTS])

@@ -1,6 +1,7 @@
 """Findings: the things that an operator should look at first, worst on top.
 
-They are plain thresholds over the store's present state, without memory. A dead UltraServer is one finding, not 64.
+They are plain thresholds over the store's present state, without memory. A dead UltraServer is one
+finding, not 64.
 """
 
 from __future__ import annotations
@@ -39,18 +40,20 @@ if TYPE_CHECKING:
     Rows = NDArray[np.int64] | slice
 
 THROTTLE_PCT = 5.0
-"""A chip that withholds this share of its peak slows its job down by about as much."""
+"""Throttling threshold in percent of peak. A chip this far down slows its job by about as much."""
 HOT_C = 90.0
 HBM_FULL = 0.97
-"""Share of HBM in use from which allocation fails soon."""
+"""Share of HBM in use. Allocations soon fail above it."""
 JOBS_DOWN = {
     "hung": "job hung, a process never joins a collective",
     "failed": "job failed",
     "waiting": "job waiting for instances",
 }
-"""States in which a job makes no progress until it gets help, with the text of the finding."""
+"""Job states without progress until someone helps, with the text of the finding."""
+REFUSED = "messages refused"
+"""Text for stale values of a publisher with refused messages."""
 LIMIT = 200
-"""Findings kept of each kind: more do not fit a screen, but their number is shown."""
+"""Most findings stored per kind. More do not fit a screen, but their number is shown."""
 
 
 class Finding(NamedTuple):
@@ -68,12 +71,13 @@ class Finding(NamedTuple):
 
     @property
     def identity(self) -> tuple[str, str, str]:
-        """Identity over time: two findings that share it are the same one, even where words and figures differ."""
+        """Identity over time, independent of words and figures."""
         return self.kind, self.path, self.subject
 
 
 HOLD_S = 15.0
-"""Seconds that a warning stays after it was last seen: some show only in one phase of a training step."""
+"""Seconds a warning stays after it was last seen. Some show only in one phase of a training step.
+"""
 
 
 class Findings(NamedTuple):
@@ -87,7 +91,10 @@ NOTHING = Findings((), 0)
 
 
 def find(store: Store, rollups: Rollups, jobs: Collection[JobMessage] = ()) -> Findings:
-    """Return the findings in a store whose roll-ups are up to date, and among its jobs."""
+    """Return the findings in a store and its jobs.
+
+    The roll-ups must be up to date.
+    """
     return finish(search(store, rollups, jobs))
 
 
@@ -97,15 +104,16 @@ def search(
     jobs: Collection[JobMessage] = (),
     unsettled: NDArray[np.bool_] | None = None,
 ) -> Slices[Findings]:
-    """Return the findings, one slice a kind.
+    """Return the findings, one slice per kind.
 
-    The work is bounded: what is found is counted in columns, and only the first `LIMIT` of a kind become objects.
+    The work is bounded: findings are counted in columns, and only the first `LIMIT` of a kind
+    become objects.
 
     Args:
         store: The values.
         rollups: Those of the store as it is.
         jobs: The jobs.
-        unsettled: Instances whose silence says nothing yet; None for none.
+        unsettled: Instances whose silence is still meaningless; None for none.
 
     Raises:
         LayoutChanged: the roll-ups belong to another layout, or the layout has changed since.
@@ -129,15 +137,18 @@ def search(
         ("HBM full", _full),
     )
     for kind, finder in finders:
-        found, count = finder(store, rollups)
-        shown.extend(finding._replace(kind=kind) for finding in found)
+        findings, count = finder(store, rollups)
+        shown.extend(finding._replace(kind=kind) for finding in findings)
         total += count
         yield from checkpoint(store, generation)
     return Findings(tuple(sorted(shown)), total)
 
 
 class RecentFindings:
-    """Keeps warnings for a while after they were last seen, so that a list does not flicker."""
+    """Findings with the warnings of the last seconds.
+
+    Without them a list would flicker.
+    """
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str, str], tuple[float, Finding]] = {}
@@ -149,11 +160,11 @@ class RecentFindings:
         return twin
 
     def hold(self, found: Findings, now_s: float) -> Findings:
-        """Return what was found now, and the warnings of the last `HOLD_S` that were not."""
+        """Return the current findings plus earlier warnings of the last `HOLD_S` seconds."""
         for finding in found.shown:
             if finding.severity is not Severity.CRITICAL:
                 self._seen[finding.identity] = now_s, finding
-        self._seen = {key: each for key, each in self._seen.items() if now_s - each[0] < HOLD_S}
+        self._seen = {key: seen for key, seen in self._seen.items() if now_s - seen[0] < HOLD_S}
         held = [finding for seen_s, finding in self._seen.values() if seen_s < now_s]
         return (
             Findings(tuple(sorted((*found.shown, *held))), found.total + len(held))
@@ -167,14 +178,15 @@ _NONE: _Found = ([], 0)
 
 
 def _silent(unsettled: NDArray[np.bool_] | None, store: Store, rollups: Rollups) -> _Found:
-    """Find what is stale or offline, each at the highest level at which nothing lives."""
+    """Find stale and offline nodes, each at the highest level with nothing live."""
     layout = store.layout
     fleet = rollups.states(Level.FLEET)[0]
     if not fleet[Freshness.STALE] + fleet[Freshness.OFFLINE]:
         return _NONE
     heard = np.ones(len(layout.instances), np.bool_) if unsettled is None else ~unsettled
-    found: list[Finding] = []
+    findings: list[Finding] = []
     total = 0
+    refused = store.is_refused
     reported = np.zeros(len(layout.instances), np.bool_)
     for level in (Level.ULTRASERVER, Level.INSTANCE):
         states = rollups.states(level)
@@ -192,11 +204,18 @@ def _silent(unsettled: NDArray[np.bool_] | None, store: Store, rollups: Rollups)
         numbers = np.flatnonzero(dead)
         total += len(numbers)
         for number in numbers[:LIMIT].tolist():
-            what = "offline" if states[number, Freshness.OFFLINE] else "stale"
-            found.append(
-                Finding(
-                    Severity.CRITICAL, layout.path(Node(level, number)), what, int(silent[number])
-                )
+            node = Node(level, number)
+            covered = layout.instance_range(node)
+            is_refused = refused[covered.start : covered.stop].all()
+            what = (
+                "offline"
+                if states[number, Freshness.OFFLINE]
+                else REFUSED
+                if is_refused
+                else "stale"
+            )
+            findings.append(
+                Finding(Severity.CRITICAL, layout.path(node), what, int(silent[number]))
             )
         if level is Level.ULTRASERVER:
             reported = np.repeat(dead, np.diff(layout.ultraserver_start))
@@ -210,25 +229,25 @@ def _silent(unsettled: NDArray[np.bool_] | None, store: Store, rollups: Rollups)
         flagged,
         lambda rows: np.isin(store.chip_state[rows], (Freshness.STALE, Freshness.OFFLINE)),
     )
-    found.extend(
-        Finding(Severity.CRITICAL, layout.path(Node(Level.CHIP, chip)), "stale") for chip in chips
-    )
-    return found, total + count
+    for chip in chips:
+        what = REFUSED if refused[layout.instance_of_chip[chip]] else "stale"
+        findings.append(Finding(Severity.CRITICAL, layout.path(Node(Level.CHIP, chip)), what))
+    return findings, total + count
 
 
 def _jobs_down(jobs: Collection[JobMessage], store: Store, _rollups: Rollups) -> _Found:
-    """Find jobs that make no progress and will not by themselves, each at the first place where it runs."""
+    """Find jobs that are stuck until someone helps, each at the first place it runs."""
     layout = store.layout
     down = [job for job in jobs if job.state in JOBS_DOWN]
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for job in down[:LIMIT]:
         place = job.on[0].partition("..")[0] if job.on else ""
-        covered = [layout.find_instances(each) for each in job.on]
-        chips = sum(int(layout.sizes[each.start : each.stop].sum()) for each in covered if each)
+        covered = [layout.find_instances(target) for target in job.on]
+        chips = sum(int(layout.sizes[run.start : run.stop].sum()) for run in covered if run)
         path = place if layout.find(place) is not None else ""
         what = f"{job.job}: {JOBS_DOWN[job.state]}"
-        found.append(Finding(Severity.CRITICAL, path, what, max(1, chips), subject=job.job))
-    return found, len(down)
+        findings.append(Finding(Severity.CRITICAL, path, what, max(1, chips), subject=job.job))
+    return findings, len(down)
 
 
 def _unhealthy(store: Store, rollups: Rollups) -> _Found:
@@ -250,7 +269,7 @@ def _unhealthy(store: Store, rollups: Rollups) -> _Found:
 
 
 def _uncorrected(store: Store, rollups: Rollups) -> _Found:
-    found: list[Finding] = []
+    findings: list[Finding] = []
     total = 0
     for name, title in (("mem_ecc_uncorrected", "HBM"), ("sram_ecc_uncorrected", "SRAM")):
         metric = BY_NAME[name]
@@ -265,9 +284,9 @@ def _uncorrected(store: Store, rollups: Rollups) -> _Found:
             lambda rows, codes=codes, metric=metric: _between(codes[rows], 1, metric.top),  # type: ignore[misc]
             lambda chip, codes=codes, title=title: f"{int(codes[chip])} uncorrected {title} errors",  # type: ignore[misc]
         )
-        found.extend(finding._replace(subject=title) for finding in some)
+        findings.extend(finding._replace(subject=title) for finding in some)
         total += count
-    return found, total
+    return findings, total
 
 
 def _links_down(store: Store, rollups: Rollups) -> _Found:
@@ -291,13 +310,12 @@ def _links_down(store: Store, rollups: Rollups) -> _Found:
         )
 
     def is_down(rows: Rows) -> NDArray[np.bool_]:
-        wanted = expected[rows]
-        missing: NDArray[np.bool_] = ((codes[rows] & wanted) != wanted) & (
-            codes[rows] != metric.top
-        )
+        links = expected[rows]
+        missing: NDArray[np.bool_] = ((codes[rows] & links) != links) & (codes[rows] != metric.top)
         return missing
 
-    # A line's ends lack a link, so that the roll-up of its instance does not tell: its chips are looked at.
+    # A line's ends lack a link, so that the roll-up of its instance does not tell: its chips are
+    # looked at.
     flagged = ((up & of_instance) != of_instance) | layout.has_uneven_links
     return _report(store, Severity.CRITICAL, flagged, is_down, text)
 
@@ -317,16 +335,20 @@ def _throttled(store: Store, rollups: Rollups) -> _Found:
 
 
 def _links_slow(pairs: NDArray[np.int64], store: Store, _rollups: Rollups) -> _Found:
-    """Find chips some of whose links carry far less than the same link of the other chips of the instance."""
-    layout, metric = store.layout, BY_NAME["link_tx_bytes_per_s"]
-    codes, up = store.columns[metric.name], store.columns["links_up"]
+    """Find chips with links far slower than the same link of the instance's other chips."""
+    layout = store.layout
+    metric = BY_NAME["link_tx_bytes_per_s"]
+    codes = store.columns[metric.name]
+    up = store.columns["links_up"]
     least = metric.code_of(SLOW_LINK_MIN_BYTES_PER_S)
     sizes = np.diff(layout.chip_start)[pairs[:, 0]]
-    pairs, sizes = pairs[sizes > 1], sizes[sizes > 1]
+    pairs = pairs[sizes > 1]
+    sizes = sizes[sizes > 1]
     if not len(pairs):
         return _NONE
     lanes = pairs[:, 1][:, None]
-    # The chips of an instance are a row of a table; smaller ones repeat their last chip, which does not count again.
+    # The chips of an instance are a row of a table; smaller ones repeat their last chip, which does
+    # not count again.
     place = np.arange(int(sizes.max()))
     rows = layout.chip_start[pairs[:, 0]][:, None] + np.minimum(place, sizes[:, None] - 1)
     part = codes[rows, lanes].astype(np.float64)
@@ -336,7 +358,8 @@ def _links_slow(pairs: NDArray[np.int64], store: Store, _rollups: Rollups) -> _F
         & (store.chip_state[rows] == Freshness.LIVE)
     )
     usable &= place < sizes[:, None]
-    # While a tick's messages are still coming in, chips of the tick before would seem slow beside the others.
+    # While a tick's messages are still coming in, chips of the tick before would seem slow beside
+    # the others.
     times_ns = store.chip_ts_ns[rows]
     usable &= times_ns == times_ns.max(axis=1, keepdims=True)
     mean = np.where(usable, part, 0.0).sum(axis=1) / np.maximum(usable.sum(axis=1), 1)
@@ -344,7 +367,8 @@ def _links_slow(pairs: NDArray[np.int64], store: Store, _rollups: Rollups) -> _F
         usable & (mean >= least)[:, None] & (part < SLOW_LINK_SHARE * mean[:, None])
     )
     # A chip that has less to do carries less on all links of an axis, and none of them is slow.
-    chips, ways = rows[slow_at[:, 0], slow_at[:, 1]], pairs[slow_at[:, 0], 1]
+    chips = rows[slow_at[:, 0], slow_at[:, 1]]
+    ways = pairs[slow_at[:, 0], 1]
     own = np.where(codes[chips] == metric.top, 0, codes[chips])
     axes = lane_axes(layout)[layout.instance_type[layout.instance_of_chip[chips]]]
     same = axes == np.take_along_axis(axes, ways[:, None], axis=1)
@@ -358,12 +382,12 @@ def _links_slow(pairs: NDArray[np.int64], store: Store, _rollups: Rollups) -> _F
         share = float(part[pair, place] / mean[pair])
         names = layout.lane_names_of(int(pairs[pair, 0]))
         slow.setdefault(int(rows[pair, place]), []).append((share, names[int(pairs[pair, 1])]))
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for chip, links in list(slow.items())[:LIMIT]:
         listed = ", ".join(name for _, name in links)
         text = f"link {listed} slow: {100 * min(links)[0]:.0f} %"
-        found.append(Finding(Severity.WARNING, layout.path(Node(Level.CHIP, chip)), text))
-    return found, count
+        findings.append(Finding(Severity.WARNING, layout.path(Node(Level.CHIP, chip)), text))
+    return findings, count
 
 
 def _hot(store: Store, rollups: Rollups) -> _Found:
@@ -376,7 +400,7 @@ def _hot(store: Store, rollups: Rollups) -> _Found:
         Severity.WARNING,
         rollups.value(metric.name, Level.INSTANCE) >= HOT_C,
         lambda rows: _between(codes[rows], limit, metric.top),
-        lambda chip: f"hot, {codes[chip] / metric.steps_per_unit:.0f} degC",
+        lambda chip: f"hot, {codes[chip] / metric.steps_per_unit:.0f} °C",
     )
 
 
@@ -385,7 +409,8 @@ def _full(store: Store, rollups: Rollups) -> _Found:
     codes, owner = store.columns[metric.name], layout.instance_of_chip
     sizes = np.array([kind.chip.hbm_bytes.value for kind in layout.types])
     limits = HBM_FULL * sizes / metric.scale
-    most, known = rollups.highest_code(metric.name, store), codes
+    most = rollups.highest_code(metric.name, store)
+    known = codes
     if most == metric.top:
         # The code after that of a missing value is 0.
         known = np.maximum(codes + codes.dtype.type(1), 1) - codes.dtype.type(1)
@@ -404,7 +429,10 @@ def _full(store: Store, rollups: Rollups) -> _Found:
 
 
 def _of_fleet(rollups: Rollups, name: str) -> float:
-    """Return the fleet's total, maximum or bits, of which every live chip is a part: the usual fleet has nothing to find."""
+    """Return the fleet's total, maximum or bits over all live chips.
+
+    The usual fleet has nothing to find.
+    """
     return float(rollups.parts(name, Level.FLEET)[0][0])
 
 
@@ -429,7 +457,7 @@ def _report(
 def _chips_in(
     layout: Layout, flagged: NDArray[np.bool_], is_bad: Callable[[Rows], NDArray[np.bool_]]
 ) -> tuple[list[int], int]:
-    """Return the first `LIMIT` bad chips of the flagged instances, and how many there are in all."""
+    """Return the first `LIMIT` bad chips of the flagged instances, and the total count."""
     instances = np.flatnonzero(flagged)
     if not len(instances):
         return [], 0
@@ -443,6 +471,6 @@ def _chips_in(
 
 
 def _between(codes: NDArray[Any], low: int, top: int) -> NDArray[np.bool_]:
-    """Return which codes are at least `low` and available."""
+    """Return a mask of available codes of at least `low`."""
     inside: NDArray[np.bool_] = (codes >= low) & (codes != top)
     return inside

@@ -7,7 +7,7 @@ from collections import deque
 from typing import NamedTuple
 
 MOST_GAPS = 512
-"""Gaps that are kept; the oldest go first."""
+"""Most stored gaps. The oldest are dropped first."""
 
 
 class Reason(enum.Enum):
@@ -20,13 +20,15 @@ class Reason(enum.Enum):
     BEFORE_START = "before start"
     """Nothing was kept yet, or it is not kept any more."""
     NOT_KEPT = "not kept"
-    """The fleet is too large to keep all of its nodes, and nobody had looked at this one yet."""
+    """The fleet is too large to store all nodes. Nobody had viewed this one yet."""
     SILENT = "no telemetry"
     """Sampled, and nothing live was there."""
+    LOADING = "loading"
+    """Of a recording: it has not been read so far yet."""
     NO_STEPS = "no steps"
-    """No job took a step: they failed, wait or are none of those that train."""
+    """No job made a step: jobs failed, wait or do not train."""
     NOT_IN_HISTORY = "not in history"
-    """The files of months have nothing of it: no writer ran, nothing came, or it is not written yet."""
+    """The monthly files have no data. No writer ran, nothing arrived, or it is not written yet."""
     BEFORE_HISTORY = "before history"
     """They begin later."""
     READING = "reading history"
@@ -50,7 +52,10 @@ class Gaps:
         self._kept: deque[Gap] = deque(maxlen=MOST_GAPS)
 
     def add(self, first: int, after: int, reason: Reason) -> None:
-        """Add samples without values; those that follow on a gap for the same reason are one with it."""
+        """Add samples without values.
+
+        Adjacent gaps with the same reason are merged.
+        """
         last = self._kept[-1] if self._kept else None
         if last is not None and last.after == first and last.reason is reason:
             self._kept[-1] = last._replace(after=after)
@@ -58,12 +63,12 @@ class Gaps:
             self._kept.append(Gap(first, after, reason))
 
     def backfill(self, before: Gaps, count: int) -> None:
-        """Put the gaps of samples before all others, which come `count` samples later."""
-        own = [Gap(each.first + count, each.after + count, each.reason) for each in self._kept]
+        """Prepend earlier gaps and shift all others by `count` samples."""
+        own = [Gap(gap.first + count, gap.after + count, gap.reason) for gap in self._kept]
         self._kept.clear()
-        for each in (*before._kept, *own):
-            self.add(*each)
+        for gap in (*before._kept, *own):
+            self.add(*gap)
 
     def since(self, first: int) -> list[Gap]:
-        """Return the gaps that do not end before a sample."""
-        return [each for each in self._kept if each.after > first]
+        """Return the gaps not over before a sample."""
+        return [gap for gap in self._kept if gap.after > first]

@@ -1,9 +1,10 @@
-"""History: the past of the figures that charts show, at every level that fits into memory, and of the jobs.
+"""History of jobs and of charted figures, at every level that fits into memory.
 
-A record a level, of float32 numbers, or two bytes a value for chips: one sample a second, and their least, mean and largest over longer
-steps, which reach farther back. The budgets are shared out level by level from the fleet down; a level whose ring would be shorter than `MIN_SAMPLES` is left out, and
-single nodes of it are kept from the moment that they are looked at (`watch`), and one figure of those in a list on the screen (`glance`). Time in which no sample says
-anything has a reason.
+Each level has one record of float32 numbers, or two bytes a value for chips: one sample a second,
+and minimum, mean and maximum over longer steps for a longer past. Memory is allocated level by
+level from the fleet down. A level whose ring would be shorter than `MIN_SAMPLES` is left out;
+single nodes of it are stored from the moment they are viewed (`watch`), and one figure of nodes in
+a list on the screen (`glance`). Every period without samples has a reason.
 """
 
 from __future__ import annotations
@@ -23,33 +24,33 @@ from trnfleet.monitor.store.rings.record import CODED_NODES, TIERS, Record, Tier
 from trnfleet.monitor.store.store import Freshness
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
     from trnfleet.domain.layout import Layout, Node
     from trnfleet.monitor.store.fields import Field
     from trnfleet.monitor.store.gaps import Gap
+    from trnfleet.monitor.store.jobs import Jobs
     from trnfleet.monitor.store.rollup import Rollups
     from trnfleet.monitor.store.store import Store
-    from trnfleet.wire.messages import JobMessage
 
 KEPT: tuple[Field, ...] = tuple(field for field in fields.FIELDS if field.has_history)
 """The fields that history keeps."""
 GLANCED = fields.BY_KEY["nc_util_pct"]
-"""The field that is kept of nodes at a glance."""
+"""The field stored for nodes at a glance."""
 
 MAX_SAMPLES = 900
-"""Seconds that a ring holds at most: 15 minutes."""
+"""Most seconds in a ring: 15 minutes."""
 MIN_SAMPLES = 120
 BUDGET_BYTES = 64 * 2**20
-"""Memory for the samples of all levels together; no level gets more than half of it."""
+"""Memory for the samples of all levels together; at most half of it per level."""
 TIER_BUDGET_BYTES = 8 * 2**20
 """The same for the roll-ups of each step."""
 MIN_ROLLUPS = 60
-"""Roll-ups below which a level has none of a step: ten minutes of the shortest one."""
+"""Fewest roll-ups of a step for a level to have them. Ten minutes of the shortest step."""
 MAX_WATCHED = 64
-"""Single nodes that are kept beside the levels; the one looked at longest ago goes first."""
+"""Single nodes stored beside the levels. The least recently viewed is dropped first."""
 
 _LEVELS = (Level.FLEET, Level.CLUSTER, Level.ULTRASERVER, Level.INSTANCE, Level.CHIP)
 
@@ -73,23 +74,32 @@ class History:
         """Samples taken since the start."""
 
     def seconds(self, level: Level) -> int:
-        """Return how many seconds the samples of a level can hold; 0 where the level does not fit."""
+        """Return the seconds of samples a level has room for.
+
+        0 if the level does not fit.
+        """
         record = self._levels.get(level)
         return record.ring.length if record else 0
 
     @property
     def end(self) -> int:
-        """Samples up to the moment that is shown: all of them, unless that is before the newest one."""
+        """Samples up to the moment shown.
+
+        All samples unless that moment is in the past.
+        """
         return self.samples
 
     @property
     def layout(self) -> Layout | None:
-        """The layout that nodes are numbers of; None before the first sample."""
+        """Layout of the node numbers.
+
+        None before the first sample.
+        """
         return self._layout
 
     @property
     def nbytes(self) -> int:
-        """Bytes that all records take once they are full."""
+        """Bytes of all records when full."""
         return (
             sum(record.nbytes for record in self._records())
             + self._glances.nbytes
@@ -98,11 +108,11 @@ class History:
 
     @property
     def taken_bytes(self) -> int:
-        """Bytes that the records of levels and of watched nodes take at present, at most."""
+        """Upper limit of the bytes allocated by the records of levels and watched nodes."""
         return sum(record.taken_bytes for record in self._records()) + self._glances.nbytes
 
     def watch(self, path: str) -> None:
-        """Keep the node at `path` from now on, where its level has no record of its own."""
+        """Record the node at `path` from now on if its level has no record."""
         if path in self._watched:
             self._watched.move_to_end(path)
             return
@@ -111,24 +121,24 @@ class History:
         self._watched[path] = None
 
     def glance(self, path: str) -> None:
-        """Keep `GLANCED` of the node at `path` for the next minutes; where its level has a record of its own that is done already."""
+        """Record `GLANCED` of the node at `path` for the next minutes.
+
+        Does nothing if the level has a record.
+        """
         self._glances.look(path, self.samples)
 
-    def attend(
-        self, jobs: Mapping[str, JobMessage], placed: tuple[str, ...], *, is_cut_off: bool
-    ) -> None:
-        """Note what goes with the samples that follow.
+    def attend(self, jobs: Jobs, *, is_cut_off: bool) -> None:
+        """Note the state for the samples to come.
 
         Args:
-            jobs: The fleet's jobs by name.
-            placed: Names of jobs by the numbers that the store has for them.
+            jobs: The fleet's jobs.
             is_cut_off: Whether nothing can be heard at present.
         """
-        self.jobs.attend(jobs, placed)
+        self.jobs.attend(jobs)
         self._is_cut_off = is_cut_off
 
     def push(self, store: Store, rollups: Rollups) -> None:
-        """Take one sample of everything that is kept; called once a second."""
+        """Record one sample of every stored figure; called once a second."""
         if not rollups.ready or rollups.generation != store.generation:
             return
         layout = store.layout
@@ -165,7 +175,7 @@ class History:
             self._gaps.add(self.samples - 1, self.samples, Reason.LINK_DOWN)
 
     def skip(self, seconds: int) -> None:
-        """Leave a gap for seconds in which no sample was taken."""
+        """Leave a gap for seconds without a sample."""
         for record in (*self._levels.values(), *self._watched.values()):
             if record is not None:
                 record.skip(seconds)
@@ -175,21 +185,23 @@ class History:
         self.samples += seconds
 
     def backfill(self, before: History) -> None:
-        """Put the samples of another history before the own ones, which begin where it ends.
+        """Prepend the samples of another history ending where this one begins.
 
-        For the first minutes: what is kept of them in roll-ups alone is lost.
+        For the first minutes: samples stored only as roll-ups there are lost.
 
         Args:
-            before: The other history, with the same budget; it is not used any more.
+            before: The other history, with the same budget. It must not be used any more.
         """
         if (before._budget, before._most) != (self._budget, self._most):
             raise ValueError("the two histories keep different spans")
-        count, layout = before.samples, self._layout
+        count = before.samples
+        layout = self._layout
         if layout is None or before.layout is None:
             raise ValueError("a history has no samples yet")
         if not _has_same_rows(layout, before.layout):
             before._take_layout(layout)
-        own, self._levels = self._levels, before._levels
+        own = self._levels
+        self._levels = before._levels
         for level, record in self._levels.items():
             record.follow_on(own[level])
         for path, watched in self._watched.items():
@@ -202,9 +214,12 @@ class History:
         self.samples += count
 
     def series(self, layout: Layout, node: Node, key: str) -> NDArray[np.float32]:
-        """Return the samples of a field for a node, oldest first, one a second; empty where nothing is kept."""
-        found = self._find(layout, node, key)
-        series = np.zeros(0, np.float32) if found is None else found[0].ring.series(*found[1:])
+        """Return the samples of a field for a node, oldest first, one a second.
+
+        Empty if none are stored.
+        """
+        place = self._find(layout, node, key)
+        series = np.zeros(0, np.float32) if place is None else place[0].ring.series(*place[1:])
         if key != GLANCED.key or node.level in self._levels:
             return series
         glanced = self._glances.series(layout.path(node), self.samples)
@@ -214,19 +229,19 @@ class History:
         )
 
     def track(self, layout: Layout, node: Node, key: str, span_s: int, ago: int = 0) -> Track:
-        """Return the past of a field for a node over a span, as fine as it is kept so far back.
+        """Return the past of a node's field over a span, at the finest stored step.
 
         Args:
-            layout: What the node is a number of.
+            layout: Layout of the node number.
             node: The node.
-            key: The field's.
-            span_s: Wall seconds that are wanted.
-            ago: Samples before the newest one, from which on the past is looked at.
+            key: Key of the field.
+            span_s: Wall seconds.
+            ago: Samples to go back from the newest one.
         """
-        found = self._find(layout, node, key)
-        if found is None:
+        place = self._find(layout, node, key)
+        if place is None:
             return Track.of(np.zeros(0, np.float32), self.samples - ago)
-        record, field, number = found
+        record, field, number = place
         return record.track(field, number, span_s, ago)
 
     def job_track(self, job: str, key: str, span_s: int, ago: int = 0) -> Track:
@@ -234,16 +249,16 @@ class History:
         return self.jobs.track(job, key, span_s, self.samples, ago)
 
     def job_names(self) -> list[str]:
-        """Return the jobs of which something is kept, in the order of their names."""
+        """Return the names of recorded jobs, sorted."""
         return self.jobs.names
 
     def gaps_since(self, first: int) -> list[Gap]:
-        """Return the times without values that do not end before a sample, oldest first."""
+        """Return the gaps not over before a sample, oldest first."""
         return self._gaps.since(first)
 
     def _find(self, layout: Layout, node: Node, key: str) -> tuple[Record, int, int] | None:
-        """Return the record that has a field of a node, with the numbers of both in it."""
-        field = next((number for number, each in enumerate(KEPT) if each.key == key), None)
+        """Return the record of a node's field, with the numbers of both in it."""
+        field = next((number for number, figure in enumerate(KEPT) if figure.key == key), None)
         if field is None:
             return None
         record = self._levels.get(node.level)
@@ -254,12 +269,17 @@ class History:
 
     def _records(self) -> Iterator[Record]:
         yield from self._levels.values()
-        yield from (each for each in self._watched.values() if each)
+        yield from (record for record in self._watched.values() if record)
 
     def _take_layout(self, layout: Layout) -> None:
-        """Make records for a new layout; nodes that stay keep their past."""
-        old_layout, old_levels = self._layout, self._levels
-        self._layout, self._levels = layout, {}
+        """Create records for a new layout.
+
+        Nodes present in both keep their past.
+        """
+        old_layout = self._layout
+        old_levels = self._levels
+        self._layout = layout
+        self._levels = {}
         left = self._budget
         left_of_tiers = [TIER_BUDGET_BYTES] * len(TIERS)
         for level in _LEVELS:
@@ -278,14 +298,16 @@ class History:
                 layout.count(level),
                 tiers=tiers,
                 total=self.samples,
-                steps=np.array([field.chip_step(layout) for field in KEPT])
-                if level is Level.CHIP
-                else None,
+                steps=(
+                    np.array([field.chip_step(layout) for field in KEPT])
+                    if level is Level.CHIP
+                    else None
+                ),
             )
             left -= samples * sample_bytes
             left_of_tiers = [
-                room - each.length * rollup_bytes
-                for room, each in zip(left_of_tiers, tiers, strict=True)
+                room - tier.length * rollup_bytes
+                for room, tier in zip(left_of_tiers, tiers, strict=True)
             ]
             before = old_levels.get(level)
             if before is not None and old_layout is not None:
@@ -293,7 +315,10 @@ class History:
 
 
 def _rollups(spec: TierSpec, room_bytes: int, rollup_bytes: int) -> int:
-    """Return how many roll-ups of a step a level gets; 0 where they would be too few."""
+    """Return the number of roll-ups of a step for a level.
+
+    0 if they would be too few.
+    """
     number = min(spec.length, min(room_bytes, TIER_BUDGET_BYTES // 2) // rollup_bytes)
     return number if number >= MIN_ROLLUPS else 0
 
@@ -306,7 +331,10 @@ def _has_same_rows(layout: Layout, other: Layout) -> bool:
 
 
 def _live(store: Store, rollups: Rollups, level: Level) -> NDArray[np.bool_]:
-    """Return which nodes of a level have anything live: the others' last values are no news."""
+    """Return a mask of nodes with anything live.
+
+    The last values of other nodes are old.
+    """
     return store.chip_state == Freshness.LIVE.value if level is Level.CHIP else rollups.live(level)
 
 

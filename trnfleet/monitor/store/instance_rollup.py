@@ -1,7 +1,7 @@
-"""Chips' values put together for each instance: the lowest of the roll-ups, where the million values are.
+"""Chip values aggregated per instance: the lowest roll-up, over the million values.
 
-Codes are put together as they are, which is right where every chip counts and every value is there. The other instances are
-looked at once more, value by value.
+Raw codes are aggregated directly if every chip counts and every value is available. The other
+instances are read again, value by value.
 """
 
 from __future__ import annotations
@@ -41,14 +41,15 @@ BITWISE = {Aggregate.OR: np.bitwise_or, Aggregate.AND: np.bitwise_and}
 COMPARED = ("link_tx_bytes_per_s",)
 """Metrics of which findings and rules compare the chips of an instance with each other."""
 _SLICE_LANES = 2_000_000
-"""Lanes (chips x width) that one slice of work takes: half a millisecond, and three times that where some are missing."""
+"""Lanes (chips x width) of one slice of work. Half a millisecond, or three times that with missing
+values."""
 _FLAGS_A_WORD = 8
 _CAREFUL_LANES = 50_000
-"""Lanes of a slice where each value is looked at, because some are not available or do not count."""
+"""Lanes of a slice read value by value. Some are not available or do not count."""
 
 
 class Included:
-    """Masks of the chips and nodes that go into the roll-up of the level above them."""
+    """Masks of the chips and nodes included in the roll-up of the level above."""
 
     def __init__(self, store: Store, states: NDArray[np.int64]) -> None:
         layout = store.layout
@@ -57,18 +58,24 @@ class Included:
         self.partly: NDArray[np.bool_] = (
             self.instance_live & (live < np.diff(layout.chip_start)) & ~layout.is_rolled
         )
-        """Instances of which some chips count and others do not."""
+        """Instances with both counted and uncounted chips."""
         self.all_chips = not self.partly.any()
         self.ultraserver_live = _any(self.instance_live, layout.ultraserver_start)
         self.cluster_live = _any(self.ultraserver_live, layout.cluster_start)
 
     def chips(self, store: Store, rows: Rows) -> NDArray[np.bool_]:
-        """Return which of some chips count: the live ones, or all of an instance where none is."""
+        """Return a mask of the counted chips in `rows`.
+
+        Live chips count. All chips of an instance count if none is live.
+        """
         live: NDArray[np.bool_] = store.chip_state[rows] == Freshness.LIVE.value
         return live | ~self.instance_live[store.layout.instance_of_chip[rows]]
 
     def takes(self, layout: Layout) -> dict[Level, NDArray[np.bool_]]:
-        """Return which nodes go into what is above them: the live ones, or all where none is."""
+        """Return masks of the nodes included in their parents, by level.
+
+        Live nodes are included. All are if none is live.
+        """
         return {
             level: live | ~np.repeat(_any(live, starts), np.diff(starts))
             for level, starts, live in (
@@ -80,18 +87,18 @@ class Included:
 
 
 class Reduced(NamedTuple):
-    """What the chips of each of some instances make."""
+    """Aggregates of the chips of some instances."""
 
     total: NDArray[np.float64] | float
     """The aggregates; a number where all instances have the same."""
     chips: NDArray[np.float64] | None
     """How many chips went into each; None for all of them."""
     highest: int
-    """The largest code, be it of a chip that counts or not."""
+    """Largest code of any chip, counted or not."""
 
 
 class Gathered(NamedTuple):
-    """What passes keep of the codes of all chips, by metric."""
+    """Results of a pass over the codes of all chips, by metric."""
 
     highest: dict[str, int]
     """The largest code of each column."""
@@ -107,8 +114,12 @@ def reduce_chips(
     included: Included,
     lanes: Lanes | None = None,
 ) -> Slices[Reduced]:
-    """Return what a slice of instances, which have `sizes` chips, makes; what was read lane by lane is not read again."""
-    layout, generation = store.layout, store.generation
+    """Return the aggregates of a slice of instances with `sizes` chips.
+
+    Codes already read lane by lane are not read again.
+    """
+    layout = store.layout
+    generation = store.generation
     starts = layout.chip_start[part.start : part.stop + 1]
     rows = slice(int(starts[0]), int(starts[-1]))
     codes = store.columns[metric.name][rows]
@@ -117,9 +128,12 @@ def reduce_chips(
     if highest != metric.top and included.all_chips:
         total = _reduce_codes(metric, codes, starts, layout.chips_per_instance, highest, summed)
         return Reduced(total, None, highest)
-    count, careful, known = sizes.copy(), included.partly[part], highest
+    count = sizes.copy()
+    careful = included.partly[part]
+    known = highest
     if highest == metric.top:
-        # The next code after the top one is 0, so that the largest of them is that of the largest value.
+        # The next code after the top one is 0, so that the largest of them is that of the largest
+        # value.
         following = codes + codes.dtype.type(1)
         known = int(following.max()) - 1
         if known < 0:
@@ -150,18 +164,20 @@ def _reduce_codes(
     highest: int,
     summed: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64] | float:
-    """Return the aggregate of the codes of each instance as they are, or the number that all have.
+    """Return the aggregate of each instance's raw codes, or one number common to all.
 
     Args:
-        metric: Whose codes.
+        metric: The metric.
         codes: The codes of the chips.
-        starts: The first chip of each instance and the end of the last, from the first of `codes` on.
-        chips_per_instance: Of every instance, or 0 where they differ.
-        highest: The largest of the codes of instances that matter.
-        summed: Their sums, where they are known.
+        starts: The first chip of each instance and the end of the last, counted from the first of
+            `codes`.
+        chips_per_instance: Of every instance, or 0 if it varies.
+        highest: The largest code of the relevant instances.
+        summed: Their sums, if known.
     """
     if not highest:
-        # Counters without errors, healthy chips, no throttling: the usual case, and what all of it makes is 0.
+        # Counters without errors, healthy chips, no throttling: the usual case, and what all of it
+        # makes is 0.
         return 0.0
     if metric.aggregate is Aggregate.AND and int(codes.min()) == highest:
         return float(highest)
@@ -189,7 +205,7 @@ def _reduce_codes(
 def _reduce_values(
     store: Store, metric: Metric, instances: NDArray[np.int64], included: Included
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return (aggregate, count of chips) for some instances, of the chips that count and whose value is available."""
+    """Return (aggregate, chip count) per instance, over counted chips with an available value."""
     layout = store.layout
     rows = layout.chip_rows(instances)
     sizes = np.diff(layout.chip_start)[instances]
@@ -209,7 +225,7 @@ def _reduce_values(
 def _lacking(
     missing: NDArray[np.bool_], starts: NDArray[np.int64], chips_per_instance: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return of which instances any code is missing, and of which all are."""
+    """Return masks of instances with any code missing and with all codes missing."""
     lanes = chips_per_instance * (missing.shape[1] if missing.ndim > 1 else 1)
     if not lanes or lanes % _FLAGS_A_WORD:
         width = missing.shape[1] if missing.ndim > 1 else 1
@@ -229,17 +245,20 @@ def _lacking(
 def count_flags(
     flags: NDArray[np.bool_], starts: NDArray[np.int64], chips_per_instance: int
 ) -> NDArray[np.float64]:
-    """Return how many flags of the chips of each instance are set, one or several a chip."""
+    """Return the number of set flags per instance.
+
+    A chip can have several flags.
+    """
     width = flags.shape[1] if flags.ndim > 1 else 1
     if chips_per_instance:
         return sums(flags.view(np.uint8), chips_per_instance * width, 1)
     offsets = (starts[:-1] - starts[0]).astype(np.intp) * width
-    found: NDArray[np.float64] = np.add.reduceat(flags.reshape(-1), offsets, dtype=np.float64)
-    return found
+    counts: NDArray[np.float64] = np.add.reduceat(flags.reshape(-1), offsets, dtype=np.float64)
+    return counts
 
 
 def count_states(store: Store) -> dict[Level, NDArray[np.int64]]:
-    """Return for the nodes of each level from instance to fleet how many of their chips are in each `Freshness`."""
+    """Return the chips in each `Freshness` per node, by level from instance to fleet."""
     layout = store.layout
     instances = len(layout.instances)
     if not instances:
@@ -292,15 +311,18 @@ def gather_instances(
     included: Included,
     gathered: Gathered,
 ) -> Slices[tuple[NDArray[np.float64] | float, NDArray[np.float64]]]:
-    """Return a metric's (aggregate, count of chips) for all instances; a number where all have it, and `chips` itself for all of them.
+    """Return a metric's (aggregate, chip count) for all instances.
 
-    Its largest code, and the spread of one of `COMPARED`, are put into `gathered`.
+    The aggregate is one number if common to all; the count is `chips` itself if all are counted.
+    The largest code, and the spread of a metric in `COMPARED`, are stored in `gathered`.
     """
-    layout, generation, count = store.layout, store.generation, chips
+    layout = store.layout
+    generation = store.generation
+    count = chips
     highest = 0
     words: list[WordSpread] = []
     others: list[Spread] = []
-    found: list[NDArray[np.float64] | float] = []
+    totals: list[NDArray[np.float64] | float] = []
     parts = list(_parts(layout, metric.width))
     for part in parts:
         lanes = None
@@ -315,7 +337,7 @@ def gather_instances(
         total, known, most = yield from reduce_chips(
             store, metric, part, chips[part], included, lanes
         )
-        found.append(total)
+        totals.append(total)
         highest = max(highest, most)
         if known is not None:
             count = count.copy() if count is chips else count
@@ -326,18 +348,18 @@ def gather_instances(
         gathered.spreads[metric.name] = WordSpread.joined(words)
     elif others:
         gathered.spreads[metric.name] = Spread.joined(others)
-    if len(found) == 1 or (
-        found and all(isinstance(each, float) and each == found[0] for each in found)
+    if len(totals) == 1 or (
+        totals and all(isinstance(value, float) and value == totals[0] for value in totals)
     ):
-        return found[0], count
+        return totals[0], count
     made = np.zeros(len(chips))
-    for part, total in zip(parts, found, strict=True):
+    for part, total in zip(parts, totals, strict=True):
         made[part] = total
     return made, count
 
 
 def _parts(layout: Layout, width: int) -> Iterator[slice]:
-    """Yield slices of instances that take about a millisecond each."""
+    """Yield slices of instances of about a millisecond each."""
     instances = len(layout.instances)
     if not instances:
         return

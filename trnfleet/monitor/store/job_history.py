@@ -1,7 +1,7 @@
-"""The past of the jobs' own figures: power and step time of each.
+"""Past power and step time of each job.
 
-Kept for `MOST_JOBS` jobs: those that run on the most instances, and of equal ones the first by name. Jobs that have ended stay until
-their room is needed, the one that ended first goes first.
+Stored for `MOST_JOBS` jobs: the largest by number of instances, then the first by name. Ended jobs
+stay until their room is needed; the first to end is dropped first.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from trnfleet.domain.address import Level
 from trnfleet.monitor.store.rings.record import Record, Track
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
     from numpy.typing import NDArray
 
-    from trnfleet.monitor.store.jobs import Members
+    from trnfleet.monitor.store.jobs import Jobs, Members
     from trnfleet.monitor.store.rollup import Rollups
     from trnfleet.monitor.store.store import Store
-    from trnfleet.wire.messages import JobMessage
 
-POWER, STEP_TIME = "power_w", "step_time_s"
+POWER = "power_w"
+STEP_TIME = "step_time_s"
 JOB_KEYS = (POWER, STEP_TIME)
-"""Figures of a job that are kept."""
+"""Recorded figures of a job."""
 MOST_JOBS = 16
 _STEPPING = frozenset({"running"})
-"""States in which a job takes steps: in others its message has the time of its last one."""
+"""States with training steps. In other states a job's message repeats the time of the last step."""
 
 
 class JobHistory:
@@ -36,15 +36,14 @@ class JobHistory:
 
     def __init__(self, most_samples: int) -> None:
         self._most = most_samples
-        self._jobs: Mapping[str, JobMessage] = {}
-        self._placed: tuple[str, ...] = ()
+        self._jobs: Jobs | None = None
         self._records: dict[str, Record] = {}
         self._sampled: dict[str, int] = {}
-        """Number of the last sample in which each job was there."""
+        """Number of the last sample with each job."""
 
     @property
     def names(self) -> list[str]:
-        """The jobs that are kept, in the order of their names."""
+        """Stored jobs, sorted by name."""
         return sorted(self._records)
 
     @property
@@ -52,19 +51,19 @@ class JobHistory:
         """Bytes of all records."""
         return sum(record.nbytes for record in self._records.values())
 
-    def attend(self, jobs: Mapping[str, JobMessage], placed: tuple[str, ...]) -> None:
-        """Sample these jobs from now on; `placed` are their names by the numbers that the store has for them."""
-        self._jobs, self._placed = jobs, placed
+    def attend(self, jobs: Jobs) -> None:
+        """Sample these jobs from now on."""
+        self._jobs = jobs
 
     def push(self, store: Store, rollups: Rollups, total: int) -> None:
-        """Take a sample of the jobs that are kept.
+        """Record a sample of the stored jobs.
 
         Args:
             store: Which job has each instance.
             rollups: The power of instances.
             total: Samples taken before.
         """
-        rows = sample(self._jobs, self._placed, store, rollups)
+        rows = {} if self._jobs is None else sample(self._jobs, store, rollups)
         for name in rows:
             if name not in self._records:
                 self._make_room(rows.keys())
@@ -90,7 +89,8 @@ class JobHistory:
             count: Samples taken there.
             total: Samples taken here.
         """
-        own, self._records = self._records, before._records
+        own = self._records
+        self._records = before._records
         for name, record in self._records.items():
             if name not in own:
                 record.skip(total)
@@ -111,7 +111,7 @@ class JobHistory:
         return record.track(JOB_KEYS.index(key), 0, span_s, ago)
 
     def _make_room(self, present: Collection[str]) -> None:
-        """Drop what has not been there for the longest, where a further job would be one too many."""
+        """Drop the jobs absent longest while there are too many."""
         while len(self._records) >= MOST_JOBS:
             gone = [name for name in self._records if name not in present]
             if not gone:
@@ -121,31 +121,33 @@ class JobHistory:
             self._sampled.pop(oldest, None)
 
 
-def sample(
-    jobs: Mapping[str, JobMessage], names: tuple[str, ...], store: Store, rollups: Rollups
-) -> dict[str, NDArray[np.float64]]:
+def sample(jobs: Jobs, store: Store, rollups: Rollups) -> dict[str, NDArray[np.float64]]:
     """Return the figures of the jobs to keep, by name: `JOB_KEYS` x 1."""
+    names = jobs.placed
     if not names:
         return {}
     instances = store.placement.instances(len(names))
-    running = [number for number in np.flatnonzero(instances).tolist() if names[number] in jobs]
+    running = [
+        number for number in np.flatnonzero(instances).tolist() if names[number] in jobs.by_key
+    ]
     running.sort(key=lambda number: (-int(instances[number]), names[number]))
     members = reporting(store, rollups, POWER, len(names))
     watts = members.sums(rollups.parts(POWER, Level.INSTANCE)[0][members.rows], len(names))
     is_whole = members is store.placement.members(len(names))
     heard = instances if is_whole else np.bincount(members.jobs, minlength=len(names))
-    found: dict[str, NDArray[np.float64]] = {}
+    samples: dict[str, NDArray[np.float64]] = {}
     for number in running[:MOST_JOBS]:
-        message, is_live = jobs[names[number]], heard[number] > 0
-        steps = message.step_time_s if message.state in _STEPPING and is_live else None
-        found[message.job] = np.array(
-            [[watts[number] if is_live else np.nan], [np.nan if steps is None else steps]]
+        message = jobs.by_key[names[number]]
+        is_stepping = message.state in _STEPPING and message.job not in jobs.last_known
+        steps = message.step_time_s if is_stepping else None
+        samples[message.job] = np.array(
+            [[watts[number] if heard[number] > 0 else np.nan], [np.nan if steps is None else steps]]
         )
-    return found
+    return samples
 
 
 def reporting(store: Store, rollups: Rollups, name: str, jobs: int) -> Members:
-    """Return the live instances of the first jobs of which a metric is known."""
+    """Return the live instances of the first jobs with a known value of a metric."""
     members = store.placement.members(jobs)
     known = rollups.live(Level.INSTANCE) & (rollups.covered(name, Level.INSTANCE) > 0)
     return members if known.all() else members.chosen(known[members.rows])

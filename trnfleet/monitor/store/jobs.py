@@ -1,4 +1,4 @@
-"""Jobs as published, and the instances on which they run."""
+"""Published jobs and their instances."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 PLACE_EVERY_S = 1.0
 """Least seconds between two placements of jobs on instances."""
 _LONG_RUN = 8
-"""Instances of a job in a row, on the average, from which on their values are added up run by run."""
+"""Mean instances per run of a job from which values are added run by run."""
 
 
 class Placed(Protocol):
-    """The rows that jobs are placed on: a store's."""
+    """Rows with jobs, such as a store."""
 
     layout: Layout
     generation: int
@@ -31,19 +31,27 @@ class Placed(Protocol):
 
 
 class Jobs(RetainedCollection[JobMessage]):
-    """The jobs of one fleet; rows of the store name a job by its place in `by_key`."""
+    """The jobs of one fleet.
+
+    Rows of the store refer to a job by its place in `by_key`.
+    """
 
     def __init__(self) -> None:
         super().__init__(operator.attrgetter("job"))
         self.placements = 0
         """Goes up whenever jobs are placed."""
         self.placed: tuple[str, ...] = ()
-        """Names of the jobs by the numbers that the store has for them, as of the last placement."""
+        """Job names by number in the store, as of the last placement."""
+        self.last_known: frozenset[str] = frozenset()
+        """Jobs without a live chip, as of the last pass. Their state and figures are the last
+        known."""
+        self.runs: NDArray[np.int64] = np.zeros((0, 3), np.int64)
+        """Job, first instance and end of each run of instances, as of the last placement."""
         self._places = 0
         """Addresses and ranges that all jobs name."""
         self._have_moved = False
         """Whether any has come, gone or moved since they were placed."""
-        self._generation = 0
+        self.generation = 0
         """Of the layout on which they were placed."""
         self._placed_s = -PLACE_EVERY_S
 
@@ -61,42 +69,52 @@ class Jobs(RetainedCollection[JobMessage]):
         super().put(message)
 
     def remove(self, key: str) -> None:
-        """Remove a job whose message was cleared."""
+        """Remove a job after its message was cleared."""
         known = self.by_key.get(key)
         if known is not None:
             self._places -= len(known.on)
             self._have_moved = True
+            self.last_known -= {key}
         super().remove(key)
 
     def place(self, store: Placed, now_s: float, *, at_once: bool) -> bool:
-        """Write into the store which job has each instance, where that is due; return whether it was.
+        """Write the job of each instance into the store if due.
+
+        Return whether it was due.
 
         Args:
-            store: The rows; a new layout of it is due at once.
+            store: The rows. A new layout is due at once.
             now_s: Monotonic seconds.
-            at_once: Whether what has changed is due even if jobs were placed a moment ago.
+            at_once: Whether changes are due even if jobs were placed a moment ago.
         """
-        is_new = store.generation != self._generation
+        is_new = store.generation != self.generation
         is_time = at_once or now_s - self._placed_s >= PLACE_EVERY_S
         if not (is_new or (self._have_moved and is_time)):
             return False
-        self._have_moved, self._generation, self._placed_s = False, store.generation, now_s
+        self._have_moved = False
+        self.generation = store.generation
+        self._placed_s = now_s
         store.job_of[:] = -1
         self.placed = tuple(self.by_key)
-        # Where two jobs claim an instance, the one dated last has it: a former run's may still be retained.
+        runs: list[tuple[int, int, int]] = []
+        # Where two jobs claim an instance, the one dated last has it: a former run's may still be
+        # retained.
         for number, job in sorted(enumerate(self.by_key.values()), key=lambda pair: pair[1].ts):
             for target in job.on:
-                # A job may be known before the hardware it runs on; placement is done again with the layout.
+                # A job may be known before the hardware it runs on; placement is done again with
+                # the layout.
                 covered = store.layout.find_instances(target)
                 if covered:
                     store.job_of[covered.start : covered.stop] = number
+                    runs.append((number, covered.start, covered.stop))
+        self.runs = np.array(runs, np.int64).reshape(-1, 3)
         store.revision += 1
         self.placements += 1
         return True
 
 
 class Members(NamedTuple):
-    """Instances that have jobs, in runs of the same job."""
+    """Instances with jobs, in runs of the same job."""
 
     rows: NDArray[np.int64]
     """Numbers of the instances, ascending."""
@@ -117,16 +135,22 @@ class Members(NamedTuple):
         return self if some.all() else Members.of(self.rows[some], self.jobs[some])
 
     def sums(self, values: NDArray[np.float64], jobs: int) -> NDArray[np.float64]:
-        """Return for each of the first jobs what the values of its instances add up to."""
-        of_values, added = self.jobs, values
+        """Return the sum of the instances' values for each of the first jobs."""
+        of_values = self.jobs
+        added = values
         if len(self.starts) * _LONG_RUN <= len(values):
-            # One sum after the other: to add to the same number again and again takes a multiple of that.
-            of_values, added = self.jobs[self.starts], np.add.reduceat(values, self.starts)
+            # One sum after the other: to add to the same number again and again takes a multiple of
+            # that.
+            of_values = self.jobs[self.starts]
+            added = np.add.reduceat(values, self.starts)
         return np.bincount(of_values, added, jobs).astype(np.float64, copy=False)
 
 
 class Placement:
-    """Which instances have jobs, and what follows from that until a job moves; never changed."""
+    """Instances with jobs and derived figures.
+
+    Immutable; valid until a job moves.
+    """
 
     def __init__(self, layout: Layout, job_of: NDArray[np.int32]) -> None:
         self._layout, self._job_of = layout, job_of.copy()
@@ -141,11 +165,11 @@ class Placement:
         return placed if self._last < jobs else placed.chosen(placed.jobs < jobs)
 
     def spans(self, jobs: int) -> NDArray[np.bool_]:
-        """Return whether each of the first jobs runs on more than one UltraServer or standalone instance."""
-        found = np.zeros(jobs, np.bool_)
+        """Return a mask of the first jobs on more than one UltraServer or standalone instance."""
+        mask = np.zeros(jobs, np.bool_)
         known = self._spans[:jobs]
-        found[: len(known)] = known
-        return found
+        mask[: len(known)] = known
+        return mask
 
     def instances(self, jobs: int) -> NDArray[np.int64]:
         """Return on how many instances each of the first jobs runs; not to be changed."""

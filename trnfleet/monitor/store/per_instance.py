@@ -1,7 +1,8 @@
-"""Sums and extremes of chips' wire codes for each instance, at the speed that a pass over 1,000,000 chips needs.
+"""Sums and extremes of chip wire codes per instance, fast enough for 1,000,000 chips.
 
-Where all instances have the same number of chips, numpy's `reduceat` and sums along short rows spend most of their time between
-the rows. Halves are put together instead: the results are the same, because all of it is whole numbers.
+If all instances have the same number of chips, numpy's `reduceat` and sums along short rows spend
+most of their time between the rows. Combining halves has the same result, because all values are
+integers.
 """
 
 from __future__ import annotations
@@ -23,39 +24,44 @@ _EXACT = 2**53
 _SUMS = ((2**16, np.uint16), (2**32, np.uint32), (2**64, np.uint64))
 """Types of sums, the narrowest first, and where each ends."""
 _BLOCK = 1_024
-"""Instances whose codes stay in the processor's cache while they are compared."""
+"""Instances per block. Their codes stay in the processor's cache while compared."""
 _WIDEST = 128
-"""Codes of an instance that has `_BLOCK` of them in the cache."""
+"""Most codes of an instance for `_BLOCK` instances to fit the cache."""
 _MANY = 512
-"""Instances from which on working in blocks and words takes less than it costs to begin."""
+"""Fewest instances for blocks and words to pay off."""
 _A_WORD = 4
 """Codes of 16 bits in a word of 64."""
 _WORD_LANES = 6
-"""Lanes of 16 bits of which those of two chips are three words."""
-_COLUMNS, _BLOCKS = 250, 10
-"""Instances whose words are put in columns together, and such blocks at once: measured, half of the processor's cache."""
+"""Lanes of 16 bits per chip: the lanes of two chips are three words."""
+_COLUMNS = 250
+_BLOCKS = 10
+"""Instances whose words are put in columns together, and blocks at once. Measured: half of the
+processor's cache."""
 _LOWER = np.uint32(0xFFFF)
 """Bits of the lower of two codes."""
 EVEN_SHARE = 7 / 8
-"""Share of the largest code of a lane from which on the chips of an instance are taken to be alike."""
+"""Least share of a lane's largest code for an instance's chips to count as alike."""
 _FEW = 16
-"""Nodes of a group up to which one is added after the other."""
+"""Most nodes of a group added one by one."""
 
 
 def combine(
     operation: np.ufunc, codes: NDArray[Any], starts: NDArray[np.int64], chips_per_instance: int
 ) -> NDArray[Any]:
-    """Return the minimum, maximum, or the bits of the codes of each instance's chips, as `reduceat` does.
+    """Return the minimum, maximum or bits of each instance's codes, as `reduceat` does.
 
     Args:
         operation: `np.minimum`, `np.maximum`, `np.bitwise_or` or `np.bitwise_and`.
         codes: The codes of the chips, shape (chips,) or (chips, width), without gaps between rows.
-        starts: The first chip of each instance and the end of the last, from the first of `codes` on.
+        starts: The first chip of each instance and the end of the last, from the first of `codes`
+            on.
         chips_per_instance: Of every instance, or 0 where they differ.
     """
     if chips_per_instance < 2 or chips_per_instance % 2:
-        found: NDArray[Any] = operation.reduceat(codes, (starts[:-1] - starts[0]).astype(np.intp))
-        return found
+        combined: NDArray[Any] = operation.reduceat(
+            codes, (starts[:-1] - starts[0]).astype(np.intp)
+        )
+        return combined
     left = chips_per_instance
     if codes.ndim == 1 and not left & (left - 1) and len(starts) > _MANY:
         return _slid(operation, codes, left)
@@ -75,34 +81,38 @@ def combine(
 
 
 def _slid(operation: np.ufunc, codes: NDArray[Any], row: int) -> NDArray[Any]:
-    """Return what the codes of each row make, of which there are many, in blocks."""
-    found = np.empty(len(codes) // row, codes.dtype)
+    """Return the result of each row, for many rows, computed in blocks."""
+    results = np.empty(len(codes) // row, codes.dtype)
     spare = [np.empty(min(_BLOCK * _WIDEST, len(codes)), codes.dtype) for _ in range(2)]
     block = _BLOCK * _WIDEST // row
-    for first in range(0, len(found), block):
+    for first in range(0, len(results), block):
         part = codes[first * row : (first + block) * row]
-        found[first : first + block] = _halved(operation, part, row, 1, spare)[::row]
-    return found
+        results[first : first + block] = _halved(operation, part, row, 1, spare)[::row]
+    return results
 
 
 def _halved(
     operation: np.ufunc, part: NDArray[Any], row: int, width: int, spare: list[NDArray[Any]]
 ) -> NDArray[Any]:
-    """Return codes of which the first of each row are what the row makes, lane by lane; the row's others are none.
+    """Return codes with each row's result in its first codes, lane by lane.
 
-    Each code is joined with the one half a row behind it, also over the ends of rows, which takes no longer and is not read.
+    The rest of each row is meaningless. Each code is combined with the code half a row behind it,
+    even across row ends: that costs nothing and is not read.
     """
-    source, size, step = part, len(part), row // 2
+    source = part
+    size = len(part)
+    step = row // 2
     while step >= width:
         size -= step
         operation(source[:size], source[step : size + step], out=spare[0][:size])
-        source, step = spare[0], step // 2
+        source = spare[0]
+        step = step // 2
         spare.reverse()
     return source[: len(part)]
 
 
 class Spread(NamedTuple):
-    """The least and the largest code of each instance's chips, lane by lane; instances x lanes."""
+    """Smallest and largest code of each instance's chips, lane by lane: instances x lanes."""
 
     lowest: NDArray[Any]
     highest: NDArray[Any]
@@ -113,12 +123,17 @@ class Spread(NamedTuple):
 
     @staticmethod
     def joined(parts: Sequence[Spread]) -> Spread:
-        """Return that of several ranges of instances, one after the other."""
-        return Spread(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+        """Return the spread of several adjacent ranges of instances."""
+        return Spread(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
     def uneven(self, top: int) -> NDArray[np.bool_]:
-        """Return which instances have a lane whose least code is below `EVEN_SHARE` of its largest, or some of whose codes are missing."""
-        # In the codes' own type: what is below 7/8 of the largest is more than an eighth of it away.
+        """Return a mask of uneven instances.
+
+        An instance is uneven if a lane's smallest code is below `EVEN_SHARE` of its largest, or if
+        codes are missing.
+        """
+        # In the codes' own type: what is below 7/8 of the largest is more than an eighth of it
+        # away.
         lowest, highest = self
         flags = (highest - lowest) > (highest >> 3)
         if int(highest.max(initial=0)) == top:
@@ -127,7 +142,7 @@ class Spread(NamedTuple):
 
 
 class WordSpread(NamedTuple):
-    """The same of six lanes of 16 bits, as it is computed: words of the first four lanes of each instance and of the last two."""
+    """Spread of six 16-bit lanes in words: the first four lanes, and the last two."""
 
     lowest: tuple[NDArray[np.uint64], NDArray[np.uint64]]
     highest: tuple[NDArray[np.uint64], NDArray[np.uint64]]
@@ -143,15 +158,15 @@ class WordSpread(NamedTuple):
 
     @staticmethod
     def joined(parts: Sequence[WordSpread]) -> WordSpread:
-        """Return that of several ranges of instances, one after the other."""
+        """Return the spread of several adjacent ranges of instances."""
         lowest, highest = (
-            (np.concatenate([each[0] for each in ends]), np.concatenate([each[1] for each in ends]))
+            (np.concatenate([pair[0] for pair in ends]), np.concatenate([pair[1] for pair in ends]))
             for ends in zip(*parts, strict=True)
         )
         return WordSpread(lowest, highest)
 
     def uneven(self, top: int) -> NDArray[np.bool_]:
-        """Return which instances are uneven, as `Spread.uneven` has it."""
+        """Return a mask of uneven instances, as `Spread.uneven` does."""
         flags = np.zeros(len(self.lowest[0]), np.bool_)
         for lowest, highest in zip(self.lowest, self.highest, strict=True):
             # The lanes that the second word lacks are 0 in both.
@@ -164,7 +179,7 @@ def _lanes(words: NDArray[np.uint64]) -> NDArray[np.uint16]:
 
 
 class Lanes(NamedTuple):
-    """What the codes of instances make that are read lane by lane once."""
+    """Results of reading the instances' codes once, lane by lane."""
 
     spread: WordSpread
     total: NDArray[np.float64] | None
@@ -174,7 +189,10 @@ class Lanes(NamedTuple):
 
 
 def has_word_lanes(codes: NDArray[Any], chips_per_instance: int) -> bool:
-    """Return whether `read_lanes` can read codes: six lanes of 16 bits of an even number of chips an instance."""
+    """Return whether `read_lanes` can read the codes.
+
+    They must be six lanes of 16 bits, with an even number of chips per instance.
+    """
     return (
         codes.dtype == np.uint16
         and codes.dtype.isnative
@@ -187,12 +205,14 @@ def has_word_lanes(codes: NDArray[Any], chips_per_instance: int) -> bool:
 
 
 def read_lanes(codes: NDArray[Any], chips_per_instance: int) -> Lanes:
-    """Return the spread and the sums of codes that `has_word_lanes`.
+    """Return the spread and the sums of codes for which `has_word_lanes` is true.
 
-    Two chips are three words, and the same words of all pairs of an instance hold the same lanes. Words are put in columns first, a
-    block of instances at a time, so that pairs are put together by whole columns.
+    Two chips are three words, and the same words of all pairs of an instance have the same lanes.
+    Words are put in columns first, a block of instances at a time, so that pairs are combined in
+    whole columns.
     """
-    instances, pairs = len(codes) // chips_per_instance, chips_per_instance // 2
+    instances = len(codes) // chips_per_instance
+    pairs = chips_per_instance // 2
     words = codes.reshape(-1).view(np.uint64).reshape(instances, 3 * pairs)
     lowest, highest, total = (np.empty((3, instances), np.uint64) for _ in range(3))
     spare = np.empty(min(instances, _COLUMNS * _BLOCKS) * 3 * pairs, np.uint64)
@@ -207,21 +227,26 @@ def read_lanes(codes: NDArray[Any], chips_per_instance: int) -> Lanes:
             )
             by_pair = table.reshape(blocks, pairs, 3 * columns)
             for operation, kind, made in (
-                (np.minimum, np.uint16, lowest), (np.maximum, np.uint16, highest), (np.add, np.uint64, total),
-            ):  # fmt: skip  # a table
+                (np.minimum, np.uint16, lowest),
+                (np.maximum, np.uint16, highest),
+                (np.add, np.uint64, total),
+            ):
                 of_pairs = operation.reduce(by_pair.view(kind), axis=1).view(np.uint64)
                 made[:, begin:end].reshape(3, blocks, columns)[...] = of_pairs.reshape(
                     blocks, 3, columns
                 ).transpose(1, 0, 2)
     spread = WordSpread(_folded(np.minimum, lowest), _folded(np.maximum, highest))
-    most = max(int(each.view(np.uint16).max()) for each in spread.highest)
+    most = max(int(part.view(np.uint16).max()) for part in spread.highest)
     return Lanes(spread, _total(total) if pairs * most < 2**16 else None, most)
 
 
 def _folded(
     operation: np.ufunc, words: NDArray[np.uint64]
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Return what the two chips of each pair make: their lanes are 0 1 2 3, 4 5 0 1 and 2 3 4 5."""
+    """Return the result of each pair of chips.
+
+    The lanes of its three words are 0 1 2 3, 4 5 0 1 and 2 3 4 5.
+    """
     first, middle, last = words
     half = np.uint64(32)
     four = middle >> half
@@ -238,10 +263,10 @@ def _total(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     codes = words.view(np.uint32)
     singles = codes & _LOWER
     singles += codes >> np.uint32(16)
-    each = singles[0] + singles[1]
-    each += singles[2]
-    found: NDArray[np.float64] = (each[0::2] + each[1::2]).astype(np.float64)
-    return found
+    halves = singles[0] + singles[1]
+    halves += singles[2]
+    totals: NDArray[np.float64] = (halves[0::2] + halves[1::2]).astype(np.float64)
+    return totals
 
 
 def spread(codes: NDArray[Any], starts: NDArray[np.int64], chips_per_instance: int) -> Spread:
@@ -249,7 +274,8 @@ def spread(codes: NDArray[Any], starts: NDArray[np.int64], chips_per_instance: i
 
     Args:
         codes: The codes of the chips, shape (chips, width), without gaps.
-        starts: The first chip of each instance and the end of the last, from the first of `codes` on.
+        starts: The first chip of each instance and the end of the last, from the first of `codes`
+            on.
         chips_per_instance: Of every instance, or 0 where they differ.
     """
     if chips_per_instance < 2 or chips_per_instance & (chips_per_instance - 1):
@@ -257,53 +283,63 @@ def spread(codes: NDArray[Any], starts: NDArray[np.int64], chips_per_instance: i
             combine(np.minimum, codes, starts, chips_per_instance),
             combine(np.maximum, codes, starts, chips_per_instance),
         )
-    instances, width = len(starts) - 1, codes.shape[1]
-    flat, row = codes.reshape(-1), chips_per_instance * width
+    instances = len(starts) - 1
+    width = codes.shape[1]
+    flat = codes.reshape(-1)
+    row = chips_per_instance * width
     made = Spread(*(np.empty((instances, width), codes.dtype) for _ in range(2)))
     spare = [np.empty(min(_BLOCK, instances) * row, codes.dtype) for _ in range(2)]
     for first in range(0, instances, _BLOCK):
         last = min(instances, first + _BLOCK)
         part = flat[first * row : last * row]
-        for operation, found in ((np.minimum, made.lowest), (np.maximum, made.highest)):
-            found[first:last] = _halved(operation, part, row, width, spare).reshape(-1, row)[
+        for operation, extremes in ((np.minimum, made.lowest), (np.maximum, made.highest)):
+            extremes[first:last] = _halved(operation, part, row, width, spare).reshape(-1, row)[
                 :, :width
             ]
     return made
 
 
 class Uneven(NamedTuple):
-    """Instances whose chips differ, and how alike the lanes of their chips are."""
+    """Instances with differing chips, and how alike the lanes of their chips are."""
 
     instances: NDArray[np.int64]
-    """Those in which the least code of a lane is below `EVEN_SHARE` of its largest, or some are missing; ascending."""
+    """Uneven instances, ascending. A lane's smallest code is below `EVEN_SHARE` of its largest, or
+    codes are missing."""
     alike: NDArray[np.float32]
-    """What any lane of any chip has at least, as a share of its instance's largest on that lane, of the same share of another lane; 0
-    where codes are missing. Chips that are less busy than others, on all lanes alike, have nearly 1."""
+    """Smallest quotient of two lanes of a chip, both as shares of the instance's largest.
+
+    The largest code of the same lane counts. 0 if codes are missing. Nearly 1 for chips less busy
+    than others on all lanes alike.
+    """
 
 
 NONE_UNEVEN = Uneven(np.zeros(0, np.int64), np.zeros(0, np.float32))
 
 
 def any_lane(flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return of which rows of flags, without gaps between them, any is set."""
+    """Return a mask of rows with any flag set.
+
+    Rows must have no gaps between them.
+    """
     rows, width = flags.shape
-    found: NDArray[Any]
+    flagged: NDArray[Any]
     if width % 2 or rows < 2:
-        found = np.logical_or.reduce(flags, axis=1)
-        return found
-    # Two flags at once, of whole columns: each with those behind it, also over the ends of rows, which are not read.
+        flagged = np.logical_or.reduce(flags, axis=1)
+        return flagged
+    # Two flags at once, of whole columns: each with those behind it, also over the ends of rows,
+    # which are not read.
     pairs = flags.view(np.uint16).reshape(-1)
     step = width // 2
     last = len(pairs) - step + 1
-    found = pairs[:last]
+    flagged = pairs[:last]
     for place in range(1, step):
-        found = found | pairs[place : place + last]
-    found = found[::step] > 0
-    return found
+        flagged = flagged | pairs[place : place + last]
+    flagged = flagged[::step] > 0
+    return flagged
 
 
 def alikeness(table: NDArray[Any], spread: Spread, top: int) -> NDArray[np.float32]:
-    """Return how alike the lanes of the chips of some instances are, as `Uneven.alike` has it.
+    """Return how alike the lanes of some instances' chips are, as `Uneven.alike`.
 
     Args:
         table: Codes, instances x chips x lanes; a chip may be there twice.
@@ -314,12 +350,15 @@ def alikeness(table: NDArray[Any], spread: Spread, top: int) -> NDArray[np.float
     # Of a lane on which nothing is carried, or known, there is no share.
     is_used = (highest > 0) & (lowest != top)
     lanes = np.flatnonzero(np.logical_or.reduce(is_used, axis=0))
-    by_lane, largest = table.transpose(2, 0, 1), highest
+    by_lane = table.transpose(2, 0, 1)
+    largest = highest
     if not len(lanes):
         return np.full(len(table), np.inf, np.float32)
     if len(lanes) < len(by_lane):
         # Jobs that do not go beyond their instance use a third of the lanes.
-        by_lane, largest, is_used = by_lane[lanes], highest[:, lanes], is_used[:, lanes]
+        by_lane = by_lane[lanes]
+        largest = highest[:, lanes]
+        is_used = is_used[:, lanes]
     steps = np.where(is_used, 1 / np.maximum(largest, 1, dtype=np.float32), 0).astype(np.float32)
     shares = np.multiply(by_lane, steps.T[:, :, None], dtype=np.float32, order="C")
     most = shares.max(axis=0)
@@ -334,14 +373,15 @@ def alikeness(table: NDArray[Any], spread: Spread, top: int) -> NDArray[np.float
 
 
 def sums(codes: NDArray[Any], lanes: int, highest: int) -> NDArray[np.float64]:
-    """Return the sums of codes that follow each other, such as those of the lanes of each instance's chips.
+    """Return the sums of consecutive codes, such as the lanes of each instance's chips.
 
     Args:
         codes: The codes, without gaps.
         lanes: How many codes make each sum; not 0.
         highest: The largest of the codes.
     """
-    table, bound = codes.reshape(-1, lanes), highest * lanes
+    table = codes.reshape(-1, lanes)
+    bound = highest * lanes
     if not highest:
         return np.zeros(len(table))
     if codes.dtype == np.uint64 and bound > _EXACT:
@@ -369,9 +409,10 @@ def sums(codes: NDArray[Any], lanes: int, highest: int) -> NDArray[np.float64]:
     narrowest = next(
         dtype for end, dtype in _SUMS if bound < end and np.dtype(dtype).itemsize >= codes.itemsize
     )
-    # Adds along short rows at the speed of long ones, which `sum` does not, and starts no threads, which `@` does.
-    found: NDArray[Any] = np.einsum("ij->i", table, dtype=narrowest, casting="unsafe")
-    return found.astype(np.float64)
+    # Adds along short rows at the speed of long ones, which `sum` does not, and starts no threads,
+    # which `@` does.
+    totals: NDArray[Any] = np.einsum("ij->i", table, dtype=narrowest, casting="unsafe")
+    return totals.astype(np.float64)
 
 
 def _is_fast(words: int) -> bool:
@@ -380,18 +421,20 @@ def _is_fast(words: int) -> bool:
 
 
 def _word_sums(codes: NDArray[np.uint64], words: int, parts: int) -> NDArray[np.float64]:
-    """Return the sums of 16-bit codes of which four are a word, all four added up at once.
+    """Return the sums of 16-bit codes, four to a word, all four added at once.
 
     Args:
         codes: The words.
         words: How many make each sum.
-        parts: Into how many equal parts of them a sum is cut so that in none of them any of the four passes 16 bits.
+        parts: Into how many equal parts of them a sum is cut so that in none of them any of the
+            four passes 16 bits.
     """
     four: NDArray[np.uint64]
     if words // parts == 2:
         four = codes[0::2] + codes[1::2]
     elif words // parts == 4:
-        # Each word is added to the one two behind it, also over the ends of rows, whose sums are not read.
+        # Each word is added to the one two behind it, also over the ends of rows, whose sums are
+        # not read.
         two = codes[:-2] + codes[2:]
         four = two[0::4] + two[1::4]
     else:
@@ -409,20 +452,22 @@ def _word_sums(codes: NDArray[np.uint64], words: int, parts: int) -> NDArray[np.
 def fold(
     operation: np.ufunc, values: NDArray[Any], starts: NDArray[np.intp], nodes_per_group: int
 ) -> NDArray[Any]:
-    """Return the values of nodes put together for each group of them, as `reduceat` does; the same array where a group is a node.
+    """Return node values combined per group, as `reduceat` does.
+
+    The same array if each group is one node.
 
     Args:
-        operation: What puts two together.
-        values: A value a node.
+        operation: The operation on two values.
+        values: A value per node.
         starts: The first node of each group.
-        nodes_per_group: Of every group, or 0 where they differ.
+        nodes_per_group: Of every group, or 0 if it varies.
     """
     if nodes_per_group == 1:
         # Roll-ups of relays have one row an UltraServer.
         return values
     if not 1 < nodes_per_group <= _FEW:
-        found: NDArray[Any] = operation.reduceat(values, starts)
-        return found
+        folded: NDArray[Any] = operation.reduceat(values, starts)
+        return folded
     made: NDArray[Any] = operation(values[0::nodes_per_group], values[1::nodes_per_group])
     for place in range(2, nodes_per_group):
         operation(made, values[place::nodes_per_group], out=made)

@@ -1,10 +1,11 @@
-"""Figures of rows that are known from roll-ups only, as relays publish them.
+"""Figures of rows known from relays' roll-ups only.
 
-Such a row of the layout stands for an UltraServer or a standalone instance of which no chip is described here: it has one chip row
-of no values, so that ranges of chips are never empty, and its totals come from here into the roll-ups of a pass, at the level of
-instances. Levels above are computed of them as of any instances.
+Such a row of the layout is an UltraServer or a standalone instance without described chips here. It
+has one chip row without values, so that ranges of chips are never empty. Its totals enter the
+roll-ups of a pass at the level of instances. Levels above are computed as usual.
 
-Where the chips of a row are described as well, such as under a lease, the layout has them instead, and the row's figures wait here.
+If the chips of a row are described as well, such as under a lease, the layout has them instead, and
+the row's figures wait here.
 """
 
 from __future__ import annotations
@@ -28,10 +29,12 @@ if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout
     from trnfleet.wire.rollups import RollupFrame
 
-UNKNOWN, UNOBSERVED = 3, 4
-"""The last two states of `Freshness`, which is a level above this."""
+UNKNOWN = 3
+UNOBSERVED = 4
+"""The last two states of `Freshness`, defined one level above."""
 _SEEN_PERIODS = 2.0
-"""Periods without a roll-up after which nothing is said of hosts beside it: one less than their own silence is told after."""
+"""Periods without a roll-up before hosts beside it are no longer judged. One less than the periods
+for their own silence."""
 _NOBODY: Mapping[str, int] = {}
 _ROW_OF = {metric.name: number for number, metric in enumerate(METRICS)}
 
@@ -40,11 +43,14 @@ _ROW_OF = {metric.name: number for number, metric in enumerate(METRICS)}
 def _known_columns(
     columns: tuple[str, ...], totals: int
 ) -> tuple[tuple[list[int], list[int]], ...]:
-    """Return rows of the table and lines of the frame's part for each metric known here: of the first columns, and of the others."""
+    """Return table rows and frame lines of each known metric.
+
+    First those of the first columns, then the others.
+    """
     known = [(_ROW_OF[name], number) for number, name in enumerate(columns) if name in _ROW_OF]
     parts = (
-        [each for each in known if each[1] < totals],
-        [each for each in known if each[1] >= totals],
+        [pair for pair in known if pair[1] < totals],
+        [pair for pair in known if pair[1] >= totals],
     )
     return tuple(
         ([row for row, _ in part], [number - first for _, number in part])
@@ -53,7 +59,10 @@ def _known_columns(
 
 
 def _lines(values: NDArray[Any], lines: list[int], rows: NDArray[np.int64]) -> NDArray[Any]:
-    """Return some lines and rows of a frame's part, both in the order of the frame: without a copy where they are all."""
+    """Return some lines and rows of a frame's part, in the frame's order.
+
+    Not copied if they are all.
+    """
     few = values if len(lines) == len(values) else values[lines]
     return few if len(rows) == few.shape[1] else few[:, rows]
 
@@ -64,7 +73,9 @@ class RolledBlock(NamedTuple):
     rows: tuple[str, ...]
     """Addresses, in the order of its frames."""
     columns: tuple[str, ...]
-    """Metrics of its frames, those of float32 and then those of float64."""
+    """Metrics of its frames: float32 first, then float64."""
+    members: tuple[int, ...]
+    """Instances that each row stands for."""
     cell: str
     period_s: float = 1.0
 
@@ -90,23 +101,25 @@ class _Place(NamedTuple):
 
 
 class Rolled:
-    """The newest roll-ups of all blocks, and those of them that the layout shows."""
+    """The newest roll-ups of all blocks, and the ones shown by the layout."""
 
     def __init__(self) -> None:
         self._held: dict[str, _Kept] = {}
         self._place: dict[str, _Place] = {}
         self._early: dict[str, _Early] = {}
-        """Frames that came before their block's rows were in the layout."""
+        """Frames received before their block's rows were in the layout."""
         self._allocate(0)
         self._beside: NDArray[np.int64] = np.zeros((0, 2), np.int64)
-        """Instances that are described beside a row, and the number of its block in `_beside_blocks`."""
+        """Instances that are described beside a row, and the number of its block in
+        `_beside_blocks`."""
         self._beside_blocks: tuple[str, ...] = ()
         self.is_whole = False
         """Whether the rows are all instances of the layout, in their order."""
         self._publishers: dict[str, int] = {}
         """Number of each block's publisher."""
         self._unplaced: dict[str, bool] = {}
-        """Blocks of which no row is shown, since the layout has their chips or another block's rows: whether a relay sees each."""
+        """Blocks without a row in the layout, and whether a relay sees each. The layout has their
+        chips or another block's rows."""
 
     def _allocate(self, rows: int) -> None:
         self.numbers: NDArray[np.int64] = np.zeros(rows, np.int64)
@@ -116,15 +129,15 @@ class Rolled:
         self.states: NDArray[np.int64] = np.zeros((rows, STATES), np.int64)
         """Chips by freshness as the relay said it; none where nothing has come."""
         self.alerts: NDArray[np.int64] = np.zeros((rows, len(SEVERITIES)), np.int64)
-        """Alerts that fire in its cell by severity, the worst first."""
+        """Firing alerts of its cell by severity, the worst first."""
         self.seen_s: NDArray[np.float64] = np.full(rows, -np.inf)
-        """Monotonic seconds at which the newest frame of each came."""
+        """Monotonic seconds of each row's newest frame."""
         self.ts_ns: NDArray[np.int64] = np.zeros(rows, np.int64)
         """Source time of it."""
         self.observed: NDArray[np.bool_] = np.zeros(rows, np.bool_)
         """Whether a relay sees each at present."""
         self.awaited: NDArray[np.bool_] = np.zeros(rows, np.bool_)
-        """Which were described a moment ago, and nothing has come of them yet."""
+        """Rows described a moment ago, without a frame yet."""
 
     def __len__(self) -> int:
         """Return how many rows the layout shows."""
@@ -137,7 +150,7 @@ class Rolled:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays, and of the frames that wait."""
+        """Bytes of all arrays and of waiting frames."""
         table = (
             self.numbers,
             self.totals,
@@ -147,13 +160,13 @@ class Rolled:
             self.seen_s,
             self.observed,
         )
-        frames = [each.frame for each in self._held.values() if each.frame is not None]
+        frames = [held.frame for held in self._held.values() if held.frame is not None]
         parts = [
             part
-            for each in frames
-            for part in (each.totals, each.counters, each.covered, each.states)
+            for frame in frames
+            for part in (frame.totals, frame.counters, frame.covered, frame.states)
         ]
-        return sum(int(each.nbytes) for each in (*table, *parts))
+        return sum(int(array.nbytes) for array in (*table, *parts))
 
     def copy(self) -> Rolled:
         """Return a copy; blocks and frames never change."""
@@ -188,14 +201,14 @@ class Rolled:
         columns: tuple[str, ...],
         now_s: float,
     ) -> None:
-        """Take a frame of a block that is described.
+        """Apply a frame of a described block.
 
         Args:
             path: The block.
             frame: Its newest frame.
-            rows: The rows of the frame, as the present descriptor has them.
-            columns: Its metrics, those of float32 and then those of float64.
-            now_s: Monotonic seconds at which it came.
+            rows: The rows of the frame, as in the present descriptor.
+            columns: Its metrics, float32 first, then float64.
+            now_s: Monotonic seconds of its arrival.
         """
         known = self._held.get(path)
         if known is not None and (known.block.rows, known.block.columns) == (rows, columns):
@@ -211,7 +224,7 @@ class Rolled:
                 self._write_common(known.block, self._place[path], self._early[path])
 
     def name_publisher(self, path: str, number: int) -> None:
-        """Note the number of the relay that describes a block from now on, where it has the rows that it had."""
+        """Store the number of the relay now describing a block with unchanged rows."""
         self._publishers[path] = number
 
     def follow(
@@ -223,16 +236,18 @@ class Rolled:
         """Find the rows of all blocks in a new layout.
 
         Args:
-            layout: The layout, which has a row or its chips.
-            blocks: All blocks by path; frames of one that is another now are forgotten.
-            publishers: Number of the relay of each block, where it is known.
+            layout: The layout. It has either a row or its chips.
+            blocks: All blocks by path. Frames of a changed block are dropped.
+            publishers: Number of each block's relay, if known.
         """
         self._publishers = dict(publishers)
         held = self._held
         self._held = {
-            path: held[path]
-            if path in held and held[path].block == block
-            else _Kept(block, None, -np.inf)
+            path: (
+                held[path]
+                if path in held and held[path].block == block
+                else _Kept(block, None, -np.inf)
+            )
             for path, block in blocks.items()
         }
         for path, early in self._early.items():
@@ -243,24 +258,28 @@ class Rolled:
             ):
                 self._held[path] = waits._replace(frame=early.frame, seen_s=early.seen_s)
         self._early = {}
-        index, is_rolled, taken = layout.instance_index, layout.is_rolled, set[int]()
+        index, is_rolled, claimed = layout.instance_index, layout.is_rolled, set[int]()
         places: list[tuple[str, list[int], list[int]]] = []
         beside: list[tuple[int, int]] = []
         names: list[str] = []
         for path, block in blocks.items():
-            found = list(map(index.get, block.rows, itertools.repeat(-1)))
-            if min(found) >= 0 and is_rolled[found].all() and taken.isdisjoint(found):
+            instances = list(map(index.get, block.rows, itertools.repeat(-1)))
+            is_usual = (
+                min(instances) >= 0 and is_rolled[instances].all() and claimed.isdisjoint(instances)
+            )
+            if is_usual and np.array_equal(layout.members[instances], block.members):
                 # The usual block: the layout has all of its rows, and no other block has one.
-                taken.update(found)
-                places.append((path, found, list(range(len(found)))))
+                claimed.update(instances)
+                places.append((path, instances, list(range(len(instances)))))
                 continue
             pick: list[int] = []
             numbers: list[int] = []
-            for number, (row, at) in enumerate(zip(block.rows, found, strict=True)):
+            for number, (row, at) in enumerate(zip(block.rows, instances, strict=True)):
                 if at >= 0 and is_rolled[at]:
-                    # Two blocks that have the same row: the first has it.
-                    if at not in taken:
-                        taken.add(at)
+                    # Two blocks that have the same row: the first has it. Figures of a row do not
+                    # tell those of the instances that the layout has as chips.
+                    if at not in claimed and layout.members[at] == block.members[number]:
+                        claimed.add(at)
                         numbers.append(at)
                         pick.append(number)
                     continue
@@ -270,12 +289,17 @@ class Rolled:
                     names.append(path)
             if pick:
                 places.append((path, numbers, pick))
-        # In the order of the layout, so that a fleet of which nothing else is known has the table as its instances' columns.
-        places.sort(key=lambda each: each[1])
-        self._allocate(len(taken))
-        self.numbers = np.array([each for _, some, _ in places for each in some], np.int64)
+        # In the order of the layout: a fleet of roll-ups alone has the table as its instances'
+        # columns.
+        places.sort(key=lambda claim: claim[1])
+        rest = [at for at in np.flatnonzero(is_rolled).tolist() if at not in claimed]
+        self._allocate(len(claimed) + len(rest))
+        self.numbers = np.array(
+            [*(instance for _, some, _ in places for instance in some), *rest], np.int64
+        )
         self.is_whole = np.array_equal(self.numbers, np.arange(len(layout.instances)))
-        self._place, first = {}, 0
+        self._place = {}
+        first = 0
         for path, some, pick in places:
             self._place[path] = _Place(slice(first, first + len(some)), np.array(pick, np.int64))
             first += len(some)
@@ -292,17 +316,21 @@ class Rolled:
         now_s: float,
         publisher_online: NDArray[np.bool_],
     ) -> NDArray[np.int64]:
-        """Work out which rows a relay sees; return the instances that are described beside a row that none sees.
+        """Update the rows seen by a relay.
 
-        What is forwarded comes with the roll-ups: where both end, the hosts' telemetry may be older by a period. So a row counts as
-        seen for less time here.
+        Return instances described beside an unseen row.
+
+        Forwarded telemetry arrives with the roll-ups: when both end, the hosts' telemetry may be
+        older by a period. So a row counts as seen for less time here.
 
         Args:
-            deadlines_s: Monotonic seconds before which a frame is too old, for each instance of the layout.
+            deadlines_s: Monotonic seconds before which a frame is too old, for each instance of the
+                layout.
             is_online: Whether the publisher of each instance is online.
             is_young: Whether each instance was described a moment ago.
             now_s: Monotonic seconds.
-            publisher_online: Whether each numbered publisher is online; the last entry is for an unknown one.
+            publisher_online: Whether each numbered publisher is online; the last entry is for an
+                unknown one.
         """
         numbers = self.numbers
         self.observed = (self.seen_s >= deadlines_s[numbers]) & is_online[numbers]
@@ -339,10 +367,11 @@ class Rolled:
         return np.where(self.observed[:, None], self.states, unseen)
 
     def cells_observed(self) -> dict[str, bool]:
-        """Return whether a relay sees each cell that is described: any of its rows, or is about to."""
+        """Return whether a relay sees any row of each described cell, or is about to."""
         seen: dict[str, bool] = {}
         for path, held in self._held.items():
-            place, cell = self._place.get(path), held.block.cell
+            place = self._place.get(path)
+            cell = held.block.cell
             if place is None:
                 is_seen = self._unplaced.get(path, True)
             else:
@@ -351,21 +380,27 @@ class Rolled:
         return seen
 
     def cell_of(self, path: str) -> str:
-        """Return the cell of an UltraServer, an instance or a chip; empty where no block has it."""
+        """Return the cell of an UltraServer, an instance or a chip.
+
+        Empty if no block has it.
+        """
         return self.row_of(path)[1]
 
     def row_of(self, path: str) -> tuple[str, str]:
-        """Return the row that stands for an UltraServer, an instance or a chip, and its cell; both empty where no block has it."""
+        """Return the row of an UltraServer, an instance or a chip, and its cell.
+
+        Both empty if no block has it.
+        """
         parts = path.split("/")
-        wanted = ["/".join(parts[:depth]) for depth in (2, 3)]
+        candidates = ["/".join(parts[:depth]) for depth in (2, 3)]
         for held in self._held.values():
-            for row in wanted:
+            for row in candidates:
                 if row in held.block.rows:
                     return row, held.block.cell
         return "", ""
 
     def _write(self, held: _Kept, place: _Place, previous: RollupFrame | None = None) -> None:
-        """Write a block's newest frame into the table, which has the previous one; it has none by default."""
+        """Write a block's newest frame over the previous one, if any, into the table."""
         frame, (at, pick) = held.frame, place
         if frame is None:
             return
@@ -388,14 +423,17 @@ class Rolled:
                 self.counts[to, at] = _lines(values, source, pick)
 
     def _write_common(self, block: RolledBlock, place: _Place, early: _Early) -> None:
-        """Write of a frame that waits for its layout the rows that its block had before, too, at their places of before."""
+        """Write the rows a block had before from a frame waiting for its layout.
+
+        They are written at their former places.
+        """
         number_of = {row: number for number, row in enumerate(early.rows)}
-        found = np.array([number_of.get(block.rows[number], -1) for number in place.pick], np.int64)
-        at, pick, frame = (
-            np.arange(place.at.start, place.at.stop)[found >= 0],
-            found[found >= 0],
-            early.frame,
+        numbers = np.array(
+            [number_of.get(block.rows[number], -1) for number in place.pick], np.int64
         )
+        at = np.arange(place.at.start, place.at.stop)[numbers >= 0]
+        pick = numbers[numbers >= 0]
+        frame = early.frame
         self.seen_s[at], self.ts_ns[at] = early.seen_s, frame.head.ts_ns
         self.states[at], self.alerts[at] = frame.states[pick], frame.alerts[pick]
         first = len(frame.totals)
@@ -410,6 +448,9 @@ class Rolled:
                 )
 
     def parts(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return a metric's total (or maximum, or bits) and how many chips or instances went into it, of the shown rows."""
+        """Return a metric's total, maximum or bits, and its chip or instance counts.
+
+        One value per shown row.
+        """
         row = _ROW_OF[name]
         return self.totals[row], self.counts[row]

@@ -1,14 +1,16 @@
-"""Roll-ups: every metric at every level from instance to fleet, with what they cover.
+"""Roll-ups: every metric at every level from instance to fleet, with its coverage.
 
-A node's roll-up is made of the chips below it that are live; where none is live, of the last values known (which is
-drawn dimmed). Values that are not available are skipped, and `covered` says how many chips went in.
+A node's roll-up includes the live chips below it. If none is live, it has the last known values
+(drawn dimmed). Values not available are skipped, and `covered` counts the included chips.
 
-Rows that are known from roll-ups only (`rolled.py`) come with their totals, which go up from the level of instances as any others.
+Rows known from roll-ups only (`rolled.py`) have their totals, added from the level of instances
+upwards like any others.
 
-A pass runs in slices (`monitor/slices.py`) of one metric over some instances. Its arrays become the roll-ups only at the end,
-together and with the generation of the layout that they were computed for. Where the store's generation is another one, the
-roll-ups are stale: their rows belong to the layout before, until the next pass ends. Readers compare `generation` with the
-store's before they join rows of both; views read the old roll-ups with `layout`, which is theirs.
+A pass runs in slices (`monitor/slices.py`) of one metric over some instances. Its arrays become the
+roll-ups only at the end, together with the generation of their layout. If the store's generation
+differs, the roll-ups are stale: their rows belong to the former layout until the next pass ends.
+Readers compare `generation` with the store's before they join rows of both. Views read the old
+roll-ups with their own `layout`.
 """
 
 from __future__ import annotations
@@ -60,15 +62,16 @@ _UPWARDS: dict[Aggregate, tuple[np.ufunc, float]] = {
     Aggregate.OR: (np.bitwise_or, 0),
     Aggregate.AND: (np.bitwise_and, 0),
 }
-"""What puts the nodes of a level together, and what stands for one that does not count; of bits that is a code of the metric's."""
+"""Operation on the nodes of a level, and the value of an uncounted node. For bits, that value is a
+code of the metric."""
 _COVERAGES = 2
 """As many as there are scopes."""
 _UNEVEN_A_SLICE = 2_048
-"""Uneven instances whose chips are looked at in one slice: half a millisecond."""
+"""Uneven instances per slice of work: half a millisecond."""
 
 
 class RollupReader(Protocol):
-    """Roll-ups as fields read them: those of the last pass, or means."""
+    """Roll-ups as read by fields: from the last pass, or means."""
 
     def value(self, name: str, level: Level, pick: Pick = ALL) -> NDArray[np.float64]:
         """Return a metric's aggregate for nodes of a level."""
@@ -80,7 +83,7 @@ class RollupReader(Protocol):
         """Return how many chips (or instances) went into a metric."""
 
     def takes(self, level: Level) -> NDArray[np.bool_]:
-        """Return which nodes of the level below went into `level`."""
+        """Return a mask of lower-level nodes included in `level`."""
 
 
 class Rollups:
@@ -103,38 +106,48 @@ class Rollups:
         self._gathered = Gathered({}, {})
         self._uneven: dict[str, Uneven] = {}
         self._kept: tuple[int, NDArray[np.uint8], _Basis] | None = None
-        """The layout generation of the last pass, each chip's freshness, and what all metrics had in common."""
+        """Layout generation of the last pass, freshness per chip, and the basis of all metrics."""
 
     def value(self, name: str, level: Level, pick: Pick = ALL) -> NDArray[np.float64]:
-        """Return a metric's aggregate (sum, mean, maximum or bits, as its row says) for nodes of a level.
+        """Return a metric's sum, mean, maximum or bits for nodes of a level.
 
-        NaN where nothing below is available. For bit masks, the bits as a number.
+        NaN if nothing below is available. Bit masks are returned as a number.
         """
-        total, count = self._total[name, level][pick], self._count[name, level][pick]
+        total = self._total[name, level][pick]
+        count = self._count[name, level][pick]
         if BY_NAME[name].aggregate is Aggregate.MEAN:
             return total / _positive(count)
         return np.where(count > 0, total, np.nan)
 
     def mean(self, name: str, level: Level, pick: Pick = ALL) -> NDArray[np.float64]:
-        """Return a summed or averaged metric for one covered chip (or instance), so that levels compare."""
+        """Return a summed or averaged metric per covered chip or instance.
+
+        It is comparable across levels.
+        """
         if BY_NAME[name].aggregate is Aggregate.MAX:
             return self.value(name, level, pick)
         return self._total[name, level][pick] / _positive(self._count[name, level][pick])
 
     def parts(self, name: str, level: Level) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return a metric's total (or maximum, or bits) and how many chips or instances went into it, for all nodes of a level."""
+        """Return a metric's total, maximum or bits, and its chip or instance counts.
+
+        One value per node of a level.
+        """
         return self._total[name, level], self._count[name, level]
 
     def frozen(self) -> Rollups:
-        """Return the same roll-ups, which later passes do not change."""
+        """Return the same roll-ups, unaffected by later passes."""
         return copy.copy(self)
 
     def covered(self, name: str, level: Level) -> NDArray[np.float64]:
-        """Return how many chips (or instances) went into a metric's roll-up for all nodes of a level."""
+        """Return the chips or instances counted in a metric's roll-up per node of a level."""
         return self._count[name, level]
 
     def takes(self, level: Level) -> NDArray[np.bool_]:
-        """Return which nodes of the level below went into the roll-up of `level` (UltraServer, cluster or fleet)."""
+        """Return a mask of lower-level nodes included in the roll-up of `level`.
+
+        `level` is UltraServer, cluster or fleet.
+        """
         return self._takes[level]
 
     def states(self, level: Level) -> NDArray[np.int64]:
@@ -149,19 +162,25 @@ class Rollups:
         return flags
 
     def highest_code(self, name: str, store: Store) -> int:
-        """Return the largest code of a column of chips: as the last pass found it, or another look where values have come since."""
+        """Return the largest code of a chip column.
+
+        Use the result of the last pass, or read again if values have arrived since.
+        """
         known = self._gathered.highest.get(name)
         if known is None or (store.generation, store.revision) != (self.generation, self._of):
             known = int(store.columns[name].max(initial=0))
         return known
 
     def spread(self, name: str, instances: Rows = ALL) -> Spread | None:
-        """Return the least and the largest codes of the chips of some instances, silent ones among them, for `COMPARED` metrics."""
+        """Return the smallest and largest chip codes of some instances for `COMPARED` metrics.
+
+        Silent chips are included.
+        """
         known = self._gathered.spreads.get(name)
         return None if known is None else known.of(instances)
 
     def uneven(self, name: str) -> Uneven | None:
-        """Return the instances whose chips differ, for `COMPARED` metrics."""
+        """Return the instances with differing chips for `COMPARED` metrics."""
         return self._uneven.get(name)
 
     @property
@@ -174,8 +193,9 @@ class Rollups:
 
         Args:
             store: The values.
-            revision: The store's revision, of an owner that raises it with every change: of the same values the roll-ups are the
-                same, and are not computed again. Without it they are computed.
+            revision: The store's revision, of an owner that raises it with every change: of the
+                same values the roll-ups are the same, and are not computed again. Without it they
+                are computed.
 
         Raises:
             LayoutChanged: the store has another layout now; the roll-ups are as before.
@@ -196,30 +216,29 @@ class Rollups:
             covered = of_all
             if rolled is not None and rolled.is_whole and metric.name not in COMPARED:
                 total, count = rolled.parts(metric.name)
-                total, covered = total.copy(), coverage.of(count)
+                total = total.copy()
+                covered = coverage.of(count)
             elif metric.scope is Scope.CHIP:
-                found, count = yield from gather_instances(store, metric, chips, included, gathered)
-                if isinstance(found, float) and count is chips and rolled is None:
-                    _roll_up_constant(basis, metric, found, totals, counts)
+                aggregate, count = yield from gather_instances(
+                    store, metric, chips, included, gathered
+                )
+                if isinstance(aggregate, float) and count is chips and rolled is None:
+                    _roll_up_constant(basis, metric, aggregate, totals, counts)
                     continue
-                total = np.full(len(chips), found) if isinstance(found, float) else found
+                total = (
+                    np.full(len(chips), aggregate) if isinstance(aggregate, float) else aggregate
+                )
                 if rolled is not None:
                     count = count.copy() if count is chips else count
                     total[rolled.numbers], count[rolled.numbers] = rolled.parts(metric.name)
                 if count is not chips:
                     covered = coverage.of(count)
             else:
-                values = store.values(metric, slice(None))
-                covered, total = of_instances, values
-                if not is_all_fresh or int(store.columns[metric.name].max(initial=0)) == metric.top:
-                    # While an instance's chips live, its own values count only if they are fresh too.
-                    counts_in = ~np.isnan(values) & (store.instance_fresh | ~included.instance_live)
-                    covered = coverage.of(counts_in.astype(np.float64))
-                    total = np.where(counts_in, values, 0.0)
-                if rolled is not None:
-                    counts_in = ~np.isnan(values) & (store.instance_fresh | ~included.instance_live)
-                    count, total = counts_in.astype(np.float64), np.where(counts_in, values, 0.0)
-                    total[rolled.numbers], count[rolled.numbers] = rolled.parts(metric.name)
+                covered = of_instances
+                total = store.values(metric, slice(None))
+                top = int(store.columns[metric.name].max(initial=0))
+                if not is_all_fresh or top == metric.top or rolled is not None:
+                    total, count = _own_totals(store, metric, included)
                     covered = coverage.of(count)
             if rolled is not None:
                 yield from checkpoint(store, generation)
@@ -227,25 +246,39 @@ class Rollups:
         yield from checkpoint(store, generation)
         differing = yield from _differing(store, gathered.spreads)
         if states is not self._states:
-            self._states, self._live = states, {}
+            self._states = states
+            self._live = {}
         self._total, self._count = totals, counts
-        self._takes, self._gathered, self._uneven = takes, gathered, differing
-        self.layout, self.generation, self._of = layout, generation, revision
+        self._takes = takes
+        self._gathered = gathered
+        self._uneven = differing
+        self.layout, self.generation = layout, generation
+        self._of = revision
         self.revision += 1
 
     def _basis_of(self, store: Store) -> Slices[_Basis]:
-        """Return what all metrics have in common; it is kept until the layout changes or a chip comes or falls silent."""
-        layout, generation, kept = store.layout, store.generation, self._kept
-        if kept is not None and kept[0] == generation and np.array_equal(kept[1], store.chip_state):
-            return kept[2]
+        """Return the basis of all metrics.
+
+        It is cached until the layout changes or a chip becomes live or silent.
+        """
+        layout = store.layout
+        generation = store.generation
+        cached = self._kept
+        if (
+            cached is not None
+            and cached[0] == generation
+            and np.array_equal(cached[1], store.chip_state)
+        ):
+            return cached[2]
         state = store.chip_state.copy()
         states = count_states(store)
         yield from checkpoint(store, generation)
         included = Included(store, states[Level.INSTANCE])
-        takes, steps = included.takes(layout), _steps(layout)
+        takes = included.takes(layout)
+        steps = _steps(layout)
         chips = np.diff(layout.chip_start).astype(np.float64)
         of_all, of_instances = (
-            _covered(steps, each, takes) for each in (chips, np.ones(len(chips)))
+            _covered(steps, counts, takes) for counts in (chips, np.ones(len(chips)))
         )
         made = _Basis(states, included, takes, chips, steps, of_all, of_instances, {})
         # What relays count changes within a row's one state.
@@ -257,7 +290,10 @@ _ByLevel = dict["Level", tuple["NDArray[np.float64]", "NDArray[np.float64]"]]
 
 
 class _Basis(NamedTuple):
-    """What the roll-ups of all metrics have in common: it follows from the layout and from which chips live."""
+    """Data common to the roll-ups of all metrics.
+
+    It depends on the layout and the live chips.
+    """
 
     states: dict[Level, NDArray[np.int64]]
     included: Included
@@ -266,17 +302,38 @@ class _Basis(NamedTuple):
     """How many chips each instance has."""
     steps: tuple[_Step, ...]
     of_all: tuple[_Covered, ...]
-    """What a metric covers that all chips have."""
+    """Coverage of a metric present on all chips."""
     of_instances: tuple[_Covered, ...]
-    """What a metric covers that all instances have."""
+    """Coverage of a metric present on all instances."""
     constants: dict[tuple[Aggregate, int, float], _ByLevel]
-    """Roll-ups of metrics of which all instances have the same, by aggregate, top code and value: those of the usual fleet's counters of
-    errors are the same in each pass."""
+    """Roll-ups of metrics equal on all instances, by aggregate, top code and value. Error counters
+    of the usual fleet are the same in each pass."""
+
+
+def _own_totals(
+    store: Store, metric: Metric, included: Included
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return an instance metric's total and count per instance.
+
+    While an instance's chips live, its own values count only if they are fresh too.
+    """
+    values = store.values(metric, slice(None))
+    counts_in = ~np.isnan(values) & (store.instance_fresh | ~included.instance_live)
+    total = np.where(counts_in, values, 0.0)
+    count = counts_in.astype(np.float64)
+    if store.layout.has_rolled:
+        rolled = store.rolled
+        total[rolled.numbers], count[rolled.numbers] = rolled.parts(metric.name)
+    return total, count
 
 
 def _differing(store: Store, spreads: dict[str, Spread | WordSpread]) -> Slices[dict[str, Uneven]]:
-    """Return the instances whose chips differ, by their spreads, and how alike the lanes of each chip are there."""
-    layout, generation = store.layout, store.generation
+    """Return the instances with differing chips, from their spreads.
+
+    Includes how alike the lanes of each chip are there.
+    """
+    layout = store.layout
+    generation = store.generation
     made: dict[str, Uneven] = {}
     for name, ends in spreads.items():
         top = BY_NAME[name].top
@@ -295,18 +352,19 @@ def _chips_of(layout: Layout, codes: NDArray[Any], instances: NDArray[np.int64])
     """Return instances x chips x lanes; instances with fewer chips repeat their last one."""
     if layout.chips_per_instance:
         return codes.reshape(len(layout.instances), layout.chips_per_instance, -1)[instances]
-    starts, sizes = layout.chip_start[instances], np.diff(layout.chip_start)[instances]
+    starts = layout.chip_start[instances]
+    sizes = np.diff(layout.chip_start)[instances]
     place = np.arange(int(sizes.max(initial=1)))
-    found: NDArray[Any] = codes[starts[:, None] + np.minimum(place, sizes[:, None] - 1)]
-    return found
+    table: NDArray[Any] = codes[starts[:, None] + np.minimum(place, sizes[:, None] - 1)]
+    return table
 
 
 class _Covered(NamedTuple):
-    """How many chips (or instances) of a metric went into the nodes of a level, and what of it goes into the level above."""
+    """Chips or instances counted per node of a level, and the part included above."""
 
     chips: NDArray[np.float64]
     unusable: NDArray[np.int64]
-    """Nodes of which nothing goes into the level above."""
+    """Nodes not included in the level above."""
 
 
 class _Step(NamedTuple):
@@ -317,7 +375,7 @@ class _Step(NamedTuple):
     starts: NDArray[np.intp]
     """Where the nodes of each of its nodes begin."""
     nodes_per_group: int
-    """How many each has, or 0 where that differs."""
+    """Nodes per group, or 0 if it varies."""
 
 
 def _steps(layout: Layout) -> tuple[_Step, ...]:
@@ -334,26 +392,35 @@ def _steps(layout: Layout) -> tuple[_Step, ...]:
 def _covered(
     steps: tuple[_Step, ...], count: NDArray[np.float64], takes: dict[Level, NDArray[np.bool_]]
 ) -> tuple[_Covered, ...]:
-    """Return what goes into the nodes of each level, from instances up to the fleet, of which nothing goes on."""
+    """Return the coverage of each level, from instances up to the fleet."""
     made: list[_Covered] = []
     for level, starts, nodes_per_group in steps:
-        taken = count if takes[level].all() else np.where(takes[level], count, 0.0)
-        made.append(_Covered(count, np.flatnonzero(~(taken > 0))))
+        included = count if takes[level].all() else np.where(takes[level], count, 0.0)
+        made.append(_Covered(count, np.flatnonzero(~(included > 0))))
         count = (
-            fold(np.add, taken, starts, nodes_per_group) if len(taken) else np.zeros(len(starts))
+            fold(np.add, included, starts, nodes_per_group)
+            if len(included)
+            else np.zeros(len(starts))
         )
     return (*made, _Covered(count, np.zeros(0, np.int64)))
 
 
 class _Coverage:
-    """What goes into the nodes of each level, of which most metrics of a scope have the same."""
+    """Coverage of each level.
+
+    Most metrics of a scope share the same.
+    """
 
     def __init__(self, steps: tuple[_Step, ...], takes: dict[Level, NDArray[np.bool_]]) -> None:
-        self._steps, self._takes = steps, takes
+        self._steps = steps
+        self._takes = takes
         self._made: list[tuple[_Covered, ...]] = []
 
     def of(self, count: NDArray[np.float64]) -> tuple[_Covered, ...]:
-        """Return it for a number of chips (or instances) of each instance, which may be written to later."""
+        """Return the coverage for a count of chips or instances per instance.
+
+        `count` may be overwritten later.
+        """
         for made in self._made:
             if np.array_equal(made[0].chips, count):
                 return made
@@ -375,10 +442,8 @@ def _roll_up(
     operation, nothing = _UPWARDS[metric.aggregate]
     totals[name, Level.INSTANCE], counts[name, Level.INSTANCE] = total, covered[0].chips
     if metric.aggregate in BITWISE:
-        total, nothing = (
-            total.astype(np.int64),
-            metric.top if metric.aggregate is Aggregate.AND else 0,
-        )
+        total = total.astype(np.int64)
+        nothing = metric.top if metric.aggregate is Aggregate.AND else 0
     for (level, starts, nodes_per_group), (_, unusable), above in zip(
         steps, covered, covered[1:], strict=False
     ):
@@ -396,7 +461,10 @@ def _roll_up_constant(
     totals: dict[tuple[str, Level], NDArray[np.float64]],
     counts: dict[tuple[str, Level], NDArray[np.float64]],
 ) -> None:
-    """Carry a value that all instances have from instances up to the fleet, once for all metrics that have it."""
+    """Propagate a value common to all instances up to the fleet.
+
+    It is computed once for all metrics with this value.
+    """
     key = metric.aggregate, metric.top, value
     made = basis.constants.get(key)
     if made is None:
@@ -413,7 +481,10 @@ def _roll_up_constant(
 
 
 def _or_else(unusable: NDArray[np.int64], total: NDArray[Any], other: float) -> NDArray[Any]:
-    """Return totals, with another number in place of those that are not usable, which mostly are few."""
+    """Return totals with another number at the unusable nodes.
+
+    There are usually few.
+    """
     if not len(unusable):
         return total
     total = total.copy()
@@ -422,5 +493,8 @@ def _or_else(unusable: NDArray[np.int64], total: NDArray[Any], other: float) -> 
 
 
 def _positive(count: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return counts with NaN for zero, so that a mean of nothing is NaN without a warning."""
+    """Return counts with NaN for zero.
+
+    A mean of nothing is then NaN without a warning.
+    """
     return np.where(count > 0, count, np.nan)

@@ -1,6 +1,7 @@
-"""Where links can be slow: the instances and lanes in which a chip carries far less than its peers, which findings look at.
+"""Candidate slow links: instances and lanes with a chip far below its peers.
 
-Of most instances the roll-ups' spreads say that none is; chips that are less busy than others are left out, too.
+Findings check the candidates. The roll-ups' spreads rule out most instances. Chips less busy than
+others are left out, too.
 """
 
 from __future__ import annotations
@@ -24,17 +25,21 @@ if TYPE_CHECKING:
     from trnfleet.monitor.store.store import Store
 
 SLOW_LINK_SHARE = 0.75
-"""A link that carries less than this share of what its peers in the instance carry."""
+"""A link below this share of its peers in the instance is slow."""
 SLOW_LINK_MIN_BYTES_PER_S = 2e9
 """Below this mean traffic, peers say nothing about a link."""
 _UNEVEN_A_SLICE = 4_096
 _SLACK = 1e-5
-"""Share by which a value in single precision may be wrong after a few operations, and more."""
+"""Tolerance for a single-precision value after a few operations, with a margin."""
 
 
 def uneven_links(store: Store, rollups: Rollups) -> Slices[NDArray[np.int64]]:
-    """Return the instances and directions in which a link can be slow; shape (pairs, 2), ascending."""
-    layout, metric = store.layout, BY_NAME["link_tx_bytes_per_s"]
+    """Return the instances and directions of possible slow links.
+
+    Shape (pairs, 2), ascending.
+    """
+    layout = store.layout
+    metric = BY_NAME["link_tx_bytes_per_s"]
     differing = rollups.uneven(metric.name)
     spread = None if differing is None else rollups.spread(metric.name, differing.instances)
     if spread is None or differing is None:
@@ -68,7 +73,9 @@ def _alike(
     alike: NDArray[np.float32],
     top: int,
 ) -> NDArray[np.bool_]:
-    """Return instances x lanes, whether no chip can carry less there than its share of the busiest lane of the same axis.
+    """Return a mask, instances x lanes, without possible slow links.
+
+    No chip can be below its share of the busiest lane of the same axis there.
 
     Args:
         layout: Where the instances are.
@@ -77,23 +84,27 @@ def _alike(
         alike: How alike the lanes of their chips are, as `Uneven` has it.
         top: The code that means not available.
     """
-    found = np.zeros(highest.shape, np.bool_)
-    types, known = layout.instance_type[instances], np.where(highest == top, 0, highest)
+    mask = np.zeros(highest.shape, np.bool_)
+    types = layout.instance_type[instances]
+    known = np.where(highest == top, 0, highest)
     for number, axes in enumerate(lane_axes(layout).tolist()):
         of_type = types == number
         for axis in set(axes) - {-1}:
-            lanes = [lane for lane, each in enumerate(axes) if each == axis]
+            lanes = [lane for lane, lane_axis in enumerate(axes) if lane_axis == axis]
             busiest = functools.reduce(np.maximum, (known[:, lane] for lane in lanes))
             limit = np.float32(SLOW_LINK_SHARE * (1 + _SLACK)) * busiest
             for lane in lanes if len(lanes) > 1 else ():
-                found[:, lane] |= of_type & (alike * known[:, lane] >= limit)
-    return found
+                mask[:, lane] |= of_type & (alike * known[:, lane] >= limit)
+    return mask
 
 
 def _apart(
     layout: Layout, codes: NDArray[Any], top: int, instances: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Return instances x lanes, whether a chip carries less there than on the other lanes of the same axis, or there are none."""
+    """Return a mask, instances x lanes, of lanes below the others of the same axis.
+
+    Also set if the axis has no other lanes.
+    """
     apart = np.ones((len(instances), MOST_LANES), np.bool_)
     types = layout.instance_type[instances]
     for number, axes in enumerate(lane_axes(layout).tolist()):
@@ -103,7 +114,7 @@ def _apart(
         own = codes[layout.chip_rows(instances[places])]
         own[own == top] = 0
         for axis in set(axes) - {-1}:
-            lanes = [lane for lane, each in enumerate(axes) if each == axis]
+            lanes = [lane for lane, lane_axis in enumerate(axes) if lane_axis == axis]
             busiest = functools.reduce(np.maximum, (own[:, lane] for lane in lanes))
             limit = busiest * np.float32(SLOW_LINK_SHARE)
             for lane in lanes if len(lanes) > 1 else ():
@@ -113,10 +124,13 @@ def _apart(
 
 
 def lane_axes(layout: Layout) -> NDArray[np.int64]:
-    """Return a number for the axis of each lane of each instance type; shape (types, lanes)."""
+    """Return a number for the axis of each lane of each instance type.
+
+    Shape (types, lanes).
+    """
     names: dict[str, int] = {}
     axes = np.full((len(layout.types), MOST_LANES), -1, np.int64)
     for number, kind in enumerate(layout.types):
-        for lane, each in enumerate(kind.lanes):
-            axes[number, lane] = names.setdefault(each.axis, len(names))
+        for lane, spec in enumerate(kind.lanes):
+            axes[number, lane] = names.setdefault(spec.axis, len(names))
     return axes

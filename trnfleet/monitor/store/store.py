@@ -1,10 +1,11 @@
-"""The store: the newest value of every metric, in one NumPy column each, and how fresh it is.
+"""Store of the newest value of every metric, one NumPy column each, and its freshness.
 
-Columns hold wire codes (`domain/metrics.py`): chip columns have a row a chip, instance columns a row an instance, in
-the order of the layout. A code becomes a number, or NaN where it is not available, when it is read. A changed fleet
-gets a new layout under a new generation; a reference that is kept across ticks is an address, not a row.
+Columns contain wire codes (`domain/metrics.py`): chip columns have a row per chip, instance columns
+a row per instance, in the order of the layout. A code is converted on read to a number, or NaN if
+not available. A changed fleet gets a new layout with a new generation. References across ticks must
+be addresses, not rows.
 
-Memory: 82 bytes a chip for values and 17 for freshness, 15 bytes an instance for its own values.
+Memory: 82 bytes per chip for values and 17 for freshness, 24 bytes per instance for its own values.
 """
 
 from __future__ import annotations
@@ -32,15 +33,16 @@ if TYPE_CHECKING:
 
 STALE_AFTER_PERIODS = 3
 _SUMMED_BYTES = 2
-"""Bytes of the largest codes whose lanes are added up as 32 bits."""
+"""Bytes of the largest codes with lanes summed in 32 bits."""
 _MOST_LOOKED_AT = 16_384
-"""Chips up to which a pass waits for the last of them; assumed."""
+"""Most chips for a pass to wait for the last of them. Assumed."""
 
 
 class Freshness(enum.IntEnum):
     """Freshness of a row's values, from best to worst.
 
-    Columns are compared with the `value`: NumPy takes the enumeration's own for a number of 64 bits, and ten times as long.
+    Columns are compared with the `value`: NumPy takes the enumeration's own for a number of 64
+    bits, and ten times as long.
     """
 
     LIVE = 0
@@ -51,7 +53,7 @@ class Freshness(enum.IntEnum):
     UNKNOWN = 3
     """Described less than three periods ago, and nothing has come yet."""
     UNOBSERVED = 4
-    """No relay sees it at present, so that nobody here knows whether it lives."""
+    """Not observed: no relay sees it at present, so its state is unknown here."""
 
 
 class Store:
@@ -63,48 +65,61 @@ class Store:
         self.revision = 0
         """Goes up with every change of values or freshness."""
         self.rolled = Rolled()
-        """Figures of the rows that are known from roll-ups only."""
+        """Figures of rows known from roll-ups only."""
         self._placement: Placement | None = None
         self._allocate(EMPTY_LAYOUT)
 
     def _allocate(self, layout: Layout) -> None:
         self.layout = layout
-        chips, instances = layout.chips, len(layout.instances)
+        chips = layout.chips
+        instances = len(layout.instances)
         self.columns: dict[str, NDArray[Any]] = {
             metric.name: metric.blank(chips if metric.scope is Scope.CHIP else instances)
             for metric in METRICS
         }
         self.chip_seen_s: NDArray[np.float64] = np.full(chips, -np.inf)
-        """Monotonic seconds at which each chip's values came in."""
+        """Monotonic seconds of each chip's last values."""
         self.chip_ts_ns: NDArray[np.int64] = np.zeros(chips, np.int64)
         """Source time of each chip's values, ns since 1970."""
         self.chip_state: NDArray[np.uint8] = np.full(chips, Freshness.UNKNOWN, np.uint8)
         self.described_s: NDArray[np.float64] = np.full(instances, -np.inf)
-        """Monotonic seconds at which each instance was first described."""
+        """Monotonic seconds of each instance's first descriptor."""
         self.instance_fresh: NDArray[np.bool_] = np.ones(instances, np.bool_)
         """Whether each instance's own values are at most three periods old."""
         self.instance_seen_s: NDArray[np.float64] = np.full(instances, -np.inf)
+        self.refused_s: NDArray[np.float64] = np.full(instances, -np.inf)
+        """Monotonic seconds of the last refused message per instance."""
+        self.is_refused: NDArray[np.bool_] = np.zeros(instances, np.bool_)
+        """Whether the last refusal was within three periods. Updated when a chip is found not live.
+        """
         self.period_s: NDArray[np.float64] = np.ones(instances)
         """Publishing period of each instance, wall seconds."""
         self.publisher_of: NDArray[np.int32] = np.full(instances, -1, np.int32)
         """Number of each instance's publisher, -1 where unknown."""
         self.links_of: NDArray[np.int32] = np.zeros(instances, np.int32)
-        """A bit for each connection over which each instance is heard, of a fleet that has several; 0 where it has one."""
+        """Bit mask of the connections with messages from each instance. 0 in a fleet with one
+        connection."""
         self.is_forwarded: NDArray[np.bool_] = np.zeros(instances, np.bool_)
-        """Whether each instance is here because a relay forwards it under a lease; its cell evaluates rules about it."""
+        """Whether a relay forwards each instance under a lease. Its cell evaluates the rules for
+        it."""
         self.job_of: NDArray[np.int32] = np.full(instances, -1, np.int32)
-        """Number of the job that runs on each instance, -1 for none."""
+        """Job number of each instance; -1 for none."""
 
     def replace_layout(self, layout: Layout) -> None:
-        """Take on a new layout; instances that stay (same path and type) keep their values and freshness."""
+        """Apply a new layout.
+
+        Remaining instances (same path and type) keep their values and freshness.
+        """
         self.take_over(finish(self.moved(layout)))
 
     def moved(self, layout: Layout, numbers: NDArray[np.int64] | None = None) -> Slices[Store]:
-        """Return a store of another layout with the values and freshness of instances that stay, in slices in which nothing may be written here.
+        """Return a store of another layout with values and freshness of remaining instances.
+
+        Runs in slices. This store must not be written meanwhile.
 
         Args:
             layout: The layout.
-            numbers: What `same_instances` finds, where that is known.
+            numbers: Result of `same_instances`, if known.
         """
         twin = copy.copy(self)
         twin._allocate(layout)  # noqa: SLF001  of the same class
@@ -114,20 +129,22 @@ class Store:
         chips = [(layout.chips_of(to), self.layout.chips_of(source)) for to, source in ranges]
         yield
         for metric in METRICS:
-            mine, theirs = self.columns[metric.name], twin.columns[metric.name]
+            mine = self.columns[metric.name]
+            theirs = twin.columns[metric.name]
             for rows, before in chips if metric.scope is Scope.CHIP else ranges:
                 theirs[rows] = mine[before]
             yield
         for keys, places in ((_CHIP_ARRAYS, chips), (_INSTANCE_ARRAYS, ranges)):
             for key in keys:
-                mine, theirs = getattr(self, key), getattr(twin, key)
+                mine = getattr(self, key)
+                theirs = getattr(twin, key)
                 for rows, before in places:
                     theirs[rows] = mine[before]
                 yield
         return twin
 
     def take_over(self, twin: Store) -> None:
-        """Take on layout and columns of a store that `moved` has returned."""
+        """Apply layout and columns of a store from `moved`."""
         self.layout, self.columns = twin.layout, twin.columns
         for key in (*_CHIP_ARRAYS, *_INSTANCE_ARRAYS):
             setattr(self, key, getattr(twin, key))
@@ -135,14 +152,22 @@ class Store:
         self.revision += 1
 
     def values(self, metric: Metric, rows: Rows) -> NDArray[np.float64]:
-        """Return a metric's values in its unit for rows, NaN where not available; (rows,) or (rows, width)."""
+        """Return a metric's values in its unit for rows, shape (rows,) or (rows, width).
+
+        NaN if not available.
+        """
         codes = self.columns[metric.name][rows]
         return metric.decode(
             np.atleast_1d(codes) if isinstance(rows, int) and not metric.is_vector else codes
         )
 
     def chip_values(self, metric: Metric, rows: Rows) -> NDArray[np.float64]:
-        """Return one value a chip: a vector's lanes are joined as the metric's row says, skipping NaN."""
+        """Return one value per chip.
+
+        Lanes of a vector are joined as its metric defines.
+
+        NaN is skipped.
+        """
         if not metric.is_vector:
             return self.values(metric, rows)
         codes = self.columns[metric.name][rows]
@@ -160,7 +185,8 @@ class Store:
 
         Args:
             now_s: Monotonic seconds.
-            publisher_online: Whether each numbered publisher is online; the last entry is for an unknown one.
+            publisher_online: Whether each numbered publisher is online; the last entry is for an
+                unknown one.
             stale_periods: Periods without a message after which values are stale.
         """
         owner = self.layout.instance_of_chip
@@ -182,10 +208,12 @@ class Store:
                 self.chip_state = np.full(len(owner), Freshness.LIVE, np.uint8)
                 self.revision += 1
             return
+        self.is_refused = self.refused_s >= deadline
         offline = ~publisher_online[self.publisher_of]
         # Flags are the codes of live and stale.
         states = late.view(np.uint8)
-        # What was described a moment ago may still come; what has not come after three periods is silent.
+        # What was described a moment ago may still come; what has not come after three periods is
+        # silent.
         young = self.described_s >= deadline
         if young.any():
             states[young[owner] & np.isinf(self.chip_seen_s)] = Freshness.UNKNOWN
@@ -206,8 +234,12 @@ class Store:
         now_s: float,
         publisher_online: NDArray[np.bool_],
     ) -> None:
-        """Work out which rows relays see; the chip row of a row is live where any chip of the row is, and never silent by itself."""
-        rolled, first = self.rolled, self.layout.chip_start[:-1]
+        """Update the rows seen by relays.
+
+        The chip row of a row is live if any chip of the row is, and never silent by itself.
+        """
+        rolled = self.rolled
+        first = self.layout.chip_start[:-1]
         before = rolled.states_now(self.layout.sizes)
         unseen = rolled.observe(deadline, is_online, is_young, now_s, publisher_online)
         counted = rolled.states_now(self.layout.sizes)
@@ -220,6 +252,8 @@ class Store:
             rolled.seen_s,
             rolled.ts_ns,
         )
+        # Of what its publisher describes here no relay decides.
+        unseen = unseen[self.is_forwarded[unseen]]
         if len(unseen):
             rows = self.layout.chip_rows(unseen)
             states[rows[states[rows] != Freshness.LIVE]] = Freshness.UNOBSERVED
@@ -227,17 +261,18 @@ class Store:
             self.revision += 1
 
     def has_heard_all(self, since_s: float) -> bool:
-        """Return whether something has come of each live chip since a monotonic second; what a pass waits for.
+        """Return whether every live chip has had values since a monotonic second.
 
-        Of more than `_MOST_LOOKED_AT` chips that is not looked at: their ticks come spread over much of a second. Nor is it of relays'
-        roll-ups, whose times are taken by `refresh_states`.
+        A pass waits for this. Always true above `_MOST_LOOKED_AT` chips, because their ticks are
+        spread over much of a second. Relays' roll-ups are not checked: `refresh_states` handles
+        their times.
         """
         if self.rolled.blocks or len(self.chip_state) > _MOST_LOOKED_AT:
             return True
         return not ((self.chip_seen_s <= since_s) & (self.chip_state == Freshness.LIVE.value)).any()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what copies and pickles have: all but what follows from it."""
+        """Return the state for copies and pickles, without derived data."""
         return {**self.__dict__, "_placement": None}
 
     def copy(self) -> Store:
@@ -250,8 +285,22 @@ class Store:
         return twin
 
     def count(self, state: Freshness) -> int:
-        """Return how many chips are in a state."""
+        """Return how many rows of chips are in a state."""
         return int(np.count_nonzero(self.chip_state == state.value))
+
+    def chips_by_state(self) -> list[int]:
+        """Return the chip count per `Freshness`.
+
+        The counts add up to all chips of the layout.
+        """
+        counts = np.bincount(self.chip_state, minlength=len(Freshness))
+        layout = self.layout
+        if layout.has_rolled:
+            # One row stands for all chips of its instances.
+            rows = layout.chip_start[:-1][layout.is_rolled]
+            more = layout.sizes[layout.is_rolled] - 1
+            counts = counts + np.bincount(self.chip_state[rows], more, len(Freshness))
+        return [int(count) for count in counts]
 
     @property
     def has_live(self) -> bool:
@@ -268,7 +317,10 @@ class Store:
 
     @property
     def links_heard(self) -> int:
-        """A bit for each connection over which anything is heard, of a fleet that has several; 0 where it has one."""
+        """Bit mask of the connections with messages.
+
+        0 in a fleet with one connection.
+        """
         return int(np.bitwise_or.reduce(self.links_of, initial=0))
 
     @property
@@ -281,7 +333,7 @@ class Store:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the columns take."""
+        """Bytes of the columns."""
         arrays = [getattr(self, key) for key in (*_CHIP_ARRAYS, *_INSTANCE_ARRAYS)]
         return self.rolled.nbytes + sum(
             int(array.nbytes) for array in (*self.columns.values(), *arrays)
@@ -293,6 +345,8 @@ _INSTANCE_ARRAYS = (
     "described_s",
     "instance_fresh",
     "instance_seen_s",
+    "refused_s",
+    "is_refused",
     "period_s",
     "publisher_of",
     "links_of",
@@ -302,7 +356,10 @@ _INSTANCE_ARRAYS = (
 
 
 def _join_codes(metric: Metric, codes: NDArray[Any]) -> NDArray[np.float64]:
-    """Return what `join_lanes` does, from codes of many rows: lane after lane, which numpy adds up faster than short rows."""
+    """Return the result of `join_lanes` for codes of many rows.
+
+    Lane by lane, because numpy adds that up faster than short rows.
+    """
     rows, lanes = codes.shape
     total = np.zeros(rows, np.uint32)
     count: NDArray[np.uint8] | int = lanes
@@ -328,7 +385,10 @@ def _join_codes(metric: Metric, codes: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def join_lanes(metric: Metric, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return one value a row for a vector metric's rows x width values, skipping NaN; NaN where every lane is."""
+    """Return one value per row for a vector metric's rows x width values.
+
+    NaN is skipped. NaN if every lane is.
+    """
     missing = np.isnan(values)
     count = values.shape[-1] - missing.sum(axis=-1)
     total = np.where(missing, 0.0, values).sum(axis=-1)

@@ -1,4 +1,4 @@
-"""A chunk's messages: read, checked against the limits, decompressed, verified and sorted by time."""
+"""Decoding of chunks: limits, decompression, checksums, sorting by time."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class Messages(NamedTuple):
     data: bytes
     items: list[Item]
     was_sorted: bool
-    """Whether they stood in that order."""
+    """Whether the chunk had this order already."""
     channels: dict[int, bytes]
-    """Fields of the channel records that stand among them."""
+    """Fields of the channel records among the messages."""
 
 
 def read_messages(file: int, entry: ChunkEntry, limits: RecordLimits) -> Messages:
@@ -72,7 +72,10 @@ def read_messages(file: int, entry: ChunkEntry, limits: RecordLimits) -> Message
 
 
 def _within(entry: ChunkEntry, messages: Messages) -> Messages:
-    """Return the messages within the chunk's stated times, on which reading in order relies."""
+    """Return the messages within the chunk's stated times.
+
+    Reading in order relies on these times.
+    """
     items = messages.items
     if items and not entry.start_ns <= items[0].time_ns <= items[-1].time_ns <= entry.end_ns:
         raise WireError("chunk has messages outside of its times")
@@ -122,8 +125,12 @@ def _parse(data: bytes, limits: RecordLimits) -> Messages:
     """Return the positions of the messages."""
     items: list[Item] = []
     channels: dict[int, bytes] = {}
-    at, size, last_ns, is_sorted = 0, len(data), 0, True
-    unpack, head_size = MESSAGE_HEAD.unpack_from, MESSAGE_HEAD.size
+    at = 0
+    size = len(data)
+    last_ns = 0
+    is_sorted = True
+    unpack = MESSAGE_HEAD.unpack_from
+    head_size = MESSAGE_HEAD.size
     most = limits.record_bytes + MESSAGE_FIELDS
     while at < size:
         if at + HEAD.size > size:

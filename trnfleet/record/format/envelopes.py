@@ -1,8 +1,9 @@
 """One message of a recording: an envelope as a CBOR map, and back.
 
-The map has `topic`, `qos`, `retain`, `content_type` (where the broker gave one), `properties` (from schema 1.1 on, where the message has
-more of MQTT 5: a map of `user`, `response_topic`, `correlation` and `expiry_s`), `payload` and `shed` (from schema 1.2 on: messages of
-its topic before it that were left out here, where there are any). In a keyframe it also has `time_ns`, when the envelope came in.
+Keys of the map: `topic`, `qos`, `retain`, `content_type` (if the broker sent one), `properties`
+(since schema 1.1, for further MQTT 5 properties: a map of `user`, `response_topic`, `correlation`
+and `expiry_s`), `payload`, and `shed` (since schema 1.2: messages of the topic left out before this
+one, if any). In a keyframe also `time_ns`, the time of receipt.
 """
 
 from __future__ import annotations
@@ -28,36 +29,37 @@ MAX_NS = 2**63 - 1
 MOST_TOPIC_BYTES = 65_535
 """Length limit of a topic in MQTT, in bytes."""
 OTHER = "other"
-"""Channel of topics that are not ours."""
+"""Channel of foreign topics."""
 KEYFRAME = "keyframe"
-"""Channel of what is repeated for seeking."""
-CHANNELS: tuple[str, ...] = (*(each.value for each in TopicClass), OTHER, KEYFRAME)
-"""The channels that a file has, in the order of their numbers, which begin at 1."""
+"""Channel of messages repeated for seeking."""
+CHANNELS: tuple[str, ...] = (*(topic_class.value for topic_class in TopicClass), OTHER, KEYFRAME)
+"""Channels of a file, in the order of their numbers. The first number is 1."""
 CHANNEL_IDS: dict[str, int] = {name: number for number, name in enumerate(CHANNELS, 1)}
 
 _TIME_KEY = cbor2.dumps("time_ns") + b"\x1b"
 _FRAME_TIME = cbor2.dumps("ts") + b"\x1b"
 _FRAME_HEAD_BYTES = 512
-"""Bytes within which a frame has its time."""
+"""Bytes at the start of a frame searched for its time."""
 _JSON_TIME = b'{"ts":"'
 _U64 = struct.Struct(">Q")
 _U8_U16 = struct.Struct(">BH")
 _U8_U32 = struct.Struct(">BI")
-_BYTES, _TEXT = 0x40, 0x60
+_BYTES = 0x40
+_TEXT = 0x60
 """Kinds of CBOR values in their first byte."""
 _SHORT_TEXT_HEADS: tuple[bytes, ...] = tuple(
     cbor2.dumps("a" * size)[:-size] for size in range(1, 2**8)
 )
-"""Of texts of 1 to 255 bytes, which topics are."""
+"""CBOR heads of texts of 1 to 255 bytes, the usual length of topics."""
 _EMPTY_TOPIC = cbor2.dumps("topic") + cbor2.dumps("")
 _MAX_DEPTH = 16
 
 
 def channel_namer(root: str) -> Callable[[str], str]:
-    """Return a function from a topic to its channel: the name of the topic's class, or `other`."""
+    """Return a function from a topic to its channel: the topic's class, or `other`."""
     head = f"{root}/{VERSION}/"
     size = len(head)
-    classes = frozenset(each.value for each in TopicClass)
+    classes = frozenset(topic_class.value for topic_class in TopicClass)
 
     def name(topic: str) -> str:
         if topic.startswith(head):
@@ -85,11 +87,13 @@ def pack(envelope: Envelope) -> bytes:
 
 
 def pack_many(batch: Iterable[Envelope], received_ns: int) -> list[tuple[int, bytes]]:
-    """Return telemetry as messages' publish times and data, as `source_ns` and `pack` do, in half the time (measured).
+    """Return publish time and packed data of each telemetry message.
+
+    The result is the same as from `source_ns` and `pack`, in half the time (measured).
 
     Args:
-        batch: Telemetry that came at the same time, with QoS 0, not retained, and without other properties.
-        received_ns: That time.
+        batch: Telemetry of one time, with QoS 0, not retained, without other properties.
+        received_ns: Time of receipt.
     """
     packed = []
     former: tuple[str | None, int, int] | None = None
@@ -137,7 +141,10 @@ def _packed_with_properties(envelope: Envelope, given: MessageProperties) -> byt
 def _fields_around_topic(
     qos: int, retain: bool, content_type: str | None, shed: int
 ) -> tuple[bytes, bytes]:
-    """Return what stands before the topic and between topic and payload; few kinds of envelopes come again and again."""
+    """Return the bytes before the topic, and between topic and payload.
+
+    Few kinds of envelopes come again and again.
+    """
     fields: dict[str, Any] = {"topic": "", "qos": qos, "retain": retain}
     if content_type is not None:
         fields["content_type"] = content_type
@@ -178,7 +185,7 @@ def pack_bound(bound: KeyframeBound) -> bytes:
 
 
 def unpack(data: bytes | memoryview, major: int = MAJOR) -> Envelope:
-    """Return the envelope that a message holds.
+    """Return the envelope in a message.
 
     Args:
         data: The message's data.
@@ -193,14 +200,16 @@ def unpack(data: bytes | memoryview, major: int = MAJOR) -> Envelope:
 def unpack_repeat(
     data: bytes | memoryview, major: int = MAJOR
 ) -> KeyframeBound | tuple[int, Envelope]:
-    """Return what a keyframe's message holds: its bounds, or a time and an envelope.
+    """Return the content of a keyframe's message: bounds, or a time and an envelope.
 
     Raises:
         WireError: it is neither.
     """
     fields = _fields(data, major)
     if "count" in fields:
-        count, has_values, end = fields["count"], fields.get("has_values"), fields.get("end", False)
+        count = fields["count"]
+        has_values = fields.get("has_values")
+        end = fields.get("end", False)
         if (
             type(count) is not int
             or count < 0
@@ -226,12 +235,11 @@ def _fields(data: bytes | memoryview, major: int) -> dict[str, Any]:
 
 
 def _envelope(fields: dict[str, Any]) -> Envelope:
-    topic, payload = fields.get("topic"), fields.get("payload")
-    qos, retain, content_type = (
-        fields.get("qos", 0),
-        fields.get("retain", False),
-        fields.get("content_type"),
-    )
+    topic = fields.get("topic")
+    payload = fields.get("payload")
+    qos = fields.get("qos", 0)
+    retain = fields.get("retain", False)
+    content_type = fields.get("content_type")
     if type(topic) is not str or not topic or type(payload) is not bytes:
         raise WireError("message lacks its topic or payload")
     if len(topic) > MOST_TOPIC_BYTES:
@@ -253,12 +261,14 @@ def _envelope(fields: dict[str, Any]) -> Envelope:
 def _properties(given: Any) -> MessageProperties:
     if not isinstance(given, dict):
         raise WireError("message has impossible properties")
-    user, response_topic = given.get("user", ()), given.get("response_topic")
-    correlation, expiry_s = given.get("correlation"), given.get("expiry_s")
+    user = given.get("user", ())
+    response_topic = given.get("response_topic")
+    correlation = given.get("correlation")
+    expiry_s = given.get("expiry_s")
     if (
         not isinstance(user, (list, tuple))
         or not all(
-            isinstance(pair, (list, tuple)) and [type(each) for each in pair] == [str, str]
+            isinstance(pair, (list, tuple)) and [type(text) for text in pair] == [str, str]
             for pair in user
         )
         or (response_topic is not None and type(response_topic) is not str)
@@ -272,7 +282,7 @@ def _properties(given: Any) -> MessageProperties:
 
 
 def source_ns(payload: bytes, received_ns: int) -> int:
-    """Return the time that a telemetry payload itself names, or else when it was received."""
+    """Return the time in a telemetry payload, or else the time of receipt."""
     if payload.startswith(_JSON_TIME):
         end = payload.find(b'"', 7, 48)
         try:

@@ -1,9 +1,9 @@
-"""Messages as lines of JSON, in the form in which `mosquitto_sub -F '%j'` writes them, and back.
+"""Messages as JSON lines in the format of `mosquitto_sub -F '%j'`, and back.
 
-A line has `tst` (when it came in, with its zone), `topic`, `qos`, `retain` (0 or 1), `payloadlen`, `mid` where the QoS is
-above 0, `properties` where MQTT 5 has some, and `payload`: the bytes as a string (`%j`), or the JSON value that they are
-(`%J`); null where there are none. Bytes that are no UTF-8 text do not survive in mosquitto_sub's lines, so ours leave
-`payload` null and add `payload_base64`.
+A line has `tst` (time of receipt, with its zone), `topic`, `qos`, `retain` (0 or 1), `payloadlen`,
+`mid` if the QoS is above 0, `properties` if there are MQTT 5 properties, and `payload`: the bytes
+as a string (`%j`), or as a JSON value (`%J`); null if empty. Bytes outside UTF-8 do not survive in
+the lines of mosquitto_sub. Our lines leave `payload` null then and add `payload_base64`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NO_MID = 0
-"""In place of the message's id, which is not kept and never 0 in MQTT."""
+"""Placeholder for the message's id: it is not recorded. MQTT never uses 0."""
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,](\d{1,9})\d*)?(Z?)([+-]\d\d:?\d\d)?")
 _WHOLE_FROM = 1e15
-"""From here on mosquitto_sub's %J writes whole numbers with an exponent, which would make fractions of them."""
+"""From here on mosquitto_sub's %J writes whole numbers with an exponent. They would be read as
+fractions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +40,16 @@ class LineLimits:
     """Upper bounds of a line; lines beyond them are left out and counted."""
 
     line_bytes: int = 8 * 2**20
-    """A payload of 1 MiB still fits if every byte of it is written as an escape."""
+    """Most bytes of a line. A payload of 1 MiB fits even with every byte escaped."""
     payload_bytes: int = 2**20
-    """Far above what a topic of ours may carry (128 KB)."""
+    """Most bytes of a payload. Our topics carry at most 128 KB."""
 
 
 DEFAULT_LINE_LIMITS = LineLimits()
 
 
 def encode_line(stored: Stored) -> bytes:
-    """Return a message as a line of text that no terminal acts upon, with its end."""
+    """Return a message as a line of text with its line end, safe for terminals."""
     envelope = stored.envelope
     payload = envelope.payload
     line: dict[str, Any] = {
@@ -71,7 +72,7 @@ def encode_line(stored: Stored) -> bytes:
 
 
 def decode_line(line: bytes, limits: LineLimits = DEFAULT_LINE_LIMITS) -> Stored:
-    """Return the message that a line holds.
+    """Return the message in a line.
 
     Raises:
         WireError: it is not JSON, lacks something, or its payload did not survive.
@@ -82,7 +83,9 @@ def decode_line(line: bytes, limits: LineLimits = DEFAULT_LINE_LIMITS) -> Stored
         raise WireError(_why_not(line, error)) from error
     if not isinstance(data, dict):
         raise WireError("not a JSON object")
-    topic, qos, retain = data.get("topic"), data.get("qos", 0), data.get("retain", 0)
+    topic = data.get("topic")
+    qos = data.get("qos", 0)
+    retain = data.get("retain", 0)
     if type(topic) is not str or not topic or not _is_topic(topic):
         raise WireError("topic is not one")
     if type(qos) is not int or not 0 <= qos <= 2:
@@ -103,14 +106,14 @@ def decode_line(line: bytes, limits: LineLimits = DEFAULT_LINE_LIMITS) -> Stored
 def decode_lines(
     stream: BinaryIO, limits: LineLimits = DEFAULT_LINE_LIMITS, counts: LeftOut | None = None
 ) -> Iterator[Stored]:
-    """Yield the messages of a file of lines; a line that is none is left out.
+    """Yield the messages of a file of lines, leaving out invalid lines.
 
-    Times that go back are held at the last one, so that a recording's never fall.
+    A time earlier than the one before is replaced by it: times in a recording never fall.
 
     Args:
         stream: The file.
-        limits: What a line may hold.
-        counts: Counts what is yielded, and what is left out with the first one's number and reason.
+        limits: Limits of a line.
+        counts: Counts messages and left-out lines, with number and reason of the first of these.
     """
     counts = counts if counts is not None else LeftOut()
     latest_ns = 0
@@ -137,12 +140,18 @@ def _why_not(line: bytes, error: Exception) -> str:
     try:
         line.decode("utf-8")
     except UnicodeDecodeError:
-        return "not JSON: not UTF-8 text; mosquitto_sub's %j does not keep binary payloads, such as frames"
+        return (
+            "not JSON: not UTF-8 text; mosquitto_sub's %j does not keep binary payloads, such as"
+            " frames"
+        )
     return f"not JSON: {error}"
 
 
 def _text(payload: bytes) -> str | None:
-    """Return a payload as text, or None where it is empty or would not come back as it was."""
+    """Return a payload as text.
+
+    None if empty, or if the text would not encode to the same bytes.
+    """
     if not payload or b"\0" in payload:
         return None
     try:
@@ -197,13 +206,16 @@ def _compact(value: Any) -> bytes:
 
 
 def _whole(value: Any) -> Any:
-    """Return a JSON value with large whole numbers as integers, which they were before mosquitto_sub wrote them."""
+    """Return a JSON value with large whole numbers as integers again.
+
+    mosquitto_sub writes them with an exponent.
+    """
     if type(value) is float and value.is_integer() and abs(value) >= _WHOLE_FROM:
         return int(value)
     if type(value) is list:
-        return [_whole(each) for each in value]
+        return [_whole(member) for member in value]
     if type(value) is dict:
-        return {key: _whole(each) for key, each in value.items()}
+        return {key: _whole(member) for key, member in value.items()}
     return value
 
 
@@ -219,7 +231,10 @@ def _content_type(properties: object) -> str | None:
 
 
 def _format_time(time_ns: int) -> str:
-    """Return a time as mosquitto_sub 2.0 writes it, with a zone behind the Z; with ns where there are any."""
+    """Return a time in the format of mosquitto_sub 2.0, with a zone after the Z.
+
+    Nanoseconds are added if there are any.
+    """
     seconds, rest = divmod(time_ns, NS_PER_S)
     fraction = f"{rest:09d}" if rest % 1_000 else f"{rest // 1_000:06d}"
     return f"{_moment(seconds)}.{fraction}Z+0000"
@@ -231,14 +246,17 @@ def _moment(seconds: int) -> str:
 
 
 def _parse_time(text: object) -> int:
-    """Return ns since 1970 of a `tst`: text with a zone, or as before mosquitto 2.0 a number of seconds."""
+    """Return a `tst` in ns since 1970.
+
+    It is text with a zone, or a number of seconds from before mosquitto 2.0.
+    """
     if type(text) is int or type(text) is float:
         time_ns = round(text * NS_PER_S) if 0 <= text <= MAX_NS // NS_PER_S else -1
     else:
-        found = _TIME.fullmatch(text) if type(text) is str and len(text) <= 48 else None
-        if found is None or not (found[3] or found[4]):
+        match = _TIME.fullmatch(text) if type(text) is str and len(text) <= 48 else None
+        if match is None or not (match[3] or match[4]):
             raise WireError("tst is not a time with its zone")
-        time_ns = _second(found[1], found[4] or "+0000") + int((found[2] or "0").ljust(9, "0"))
+        time_ns = _second(match[1], match[4] or "+0000") + int((match[2] or "0").ljust(9, "0"))
     if not 0 <= time_ns <= MAX_NS:
         raise WireError("tst is before 1970 or after 2262")
     return time_ns

@@ -33,12 +33,12 @@ class About:
     root: str = DEFAULT_ROOT
     """Root of the topics."""
     version: str = trnfleet.__version__
-    """The trnfleet that wrote it."""
+    """Version of trnfleet at the time of recording."""
     schema: str = SCHEMA_OF_OWN
     broker: str = ""
     """Address of the broker, without user and password."""
     filters: tuple[str, ...] = ()
-    """Topic filters that were subscribed to."""
+    """Subscribed topic filters."""
     started: str = ""
     """Begin of the recording, RFC 3339."""
     seed: int | None = None
@@ -97,9 +97,9 @@ def _number(text: str) -> int | None:
 def _names(text: str, most: int) -> tuple[str, ...]:
     """Return the texts of a JSON list."""
     try:
-        found = json.loads(text) if len(text) <= most else []
+        names = json.loads(text) if len(text) <= most else []
     except (ValueError, RecursionError):
         return ()
-    if not isinstance(found, list):
+    if not isinstance(names, list):
         return ()
-    return tuple(each for each in found if isinstance(each, str))
+    return tuple(name for name in names if isinstance(name, str))

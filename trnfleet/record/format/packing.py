@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 COMPRESSION = "zstd"
 LEVEL = 3
-"""zstd's own default, for what is kept."""
+"""zstd's own default, for lasting recordings."""
 QUICK_LEVEL = 1
-"""For what is deleted soon. Frames of 1,000,000 chips (82 MB/s) take 15 % of a core at this level and 50 % at 3, and 13 % more
-room (measured on 2 shared cores)."""
+"""Level for short-lived data. Frames of 1,000,000 chips (82 MB/s) take 15 % of a core at this level
+and 50 % at 3, and 13 % more space (measured on 2 shared cores)."""
 _MESSAGE, _HEAD_BYTES = int(Opcode.MESSAGE), MESSAGE_HEAD.size
 _IS_BIG_ENDIAN = array("H", [1]).tobytes() == b"\0\1"
 
@@ -48,7 +48,10 @@ class PackedChunk(NamedTuple):
 
 
 class ChunkPacker:
-    """Gathers messages, whose times never fall, until they are packed into one chunk."""
+    """Messages collected for one chunk.
+
+    Their times never fall.
+    """
 
     def __init__(self, level: int = LEVEL) -> None:
         self._level = level
@@ -94,12 +97,10 @@ class ChunkPacker:
         if not self.size:
             self.start_ns = time_ns
         self.end_ns = time_ns
-        index, parts, at, head = (
-            self._index.setdefault(channel, array("Q")),
-            self._parts,
-            self.size,
-            MESSAGE_HEAD.pack,
-        )
+        index = self._index.setdefault(channel, array("Q"))
+        parts = self._parts
+        at = self.size
+        head = MESSAGE_HEAD.pack
         for number, (published_ns, data) in enumerate(messages, sequence):
             index.append(time_ns)
             index.append(at)
@@ -122,7 +123,8 @@ class ChunkPacker:
         """Return the gathered messages as a chunk, and start the next one empty."""
         content = b"".join(self._parts)
         self._parts.clear()
-        # One that is kept keeps its tables, 0.2 to 0.7 MiB; another one costs 9 us, beside 50 to 150 us for a chunk.
+        # A reused compressor would keep its tables, 0.2 to 0.7 MiB. A new one costs 9 us, beside 50
+        # to 150 us for a chunk.
         compressed = zstandard.ZstdCompressor(level=self._level).compress(content)
         name = COMPRESSION.encode()
         record = b"".join(
@@ -136,7 +138,9 @@ class ChunkPacker:
                 compressed,
             )
         )
-        indexes, offsets, at = [], {}, 0
+        indexes = []
+        offsets = {}
+        at = 0
         for channel, places in self._index.items():
             if _IS_BIG_ENDIAN:
                 places.byteswap()

@@ -1,6 +1,7 @@
-"""MCAP records as bytes, where speed or safety need more than the `mcap` package's classes.
+"""MCAP records as bytes, for speed or safety beyond the `mcap` package's classes.
 
-Numbers are little-endian; a record is an opcode, the length of what follows and its fields. See https://mcap.dev/spec.
+Numbers are little-endian. A record is an opcode, a length and its fields. See
+https://mcap.dev/spec.
 """
 
 from __future__ import annotations
@@ -58,13 +59,13 @@ class ChunkEntry(NamedTuple):
     size: int
     """Decompressed."""
     channels: tuple[int, ...] | None
-    """Channels that it has messages of, in order; None where that is not known."""
+    """Channels with messages in this chunk, in order. None if unknown."""
     is_loose: bool = False
-    """Whether it is no chunk but messages that stand in the file one by one."""
+    """Whether the entry is a stretch of messages outside of chunks."""
 
 
 class ChunkFields(NamedTuple):
-    """The fields of a chunk's record that stand before its data."""
+    """Fields of a chunk record before its data."""
 
     start_ns: int
     end_ns: int
@@ -86,10 +87,12 @@ def to_bytes(records: Iterable[McapRecord]) -> bytes:
 
 
 def parse_chunk_head(data: bytes | memoryview, at: int = 0) -> ChunkFields:
-    """Return a chunk's fields; `data` has its record's begin at `at`, though not all of it.
+    """Return a chunk's fields.
+
+    `data` has the start of the record at `at`; its end may be missing.
 
     Raises:
-        WireError: it is no chunk, or one in a compression that does not exist.
+        WireError: it is no chunk, or its compression is unknown.
     """
     try:
         opcode, length = HEAD.unpack_from(data, at)
@@ -110,7 +113,9 @@ def parse_chunk_head(data: bytes | memoryview, at: int = 0) -> ChunkFields:
 
 
 def parse_chunk_index(data: memoryview) -> ChunkEntry:
-    """Return what a chunk index says; `data` is the record's fields.
+    """Return the content of a chunk index.
+
+    `data` is the record's fields.
 
     Raises:
         WireError: it is damaged.
@@ -121,7 +126,7 @@ def parse_chunk_index(data: memoryview) -> ChunkEntry:
         if offsets_size % 10 or at + offsets_size > len(data):
             raise WireError("chunk index is damaged")
         channels = tuple(
-            sorted({U16.unpack_from(data, at + each)[0] for each in range(0, offsets_size, 10)})
+            sorted({U16.unpack_from(data, at + place)[0] for place in range(0, offsets_size, 10)})
         )
         at += offsets_size
         (index_length,) = U64.unpack_from(data, at)

@@ -1,7 +1,8 @@
-"""A recording as NDJSON: the objects of chips and instances that a simulator writes to stdout, from frames as from JSON.
+"""A recording as NDJSON, in the format of the simulator's stdout.
 
-Frames are decoded, JSON passes through. Owns the order of the lines: a tick's telemetry, events, reservations, jobs. Jobs
-come after the telemetry on the wire, so that a tick is held until the next one begins.
+Frames are decoded, JSON passes through. This module owns the order of the lines: a tick's
+telemetry, events, reservations, jobs. On the wire jobs come after the telemetry, so a tick waits
+until the next one begins.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from trnfleet.wire.topics import Topic
 
 MOST_HELD_BYTES = 64 * 2**20
-"""Payloads that are held for a tick's jobs; beyond that lines are written with the jobs that are known."""
+"""Most payload bytes waiting for a tick's jobs. Beyond this, lines are written with the known jobs.
+"""
 _ORDER = (TopicClass.TELEMETRY, TopicClass.EVENT, TopicClass.RESERVATION, TopicClass.JOB)
 _NAMES = {
     "telemetry": TopicClass.TELEMETRY,
@@ -64,26 +66,31 @@ class NdjsonLines:
         self._kinds = {_NAMES[kind] for kind in kinds}
         self._units: dict[str, Unit] = {}
         self._marks: dict[str, int] = {}
-        """Hash of each unit's descriptor, by which a repetition is recognised."""
+        """Hash of each unit's descriptor, to recognise repetitions."""
         self._jobs: dict[str, _Placed] = {}
         self._layout: Layout | None = None
         """Of all units; None where it is due."""
         self._job_of: dict[str, str] | None = None
-        """The job of each instance that has one; None where that is due."""
-        self._held: dict[TopicClass, list[bytes | _PendingFrame]] = {each: [] for each in _ORDER}
+        """Job per instance. None if it must be computed again."""
+        self._held: dict[TopicClass, list[bytes | _PendingFrame]] = {
+            topic_class: [] for topic_class in _ORDER
+        }
         self._held_bytes = 0
         self._first: dict[str, bytes] = {}
-        """Reservations that came before any telemetry: the newest of each."""
+        """Newest version of each reservation received before any telemetry."""
         self._last: dict[str, bytes] = {}
         """The newest message of each reservation: repetitions are not written again."""
         self._tick_ns = -1
         self.left_out = 0
-        """Messages that could not be written."""
+        """Messages without a line."""
         self.problem = ""
         """The reason of the first of them."""
 
     def lines(self, recording: RecordedMessages, from_ns: int, to_ns: int) -> Iterator[bytes]:
-        """Yield the lines of a part of a recording, each with its end, both moments included."""
+        """Yield the lines of a part of a recording, with line ends.
+
+        Both moments are included.
+        """
         for stored in preroll(recording, from_ns):
             self._learn(stored.envelope)
         for stored in recording.read(from_ns - 1, to_ns):
@@ -91,7 +98,10 @@ class NdjsonLines:
         yield from self.flush()
 
     def take(self, envelope: Envelope) -> Iterator[bytes]:
-        """Take in a message; if it begins a tick, yield the lines of the one before."""
+        """Add a message.
+
+        If it begins a tick, yield the lines of the tick before.
+        """
         topic = self._topic(envelope.topic)
         if topic is None:
             return
@@ -108,16 +118,16 @@ class NdjsonLines:
             self._leave_out(f"{envelope.topic}: {error}")
 
     def flush(self) -> Iterator[bytes]:
-        """Yield the lines that are held."""
+        """Yield the waiting lines."""
         self._held[TopicClass.RESERVATION][:0] = self._first.values()
         self._first = {}
         for topic_class in _ORDER:
             held, self._held[topic_class] = self._held[topic_class], []
-            for each in held:
-                if isinstance(each, bytes):
-                    yield each + b"\n"
+            for pending in held:
+                if isinstance(pending, bytes):
+                    yield pending + b"\n"
                 else:
-                    yield from self._frame_lines(each)
+                    yield from self._frame_lines(pending)
         self._held_bytes = 0
 
     def _learn(self, envelope: Envelope) -> None:
@@ -139,10 +149,10 @@ class NdjsonLines:
         return topic if topic.fleet == self._fleet else None
 
     def _learn_state(self, topic: Topic, payload: bytes) -> None:
-        """Keep the instances that are described and the jobs on them.
+        """Store described instances and the jobs on them.
 
         Raises:
-            WireError: it is not what its topic says.
+            WireError: the payload does not fit its topic.
         """
         if topic.topic_class is TopicClass.NODE:
             self._learn_unit(topic.path, payload)
@@ -160,7 +170,7 @@ class NdjsonLines:
     def _learn_unit(self, path: str, payload: bytes) -> None:
         mark = hash(payload)
         if self._marks.get(path) == mark:
-            # Descriptors are repeated every minute; one that has not changed is not parsed again.
+            # Descriptors are repeated every minute. An unchanged one is not parsed again.
             return
         if payload and is_rollup(payload):
             # Roll-ups are no lines: they have no chips.
@@ -183,10 +193,12 @@ class NdjsonLines:
             if unit is None:
                 raise WireError("a frame without its descriptor")
             frame = unit.decode(payload)
-            ts_ns, held = frame.head.ts_ns, _PendingFrame(unit, frame)
+            ts_ns = frame.head.ts_ns
+            held = _PendingFrame(unit, frame)
         else:
             sample = decode_sample(payload)
-            ts_ns, held = sample.head.ts_ns, _one_line(payload)
+            ts_ns = sample.head.ts_ns
+            held = _one_line(payload)
         if ts_ns > self._tick_ns or self._held_bytes > MOST_HELD_BYTES:
             if self._tick_ns >= 0:
                 yield from self.flush()
@@ -227,13 +239,14 @@ class NdjsonLines:
                 yield dump(sample) + b"\n"
 
     def _placement(self) -> dict[str, str]:
-        """Return the job of each instance that has one."""
+        """Return the job by instance."""
         if self._layout is None:
-            instances = dict(each for unit in self._units.values() for each in unit.instances)
+            instances = dict(pair for unit in self._units.values() for pair in unit.instances)
             self._layout = Layout.of(instances.items())
         if self._job_of is None:
             self._job_of = {}
-            # Where two jobs claim an instance, the one whose message is later has it: a former run's may still be retained.
+            # If two jobs claim an instance, the later message wins: an earlier run's may still be
+            # retained.
             for job, placed in sorted(self._jobs.items(), key=lambda pair: pair[1].ts):
                 for target in placed.on:
                     for number in self._layout.find_instances(target) or ():
@@ -246,7 +259,7 @@ class NdjsonLines:
 
 
 def _one_line(payload: bytes) -> bytes:
-    """Return a JSON object as one line of text that no terminal acts upon.
+    """Return a JSON object as one line of text, safe for terminals.
 
     Raises:
         WireError: it is no JSON object.

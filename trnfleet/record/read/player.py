@@ -1,7 +1,8 @@
 """Replay of a recording through the port `Publisher`, each message at its own time.
 
-The schedule is absolute: a message is due at the start of the run plus its distance from there over the speed, so that
-what comes late makes nothing after it late. It knows no broker and no file: a `RecordedMessages` gives the messages.
+The schedule is absolute: a message is due at the start of the run plus its distance from there
+divided by the speed. A late message therefore delays no later one. The player knows no broker and
+no file: messages come from a `RecordedMessages`.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ if TYPE_CHECKING:
     from trnfleet.wire.topics import Topic
 
 AT_ONCE = 128
-"""Messages that are handed over at once when several are due."""
+"""Most messages published at once if several are due."""
 LEFT_OUT_AT_ONCE = 1_000
-"""Messages that may be passed over before others get their turn."""
+"""Messages skipped in a row before other tasks run."""
 SOON_NS = 2 * NS_PER_S
-"""A broker hands out what it retains within this time after a recording has begun."""
+"""Longest time for a broker to send retained messages after a recording's start."""
 SHORTEST_LOOP_S = 1.0
 """A loop over less than this would only be a flood."""
 MOST_TOPICS = 200_000
-"""Topics that are kept taken apart."""
+"""Most parsed topics in the cache."""
 _NUMBERED = frozenset({TopicClass.TELEMETRY, TopicClass.ROLLUP})
-"""Classes whose messages are counted by their numbers."""
+"""Classes with sequence numbers."""
 
 
 class Player:
@@ -59,22 +60,24 @@ class Player:
         reads_ahead: bool = False,
         nonce: Callable[[], str] = lambda: secrets.token_hex(8),
     ) -> None:
-        """Prepare a replay and read the state at its beginning; `attach` a publisher before it runs.
+        """Prepare a replay and read the state at its beginning.
+
+        `attach` a publisher before it runs.
 
         Args:
             recording: The recording.
             clock: Its monotonic side paces the messages.
             root: First part of the recorded topics.
-            speed: Seconds of the recording a second.
-            from_ns: Where to begin; the recording's begin if None.
-            to_ns: Where to end, that moment included; the recording's end if None.
-            wanted: Says of a recorded topic whether it is replayed; all are if None.
+            speed: Seconds of the recording per second.
+            from_ns: Start of the replay; the recording's start if None.
+            to_ns: Last moment of the replay; the recording's end if None.
+            wanted: Returns whether a recorded topic is replayed. All are if None.
             loops: Begin again at the end, until cancelled.
-            fleet: The only fleet that is replayed; all if None.
+            fleet: Only fleet to replay; all if None.
             name: The fleet's name in the replay; as recorded if None.
             to_root: First part of the topics in the replay; the recorded one if None.
             reads_ahead: Read the recording in a thread; it must have no other reader meanwhile.
-            nonce: Gives each run and loop its random part.
+            nonce: Returns the random part of each run and loop.
         """
         self._recording = recording
         self._clock = clock
@@ -93,13 +96,13 @@ class Player:
         self._publisher: Publisher | None = None
         self._is_running = False
         self._standing: dict[str, Envelope] = {}
-        """Messages that the broker retains of the replay, by topic: rebranded."""
+        """Messages of the replay retained at the broker, by topic, rebranded."""
         self._begin: dict[str, Envelope] = {}
-        """Messages that are retained at the beginning, by recorded topic: as recorded."""
+        """Messages retained at the beginning, by recorded topic, as recorded."""
         self._first: list[Stored] = []
-        """Messages of the very moment of the beginning that are not retained."""
+        """Messages of the very moment of the beginning, without retained ones."""
         self.published = 0
-        """Messages handed over, those of the begin among them."""
+        """Published messages, including the state at the beginning."""
         self.latest_s = 0.0
         """By how much the latest message was late."""
         self._read_begin()
@@ -110,10 +113,10 @@ class Player:
         return (self._to_ns - self._from_ns) / NS_PER_S / self._speed
 
     def will(self) -> Envelope | None:
-        """Return the last will: that the first publisher that is online at the beginning is gone; None without one.
+        """Return the last will: the `offline` of the first publisher online at the beginning.
 
-        A connection has one will, so that of several publishers only one is published as offline when the process dies; the
-        others, and those of later loops, fall silent.
+        None without one. A connection has one will: of several publishers only one is reported
+        offline when the process dies. The others, and those of later loops, fall silent.
         """
         soon_ns = min(self._from_ns + SOON_NS, self._to_ns)
         soon = (stored.envelope for stored in self._recording.read(self._from_ns, soon_ns))
@@ -126,7 +129,10 @@ class Player:
         return None
 
     def attach(self, publisher: Publisher) -> None:
-        """Bind to a publisher before it connects, so that it repeats retained state after each connect."""
+        """Bind to a publisher before it connects.
+
+        The publisher then repeats retained state after each connect.
+        """
         self._publisher = publisher
         publisher.on_connect(self._announce)
 
@@ -138,7 +144,7 @@ class Player:
             while True:
                 await self._publish(self._enter())
                 now_s = self._clock.monotonic_s()
-                # A replay that fell behind by a whole run restarts instead of chasing its schedule.
+                # A replay late by a whole run restarts instead of chasing its schedule.
                 if start_s is None or now_s - start_s > max(self.length_s, SHORTEST_LOOP_S):
                     start_s = now_s
                 await self._play(start_s)
@@ -206,16 +212,20 @@ class Player:
         return replayed
 
     def _enter(self) -> list[Envelope]:
-        """Return the messages that restore the retained state of the beginning, and clear what the run before left."""
-        former, self._standing = self._standing, {}
+        """Return the messages to restore the retained state of the beginning.
+
+        They also clear the state left by the run before.
+        """
+        former = self._standing
+        self._standing = {}
         entered: list[Envelope] = []
         for recorded, envelope in self._begin.items():
             topic, is_taken = self._look_at(recorded)
             if is_taken:
                 entered.append(self._keep(envelope, topic))
         gone = [
-            each._replace(payload=b"")
-            for name, each in former.items()
+            previous._replace(payload=b"")
+            for name, previous in former.items()
             if name not in self._standing
         ]
         return gone + entered
@@ -251,7 +261,7 @@ class Player:
         return known
 
     def _read_begin(self) -> None:
-        """Read what holds at the beginning, that moment included."""
+        """Read the state at the beginning, including messages of that moment."""
         for stored in preroll(self._recording, self._from_ns):
             self._stand(stored.envelope)
         for stored in self._recording.read(self._from_ns - 1, self._from_ns):

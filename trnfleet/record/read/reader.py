@@ -1,7 +1,8 @@
 """One file of a recording: finished, unfinished or damaged.
 
-A finished file is read by its index. Where the index is missing, damaged or contradictory, the file is scanned from its
-begin to the last whole record. Each chunk is checked when it is read; a damaged one is left out and counted.
+A finished file is read by its index. Where the index is missing, damaged or contradictory, the file
+is scanned from its begin to the last whole record. Each chunk is checked when it is read; a damaged
+one is left out and counted.
 """
 
 from __future__ import annotations
@@ -36,29 +37,29 @@ _HEADER_BYTES = 1_024
 
 
 class Recovery(NamedTuple):
-    """The result of recovering a file that was not finished or whose index is damaged."""
+    """Result of recovering an unfinished file, or one with a damaged index."""
 
     path: str
     why: str
     """The defect, such as `was not finished`."""
     messages: int
-    """Messages that were found, without repeats; -1 where that is not known without reading them."""
+    """Recovered messages without repeats; -1 if unknown without reading them."""
     chunks: int
     lost_bytes: int
-    """Bytes at the end that are no whole record."""
+    """Bytes at the end outside of a whole record."""
     end_ns: int
-    """Time of the last message that was found; 0 where there is none."""
+    """Time of the last recovered message; 0 without one."""
 
     def text(self) -> str:
         """Return it as one line for people."""
-        found = f"{self.messages} messages" if self.messages >= 0 else f"{self.chunks} chunks"
+        amount = f"{self.messages} messages" if self.messages >= 0 else f"{self.chunks} chunks"
         until = f" up to {format_rfc3339(self.end_ns)}" if self.end_ns else ""
         lost = (
             f"; the last {self.lost_bytes} bytes are torn and lost"
             if self.lost_bytes
             else "; nothing in it is torn"
         )
-        return f"{self.path}: {self.why}: recovered {found}{until}{lost}"
+        return f"{self.path}: {self.why}: recovered {amount}{until}{lost}"
 
 
 class PartReader:
@@ -92,11 +93,11 @@ class PartReader:
         self.about = About()
         self.channels: dict[int, str] = {}
         self.entries = ChunkEntries()
-        """In the order in which they stand in the file."""
+        """Chunk entries in file order."""
         self.recovery: Recovery | None = None
         self.is_finished = False
         self.skipped = 0
-        """Records that the scan could not make sense of."""
+        """Records the scan could not parse."""
         self._known_counts: dict[int, int] | None = None
         self._damaged: set[int] = set()
         self._has_learned = False
@@ -109,7 +110,7 @@ class PartReader:
 
     @property
     def damaged(self) -> int:
-        """Chunks that were left out so far, and records that made no sense."""
+        """Chunks left out so far, and unparseable records."""
         return len(self._damaged) + self.skipped
 
     @property
@@ -119,7 +120,8 @@ class PartReader:
 
     def close(self) -> None:
         """Close the file; a second call does nothing."""
-        file, self._file = getattr(self, "_file", -1), -1
+        file = getattr(self, "_file", -1)
+        self._file = -1
         if file >= 0:
             with contextlib.suppress(OSError):
                 os.close(file)
@@ -204,7 +206,8 @@ class PartReader:
             raise ConfigError(f"{self.path}: is not a recording: its {error}") from error
         if header.profile != PROFILE:
             raise ConfigError(
-                f"{self.path}: is MCAP of profile {header.profile[:40]!r}, not a recording of trnfleet ({PROFILE!r})"
+                f"{self.path}: is MCAP of profile {header.profile[:40]!r}, not a recording of"
+                f" trnfleet ({PROFILE!r})"
             )
         return at + int(length)
 
@@ -226,22 +229,22 @@ class PartReader:
     def _walk(self, begin: int, size: int, why: str) -> None:
         walker = Scanner(self._file, self.limits)
         walker.walk(begin, size)
-        found = walker.found
-        self.channels, self.skipped = found.channels, found.skipped
-        self._take_about(found.metadata)
-        self._learn_last(found)
-        self.entries = ChunkEntries(found.entries)
-        known = all(entry.channels is not None for entry in found.entries)
-        self._known_counts = found.counts if known else None
-        repeats = {number for number, name in found.channels.items() if name == KEYFRAME}
-        messages = sum(count for number, count in found.counts.items() if number not in repeats)
+        facts = walker.found
+        self.channels, self.skipped = facts.channels, facts.skipped
+        self._take_about(facts.metadata)
+        self._learn_last(facts)
+        self.entries = ChunkEntries(facts.entries)
+        known = all(entry.channels is not None for entry in facts.entries)
+        self._known_counts = facts.counts if known else None
+        repeats = {number for number, name in facts.channels.items() if name == KEYFRAME}
+        messages = sum(count for number, count in facts.counts.items() if number not in repeats)
         self.recovery = Recovery(
             str(self.path),
             why,
             messages if known else -1,
-            len(found.entries),
-            size - found.end if found.is_torn else 0,
-            max((entry.end_ns for entry in found.entries), default=0),
+            len(facts.entries),
+            size - facts.end if facts.is_torn else 0,
+            max((entry.end_ns for entry in facts.entries), default=0),
         )
 
     def _learn_last(self, found: Found) -> None:
@@ -260,7 +263,7 @@ class PartReader:
             found.counts[channel] = found.counts.get(channel, 0) + count
 
     def _follow(self, summary: Summary, begin: int) -> None:
-        """Apply the index, and scan what lies between its chunks: head and loose messages."""
+        """Apply the index, and scan between its chunks for the head and loose messages."""
         self.channels = summary.channels
         metadata: dict[str, Metadata] = {}
         entries: list[ChunkEntry] = []
@@ -268,11 +271,11 @@ class PartReader:
             if end > start:
                 walker = Scanner(self._file, self.limits)
                 walker.walk(start, end)
-                found = walker.found
-                entries += found.entries
-                metadata = {**found.metadata, **metadata}
-                self.channels = {**found.channels, **self.channels}
-                self.skipped += found.skipped + found.is_torn
+                facts = walker.found
+                entries += facts.entries
+                metadata = {**facts.metadata, **metadata}
+                self.channels = {**facts.channels, **self.channels}
+                self.skipped += facts.skipped + facts.is_torn
             if entry is not None:
                 entries.append(entry)
         self.entries = ChunkEntries(entries)
@@ -281,16 +284,19 @@ class PartReader:
             self._known_counts = dict(summary.statistics.channel_message_counts)
 
     def _take_about(self, metadata: dict[str, Metadata]) -> None:
-        found = metadata.get(PROFILE)
-        if found is not None:
-            self.about = About.from_metadata(found.metadata, self.limits)
+        profile = metadata.get(PROFILE)
+        if profile is not None:
+            self.about = About.from_metadata(profile.metadata, self.limits)
 
 
 class GrowingPart(PartReader):
-    """A file that is being written; its writer supplies the chunks."""
+    """File still being written.
+
+    Its writer supplies the chunks.
+    """
 
     def __init__(self, path: Path, about: About, channels: Sequence[str]) -> None:
-        """Open a file that this program writes.
+        """Open a file this program is writing.
 
         Raises:
             OSError: it cannot be read.

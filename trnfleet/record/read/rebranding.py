@@ -1,7 +1,8 @@
-"""Rebranding of recorded messages for a replay: new boot ids, marked descriptors, optionally another fleet name.
+"""Rebranding of recorded messages for a replay.
 
-A reader drops messages of a boot that it has seen before, so that every run and loop of a replay must look like another
-boot. All else in a payload stays as it was: byte for byte, but for descriptors, which are encoded again.
+A reader drops messages of an earlier boot. Every run and loop of a replay therefore gets new boot
+ids. Descriptors are marked as a replay's and encoded again, and the fleet may get another name. All
+other bytes of a payload stay the same.
 """
 
 from __future__ import annotations
@@ -24,17 +25,18 @@ if TYPE_CHECKING:
     from trnfleet.wire.topics import Topic
 
 NEVER = frozenset({TopicClass.COMMAND, TopicClass.REPLY})
-"""Classes that are never replayed: a request of the past must not be carried out again."""
+"""Classes never replayed: a request of the past must not be carried out again."""
 OF_THE_NAME = frozenset({TopicClass.ALERT, TopicClass.ACK, TopicClass.SILENCE})
-"""Classes that go by fingerprints, which contain the fleet's name: under another name they match nothing."""
+"""Classes with fingerprints. A fingerprint contains the fleet's name: under another name it matches
+nothing."""
 
 _JSON_BOOT = re.compile(rb'("boot"\s*:\s*")([A-Za-z0-9_-]{1,64})(")')
 _JSON_ID = re.compile(rb'("id"\s*:\s*")([A-Za-z0-9_-]{1,64})(")')
 _LIKE_OURS = re.compile(
-    rf"(?:^|/){VERSION}/[^/]*/(?:{'|'.join(each.value for each in TopicClass)})(?:/|$)"
+    rf"(?:^|/){VERSION}/[^/]*/(?:{'|'.join(topic_class.value for topic_class in TopicClass)})(?:/|$)"  # noqa: E501
 )
 _NOT_PUBLISHABLE = re.compile(r"[+#\0]")
-"""Characters that no topic of a PUBLISH may have."""
+"""Characters invalid in the topic of a PUBLISH."""
 _KNOWN_BOOTS = 65_536
 
 
@@ -56,8 +58,8 @@ class Rebranding:
         Args:
             root: First part of the recorded topics.
             nonce: Random; boot ids follow from it and the recorded ones.
-            speed: Seconds of the recording a second of the replay.
-            fleet: The only fleet that is replayed; all if None.
+            speed: Seconds of the recording per second of the replay.
+            fleet: Only fleet to replay; all if None.
             name: The fleet's name in the replay; as recorded if None.
             to_root: First part of the topics in the replay; the recorded one if None.
         """
@@ -92,7 +94,7 @@ class Rebranding:
 
         Args:
             recorded: The topic.
-            topic: The same, taken apart.
+            topic: The topic, parsed.
         """
         if topic is None:
             return self._fleet is None and self._name is None and _is_of_others(recorded)
@@ -101,11 +103,11 @@ class Rebranding:
         return self._name is None or topic.topic_class not in OF_THE_NAME
 
     def rebrand(self, envelope: Envelope, topic: Topic | None) -> Envelope:
-        """Return a recorded message as it is replayed.
+        """Return the replayed form of a recorded message.
 
         Args:
-            envelope: As it was recorded.
-            topic: Its topic, taken apart.
+            envelope: The recorded message.
+            topic: Its topic, parsed.
         """
         if topic is None:
             return envelope._replace(received_s=0.0, properties=_replayed(envelope.properties))
@@ -114,7 +116,8 @@ class Rebranding:
         return envelope._replace(
             topic=name,
             payload=self._payload(envelope, topic.topic_class),
-            # Who was connected already got it without the flag, but it was retained then and has to be now.
+            # A connected recorder got it without the flag, but it was retained then and must be
+            # now.
             retain=is_state or envelope.retain,
             qos=max(envelope.qos, 1) if is_state else envelope.qos,
             received_s=0.0,
@@ -122,7 +125,10 @@ class Rebranding:
         )
 
     def offline(self, envelope: Envelope) -> Envelope | None:
-        """Return a publisher's `offline`, made from its rewritten `online`; None if it was not online."""
+        """Return a publisher's `offline`, made from its rewritten `online`.
+
+        None if it was not online.
+        """
         data = _object(envelope.payload)
         if data is None or data.get("state") != "online":
             return None
@@ -146,7 +152,10 @@ class Rebranding:
         return _JSON_BOOT.sub(self._swap, payload)
 
     def _frame(self, payload: bytes) -> bytes:
-        """Return a CBOR frame with the other boot id, which is as long as the recorded one; what has none stays as it is."""
+        """Return a CBOR frame with the replay's boot id, equally long.
+
+        A payload without a boot id is unchanged.
+        """
         try:
             boot = boot_span(payload)
         except WireError:
@@ -154,16 +163,20 @@ class Rebranding:
         return payload[: boot.start] + self._boot(payload[boot]) + payload[boot.stop :]
 
     def _descriptor(self, payload: bytes) -> bytes:
-        """Return a descriptor that says that it is a replay's, and how fast that is; what is none stays as it is."""
+        """Return a descriptor marked as a replay's, with the replay's speed.
+
+        Any other payload is unchanged.
+        """
         data = _object(payload)
         if data is None:
             return payload
         data["replay"] = True
-        # A descriptor that was forwarded under a lease names the boot of its relay, too.
+        # A descriptor forwarded under a lease names the boot of its relay, too.
         for part in (data, data.get("forwarded")):
             if isinstance(part, dict) and isinstance(boot := part.get("boot"), str):
                 part["boot"] = self._boot(boot.encode(errors="replace")).decode()
-        period_s, clock = data.get("period_s"), data.get("clock")
+        period_s = data.get("period_s")
+        clock = data.get("clock")
         if isinstance(period_s, (int, float)):
             data["period_s"] = min(max(period_s / self._speed, SHORTEST_PERIOD_S), LONGEST_PERIOD_S)
         if isinstance(clock, dict) and isinstance(speed := clock.get("speed", 1.0), (int, float)):
@@ -177,7 +190,8 @@ class Rebranding:
         """Return an event's id for another boot: it is the publisher's boot and a number."""
         boot, dash, number = found[2].rpartition(b"-")
         if not dash:
-            boot, number = number, b""
+            boot = number
+            number = b""
         return found[1] + self._boot(boot) + dash + number + found[3]
 
     def _make_boot(self, boot: bytes) -> bytes:
@@ -185,10 +199,10 @@ class Rebranding:
 
 
 def _is_of_others(topic: str) -> bool:
-    """Return whether a topic that is not under our root belongs to another program and can be published.
+    """Return whether a topic outside our root belongs to another program and can be published.
 
-    What looks like ours under another root, or is ours but for its path, could not be marked as a replay, and may be a
-    request.
+    A topic shaped like ours under another root, or ours with an invalid path, could not be marked
+    as a replay and may be a request.
     """
     return not (
         topic.startswith("$")
@@ -211,5 +225,8 @@ def _dump(data: dict[str, Any]) -> bytes:
 
 
 def _replayed(properties: MessageProperties | None) -> MessageProperties | None:
-    """Return the user's properties alone: nobody waits for a reply any more, and what is retained again does not expire."""
+    """Return the user properties alone.
+
+    Nobody waits for a reply any more, and messages retained again do not expire.
+    """
     return MessageProperties(properties.user) if properties and properties.user else None

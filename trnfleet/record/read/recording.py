@@ -23,12 +23,15 @@ if TYPE_CHECKING:
 
 
 class Recording:
-    """A recording of one file or several, ordered by when they begin; between them may be gaps."""
+    """A recording of one or several files, ordered by start.
+
+    There may be gaps between them.
+    """
 
     def __init__(
         self, parts: Sequence[PartReader], limits: RecordLimits = DEFAULT_RECORD_LIMITS
     ) -> None:
-        """Join parts that are open already; see `open`."""
+        """Join open parts; see `open`."""
         self.parts = sorted(parts, key=_begin_of)
         self._timeline = Timeline(limits)
         self._timeline.fill(self.parts)
@@ -40,7 +43,8 @@ class Recording:
         """Open files as one recording.
 
         Raises:
-            ConfigError: one cannot be read, is not MCAP, has another profile or a newer schema, or there is nothing in it.
+            ConfigError: one cannot be read, is not MCAP, has another profile or a newer schema, or
+                there is nothing in it.
         """
         if not paths:
             raise ConfigError("no recording was named")
@@ -60,7 +64,7 @@ class Recording:
         return recording
 
     def _refuse_nothing(self) -> None:
-        """Refuse files in which there is nothing.
+        """Refuse files without messages.
 
         Raises:
             ConfigError: there is no message.
@@ -76,7 +80,7 @@ class Recording:
 
     @property
     def fleets(self) -> tuple[str, ...]:
-        """Fleets that the parts name, each once."""
+        """Fleets named in the parts, each once."""
         return tuple(dict.fromkeys(name for part in self.parts for name in part.about.fleets))
 
     @property
@@ -91,28 +95,31 @@ class Recording:
 
     @property
     def recoveries(self) -> list[Recovery]:
-        """Results of recovering the parts that have none."""
+        """Results of recovering the parts without an index."""
         return [part.recovery for part in self.parts if part.recovery is not None]
 
     @property
     def damaged(self) -> int:
-        """Chunks that were left out so far because they are damaged or beyond the limits."""
+        """Chunks left out so far: damaged or beyond the limits."""
         return sum(part.damaged for part in self.parts)
 
     @property
     def unread(self) -> int:
-        """Messages of what has been read so far that could not be understood, each once."""
+        """Malformed messages read so far, each counted once."""
         return self._timeline.unread
 
     @property
     def counts(self) -> dict[str, int]:
-        """Messages by channel, those that are there; `keyframe` counts what is repeated for seeking."""
-        found: dict[str, int] = {}
+        """Messages by channel, without empty channels.
+
+        `keyframe` counts repeats for seeking.
+        """
+        counts: dict[str, int] = {}
         for part in self.parts:
             for name, count in part.counts().items():
                 known = name if name in CHANNELS else OTHER
-                found[known] = found.get(known, 0) + count
-        return {name: found[name] for name in CHANNELS if found.get(name)}
+                counts[known] = counts.get(known, 0) + count
+        return {name: counts[name] for name in CHANNELS if counts.get(name)}
 
     @property
     def file_bytes(self) -> int:
@@ -130,11 +137,17 @@ class Recording:
         return self._timeline.end_ns
 
     def keyframe(self, at_ns: int) -> Keyframe | None:
-        """Return the newest keyframe at or before a moment, of whichever part; None where there is none."""
+        """Return the newest keyframe at or before a moment, from any part.
+
+        None without one.
+        """
         return self._timeline.keyframe(at_ns)
 
     def read(self, after_ns: int, until_ns: int) -> Iterator[Stored]:
-        """Yield the messages of `after_ns < time_ns <= until_ns` in order; what is damaged is left out and counted."""
+        """Yield the messages of `after_ns < time_ns <= until_ns` in order.
+
+        Damaged chunks are left out and counted.
+        """
         return self._timeline.read(after_ns, until_ns)
 
     def all(self) -> Iterator[Stored]:
@@ -142,14 +155,20 @@ class Recording:
         return self._timeline.read(self.start_ns - 1, self.end_ns)
 
     def topics(self) -> dict[str, TopicCount]:
-        """Return what came by topic; reads all of the recording once."""
+        """Return message counts by topic.
+
+        Reads all of the recording once.
+        """
         return self.statistics().topics
 
     def statistics(self, tap: Callable[[Stored], None] | None = None) -> RecordingStatistics:
-        """Return what is in it by topic and class, with gaps; reads all of the recording once.
+        """Return statistics by topic and class, with gaps.
+
+        Reads all of the recording once.
 
         Args:
-            tap: Is given every message besides, in the same pass; with it the recording is read each time.
+            tap: Called with every message, in the same pass. With it the recording is read each
+                time.
         """
         if self._statistics is None or tap is not None:
             messages = self.all() if tap is None else _tapped(self.all(), tap)
@@ -157,7 +176,12 @@ class Recording:
         return self._statistics
 
     def verify(self) -> list[str]:
-        """Return what is wrong with it, a line each: nothing where it is sound. A file that was not finished is not."""
+        """Return the defects, a line each.
+
+        Empty if sound.
+
+        An unfinished file is a defect.
+        """
         return [problem for part in self.parts for problem in verify_part(part)]
 
     def close(self) -> None:

@@ -1,7 +1,8 @@
-"""Sequence numbers of a replay to a broker: without gaps where telemetry was left out of the recording on purpose.
+"""Sequence numbers of a replay, without gaps for telemetry left out on purpose.
 
-A recording says of a message how many of its topic were left out before it, in an overload or a thinned past; MQTT has no place for that, and
-readers would count them as lost. What was lost before it was recorded stays a gap.
+A recorded message has a count of its topic's messages left out before it, in an overload or a
+thinned past. MQTT has no place for this count, and readers would count the gap as lost. Messages
+lost before the recording stay a gap.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import Envelope
 
 MOST_TOPICS = 200_000
-"""Topics whose numbers are changed; those of further ones stay, and their gaps count as lost."""
+"""Most topics with changed numbers. Others are unchanged, and their gaps count as lost."""
 _JSON_BOOT = re.compile(rb'"boot"\s*:\s*"([^"]{1,64})"')
 _JSON_SEQ = re.compile(rb'"seq"\s*:\s*(\d{1,19})')
 
@@ -35,23 +36,26 @@ class Renumbering:
         self._left_out: dict[str, _LeftOut] = {}
 
     def renumber(self, envelope: Envelope) -> Envelope:
-        """Return a recorded message of telemetry with its number in the replay; one that has none stays as it is."""
+        """Return a recorded telemetry message with its number in the replay.
+
+        A message without a number is unchanged.
+        """
         known = self._left_out.get(envelope.topic)
         if not envelope.shed and known is None:
             return envelope
         if known is None and len(self._left_out) >= MOST_TOPICS:
             return envelope
         payload = envelope.payload
-        found = None if is_cbor(envelope) else _JSON_SEQ.search(payload)
+        match = None if is_cbor(envelope) else _JSON_SEQ.search(payload)
         try:
-            boot, seq = _json_head(payload, found) if found else frame_head(payload)
+            boot, seq = _json_head(payload, match) if match else frame_head(payload)
         except WireError:
             return envelope
         before = known.messages if known is not None and known.boot == boot else 0
         left_out = self._left_out[envelope.topic] = _LeftOut(boot, before + envelope.shed)
         number = max(seq - left_out.messages, 0)
-        if found:
-            payload = payload[: found.start(1)] + str(number).encode() + payload[found.end(1) :]
+        if match:
+            payload = payload[: match.start(1)] + str(number).encode() + payload[match.end(1) :]
         else:
             payload = with_seq(payload, number)
         return envelope._replace(payload=payload, shed=0)

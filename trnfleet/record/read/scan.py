@@ -1,6 +1,7 @@
-"""Scan of a file from record to record: for files without an index, and for parts that an index leaves out.
+"""Scan of a file from record to record, for files without an index.
 
-Only the heads of records are read. Nothing in the file is trusted: lengths are checked against the file and the limits.
+It also covers the stretches an index leaves out. Only the heads of records are read. Nothing in the
+file is trusted: lengths are checked against the file and the limits.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ if TYPE_CHECKING:
 
 _WINDOW_BYTES = 4_096
 _RUN_BYTES = 2**20
-"""Bytes in which messages outside of chunks are read at a time."""
+"""Bytes of messages outside of chunks read at a time."""
 _SMALL_BYTES = 2**20
 """Channels and metadata are not larger."""
-_PASSED_OVER = frozenset(each.value for each in Opcode) - {Opcode.FOOTER.value}
+_PASSED_OVER = frozenset(opcode.value for opcode in Opcode) - {Opcode.FOOTER.value}
 
 
 @dataclass(slots=True)
@@ -47,15 +48,16 @@ class Found:
     """Names by number."""
     metadata: dict[str, Metadata] = field(default_factory=dict)
     counts: dict[int, int] = field(default_factory=dict)
-    """Messages by channel: of all chunks that have message indexes but the last, and of loose messages."""
+    """Messages by channel, loose ones included. The last chunk and chunks without message indexes
+    are missing."""
     last_counts: dict[int, int] = field(default_factory=dict)
-    """The same of the last chunk, whose message indexes may be torn."""
+    """Messages by channel of the last chunk. Its message indexes may be torn."""
     skipped: int = 0
-    """Chunks that are beyond the limits or whose heads make no sense."""
+    """Chunks beyond the limits or with an invalid head."""
     end: int = 0
     """End of the last whole record."""
     is_torn: bool = False
-    """Whether something follows that is no whole record."""
+    """Whether an incomplete record follows."""
     has_ended: bool = False
     """Whether the mark at the data's end was met."""
 
@@ -73,7 +75,8 @@ class Window:
         begin = at - self._at
         if begin < 0 or begin + size > len(self._data):
             self._data = os.pread(self._file, max(size, _WINDOW_BYTES), at)
-            self._at, begin = at, 0
+            self._at = at
+            begin = 0
         return self._data[begin : begin + size]
 
 
@@ -85,37 +88,42 @@ class Scanner:
         self._file = file
         self._limits = limits
         self._channels: set[int] = set()
-        """Of the last entry, set when the next one comes: extending its tuple each time would take quadratic time."""
+        """Channels of the last entry. Stored in it when the next entry comes: extending its tuple
+        each time would take quadratic time."""
         self.found = Found()
 
     def walk(self, begin: int, end: int) -> None:
-        """Go over the records from `begin` until the stretch, its last whole record or the data's end."""
+        """Scan the records from `begin` to the end of the stretch or of the data.
+
+        An incomplete last record also ends the scan.
+        """
         try:
             self._walk(begin, end)
         finally:
             self._settle()
 
     def _walk(self, begin: int, end: int) -> None:
-        found, window = self.found, self._window
-        at = found.end = begin
-        while at < end and not found.has_ended:
+        facts = self.found
+        window = self._window
+        at = facts.end = begin
+        while at < end and not facts.has_ended:
             head = window.get(at, HEAD.size)
             if len(head) < HEAD.size:
-                found.is_torn = True
+                facts.is_torn = True
                 return
             opcode, length = HEAD.unpack(head)
             past = at + HEAD.size + length
             if past > end or opcode not in _PASSED_OVER:
-                found.is_torn = True
+                facts.is_torn = True
                 return
             self._meet(opcode, at, past)
-            if len(found.entries) > self._limits.chunks:
-                found.is_torn = True
+            if len(facts.entries) > self._limits.chunks:
+                facts.is_torn = True
                 return
-            at = found.end = past
+            at = facts.end = past
 
     def _meet(self, opcode: int, at: int, past: int) -> None:
-        found = self.found
+        facts = self.found
         size = past - at - HEAD.size
         if opcode == Opcode.CHUNK:
             self._meet_chunk(at, past)
@@ -124,20 +132,20 @@ class Scanner:
         elif opcode == Opcode.MESSAGE:
             self._meet_message(at, past)
         elif opcode == Opcode.DATA_END:
-            found.has_ended = True
+            facts.has_ended = True
         elif opcode in {Opcode.CHANNEL, Opcode.METADATA} and size <= _SMALL_BYTES:
             data = self._window.get(at + HEAD.size, size)
             try:
                 if opcode == Opcode.CHANNEL:
                     channel = parse_record(data, Channel)
-                    if len(found.channels) < self._limits.channels:
-                        found.channels.setdefault(channel.id, channel.topic)
+                    if len(facts.channels) < self._limits.channels:
+                        facts.channels.setdefault(channel.id, channel.topic)
                 else:
                     metadata = parse_record(data, Metadata)
-                    if len(found.metadata) < 16:
-                        found.metadata.setdefault(metadata.name, metadata)
+                    if len(facts.metadata) < 16:
+                        facts.metadata.setdefault(metadata.name, metadata)
             except WireError:
-                found.skipped += 1
+                facts.skipped += 1
 
     def _add(self, entry: ChunkEntry) -> None:
         self._settle()
@@ -151,14 +159,14 @@ class Scanner:
         self._channels.clear()
 
     def _meet_chunk(self, at: int, past: int) -> None:
-        found = self.found
+        facts = self.found
         try:
             head = parse_chunk_head(self._window.get(at, LARGEST_CHUNK_HEAD))
         except WireError:
-            found.skipped += 1
+            facts.skipped += 1
             return
         if head.end_ns > MAX_NS:
-            found.skipped += 1
+            facts.skipped += 1
             return
         entry = ChunkEntry(
             head.start_ns,
@@ -172,52 +180,53 @@ class Scanner:
             None,
         )
         self._add(entry)
-        for channel, count in found.last_counts.items():
-            found.counts[channel] = found.counts.get(channel, 0) + count
-        found.last_counts.clear()
+        for channel, count in facts.last_counts.items():
+            facts.counts[channel] = facts.counts.get(channel, 0) + count
+        facts.last_counts.clear()
 
     def _meet_message_index(self, at: int, past: int) -> None:
-        """Note that the chunk before has messages of a channel."""
-        found = self.found
-        if not found.entries or past - at < HEAD.size + 6:
+        """Record a channel of the chunk before."""
+        facts = self.found
+        if not facts.entries or past - at < HEAD.size + 6:
             return
-        entry = found.entries[-1]
+        entry = facts.entries[-1]
         if entry.is_loose or entry.offset + entry.length + entry.index_length != at:
             return
         data = self._window.get(at + HEAD.size, 6)
-        channel, size = U16.unpack_from(data)[0], U32.unpack_from(data, 2)[0]
+        channel = U16.unpack_from(data)[0]
+        size = U32.unpack_from(data, 2)[0]
         if size and channel not in self._channels:
             self._channels.add(channel)
-            found.last_counts[channel] = size // 16
-        found.entries[-1] = entry._replace(index_length=entry.index_length + past - at)
+            facts.last_counts[channel] = size // 16
+        facts.entries[-1] = entry._replace(index_length=entry.index_length + past - at)
 
     def _meet_message(self, at: int, past: int) -> None:
         """Add a loose message to the run before it, or begin a run."""
-        found = self.found
+        facts = self.found
         size = past - at
         try:
             _, _, channel, _, time_ns, _ = MESSAGE_HEAD.unpack(
                 self._window.get(at, MESSAGE_HEAD.size)
             )
         except struct.error:
-            found.skipped += 1
+            facts.skipped += 1
             return
         if (
             time_ns > MAX_NS
             or size < HEAD.size + MESSAGE_FIELDS
             or size > self._limits.record_bytes + MESSAGE_HEAD.size
         ):
-            found.skipped += 1
+            facts.skipped += 1
             return
-        found.counts[channel] = found.counts.get(channel, 0) + 1
-        last = found.entries[-1] if found.entries else None
+        facts.counts[channel] = facts.counts.get(channel, 0) + 1
+        last = facts.entries[-1] if facts.entries else None
         if (
             last is not None
             and last.is_loose
             and past - last.offset <= _RUN_BYTES
             and self._follows(last, at)
         ):
-            found.entries[-1] = last._replace(
+            facts.entries[-1] = last._replace(
                 start_ns=min(last.start_ns, time_ns),
                 end_ns=max(last.end_ns, time_ns),
                 length=past - last.offset,

@@ -56,16 +56,19 @@ class RecordingStatistics:
     uncounted: int = 0
     """Messages on topics beyond the limit."""
     gaps: list[tuple[int, int]] = field(default_factory=list)
-    """Begin and end (ns) of times without any telemetry, longer than three times the period, in order: the 1,000 longest."""
+    """Start and end (ns) of times without any telemetry, in order.
+
+    Only gaps longer than three periods count, and only the 1,000 longest are listed.
+    """
     period_ns: int = 0
-    """The usual distance of telemetry on a topic (the median over the topics); 0 where there is none."""
+    """Usual distance of telemetry on a topic: the median over the topics. 0 without telemetry."""
 
 
 def collect_statistics(
     messages: Iterable[Stored], root: str, limits: RecordLimits
 ) -> RecordingStatistics:
     """Return a recording's statistics."""
-    found = RecordingStatistics()
+    statistics = RecordingStatistics()
     channel_of = channel_namer(root)
     pauses: list[tuple[int, int, int]] = []
     telemetry: list[TopicCount] = []
@@ -73,31 +76,31 @@ def collect_statistics(
     for time_ns, envelope in messages:
         size = len(envelope.payload)
         channel = channel_of(envelope.topic)
-        found.messages += 1
-        found.payload_bytes += size
-        of_class = found.classes.get(channel)
+        statistics.messages += 1
+        statistics.payload_bytes += size
+        of_class = statistics.classes.get(channel)
         if of_class is None:
-            of_class = found.classes[channel] = TopicCount()
+            of_class = statistics.classes[channel] = TopicCount()
         if channel in VALUES and of_class.messages:
             _note_pause(pauses, of_class.last_ns, time_ns)
         of_class.take(time_ns, size)
-        topic = found.topics.get(envelope.topic)
+        topic = statistics.topics.get(envelope.topic)
         if topic is None:
             chars += len(envelope.topic)
-            if len(found.topics) >= limits.topics or chars > limits.topic_chars:
-                found.uncounted += 1
+            if len(statistics.topics) >= limits.topics or chars > limits.topic_chars:
+                statistics.uncounted += 1
                 continue
-            topic = found.topics[envelope.topic] = TopicCount()
+            topic = statistics.topics[envelope.topic] = TopicCount()
             if channel in VALUES:
                 telemetry.append(topic)
         topic.take(time_ns, size)
-    periods = [_period(each) for each in telemetry if each.messages > 2]
-    found.period_ns = round(median(periods)) if periods else 0
-    shortest = _MISSED_PERIODS * max(found.period_ns, 1)
-    found.gaps = sorted(
+    periods = [_period(count) for count in telemetry if count.messages > 2]
+    statistics.period_ns = round(median(periods)) if periods else 0
+    shortest = _MISSED_PERIODS * max(statistics.period_ns, 1)
+    statistics.gaps = sorted(
         (begin, end) for length, begin, end in pauses if periods and length > shortest
     )
-    return found
+    return statistics
 
 
 def _note_pause(pauses: list[tuple[int, int, int]], begin_ns: int, end_ns: int) -> None:
@@ -110,5 +113,8 @@ def _note_pause(pauses: list[tuple[int, int, int]], begin_ns: int, end_ns: int) 
 
 
 def _period(topic: TopicCount) -> float:
-    """Return the mean distance of a topic's messages without the longest, which may be a gap."""
+    """Return the mean distance of a topic's messages.
+
+    The longest is left out: it may be a gap.
+    """
     return (topic.last_ns - topic.first_ns - topic.longest_gap_ns) / (topic.messages - 2)

@@ -1,7 +1,7 @@
-"""Chunks of one or several files in the order of their times, read as messages and keyframes.
+"""Chunks of one or several files in time order, read as messages and keyframes.
 
-What is finished and what still grows are read alike: a recording adds all its chunks at once, a live buffer adds each that is cut
-and takes away the oldest.
+Finished and growing files are read alike: a recording adds all its chunks at once, a live buffer
+adds each finished chunk and removes the oldest.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ class Timeline:
         self._limits = limits
         self._lock = threading.Lock()
         self._parts: dict[PartReader, None] = {}
-        """Files whose chunks are there, in the order in which they came."""
+        """Files with chunks here, in order of arrival."""
         self._slots = Slots()
         self._repeats = Runs()
         self._cache: OrderedDict[tuple[PartReader, int], Messages] = OrderedDict()
         self._cache_bytes = 0
         self._unread: dict[tuple[PartReader, int, bool], int] = {}
-        """Number of malformed messages of each chunk, those of keyframes apart."""
+        """Malformed messages per chunk, counted separately for keyframes."""
 
     @property
     def unread(self) -> int:
-        """Messages of what has been read so far that could not be understood, each once."""
+        """Malformed messages read so far, each counted once."""
         return sum(self._unread.values())
 
     @property
     def nbytes(self) -> int:
-        """Memory of the places of all chunks, in bytes, but for two blocks of them that were unpacked last."""
+        """Memory of the places of all chunks in bytes, without the two blocks unpacked last."""
         with self._lock:
             return (
                 self._slots.nbytes
@@ -79,18 +79,21 @@ class Timeline:
 
     def fill(self, parts: Iterable[PartReader]) -> None:
         """Take in all chunks of files."""
-        taken = dict.fromkeys(parts)
+        distinct = dict.fromkeys(parts)
         slots: list[tuple[Slot, int]] = []
         runs: list[Run] = []
-        for part in taken:
+        for part in distinct:
             _take_in(part, slots, runs)
         slots.sort(key=_start_of)
         runs.sort(key=_run_begin)
         with self._lock:
-            self._parts, self._slots, self._repeats = taken, Slots(slots), Runs(runs)
+            self._parts, self._slots, self._repeats = distinct, Slots(slots), Runs(runs)
 
     def prepend(self, part: PartReader) -> None:
-        """Take in a finished file that is earlier than all that is there; its end may overlap their begin."""
+        """Add a finished file from before all others.
+
+        Its end may overlap their start.
+        """
         slots: list[tuple[Slot, int]] = []
         runs: list[Run] = []
         _take_in(part, slots, runs)
@@ -100,7 +103,7 @@ class Timeline:
             self._repeats.prepend(runs)
 
     def append(self, part: PartReader, entry: ChunkEntry) -> None:
-        """Take in a chunk that is later than all that are there."""
+        """Add a chunk later than all others."""
         slot = slot_of(part, entry)
         with self._lock:
             part.entries.append(entry)
@@ -116,7 +119,10 @@ class Timeline:
                     self._repeats.append(Run(part, [number]))
 
     def drop(self, part: PartReader) -> None:
-        """Remove the oldest file's chunks; a reading that has begun goes on."""
+        """Remove the oldest file's chunks.
+
+        A read in progress goes on.
+        """
         with self._lock:
             self._parts.pop(part, None)
             self._slots.drop(part)
@@ -126,7 +132,10 @@ class Timeline:
             self._unread = {key: count for key, count in self._unread.items() if key[0] is not part}
 
     def read(self, after_ns: int, until_ns: int) -> Iterator[Stored]:
-        """Yield the messages of `after_ns < time_ns <= until_ns` in order; what is damaged is left out and counted."""
+        """Yield the messages of `after_ns < time_ns <= until_ns` in order.
+
+        Damaged chunks are left out and counted.
+        """
         with self._lock:
             slots = self._slots.between(after_ns, until_ns)
         for group in _overlapping(slots):
@@ -146,42 +155,50 @@ class Timeline:
                     return None
                 run, place = newest
                 slots = run.slots()
-            found = self._whole_keyframe(slots, at_ns)
-            if found is not None:
-                return found
+            keyframe = self._whole_keyframe(slots, at_ns)
+            if keyframe is not None:
+                return keyframe
 
     def chunks(self) -> list[Slot]:
-        """Return all chunks of a timeline that was appended to, in the order in which they came."""
+        """Return all chunks in the order of their arrival.
+
+        Only for timelines filled by `append`.
+        """
         with self._lock:
             return [slot_of(part, entry) for part in self._parts for entry in part.entries]
 
     def messages(self, slot: Slot) -> Messages | None:
-        """Return a chunk's messages; None for a damaged one, which is counted."""
+        """Return a chunk's messages.
+
+        None for a damaged chunk; it is counted.
+        """
         key = (slot.part, slot.entry.offset)
         with self._lock:
-            found = self._cache.get(key)
-            if found is not None:
+            messages = self._cache.get(key)
+            if messages is not None:
                 self._cache.move_to_end(key)
-                return found
+                return messages
         try:
-            found = slot.part.messages(slot.entry)
+            messages = slot.part.messages(slot.entry)
         except WireError:
             return None
         with self._lock:
-            cost = _cost(found)
+            cost = _cost(messages)
             is_there = slot.part in self._parts
             if is_there and cost <= self._limits.cache_bytes // 2 and key not in self._cache:
-                self._cache[key] = found
+                self._cache[key] = messages
                 self._cache_bytes += cost
                 while self._cache_bytes > self._limits.cache_bytes:
                     self._cache_bytes -= _cost(self._cache.popitem(last=False)[1])
-        return found
+        return messages
 
     def _read_one(self, slot: Slot, after_ns: int, until_ns: int) -> Iterator[Stored]:
         messages = self.messages(slot)
         if messages is None:
             return
-        data, items, part = memoryview(messages.data), messages.items, slot.part
+        data = memoryview(messages.data)
+        items = messages.items
+        part = slot.part
         names: dict[int, bool] = {}
         unread = 0
         for number in range(bisect.bisect_right(items, after_ns, key=_item_time), len(items)):
@@ -205,7 +222,7 @@ class Timeline:
         self._unread[key] = max(count, self._unread.get(key, 0))
 
     def _merge(self, slots: Sequence[Slot], after_ns: int, until_ns: int) -> Iterator[Stored]:
-        """Yield the messages of chunks whose times overlap, in order, reading a bounded number side by side."""
+        """Yield the messages of overlapping chunks in order, a bounded number read side by side."""
         waiting = deque(slots)
         heap: list[tuple[int, int, Stored, Iterator[Stored], int]] = []
         order = last_ns = size = 0
@@ -224,20 +241,20 @@ class Timeline:
                     size += slot.entry.size
             if not heap:
                 continue
-            _, rank, stored, messages, taken = heap[0]
-            # Where more chunks overlap than are read at once, what comes too late is held at the last time.
+            _, rank, stored, messages, slot_bytes = heap[0]
+            # If more chunks overlap than are read at once, a late message gets the last time.
             last_ns = max(last_ns, stored.time_ns)
             yield stored if stored.time_ns == last_ns else stored._replace(time_ns=last_ns)
             following = next(messages, None)
             if following is None:
                 heapq.heappop(heap)
-                size -= taken
+                size -= slot_bytes
             else:
-                heapq.heapreplace(heap, (following.time_ns, rank, following, messages, taken))
+                heapq.heapreplace(heap, (following.time_ns, rank, following, messages, slot_bytes))
 
     def _whole_keyframe(self, run: Sequence[Slot], at_ns: int) -> Keyframe | None:
         """Return the last whole keyframe of a run of chunks, up to a moment."""
-        found: Keyframe | None = None
+        last: Keyframe | None = None
         open_: Keyframe | None = None
         expected = size = 0
         for slot in run:
@@ -245,11 +262,12 @@ class Timeline:
             if messages is None:
                 open_ = None
                 continue
-            data, part = memoryview(messages.data), slot.part
+            data = memoryview(messages.data)
+            part = slot.part
             unread = 0
             for item in messages.items:
                 if item.time_ns > at_ns:
-                    return found
+                    return last
                 if part.channel_name(item.channel) != KEYFRAME:
                     continue
                 try:
@@ -262,24 +280,22 @@ class Timeline:
                 size += item.end - item.begin
                 if isinstance(repeat, KeyframeBound):
                     if not repeat.end:
-                        open_, expected, size = (
-                            Keyframe(item.time_ns, [], repeat.has_values),
-                            repeat.repeats,
-                            0,
-                        )
+                        open_ = Keyframe(item.time_ns, [], repeat.has_values)
+                        expected = repeat.repeats
+                        size = 0
                         continue
                     if open_ is not None and len(open_.state) == expected == repeat.repeats:
-                        found = open_
+                        last = open_
                     open_ = None
                 elif open_ is not None:
                     open_.state.append(Stored(*repeat))
                     if size > self._limits.keyframe_bytes:
                         open_ = None
-        return found
+        return last
 
 
 def _take_in(part: PartReader, slots: list[tuple[Slot, int]], runs: list[Run]) -> None:
-    """Add a file's slots with data, each with the number of its entry, and its runs of chunks with repeats."""
+    """Add a file's slots with data, with their entry numbers, and its runs of repeats."""
     last: Slot | None = None
     for number, entry in enumerate(part.entries):
         slot = slot_of(part, entry)
@@ -294,12 +310,15 @@ def _take_in(part: PartReader, slots: list[tuple[Slot, int]], runs: list[Run]) -
 
 
 def _cost(messages: Messages) -> int:
-    """Return what a chunk takes in memory, about."""
+    """Return a chunk's approximate memory in bytes."""
     return len(messages.data) + _ITEM_BYTES * len(messages.items)
 
 
 def _goes_on(former: Slot, slot: Slot) -> bool:
-    """Return whether a chunk of repeats belongs to the run before it: not if both are complete by themselves."""
+    """Return whether a chunk of repeats belongs to the run before it.
+
+    False if both are complete by themselves.
+    """
     return former.has_data or slot.has_data or former.entry.end_ns == slot.entry.start_ns
 
 
@@ -316,7 +335,7 @@ def _item_time(item: tuple[int, int, int, int]) -> int:
 
 
 def _overlapping(slots: Iterable[Slot]) -> Iterator[list[Slot]]:
-    """Yield groups of slots: one, or several whose times overlap."""
+    """Yield slots in groups: one slot, or several overlapping in time."""
     group: list[Slot] = []
     latest = 0
     for slot in slots:

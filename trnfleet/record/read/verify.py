@@ -24,10 +24,13 @@ _MOST_PROBLEMS = 20
 
 
 def verify_part(part: PartReader) -> list[str]:
-    """Return what is wrong with a file, a line each; nothing where it is sound."""
-    found = _Check(part)
-    found.run()
-    problems = found.problems
+    """Return the defects of a file, a line each.
+
+    Empty if sound.
+    """
+    check = _Check(part)
+    check.run()
+    problems = check.problems
     if len(problems) > _MOST_PROBLEMS:
         more = len(problems) - _MOST_PROBLEMS
         problems = [*problems[:_MOST_PROBLEMS], f"{part.path}: and {more} more like these"]
@@ -67,14 +70,16 @@ class _Check:
             for name in sorted(counts.keys() | self._counts.keys()):
                 if counts.get(name, 0) != self._counts.get(name, 0):
                     self._say(
-                        f"the index counts {counts.get(name, 0)} messages of {name}, there are {self._counts.get(name, 0)}"
+                        f"the index counts {counts.get(name, 0)} messages of {name}, there are"
+                        f" {self._counts.get(name, 0)}"
                     )
 
     def _say(self, problem: str) -> None:
         self.problems.append(f"{self._part.path}: {problem}")
 
     def _look_at(self, entry: ChunkEntry, messages: Messages) -> None:
-        part, items = self._part, messages.items
+        part = self._part
+        items = messages.items
         where = f"at byte {entry.offset}"
         if not messages.was_sorted:
             self._say(f"{where}: messages are not in the order of their times")
@@ -106,10 +111,12 @@ class _Check:
             self._repeats += 1
             return
         if not repeat.end:
-            self._bound, self._repeats = repeat, 0
+            self._bound = repeat
+            self._repeats = 0
             return
         if self._bound is not None and not self._bound.repeats == repeat.repeats == self._repeats:
             self._say(
-                f"{where}: a keyframe should have {self._bound.repeats} messages and has {self._repeats}"
+                f"{where}: a keyframe should have {self._bound.repeats} messages and has"
+                f" {self._repeats}"
             )
         self._bound = None

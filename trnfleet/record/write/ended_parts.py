@@ -1,4 +1,7 @@
-"""The finished files of a recording that goes on, of which the oldest are deleted."""
+"""Finished files of a running recording.
+
+The oldest are deleted.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class EndedPart(NamedTuple):
-    """A part that is finished and still there."""
+    """A finished part on disk."""
 
     path: Path
     size_bytes: int
@@ -21,7 +24,7 @@ class EndedPart(NamedTuple):
 
 
 class EndedParts:
-    """The finished parts, oldest first, and what is kept of them."""
+    """Finished parts, oldest first, and their retention."""
 
     def __init__(
         self,
@@ -34,13 +37,15 @@ class EndedParts:
         """Begin with none.
 
         Args:
-            keep_ns: Parts that ended longer ago are deleted.
-            keep_bytes: The oldest are deleted where all have more bytes.
-            keep_chunks: And where they have more chunks.
-            on_drop: Told of every part that is about to be deleted.
+            keep_ns: Parts ended longer ago are deleted.
+            keep_bytes: The oldest parts beyond this total are deleted.
+            keep_chunks: The oldest parts beyond this number of chunks are deleted.
+            on_drop: Called with every part about to be deleted.
         """
         self.keep_bytes = keep_bytes
-        self._keep_ns, self._keep_chunks, self._on_drop = keep_ns, keep_chunks, on_drop
+        self._keep_ns = keep_ns
+        self._keep_chunks = keep_chunks
+        self._on_drop = on_drop
         self._parts: deque[EndedPart] = deque()
         self._size_bytes = self._chunks = self._deleted_bytes = 0
 
@@ -54,22 +59,22 @@ class EndedParts:
 
     @property
     def bytes_written(self) -> int:
-        """Bytes of all of them, those deleted since included."""
+        """Bytes of all parts, including deleted ones."""
         return self._deleted_bytes + self._size_bytes
 
     def append(self, part: EndedPart) -> None:
-        """Take in a part that has just ended."""
+        """Add a part just finished."""
         self._parts.append(part)
         self._size_bytes += part.size_bytes
         self._chunks += part.chunks
 
     def forget(self, now_ns: int, size_bytes: int, chunks: int) -> None:
-        """Delete the oldest as far as what is to be kept asks for it.
+        """Delete the oldest parts beyond the limits.
 
         Args:
             now_ns: Time of the last message.
-            size_bytes: Bytes of the part that is written, with room for what comes.
-            chunks: Its chunks.
+            size_bytes: Bytes of the part being written, with room for the next data.
+            chunks: Chunks of the part being written.
         """
         while self._parts:
             oldest = self._parts[0]

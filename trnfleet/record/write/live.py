@@ -1,7 +1,7 @@
-"""The live buffer: a recording of bounded size of the last minutes, which deletes its oldest part.
+"""The live buffer: a recording of the last minutes, bounded in size.
 
-It can be read while it is written, and be saved. It lies in a folder of its own, in parts; the oldest go. Each part is a sound
-recording, so that what a crash leaves behind can be read, too.
+It can be read while it is written, and saved. It is written in parts, in a folder of its own; the
+oldest parts are deleted. Each part is a complete recording: what a crash leaves can be read, too.
 """
 
 from __future__ import annotations
@@ -41,17 +41,19 @@ PARTS = 32
 """Approximate number of files; the oldest is deleted at a time."""
 _SMALLEST_PART_BYTES = 2**20
 _CHUNK_BYTES_IN_MEMORY = 100
-"""Memory of a chunk's place, in bytes, at the most: 25 where chunks are alike, and 100 more while its part is written."""
+"""Most memory of a chunk's place in bytes. 25 suffice if chunks are alike, with 100 more while the
+part is written."""
 _FLUSH_WITHIN_S = 2.0
 QUIET_S = 2 * FLUSHED_AFTER_S
-"""Seconds after which a message that was not taken counts as never received."""
+"""Seconds until a missing message counts as never received."""
 
 
 class LiveBuffer:
-    """A bounded recording of the envelopes that the monitor takes.
+    """A bounded recording of the monitor's envelopes.
 
-    Of the memory a quarter each goes to what waits to be written, to the newest telemetry, to the places of chunks and to
-    decompressed chunks. A full or missing disk stops nothing else: `problem` says so, and nothing more is kept.
+    The memory is split into quarters: unwritten messages, newest telemetry, places of chunks, and
+    decompressed chunks. A full or missing disk stops nothing else: `problem` reports it, and
+    recording stops.
     """
 
     def __init__(
@@ -63,14 +65,16 @@ class LiveBuffer:
         memory_bytes: int = 64 * 2**20,
         disk_bytes: int = 2**30,
     ) -> None:
-        """Bind to a folder, which `start` makes.
+        """Bind to a folder.
+
+        `start` makes it.
 
         Args:
             folder: Folder of this buffer alone.
-            about: What the parts say of themselves.
-            clock: Wall clock for the begin, monotonic clock from then on.
-            memory_bytes: What it may take of the memory.
-            disk_bytes: And of the disk.
+            about: Metadata of the parts.
+            clock: Wall clock for the start, monotonic clock from then on.
+            memory_bytes: Most memory used.
+            disk_bytes: Most disk space used.
         """
         self._folder = folder
         self._about = about
@@ -82,9 +86,10 @@ class LiveBuffer:
         self._timeline = Timeline(self._limits)
         self._parts: list[GrowingPart] = []
         self._before: PartReader | None = None
-        """What was there before the buffer, in a file of its own; the first that goes."""
+        """Messages from before the buffer, in a file of their own. Dropped first."""
         self._order = threading.Lock()
-        """Held while parts come or go: the thread that writes adds and drops them, and `backfill` puts one before all."""
+        """Lock for adding and removing parts. The writing thread does both, and `backfill`
+        prepends."""
         self._writer: RecordingWriter | None = None
         self._lock = FolderLock(folder)
         self._thread = RecordingThread(self._make, clock=clock, queue_bytes=self._quarter_bytes)
@@ -96,14 +101,15 @@ class LiveBuffer:
 
     @property
     def start_ns(self) -> int:
-        """Time of the oldest message that is kept; 0 where there is none."""
+        """Time of the oldest stored message; 0 without one."""
         return self._timeline.start_ns
 
     @property
     def end_ns(self) -> int:
-        """Time up to which everything can be read, at most about a second ago; 0 where there is nothing.
+        """Time up to which everything can be read; 0 if empty.
 
-        While nothing comes, it goes on: a silence can be gone back to like anything else.
+        At most about a second ago. It advances without messages, too: a silence can be viewed like
+        anything else.
         """
         end_ns = self._timeline.end_ns
         if end_ns and self._thread.is_drained:
@@ -112,7 +118,7 @@ class LiveBuffer:
 
     @property
     def window_s(self) -> float:
-        """Length of what is kept, in seconds."""
+        """Length of the stored time in seconds."""
         return max(0, self.end_ns - self.start_ns) / NS_PER_S
 
     @property
@@ -121,25 +127,35 @@ class LiveBuffer:
         return self.status.failed
 
     def one_in(self, time_ns: int) -> int:
-        """Return of how many messages of a topic one was kept at a time; 1 where all were."""
+        """Return the thinning at a time: 1 of this many messages per topic was stored.
+
+        1 if all were.
+        """
         return self._thinning.at(time_ns)
 
     def share(self, disk_bytes: int) -> None:
-        """Take another part of the disk from now on; what is above it goes when the next file is begun."""
+        """Change the share of the disk.
+
+        The excess is deleted when the next file begins.
+        """
         self.disk_bytes = disk_bytes
         if self._writer is not None:
             self._writer.ended.keep_bytes = disk_bytes
 
     def take(self, batch: Sequence[Envelope]) -> None:
-        """Keep a batch, or of more telemetry than it can follow a part: cheap, never waits and never fails."""
-        filled, gives_way = self._thread.filled, self.gives_way()
+        """Store a batch, thinned if there is too much telemetry.
+
+        Cheap, never waits and never fails.
+        """
+        filled = self._thread.filled
+        gives_way = self.gives_way()
         self._thread.take(self._thinning.keep(batch, filled, self.to_ns, gives_way=gives_way))
 
     def backfill(self, part: PartReader) -> bool:
-        """Keep a finished recording before all that was taken, and return whether there is room for it.
+        """Prepend a finished recording, and return whether there is room for it.
 
         Args:
-            part: Its file, which is not needed under its name any more; with the channels that a buffer has.
+            part: Its file, with the channels of a buffer. Its name is not needed any more.
         """
         if self.problem or self.status.file_bytes + part.size_bytes > self.disk_bytes:
             return False
@@ -153,7 +169,10 @@ class LiveBuffer:
         return self._thread.wall.to_ns(monotonic_s)
 
     def start(self) -> None:
-        """Make the folder and begin to write; where that cannot be, `problem` says why."""
+        """Make the folder and begin to write.
+
+        On failure, `problem` has the reason.
+        """
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._lock.take()
@@ -164,7 +183,10 @@ class LiveBuffer:
             log.warning("live_buffer_failed", reason=why)
 
     def close(self, keep: bool = False) -> None:
-        """End writing and delete what was kept, or finish it and leave it there; a second call does nothing."""
+        """End writing and delete the files, or finish and keep them.
+
+        A second call does nothing.
+        """
         self._thread.close()
         self._drop_before()
         for part in self._parts:
@@ -182,25 +204,30 @@ class LiveBuffer:
                 self._folder.rmdir()
 
     def keyframe(self, at_ns: int) -> Keyframe | None:
-        """Return the newest keyframe at or before a moment; None where nothing so old is kept."""
+        """Return the newest keyframe at or before a moment.
+
+        None if nothing so old is stored.
+        """
         return self._timeline.keyframe(at_ns)
 
     def read(self, after_ns: int, until_ns: int) -> Iterator[Stored]:
         """Yield the messages of `after_ns < time_ns <= until_ns` in order.
 
-        What is later than `end_ns` is not there yet: it is asked for, and a later call has it. Who reads on piece by piece
-        must not go beyond `end_ns`.
+        Messages later than `end_ns` are not readable yet: they are requested, and a later call has
+        them. Do not read beyond `end_ns` when reading piece by piece.
         """
         if until_ns > self.end_ns:
             self._thread.ask_flush()
         return self._timeline.read(after_ns, until_ns)
 
     def save(self, path: Path) -> int:
-        """Write what is kept as one finished recording; return its messages. For a thread, not for the event loop.
+        """Write the buffer as one finished recording, and return its messages.
+
+        For a thread, not for the event loop.
 
         Raises:
-            ConfigError: the file exists or cannot be made, or nothing is kept.
-            TrnfleetError: the disk is full; the file is not left behind.
+            ConfigError: the file exists or cannot be made, or the buffer is empty.
+            TrnfleetError: the disk is full. The file is deleted.
         """
         self._thread.flush(_FLUSH_WITHIN_S)
         slots = self._timeline.chunks()
@@ -226,7 +253,10 @@ class LiveBuffer:
         return self._writer
 
     def _on_cut(self, path: Path, entry: ChunkEntry) -> None:
-        """Take in a chunk that was written; in the thread that writes."""
+        """Add a written chunk.
+
+        Called in the writing thread.
+        """
         writer = self._writer
         with self._order:
             before_bytes = self._before.size_bytes if self._before is not None else 0
@@ -237,14 +267,21 @@ class LiveBuffer:
             self._timeline.append(self._parts[-1], entry)
 
     def _on_drop(self, path: Path) -> None:
-        """Forget a part that is deleted; who reads it just now reads to its end."""
+        """Forget a part being deleted.
+
+        A read in progress reads to its end.
+        """
         with self._order:
             self._drop_before()
             if self._parts and self._parts[0].path == path:
                 self._timeline.drop(self._parts.pop(0))
 
     def _drop_before(self) -> None:
-        """Forget what was there before the buffer; its file is closed once nobody reads it."""
-        part, self._before = self._before, None
+        """Forget the messages from before the buffer.
+
+        The file closes after its last read.
+        """
+        part = self._before
+        self._before = None
         if part is not None:
             self._timeline.drop(part)

@@ -1,6 +1,6 @@
-"""Folders of live buffers: locks on those in use, deletion of those that a crash left behind.
+"""Folders of live buffers: locks on those in use, deletion after a crash.
 
-Who has a folder holds a lock on a file in it, which ends with the process, however that ends.
+The owner of a folder has a lock on a file in it. The lock ends with the process, however it ends.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 LOCK_NAME = ".lock"
 NAME = "live.mcap"
-"""Name from which the names of a live buffer's parts are made."""
+"""Base name of a live buffer's parts."""
 PART = re.compile(r"live-\d{4,}\.mcap")
 KEPT_S = 86_400
-"""The newest folder that a crash left behind is kept so long: it may show why."""
+"""Retention of the newest folder left by a crash: it may show why."""
 
 
 class FolderLock:
-    """A lock file that marks a folder as in use."""
+    """Lock file marking a folder as in use."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / LOCK_NAME
@@ -57,16 +57,17 @@ class FolderLock:
 
     def end(self) -> None:
         """Give the folder back and leave the file there; a second call does nothing."""
-        file, self._file = self._file, -1
+        file = self._file
+        self._file = -1
         if file >= 0:
             os.close(file)
 
 
 def delete_orphaned_buffers(parent: Path, now_ns: int) -> int:
-    """Delete the folders below `parent` that crashed processes left behind; return how many.
+    """Delete folders below `parent` left by crashed processes, and return how many.
 
-    The newest of them stays for a day. Folders that are in use, that no live buffer made or that hold anything else are left
-    alone.
+    The newest stays for a day. Folders in use, folders not made by a live buffer and folders with
+    other files are not touched.
 
     Args:
         parent: Where live buffers have their folders.
@@ -92,7 +93,10 @@ def delete_orphaned_buffers(parent: Path, now_ns: int) -> int:
 
 
 def _left_since(folder: Path) -> int | None:
-    """Return when a folder was written last (ns since 1970); None if it is in use or not a live buffer's."""
+    """Return when a folder was last written (ns since 1970).
+
+    None if it is in use or not a live buffer's.
+    """
     if folder.is_symlink() or not folder.is_dir() or not (folder / LOCK_NAME).is_file():
         return None
     lock = FolderLock(folder)

@@ -1,7 +1,8 @@
 """The recorder: the event loop queues batches, a thread writes them.
 
-The thread works in short slices, so that it never holds the interpreter for long, and everything that takes long (compressing,
-writing) is done outside of it. The queue between the two is bounded; what does not fit is counted.
+The thread works in short slices, so it never blocks the interpreter for long. Slow work
+(compressing, writing) is done outside of it. The queue between the two is bounded; the excess is
+counted.
 """
 
 from __future__ import annotations
@@ -33,13 +34,14 @@ QUEUE_BYTES = 48 * 2**20
 FLUSHED_AFTER_S = 0.5
 """Longest time from receipt to the file."""
 SYNC_EVERY_S = 1.0
-"""Time between two syncs of a durable recording: what the machine's end can cost, and a few waits for a disk a minute."""
+"""Time between two syncs of a durable recording. Bounds the loss in a crash of the machine, at few
+disk waits a minute."""
 SCREEN_SLICE = 192
 """Messages between two releases of the GIL beside a screen: about 0.3 ms."""
 _SLICE = 1_024
 """The same where nobody waits for a key: 1.5 ms."""
 SWITCH_S = 0.001
-"""Longest time for which the thread may delay the one that reads, and in an app paints, at a time."""
+"""Longest delay at a time for the reading thread. In an app it also paints."""
 _GIL_RELEASE_S = 0.0001
 _SHORTEST_WAIT_S = 0.01
 _RECEIVED_S = attrgetter("received_s")
@@ -57,17 +59,18 @@ class RecordStatus:
     payload_bytes: int = 0
     """Payload bytes of them."""
     file_bytes: int = 0
-    """Bytes written, those of parts since deleted included."""
+    """Bytes written, including deleted parts."""
     lost: int = 0
-    """Messages that are not in the recording: the queue was full, or writing had failed."""
+    """Messages missing in the recording: the queue was full, or writing had failed."""
     parts: int = 0
-    """Files that are there."""
+    """Files on disk."""
     syncs: int = 0
     """Waits for the disk, of a durable recording."""
     sync_s: float = 0.0
-    """Time that they took in all."""
+    """Their total time in seconds."""
     failed: str = ""
-    """The reason why nothing more is written, such as `No space left on device`; empty while all is well."""
+    """Reason why writing stopped, such as `No space left on device`. Empty if there is no problem.
+    """
     first_ns: int = 0
     """Time of the first message; 0 before it."""
     last_ns: int = 0
@@ -83,16 +86,23 @@ class RecordingThread:
     """The queue and its writing thread; the owner supplies the writer."""
 
     def __init__(
-        self, make: Callable[[], RecordingWriter], *, clock: Clock, queue_bytes: int, durable: bool = False,
+        self,
+        make: Callable[[], RecordingWriter],
+        *,
+        clock: Clock,
+        queue_bytes: int,
+        durable: bool = False,
         slice_messages: int = SCREEN_SLICE,
-    ) -> None:  # fmt: skip  # one line of what is given
-        """Bind to a factory of the writer, which is called in the thread.
+    ) -> None:
+        """Bind to a factory of the writer.
+
+        The thread calls it.
 
         Args:
             make: The factory.
-            clock: Wall clock for the begin, monotonic clock from then on.
-            queue_bytes: What may wait to be written.
-            durable: Whether the disk itself holds what was written, every `SYNC_EVERY_S`.
+            clock: Wall clock for the start, monotonic clock from then on.
+            queue_bytes: Most bytes waiting to be written.
+            durable: Whether the file is synced to the disk, every `SYNC_EVERY_S`.
             slice_messages: Messages between two releases of the interpreter.
         """
         self._slice_messages = slice_messages
@@ -114,24 +124,27 @@ class RecordingThread:
         """Held for good: to wait for it gives the interpreter away."""
         self._gil_release.acquire()
         self._unwritten = 0
-        """Messages of the thread's batch that are not yet written."""
+        """Messages of the thread's batch not yet written."""
         self._is_closing = False
         self._taken = 0
-        """Number of the last batch that was taken."""
+        """Number of the last queued batch."""
         self._flush_to = 0
-        """The batch up to which a flush was requested."""
+        """Number of the last batch to flush."""
         self._flushed = 0
-        """The batch up to which all is in the file."""
+        """Number of the last batch in the file."""
         self._writer: RecordingWriter | None = None
         self._thread: threading.Thread | None = None
 
     @property
     def filled(self) -> float:
-        """Share of the queue that is taken."""
+        """Used share of the queue."""
         return self._queued_bytes / self._queue_bytes
 
     def take(self, batch: Sequence[Envelope]) -> None:
-        """Queue a batch; what does not fit is counted as lost."""
+        """Queue a batch.
+
+        Messages beyond the queue's limit are counted as lost.
+        """
         if not batch:
             return
         size = sum([len(envelope.payload) for envelope in batch]) + len(batch) * _OVERHEAD_BYTES
@@ -151,7 +164,8 @@ class RecordingThread:
 
     def _what_fits(self, batch: Sequence[Envelope]) -> tuple[Sequence[Envelope], int]:
         room = self._queue_bytes - self._queued_bytes
-        fitting, used = [], 0
+        fitting = []
+        used = 0
         for envelope in batch:
             size = len(envelope.payload) + _OVERHEAD_BYTES
             if used + size > room:
@@ -169,7 +183,8 @@ class RecordingThread:
         """
         self._writer = self._make()
         self._count(self._writer)
-        # Each read from a socket lets other threads in, and Python lets one go on for 5 ms before another gets its turn.
+        # Each read from a socket lets other threads in, and Python lets one go on for 5 ms before
+        # another gets its turn.
         sys.setswitchinterval(min(SWITCH_S, sys.getswitchinterval()))
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
         self._thread.start()
@@ -185,14 +200,17 @@ class RecordingThread:
             self._wake.notify_all()
 
     def ask_flush(self) -> None:
-        """Ask for what was taken to be in the file soon."""
+        """Request a flush of all queued messages to the file."""
         with self._wake:
             if self._flush_to < self._taken:
                 self._flush_to = self._taken
                 self._wake.notify()
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until everything taken is in the file; return whether it is. Not for the event loop."""
+        """Wait until everything taken is in the file; return whether it is.
+
+        Not for the event loop.
+        """
         with self._wake:
             mine = self._flush_to = self._taken
             self._wake.notify_all()
@@ -203,11 +221,14 @@ class RecordingThread:
 
     @property
     def is_drained(self) -> bool:
-        """Whether all that was taken is in the file."""
+        """Whether all queued messages are in the file."""
         return self._flushed == self._taken and not self.status.failed
 
     def close(self) -> None:
-        """Write what is queued, finish the file and end the thread; a second call does nothing."""
+        """Write queued messages, finish the file and end the thread.
+
+        A second call does nothing.
+        """
         with self._wake:
             self._is_closing = True
             self._wake.notify_all()
@@ -287,16 +308,24 @@ class RecordingThread:
             return item
 
     def _until_sync_s(self) -> float:
-        """Return the time until the next sync; infinite where all that was written is on the disk."""
+        """Return the seconds until the next sync.
+
+        Infinite if all is on the disk.
+        """
         if self.status.file_bytes == self._synced_bytes:
             return math.inf
         return self._synced_s + SYNC_EVERY_S - self._clock.monotonic_s()
 
     def _sync(self, writer: RecordingWriter) -> None:
-        """Wait for the disk: what comes meanwhile is queued."""
-        began_s, written = self._clock.monotonic_s(), writer.bytes_written
+        """Wait for the disk.
+
+        New messages queue up meanwhile.
+        """
+        began_s = self._clock.monotonic_s()
+        written = writer.bytes_written
         writer.sync()
-        self._synced_s, self._synced_bytes = self._clock.monotonic_s(), written
+        self._synced_s = self._clock.monotonic_s()
+        self._synced_bytes = written
         self.status.syncs += 1
         self.status.sync_s += self._synced_s - began_s
 
@@ -312,11 +341,13 @@ class RecordingThread:
         for received_s, part in itertools.groupby(batch, _RECEIVED_S):
             time_ns = self.wall.to_ns(received_s or self._clock.monotonic_s())
             messages = list(part)
-            done, left_out = writer.messages + writer.lost, writer.left_out
+            done = writer.messages + writer.lost
+            left_out = writer.left_out
             try:
                 writer.write_many(time_ns, messages)
             finally:
-                done, left_out = writer.messages + writer.lost - done, writer.left_out - left_out
+                done = writer.messages + writer.lost - done
+                left_out = writer.left_out - left_out
                 self._unwritten -= done + left_out
                 status.messages += done
                 status.lost += left_out
@@ -331,7 +362,7 @@ class RecordingThread:
 
 
 class Recorder:
-    """A recording of what is handed to it, from `start` to `close`."""
+    """A recording of all messages received from `start` to `close`."""
 
     def __init__(
         self,
@@ -349,13 +380,13 @@ class Recorder:
 
         Args:
             path: The file; see `RecordingWriter` for splits.
-            about: What the recording says of itself.
-            clock: Wall clock for the begin, monotonic clock from then on.
-            queue_bytes: What may wait to be written.
+            about: The recording's metadata.
+            clock: Wall clock for the start, monotonic clock from then on.
+            queue_bytes: Most bytes waiting to be written.
             split_bytes: Size of a part.
             split_ns: Length of a part.
             keep_ns: Parts older than this are deleted.
-            durable: Whether the disk itself holds what was written, every second.
+            durable: Whether the file is synced to the disk every second.
 
         Raises:
             ConfigError: the file exists or cannot be made.
@@ -381,19 +412,27 @@ class Recorder:
 
     @property
     def is_drained(self) -> bool:
-        """Whether all that was taken is in the file."""
+        """Whether all queued messages are in the file."""
         return self._thread.is_drained
 
     def take(self, batch: Sequence[Envelope]) -> None:
-        """Record a batch: cheap, never waits; what does not fit into the queue is counted as lost."""
+        """Record a batch.
+
+        Cheap, never waits.
+
+        Messages beyond the queue's limit are counted as lost.
+        """
         self._thread.take(batch)
 
     def start(self) -> None:
-        """Begin to write what has been and will be taken."""
+        """Begin to write queued and new messages."""
         self._thread.start()
 
     def close(self) -> None:
-        """Write what is queued and finish the file; a second call does nothing."""
+        """Write queued messages and finish the file.
+
+        A second call does nothing.
+        """
         self._thread.close()
 
     async def failed(self) -> None:

@@ -1,7 +1,8 @@
-"""Thinning of the past: of more telemetry than it can follow, every second, third and so on message of each topic is kept.
+"""Thinning of the past: under load, 1 message in n per topic is recorded.
 
-Each message that is kept says how many of its topic before it were left out, so that they are no loss when it is played. State and
-events are always kept. It goes by the times of messages and reads no clock.
+A recorded message has the number of its topic's messages left out before it, so that a replay does
+not count them as lost. State and events are always recorded. Thinning uses the times of messages
+and reads no clock.
 """
 
 from __future__ import annotations
@@ -16,74 +17,78 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import Envelope
 
 MOST_KEPT_PER_S = 16_000
-"""Messages a second that are all kept: one takes 5 us by itself, half of it for the compression, and 7 to 12 beside a reader of
-62,500 (measured), so that these are a fifth of a core at most."""
+"""Messages a second recorded without thinning. One costs 5 us by itself, half of it for
+compression, and 7 to 12 us beside a reader of 62,500 messages a second (measured): at most a fifth
+of a core."""
 RATE_OVER_S = 4.0
-"""Time over which their rate is taken: some ticks, of which a part more or less says little."""
+"""Time over which the message rate is measured. It covers several ticks: part of a tick more or
+less changes little."""
 FULL_FROM = 0.5
-"""Share of the queue before the file from which twice as many are left out, whatever their rate."""
+"""Used share of the queue at which thinning doubles at any rate."""
 BEHIND_FROM = 0.1
-"""Messages shed for each that came from which the same is done where much comes: what is live is before the past."""
+"""Shed messages per received one at which thinning doubles at a high rate. Live data goes before
+the past."""
 LESS_AFTER_S = 30.0
-"""Time for which fewer would do before fewer are left out."""
+"""Time during which less thinning must suffice before it is reduced."""
 MOST_LEFT_OUT = 64
-"""Of that many messages one is kept at least."""
+"""Strongest thinning: at least 1 message in this many is recorded."""
 FORGOTTEN_AFTER_S = 600.0
-"""Time without a message after which a topic is forgotten, at twice that at the latest."""
+"""Time without messages until a topic is forgotten. It may take up to twice as long."""
 SPREAD_S = 8.0
-"""Time over which topics come for which fewer are left out than had been: all at once they would fill the queue."""
+"""Time over which topics switch to less thinning. All at once would fill the queue."""
 _MOST_TOPICS = 131_072
-"""Topics that have come last and are known; as many of before them, until these are as many again."""
+"""Most recent topics known. As many older ones are known until this number is reached again."""
 _MOST_CHANGES = 256
 
 
 class Thinning:
-    """Which messages are kept, by how many come and how many wait to be written."""
+    """Choice of recorded messages, by rate and by the length of the queue."""
 
     def __init__(
         self, is_telemetry: Callable[[str], bool], most_per_s: int = MOST_KEPT_PER_S
     ) -> None:
-        """Begin with all of them.
+        """Begin without thinning.
 
         Args:
             is_telemetry: Whether a topic is one of telemetry.
-            most_per_s: Messages a second that are all kept.
+            most_per_s: Messages a second recorded without thinning.
         """
         self._usual = 1
-        """Of that many messages of a topic one is kept by what comes and what waits."""
+        """1 of this many messages per topic is recorded, by rate and queue."""
         self._gives_way = False
         self._is_telemetry = is_telemetry
         self._most_per_s = most_per_s
         self._left_out: dict[str, int] = {}
-        """Messages since the last one that was kept, by topic."""
+        """Messages since the last recorded one, by topic."""
         self._former: dict[str, int] = {}
-        """The same of topics of which nothing has come since the last turn: they are forgotten with the next."""
-        self._turns, self._turned_s = 0, -FORGOTTEN_AFTER_S
+        """The same for topics without a message since the last turn. The next turn forgets them."""
+        self._turns = 0
+        self._turned_s = -FORGOTTEN_AFTER_S
         self._since_s: float | None = None
         self._count = self._shed = 0
-        """Messages since then, and those that were shed before they came here."""
+        """Messages since then, and messages shed before they arrived here."""
         self._fewer_since_s: float | None = None
-        """Since when fewer would do."""
+        """Time since which less thinning would suffice."""
         self._needed = 1
-        """The most that was needed since then."""
+        """Strongest thinning needed since then."""
         self._full_at_s = -LESS_AFTER_S
         self._fewer_at_s = -math.inf
-        """When fewer were left out than before, last."""
+        """Time of the last reduction."""
         self._changes: list[tuple[int, int]] = []
-        """Times, ns since 1970, and what held from each on."""
+        """Times (ns since 1970) with the value of `one_in` from then on."""
 
     @property
     def one_in(self) -> int:
-        """Of that many messages of a topic one is kept."""
+        """1 of this many messages per topic is recorded."""
         return MOST_LEFT_OUT if self._gives_way else self._usual
 
     @property
     def known(self) -> int:
-        """Topics that are known."""
+        """Number of known topics."""
         return len(self._left_out) + len(self._former)
 
     def at(self, time_ns: int) -> int:
-        """Return of how many messages of a topic one was kept at a time, ns since 1970."""
+        """Return the value of `one_in` at a time (ns since 1970)."""
         place = bisect_right(self._changes, time_ns, key=lambda change: change[0])
         return self._changes[place - 1][1] if place else 1
 
@@ -95,13 +100,14 @@ class Thinning:
         *,
         gives_way: bool = False,
     ) -> Sequence[Envelope]:
-        """Return what is kept of a batch.
+        """Return the messages of a batch to record.
 
         Args:
-            batch: What came.
-            filled: Share of the queue that is taken.
-            to_ns: Returns the time, ns since 1970, of monotonic seconds.
-            gives_way: Whether the reader has more urgent work, for which as few as ever are kept of what is too much in any case.
+            batch: The received messages.
+            filled: Used share of the queue.
+            to_ns: Converts monotonic seconds to ns since 1970.
+            gives_way: Whether the reader has more urgent work. Thinning, if any, is then the
+                strongest.
         """
         if not batch:
             return batch
@@ -128,13 +134,15 @@ class Thinning:
             self._full_at_s = now_s
             self._change(min(MOST_LEFT_OUT, 2 * self._usual))
         if 0 <= passed_s < RATE_OVER_S and self._since_s is not None:
-            # Of a fleet that an app joins more may have come already than is kept in all of that time.
+            # When an app joins a fleet, more may have arrived already than is stored in this time.
             needed = min(MOST_LEFT_OUT, -int(-self._count // (self._most_per_s * RATE_OVER_S)))
             if needed > self._usual:
                 self._change(needed)
             return
         rate = self._count / passed_s if passed_s > 0 else 0.0
-        self._since_s, self._count, self._shed = now_s, 0, 0
+        self._since_s = now_s
+        self._count = 0
+        self._shed = 0
         if now_s - self._turned_s >= FORGOTTEN_AFTER_S:
             self._turned_s = now_s
             self._turn()
@@ -144,15 +152,17 @@ class Thinning:
         if needed >= self._usual:
             self._fewer_since_s = None
         elif self._fewer_since_s is None or now_s - self._full_at_s < RATE_OVER_S:
-            self._fewer_since_s, self._needed = now_s, needed
+            self._fewer_since_s = now_s
+            self._needed = needed
         else:
             self._needed = max(self._needed, needed)
             if now_s - self._fewer_since_s >= LESS_AFTER_S:
-                # What a full queue asked for goes by halves: it may be that it is needed.
+                # Thinning of a full queue is reduced by halves: it may still be needed.
                 self._change(max(self._needed, self._usual // 2))
 
     def _change(self, one_in: int) -> None:
-        self._usual, self._fewer_since_s = one_in, None
+        self._usual = one_in
+        self._fewer_since_s = None
 
     def _note_change(self, before: int, now_s: float, to_ns: Callable[[float], int]) -> None:
         if self.one_in < before:
@@ -161,19 +171,23 @@ class Thinning:
         del self._changes[:-_MOST_CHANGES]
 
     def _turn(self) -> None:
-        """Forget the topics of which nothing has come since the last turn."""
-        self._former, self._left_out = self._left_out, {}
+        """Forget topics without a message since the last turn."""
+        self._former = self._left_out
+        self._left_out = {}
         self._turns += 1
 
     def _thinned(self, batch: Sequence[Envelope], now_s: float) -> list[Envelope]:
-        one_in, kept = self.one_in, []
-        # Of topics for which more was left out than is now, those whose hash is below this place of 1,024.
+        one_in = self.one_in
+        stored = []
+        # Overdue topics with a hash (of 1,024) below this number are stored. More was left out for
+        # them than is now.
         overdue_below = (
             int(1_024 * (now_s - self._fewer_at_s) / SPREAD_S)
             if now_s - self._fewer_at_s < SPREAD_S
             else 1_024
         )
-        left_out, former = self._left_out, self._former
+        left_out = self._left_out
+        former = self._former
         for envelope in batch:
             topic = envelope.topic
             left = left_out.get(topic)
@@ -181,14 +195,16 @@ class Thinning:
                 left = former.pop(topic, None)
             if left is None:
                 if envelope.retain or envelope.qos or not self._is_telemetry(topic):
-                    kept.append(envelope)
+                    stored.append(envelope)
                     continue
                 if len(left_out) >= _MOST_TOPICS:
                     self._turn()
-                    left_out, former = self._left_out, self._former
-                # The first of all topics are not kept in the same tick, nor is one that is forgotten each time never kept.
+                    left_out = self._left_out
+                    former = self._former
+                # Spreads the first stored messages of topics over ticks. A topic forgotten each
+                # time is stored sometimes.
                 left = (hash(topic) + self._turns) % one_in
-            # What was left out before it came here counts as well: it is a tick that is not there.
+            # Messages shed before count as well: each is a missing tick.
             left += envelope.shed
             is_left_out = left + 1 < one_in or (
                 left + 1 > one_in and hash(topic) & 1_023 >= overdue_below
@@ -200,5 +216,5 @@ class Thinning:
                 left_out[topic] = 0
             else:
                 left_out.pop(topic, None)
-            kept.append(envelope._replace(shed=left) if left != envelope.shed else envelope)
-        return kept
+            stored.append(envelope._replace(shed=left) if left != envelope.shed else envelope)
+        return stored

@@ -1,7 +1,7 @@
 """The writer of a recording: envelopes in, MCAP files out.
 
-It decides when a chunk is cut, when a keyframe is repeated, when the next file begins and which old one goes. It goes by the
-times that it is given and reads no clock, so that the same calls make the same bytes.
+It decides when to cut a chunk, repeat a keyframe, begin the next file and delete an old one. Times
+come from the caller and no clock is read: the same calls make the same bytes.
 """
 
 from __future__ import annotations
@@ -46,20 +46,24 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 2**20
 """Uncompressed size at which a chunk is cut."""
 LARGEST_CHUNK_BYTES = 4 * CHUNK_BYTES
-"""A chunk is cut before messages of a later time only, so that what follows a chunk is later; but never beyond this."""
+"""Most bytes of a chunk. Up to this size a chunk is cut only before a message of a later time, so
+that later chunks have later times."""
 CUT_NS = 500_000_000
-"""Age of its first message at which a chunk is cut, too: the time that a crash can lose."""
+"""Age of its first message at which a chunk is cut. Bounds the time lost in a crash."""
 _SHORTEST_SPLIT_NS = 60_000_000_000
 _SPLITS_IN_KEPT = 24
-"""Number of parts that make up what is kept, where a limit is given without a part's length."""
+"""Parts within the retention, if a limit is set without a part's length."""
 _TELEMETRY = TopicClass.TELEMETRY.value
 _KEYFRAME_ID = CHANNEL_IDS[KEYFRAME]
 _MOST_FLEETS = 8
-"""Fleets of which the beginning of telemetry topics is kept."""
+"""Most fleets with stored telemetry topic prefixes."""
 
 
 class RecordingError(TrnfleetError):
-    """A recording that cannot be continued; what was written can be read."""
+    """Failure to continue a recording.
+
+    Everything written can be read.
+    """
 
     def __init__(self, path: Path, error: OSError) -> None:
         self.reason = error.strerror or str(error)
@@ -68,10 +72,11 @@ class RecordingError(TrnfleetError):
 
 
 class RecordingWriter:
-    """A recording while it is written.
+    """A recording being written.
 
-    With `split_bytes` or `split_ns`, `night.mcap` becomes `night-0001.mcap`, `night-0002.mcap` and so on; without, it is
-    `night.mcap` itself. Times that fall are held at the last one, and those before 1970 or after 2262 at these.
+    With `split_bytes` or `split_ns`, `night.mcap` becomes `night-0001.mcap`, `night-0002.mcap` and
+    so on; without, it is `night.mcap` itself. A time earlier than the one before is replaced by it.
+    Times before 1970 or after 2262 are replaced by these limits.
     """
 
     _failure: OSError | None = None
@@ -98,20 +103,21 @@ class RecordingWriter:
         """Make the first file.
 
         Args:
-            path: The file, or what its parts are named after.
-            about: What the recording says of itself.
-            split_bytes: A part ends at this size, and has at least as much data as it begins with as a keyframe.
-            split_ns: A part ends once it is so long.
-            keep_ns: Parts that ended longer ago are deleted, of those that this writer made.
-            on_cut: Told of every chunk that was written.
-            on_drop: Told of every part that is about to be deleted.
-            split_chunks: A part ends at this number of chunks.
-            keep_bytes: The oldest parts are deleted where all have more bytes.
-            keep_chunks: And where they have more chunks; needs splits.
-            values_bytes: Newest telemetry that a keyframe repeats.
-            state_bytes: Retained state that a keyframe repeats.
-            level: The compression's.
-            durable: Whether files that are begun or finished are on the disk itself; `sync` is for what is between.
+            path: The file, or the base name of its parts.
+            about: The recording's metadata.
+            split_bytes: Size at which a part ends. It has at least as much data as its first
+                keyframe.
+            split_ns: Length at which a part ends.
+            keep_ns: This writer's parts ended longer ago are deleted.
+            on_cut: Called with every written chunk.
+            on_drop: Called with every part about to be deleted.
+            split_chunks: Number of chunks at which a part ends.
+            keep_bytes: The oldest parts beyond this total are deleted.
+            keep_chunks: The oldest parts beyond this number of chunks are deleted; needs splits.
+            values_bytes: Most newest telemetry in a keyframe.
+            state_bytes: Most retained state in a keyframe.
+            level: Compression level.
+            durable: Whether files are synced to the disk at their start and end; else call `sync`.
 
         Raises:
             ConfigError: the file exists or cannot be made, or a limit makes no sense.
@@ -124,7 +130,8 @@ class RecordingWriter:
                 raise ConfigError(f"{path}: {name} must be more than 0, not {value}")
         self._path = path
         self._about = about
-        self._level, self._durable = level, durable
+        self._level = level
+        self._durable = durable
         self._splits = split_bytes is not None or split_ns is not None
         self._split_bytes = split_bytes
         self._split_ns = split_ns
@@ -135,7 +142,7 @@ class RecordingWriter:
         self._on_cut = on_cut
         self._split_chunks = split_chunks
         self._channel_of = channel_namer(about.root)
-        self._tracker = KeyframeTracker(values_bytes, state_bytes)
+        self._tracker = KeyframeTracker(values_bytes, state_bytes, about.root)
         self._number = 0
         self._keyframe_ns: int | None = None
         """Time of the last keyframe in the present part."""
@@ -144,21 +151,21 @@ class RecordingWriter:
         self._data_bytes = 0
         """Data in the present part, not compressed."""
         self._first_bytes = 0
-        """The keyframe that it began with."""
+        """Bytes of its first keyframe."""
         self._last_ns: int | None = None
         self._floor_ns = 0
-        """Earliest time of the next message: a chunk that was cut on demand is complete."""
+        """Earliest time of the next message: a chunk cut on demand is complete."""
         self._is_closed = False
         self._uncut = 0
-        """Messages that are not yet in the file."""
+        """Messages not yet in the file."""
         self.messages = 0
-        """Messages that were written, without repeats."""
+        """Messages written, without repeats."""
         self.lost = 0
-        """Messages that were not yet in the file when writing failed."""
+        """Messages not yet in the file when writing failed."""
         self.left_out = 0
-        """Messages of `write_many` that were too large."""
+        """Oversized messages of `write_many`."""
         self._telemetry: tuple[str, ...] = ()
-        """What the topics of telemetry begin with, of the fleets of which some came last."""
+        """Telemetry topic prefixes of the most recent fleets."""
         self._name = part_namer(path, splits=self._splits)
         try:
             self._part = self._open()
@@ -169,43 +176,46 @@ class RecordingWriter:
 
     @property
     def parts(self) -> list[Path]:
-        """The files that are there, oldest first."""
+        """Files on disk, oldest first."""
         return [*self.ended.paths, self._part.path]
 
     @property
     def bytes_written(self) -> int:
-        """Bytes of all files, those deleted since included."""
+        """Bytes of all files, including deleted ones."""
         return self.ended.bytes_written + self._part.size
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes that are not yet in the file."""
+        """Bytes not yet in the file."""
         return self._part.packer.size
 
     def write(self, time_ns: int, envelope: Envelope) -> None:
         """Write a message.
 
         Args:
-            time_ns: When it came in: wall clock, ns since 1970.
-            envelope: The message; when it was received by another clock does not matter.
+            time_ns: Time of receipt: wall clock, ns since 1970.
+            envelope: The message. Its own time of receipt, by another clock, is ignored.
 
         Raises:
-            RecordingError: the disk is full or gone; the recording has ended and what was cut can be read.
-            TrnfleetError: the message is larger than a recording may hold.
+            RecordingError: the disk is full or gone. The recording has ended, and cut chunks can be
+                read.
+            TrnfleetError: the message is too large for a recording.
         """
         self._check_open()
         time_ns = self._held(time_ns)
         data = pack(envelope)
         if len(data) > DEFAULT_RECORD_LIMITS.record_bytes:
             raise TrnfleetError(
-                f"{self._path}: a message of {len(data)} bytes on {envelope.topic[:80]!r} is over the limit of "
-                f"{DEFAULT_RECORD_LIMITS.record_bytes}"
+                f"{self._path}: a message of {len(data)} bytes on {envelope.topic[:80]!r} is over"
+                f" the limit of {DEFAULT_RECORD_LIMITS.record_bytes}"
             )
         channel = self._channel_of(envelope.topic)
         if channel == _TELEMETRY and not envelope.topic.startswith(self._telemetry):
             # Root, version, fleet and class.
             levels = self._about.root.count("/") + 4
-            beginning = "".join(f"{each}/" for each in envelope.topic.split("/", levels)[:levels])
+            beginning = "".join(
+                f"{segment}/" for segment in envelope.topic.split("/", levels)[:levels]
+            )
             self._telemetry = (beginning, *self._telemetry[: _MOST_FLEETS - 1])
         self._go_on_at(time_ns)
         published_ns = source_ns(envelope.payload, time_ns) if channel == _TELEMETRY else time_ns
@@ -214,9 +224,10 @@ class RecordingWriter:
         self._count(1, len(data))
 
     def write_many(self, time_ns: int, batch: Iterable[Envelope]) -> None:
-        """Write messages that came at the same time: the same bytes as of one `write` after the other, in less time where telemetry follows telemetry.
+        """Write messages of the same time.
 
-        Those that are larger than a recording may hold are counted in `left_out`.
+        The bytes are the same as from single `write` calls. Runs of telemetry take less time.
+        Oversized messages are counted in `left_out`.
 
         Args:
             time_ns: When they came in: wall clock, ns since 1970.
@@ -241,7 +252,7 @@ class RecordingWriter:
             self._write_telemetry(time_ns, run)
 
     def _write_telemetry(self, time_ns: int, batch: list[Envelope]) -> None:
-        """Write messages of one time that are all telemetry."""
+        """Write a batch of telemetry of one time."""
         self._check_open()
         at_ns = self._held(time_ns)
         messages = pack_many(batch, at_ns)
@@ -268,14 +279,14 @@ class RecordingWriter:
             self.left_out += 1
 
     def _check_open(self) -> None:
-        """Raise the error of a recording that has ended: who goes on writing is told why, not only that it did."""
+        """Raise the error of an ended recording, with its reason."""
         if self._failure is not None:
             raise RecordingError(self._part.path, self._failure)
         if self._is_closed:
             raise TrnfleetError(f"{self._path}: the recording has ended")
 
     def _held(self, time_ns: int) -> int:
-        """Return a time that does not fall behind what was written, nor beyond what can be."""
+        """Return a time within the possible range, not earlier than the last one."""
         last_ns = self._last_ns
         time_ns = (
             max(time_ns, self._floor_ns)
@@ -285,7 +296,9 @@ class RecordingWriter:
         return min(time_ns, MAX_NS)
 
     def _go_on_at(self, time_ns: int) -> None:
-        """Do what is due before a message of a time that `_held` has returned.
+        """Do the work due before a message.
+
+        The time is from `_held`.
 
         Raises:
             RecordingError: as `write`.
@@ -306,7 +319,9 @@ class RecordingWriter:
         self._uncut += messages
 
     def flush(self) -> None:
-        """Write what is not yet in the file; what comes later gets a later time.
+        """Write everything pending to the file.
+
+        Later messages get a later time.
 
         Raises:
             RecordingError: as `write`.
@@ -320,7 +335,7 @@ class RecordingWriter:
             raise self._fail(error) from error
 
     def sync(self) -> None:
-        """Have the disk itself hold what is in the file; waits for the disk.
+        """Wait until the file is on the disk itself.
 
         Raises:
             RecordingError: as `write`.
@@ -333,10 +348,12 @@ class RecordingWriter:
             raise self._fail(error) from error
 
     def close(self) -> None:
-        """Write the rest, index and footer; a second call does nothing.
+        """Write the rest, index and footer.
+
+        A second call does nothing.
 
         Raises:
-            RecordingError: there is no room for them; what was cut can be read.
+            RecordingError: the disk has no room for them. Cut chunks can be read.
         """
         if self._is_closed:
             return
@@ -353,7 +370,8 @@ class RecordingWriter:
         self._is_closed = True
         self._failure = error
         self.messages -= self._uncut
-        self.lost, self._uncut = self.lost + self._uncut, 0
+        self.lost = self.lost + self._uncut
+        self._uncut = 0
         try:
             self._part.finish()
         except OSError:
@@ -361,7 +379,7 @@ class RecordingWriter:
         return RecordingError(self._part.path, error)
 
     def _pass_to(self, time_ns: int) -> None:
-        """Cut, repeat or split as due between the last message and one of a later time."""
+        """Cut, repeat or split as due between the last message and a later time."""
         part = self._part
         if self._keyframe_ns is None or self._last_ns is None:
             self._write_keyframe(max(0, time_ns - 1) if self._last_ns is None else self._last_ns)
@@ -387,9 +405,11 @@ class RecordingWriter:
         return self._split_bytes is not None and part.likely_size >= self._split_bytes
 
     def _write_keyframe(self, time_ns: int) -> None:
-        """Repeat what holds, in chunks of its own."""
+        """Write a keyframe in chunks of its own."""
         self._cut()
-        tracker, part = self._tracker, self._part
+        tracker = self._tracker
+        part = self._part
+        tracker.forget(time_ns)
         bound = KeyframeBound(len(tracker), tracker.has_values, end=False)
         part.add(_KEYFRAME_ID, time_ns, time_ns, pack_bound(bound))
         for repeat in tracker:
@@ -425,7 +445,7 @@ class RecordingWriter:
         self._forget(last_ns, self._split_bytes or 0)
 
     def _forget(self, now_ns: int, room_bytes: int) -> None:
-        """Delete the oldest parts as far as what is to be kept asks for it, with so much room for what comes."""
+        """Delete the oldest parts beyond the limits, with room for the next data."""
         if len(self.ended):
             self.ended.forget(now_ns, self._part.likely_size + room_bytes, self._part.chunks)
 

@@ -1,7 +1,8 @@
 """A fleet on several brokers as one source and one publisher.
 
-Each broker has a connection of its own, which comes and goes without the others. What comes is one stream, in the order in which it
-came of each; what is written goes to every broker, and to one that is away as soon as it is back.
+Each broker has its own connection, independent of the others. Messages arrive in one stream, in
+each broker's order. Writes go to every broker; an unreachable one receives them as soon as it is
+back.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 ResultT = TypeVar("ResultT")
 
 MOST_PENDING = 1_000
-"""Topics whose newest retained message waits for a broker that is away."""
+"""Topics whose newest retained message waits for an unreachable broker."""
 _SUMMED = (
     "attempts",
     "received",
@@ -66,7 +67,7 @@ class RunningSource(Protocol):
         """Return all that has come in since the last call, waiting until there is something."""
 
     def request_retained(self, topics: Iterable[str]) -> None:
-        """Ask for what is retained on exact topics."""
+        """Request the retained messages of exact topics."""
 
 
 class RunningPublisher(Protocol):
@@ -90,20 +91,23 @@ class RunningPublisher(Protocol):
         """Send a batch."""
 
     def on_connect(self, announce: Callable[[], Iterable[Envelope]]) -> None:
-        """Set the messages that are sent first after every connect."""
+        """Set the messages to send first after every connect."""
 
 
 class MergedStatus:
-    """The state of several connections as that of one: it stands while any of them does."""
+    """The state of several connections as one.
+
+    It is connected while any of them is.
+    """
 
     def __init__(self, parts: Sequence[Source | Publisher]) -> None:
         self._parts = parts
-        self._whole = LinkStatus(broker=_named([each.status.broker for each in parts]))
+        self._whole = LinkStatus(broker=_named([part.status.broker for part in parts]))
 
     def now(self) -> LinkStatus:
         """Return the state, brought up to date: the same object each time."""
         whole = self._whole
-        parts = tuple([each.status for each in self._parts])
+        parts = tuple([part.status for part in self._parts])
         connected = [part for part in parts if part.connected]
         if bool(connected) != whole.connected:
             whole.connected = bool(connected)
@@ -121,20 +125,25 @@ class MergedStatus:
 
 
 class MergedSource:
-    """The messages of several sources, of which one that waits or fails holds up no other; the port `Source`."""
+    """The messages of several sources; the port `Source`.
+
+    A source that waits or fails does not delay the others.
+    """
 
     def __init__(self, sources: Sequence[RunningSource], *, unmarked: str) -> None:
         """Merge sources.
 
         Args:
-            sources: The sources, of which each has a broker of its own; run by `run`.
-            unmarked: Beginning of the topics, those of telemetry, whose messages do not say over which connection they came.
+            sources: The sources, one per broker; run by `run`.
+            unmarked: Prefix of topics, those of telemetry, whose messages do not name their
+                connection.
         """
         self._sources = sources
         self._unmarked = unmarked
         self._status = MergedStatus(sources)
         self._taking: dict[asyncio.Task[list[Envelope]], int] = {}
-        """What waits for messages of each source, kept from call to call, so that a call that is cancelled loses none."""
+        """Pending reads of each source. They survive between calls, so a cancelled call loses no
+        message."""
 
     @property
     def status(self) -> LinkStatus:
@@ -144,13 +153,13 @@ class MergedSource:
     @property
     def waiting(self) -> int:
         """Number of messages that wait to be taken."""
-        return sum(each.waiting for each in self._sources)
+        return sum(source.waiting for source in self._sources)
 
     async def run(self) -> None:
         """Keep all connections up until cancelled."""
         try:
             async with background(
-                **{f"source_{n}": each.run() for n, each in enumerate(self._sources)}
+                **{f"source_{n}": source.run() for n, source in enumerate(self._sources)}
             ):
                 await asyncio.Event().wait()
         finally:
@@ -166,19 +175,22 @@ class MergedSource:
         await _wait_any_connected(self._sources, timeout_s)
 
     async def take(self) -> list[Envelope]:
-        """Return what has come since the last call, of all sources, waiting until there is something."""
+        """Return the messages of all sources since the last call.
+
+        Wait for the first.
+        """
         waiting = set(self._taking.values())
         for number, source in enumerate(self._sources):
             if number not in waiting:
                 self._taking[asyncio.create_task(source.take(), name=f"take_{number}")] = number
         await asyncio.wait(self._taking, return_when=asyncio.FIRST_COMPLETED)
         batch: list[Envelope] = []
-        for task in [each for each in self._taking if each.done()]:
+        for task in [task for task in self._taking if task.done()]:
             batch += self._marked(task.result(), self._taking.pop(task) + 1)
         return batch
 
     def request_retained(self, topics: Iterable[str]) -> None:
-        """Ask every broker: which of them has a topic is not known."""
+        """Request topics from every broker, as their broker is unknown."""
         asked = list(topics)
         for source in self._sources:
             source.request_retained(asked)
@@ -186,14 +198,18 @@ class MergedSource:
     def _marked(self, batch: list[Envelope], link: int) -> list[Envelope]:
         unmarked = self._unmarked
         return [
-            each if each.topic.startswith(unmarked) else each._replace(link=link) for each in batch
+            envelope if envelope.topic.startswith(unmarked) else envelope._replace(link=link)
+            for envelope in batch
         ]
 
 
 class FanOutPublisher:
-    """Writes to several brokers; the port `Publisher`. A message counts as sent where one of them has taken it.
+    """Writes to several brokers; the port `Publisher`.
 
-    The newest retained message of a topic that a broker has not taken, because it was away, is written when it is back.
+    A message counts as sent where one of them has taken it.
+
+    The newest retained message of a topic that a broker has not taken, because it was away, is
+    written when it is back.
     """
 
     def __init__(self, publishers: Sequence[RunningPublisher]) -> None:
@@ -213,7 +229,9 @@ class FanOutPublisher:
 
     async def run(self) -> None:
         """Keep all connections up until cancelled."""
-        connections = {f"publisher_{n}": each.run() for n, each in enumerate(self._publishers)}
+        connections = {
+            f"publisher_{n}": publisher.run() for n, publisher in enumerate(self._publishers)
+        }
         followers = {f"catch_up_{n}": self._catch_up(n) for n in range(len(self._publishers))}
         async with background(**connections, **followers):
             await asyncio.Event().wait()
@@ -227,12 +245,15 @@ class FanOutPublisher:
         await _wait_any_connected(self._publishers, timeout_s)
 
     def on_connect(self, announce: Callable[[], Iterable[Envelope]]) -> None:
-        """Set the messages that are sent first after every connect to each broker."""
+        """Set the messages to send first after every connect to each broker."""
         for publisher in self._publishers:
             publisher.on_connect(announce)
 
     async def publish(self, batch: Iterable[Envelope]) -> PublishResult:
-        """Send a batch to the brokers, and return what became of it at the one that took most; refused is what any refuses."""
+        """Send a batch to the brokers, and return the result of the best one.
+
+        It is the broker that accepted most. A message is refused if any broker refuses it.
+        """
         envelopes, chosen = list(batch), self.chosen()
         results = await asyncio.gather(
             *(
@@ -249,12 +270,13 @@ class FanOutPublisher:
         return best
 
     async def _catch_up(self, number: int) -> None:
-        """Write what waits for a broker whenever it is back; what it does not take then waits on."""
-        publisher, pending, is_back = (
-            self._publishers[number],
-            self._pending[number],
-            self._is_back[number],
-        )
+        """Write waiting messages whenever a broker is back.
+
+        Unsent ones wait on.
+        """
+        publisher = self._publishers[number]
+        pending = self._pending[number]
+        is_back = self._is_back[number]
         while True:
             await is_back.wait()
             is_back.clear()
@@ -264,18 +286,18 @@ class FanOutPublisher:
     async def _send(
         self, publisher: RunningPublisher, pending: dict[str, Envelope], envelopes: list[Envelope]
     ) -> PublishResult:
-        for each in envelopes:
-            pending.pop(each.topic, None)
+        for envelope in envelopes:
+            pending.pop(envelope.topic, None)
         result = await publisher.publish(envelopes)
         if result.unsent > result.refused:
-            for each in envelopes:
-                if each.retain and len(pending) < MOST_PENDING:
-                    pending[each.topic] = each
+            for envelope in envelopes:
+                if envelope.retain and len(pending) < MOST_PENDING:
+                    pending[envelope.topic] = envelope
         return result
 
 
 def _note_connect(is_back: asyncio.Event) -> tuple[Envelope, ...]:
-    """Say that a broker is back; nothing is announced for that."""
+    """Signal a broker's return, and announce nothing."""
     is_back.set()
     return ()
 
@@ -283,35 +305,37 @@ def _note_connect(is_back: asyncio.Event) -> tuple[Envelope, ...]:
 async def _wait_any_connected(
     links: Sequence[RunningSource] | Sequence[RunningPublisher], timeout_s: float
 ) -> None:
-    """Wait until every connection stands or has failed.
+    """Wait until every connection is up or has failed.
 
     Raises:
         BrokerError: none stands.
     """
     reached(
         await asyncio.gather(
-            *(each.wait_connected(timeout_s) for each in links), return_exceptions=True
+            *(link.wait_connected(timeout_s) for link in links), return_exceptions=True
         )
     )
 
 
 def reached(results: Sequence[ResultT | BaseException]) -> list[ResultT]:
-    """Return the results of the brokers that could be reached; one that is away keeps nobody from the others.
+    """Return the results of the reachable brokers.
+
+    An unreachable one does not block the rest.
 
     Args:
         results: A result or an error of each.
 
     Raises:
-        BrokerError: none could; the line has the reason of each.
+        BrokerError: no broker could be reached; the line has the reason of each.
         BaseException: an error of another kind.
     """
-    for each in results:
-        if isinstance(each, BaseException) and not isinstance(each, BrokerError):
-            raise each
-    found = [each for each in results if not isinstance(each, BaseException)]
-    if not found:
+    for result in results:
+        if isinstance(result, BaseException) and not isinstance(result, BrokerError):
+            raise result
+    answers = [result for result in results if not isinstance(result, BaseException)]
+    if not answers:
         raise BrokerError("; ".join(map(str, results)))
-    return found
+    return answers
 
 
 def _named(brokers: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class FleetSession(Protocol):
-    """Where a fleet is heard, and written to: a broker, or several."""
+    """A fleet's connections to one or several brokers."""
 
     @property
     def root(self) -> str:
@@ -66,12 +66,12 @@ class SeveralBrokers(NamedTuple):
     @property
     def url(self) -> str:
         """The brokers, in a line."""
-        return ", ".join(str(each.url) for each in self.sessions)
+        return ", ".join(str(session.url) for session in self.sessions)
 
     @property
     def urls(self) -> tuple[BrokerUrl, ...]:
         """The address of each broker."""
-        return tuple(each.url for each in self.sessions)
+        return tuple(session.url for session in self.sessions)
 
     def source(
         self,
@@ -81,19 +81,19 @@ class SeveralBrokers(NamedTuple):
         reads_figures: bool = False,
     ) -> MergedSource:
         """Return the subscriptions to topic filters on all brokers as one; the caller runs it."""
-        wanted = list(filters)
+        subscriptions = list(filters)
         telemetry = limits.newest_of if limits else ""
         sources = [
-            each.source(wanted, limits=limits, reads_figures=reads_figures)
-            for each in self.sessions
+            session.source(subscriptions, limits=limits, reads_figures=reads_figures)
+            for session in self.sessions
         ]
         return MergedSource(sources, unmarked=telemetry)
 
     def publisher(self, client_id: str) -> FanOutPublisher:
         """Return connections to publish on at all brokers as one; the caller runs it."""
-        return FanOutPublisher([each.publisher(client_id) for each in self.sessions])
+        return FanOutPublisher([session.publisher(client_id) for session in self.sessions])
 
 
 def session_of(sessions: Sequence[BrokerSession]) -> BrokerSession | SeveralBrokers:
-    """Return the session with some brokers, of which there is at least one."""
+    """Return the session with one or more brokers."""
     return sessions[0] if len(sessions) == 1 else SeveralBrokers(tuple(sessions))

@@ -1,7 +1,7 @@
-"""Findings about a broker: what it says of itself, and what it does when it is tried.
+"""Findings about a broker: its stated limits, and results of trials.
 
-Everything that is tried happens below a prefix of its own, `{root}/v1/_doctor-.../probe`, which no reader of a fleet takes for one,
-and is cleared again.
+All trials use their own prefix, `{root}/v1/_doctor-.../probe`, and are cleared afterwards. No
+reader mistakes the prefix for a fleet.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.quantities import counted, size_text
 from trnfleet.errors import BrokerError
 from trnfleet.services.discovery import RETAINED_S, discover_fleets
-from trnfleet.services.doctor.clocks import clock_finding
+from trnfleet.services.doctor.clocks import telemetry_findings
 from trnfleet.services.doctor.findings import Finding, Health, took
 from trnfleet.services.doctor.probes import Probes
 from trnfleet.services.session import CONNECT_LIMIT_S, BatchReader
@@ -40,27 +40,31 @@ KIND_TOPIC = "$SYS/broker/version"
 """Where Mosquitto and some others name themselves."""
 LONGEST_KIND = 80
 RENEWED_DAYS = 21
-"""Days before its end by which a certificate should have been renewed; those of 90 days usually are 30 days before it (assumed)."""
+"""Days before its end by which a certificate should be renewed. Certificates of 90 days usually are
+30 days before it (assumed)."""
 SECONDS_A_DAY = 86_400.0
 LISTENS_S = 3.0
-"""Longest wait for the port of a broker that cannot be talked to."""
+"""Longest wait for the port of an unreachable broker."""
 
 
 async def advice_on(url: BrokerUrl) -> str:
-    """Return what to do about a broker that cannot be reached, after a look whether anything listens at its port."""
+    """Return advice on an unreachable broker, after a check of its port."""
     try:
         async with asyncio.timeout(LISTENS_S):
             _, writer = await asyncio.open_connection(url.host, url.port)
     except (OSError, TimeoutError, UnicodeError):
         return "is it running, and do name, port and firewalls let this machine reach it?"
     writer.close()
-    return "its port answers: change what the reason names, in the URL, the user, the password or the certificates"
+    return (
+        "its port answers: change what the reason names, in the URL, the user, the password or the"
+        " certificates"
+    )
 
 
 async def examine(
     session: BrokerSession, report: Callable[[Finding], None], *, retained: int, listen_s: float
 ) -> None:
-    """Report what is found about a broker, one after the other.
+    """Report the findings about a broker one after the other.
 
     Args:
         session: The broker.
@@ -91,42 +95,50 @@ async def examine(
                 report(finding)
         await Probes(session, publisher, prefix, group).run(report, retained=retained)
     report(await _fleets(session))
-    report(await clock_finding(session, group, listen_s=listen_s))
+    for finding in await telemetry_findings(session, group, listen_s=listen_s):
+        report(finding)
 
 
 async def _security(session: BrokerSession) -> list[Finding]:
-    """Return whether the connection is encrypted and by which certificate, and as whom it was made."""
-    url, group = session.url, str(session.url)
+    """Return the connection's encryption, certificate and user."""
+    url = session.url
+    group = str(session.url)
     if not url.is_tls:
         if url.is_loopback:
-            found = [Finding(group, "encryption", Health.OK, "none, within this machine")]
+            findings = [Finding(group, "encryption", Health.OK, "none, within this machine")]
         else:
-            advice = "use mqtts:// where the broker has it: names, telemetry and passwords can be read on the way"
-            found = [Finding(group, "encryption", Health.WARNING, "none", advice)]
+            advice = (
+                "use mqtts:// where the broker has it: names, telemetry and passwords can be read"
+                " on the way"
+            )
+            findings = [Finding(group, "encryption", Health.WARNING, "none", advice)]
     else:
         try:
             peer = await in_thread(functools.partial(look_at_tls, url, session.tls))
         except (DialError, OSError) as error:
-            found = [
+            findings = [
                 Finding(
                     group, "encryption", Health.UNKNOWN, f"TLS; a second connection failed: {error}"
                 )
             ]
         else:
-            found = [
+            findings = [
                 Finding(group, "encryption", Health.OK, f"{peer.version}, {peer.cipher}"),
                 _certificate(session, peer),
             ]
     if url.user is None and not url.is_loopback and session.tls.cert is None:
         advice = "let the broker ask for users: everybody who reaches it may write"
-        found.append(Finding(group, "user", Health.WARNING, "none is asked for", advice))
-    return found
+        findings.append(Finding(group, "user", Health.WARNING, "none is asked for", advice))
+    return findings
 
 
 def _certificate(session: BrokerSession, peer: TlsPeer) -> Finding:
     group = str(session.url)
     if peer.valid_until_s is None:
-        advice = "leave --insecure out, and give the authority's certificate with --ca: anybody could be the broker"
+        advice = (
+            "leave --insecure out, and give the authority's certificate with --ca: anybody could be"
+            " the broker"
+        )
         return Finding(group, "certificate", Health.WARNING, "not verified", advice)
     until_ns = int(peer.valid_until_s) * NS_PER_S
     left_days = (until_ns - session.clock.wall_ns()) / NS_PER_S / SECONDS_A_DAY
@@ -141,7 +153,10 @@ def _certificate(session: BrokerSession, peer: TlsPeer) -> Finding:
 def _version(group: str, protocol: str) -> Finding:
     if protocol == "5":
         return Finding(group, "MQTT", Health.OK, "5")
-    advice = "what an access list forbids is dropped without a word in this version; give publishers what they need to write"
+    advice = (
+        "what an access list forbids is dropped without a word in this version; give publishers"
+        " what they need to write"
+    )
     return Finding(group, "MQTT", Health.WARNING, f"{protocol} only", advice)
 
 
@@ -162,18 +177,18 @@ async def _kind(session: BrokerSession) -> Finding:
 
 
 def _stated(group: str, limits: BrokerLimits) -> list[Finding]:
-    """Return what an MQTT 5 broker says of itself when a client connects."""
+    """Return the limits stated by an MQTT 5 broker on connect."""
     size = (
         "any packet"
         if limits.packet_bytes >= UNLIMITED
         else f"packets up to {size_text(limits.packet_bytes)}"
     )
     said = f"{size}, QoS {limits.qos}, {limits.under_way:,} unacknowledged messages"
-    found = [Finding(group, "limits", Health.OK, f"as it says: {said}")]
+    findings = [Finding(group, "limits", Health.OK, f"as it says: {said}")]
     if limits.qos < 1:
         advice = "let it take QoS 1: commands and alerts are not acknowledged without"
-        found.append(Finding(group, "QoS", Health.WARNING, "0 only", advice))
-    return found
+        findings.append(Finding(group, "QoS", Health.WARNING, "0 only", advice))
+    return findings
 
 
 async def _fleets(session: BrokerSession) -> Finding:

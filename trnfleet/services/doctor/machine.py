@@ -23,15 +23,16 @@ if TYPE_CHECKING:
 PROGRAM_S = 2.0
 """Longest wait for a program to print its version."""
 LEAST_CACHE = 2**30
-"""Free bytes below which the app cannot keep the past that it keeps by default."""
+"""Free bytes below which the app cannot store its default past."""
 LEAST_STATE = 64 * 2**20
-LEAST_COLUMNS, LEAST_LINES = 80, 24
+LEAST_COLUMNS = 80
+LEAST_LINES = 24
 """Size that every view is made for."""
 _DUMB = {"", "dumb", "unknown"}
 
 
 def software(versions: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield the versions of the program and of what it runs on.
+    """Yield the versions of the program and its platform.
 
     Args:
         versions: What `trnfleet --version --json` prints.
@@ -66,7 +67,7 @@ def software(versions: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def terminal(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield what the app's terminal can do.
+    """Yield the capabilities of the app's terminal.
 
     Args:
         environ: The variables.
@@ -89,7 +90,10 @@ def terminal(environ: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding(group, "size", health, f"{size.columns}x{size.lines}", advice)
     kind = environ.get("TERM", "")
     if kind in _DUMB:
-        advice = "set it to what the terminal is, as in TERM=xterm-256color: the app does not start otherwise"
+        advice = (
+            "set it to what the terminal is, as in TERM=xterm-256color: the app does not start"
+            " otherwise"
+        )
         yield Finding(group, "TERM", Health.WARNING, kind or "not set", advice)
     else:
         yield Finding(group, "TERM", Health.OK, kind)
@@ -116,11 +120,14 @@ def _colours(kind: str, environ: Mapping[str, str]) -> Finding:
 
 
 def programs() -> Iterator[Finding]:
-    """Yield the programs that are used where they are installed."""
+    """Yield the optional programs, used if installed."""
     group = "programs"
     mosquitto = mosquitto_program()
     if mosquitto is None:
-        advice = "install the package mosquitto; until then the demo and trnfleet broker run NATS Server, in MQTT 3.1.1"
+        advice = (
+            "install the package mosquitto; until then the demo and trnfleet broker run NATS"
+            " Server, in MQTT 3.1.1"
+        )
         yield Finding(group, "mosquitto", Health.WARNING, "not installed", advice)
     else:
         # "mosquitto version 2.0.11", then its options.
@@ -139,7 +146,7 @@ def programs() -> Iterator[Finding]:
 
 
 def own_folders() -> Iterator[Finding]:
-    """Yield the folders for logs and for the app's past, with the free room on their disks."""
+    """Yield the folders for logs and for the app's past, with their free disk space."""
     for name, find, least, purpose in (
         ("state", folders.state_folder, LEAST_STATE, "logs"),
         (
@@ -163,7 +170,10 @@ def own_folders() -> Iterator[Finding]:
             continue
         value = f"{folder.path}, {size_text(free)} free"
         if folder.problem:
-            advice = f"it stands in for one that cannot be used ({folder.problem}), and may be gone at the next start"
+            advice = (
+                f"it stands in for one that cannot be used ({folder.problem}), and may be gone at"
+                " the next start"
+            )
             yield Finding("folders", name, Health.WARNING, value, advice)
         elif free < least:
             advice = f"make room: it is for {purpose}"

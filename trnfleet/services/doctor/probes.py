@@ -1,4 +1,4 @@
-"""Trials at a broker: messages that are written below a prefix of our own, and read back."""
+"""Trials at a broker: messages written below an own prefix, and read back."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 
 ROUND_TRIPS = 20
 ANSWER_S = 2.0
-"""Longest wait for a message that the broker should hand on at once."""
+"""Longest wait for a message. The broker should forward it at once."""
 QUIET_S = 1.0
-"""Silence after which no more retained messages come."""
+"""Silence after which no more retained messages arrive."""
 FLOOD_S = 20.0
 """Longest time for the trial of many retained messages, each way."""
 FLOODED_AT_ONCE = 64
 FLOODED_BYTES = 1_024
-"""Payload of such a message, about that of a descriptor of an instance (assumed)."""
+"""Payload of such a message, about the size of an instance's descriptor (assumed)."""
 WILL_S = 3.0
-"""Longest wait for the last will of a client whose connection is cut."""
+"""Longest wait for a last will after the connection is cut."""
 USUAL_BYTES = 16 * 1024
 """Payload that telemetry of one host stays below."""
 SIZES = (USUAL_BYTES, 64 * 1024, MAX_PAYLOAD_BYTES)
-"""Payloads that are tried; the last is the largest that is ever sent."""
+"""Payload sizes to try. The last is the largest ever sent."""
 SLOW_S = 0.2
-"""Round trip from which on acknowledged messages, of which 64 are under way at once, are fewer than 320 a second."""
+"""Round trip with less than 320 acknowledged messages a second. 64 are under way at once."""
 
 
 class Probes:
@@ -47,12 +47,12 @@ class Probes:
     def __init__(
         self, session: BrokerSession, publisher: MqttPublisher, prefix: str, group: str
     ) -> None:
-        """Prepare them.
+        """Prepare the trials.
 
         Args:
-            session: The broker, with the version of MQTT that it speaks.
-            publisher: A connection that runs.
-            prefix: Topics below which all happens.
+            session: The broker, with its MQTT version.
+            publisher: A running connection.
+            prefix: Prefix of all topics used.
             group: Section of the findings.
         """
         self._session = session
@@ -64,11 +64,11 @@ class Probes:
         """Topics to be cleared."""
 
     async def run(self, report: Callable[[Finding], None], *, retained: int) -> None:
-        """Report what each trial finds, and clear what it leaves at the broker.
+        """Report each trial's findings, and clear its messages at the broker.
 
         Args:
             report: Receives the findings.
-            retained: Number of retained messages that are tried; 0 for no such trial.
+            retained: Number of retained messages to try; 0 skips this trial.
 
         Raises:
             BrokerError: the broker is lost.
@@ -85,7 +85,10 @@ class Probes:
         finally:
             left = await self._clear()
         if left:
-            advice = f"clear what is retained under {self._prefix}/#, as with mosquitto_sub --remove-retained"
+            advice = (
+                f"clear what is retained under {self._prefix}/#, as with mosquitto_sub"
+                " --remove-retained"
+            )
             report(
                 self._found(
                     "clean-up", Health.WARNING, f"{left:,} retained messages are left", advice
@@ -99,7 +102,8 @@ class Probes:
 
     async def _round_trip(self) -> Finding:
         """Publish acknowledged messages, one after the other, and read them."""
-        name, topic = "round trip", f"{self._prefix}/echo"
+        name = "round trip"
+        topic = f"{self._prefix}/echo"
         trips_s: list[float] = []
         source = self._session.source([(topic, 1)])
         try:
@@ -110,7 +114,10 @@ class Probes:
                     begun_s = self._clock.monotonic_s()
                     result = await self._publisher.publish([Envelope(topic, payload, qos=1)])
                     if result.unsent:
-                        advice = "give the trials a user that may write below the root, or take the broker's other findings alone"
+                        advice = (
+                            "give the trials a user that may write below the root, or take the"
+                            " broker's other findings alone"
+                        )
                         return self._found(
                             name, Health.UNKNOWN, f"not tried: {result.error}", advice
                         )
@@ -125,58 +132,74 @@ class Probes:
                 return self._found(
                     name, Health.PROBLEM, value, "look at the broker's queues and its log"
                 )
-            advice = f"let this user write and read {self._prefix.rsplit('/', 2)[0]}/#, if the trials shall be made"
+            advice = (
+                f"let this user write and read {self._prefix.rsplit('/', 2)[0]}/#, if the trials"
+                " shall be made"
+            )
             return self._found(name, Health.UNKNOWN, value, advice)
-        median_s, most_s = statistics.median(trips_s), max(trips_s)
+        median_s = statistics.median(trips_s)
+        most_s = max(trips_s)
         value = (
             f"{took(median_s)} in the median of {ROUND_TRIPS} with QoS 1, {took(most_s)} at most"
         )
         if median_s <= SLOW_S:
             return self._found(name, Health.OK, value)
-        advice = "run programs that publish near the broker: 64 acknowledged messages are under way at once"
+        advice = (
+            "run programs that publish near the broker: 64 acknowledged messages are under way at"
+            " once"
+        )
         return self._found(name, Health.WARNING, value, advice)
 
     async def _single(self) -> Finding:
         """Retain a message, and subscribe to it with a wildcard, then exactly."""
-        name, topic = "retained", f"{self._prefix}/retained/one"
+        name = "retained"
+        topic = f"{self._prefix}/retained/one"
         self._retained.append(topic)
         result = await self._publisher.publish([Envelope(topic, b"kept", qos=1, retain=True)])
         if result.unsent:
             self._retained.remove(topic)
-            advice = "let the broker keep retained messages: descriptors, jobs, alerts and silences are such"
+            advice = (
+                "let the broker keep retained messages: descriptors, jobs, alerts and silences are"
+                " such"
+            )
             return self._found(name, Health.PROBLEM, result.error, advice)
         if await self._is_given(f"{self._prefix}/retained/#"):
             return self._found(name, Health.OK, "reach subscriptions with wildcards")
         if await self._is_given(topic):
             advice = (
-                "readers ask for descriptors by their topics, which takes longer; silences from before a reader's start are not "
-                "known to it"
+                "readers ask for descriptors by their topics, which takes longer; silences from"
+                " before a reader's start are not known to it"
             )
             return self._found(
                 name, Health.WARNING, "reach exact subscriptions only, no wildcards", advice
             )
-        advice = "let the broker keep retained messages, or take another: descriptors, jobs, alerts and silences are such"
+        advice = (
+            "let the broker keep retained messages, or take another: descriptors, jobs, alerts and"
+            " silences are such"
+        )
         return self._found(name, Health.PROBLEM, "are not kept", advice)
 
     async def _is_given(self, topic_filter: str) -> bool:
         source = self._session.source([(topic_filter, 1)])
         async with background(retained=source.run()):
             await source.wait_connected(CONNECT_LIMIT_S)
-            return await self._comes(source, lambda each: each.retain and each.payload == b"kept")
+            return await self._comes(
+                source, lambda envelope: envelope.retain and envelope.payload == b"kept"
+            )
 
     async def _many(self, count: int) -> Finding:
-        """Retain many messages, and count those that a new subscriber with a wildcard gets."""
+        """Retain many messages, and count how many a new wildcard subscriber receives."""
         name = "many retained"
         topics = [f"{self._prefix}/many/{number}" for number in range(count)]
         begun_s = self._clock.monotonic_s()
-        kept = 0
+        retained = 0
         for begin in range(0, count, FLOODED_AT_ONCE):
             chunk = topics[begin : begin + FLOODED_AT_ONCE]
             self._retained += chunk
             result = await self._publisher.publish(
-                [Envelope(each, bytes(FLOODED_BYTES), qos=1, retain=True) for each in chunk]
+                [Envelope(topic, bytes(FLOODED_BYTES), qos=1, retain=True) for topic in chunk]
             )
-            kept += result.sent
+            retained += result.sent
             if result.unsent or self._clock.monotonic_s() - begun_s > FLOOD_S:
                 break
         written_s = self._clock.monotonic_s() - begun_s
@@ -187,21 +210,28 @@ class Probes:
         async with background(many=source.run()):
             await source.wait_connected(CONNECT_LIMIT_S)
             reader = BatchReader(source, self._clock, limit_s=FLOOD_S, quiet_s=QUIET_S)
-            while len(given) < kept and (batch := await reader.next()):
-                given.update(each.topic for each in batch)
+            while len(given) < retained and (batch := await reader.next()):
+                given.update(envelope.topic for envelope in batch)
         read_s = self._clock.monotonic_s() - begun_s
-        value = f"{len(given):,} of {kept:,} ({size_text(FLOODED_BYTES)} each) reach a new reader in {took(read_s)}; written in {took(written_s)}"
-        if len(given) < kept:
-            advice = "raise what the broker queues for a client, such as max_queued_messages 4000 of Mosquitto; the rest is asked for"
+        value = (
+            f"{len(given):,} of {retained:,} ({size_text(FLOODED_BYTES)} each) reach a new reader in"  # noqa: E501
+            f" {took(read_s)}; written in {took(written_s)}"
+        )
+        if len(given) < retained:
+            advice = (
+                "raise what the broker queues for a client, such as max_queued_messages 4000 of"
+                " Mosquitto; the rest is asked for"
+            )
             return self._found(name, Health.WARNING, value, advice)
-        if kept < count:
+        if retained < count:
             advice = "fleets with as many hosts take long to announce themselves"
             return self._found(name, Health.WARNING, f"{value}; {count:,} were meant", advice)
         return self._found(name, Health.OK, value)
 
     async def _will(self) -> Finding:
-        """Cut a connection that has a last will, and wait for that."""
-        name, topic = "last will", f"{self._prefix}/will"
+        """Cut a connection with a last will, and wait for the will."""
+        name = "last will"
+        topic = f"{self._prefix}/will"
         source = self._session.source([(topic, 1)])
         will = Envelope(topic, b"gone", qos=1)
         client = self._session.publisher(f"trnfleet-doctor-{secrets.token_hex(4)}", will=will)
@@ -229,9 +259,14 @@ class Probes:
         )
 
     async def _size(self) -> Finding:
-        """Send messages of the sizes that occur, each on a connection of its own: a broker may end it."""
-        name, topic = "largest message", f"{self._prefix}/size"
-        largest, why = 0, ""
+        """Send messages of the usual sizes, each on its own connection.
+
+        A broker may end a connection.
+        """
+        name = "largest message"
+        topic = f"{self._prefix}/size"
+        largest = 0
+        why = ""
         stated = self._publisher.limits.packet_bytes
         source = self._session.source([(topic, 0)])
         async with background(reader=source.run()):
@@ -252,9 +287,15 @@ class Probes:
             )
         value = f"{size_text(size)} does not come through: {why}"
         if largest < USUAL_BYTES:
-            advice = f"raise the broker's limit to {size_text(2 * MAX_PAYLOAD_BYTES)}: telemetry of a host may not come through"
+            advice = (
+                f"raise the broker's limit to {size_text(2 * MAX_PAYLOAD_BYTES)}: telemetry of a"
+                " host may not come through"
+            )
             return self._found(name, Health.PROBLEM, value, advice)
-        advice = f"raise the broker's limit to {size_text(2 * MAX_PAYLOAD_BYTES)}, or publish by instance: frames of blocks are larger"
+        advice = (
+            f"raise the broker's limit to {size_text(2 * MAX_PAYLOAD_BYTES)}, or publish by"
+            " instance: frames of blocks are larger"
+        )
         return self._found(name, Health.WARNING, f"{size_text(largest)}; {value}", advice)
 
     async def _lost(self, topic: str, size: int, source: MqttSource) -> str:
@@ -266,7 +307,7 @@ class Probes:
                 result = await client.publish([Envelope(topic, bytes(size), qos=1)])
                 if result.unsent:
                     return result.error.removeprefix(f"{topic}: ")
-                if await self._comes(source, lambda each: len(each.payload) == size):
+                if await self._comes(source, lambda envelope: len(envelope.payload) == size):
                     return ""
                 return "nothing comes back"
         except BrokerError as error:
@@ -286,13 +327,17 @@ class Probes:
         return False
 
     async def _clear(self) -> int:
-        """Clear what is retained; return the number of messages of which that is not known."""
-        topics, self._retained = self._retained, []
+        """Clear the retained messages.
+
+        Return how many were not confirmed.
+        """
+        topics = self._retained
+        self._retained = []
         left = 0
         for begin in range(0, len(topics), FLOODED_AT_ONCE):
             chunk: Sequence[str] = topics[begin : begin + FLOODED_AT_ONCE]
             result = await self._publisher.publish(
-                [Envelope(each, b"", qos=1, retain=True) for each in chunk]
+                [Envelope(topic, b"", qos=1, retain=True) for topic in chunk]
             )
             left += result.unsent
         return left

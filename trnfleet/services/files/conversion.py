@@ -1,4 +1,7 @@
-"""Conversion between recordings, lines of mosquitto_sub, documents of neuron-monitor and scrapes of its exporter."""
+"""Conversion between recordings, mosquitto_sub lines, neuron-monitor documents and scrapes.
+
+The scrapes are those of the neuron-monitor exporter.
+"""
 
 from __future__ import annotations
 
@@ -38,10 +41,10 @@ def open_recordings(
     name: str | None = None,
     neuron_ls: Path | None = None,
 ) -> Recording:
-    """Open recordings, or other files that hold messages, as one recording.
+    """Open recordings, or other message files, as one recording.
 
-    Other files are converted to a recording in a temporary folder, which is removed when the recording is no longer used;
-    several of them are merged by time.
+    Other files are converted to a recording in a temporary folder, removed after use; several of
+    them are merged by time.
 
     Args:
         paths: Parts of a recording, or other files.
@@ -75,7 +78,7 @@ def open_recordings(
         file = folder / "converted.mcap"
         _refuse_empty(_write_mcap(inputs, file), inputs[0], str(paths[0]))
         for path, given in zip(paths, inputs, strict=True):
-            if given.skipped.count or given.kind in HOST_KINDS:
+            if not given.skipped.is_sound or given.kind in HOST_KINDS:
                 _report(given, str(path), "as a recording", given.skipped.taken, report)
         recording = Recording.open([file])
     except BaseException:
@@ -105,7 +108,8 @@ def open_input(
         name: Fleet of neuron-monitor's hosts.
         address: Address of a neuron-monitor host.
         start_ns: Begin of a neuron-monitor file.
-        encoding: Encoding of a neuron-monitor host's telemetry; by default `cbor` in recordings, `json` in lines.
+        encoding: Encoding of a neuron-monitor host's telemetry; by default `cbor` in recordings,
+            `json` in lines.
         neuron_ls: What neuron-ls -j printed on that host.
 
     Raises:
@@ -119,8 +123,8 @@ def open_input(
         return LinesInput(path)
     if kind is Kind.NEURON_LS:
         raise ConfigError(
-            f"{path}: it is what neuron-ls -j prints, where devices are and no telemetry: name a file of neuron-monitor, "
-            f"and this one with --neuron-ls"
+            f"{path}: it is what neuron-ls -j prints, where devices are and no telemetry: name a"
+            " file of neuron-monitor, and this one with --neuron-ls"
         )
     is_frame = (encoding or ("cbor" if to is Kind.MCAP else "json")) == "cbor"
     host_input = PrometheusInput if kind is Kind.PROMETHEUS else NeuronInput
@@ -216,7 +220,7 @@ class Conversion:
 
 
 def _refuse_empty(written: int, given: Input, source: str) -> None:
-    """Refuse an input of which nothing was converted."""
+    """Refuse an input without converted messages."""
     if not written:
         first = f" (first {given.skipped.first})" if given.skipped.first else ""
         raise ConfigError(f"{source}: nothing in it can be converted{first}")
@@ -236,14 +240,14 @@ def _write_mcap(inputs: Sequence[Input], path: Path) -> int:
     abouts = [given.about for given in inputs]
     about = dataclasses.replace(
         abouts[0],
-        schema=max(each.schema for each in abouts),
-        fleets=tuple(sorted({fleet for each in abouts for fleet in each.fleets})),
-        started=min(each.started for each in abouts),
+        schema=max(about.schema for about in abouts),
+        fleets=tuple(sorted({fleet for about in abouts for fleet in about.fleets})),
+        started=min(about.started for about in abouts),
     )
     writer = RecordingWriter(path, about)
     try:
         for stored in heapq.merge(
-            *(given.messages() for given in inputs), key=lambda each: each.time_ns
+            *(given.messages() for given in inputs), key=lambda stored: stored.time_ns
         ):
             writer.write(stored.time_ns, stored.envelope)
     finally:

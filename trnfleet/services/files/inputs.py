@@ -1,6 +1,7 @@
-"""Files that hold messages: their kinds, recordings and lines of mosquitto_sub. Those of the Neuron tools are `neuron_inputs`.
+"""Message files: their kinds, recordings and lines of mosquitto_sub.
 
-Each yields its messages in order, any number of times, and counts what it leaves out.
+Files of the Neuron tools are in `neuron_inputs`. Each input yields its messages in order, any
+number of times, and counts the ones left out.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import Stored
 
 LINES_TO_TRY = 32
-"""Lines, or documents of several lines, at a file's begin of which one must identify its kind."""
+"""Lines or multi-line documents at a file's start, one of which must identify its kind."""
 _MOSQUITTO_BEGIN = b'{"tst":'
 _TOPIC = re.compile(
     rf"(?P<root>(?:[A-Za-z0-9_-]{{1,64}}/)+?){VERSION}/(?P<fleet>[A-Za-z0-9_-]{{1,64}})/"
-    rf"(?:{'|'.join(each.value for each in TopicClass)})/"
+    rf"(?:{'|'.join(topic_class.value for topic_class in TopicClass)})/"
 )
 
 
@@ -60,7 +61,7 @@ NOUNS = {
     Kind.NEURON_LS: "device",
 }
 HOST_KINDS = (Kind.NEURON, Kind.PROMETHEUS)
-"""Kinds of files that real hosts' tools write, and that have neither a fleet nor an address."""
+"""Kinds of files written by tools on real hosts, without fleet or address."""
 
 
 class UnknownKindError(ConfigError):
@@ -72,7 +73,7 @@ class Input(Protocol):
 
     kind: Kind
     skipped: LeftOut
-    """Counts of what the last pass took and left out."""
+    """Counts of messages read and left out in the last pass."""
 
     @property
     def about(self) -> About:
@@ -124,7 +125,8 @@ def _kind_of(text: bytes) -> Kind | None:
     with contextlib.suppress(WireError):
         decode_line(text)
         return Kind.MOSQUITTO
-    # Payloads that are no text make mosquitto_sub's lines unreadable; they are its lines all the same.
+    # Payloads that are no text make mosquitto_sub's lines unreadable; they are its lines all the
+    # same.
     if text.startswith(_MOSQUITTO_BEGIN):
         return Kind.MOSQUITTO
     if is_exposition(text):
@@ -185,7 +187,7 @@ class McapInput:
 
 
 class LinesInput:
-    """Lines of `mosquitto_sub -F '%j'`, also those with `payload_base64` that `trnfleet` writes."""
+    """Lines of `mosquitto_sub -F '%j'`, also with `payload_base64` as written by `trnfleet`."""
 
     kind = Kind.MOSQUITTO
 
@@ -196,14 +198,17 @@ class LinesInput:
 
     @property
     def about(self) -> About:
-        """Metadata: the fleets in it and its begin. Takes a pass over the file."""
+        """Metadata: fleets and begin.
+
+        Reads the whole file.
+        """
         if self._about is None:
             roots: dict[str, set[str]] = {}
             first_ns = -1
             for stored in self.messages():
                 first_ns = stored.time_ns if first_ns < 0 else first_ns
-                if found := _TOPIC.match(stored.envelope.topic):
-                    roots.setdefault(found["root"].rstrip("/"), set()).add(found["fleet"])
+                if match := _TOPIC.match(stored.envelope.topic):
+                    roots.setdefault(match["root"].rstrip("/"), set()).add(match["fleet"])
             root = DEFAULT_ROOT if DEFAULT_ROOT in roots or not roots else next(iter(roots))
             fleets = tuple(sorted(roots.get(root, ())))
             self._about = about_file(
@@ -212,7 +217,10 @@ class LinesInput:
         return self._about
 
     def messages(self) -> Iterator[Stored]:
-        """Yield the messages; times that go back are held."""
+        """Yield the messages.
+
+        Hold times that go back.
+        """
         self.skipped = LeftOut()
         with self._path.open("rb") as stream:
             yield from decode_lines(stream, counts=self.skipped)

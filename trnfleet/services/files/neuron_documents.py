@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def write_documents(given: Input, output: BinaryIO, name: str | None, instance: str | None) -> int:
     """Write one instance's ticks as documents of neuron-monitor; return their number.
 
-    Invalid messages about the instance are counted with those that the file's reader left out.
+    Invalid messages about the instance are added to those left out by the file's reader.
     """
     chosen = _choose(given, name, instance)
     ticks = InstanceTicks(chosen.fleet, chosen.path, given.about.root)
@@ -61,45 +61,52 @@ class _Chosen(NamedTuple):
     fleet: str
     path: str
     zone: str
-    """Availability Zone of the reservation that holds it; empty where none does."""
+    """Availability Zone of its reservation. Empty without one."""
 
 
 def _choose(given: Input, name: str | None, instance: str | None) -> _Chosen:
-    """Return the instance to write; takes a pass over the messages.
+    """Return the instance to write.
+
+    Reads all messages.
 
     Raises:
         ConfigError: there is none, or several and none was named, or not the one that was.
     """
     root = given.about.root
-    found: dict[str, set[str]] = {}
+    fleets: dict[str, set[str]] = {}
     zones: dict[tuple[str, str], str] = {}
     for stored in given.messages():
         fleet, paths = described_instances(stored.envelope, root)
         if paths:
-            found.setdefault(fleet, set()).update(paths)
+            fleets.setdefault(fleet, set()).update(paths)
         elif "/reservation/" in stored.envelope.topic:
             zones.update(_zones(stored.envelope, root))
-    if not found:
+    if not fleets:
         raise ConfigError("no instance is described in it, so there is none to write")
-    fleet = choose_fleet(found, name)
-    paths_of = sorted(found[fleet])
+    fleet = choose_fleet(fleets, name)
+    paths_of = sorted(fleets[fleet])
     if instance is None and len(paths_of) > 1:
         raise ConfigError(
             f"{len(paths_of)} instances in it: name one with --instance, such as {paths_of[0]}"
         )
     path = paths_of[0] if instance is None else instance
-    if path not in found[fleet]:
+    if path not in fleets[fleet]:
         raise ConfigError(
             f"--instance {path}: no such instance in it: {nearest(path, paths_of[:2_000])}"
         )
     zone = next(
-        (zone for (of, place), zone in zones.items() if of == fleet and _holds(place, path)), ""
+        (
+            zone
+            for (zone_fleet, place), zone in zones.items()
+            if zone_fleet == fleet and _holds(place, path)
+        ),
+        "",
     )
     return _Chosen(fleet, path, zone)
 
 
 def _zones(envelope: Envelope, root: str) -> dict[tuple[str, str], str]:
-    """Return the Availability Zone of each part of a fleet that a reservation holds."""
+    """Return the Availability Zone of each reserved part of a fleet."""
     try:
         topic = parse_topic(envelope.topic, root)
         if topic.topic_class is not TopicClass.RESERVATION or not envelope.payload:
@@ -111,12 +118,16 @@ def _zones(envelope: Envelope, root: str) -> dict[tuple[str, str], str]:
 
 
 def _holds(place: str, path: str) -> bool:
-    """Return whether an instance is in a subtree, or in a range of siblings such as `uc1/us-0001..us-0008`."""
+    """Return whether an instance is in a subtree or in a range of siblings.
+
+    A range has the form `uc1/us-0001..us-0008`.
+    """
     first, _, last = place.partition("..")
     *above, begin = first.split("/")
     segments = path.split("/")
     if len(segments) <= len(above) or segments[: len(above)] != above:
         return False
-    own, end = segments[len(above)], last or begin
+    own = segments[len(above)]
+    end = last or begin
     # Siblings have numbers of the same length, unless they count beyond it.
     return (len(begin), begin) <= (len(own), own) <= (len(end), end)

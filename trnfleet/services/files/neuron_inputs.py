@@ -1,4 +1,4 @@
-"""Files of the Neuron tools: documents of neuron-monitor, and the text of neuron-monitor-prometheus."""
+"""Files of the Neuron tools: neuron-monitor documents and neuron-monitor-prometheus text."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DEFAULT_FLEET = "neuron"
 
 
 class HostInput(Input):
-    """A file of real hosts, which have neither a fleet nor an address."""
+    """A file from real hosts, without fleet or address."""
 
     period_s: float
     """Usual time between two documents of a host."""
@@ -45,7 +45,7 @@ class HostInput(Input):
     origin: ClassVar[str]
     """Tool that wrote it."""
     undated: ClassVar[str]
-    """What is said of a begin that is assumed, with a place for it."""
+    """Note about an assumed begin, with a placeholder for it."""
 
     def __init__(
         self,
@@ -57,14 +57,15 @@ class HostInput(Input):
         encoding: Literal["json", "cbor"] = "cbor",
         device_list: DeviceList | None = None,
     ) -> None:
-        """Take a pass over the file, for its begin and its period.
+        """Read the whole file for its begin and its period.
 
         Args:
             path: The file.
             fleet: Name of the fleet that its hosts are shown in.
-            address: The instance's, where there is one host; by default in its UltraServer or alone, named by its EC2 id.
-            start_ns: Begin of the first document's period, or time of the first scrape; by default as the file says, else
-                by its modification time.
+            address: The instance's, where there is one host; by default in its UltraServer or
+                alone, named by its EC2 id.
+            start_ns: Begin of the first document's period, or time of the first scrape; by default
+                as the file says, else by its modification time.
             encoding: Frames, or JSON objects.
             device_list: What neuron-ls says of the host.
         """
@@ -78,11 +79,14 @@ class HostInput(Input):
 
     @abstractmethod
     def _survey(self, start_ns: int | None) -> None:
-        """Find out the file's period and begin, which `start_ns` may give."""
+        """Find the file's period and begin.
+
+        `start_ns`, if set, is the begin.
+        """
 
     @property
     def about(self) -> About:
-        """Metadata: fleet and begin, and whether that is known or assumed."""
+        """Metadata: fleet and begin, and whether the begin is known or assumed."""
         dated = (
             "its begin is known" if self.is_dated else "its begin is assumed from the file's date"
         )
@@ -95,7 +99,7 @@ class HostInput(Input):
         return f"begins at {begin}" if self.is_dated else self.undated.format(begin)
 
     def _telemetry(self, reader: HostReader) -> HostTelemetry:
-        """Return the messages of a host of which the first document has been read."""
+        """Return the messages of a host after its first document was read."""
         path = self._address or default_path(reader)
         return HostTelemetry(
             reader,
@@ -115,14 +119,18 @@ class NeuronInput(HostInput):
 
     kind = Kind.NEURON
     origin = "neuron-monitor"
-    undated = "documents have no time: taken to begin at {}, by the file's date (trnfleet convert --start says otherwise)"
+    undated = (
+        "documents have no time: taken to begin at {}, by the file's date (trnfleet convert --start"
+        " says otherwise)"
+    )
 
     def _survey(self, start_ns: int | None) -> None:
         """Add up the file's periods: documents have no time."""
         self._ends: array[int] = array("q")
         """Nanoseconds from the begin to each document's end."""
         periods: list[float] = []
-        passed_ns, last_s = 0, DEFAULT_PERIOD_S
+        passed_ns = 0
+        last_s = DEFAULT_PERIOD_S
         with self._path.open("rb") as stream:
             for _, document in read_documents(stream):
                 with contextlib.suppress(WireError):
@@ -155,6 +163,7 @@ class NeuronInput(HostInput):
                     skipped.add(f"line {line}", str(error))
                     continue
                 skipped.taken += 1
+                _tell(reader, line, skipped)
                 if telemetry is None:
                     telemetry = self._telemetry(reader)
                 # The file may have grown since its periods were added up.
@@ -164,19 +173,31 @@ class NeuronInput(HostInput):
                     yield Stored(time_ns, envelope)
 
 
+def _tell(reader: HostReader, line: int, skipped: LeftOut) -> None:
+    """Count the impossible values of a document, by its first line."""
+    if reader.doubts.count:
+        skipped.doubt(f"line {line}", reader.doubts.first, reader.doubts.count)
+
+
 class _Host(NamedTuple):
-    """A host whose scrapes are read."""
+    """A host with scrapes to read."""
 
     reader: HostReader
     telemetry: HostTelemetry
 
 
 class PrometheusInput(HostInput):
-    """Text that neuron-monitor-prometheus serves: one scrape, or several with timestamps, of any number of hosts."""
+    """Text of neuron-monitor-prometheus, from any number of hosts.
+
+    It is one scrape, or several with timestamps.
+    """
 
     kind = Kind.PROMETHEUS
     origin = "neuron-monitor-prometheus"
-    undated = "it has no timestamps: taken at {}, the file's date (trnfleet convert --start says otherwise)"
+    undated = (
+        "it has no timestamps: taken at {}, the file's date (trnfleet convert --start says"
+        " otherwise)"
+    )
 
     def _survey(self, start_ns: int | None) -> None:
         """Look for timestamps: the first, and the usual time between two of a host."""
@@ -213,6 +234,7 @@ class PrometheusInput(HostInput):
                     skipped.add(f"line {scrape.line}", str(error))
                     continue
                 skipped.taken += 1
+                _tell(host.reader, scrape.line, skipped)
                 received_ns = max(received_ns, ts_ns)
                 for envelope in host.telemetry.envelopes(ts_ns):
                     yield Stored(received_ns, envelope)
@@ -220,7 +242,7 @@ class PrometheusInput(HostInput):
             skipped.add("line 1", "no metrics of neuron-monitor-prometheus")
 
     def _take(self, scrape: Scrape, hosts: dict[str, _Host]) -> _Host:
-        """Let a host's reader take its scrape.
+        """Pass a host's scrape to its reader.
 
         Raises:
             WireError: it makes no sense.

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import Envelope
 
 LINE_QUEUE_BYTES = 64 * 2**20
-"""Bytes of lines that may wait for their reader."""
+"""Most bytes of lines waiting for their reader."""
 LINE_WAIT_S = 2.0
-"""Longest wait at the end for a reader that does not read."""
+"""Longest wait at the end for a blocked reader."""
 LINE_CHECK_EVERY_S = 0.1
 
 
@@ -40,7 +40,7 @@ class Sink(Protocol):
 
     @property
     def status(self) -> RecordStatus:
-        """Counts of what was written, and why writing failed."""
+        """Counts of written messages, and why writing failed."""
 
     @property
     def is_drained(self) -> bool:
@@ -62,7 +62,8 @@ class Sink(Protocol):
 class LineSink:
     """Lines as mosquitto_sub writes them, into a file or to stdout.
 
-    A thread writes them: the reader of a pipe may stop reading, and neither the connection nor ctrl+c may wait for that.
+    A thread writes them: the reader of a pipe may stop reading, and neither the connection nor
+    ctrl+c may wait for that.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class LineSink:
         queue_bytes: int = LINE_QUEUE_BYTES,
         durable: bool = False,
     ) -> None:
-        """Take over the descriptor of an open file.
+        """Own the descriptor of an open file.
 
         Args:
             descriptor: The descriptor.
@@ -91,7 +92,8 @@ class LineSink:
         self._synced_bytes = 0
         self._synced_s = -math.inf
         self._queue: deque[tuple[bytes, int, int]] = deque()
-        """Lines, how many they are, and the bytes of their payloads; the first of them is being written."""
+        """Lines, their number, and the bytes of their payloads. The first entry is being written.
+        """
         self._queued_bytes = 0
         self._wake = threading.Condition()
         self._is_closing = False
@@ -110,8 +112,12 @@ class LineSink:
         self._thread.start()
 
     def take(self, batch: Sequence[Envelope]) -> None:
-        """Queue a batch to be written; messages that do not fit into the queue are counted as lost."""
-        status, lines = self.status, []
+        """Queue a batch to be written.
+
+        Messages beyond the queue's limit count as lost.
+        """
+        status = self.status
+        lines = []
         for envelope in batch:
             status.last_ns = max(status.last_ns, self._wall.to_ns(envelope.received_s))
             status.first_ns = status.first_ns or status.last_ns
@@ -198,11 +204,15 @@ class LineSink:
         if self._until_sync_s() == 0.0:
             written = self.status.file_bytes
             os.fsync(self._file)
-            self._synced_s, self._synced_bytes = self._clock.monotonic_s(), written
+            self._synced_s = self._clock.monotonic_s()
+            self._synced_bytes = written
             self.status.syncs += 1
 
     def _write(self, data: bytes) -> None:
-        """Write lines; where a disk takes only a part of them, the last is cut off again unless it is whole."""
+        """Write lines.
+
+        If a disk accepts only a part, cut off an incomplete last line.
+        """
         rest = memoryview(data)
         try:
             while rest:
@@ -217,7 +227,7 @@ class LineSink:
             raise
 
     def _count_whole(self, lines: int, size_bytes: int) -> None:
-        """Count the lines of the first batch that are in the file although the others are not."""
+        """Count the lines written from a partly written first batch."""
         with self._wake:
             if self._queue:
                 data, count, payload_bytes = self._queue[0]
@@ -278,7 +288,9 @@ def make_sink(
 
 
 def find_former(path: Path, *, is_split: bool, overwrite: bool) -> list[Path]:
-    """Return the file to replace, or the parts where it is split; nothing is removed yet.
+    """Return the file to replace, or its parts if it is split.
+
+    Nothing is removed yet.
 
     Raises:
         ConfigError: a file exists that may not be replaced, or the folder does not exist.
@@ -288,35 +300,38 @@ def find_former(path: Path, *, is_split: bool, overwrite: bool) -> list[Path]:
     former = [path] if path.exists() else []
     if is_split:
         part = re.compile(re.escape(path.stem) + r"-(\d{4,})" + re.escape(path.suffix))
-        former = [each for each in sorted(path.parent.iterdir()) if part.fullmatch(each.name)]
+        former = [file for file in sorted(path.parent.iterdir()) if part.fullmatch(file.name)]
     if former and not overwrite:
         raise ConfigError(f"{former[0]}: is there already; choose another name, or --overwrite")
-    for each in former:
-        if not each.is_file():
-            raise ConfigError(f"{each}: is no file, and is not replaced")
-        number = int(each.stem.rpartition("-")[2]) if is_split else 0
-        if is_split and not _is_part(each, number):
+    for file in former:
+        if not file.is_file():
+            raise ConfigError(f"{file}: is no file, and is not replaced")
+        number = int(file.stem.rpartition("-")[2]) if is_split else 0
+        if is_split and not _is_part(file, number):
             raise ConfigError(
-                f"{each}: is no part of such a recording, and is not replaced: choose another name"
+                f"{file}: is no part of such a recording, and is not replaced: choose another name"
             )
     return former
 
 
 def remove_former(former: Sequence[Path]) -> None:
-    """Remove the files that `find_former` found.
+    """Remove the files from `find_former`.
 
     Raises:
         ConfigError: it cannot be removed.
     """
-    for each in former:
+    for file in former:
         try:
-            each.unlink(missing_ok=True)
+            file.unlink(missing_ok=True)
         except OSError as error:
-            raise ConfigError(f"{each}: cannot be replaced: {error.strerror or error}") from error
+            raise ConfigError(f"{file}: cannot be replaced: {error.strerror or error}") from error
 
 
 def _is_part(path: Path, number: int) -> bool:
-    """Return whether a file is that part of a recording by its metadata, and not by its name alone."""
+    """Return whether a file is the numbered part of a recording, by its metadata.
+
+    The name alone is not enough.
+    """
     try:
         part = PartReader(path)
     except ConfigError:

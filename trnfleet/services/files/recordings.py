@@ -18,16 +18,20 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import RecordedMessages
 
 FAREWELL_S = 5.0
-"""Seconds at the end of a recording in which publishers say goodbye: shards of one simulator take a second or two."""
+"""Seconds at the end of a recording in which publishers say goodbye. Shards of one simulator need a
+second or two."""
 
 
 def part_of(recording: Recording, begin: str | None, end: str | None) -> tuple[int, int]:
-    """Return the first and the last instant (ns) of the part from `begin` to `end`; None stands for the recording's own.
+    """Return the first and last instant (ns) from `begin` to `end`.
+
+    None stands for the recording's own.
 
     Raises:
         ConfigError: it lies outside the recording, or ends before it begins.
     """
-    first, last = recording.start_ns, recording.end_ns
+    first = recording.start_ns
+    last = recording.end_ns
     span = f"the recording is from {format_rfc3339(first)} to {format_rfc3339(last)}"
     from_ns = first if begin is None else find_moment(begin, first, last)
     to_ns = last
@@ -38,17 +42,18 @@ def part_of(recording: Recording, begin: str | None, end: str | None) -> tuple[i
         # What was written with milliseconds may be meant to be the very end.
         if not first - NS_PER_S <= instant <= last + NS_PER_S:
             raise ConfigError(f"{option} {text}: {span}")
-    from_ns, to_ns = min(max(from_ns, first), last), min(max(to_ns, first), last)
+    from_ns = min(max(from_ns, first), last)
+    to_ns = min(max(to_ns, first), last)
     if from_ns > to_ns:
         raise ConfigError(f"--from {begin} is after --to {end}; {span}")
     return from_ns, to_ns
 
 
 def last_alive_ns(recording: RecordedMessages, root: str, fleet: str) -> int:
-    """Return the last instant (ns) at which a fleet was there: before the farewell of its publishers, or the end.
+    """Return the last instant (ns) before a fleet's publishers said goodbye, or the end.
 
-    A recorder outlives the fleet by a moment, and would leave nothing but offline chips as the last picture. A farewell after
-    which another publisher goes on, or the recording does, is part of the story.
+    A recorder outlives the fleet by a moment, and the last picture would show only offline chips. A
+    goodbye before another publisher, or the recording, goes on is part of the story.
     """
     end_ns = recording.end_ns
     keyframe = recording.keyframe(end_ns)
@@ -82,7 +87,9 @@ def last_alive_ns(recording: RecordedMessages, root: str, fleet: str) -> int:
 def shown_part_of(
     recording: Recording, fleet: str, begin: str | None, end: str | None
 ) -> tuple[int, int]:
-    """Return the first and the last instant (ns) of the part that the app shows, which ends with the fleet unless `end` is given.
+    """Return the first and last instant (ns) of the part shown in the app.
+
+    It ends with the fleet unless `end` is set.
 
     Raises:
         ConfigError: it lies outside the recording, or ends before it begins.
@@ -95,17 +102,17 @@ def shown_part_of(
 
 def fleets_in(topics: Iterable[str], root: str) -> tuple[str, ...]:
     """Return the fleets of topics, sorted; a topic of another program has none."""
-    found: set[str] = set()
+    fleets: set[str] = set()
     for topic in topics:
         try:
-            found.add(parse_topic(topic, root).fleet)
+            fleets.add(parse_topic(topic, root).fleet)
         except WireError:
             continue
-    return tuple(sorted(found))
+    return tuple(sorted(fleets))
 
 
 def fleets_of(recording: Recording) -> tuple[str, ...]:
-    """Return the fleets that a recording names, or where it names none those of its topics."""
+    """Return the fleets named in a recording, or those of its topics."""
     return recording.fleets or fleets_in(recording.topics(), recording.root)
 
 
@@ -122,7 +129,9 @@ def fleet_of(recording: Recording, name: str | None, file: str) -> str:
         since_ns = recording.start_ns - 1 if last is None else last.time_ns
         rest = recording.read(since_ns, recording.end_ns)
         topics = {
-            each.envelope.topic for part in ((last.state if last else ()), rest) for each in part
+            stored.envelope.topic
+            for part in ((last.state if last else ()), rest)
+            for stored in part
         }
         fleets = tuple(sorted({*fleets, *fleets_in(topics, recording.root)}))
     if name is not None and name not in fleets:
@@ -140,7 +149,8 @@ def choose_fleet(found: Collection[str], name: str | None) -> str:
     """Return the given fleet, or the only one of `found`.
 
     Raises:
-        ConfigError: there are several and no name, or none of that name; the message does not name the file.
+        ConfigError: there are several and no name, or none of that name; the message does not name
+            the file.
     """
     if name is None and len(found) > 1:
         raise ConfigError(f"several fleets in it: name one with --name; {nearest('', found)}")
@@ -150,7 +160,10 @@ def choose_fleet(found: Collection[str], name: str | None) -> str:
 
 
 def left_out_text(damaged_chunks: int, senseless_messages: int) -> str:
-    """Return the part of a recording that could not be used, as far as it has been read; empty for nothing."""
+    """Return the unusable part of a recording as read so far.
+
+    Empty for nothing.
+    """
     parts = [
         f"{count:,} {noun}{'' if count == 1 else 's'}"
         for count, noun in (

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def run_tests(path: Path) -> tuple[int, list[FailedExpectation]]:
-    """Run all tests of a file; return their number and what differs from the expectation.
+    """Run all tests of a file; return their number and the failures.
 
     Raises:
         ConfigError: the file, or a rule file that it names, is invalid.
@@ -25,12 +25,15 @@ def run_tests(path: Path) -> tuple[int, list[FailedExpectation]]:
     content = load_model(path, CaseFile)
     try:
         rules = load_rules([_beside(path, name) for name in content.rules])
-        found = [each for case in content.tests for each in play(case, rules, content)]
+        failures = [failure for case in content.tests for failure in play(case, rules, content)]
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
-    return len(content.tests), found
+    return len(content.tests), failures
 
 
 def _beside(path: Path, name: str) -> str:
-    """Return the path of a rule file that a test file names; the name of a shipped file stays."""
+    """Return the path of a rule file named in a test file.
+
+    A shipped file's name stays.
+    """
     return str(path.parent / name) if "/" in name or name.endswith(".toml") else name

@@ -1,4 +1,7 @@
-"""Loss of telemetry by its sequence numbers, without descriptors: the same count while recording and of the file."""
+"""Loss of telemetry by sequence numbers, without descriptors.
+
+The counts are the same while recording and from the file.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +25,12 @@ if TYPE_CHECKING:
     from trnfleet.wire.topics import Topic
 
 MOST_BOOTS = 200_000
-"""Boots of publishers whose sequence numbers are followed; a million chips have 62,500 publishers at most."""
+"""Boots of publishers with followed sequence numbers. A million chips have at most 62,500
+publishers."""
 MOST_TOPICS = 262_144
-"""Topics that are parsed once; others are parsed for each message."""
-# Within a JSON text a quotation mark is escaped: these bytes can be nothing but a key and its value.
+"""Topics parsed only once. Further ones are parsed for each message."""
+# Within a JSON text a quotation mark is escaped: these bytes can be nothing but a key and its
+# value.
 _BOOT = re.compile(rb'"boot": ?"([A-Za-z0-9_-]+)"')
 _SEQ = re.compile(rb'"seq": ?(\d{1,18})[,}]')
 
@@ -44,7 +49,7 @@ class SequenceGaps:
         self._trackers: dict[tuple[str, str, str], SequenceTracker] = {}
         """By fleet, path and boot id."""
         self._heads: dict[str, tuple[bytes, SequenceTracker, PipelineCounts]] = {}
-        """By topic what its last frame had before the sequence number, and what follows those numbers."""
+        """The part of the last frame before its sequence number, and the trackers, by topic."""
         # What is no topic of ours raises, and is not kept: it may be of any length.
         self.parse = functools.lru_cache(MOST_TOPICS)(functools.partial(parse_topic, root=root))
 
@@ -58,13 +63,17 @@ class SequenceGaps:
         return max(0, self._counts[fleet].lost) if fleet in self._counts else 0
 
     def take(self, batch: Iterable[Envelope]) -> None:
-        """Count messages of any kind; what is not telemetry, or not readable, counts as nothing."""
+        """Count messages of any kind.
+
+        Other than readable telemetry counts as nothing.
+        """
         heads = self._heads
         for envelope in batch:
             known = heads.get(envelope.topic)
             if known is not None:
                 head, tracker, counts = known
-                payload, at = envelope.payload, len(head)
+                payload = envelope.payload
+                at = len(head)
                 if (
                     payload.startswith(head)
                     and len(payload) >= at + 8
@@ -107,11 +116,13 @@ def json_head(payload: bytes) -> tuple[str, int]:
     Raises:
         WireError: it has none.
     """
-    boots, seqs = _BOOT.findall(payload), _SEQ.findall(payload)
+    boots = _BOOT.findall(payload)
+    seqs = _SEQ.findall(payload)
     if len(boots) == 1 and len(seqs) == 1:
         return boots[0].decode(), int(seqs[0])
     data = parse_json_object(payload)
-    boot, seq = data.get("boot"), data.get("seq")
+    boot = data.get("boot")
+    seq = data.get("seq")
     if not (isinstance(boot, str) and isinstance(seq, int) and seq >= 0):
         raise WireError("telemetry without boot or seq")
     return boot, seq

@@ -1,4 +1,7 @@
-"""History for the charts of the app: read in a thread, one question at a time; a bounded number of answers is kept."""
+"""History for the app's charts: read in a thread, one query at a time.
+
+A bounded number of answers is kept.
+"""
 
 from __future__ import annotations
 
@@ -23,45 +26,53 @@ if TYPE_CHECKING:
 log = logs.get_logger(__name__)
 
 FRESH_S = 60.0
-"""Seconds after which something is read again that is still shown: a writer adds a file a minute."""
+"""Seconds after which a shown answer is read again. A writer adds a file a minute."""
 RETRY_S = 30.0
-"""Seconds after which what could not be read is tried again."""
+"""Seconds after which a failed read is tried again."""
 LIMIT_S = 30.0
-"""Longest time for one question; one that takes longer is ended."""
+"""Longest time for one query. A longer one is aborted."""
 MOST_ANSWERS = 64
 MOST_WAITING = 16
-"""Questions that wait; the oldest are dropped: nobody looks at them any more."""
+"""Waiting queries. The oldest are dropped: they are no longer shown."""
 
 
 class _Answer:
     def __init__(self, series: KeptSeries, at_s: float) -> None:
-        self.series, self.at_s = series, at_s
+        self.series = series
+        self.at_s = at_s
 
 
 class HistoryFolder:
     """A folder of history, for the fleets of one app."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
-        """Take a folder, which may come into being later.
+        """Store the folder.
+
+        It may be created later.
 
         Raises:
             ConfigError: DuckDB is not installed.
         """
         if find_spec("duckdb") is None:
             raise ConfigError(
-                "--history: DuckDB is not installed: pip install duckdb, or pipx inject trnfleet duckdb"
+                "--history: DuckDB is not installed: pip install duckdb, or pipx inject trnfleet"
+                " duckdb"
             )
-        self._folder, self._clock = folder, clock
+        self._folder = folder
+        self._clock = clock
         self._fleets: asyncio.Queue[HistoryCharts] = asyncio.Queue()
 
     def of(self, fleet: str) -> HistoryCharts:
-        """Return the history of a fleet, which `run` reads from now on."""
+        """Return the history of a fleet.
+
+        `run` reads it from now on.
+        """
         charts = HistoryCharts(self._folder, fleet, self._clock)
         self._fleets.put_nowait(charts)
         return charts
 
     async def run(self) -> None:
-        """Read what is asked for of any fleet, until cancelled."""
+        """Answer the queries of all fleets until cancelled."""
         async with asyncio.TaskGroup() as group:
             while True:
                 charts = await self._fleets.get()
@@ -72,21 +83,26 @@ class HistoryCharts:
     """The history of one fleet, a `FleetHistory`."""
 
     def __init__(self, folder: Path, fleet: str, clock: Clock) -> None:
-        self._folder, self._fleet, self._clock = folder, fleet, clock
+        self._folder = folder
+        self._fleet = fleet
+        self._clock = clock
         self._reader = ChartReader(folder)
         self._answers: OrderedDict[tuple[str, tuple[str, ...], int], _Answer] = OrderedDict()
-        """By what does not change as time goes on."""
+        """Answers by their time-independent key."""
         self._waiting: OrderedDict[tuple[str, tuple[str, ...], int], Wanted] = OrderedDict()
         self._asked = asyncio.Event()
         self._tried_s = -math.inf
         self.revision = 0
         self.problem = ""
         self._left_out = ""
-        """Files that the last answer lacks, as a problem."""
+        """Files missing in the last answer, as a problem."""
         self.reach: Reach | None = None
 
     def ask(self, wanted: Wanted) -> KeptSeries | None:
-        """Return an answer that is there, or one to the same question of a little earlier; None while it is read."""
+        """Return an answer, or a slightly older one to the same query.
+
+        None while it is read.
+        """
         key = (wanted.address, wanted.jobs, wanted.step_ns)
         answer = self._answers.get(key)
         if answer is not None:
@@ -108,11 +124,12 @@ class HistoryCharts:
         )
 
     async def run(self) -> None:
-        """Read what is asked for, until cancelled."""
+        """Answer queries until cancelled."""
         await self._look()
         while True:
             if self.problem and not self._waiting:
-                # Whether it can be read again is seen though no chart asks: nothing else ends the message.
+                # Whether it can be read again is seen though no chart asks: nothing else ends the
+                # message.
                 await self._asked_or_after(RETRY_S)
                 if not self._waiting:
                     await self._look()
@@ -124,15 +141,15 @@ class HistoryCharts:
                 rest_s = self._tried_s + RETRY_S - self._clock.monotonic_s()
                 if rest_s > 0:
                     await self._clock.sleep(rest_s)
-                key, wanted = self._waiting.popitem()
+                key, query = self._waiting.popitem()
                 # It was asked for again while it was read.
-                if self._is_old(key, wanted):
-                    await self._read(key, wanted)
+                if self._is_old(key, query):
+                    await self._read(key, query)
 
     async def _asked_or_after(self, seconds: float) -> None:
-        """Wait until something is asked for, for some seconds at most."""
+        """Wait for a query, for some seconds at most."""
         tasks = [
-            asyncio.ensure_future(each) for each in (self._asked.wait(), self._clock.sleep(seconds))
+            asyncio.ensure_future(wait) for wait in (self._asked.wait(), self._clock.sleep(seconds))
         ]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -141,7 +158,7 @@ class HistoryCharts:
                 task.cancel()
 
     async def _look(self) -> None:
-        """Read how far the files reach, and whether those that were left out are as they were."""
+        """Read the end time of the files, and whether the left out ones are unchanged."""
         try:
             async with asyncio.timeout(LIMIT_S):
                 self.reach = await in_thread(partial(self._reader.reach, self._fleet))
@@ -160,7 +177,8 @@ class HistoryCharts:
         except TimeoutError:
             self._reader.interrupt()
             self._failed(
-                f"{self._folder}: reading took longer than {LIMIT_S:.0f} s: `trnfleet history compact` makes it quicker"
+                f"{self._folder}: reading took longer than {LIMIT_S:.0f} s: `trnfleet history"
+                " compact` makes it quicker"
             )
             return
         except Exception as error:  # noqa: BLE001  a library that fails must not end the app

@@ -1,7 +1,8 @@
-"""Collection of history: what a monitor knows, as rows of minutes, events and alerts.
+"""Collection of history: a monitor's state as rows of minutes, events and alerts.
 
-Every message counts once: before a second one of a topic is applied, what is in the store is added to the minutes. So a sample is
-taken about once a publishing period, however many messages that has.
+Every message counts once: before a second message of a topic is applied, the store's values are
+added to the minutes. So a sample is added about once a publishing period, however many messages it
+has.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from trnfleet.wire.topics import VALUES, build_topic
 
 if TYPE_CHECKING:
     from trnfleet.domain.minutes import MinuteRows
+    from trnfleet.monitor.alerting.store import AlertTransition
+    from trnfleet.monitor.store.events import Event
     from trnfleet.wire.ports import Envelope
 
 NS_PER_US = 1_000
@@ -35,7 +38,7 @@ class ClosedMinute(NamedTuple):
 
 
 class News(NamedTuple):
-    """What has happened."""
+    """Events and alerts."""
 
     minute: int
     """The fleet's present minute since 1970."""
@@ -46,22 +49,25 @@ class News(NamedTuple):
 
 
 class HistoryMonitor(Monitor):
-    """A monitor that shows each message to a collector."""
+    """A monitor with a collector for each message."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.collector: Collector | None = None
-        self._values = tuple(build_topic(self.fleet_name, each, "", self.root) for each in VALUES)
+        self._values = tuple(
+            build_topic(self.fleet_name, topic_class, "", self.root) for topic_class in VALUES
+        )
         self._came: set[str] = set()
-        """Topics of telemetry and roll-ups that have come since the last sample."""
+        """Topics of telemetry and roll-ups received since the last sample."""
 
     def apply_messages(self, batch: list[Envelope]) -> None:
-        """Apply a batch, and take a sample before the second message of any topic."""
+        """Apply a batch, and add a sample before the second message of any topic."""
         collector = self.collector
         if collector is None:
             super().apply_messages(batch)
             return
-        came, first = self._came, 0
+        came = self._came
+        first = 0
         for number, envelope in enumerate(batch):
             topic = envelope.topic
             if topic in came:
@@ -79,17 +85,22 @@ class Collector:
     """The rows of history of one monitor."""
 
     def __init__(self, monitor: HistoryMonitor) -> None:
-        """Begin to collect from a monitor, which calls `take` from now on."""
+        """Begin to collect from a monitor.
+
+        It calls `take` from now on.
+        """
         self._monitor = monitor
         self._minutes = Minutes()
         self._jobs = JobMinutes()
+        self._events: list[Event] = []
+        self._transitions: list[AlertTransition] = []
         self._events_seen = monitor.events.received
         self._alerts_seen = monitor.alerts.happened
         monitor.collector = self
 
     @property
     def late(self) -> int:
-        """Samples of chips that came for a minute that was returned already."""
+        """Chip samples received after their minute was returned."""
         return self._minutes.late
 
     @property
@@ -98,8 +109,9 @@ class Collector:
         return self._minutes.samples
 
     def take(self) -> None:
-        """Add what has come since the last sample."""
-        monitor, ingest = self._monitor, self._monitor.ingest
+        """Add the messages since the last sample."""
+        monitor = self._monitor
+        ingest = self._monitor.ingest
         moment = monitor.moment()
         samples = self._minutes.samples
         self._minutes.take(
@@ -110,7 +122,16 @@ class Collector:
             jobs=ingest.job_table.placed,
         )
         if self._minutes.samples > samples:
-            self._jobs.take(moment.time_ns // MINUTE_NS, ingest.jobs.values())
+            silent = ingest.job_table.last_known
+            live = [job for name, job in ingest.jobs.items() if name not in silent]
+            self._jobs.take(moment.time_ns // MINUTE_NS, live)
+        # The monitor keeps few of them: a minute of a large fleet may have more.
+        self._events += monitor.events.since(self._events_seen)
+        self._events_seen = monitor.events.received
+        alerts = monitor.alerts
+        fresh = min(alerts.happened - self._alerts_seen, len(alerts.history))
+        self._transitions += itertools.islice(alerts.history, len(alerts.history) - fresh, None)
+        self._alerts_seen = alerts.happened
 
     def close(self, *, at_end: bool = False) -> list[ClosedMinute]:
         """Return the minutes that are over, oldest first.
@@ -124,35 +145,44 @@ class Collector:
             monitor.clock.monotonic_s(), monitor.store.usual_period_s, at_end=at_end
         )
         made = []
-        for minute, parts in itertools.groupby(rows, key=lambda each: each.minute):
+        for minute, parts in itertools.groupby(rows, key=lambda row: row.minute):
             jobs = self._jobs.close(minute)
             made.append(ClosedMinute(minute, tuple(parts), jobs.get(minute, [])))
         return made
 
     def news(self) -> News:
         """Return the events and transitions of alerts since the last call."""
-        monitor = self._monitor
-        events = monitor.events.since(self._events_seen)
-        self._events_seen = monitor.events.received
-        alerts = monitor.alerts
-        fresh = min(alerts.happened - self._alerts_seen, len(alerts.history))
-        self._alerts_seen = alerts.happened
-        transitions = list(itertools.islice(reversed(alerts.history), fresh))[::-1]
+        events = self._events
+        transitions = self._transitions
+        self._events = []
+        self._transitions = []
         return News(
-            monitor.moment().time_ns // MINUTE_NS,
+            self._monitor.moment().time_ns // MINUTE_NS,
             [
                 (
-                    each.ts_ns // NS_PER_US, each.severity.value, each.source, each.name, each.path,
-                    each.job or None, each.nrt, each.text,
+                    event.ts_ns // NS_PER_US,
+                    event.severity.value,
+                    event.source,
+                    event.name,
+                    event.path,
+                    event.job or None,
+                    event.nrt,
+                    event.text,
                 )
-                for each in events
+                for event in events
             ],
             [
                 (
-                    each.at_ns // NS_PER_US, each.kind, each.alert.rule.name, each.alert.severity.value,
-                    address_of(each.alert), each.alert.job or None, each.alert.since_ns // NS_PER_US,
-                    each.summary, each.alert.fingerprint,
+                    change.at_ns // NS_PER_US,
+                    change.kind,
+                    change.alert.rule.name,
+                    change.alert.severity.value,
+                    address_of(change.alert),
+                    change.alert.job or None,
+                    change.alert.since_ns // NS_PER_US,
+                    change.summary,
+                    change.alert.fingerprint,
                 )
-                for each in transitions
+                for change in transitions
             ],
-        )  # fmt: skip  # rows
+        )

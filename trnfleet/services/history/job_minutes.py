@@ -48,12 +48,19 @@ class JobMinutes:
     def close(self, until: int) -> dict[int, list[tuple[Any, ...]]]:
         """Return the rows of the minutes up to one, by minute, and forget them."""
         made: dict[int, list[tuple[Any, ...]]] = {}
-        for minute in sorted(each for each in self._open if each <= until):
+        for minute in sorted(minute for minute in self._open if minute <= until):
             made[minute] = [
                 (
-                    minute * 60_000_000, name, job.kind, job.state, job.samples,
-                    *(job.sums[key] / job.counts[key] if key in job.sums else None for key in JOB_FIGURES),
+                    minute * 60_000_000,
+                    name,
+                    job.kind,
+                    job.state,
+                    job.samples,
+                    *(
+                        job.sums[key] / job.counts[key] if key in job.sums else None
+                        for key in JOB_FIGURES
+                    ),
                 )
                 for name, job in self._open.pop(minute).items()
-            ]  # fmt: skip  # a row
+            ]
         return made

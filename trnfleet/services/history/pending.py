@@ -1,4 +1,4 @@
-"""Writes of history on their way to the disk: in order, tried again where it is full, bounded and counted."""
+"""Pending writes of history: in order, retried on a full disk, bounded and counted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 log = logs.get_logger(__name__)
 
 MOST_BYTES = 512 * 2**20
-"""Memory of what waits for the disk; beyond it the oldest is given up."""
+"""Memory of the pending writes. Beyond it the oldest are dropped."""
 MOST_WRITES = 10_000
 ROW_BYTES = 1_000
 """Memory of an event or alert, about."""
@@ -38,7 +38,10 @@ class _Write(NamedTuple):
 
 
 class PendingWrites:
-    """What is to be written, oldest first; one thread may flush while another adds."""
+    """The pending writes, oldest first.
+
+    One thread may flush while another adds.
+    """
 
     def __init__(self, writer: HistoryWriter, most_bytes: int = MOST_BYTES) -> None:
         self._writer = writer
@@ -48,7 +51,7 @@ class PendingWrites:
         self._writes: deque[_Write] = deque()
         self._bytes = 0
         self._windows: set[int] = set()
-        """Windows of ten minutes with minutes that their rows are not made of yet."""
+        """Windows of ten minutes with minutes not yet rolled up."""
         self._newest = 0
         """The newest minute written."""
         self._days: set[int] = set()
@@ -57,7 +60,8 @@ class PendingWrites:
         self.chips = 0
         """Rows of chips in them."""
         self.late = 0
-        """Samples of minutes that are there already, be it from a former run, and that were left out."""
+        """Samples left out because their minutes are already there, possibly from an earlier run.
+        """
         self.unwritten = 0
         """Minutes that were given up."""
         self.problem = ""
@@ -67,7 +71,7 @@ class PendingWrites:
     def waiting(self) -> int:
         """Minutes that wait."""
         with self._lock:
-            return sum(each.minute is not None for each in self._writes)
+            return sum(write.minute is not None for write in self._writes)
 
     def add(self, closed: ClosedMinute) -> None:
         """Add a minute."""
@@ -75,16 +79,16 @@ class PendingWrites:
         def write() -> None:
             # Here, and not as its samples come: the day's files are read, which takes a while.
             if self._writer.is_written(closed.minute):
-                self.late += sum(each.samples for each in closed.parts)
+                self.late += sum(part.samples for part in closed.parts)
                 return
             # Chips last: a minute counts as written once they are there.
             if closed.jobs:
                 self._writer.write_rows(JOB_MINUTES, closed.minute, closed.jobs)
             self._writer.write_chips(closed.parts)
             self.minutes += 1
-            self.chips += sum(len(each.chip) for each in closed.parts)
+            self.chips += sum(len(part.chip) for part in closed.parts)
 
-        self._append(_Write(write, sum(each.nbytes for each in closed.parts), closed.minute))
+        self._append(_Write(write, sum(part.nbytes for part in closed.parts), closed.minute))
 
     def add_news(self, news: News) -> None:
         """Add events and alerts."""
@@ -94,10 +98,12 @@ class PendingWrites:
                 self._append(_Write(call, ROW_BYTES * len(rows), None))
 
     def flush(self, *, at_end: bool = False) -> None:
-        """Write all that waits, and the ten minutes that are over; what cannot be written waits on, and `problem` says why.
+        """Write all that waits and the finished ten-minute windows.
+
+        Failed writes wait on, and `problem` has the reason.
 
         Args:
-            at_end: Whether no more will come, so that the last ten minutes are over, too.
+            at_end: Whether no more will come. The last window is finished then, too.
         """
         # A flush of a thread that is not waited for any more may still be under way.
         with self._flushing:

@@ -1,4 +1,4 @@
-"""The writer of history: a cell's minutes into a folder, from a broker or from recordings."""
+"""The writer of history: a cell's minutes into a folder, from a broker or recordings."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ if TYPE_CHECKING:
     from trnfleet.services.session import BrokerSession
 
 EVERY_S = 1.0
-"""Time between two looks for minutes that are over."""
+"""Time between two checks for finished minutes."""
 RETRY_S = 10.0
-"""Time between two attempts to write what a full disk refused."""
+"""Time between two attempts on a full disk."""
 NEWS_EVERY_S = 60.0
 """Longest time for which events and alerts are gathered."""
 STRIDE_NS = 10 * NS_PER_S
-"""Time of a recording that is played between two looks for minutes that are over."""
+"""Recording time played between two checks for finished minutes."""
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryRequest:
-    """Where history is written to, and for what."""
+    """Target folder and content of the history."""
 
     folder: Path
     cell: str
     writer: str
     """Name of this writer."""
     rules: tuple[Rule, ...]
-    """Rules whose alerts are kept."""
+    """Rules for the recorded alerts."""
     duration_s: float | None = None
 
 
@@ -65,17 +65,17 @@ class HistoryProgress(NamedTuple):
     files: int
     file_bytes: int
     late: int
-    """Samples of chips that came for a minute that is kept already."""
+    """Chip samples received after their minute was stored."""
     waiting: int
     """Minutes that wait for the disk."""
     unwritten: int
-    """Minutes that were given up because it stayed full."""
+    """Minutes dropped because the disk stayed full."""
     lost: int
     """Ticks of telemetry that never came."""
 
 
 class HistoryReporter(Protocol):
-    """Receiver of what happens while history is written."""
+    """Receiver of progress while history is written."""
 
     def began(self, fleet: str) -> None:
         """Report that writing has begun."""
@@ -84,11 +84,14 @@ class HistoryReporter(Protocol):
         """Report the totals after `elapsed_s`."""
 
     def failed(self, problem: str) -> None:
-        """Report that something cannot be written and will be tried again, or, with no text, that it is written."""
+        """Report a failed write; it will be retried.
+
+        An empty text reports success.
+        """
 
 
 def writer_name() -> str:
-    """Return the name of this machine as that of a writer."""
+    """Return this machine's name for use as a writer's name."""
     return re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname())[:64] or "writer"
 
 
@@ -112,10 +115,13 @@ class _Cell:
         self._writer.close()
 
     def collect(self, *, at_end: bool = False) -> bool:
-        """Take the minutes that are over; return whether there is anything to write."""
+        """Queue the finished minutes.
+
+        Return whether there is anything to write.
+        """
         closed = self._collector.close(at_end=at_end)
-        for each in closed:
-            self._pending.add(each)
+        for minute in closed:
+            self._pending.add(minute)
         now_s = self._monitor.clock.monotonic_s()
         if closed or at_end or now_s - self._news_s >= NEWS_EVERY_S:
             self._news_s = now_s
@@ -123,7 +129,7 @@ class _Cell:
         return bool(closed) or at_end
 
     def flush(self, *, at_end: bool = False) -> None:
-        """Write what waits."""
+        """Write the waiting rows."""
         self._pending.flush(at_end=at_end)
 
     def report_problem(self) -> None:
@@ -138,9 +144,16 @@ class _Cell:
     def progress(self) -> HistoryProgress:
         pending = self._pending
         return HistoryProgress(
-            self._monitor.fleet_name, pending.minutes, pending.chips, self._writer.files, self._writer.file_bytes,
-            self._collector.late + pending.late, pending.waiting, pending.unwritten, self._monitor.counts.lost,
-        )  # fmt: skip  # names, not lines
+            self._monitor.fleet_name,
+            pending.minutes,
+            pending.chips,
+            self._writer.files,
+            self._writer.file_bytes,
+            self._collector.late + pending.late,
+            pending.waiting,
+            pending.unwritten,
+            self._monitor.counts.lost,
+        )
 
     def finish(self) -> HistoryProgress:
         """Return the totals.
@@ -152,7 +165,8 @@ class _Cell:
         missing = progress.waiting + progress.unwritten
         if self.has_problem or missing:
             raise TrnfleetError(
-                f"{self._pending.problem or 'the disk was full'}; {progress.minutes:,} minutes were written, {missing:,} were not"
+                f"{self._pending.problem or 'the disk was full'}; {progress.minutes:,} minutes were"
+                f" written, {missing:,} were not"
             )
         return progress
 
@@ -160,7 +174,9 @@ class _Cell:
 async def write_from_broker(
     session: BrokerSession, name: str | None, request: HistoryRequest, reporter: HistoryReporter
 ) -> HistoryProgress:
-    """Write the history of a fleet until a signal or the duration ends it, and return the totals.
+    """Write a fleet's history until a signal or the duration ends it.
+
+    Return the totals.
 
     Raises:
         BrokerError: the broker cannot be reached or has no fleet.

@@ -1,6 +1,8 @@
-"""The alerts of a cell on the top broker: what its watch publishes, with the acknowledgement or silence that each has in the cell.
+"""The alerts of a cell on the top broker.
 
-It compares what the monitor of the cell knows with what was published last, so that nothing of the cell that ends while no relay runs stays.
+They are the alerts of its watch, each with its acknowledgement or silence in the cell. The
+monitor's state is compared with the last publication, so an alert that ends while no relay runs
+does not stay.
 """
 
 from __future__ import annotations
@@ -18,16 +20,19 @@ from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import TopicClass
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.services.relay.role import RelayIdentity
     from trnfleet.wire.alerts import AlertMessage
 
 SETTLED_S = 30.0
-"""Time for which the cell has been heard until an alert that only the top broker has is over: the cell's retained ones have come then, and
-a watch there has published again what its broker has lost."""
+"""Connected time after which an alert only on the top broker is over. By then the cell's retained
+alerts have arrived, and its watch has restored those its broker lost."""
 MOST_AT_ONCE = 2_000
-"""Messages of a tick at most, so that heartbeats and roll-ups do not wait for a storm; the others follow with the next."""
+"""Most messages a tick, so that a storm does not delay heartbeats and roll-ups. The rest follow in
+the next tick."""
 
 
 class _Sent(NamedTuple):
@@ -38,49 +43,61 @@ class _Sent(NamedTuple):
 
 
 class PassedAlerts:
-    """What is published of a cell's alerts."""
+    """The published alerts of a cell."""
 
     def __init__(self, identity: RelayIdentity) -> None:
         self._identity = identity
         self._sent: dict[str, _Sent] = {}
         self._on_top: set[str] = set()
-        """Fingerprints that the top broker has below the cell's name, as far as this relay has heard, and as many as a monitor keeps."""
+        """Fingerprints below the cell's name on the top broker, as received by this relay. At most
+        as many as a monitor stores."""
         self._heard_since_s = math.inf
 
     def __len__(self) -> int:
         """Return how many are published."""
         return len(self._sent)
 
+    @property
+    def topics(self) -> Iterable[str]:
+        """Topics of the published alerts."""
+        return map(self._topic, self._sent)
+
     def begin(self) -> None:
-        """Publish all again: another relay has published before, or the top broker has lost what it had."""
+        """Publish all again.
+
+        Another relay published before, or the top broker lost its state.
+        """
         self._sent.clear()
 
     def note_top(self, fingerprint: str, payload: bytes) -> None:
-        """Note what the top broker has, by which relay it may be."""
+        """Note an alert on the top broker, from whichever relay."""
         if not payload:
             self._on_top.discard(fingerprint)
         elif len(self._on_top) < DEFAULT_LIMITS.alerts:
             self._on_top.add(fingerprint)
 
     def hear(self, now_s: float, *, sees_cell: bool) -> None:
-        """Note whether the cell is heard."""
+        """Note whether the cell is connected."""
         if not sees_cell:
             self._heard_since_s = math.inf
         elif now_s < self._heard_since_s:
             self._heard_since_s = now_s
 
     def knows_cell(self, monitor: Monitor) -> bool:
-        """Return whether all has come that the cell's broker retains, so that what only the top broker has is over.
+        """Return whether all retained messages of the cell's broker have arrived.
 
-        Where wildcards get nothing retained, what is not known here may go on all the same.
+        An alert only on the top broker is over then. If wildcards return nothing retained, an alert
+        unknown here may still be active.
         """
         is_settled = monitor.clock.monotonic_s() - self._heard_since_s >= SETTLED_S
         return is_settled and not monitor.link.withholds_retained
 
     def changes(self, monitor: Monitor) -> list[Envelope]:
-        """Return what has changed since the last call."""
-        known, silences = monitor.ingest.alert_messages, monitor.alerts.silences
-        now_ns, has_handling = monitor.moment().time_ns, any(silences.count())
+        """Return the changes since the last call."""
+        known = monitor.ingest.alert_messages
+        silences = monitor.alerts.silences
+        now_ns = monitor.moment().time_ns
+        has_handling = any(silences.count())
         made: list[Envelope] = []
         for fingerprint, message in known.items():
             if len(made) >= MOST_AT_ONCE:
@@ -115,13 +132,13 @@ class PassedAlerts:
     def _handling(
         alert: Alert, monitor: Monitor, now_ns: int
     ) -> tuple[Handling | None, Handling | None]:
-        """Return the acknowledgement and the silence under which an alert is."""
+        """Return an alert's acknowledgement and silence."""
         silences = monitor.alerts.silences
         if silences.status(alert, now_ns) is AlertStatus.RESOLVED:
             return None, None
         ack = silences.ack_of(alert, now_ns)
         hiding = max(
-            silences.silences_of(alert, now_ns), key=lambda each: each.ends_ns, default=None
+            silences.silences_of(alert, now_ns), key=lambda silence: silence.ends_ns, default=None
         )
         return (
             None if ack is None else _handling(ack.owner, ack.note, ack.at_ns, ack.ends_ns),

@@ -1,4 +1,8 @@
-"""Roll-ups of a monitor as blocks of rows: one an UltraServer, or an instance where it stands alone, or its neighbours are of other types or too many."""
+"""A monitor's roll-ups as blocks of rows.
+
+A row is an UltraServer, or an instance if it is standalone, or its neighbours are of other types or
+too many.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +89,10 @@ class Rows:
         self.blocks = tuple(_blocks(rows, cell))
 
     def row_of(self, address: str) -> str:
-        """Return the row that an address is, or is in; empty for none."""
+        """Return the row of an address, or the one it is in.
+
+        Empty if none.
+        """
         parts = address.split("/")
         above = ("/".join(parts[:depth]) for depth in (2, 3))
         return next((path for path in above if path in self._index), "")
@@ -121,7 +128,7 @@ class Rows:
         }
 
     def _picked(self, ultraservers: NDArray[Any], instances: NDArray[Any]) -> NDArray[Any]:
-        """Return what rows have, of what UltraServers and instances have."""
+        """Return row values, picked from UltraServers and instances."""
         whole = self._is_ultraserver
         if whole.all():
             return ultraservers[self._numbers]
@@ -142,12 +149,15 @@ class Rows:
                 rollups.parts(name, level) for level in (Level.ULTRASERVER, Level.INSTANCE)
             )
             totals[line], covered[line] = (
-                self._picked(*each) for each in zip(of_ultraservers, of_instances, strict=True)
+                self._picked(*pair) for pair in zip(of_ultraservers, of_instances, strict=True)
             )
         return np.where(covered > 0, totals, 0.0), covered
 
     def _hottest(self, store: Store) -> list[str]:
-        """Return the address of each row's hottest live chip, below the row's; empty where none is known."""
+        """Return each row's hottest live chip, relative to the row.
+
+        Empty if unknown.
+        """
         if not len(self._numbers):
             return []
         codes = store.columns[_TEMPERATURE.name]
@@ -164,19 +174,22 @@ class Rows:
         return self._hottest_text.copy()
 
     def _first_highest(self, codes: NDArray[Any]) -> NDArray[np.int64]:
-        """Return the first chip of each row that has the row's highest code; -1 where all codes are below 0."""
+        """Return each row's first chip with the highest code. -1 if all are below 0."""
         starts = self._chip_start
         sizes = np.diff(starts, append=len(codes))
         if starts[0] == 0 and (sizes == sizes[0]).all():
             most = starts + codes.reshape(len(starts), -1).argmax(axis=1)
         else:
             highest = np.maximum.reduceat(codes, starts)
-            found = np.flatnonzero(codes == np.repeat(highest, sizes))
-            most = found[np.searchsorted(found, starts)]
+            indices = np.flatnonzero(codes == np.repeat(highest, sizes))
+            most = indices[np.searchsorted(indices, starts)]
         return np.where(codes[most] < 0, -1, most)
 
     def _count_alerts(self, alerts: Iterable[AlertMessage], worst: list[str]) -> NDArray[np.int64]:
-        """Count firing alerts by row and severity; the chip of the most severe takes the place of the hottest in `worst`."""
+        """Count firing alerts by row and severity.
+
+        The chip of the most severe alert replaces the hottest one in `worst`.
+        """
         counted = np.zeros((len(self._numbers), len(SEVERITIES)), np.int64)
         ranks: dict[int, int] = {}
         for alert in alerts:
@@ -208,4 +221,5 @@ def _blocks(rows: list[RollupRow], cell: str) -> Iterable[Block]:
         ):
             stop += 1
         yield Block(f"{cluster}/{cell}/{number:04}", slice(first, stop), tuple(rows[first:stop]))
-        first, number = stop, number + 1
+        first = stop
+        number = number + 1

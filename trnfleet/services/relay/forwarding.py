@@ -1,7 +1,8 @@
-"""Telemetry of hosts from a relay's cell to the top broker: descriptors that say who forwards them, and frames as they are.
+"""Telemetry of hosts from a relay's cell to the top broker.
 
-A host that is forwarded newly is described on the top together with its first frame: a monitor exchanges a row for chips that have
-values, and nothing is missing from the totals above them meanwhile.
+Descriptors name the forwarder; frames stay as they are. A newly forwarded host is described on the
+top together with its first frame: a monitor replaces a row by chips with values, and the totals
+above them stay complete meanwhile.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import asyncio
 import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from trnfleet.domain.address import format_chip
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
@@ -28,24 +31,25 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import Publisher
 
 HOLD_S = 1.5
-"""Longest wait for the first frames of what is newly forwarded: a period of most fleets, and half of one."""
+"""Longest wait for the first frames of newly forwarded hosts: 1.5 periods of most fleets."""
 LOOK_EVERY_S = 0.25
 """Time between two looks whether the wait is over."""
 REPEAT_S = 60.0
 """Time after which descriptors are published again, as by their publishers."""
 EXPIRY_S = 180
-"""Seconds for which a broker with MQTT 5 keeps a descriptor that is not repeated: what a relay that died has left goes by itself."""
+"""Seconds for which an MQTT 5 broker retains an unrepeated descriptor. After a relay died, its
+descriptors expire."""
 
 
 @dataclass(slots=True)
 class _Path:
-    """What one descriptor describes."""
+    """The hardware of one descriptor."""
 
     descriptor: Envelope
     topic: str
     """Of the frames, or of the instance's own metrics."""
     topics: tuple[str, ...]
-    """All of the cell that are forwarded with it."""
+    """All topics of the cell forwarded with it."""
     since_s: float
     is_shown: bool = False
     """Whether it is described on the top."""
@@ -54,35 +58,42 @@ class _Path:
 
 
 class Forwarding:
-    """What one relay forwards."""
+    """Forwarded telemetry of one relay."""
 
     def __init__(
         self, fleet: str, root: str, stamp: ForwardedBy, publisher: Publisher, clock: Clock
     ) -> None:
-        self._fleet, self._root, self._stamp = fleet, root, stamp
-        self._publisher, self._clock = publisher, clock
+        self._fleet = fleet
+        self._root = root
+        self._stamp = stamp
+        self._publisher = publisher
+        self._clock = clock
         self._paths: dict[str, _Path] = {}
         self._topics: dict[str, str] = {}
-        """Topics of the cell that are forwarded, each with the path of its descriptor."""
+        """Forwarded topics of the cell, with their descriptors' paths."""
         self._state: list[Envelope] = []
         self._frames: dict[str, Envelope] = {}
-        """Of each topic the newest that waits: on a slow connection the ones before it are left out, and the top counts them as lost."""
+        """The newest waiting frame of each topic. A slow connection skips older ones, and the top
+        counts them as lost."""
         self._cleared: dict[str, Envelope] = {}
-        """Descriptors that are to be cleared, until the broker has it."""
+        """Descriptors to clear, until the broker has confirmed it."""
         self._is_active = False
-        """Whether this relay is the one of its cell that publishes."""
+        """Whether this relay publishes for its cell."""
         self._has_work = asyncio.Event()
         self._repeat_s = clock.monotonic_s() + REPEAT_S
 
     def be_active(self, *, is_active: bool) -> None:
-        """Publish from now on, all that is described first, or publish nothing: another relay may describe the same hosts."""
+        """Publish from now on, descriptors first, or publish nothing.
+
+        Another relay may describe the same hosts.
+        """
         if is_active and not self._is_active:
             self._state = list(self.announce())
             self._has_work.set()
         self._is_active = is_active
 
     def follow(self, wanted: Mapping[str, CompactDescriptor]) -> None:
-        """Forward what some descriptors describe, by their paths, and no more what others do."""
+        """Forward the hosts of some descriptors, by path, and stop forwarding others."""
         for path in self._paths.keys() - wanted.keys():
             self._drop(path)
         now_s = self._clock.monotonic_s()
@@ -112,7 +123,7 @@ class Forwarding:
             self._state.append(self._cleared[topic])
 
     def take(self, batch: Sequence[Envelope]) -> None:
-        """Take what has come in the cell, at once."""
+        """Forward the frames of a batch from the cell at once."""
         topics = self._topics
         if not topics:
             return
@@ -126,9 +137,11 @@ class Forwarding:
             try:
                 stamped = self._stamped(path, decode_message(envelope.payload, Descriptor))
             except WireError:
-                # Cleared, or nothing that a monitor takes: the next layout of the cell is without it.
+                # Cleared, or nothing that a monitor takes: the next layout of the cell is without
+                # it.
                 return
-            is_other, to.descriptor = stamped.payload != to.descriptor.payload, stamped
+            is_other = stamped.payload != to.descriptor.payload
+            to.descriptor = stamped
             if not (to.is_shown and is_other):
                 return
             self._state.append(stamped)
@@ -141,19 +154,22 @@ class Forwarding:
         self._has_work.set()
 
     def announce(self) -> Iterable[Envelope]:
-        """Return what is described, and what is to be cleared: what is published where it becomes active, and from time to time."""
-        shown = [each.descriptor for each in self._paths.values() if each.is_shown]
+        """Return the descriptors to publish and to clear.
+
+        They are published when the relay becomes active, and from time to time.
+        """
+        shown = [path.descriptor for path in self._paths.values() if path.is_shown]
         return [*self._cleared.values(), *shown]
 
     def end(self) -> list[Envelope]:
-        """Return what clears all that is described, as far as that is this relay's to say, and forward nothing more."""
+        """Return messages to clear this relay's descriptors, and stop forwarding."""
         for path in list(self._paths):
             self._drop(path)
         self._state.clear()
         return list(self._cleared.values()) if self._is_active else []
 
     async def run(self) -> None:
-        """Publish what is forwarded until cancelled."""
+        """Publish forwarded telemetry until cancelled."""
         while True:
             if not self._paths:
                 await self._has_work.wait()
@@ -166,17 +182,20 @@ class Forwarding:
             await self.publish()
 
     async def publish(self) -> None:
-        """Publish what waits."""
+        """Publish the waiting messages."""
         if not self._is_active:
-            self._state, self._frames = [], {}
+            self._state = []
+            self._frames = {}
             return
         self._show()
         now_s = self._clock.monotonic_s()
         if now_s >= self._repeat_s:
             self._repeat_s = now_s + REPEAT_S
-            self._state += [each for each in self.announce() if each not in self._state]
-        state, frames = self._state, list(self._frames.values())
-        self._state, self._frames = [], {}
+            self._state += [envelope for envelope in self.announce() if envelope not in self._state]
+        state = self._state
+        frames = list(self._frames.values())
+        self._state = []
+        self._frames = {}
         if not state and not frames:
             return
         result = await self._publisher.publish([*state, *frames])
@@ -186,22 +205,22 @@ class Forwarding:
                     del self._cleared[envelope.topic]
 
     def _show(self) -> None:
-        """Describe what is newly forwarded, once a frame of each has come or the wait for it is over."""
-        waiting = [each for each in self._paths.values() if not each.is_shown]
-        is_complete = all(each.topic in each.frames for each in waiting)
+        """Describe newly forwarded hosts once each has a frame or the wait is over."""
+        waiting = [path for path in self._paths.values() if not path.is_shown]
+        is_complete = all(path.topic in path.frames for path in waiting)
         now_s = self._clock.monotonic_s()
-        for each in waiting:
-            if is_complete or now_s - each.since_s >= HOLD_S:
-                each.is_shown = True
-                self._cleared.pop(each.descriptor.topic, None)
-                self._state.append(each.descriptor)
-                self._frames.update(each.frames)
-                each.frames = {}
+        for path in waiting:
+            if is_complete or now_s - path.since_s >= HOLD_S:
+                path.is_shown = True
+                self._cleared.pop(path.descriptor.topic, None)
+                self._state.append(path.descriptor)
+                self._frames.update(path.frames)
+                path.frames = {}
 
     def _stamped(self, path: str, descriptor: Descriptor) -> Envelope:
         """Return a host's descriptor as the top gets it."""
         topic = self._topic(TopicClass.NODE, path)
-        stamped = descriptor.model_copy(update={"forwarded": self._stamp})
+        stamped = msgspec.structs.replace(descriptor, forwarded=self._stamp)
         return message_envelope(topic, stamped, retain=True)._replace(
             properties=MessageProperties(expiry_s=EXPIRY_S)
         )

@@ -1,7 +1,7 @@
-"""Leases of a cell's hosts: who sees the chips of which rows on the top broker, and until when.
+"""Leases on a cell's hosts: clients, the rows to forward for them, and end times.
 
-A lease is asked for, renewed and given back by a command, `forward`. Several clients may hold one of the same row, which is forwarded once.
-A lease that nobody renews ends by itself.
+A lease is requested, renewed and returned by a command, `forward`. Several clients may lease the
+same row; it is forwarded once. A lease without renewal expires.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import Publisher
 
 MOST_LEASES = 64
-"""Leases in all: 8 clients with as many as each may have. Of those that are renewed each 20 s the rate of all commands lets 80 through."""
+"""Leases in all: 8 clients with as many as each may have. The rate limit of commands allows 80
+renewals every 20 s."""
 MOST_OF_CLIENT = 8
 
 
@@ -57,18 +58,22 @@ class Leases:
 
         Args:
             cell: Name of the cell.
-            monitor: What is known of the cell.
-            forwarding: Forwards what there is a lease of.
-            row_of: Returns the row of roll-ups that stands for an address; empty for none.
-            sees_cell: Returns whether the cell is heard at present.
-            most_hosts: Hosts that are forwarded at once.
+            monitor: The cell's monitor.
+            forwarding: Forwards the leased hosts.
+            row_of: Returns the row of roll-ups for an address; empty for none.
+            sees_cell: Returns whether the cell is connected at present.
+            most_hosts: Most hosts forwarded at a time.
         """
-        self._cell, self._monitor, self._forwarding = cell, monitor, forwarding
-        self._row_of, self._sees_cell, self.most_hosts = row_of, sees_cell, most_hosts
+        self._cell = cell
+        self._monitor = monitor
+        self._forwarding = forwarding
+        self._row_of = row_of
+        self._sees_cell = sees_cell
+        self.most_hosts = most_hosts
         self._until_s: dict[_Lease, float] = {}
-        """Monotonic seconds at which each ends."""
+        """Monotonic seconds of each lease's end."""
         self._generation = -1
-        """Layout of the cell for which was looked up what is forwarded."""
+        """Layout generation of the cell at the last lookup of forwarded hosts."""
         self._forwarded_rows: set[str] = set()
 
     def __len__(self) -> int:
@@ -77,11 +82,14 @@ class Leases:
 
     @property
     def rows(self) -> set[str]:
-        """Rows of which there is a lease."""
+        """Rows with a lease."""
         return {lease.row for lease in self._until_s}
 
     def concerns(self, action: object, target: object) -> bool:
-        """Return whether a command is about chips of this cell: other cells' relays read it, too."""
+        """Return whether a command is about this cell's chips.
+
+        Other cells' relays read it, too.
+        """
         return action == FORWARD and isinstance(target, str) and bool(self._row_of(target))
 
     def carry_out(self, command: CommandMessage) -> tuple[str, dict[str, Any]]:
@@ -90,8 +98,10 @@ class Leases:
         Raises:
             ConfigError: there is no room for it, or nothing to forward; the message is the answer.
         """
-        row, now_s = self._row_of(command.target), self._monitor.clock.monotonic_s()
-        lease, lease_s = _Lease(command.client, row), _seconds(command)
+        row = self._row_of(command.target)
+        now_s = self._monitor.clock.monotonic_s()
+        lease = _Lease(command.client, row)
+        lease_s = _seconds(command)
         self._expire(now_s)
         if not lease_s:
             self._until_s.pop(lease, None)
@@ -110,15 +120,16 @@ class Leases:
         return words, {"target": row, "hosts": _count(hosts), "lease_s": lease_s}
 
     def _check_room(self, lease: _Lease, row: str) -> None:
-        """Raise where there is no room for one more lease.
+        """Raise if there is no room for one more lease.
 
         Raises:
             ConfigError: there is none.
         """
-        own = sum(each.client == lease.client for each in self._until_s)
+        own = sum(held.client == lease.client for held in self._until_s)
         if own >= MOST_OF_CLIENT:
             raise ConfigError(
-                f"client {lease.client} has {own} leases of cell {self._cell}, and may have {MOST_OF_CLIENT}"
+                f"client {lease.client} has {own} leases of cell {self._cell}, and may have"
+                f" {MOST_OF_CLIENT}"
             )
         if len(self._until_s) >= MOST_LEASES:
             raise ConfigError(
@@ -127,12 +138,12 @@ class Leases:
         hosts = _count(self._hosts(self.rows | {row}))
         if hosts > self.most_hosts:
             raise ConfigError(
-                f"{counted(hosts, 'host')} of cell {self._cell} would be forwarded, over the limit of {self.most_hosts} "
-                "(--forward-hosts)"
+                f"{counted(hosts, 'host')} of cell {self._cell} would be forwarded, over the limit"
+                f" of {self.most_hosts} (--forward-hosts)"
             )
 
     def tick(self, *, is_active: bool) -> None:
-        """End what nobody has renewed, and follow what the cell has now, and whether this is the relay that publishes."""
+        """End expired leases, and follow the cell's layout and this relay's role."""
         self._forwarding.be_active(is_active=is_active)
         self._expire(self._monitor.clock.monotonic_s())
         if self.rows != self._forwarded_rows or (
@@ -150,20 +161,21 @@ class Leases:
         self._forwarding.follow(self._hosts(self._forwarded_rows))
 
     def _hosts(self, rows: set[str]) -> dict[str, CompactDescriptor]:
-        """Return the descriptors that cover the hosts of some rows, by path."""
-        layout, descriptors = self._monitor.store.layout, self._monitor.ingest.descriptors
-        found: dict[str, CompactDescriptor] = {}
+        """Return the descriptors of the hosts in some rows, by path."""
+        layout = self._monitor.store.layout
+        descriptors = self._monitor.ingest.descriptors
+        covering_hosts: dict[str, CompactDescriptor] = {}
         for row in sorted(rows):
             node = layout.find(row)
             for instance in () if node is None else layout.instance_range(node):
                 covering = descriptors.covering(layout.instances[instance])
                 if covering is not None:
-                    found[covering.path] = covering
-        return found
+                    covering_hosts[covering.path] = covering
+        return covering_hosts
 
 
 def _count(hosts: dict[str, CompactDescriptor]) -> int:
-    return sum(len(each.instances) for each in hosts.values())
+    return sum(len(host.instances) for host in hosts.values())
 
 
 def _seconds(command: CommandMessage) -> float:
@@ -179,7 +191,7 @@ def _seconds(command: CommandMessage) -> float:
 
 
 def command_server(leases: Leases, identity: RelayIdentity) -> CommandServer:
-    """Return what checks and answers the commands about a relay's leases."""
+    """Return the server for commands about a relay's leases."""
     return CommandServer(
         leases,
         identity.fleet,
@@ -196,7 +208,10 @@ async def serve_leases(
     clock: Clock,
     report: Callable[[str], None],
 ) -> None:
-    """Carry out what comes until cancelled, and say once where nobody can ask."""
+    """Carry out commands until cancelled.
+
+    Report once if commands cannot be received.
+    """
     try:
         await commands.wait_connected(CONNECT_LIMIT_S)
     except BrokerError as error:

@@ -18,7 +18,7 @@ class Link(Protocol):
         """Its state."""
 
     def hurry(self) -> None:
-        """Try to connect at once where it waits for that."""
+        """Try to connect at once if it waits for the next attempt."""
 
 
 class LinksState(NamedTuple):
@@ -29,26 +29,29 @@ class LinksState(NamedTuple):
     connects: int
     """Number of connects; it grows with each reconnect."""
     waiting: int
-    """Messages that have come and wait to be taken."""
+    """Received messages that wait to be read."""
 
 
 class TopLinks:
-    """The connections to the top broker: those without which a relay does not publish, and others."""
+    """The connections to the top broker: those needed for publishing, and others."""
 
     def __init__(self, *needed: Link, others: Sequence[Link] = ()) -> None:
         self._needed, self._all = needed, (*needed, *others)
         self._connects = 0
 
     def look(self) -> LinksState:
-        """Return the state of those that are needed; where any is made again, those that wait for their next attempt try at once, too."""
-        connects = sum(each.status.connects for each in self._all)
+        """Return the state of the needed connections.
+
+        When one reconnects, the others also try at once.
+        """
+        connects = sum(link.status.connects for link in self._all)
         if connects > self._connects:
-            for each in self._all:
-                each.hurry()
+            for link in self._all:
+                link.hurry()
         self._connects = connects
-        states = [each.status for each in self._needed]
+        states = [link.status for link in self._needed]
         return LinksState(
-            all(each.connected for each in states),
-            sum(each.connects for each in states),
-            sum(each.waiting for each in states),
+            all(state.connected for state in states),
+            sum(state.connects for state in states),
+            sum(state.waiting for state in states),
         )

@@ -1,9 +1,9 @@
-"""What was cleared in a cell while a relay did not hear it.
+"""Messages cleared in a cell while a relay was disconnected from it.
 
-A broker says nothing of a topic that it does not retain any more. So after a reconnect each topic that has not come again is asked for
-exactly, and one that the broker does not answer is taken for cleared. Requests go out in order: a topic that is known to be retained is asked
-for last, and until that is answered nothing is taken for anything. Nor is a topic whose subscription the broker refuses: whether it retains
-that is not known.
+A broker sends nothing for a topic without a retained message. So after a reconnect each topic not
+received again is requested exactly, and one without an answer counts as cleared. Requests go out in
+order: a topic known to be retained is requested last, and until its answer nothing is decided. A
+topic with a refused subscription is not decided either: its state is unknown.
 """
 
 from __future__ import annotations
@@ -30,17 +30,19 @@ log = logs.get_logger(__name__)
 
 LOOK_EVERY_S = 1.0
 ASKED_AT_ONCE = 1_000
-"""Topics that are asked for in one go."""
+"""Topics requested at once."""
 CLEARED_AT_ONCE = MOST_AT_ONCE
-"""Topics that are cleared in one go: no more than go out to the top broker together."""
+"""Topics cleared at once: no more than go out to the top broker together."""
 ROUNDS = 2
-"""Times that a topic is asked for: of a broker whose queue is full, an answer may be lost."""
+"""Requests for each topic. A broker with a full queue may lose an answer."""
 ANSWER_S = 120.0
-"""Longest wait for an answer to the last of them: between a thousand that nothing answers are pauses of 20 s in all."""
+"""Longest wait for the answer to the last request. A thousand unanswered ones include pauses of 20
+s in all."""
 AGAIN_S = 60.0
-"""Time until another attempt, where nothing showed that the broker answers."""
+"""Time until another attempt without a sign of an answer."""
 MOST_TOPICS = 200_000
-"""Topics that are known: the descriptor and the presence of each of 62,500 hosts, and as many jobs and alerts as are kept."""
+"""Known topics. Each of 62,500 hosts has a descriptor and a presence; there are as many jobs and
+alerts as are stored."""
 
 
 class MissedClearings:
@@ -54,21 +56,23 @@ class MissedClearings:
             root: First part of the topics.
             clock: The time to go by.
         """
-        self._root, self._clock = root, clock
+        self._root = root
+        self._clock = clock
         self._telemetry = build_topic(fleet, TopicClass.TELEMETRY, "", root)
         self._heard: dict[str, float] = {}
-        """Monotonic seconds at which each has come last."""
+        """Monotonic seconds of each topic's last message."""
         self._proof = ""
-        """Topic of which the next retained message shows that what was asked for before it has been answered."""
+        """Topic whose next retained message proves that earlier requests were answered."""
         self._attempts = 0
         self._connects = 0
         """Number of the connection since which nothing was missed."""
         self._told = 0
-        """Number of the connection on which it was reported last that topics are unknown."""
+        """Number of the connection with the last report of unknown topics."""
 
     def take(self, batch: Sequence[Envelope]) -> None:
-        """Note what has come."""
-        telemetry, heard = self._telemetry, self._heard
+        """Note received messages."""
+        telemetry = self._telemetry
+        heard = self._heard
         for envelope in batch:
             topic = envelope.topic
             if topic.startswith(telemetry):
@@ -96,19 +100,23 @@ class MissedClearings:
 
         Args:
             source: The source whose batches are taken here.
-            clear: Takes an empty message for each topic that was cleared meanwhile, as if it had come.
-            report: Receives a line, once a connection, where the broker refuses to say what became of topics.
+            clear: Takes an empty message for each topic that was cleared meanwhile, as if it had
+                come.
+            report: Receives a line, once a connection, where the broker refuses to say what became
+                of topics.
         """
         due_s = 0.0
         while True:
             await self._clock.sleep(LOOK_EVERY_S)
-            status, now_s = source.status, self._clock.monotonic_s()
+            status = source.status
+            now_s = self._clock.monotonic_s()
             if self._connects == 0:
                 self._connects = status.connects
             is_heard = status.connected and now_s - status.changed_s >= SETTLED_S
             if not is_heard or self._connects == status.connects or now_s < due_s:
                 continue
-            connects, since_s = status.connects, status.changed_s
+            connects = status.connects
+            since_s = status.changed_s
             gone = await self._gone(source, since_s)
             self._tell_unknown(source.status, connects, since_s, report)
             if gone is None:
@@ -129,16 +137,23 @@ class MissedClearings:
                 now_s = self._clock.monotonic_s()
                 if part:
                     await clear(
-                        [Envelope(each, b"", qos=1, retain=True, received_s=now_s) for each in part]
+                        [
+                            Envelope(topic, b"", qos=1, retain=True, received_s=now_s)
+                            for topic in part
+                        ]
                     )
 
     async def _gone(self, source: Source, since_s: float) -> list[str] | None:
-        """Return the topics that the broker retains no more; None where that does not show."""
+        """Return the topics no longer retained by the broker.
+
+        None if unknown.
+        """
         unheard = [topic for topic, at_s in self._heard.items() if at_s < since_s]
         gone: list[str] = []
         if unheard and not self._heard_since(since_s):
-            # A broker may give nothing to wildcards: what it has it answers now. Of one that came back empty nothing is answered, and
-            # all of a large fleet would be in the way of other requests for an hour: of some each, others the next time.
+            # A broker may give nothing to wildcards: what it has it answers now. Of one that came
+            # back empty nothing is answered, and all of a large fleet would be in the way of other
+            # requests for an hour: of some each, others the next time.
             step = -(-len(unheard) // ASKED_AT_ONCE)
             source.request_retained(unheard[self._attempts % step :: step])
             self._attempts += 1
@@ -152,7 +167,8 @@ class MissedClearings:
                     return None
             gone += left
         if any(
-            len(each.refused_topics) >= MOST_REFUSED_TOPICS for each in _connections(source.status)
+            len(connection.refused_topics) >= MOST_REFUSED_TOPICS
+            for connection in _connections(source.status)
         ):
             # Some may be missing there.
             return None
@@ -161,20 +177,23 @@ class MissedClearings:
     def _tell_unknown(
         self, status: LinkStatus, connects: int, since_s: float, report: Callable[[str], None]
     ) -> None:
-        """Report and log, once a connection, of how many topics it is not known whether they are retained."""
-        refused = set[str]().union(*(each.refused_topics for each in _connections(status)))
+        """Report and log, once a connection, the number of topics with unknown state."""
+        refused = set[str]().union(
+            *(connection.refused_topics for connection in _connections(status))
+        )
         unknown = self._unheard(refused, since_s)
         if not unknown or self._told == connects:
             return
         self._told, first = connects, min(unknown)
         log.warning("relay_retained_unknown", topics=sorted(unknown)[:3], count=len(unknown))
         report(
-            f"{status.broker} refuses the subscription to {counted(len(unknown), 'retained topic')} that did not come again,"
-            f" such as {plain(first)}: what was cleared there meanwhile stays as last known"
+            f"{status.broker} refuses the subscription to {counted(len(unknown), 'retained topic')}"
+            f" that did not come again, such as {plain(first)}: what was cleared there meanwhile"
+            " stays as last known"
         )
 
     async def _ask(self, source: Source, topics: list[str], since_s: float) -> bool:
-        """Ask for topics, and return whether the broker has answered what it has of them."""
+        """Request topics, and return whether the broker has answered them."""
         known = _without(self._heard_since(since_s), source.status)
         if not known:
             return False
@@ -185,11 +204,15 @@ class MissedClearings:
         is_over = await self._wait(
             source, lambda: not self._proof or not _without([proof], source.status)
         )
-        is_proved, self._proof = is_over and not self._proof, ""
+        is_proved = is_over and not self._proof
+        self._proof = ""
         return is_proved
 
     async def _wait(self, source: Source, is_so: Callable[[], bool]) -> bool:
-        """Wait until something is so, on the present connection and for a limited time; return whether it is."""
+        """Wait for a condition on the present connection, for a limited time.
+
+        Return whether it is met.
+        """
         connects = source.status.connects
         for _ in range(round(ANSWER_S / LOOK_EVERY_S)):
             await self._clock.sleep(LOOK_EVERY_S)
@@ -212,8 +235,8 @@ def _connections(status: LinkStatus) -> tuple[LinkStatus, ...]:
 
 
 def _without(topics: list[str], status: LinkStatus) -> list[str]:
-    """Return topics without those whose subscription a broker refuses."""
-    refused = set[str]().union(*(each.refused_topics for each in _connections(status)))
+    """Return the topics without refused subscriptions."""
+    refused = set[str]().union(*(connection.refused_topics for connection in _connections(status)))
     return [topic for topic in topics if topic not in refused] if refused else topics
 
 
@@ -225,5 +248,5 @@ class Taps:
 
     def take(self, batch: Sequence[Envelope]) -> None:
         """Pass a batch on to each."""
-        for each in self._takers:
-            each.take(batch)
+        for taker in self._takers:
+            taker.take(batch)

@@ -1,7 +1,7 @@
-"""What a relay passes on of its cell as it is: jobs, reservations, events and the presence of publishers.
+"""Unchanged messages from a cell to the top broker: jobs, reservations, events and presence.
 
-Retained messages are kept, also on standby, for a top broker that has not got them from this relay, and so are the topics of those that
-were cleared.
+Retained messages are stored, also on standby, for a top broker that has not received them from this
+relay. So are the topics of cleared messages.
 """
 
 from __future__ import annotations
@@ -10,7 +10,13 @@ from collections import OrderedDict, deque
 from typing import TYPE_CHECKING
 
 from trnfleet.errors import WireError
-from trnfleet.wire.messages import WatchMessage, decode_message, encode_message
+from trnfleet.wire.messages import (
+    WatchMessage,
+    cell_of,
+    decode_message,
+    encode_message,
+    with_cell,
+)
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import RETAINED, TopicClass, parse_topic, presence_path
 
@@ -18,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from trnfleet.services.relay.role import RelayIdentity
+    from trnfleet.wire.topics import Topic
 
 PASSED_ON = (
     TopicClass.PUBLISHER,
@@ -25,22 +32,26 @@ PASSED_ON = (
     TopicClass.RESERVATION,
     TopicClass.EVENT,
 )
-"""Classes whose messages go to the top broker as they are, but for the presence of watches."""
+"""Classes passed to the top broker unchanged, except for the presence of watches."""
 MOST_KEPT_BYTES = 256 * 2**20
-"""Memory of the retained messages that are published again after a reconnect."""
+"""Memory of the retained messages published again after a reconnect."""
 EVENTS_KEPT_S = 10.0
-"""Age of the events that a relay publishes when it takes over: longer than it takes to find out that another is gone."""
+"""Age of the events published on takeover. It exceeds the time to detect a lost relay."""
 MOST_EVENTS = 1_000
 CLEARED_KEPT_S = 60.0
-"""Time after which a relay on standby takes for published what was cleared in the cell: the active one has not lost its connection by then."""
+"""Time after which a standby relay assumes a clearing was published. The active relay has not lost
+its connection by then."""
 MOST_CLEARED = 20_000
-"""Topics that were cleared and are kept: as many as a monitor keeps jobs."""
+"""Stored topics of cleared messages: as many as a monitor stores jobs."""
 MOST_WATCHES = 1_000
-"""Watches whose presence is passed on, as many as a monitor of the cell keeps: of more it is not."""
+"""Most watches with presence passed on: as many as the cell's monitor stores."""
 ENTRY_BYTES = 300
-"""Memory of a message that is kept, beside its topic and payload: measured."""
+"""Memory of a stored message beside its topic and payload: measured."""
+MOST_FOREIGN = 100_000
+"""Topics written by other cells' relays: as many as a monitor stores publishers."""
 MOST_AT_ONCE = 1_000
-"""Messages that go out together at most: a heartbeat that waits for more would be late, and another relay would take over."""
+"""Most messages sent together. Behind more, a heartbeat would be late and another relay would take
+over."""
 
 
 class PassedMessages:
@@ -49,33 +60,42 @@ class PassedMessages:
     def __init__(self, identity: RelayIdentity) -> None:
         self._identity = identity
         self._kept: dict[str, Envelope] = {}
-        """The newest retained message of each topic that was passed on."""
+        """The newest retained message of each topic passed on."""
         self._kept_bytes = 0
         self.has_all = True
-        """Whether all that the cell retains and is passed on has been kept."""
+        """Whether all retained messages to pass on are stored."""
         self._owed: deque[str] = deque()
-        """Topics of those that it has yet to publish since it became active."""
+        """Topics still to publish since it became active."""
         self._watches: set[str] = set()
-        """Clients of the cell that have announced themselves as watches."""
+        """Clients of the cell announced as watches."""
         self._watches_on_top: set[str] = set()
-        """Those of which the top broker has a message below the cell's name, as far as this relay has heard."""
+        """Watches with a message below the cell's name on the top broker, as received here."""
+        self._foreign: set[str] = set()
+        """Topics written by another relay on the cell's broker."""
         self._events: deque[tuple[float, Envelope]] = deque(maxlen=MOST_EVENTS)
-        """The last events, with the monotonic seconds at which they came: nobody knows whether the relay before passed them on."""
+        """The last events, with their monotonic seconds of arrival. It is unknown whether the relay
+        before passed them on."""
         self._cleared: OrderedDict[str, float] = OrderedDict()
-        """Topics that were cleared in the cell and may not be on the top, with the monotonic seconds of that, the oldest first."""
+        """Topics cleared in the cell and maybe not on the top. Monotonic seconds, the oldest first.
+        """
 
     def take(self, batch: Iterable[Envelope], now_s: float) -> list[Envelope]:
-        """Take messages of the cell, and return them as the top broker gets them."""
-        passed = [self._passed(each) for each in batch]
-        sent = [each for each in passed if each is not None]
-        for each in sent:
-            self._note(each, now_s)
+        """Store messages of the cell, and return them as published on the top broker."""
+        passed = [self._passed(envelope) for envelope in batch]
+        sent = [envelope for envelope in passed if envelope is not None]
+        for envelope in sent:
+            self._note(envelope, now_s)
         return sent
 
     def _note(self, passed: Envelope, now_s: float) -> None:
-        """Keep an event, and the topic of what is cleared, of which there may be more than are kept: the oldest are forgotten."""
+        """Store an event, or the topic of a cleared message.
+
+        Their number is limited: the oldest are dropped.
+        """
         if not passed.retain:
             self._events.append((now_s, passed))
+            while self._events[0][0] < now_s - EVENTS_KEPT_S:
+                self._events.popleft()
             return
         self._cleared.pop(passed.topic, None)
         if not passed.payload:
@@ -85,39 +105,48 @@ class PassedMessages:
 
     @property
     def topics(self) -> Iterable[str]:
-        """Topics of what the cell retains, as the top broker gets it."""
+        """Topics of the cell's retained messages on the top broker."""
         return self._kept.keys()
 
     def begin(self, now_s: float) -> list[Envelope]:
-        """Owe the top broker what was cleared and all that is retained; return the last events."""
+        """Queue clearings and all retained messages for the top broker.
+
+        Return the last events.
+        """
         self._owed = deque([*self._cleared, *self._kept])
-        return [each for at_s, each in self._events if at_s >= now_s - EVENTS_KEPT_S]
+        return [event for at_s, event in self._events if at_s >= now_s - EVENTS_KEPT_S]
 
     def next_owed(self) -> list[Envelope]:
-        """Return a part of what is owed, each as it is now."""
+        """Return a part of the queued messages, in their present state."""
         part: list[Envelope] = []
         while self._owed and len(part) < MOST_AT_ONCE:
             topic = self._owed.popleft()
-            kept = self._kept.get(topic)
-            if kept is not None:
-                part.append(kept)
+            message = self._kept.get(topic)
+            if message is not None:
+                part.append(message)
             elif topic in self._cleared:
                 part.append(Envelope(topic, b"", qos=1, retain=True))
         return part
 
     def note_published(self, part: Iterable[Envelope]) -> None:
-        """Note what the top broker has got of this relay: what is cleared there is owed no more."""
-        for each in part:
-            if each.retain and not each.payload:
-                self._cleared.pop(each.topic, None)
+        """Note messages published on the top broker.
+
+        Their clearings are done.
+        """
+        for envelope in part:
+            if envelope.retain and not envelope.payload:
+                self._cleared.pop(envelope.topic, None)
 
     def note_other(self, now_s: float) -> None:
-        """Note that another relay is active, which has published what was cleared a while ago."""
+        """Note another active relay.
+
+        It has published the older clearings.
+        """
         while self._cleared and next(iter(self._cleared.values())) < now_s - CLEARED_KEPT_S:
             self._cleared.popitem(last=False)
 
     def note_top(self, client: str, payload: bytes) -> None:
-        """Note a presence message that the top broker has below the cell's name, by which relay it may be."""
+        """Note a presence message below the cell's name on the top broker, from whichever relay."""
         is_watch = bool(payload) and decode_message(payload, WatchMessage).role == "watch"
         if not is_watch:
             self._watches_on_top.discard(client)
@@ -125,28 +154,36 @@ class PassedMessages:
             self._watches_on_top.add(client)
 
     def left_watches(self) -> list[Envelope]:
-        """Return what clears the presence of watches that only the top broker has: they ended while no relay ran."""
+        """Return messages to clear watches present only on the top broker.
+
+        They ended while no relay ran.
+        """
         left = sorted(self._watches_on_top - self._watches)
         self._watches_on_top.difference_update(left)
-        cell, topic = self._identity.cell, self._identity.topic
+        cell = self._identity.cell
+        topic = self._identity.topic
         topics = [topic(TopicClass.PUBLISHER, presence_path(client, cell)) for client in left]
-        return [Envelope(each, b"", qos=1, retain=True) for each in topics]
+        return [Envelope(name, b"", qos=1, retain=True) for name in topics]
 
     def _passed(self, envelope: Envelope) -> Envelope | None:
-        """Return a message as the top broker gets it; None for one that is not passed on."""
+        """Return a message as published on the top broker.
+
+        None if it is not passed on.
+
+        A message of another relay is not the cell's, and would circulate in a ring of relays.
+        """
         try:
             topic = parse_topic(envelope.topic, self._identity.root)
         except WireError:
             return None
         if topic.fleet != self._identity.fleet or topic.topic_class not in PASSED_ON:
             return None
+        if self._is_foreign(topic, envelope):
+            return None
         is_state = topic.topic_class in RETAINED
+        payload = with_cell(envelope.payload, self._identity.cell)
         passed = Envelope(
-            envelope.topic,
-            envelope.payload,
-            qos=1,
-            retain=is_state,
-            content_type=envelope.content_type,
+            envelope.topic, payload, qos=1, retain=is_state, content_type=envelope.content_type
         )
         if topic.topic_class is TopicClass.PUBLISHER:
             try:
@@ -164,10 +201,26 @@ class PassedMessages:
                     self.has_all = False
         return passed
 
+    def _is_foreign(self, topic: Topic, envelope: Envelope) -> bool:
+        """Return whether another relay wrote a message, or the message it clears."""
+        if topic.topic_class is TopicClass.PUBLISHER and "/" in topic.path:
+            return True
+        if not envelope.payload:
+            is_foreign = envelope.topic in self._foreign
+            self._foreign.discard(envelope.topic)
+            return is_foreign
+        if not cell_of(envelope.payload):
+            self._foreign.discard(envelope.topic)
+            return False
+        if topic.topic_class in RETAINED and len(self._foreign) < MOST_FOREIGN:
+            self._foreign.add(envelope.topic)
+        return True
+
     def _watch_passed(self, client: str, passed: Envelope) -> Envelope:
-        """Return a presence message with its cell where it is a watch's, which would be taken for one of the top broker's."""
-        if "/" in client:
-            return passed
+        """Return a presence message, with its cell if it is from a watch.
+
+        Otherwise the watch would be mistaken for one of the top broker.
+        """
         if passed.payload:
             message = decode_message(passed.payload, WatchMessage)
             self._watches.discard(client)

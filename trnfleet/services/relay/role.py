@@ -1,7 +1,8 @@
-"""The role of a relay among the relays of its cell: one is active and publishes, the others are on standby and hear all that it hears.
+"""The role of a relay in its cell: one is active, others are on standby.
 
-The election is that of `watch`, on the top broker, by presence messages below `publisher/{cell}`. The active one is the one that began
-first. One that does not hear its cell, while another does, ranks behind that.
+The active relay publishes. A standby relay receives the same messages. The election is that of
+`watch`, on the top broker, by presence messages below `publisher/{cell}`. The relay that began
+first is active. One without a connection to its cell ranks behind one with it.
 """
 
 from __future__ import annotations
@@ -9,15 +10,15 @@ from __future__ import annotations
 import enum
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from trnfleet import logs
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.alerts.relays import DOUBT_S, GONE_S, HEARTBEAT_S
 from trnfleet.domain.quantities import duration
 from trnfleet.errors import BrokerError
-from trnfleet.export.election import Attendance, Election
-from trnfleet.wire.messages import WatchMessage, decode_message, message_envelope
+from trnfleet.export.election import LISTEN_S, Attendance, Election, since_of
+from trnfleet.wire.messages import MOST_BEHIND, WatchMessage, decode_message, message_envelope
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import TopicClass, build_topic, presence_path
 
@@ -33,9 +34,10 @@ CHECK_EVERY_S = 0.1
 ANSWER_EVERY_S = 0.2
 """Shortest time between two heartbeats, however many newcomers there are."""
 UNHEARD_S = 15.0
-"""Time after which a relay that does not hear its own heartbeat ends: it would hear no other relay either."""
+"""Time without its own heartbeat after which a relay ends. It would not receive other relays'
+either."""
 FORGOTTEN_AFTER_S = 60.0
-"""Time after which the presence message of a relay is cleared that left no last will and is not heard."""
+"""Time after which the presence of a silent relay without a last will is cleared."""
 MOST_GONE = 1_000
 
 
@@ -43,7 +45,7 @@ class Role(enum.StrEnum):
     """Role of a relay."""
 
     LISTENING = "listening"
-    """It has no connection to the top broker, or has had one for too short a time to know others."""
+    """Not connected to the top broker, or too briefly to know other relays."""
     STANDBY = "standby"
     ACTIVE = "active"
 
@@ -70,8 +72,12 @@ class RelayIdentity:
         *,
         leads: bool = False,
         hears: bool | None = None,
+        behind: tuple[str, ...] = (),
     ) -> Envelope:
-        """Return the presence message; a heartbeat has its time in `wall_ns`, a last will has none."""
+        """Return the presence message.
+
+        A heartbeat has its time in `wall_ns`; a last will has none.
+        """
         message = WatchMessage(
             client=self.client,
             state=state,
@@ -82,9 +88,25 @@ class RelayIdentity:
             leads=leads,
             cell=self.cell,
             hears=hears,
+            behind=behind,
         )
         topic = self.topic(TopicClass.PUBLISHER, presence_path(self.client, self.cell))
         return message_envelope(topic, message, retain=True)
+
+
+class RelayRingError(BrokerError):
+    """A relay's messages come back to its cell through other relays."""
+
+
+class _Upstream(NamedTuple):
+    """A relay that writes on the cell's broker."""
+
+    cell: str
+    rank: tuple[int, str]
+    """When it began, and its client id."""
+    behind: frozenset[str]
+    """Itself, and the relays behind it."""
+    until_s: float
 
 
 class RelayRole:
@@ -102,7 +124,7 @@ class RelayRole:
         """
         self.role = Role.LISTENING
         self.leader = ""
-        """Client id of the active one; empty while that is not known."""
+        """Client id of the active relay. Empty while unknown."""
         self._identity = identity
         self._report = report
         self._election = Election(
@@ -117,10 +139,12 @@ class RelayRole:
         self._hears_itself = self._has_taken_part = False
         self._owes_answer = False
         self._beat_s = -math.inf
-        self._beat: tuple[Role, bool, int] | None = None
-        """What the last heartbeat said."""
+        self._beat: tuple[Role, bool, int, tuple[str, ...]] | None = None
+        """Content of the last heartbeat."""
         self._gone: dict[str, float] = {}
-        """Relays that left a message and are not online, with the monotonic seconds from which on it is cleared."""
+        """Relays with a message that are not online, with the monotonic seconds of its clearing."""
+        self._upstream: dict[str, _Upstream] = {}
+        self._ring_since_s: float | None = None
 
     @property
     def is_active(self) -> bool:
@@ -133,11 +157,11 @@ class RelayRole:
         return f"standby of {self.leader}" if self.role is Role.STANDBY else self.role.value
 
     def presence(self, state: Literal["online", "offline"], wall_ns: int | None = None) -> Envelope:
-        """Return the presence message of a relay that does not publish."""
+        """Return the presence message of a standby relay."""
         return self._identity.presence(state, self._election.since_ns, wall_ns)
 
     def take(self, client: str, envelope: Envelope, now_s: float, wall_ns: int) -> None:
-        """Take the presence message of a relay of the cell.
+        """Note the presence of a relay of the cell.
 
         Raises:
             WireError: the message is invalid.
@@ -160,6 +184,54 @@ class RelayRole:
             clear_s = now_s if message.state == "offline" else now_s + FORGOTTEN_AFTER_S
             self._gone[client] = min(clear_s, self._gone.get(client, math.inf))
 
+    def take_upstream(self, client: str, envelope: Envelope, now_s: float) -> None:
+        """Note the presence of a relay on the cell's broker.
+
+        Raises:
+            WireError: the message is invalid.
+        """
+        message = decode_message(envelope.payload, WatchMessage) if envelope.payload else None
+        if message is None or message.role != "relay" or message.state == "offline":
+            self._upstream.pop(client, None)
+        elif not envelope.retain and (
+            client in self._upstream or len(self._upstream) < MOST_BEHIND
+        ):
+            self._upstream[client] = _Upstream(
+                message.cell or "",
+                (since_of(message), client),
+                frozenset((client, *message.behind)),
+                now_s + GONE_S,
+            )
+
+    def _check_ring(self, now_s: float) -> tuple[str, ...]:
+        """Return the relays behind this one.
+
+        Raises:
+            RelayRingError: this one is among them. A new relay refuses at once; an older one leaves
+                it to a
+                younger one for a while.
+        """
+        for client, relay in list(self._upstream.items()):
+            if now_s >= relay.until_s:
+                del self._upstream[client]
+        own = self._identity.client
+        back = [(client, relay) for client, relay in self._upstream.items() if own in relay.behind]
+        if not back:
+            self._ring_since_s = None
+        elif self._ring_since_s is None:
+            self._ring_since_s = now_s
+        for client, relay in back:
+            is_over = now_s - (self._ring_since_s or now_s) >= GONE_S + LISTEN_S
+            is_younger = (self._election.since_ns, own) >= relay.rank
+            if not self._has_taken_part or (is_over and is_younger):
+                through = f" through relay {client} of cell {relay.cell}" if client != own else ""
+                raise RelayRingError(
+                    f"a ring of relays: what cell {self._identity.cell} sends to the top broker "
+                    f"comes back to the cell's own broker{through}"
+                )
+        behind = frozenset[str]().union(*(relay.behind for relay in self._upstream.values()))
+        return tuple(sorted(behind - {own})[:MOST_BEHIND])
+
     def step(self, now_s: float, wall_ns: int, links: LinksState, *, hears: bool) -> list[Envelope]:
         """Choose the role; return a heartbeat where one is due.
 
@@ -170,9 +242,12 @@ class RelayRole:
             hears: Whether it hears its cell.
 
         Raises:
-            BrokerError: its own heartbeat does not come back, so that it would hear no other relay.
+            BrokerError: its own heartbeat does not come back, so that it would hear no other relay,
+                or it is part of a ring.
         """
-        attendance, election = self._attendance, self._election
+        attendance = self._attendance
+        election = self._election
+        behind = self._check_ring(now_s)
         if attendance.was_away(now_s, is_up=links.is_up, connects=links.connects):
             self._stop(attendance.paused_s)
             if not links.is_up:
@@ -184,21 +259,26 @@ class RelayRole:
             self._complain(now_s)
         elif attendance.has_listened(now_s) and not links.waiting:
             self._choose(now_s, hears=hears)
-        return self._beats(now_s, wall_ns, hears=hears)
+        return self._beats(now_s, wall_ns, behind, hears=hears)
 
     def cleared(self, now_s: float) -> list[Envelope]:
-        """Return what clears the presence messages of relays that have gone; the active one publishes it after its descriptors."""
+        """Return messages to clear the presence of former relays.
+
+        The active relay publishes them after its descriptors.
+        """
         due = [client for client, clear_s in self._gone.items() if now_s >= clear_s]
         for client in due:
             del self._gone[client]
-        cell, topic = self._identity.cell, self._identity.topic
+        cell = self._identity.cell
+        topic = self._identity.topic
         topics = [topic(TopicClass.PUBLISHER, presence_path(client, cell)) for client in due]
-        return [Envelope(each, b"", qos=1, retain=True) for each in topics]
+        return [Envelope(name, b"", qos=1, retain=True) for name in topics]
 
     def _stop(self, paused_s: float) -> None:
         if self.role is Role.LISTENING:
             return
-        self.role, self.leader = Role.LISTENING, ""
+        self.role = Role.LISTENING
+        self.leader = ""
         reason = (
             f"did not run for {duration(paused_s)}"
             if paused_s
@@ -213,11 +293,13 @@ class RelayRole:
             return
         topics = self._identity.topic(TopicClass.PUBLISHER, f"{self._identity.cell}/#")
         raise BrokerError(
-            f"the relay's own heartbeat does not come back within {UNHEARD_S:g} s; on the top broker it has to read {topics}"
+            f"the relay's own heartbeat does not come back within {UNHEARD_S:g} s; on the top"
+            f" broker it has to read {topics}"
         )
 
     def _choose(self, now_s: float, *, hears: bool) -> None:
-        election, client = self._election, self._identity.client
+        election = self._election
+        client = self._identity.client
         if self.role is Role.LISTENING:
             self._has_taken_part = True
             election.take_part(now_s)
@@ -227,7 +309,8 @@ class RelayRole:
         leader = election.leader(now_s)
         if leader == self.leader:
             return
-        before, self.leader = self.leader, leader
+        before = self.leader
+        self.leader = leader
         self.role = Role.ACTIVE if leader == client else Role.STANDBY
         log.info("relay_role", role=self.role.value, client=client, leader=leader, before=before)
         if self.role is Role.STANDBY:
@@ -236,14 +319,21 @@ class RelayRole:
             after = f", takes over from {before}" if before else ""
             self._report(f"active: {client} publishes cell {self._identity.cell}{after}")
 
-    def _beats(self, now_s: float, wall_ns: int, *, hears: bool) -> list[Envelope]:
-        passed_s, said = now_s - self._beat_s, (self.role, hears, self._election.since_ns)
+    def _beats(
+        self, now_s: float, wall_ns: int, behind: tuple[str, ...], *, hears: bool
+    ) -> list[Envelope]:
+        passed_s = now_s - self._beat_s
+        said = (self.role, hears, self._election.since_ns, behind)
         is_news = said != self._beat or self._owes_answer
         if passed_s < HEARTBEAT_S and not (is_news and passed_s >= ANSWER_EVERY_S):
             return []
-        self._beat_s, self._beat, self._owes_answer = now_s, said, False
+        self._beat_s = now_s
+        self._beat = said
+        self._owes_answer = False
         known = None if self.role is Role.LISTENING else hears
         since_ns = self._election.since_ns
         return [
-            self._identity.presence("online", since_ns, wall_ns, leads=self.is_active, hears=known)
+            self._identity.presence(
+                "online", since_ns, wall_ns, leads=self.is_active, hears=known, behind=behind
+            )
         ]

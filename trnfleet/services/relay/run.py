@@ -1,9 +1,10 @@
-"""A relay from its connections to its end: what it reads of a cell, and what it publishes on the top broker.
+"""A relay from start to end: input from a cell, output to a top broker.
 
-Of several relays of a cell one is active (`role.py`). The others hear all that it hears and publish nothing but their presence, so that
-one takes over with the next tick. It publishes no roll-ups while it cannot hear its cell, or not keep up with it: what nobody sees is not
-observed, which is not stale. Its presence on the top broker has a last will, with which all that it described is not observed at once, until another relay has
-described it.
+Of several relays of a cell one is active (`role.py`). The others receive the same messages and
+publish only their presence, so that one takes over with the next tick. A relay publishes no
+roll-ups while it is disconnected from its cell or overloaded: unseen hosts are not observed, which
+is not stale. Its presence on the top broker has a last will. With it, everything it described is
+not observed at once, until another relay has described it.
 """
 
 from __future__ import annotations
@@ -24,13 +25,20 @@ from trnfleet.services.live_monitor import monitor_fleet
 from trnfleet.services.publishing import fail_if_all_refused
 from trnfleet.services.relay.alerts import PassedAlerts
 from trnfleet.services.relay.blocks import Rows
+from trnfleet.services.relay.cell_monitor import CellMonitor
 from trnfleet.services.relay.ended import clear_ended, ended_of
 from trnfleet.services.relay.forwarding import Forwarding
 from trnfleet.services.relay.leases import Leases, command_server, serve_leases
 from trnfleet.services.relay.links import TopLinks
 from trnfleet.services.relay.missed import MissedClearings, Taps
 from trnfleet.services.relay.passed import MOST_AT_ONCE, PASSED_ON, PassedMessages
-from trnfleet.services.relay.role import CHECK_EVERY_S, RelayIdentity, RelayRole, Role
+from trnfleet.services.relay.role import (
+    CHECK_EVERY_S,
+    RelayIdentity,
+    RelayRingError,
+    RelayRole,
+    Role,
+)
 from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.systemd import ServiceManager, link_works
 from trnfleet.tasks import Ending, background, run_until
@@ -57,27 +65,29 @@ log = logs.get_logger(__name__)
 
 PERIOD_S = 1.0
 OVERLOADED_FROM_S = 3.0
-"""Overload of its own from which a relay does not hear its cell: what it left out for longer than three periods says nothing of the hosts."""
+"""Overload from which a relay does not observe its cell. After more than three periods, messages it
+left out prove nothing about the hosts."""
 REPEAT_S = 60.0
-"""Time after which descriptors are published again: not every broker gives retained messages to every subscriber."""
+"""Time after which descriptors are published again. Not every broker sends retained messages to
+every subscriber."""
 MOST_LEFT = 10_000
-"""Topics of descriptors of other relays that are kept: some times as many as the largest fleet has blocks."""
+"""Stored descriptor topics of other relays: a multiple of the largest fleet's blocks."""
 _EPOCH_STEP_NS = 5 * NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
 class RelayRequest:
-    """What to relay."""
+    """Cell, top broker and limits of a relay."""
 
     fleet: str | None
     """Name of the fleet; None for the only one of the cell's broker."""
     cell: str
     most_hosts: int
-    """Hosts whose telemetry is forwarded at once, under leases; 0 for none."""
+    """Most hosts forwarded at a time, under leases; 0 disables it."""
 
 
 class RelayService:
-    """What one relay publishes."""
+    """The published messages of one relay."""
 
     def __init__(
         self,
@@ -94,7 +104,9 @@ class RelayService:
             publisher: The connection to the top broker.
             report: Receives a line for each change of role.
         """
-        self._identity, self._monitor, self._publisher = identity, monitor, publisher
+        self._identity = identity
+        self._monitor = monitor
+        self._publisher = publisher
         self.role = RelayRole(identity, monitor.clock.wall_ns(), report)
         self._alerts = PassedAlerts(identity)
         self._passed = PassedMessages(identity)
@@ -103,29 +115,36 @@ class RelayService:
         self._revision = 0
         self._seq: dict[str, int] = {}
         self._clock: tuple[int, float, bool] | None = None
-        """Source time less wall time, speed, and whether it is the wall clock's, of the descriptors."""
+        """Source time less wall time, speed, and whether the descriptors use the wall clock."""
         self._described: dict[str, Envelope] = {}
         self._repeat_s = 0.0
         self._left: set[str] = set()
-        """Topics of descriptors that an earlier relay has left, or this one whose clearing was lost, until the cell's own are known."""
+        """Descriptor topics left by an earlier relay, or by this one after a lost clearing. Used
+        until the cell's own are known."""
         self.turn = 0
         self.frames = self.passed_on = 0
         """Frames and messages that were published."""
 
     def announce(self) -> Iterable[Envelope]:
-        """Return what is published after each connect: it listens first."""
+        """Return the messages to publish after each connect.
+
+        It subscribes first.
+        """
         return [self.role.presence("online", self._monitor.clock.wall_ns())]
 
     async def elect(self, top: TopLinks) -> None:
-        """Choose the role, and publish a heartbeat where one is due, and all that is retained where the role is new.
+        """Choose the role and publish a heartbeat if due.
+
+        With a new role, publish all retained messages.
 
         Args:
             top: The connections to the top broker.
 
         Raises:
-            BrokerError: the top broker does not let it hear itself.
+            BrokerError: the top broker does not let it hear itself, or it is part of a ring.
         """
-        clock, was_active = self._monitor.clock, self.role.is_active
+        clock = self._monitor.clock
+        was_active = self.role.is_active
         outgoing = self.role.step(
             clock.monotonic_s(),
             clock.wall_ns(),
@@ -149,17 +168,30 @@ class RelayService:
 
     async def pass_batch(self, batch: Iterable[Envelope]) -> None:
         """Pass some messages of the cell on."""
+        batch = list(batch)
+        for envelope in batch:
+            self._take_upstream(envelope)
         sent = self._passed.take(batch, self._monitor.clock.monotonic_s())
         for first in range(0, len(sent), MOST_AT_ONCE):
             if self.role.is_active:
                 self.passed_on += await self._pass(sent[first : first + MOST_AT_ONCE])
 
+    def _take_upstream(self, envelope: Envelope) -> None:
+        """Note the presence of a relay on the cell's broker."""
+        begin = self._identity.topic(TopicClass.PUBLISHER, "")
+        _, slash, client = envelope.topic.removeprefix(begin).partition("/")
+        if slash and envelope.topic.startswith(begin):
+            try:
+                self.role.take_upstream(client, envelope, self._monitor.clock.monotonic_s())
+            except WireError as error:
+                log.debug("relay_rejected", topic=envelope.topic[:200], error=str(error))
+
     async def apply(self, batch: list[Envelope]) -> None:
-        """Let the monitor have messages of the cell beside those of its source."""
+        """Apply messages of the cell from outside the monitor's source."""
         self._monitor.apply_messages(batch)
 
     async def catch_up(self) -> None:
-        """Publish a part of what it owes the top broker since it became active."""
+        """Publish a part of the messages due since it became active."""
         if self.role.is_active and (part := self._passed.next_owed()):
             await self._pass(part)
 
@@ -172,7 +204,7 @@ class RelayService:
         return result.sent
 
     async def read_top(self, source: Source) -> None:
-        """Read what relays of the cell publish on the top broker until cancelled: their presence, and their descriptors."""
+        """Read presence and descriptors of the cell's relays on the top broker until cancelled."""
         while batch := await source.take():
             for envelope in batch:
                 try:
@@ -183,7 +215,8 @@ class RelayService:
 
     def _take_from_top(self, topic: Topic, envelope: Envelope) -> None:
         if topic.topic_class is TopicClass.PUBLISHER:
-            client, clock = topic.path.rpartition("/")[2], self._monitor.clock
+            client = topic.path.rpartition("/")[2]
+            clock = self._monitor.clock
             self.role.take(client, envelope, clock.monotonic_s(), clock.wall_ns())
             self._passed.note_top(client, envelope.payload)
         elif topic.topic_class is TopicClass.ALERT:
@@ -201,31 +234,39 @@ class RelayService:
 
     @property
     def knows_cell(self) -> bool:
-        """Whether it is active and has all that its cell retains, so that what only the top broker has is over."""
+        """Whether it is active and has all retained messages of its cell.
+
+        State left only on the top broker is over then.
+        """
         return (
             self.role.is_active and self._passed.has_all and self._alerts.knows_cell(self._monitor)
         )
 
     async def clear_ended_of(self, found: Iterable[Envelope]) -> None:
-        """Clear on the top broker those of its jobs and reservations that are of the cell, and that the cell does not have."""
+        """Clear the cell's jobs and reservations on the top broker that it no longer has."""
         if self.knows_cell:
-            left = ended_of(
-                found, self._passed.topics, self._monitor.store.layout, self._identity.root
-            )
+            identity = self._identity
+            layout = self._monitor.store.layout
+            left = ended_of(found, self._passed.topics, layout, identity.cell, identity.root)
             for first in range(0, len(left), MOST_AT_ONCE):
                 await self._publisher.publish(left[first : first + MOST_AT_ONCE])
 
     def row_of(self, address: str) -> str:
-        """Return the row of roll-ups that an address is, or is in, of a relay that publishes it; empty for none."""
+        """Return the published roll-up row that an address is, or is in.
+
+        Empty if none.
+        """
         return self._rows.row_of(address) if self.role.is_active and self._rows is not None else ""
 
     async def tick(self) -> None:
-        """Publish as active relay alerts that have changed, the roll-ups of the last pass, and descriptors where they are due.
+        """As active relay, publish changed alerts, the last roll-ups, and due descriptors.
 
-        Alerts are the word of the cell's watch: they go on where telemetry comes too fast for this relay.
+        Alerts come from the cell's watch: they continue even if telemetry is too fast for this
+        relay.
         """
         monitor = self._monitor
-        store, rollups = monitor.store, monitor.rollups
+        store = monitor.store
+        rollups = monitor.rollups
         self._alerts.hear(monitor.clock.monotonic_s(), sees_cell=self.sees_cell)
         if not self.role.is_active or not self._is_connected:
             return
@@ -264,16 +305,27 @@ class RelayService:
         self.frames += max(0, len(frames) - result.unsent)
 
     def farewell(self) -> list[Envelope]:
-        """Return what an ordered end publishes: what an active one described is not observed from now on, until another describes it.
+        """Return the messages of an orderly end.
 
-        The one that takes over, whenever that is, clears the message; of a standby there is nothing to remember.
+        Everything described by an active relay is not observed from now on, until another describes
+        it. The next active relay clears the message, whenever it starts. A standby relay leaves
+        nothing.
         """
         goodbye = self.role.presence("offline")
         return [goodbye] if self.role.is_active else [goodbye, goodbye._replace(payload=b"")]
 
+    def withdrawal(self) -> list[Envelope]:
+        """Return messages to clear all messages of this relay, and its presence."""
+        topics: list[str] = []
+        if self.turn:
+            topics = [*self._described, *self._passed.topics, *self._alerts.topics]
+        goodbye = self.role.presence("offline")
+        cleared = [Envelope(topic, b"", qos=1, retain=True) for topic in topics]
+        return [*cleared, goodbye, goodbye._replace(payload=b"")]
+
     @property
     def sees_cell(self) -> bool:
-        """Whether it hears its cell at present, and keeps up with it."""
+        """Whether it is connected to its cell and not overloaded."""
         return self._is_connected and not self.is_overloaded
 
     @property
@@ -282,14 +334,15 @@ class RelayService:
 
     @property
     def is_overloaded(self) -> bool:
-        """Whether it cannot keep up with its cell."""
+        """Whether its cell's telemetry is too fast for it."""
         monitor = self._monitor
         return monitor.link_health.overloaded_s(monitor.clock.monotonic_s()) >= OVERLOADED_FROM_S
 
     def _describe(self) -> list[Envelope]:
-        """Return the descriptors that are to be published now, and what clears those of blocks that are gone."""
+        """Return the descriptors due now, and messages to clear former blocks."""
         monitor = self._monitor
-        now_s, moment = monitor.clock.monotonic_s(), monitor.moment()
+        now_s = monitor.clock.monotonic_s()
+        moment = monitor.moment()
         offset_ns = moment.time_ns - round(now_s * moment.speed * NS_PER_S)
         clock = (offset_ns, moment.speed, moment.is_wall)
         if self._clock is None or clock[1:] != self._clock[1:]:
@@ -308,10 +361,13 @@ class RelayService:
             self._clock = clock
         if self._rows is None or self._generation != monitor.store.generation:
             self._rows = Rows(monitor.store.layout, self._identity.cell)
-        self._generation, self._repeat_s = monitor.store.generation, now_s
+        self._generation = monitor.store.generation
+        self._repeat_s = now_s
         self._revision += 1
+        self._seq = {block.path: self._seq.get(block.path, -1) for block in self._rows.blocks}
         epoch = ClockSpec(epoch=format_rfc3339(moment.time_ns), speed=moment.speed)
-        before, self._described = self._described, {}
+        before = self._described
+        self._described = {}
         for block in self._rows.blocks:
             topic = self._identity.topic(TopicClass.NODE, block.path)
             descriptor = RollupDescriptor(
@@ -334,7 +390,7 @@ class RelayService:
         return [*gone, *self._described.values()]
 
     def _clear(self) -> list[Envelope]:
-        """Return what clears descriptors of other relays, of blocks that this one does not have."""
+        """Return messages to clear other relays' descriptors of blocks missing here."""
         gone = sorted(self._left.difference(self._described))
         self._left.clear()
         return [Envelope(topic, b"", qos=1, retain=True) for topic in gone]
@@ -352,7 +408,8 @@ async def relay_cell(
         report: Receives a line at the start, and for each change.
 
     Raises:
-        BrokerError: a broker cannot be reached, does not take what is published, or does not let the relay hear itself.
+        BrokerError: a broker cannot be reached, does not take what is published, or does not let
+            the relay hear itself, or the relay would be part of a ring.
         ConfigError: both brokers are the same, or the cell's has several fleets and none is named.
     """
     if (cell.url.host, cell.url.port) == (top.url.host, top.url.port):
@@ -375,7 +432,7 @@ async def relay_cell(
         stamp = ForwardedBy(cell=identity.cell, relay=identity.client, boot=identity.boot)
         forwarding = Forwarding(fleet, top.root, stamp, publisher, clock)
         missed, missed_small = (MissedClearings(fleet, cell.root, clock) for _ in range(2))
-        live = monitor_fleet(cell, fleet, tap=Taps(forwarding, missed))
+        live = monitor_fleet(cell, fleet, tap=Taps(forwarding, missed), kind=CellMonitor)
         live.monitor.evaluates_alerts = False
         service = RelayService(identity, live.monitor, publisher, report)
         leases = Leases(
@@ -388,8 +445,10 @@ async def relay_cell(
         )
         server = command_server(leases, identity)
         publisher.on_connect(service.announce)
-        small = cell.source([(build_filter(fleet, each, cell.root), 1) for each in PASSED_ON])
-        others = top.source([(identity.topic(*each), 1) for each in _of_cell(request.cell)])
+        small = cell.source(
+            [(build_filter(fleet, topic_class, cell.root), 1) for topic_class in PASSED_ON]
+        )
+        others = top.source([(identity.topic(*place), 1) for place in _of_cell(request.cell)])
         commands = top.source(server.filters())
         async with background(
             source=live.source.run(),
@@ -401,10 +460,11 @@ async def relay_cell(
             refused=fail_if_all_refused(publisher.status, clock),
             garbage=collect_garbage(clock),
         ):
-            for each in (publisher, others, small, live.source):
-                await each.wait_connected(CONNECT_LIMIT_S)
+            for link in (publisher, others, small, live.source):
+                await link.wait_connected(CONNECT_LIMIT_S)
             report(
-                f"relaying cell {request.cell} of {fleet} from {cell.url} to {top.url} as {identity.client}; ctrl+c ends it"
+                f"relaying cell {request.cell} of {fleet} from {cell.url} to {top.url} as"
+                f" {identity.client}; ctrl+c ends it"
             )
             works = link_works("connection", (publisher.status, live.source.status))
 
@@ -422,14 +482,24 @@ async def relay_cell(
                 forwarding=forwarding.run(),
                 ended=clear_ended(service, top, fleet, small.status),
             ):
-                # A broker may refuse to let it read commands: then it forwards nothing, and publishes all the same.
+                # A broker may refuse to let it read commands: then it forwards nothing, and
+                # publishes all the same.
                 links = TopLinks(publisher, others, others=(commands,))
-                await run_until(ending, _publish(service, leases, live.monitor, links, report))
+                try:
+                    await run_until(ending, _publish(service, leases, live.monitor, links, report))
+                except RelayRingError:
+                    left = [*forwarding.end(), *service.withdrawal()]
+                    for first in range(0, len(left), MOST_AT_ONCE):
+                        await publisher.publish(left[first : first + MOST_AT_ONCE])
+                    raise
             await publisher.publish([*forwarding.end(), *service.farewell()])
 
 
 def _of_cell(cell: str) -> Iterable[tuple[TopicClass, str]]:
-    """Yield class and path of what relays of a cell publish on the top broker that the others read."""
+    """Yield class and path of the cell's relay messages on the top broker.
+
+    The cell's other relays read them.
+    """
     yield TopicClass.PUBLISHER, f"{cell}/#"
     yield TopicClass.NODE, f"+/{cell}/#"
     yield TopicClass.ALERT, f"{cell}/#"
@@ -442,8 +512,13 @@ async def _publish(
     top: TopLinks,
     report: Callable[[str], None],
 ) -> None:
-    """Take part in elections, as active relay publish once a second, and say when the cell is not heard any more, or again."""
-    clock, sees, has_seen = monitor.clock, True, False
+    """Take part in elections, and as active relay publish once a second.
+
+    Report when the connection to the cell is lost or back.
+    """
+    clock = monitor.clock
+    sees = True
+    has_seen = False
     due_s = -math.inf
     while True:
         was_active = service.role.is_active

@@ -1,7 +1,8 @@
-"""Backfill of the demo's app: charts and a past to go back to, from the minutes that its simulator ran through before the start.
+"""Backfill of the demo's app: charts and a past from the minutes before the start.
 
-The simulator writes them as a recording. A monitor without rules plays it beside the live one, in slices, so that keys are
-served and nothing comes late; then its samples go before the live ones, and the recording before the buffer of the present.
+The simulator writes them as a recording. A monitor plays it beside the live one, in slices, so that
+keys are served and nothing is late. Then its samples go before the live ones, with the usual values
+of jobs, and the recording goes before the buffer of the present.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet import logs
 from trnfleet.clock import SteadyWall
+from trnfleet.domain.alerts.signals import Scope
 from trnfleet.errors import ConfigError
 from trnfleet.garbage import give_back_memory
 from trnfleet.monitor.failures import guard
@@ -36,13 +38,14 @@ log = logs.get_logger(__name__)
 LOOKED_EVERY_S = 0.1
 """Time between two looks for the recording."""
 WAIT_S = 60.0
-"""Longest wait for it, and for the first sample of the present. A simulator that ended has left none."""
+"""Longest wait for it, and for the first sample of the present. A simulator that ended has left
+none."""
 SHARE = 0.5
-"""Share of a core that it may take."""
+"""Most share of a core to use."""
 
 
 class Backfill:
-    """The way of a recording into a live monitor's charts, and into the buffer of its past."""
+    """Transfer of a recording into a live monitor's charts and the buffer of its past."""
 
     def __init__(
         self,
@@ -52,7 +55,7 @@ class Backfill:
         buffer: LiveBuffer | None = None,
         playback: RecordingPlayback | None = None,
     ) -> None:
-        """Take what is to be filled.
+        """Store the targets to fill.
 
         Args:
             live: The live monitor.
@@ -67,7 +70,10 @@ class Backfill:
         self._to_ns = SteadyWall(clock).to_ns if buffer is None else buffer.to_ns
 
     async def run(self, path: Path) -> None:
-        """Take the recording at a path once it is there, and delete it; without one, charts begin at the start."""
+        """Read the recording at a path once it exists, and delete it.
+
+        Without one, charts begin at the start.
+        """
         deadline_s = self._clock.monotonic_s() + WAIT_S
         while not (self._live.history.samples and is_there(path)):
             if self._clock.monotonic_s() >= deadline_s:
@@ -78,11 +84,12 @@ class Backfill:
             part = open_and_delete(path)
             if part is not None:
                 await self._take(part)
-        # Two monitors have read the recording; the app would be 8 MiB larger until the next collection.
+        # Two monitors have read the recording; the app would be 8 MiB larger until the next
+        # collection.
         give_back_memory()
 
     async def _take(self, part: PartReader) -> None:
-        """Play a recording and put what came of it before the present."""
+        """Play a recording and put its results before the present."""
         recording = Recording([part])
         times: list[tuple[int, int]] = []
         if not await self._fill_charts(recording, times):
@@ -91,7 +98,8 @@ class Backfill:
             return
         # The monitor below comes into the place of the first one.
         give_back_memory()
-        buffer, playback = self._buffer, self._playback
+        buffer = self._buffer
+        playback = self._playback
         if buffer is None or playback is None:
             recording.close()
             return
@@ -120,20 +128,30 @@ class Backfill:
             lambda: times.append((past.monitor.moment().time_ns, past.position_ns))
         )
         await work_calmly(past.begin(), self._clock, SHARE)
-        # Samples are taken at whole seconds: the last one is half a second to one and a half before the first live one.
+        # Samples are taken at whole seconds: the last one is half a second to one and a half before
+        # the first live one.
         await work_calmly(past.advance(self._to_ns(first_s - 0.5)), self._clock, SHARE)
         samples = past.monitor.history.samples
         if samples:
             live.history.backfill(past.monitor.history)
+            live.alerts.learn_before(past.monitor.alerts)
             log.debug("backfilled", samples=samples)
         return samples
 
     def _past(self, recording: Recording) -> PastMonitor:
-        """Return a monitor without rules before the beginning of the recording."""
-        live, now_s = self._live, self._clock.monotonic_s()
+        """Return a monitor at the recording's begin, with rules to learn jobs' usual values."""
+        live = self._live
+        now_s = self._clock.monotonic_s()
         clock = RecordingClock(self._clock, self._to_ns(now_s), now_s, recording.start_ns)
         source = PastSource(live.link.broker)
-        monitor = Monitor(source, live.fleet_name, clock=clock, root=live.root, pue=live.pue)
+        rules = [
+            rule
+            for rule in live.alerts.rules
+            if rule.scope is Scope.JOB and rule.reference is not None
+        ]
+        monitor = Monitor(
+            source, live.fleet_name, clock=clock, root=live.root, pue=live.pue, rules=rules
+        )
         return PastMonitor(recording, monitor, clock)
 
 
@@ -143,10 +161,12 @@ def is_there(path: Path) -> bool:
 
 
 def open_and_delete(path: Path) -> PartReader | None:
-    """Open a recording and delete its name: what is open can be read to its end, however this process ends.
+    """Open a recording and delete its name.
+
+    An open file can be read to its end, however this process ends.
 
     Returns:
-        The recording; None for one that cannot be read.
+        The recording; None if it cannot be read.
     """
     try:
         return PartReader(path)

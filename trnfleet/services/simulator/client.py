@@ -1,6 +1,7 @@
-"""Commands to a running simulator, and the replies: the client side of `command/` and `reply/`.
+"""Commands to a running simulator, and the replies: the client side of both topics.
 
-The text of a reply comes from the wire and is made plain here.
+The topics are `command/` and `reply/`. The text of a reply comes from the wire and is made plain
+here.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from trnfleet.services.session import BrokerSession
 
 OTHERS_S = 0.3
-"""Wait for other simulators of the fleet after the first reply; they received the command at the same time."""
+"""Wait for the fleet's other simulators after the first reply. They received the command at the
+same time."""
 MOST_REPLIES = 64
 LONGEST_REASON = 500
 
@@ -37,7 +39,7 @@ class Reply(NamedTuple):
     """The simulator's client id; `unnamed` where the reply lacks it."""
     ok: bool
     reason: str
-    """The action that was carried out, or the reason why none was."""
+    """The action carried out, or the reason for none."""
     result: dict[str, Any]
     """As received: its strings are not for the screen before they have been through `plain`."""
 
@@ -53,9 +55,10 @@ class Command(NamedTuple):
 async def send_command(
     session: BrokerSession, name: str | None, command: Command, *, timeout_s: float
 ) -> list[Reply]:
-    """Send a command to the simulators of a fleet and return their replies: one or more.
+    """Send a command to the simulators of a fleet and return their replies.
 
-    The command expires with the wait for replies, so that it is not carried out after its failure was reported.
+    There is at least one reply. The command expires with the wait for replies, so it is not carried
+    out after its failure was reported.
 
     Args:
         session: The broker.
@@ -64,12 +67,15 @@ async def send_command(
         timeout_s: Longest wait for the first reply.
 
     Raises:
-        BrokerError: the broker cannot be reached or refuses command or subscription, or there is no reply in time.
+        BrokerError: the broker cannot be reached or refuses command or subscription, or there is no
+            reply in time.
         ConfigError: the broker has several fleets and none is named.
     """
-    clock, root = session.clock, session.root
+    clock = session.clock
+    root = session.root
     fleet = await find_fleet(session, name)
-    client, command_id = f"trnfleet-ask-{secrets.token_hex(6)}", secrets.token_hex(8)
+    client = f"trnfleet-ask-{secrets.token_hex(6)}"
+    command_id = secrets.token_hex(8)
     reply_topic = build_topic(fleet, TopicClass.REPLY, reply_path(client, command_id), root)
     source = session.source([(reply_topic, 1)])
     publisher = session.publisher(client)
@@ -111,7 +117,7 @@ async def send_command(
 
 
 async def collect_replies(reader: BatchReader, topic: str, command_id: str) -> list[Reply]:
-    """Return the first reply to a command and those that follow at once."""
+    """Return the first reply to a command and the ones right after it."""
     replies: list[Reply] = []
     while len(replies) < MOST_REPLIES and (batch := await reader.next()):
         for envelope in batch:

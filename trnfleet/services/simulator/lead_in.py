@@ -1,8 +1,9 @@
-"""The lead-in of a simulation: minutes before its start, of which the demo's app makes charts and a past to go back to.
+"""The lead-in of a simulation: minutes before its start, for the demo's charts and past.
 
-The simulator lives through them in one step, so that its first tick does not wait. Then, beside its ticks, a second engine
-makes them one by one, and they are written as a recording. They are the same publisher's: the same boot id, numbers that go on.
-Telemetry is in frames of CBOR even of a fleet that publishes JSON, which would take much longer to write and to read.
+The simulator runs through them in one step, so that its first tick does not wait. Then a second
+engine makes them one by one beside its ticks, and they are written as a recording. Both are the
+same publisher: one boot id, consecutive numbers. Telemetry is in CBOR frames even if the fleet
+publishes JSON, because JSON takes much longer to write and to read.
 """
 
 from __future__ import annotations
@@ -37,16 +38,19 @@ LEAD_IN_S = 300.0
 MOST_TICKS = 300
 """Ticks of a lead-in: half a second of work. At shorter periods than a second it is shorter."""
 SETTLING_TICKS = 60
-"""Ticks before the lead-in, lived through in one step: a fleet begins with the temperatures of its first window's mean power."""
+"""Ticks before the lead-in, run in one step. A fleet begins with the temperatures of its first
+window's mean power."""
 MOST_CHIPS = 1_024
-"""Chips of a fleet that has a lead-in: those of a larger one would take too long to write and to read."""
+"""Most chips of a fleet with a lead-in. A larger one would take too long to write and to read."""
 SHARE = 0.5
-"""Share of a core that making them may take."""
+"""Share of a core for making them."""
 _LOOKED_EVERY_S = 0.05
 
 
 def lead_in_ticks(fleet: FleetFile, period_s: float) -> int:
-    """Return how many ticks the lead-in of a fleet has, those to settle not counted; 0 for a fleet that is too large for one.
+    """Return the number of lead-in ticks, without those to settle.
+
+    0 for a fleet too large for a lead-in.
 
     Args:
         fleet: The fleet file.
@@ -57,7 +61,7 @@ def lead_in_ticks(fleet: FleetFile, period_s: float) -> int:
 
 
 class LeadIn:
-    """The lead-in of a simulation that publishes, on its way into a file."""
+    """The lead-in of a publishing simulation, on its way into a file."""
 
     def __init__(
         self,
@@ -96,7 +100,10 @@ class LeadIn:
         """Messages of each tick, with the wall time at which they would have been received."""
 
     async def run(self) -> None:
-        """Record it once the first tick is published, beside all else; without one, charts begin at the start."""
+        """Record it after the first published tick, beside all other work.
+
+        Without it, charts begin at the start.
+        """
         while not self._simulation.published:
             await self._clock.sleep(_LOOKED_EVERY_S)
         try:
@@ -109,12 +116,13 @@ class LeadIn:
         self._messages = []
 
     async def _live_through(self) -> None:
-        """Make the ticks up to the one before tick 0, and keep what they would publish.
+        """Make the ticks up to the one before tick 0, and store their messages.
 
         Raises:
             ConfigError: they would lie before 1970, or a file of the run is wrong by now.
         """
-        engine, clock = self._make(), self._clock
+        engine = self._make()
+        clock = self._clock
         engine.restart_at(self._simulation.engine.start_ns)
         publishing = engine.fleet.publish
         if publishing.format == "json":
@@ -132,7 +140,8 @@ class LeadIn:
         engine.step(SETTLING_TICKS)
         if engine.moment_ns(engine.now_s) < EARLIEST_NS:
             raise ConfigError(f"{-engine.ticks} ticks before the start would lie before 1970")
-        start_ns, period_s = self._simulation.began_ns, self._run.period_s
+        start_ns = self._simulation.began_ns
+        period_s = self._run.period_s
         begun_s = clock.monotonic_s()
         for number, messages in simulation.live_through(-engine.ticks):
             self._messages.append((start_ns + round(number * period_s * NS_PER_S), messages))
@@ -164,7 +173,7 @@ class LeadIn:
 
 
 class _Unheard:
-    """A publisher without a way to anyone: who prepares messages for a file has no use for one."""
+    """A publisher without connection, for messages to a file."""
 
     def __init__(self) -> None:
         self.status = LinkStatus()

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trnfleet.domain.quantities import counted
 from trnfleet.errors import BrokerError
-from trnfleet.services.publishing import fail_if_all_refused, raise_if_refused
+from trnfleet.services.publishing import OwnRetained, fail_if_all_refused, raise_if_refused
 from trnfleet.services.read_back import StateCheck
+from trnfleet.services.retained import find_live_fleets
 from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.services.simulator.engine import make_engine, unreliable
 from trnfleet.services.simulator.lead_in import SETTLING_TICKS, LeadIn
+from trnfleet.sim.ids import ec2_id
 from trnfleet.sim.publish.commands import Commands
 from trnfleet.sim.publish.faulty_publisher import TransportControl
 from trnfleet.sim.publish.service import Simulation
@@ -21,17 +23,18 @@ from trnfleet.tasks import Ending, background, run_until
 from trnfleet.wire.commands.server import serve
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Sequence
     from pathlib import Path
 
     from trnfleet.services.session import BrokerSession
     from trnfleet.services.simulator.run import Run
     from trnfleet.sim.engine import Engine
+    from trnfleet.wire.messages import Descriptor
     from trnfleet.wire.ports import LinkStatus
 
 
 class PublishOptions(NamedTuple):
-    """Limits and client id of a simulator that publishes."""
+    """Limits and client id of a publishing simulator."""
 
     client_id: str
     ticks: int | None = None
@@ -43,6 +46,10 @@ class PublishOptions(NamedTuple):
     allow_commands: bool = False
     lead_in_to: Path | None = None
     """Recording to make of the engine's ticks before the start; None where it has none."""
+    clears: bool = False
+    """Whether to clear its retained messages at the end."""
+    is_checked: bool = False
+    """Whether the name is known to belong to no live fleet."""
 
 
 async def publish(
@@ -62,8 +69,10 @@ async def publish(
         report: Receives a line at the start and one at the end.
 
     Raises:
-        BrokerError: the broker cannot be reached, or refused messages: at once where it refused all, else at the end.
-        NotConfirmedError: in MQTT 3.1.1, at the end: the broker does not give back what it was sent.
+        BrokerError: the broker cannot be reached, has a live fleet of that name, or refused
+            messages: at once where it refused all, else at the end.
+        NotConfirmedError: in MQTT 3.1.1, at the end: the broker does not give back what it was
+            sent.
     """
     clock, boot, ending = session.clock, new_boot(), Ending()
     manager = ServiceManager(clock)
@@ -94,6 +103,7 @@ async def publish(
     )
     requests = session.source(commands.filters(), beside=client)
     check = StateCheck(session, mqtt, report)
+    own = OwnRetained(mqtt) if options.clears else None
     beside: dict[str, Coroutine[Any, Any, None]] = {}
     if options.lead_in_to is not None and engine.lead_in:
 
@@ -112,6 +122,8 @@ async def publish(
         )
         beside["lead_in"] = lead_in.run()
     with ending.on_signals():
+        if not options.is_checked:
+            await _refuse_live(session, engine, client, report)
         async with background(
             publisher=mqtt.run(),
             late=publisher.run(),
@@ -125,14 +137,16 @@ async def publish(
             # A broker may forbid commands altogether; that is no reason not to publish.
             with contextlib.suppress(BrokerError):
                 await requests.wait_connected(CONNECT_LIMIT_S)
-            own = engine.own
-            chips = int(engine.layout.chip_start[own.stop] - engine.layout.chip_start[own.start])
+            part = engine.own
+            chips = int(engine.layout.chip_start[part.stop] - engine.layout.chip_start[part.start])
             speed = "" if run.speed == 1 else f", {run.speed:g} times as fast as the wall clock"
             report(
-                f"publishing {engine.fleet.name}: {counted(chips, 'chip')} of {counted(len(own), 'instance')} to {session.url}, "
-                f"{simulation.messages_per_tick:,} messages every {run.period_s:g} s{speed}"
+                f"publishing {engine.fleet.name}: {counted(chips, 'chip')} of"
+                f" {counted(len(part), 'instance')} to {session.url},"
+                f" {simulation.messages_per_tick:,} messages every {run.period_s:g} s{speed}"
             )
-            # A jump makes many ticks before one is published, and a large fleet is announced before the first.
+            # A jump makes many ticks before one is published, and a large fleet is announced before
+            # the first.
             ticks = Work(
                 "ticks",
                 lambda: (engine.ticks, mqtt.status.sent),
@@ -148,13 +162,53 @@ async def publish(
                     ending, simulation.run(ticks=options.ticks, duration_s=options.duration_s)
                 )
             await check.finish(ending)
+            if own is not None:
+                await own.clear()
             status = mqtt.status
     report(
-        f"published {simulation.published:,} ticks, {status.sent:,} messages; "
-        f"dropped {status.dropped:,} without a connection, left out {simulation.overruns:,} ticks for want of time"
+        f"published {simulation.published:,} ticks, {status.sent:,} messages; dropped"
+        f" {status.dropped:,} without a connection, left out {simulation.overruns:,} ticks for want"
+        " of time"
     )
     raise_if_refused(status)
     check.raise_if_lost()
+
+
+async def _refuse_live(
+    session: BrokerSession, engine: Engine, client: str, report: Callable[[str], None]
+) -> None:
+    """Refuse to publish under the name of a live fleet that is not this simulation.
+
+    Raises:
+        BrokerError: there is one; the message names --name.
+    """
+
+    def is_own(publisher: str, descriptors: Sequence[Descriptor]) -> bool:
+        return publisher == client or _is_other_shard(engine, descriptors)
+
+    fleet = engine.fleet.name
+    live = await find_live_fleets(session, fleet, is_own)
+    if live.unknown:
+        report(f"not known whether fleet {fleet!r} is live: {live.unknown}")
+    live.refuse(str(session.url), fleet, f"simulate under another name, as with --name {fleet}-sim")
+
+
+def _is_other_shard(engine: Engine, descriptors: Sequence[Descriptor]) -> bool:
+    """Return whether a publisher has another part of the same fleet and seed.
+
+    The EC2 ids of a simulation follow from its seed. A shard that has just started describes
+    nothing yet.
+    """
+    if engine.shard.is_whole:
+        return False
+    layout = engine.layout
+    token = engine.rng.token
+    described = [spec for descriptor in descriptors for spec in descriptor.instances]
+    for spec in described:
+        node = layout.find(spec.path)
+        if node is None or layout.instance_range(node).start in engine.own:
+            return False
+    return not described or any(spec.ec2_id == ec2_id(token, spec.path) for spec in described)
 
 
 def _status(simulation: Simulation, link: LinkStatus, chips: str) -> str:

@@ -1,6 +1,6 @@
-"""A simulation into a recording, as fast as it goes, without a broker.
+"""A simulation into a recording, at full speed, without a broker.
 
-A manual clock drives it, so that the same seed gives the same bytes.
+A manual clock drives it, so that the same seed produces the same bytes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class SimulationRequest(NamedTuple):
     client_id: str
     root: str
     durable: bool = False
-    """Whether the disk itself holds what was written, every second."""
+    """Whether to sync the file to disk every second."""
 
 
 class RecordingPublisher:
@@ -61,11 +61,14 @@ class RecordingPublisher:
         self._away_until_s: float | None = None
 
     def on_connect(self, announce: Callable[[], Iterable[Envelope]]) -> None:
-        """Register state that is published again after an interruption."""
+        """Register state to be published again after an interruption."""
         self._announcements.append(announce)
 
     def interrupt(self, seconds: float) -> None:
-        """Lose the connection for `seconds`, at which the broker would publish the last will."""
+        """Lose the connection for `seconds`.
+
+        The broker would publish the last will.
+        """
         now_s = self._clock.monotonic_s()
         if self._away_until_s is None:
             self._write([self._will])
@@ -86,7 +89,8 @@ class RecordingPublisher:
 
     def _write(self, batch: Iterable[Envelope]) -> int:
         """Write messages and return how many."""
-        time_ns, before = self._clock.wall_ns(), self.status.sent
+        time_ns = self._clock.wall_ns()
+        before = self.status.sent
         for envelope in batch:
             self._writer.write(time_ns, envelope)
             self.status.sent += 1
@@ -94,7 +98,9 @@ class RecordingPublisher:
 
 
 def record_simulation(engine: Engine, request: SimulationRequest) -> str:
-    """Simulate into a recording until its last tick or a signal, and return a line about what was recorded.
+    """Simulate into a recording until its last tick or a signal.
+
+    Return a summary line.
 
     Raises:
         ConfigError: the file is there, or cannot be made.
@@ -112,9 +118,10 @@ def record_simulation(engine: Engine, request: SimulationRequest) -> str:
 
 
 def _sized(engine: Engine) -> FleetFile:
-    """Return the engine's fleet file with the sizes that jobs take from their instances written out.
+    """Return the engine's fleet file with explicit sizes of jobs.
 
-    A recording's id follows from what is simulated, whether the file says it or leaves it to the default.
+    A recording's id depends on the simulated values, whether the file states them or leaves them to
+    the default.
     """
     jobs = []
     for job, chips in zip(engine.fleet.jobs, engine.placement.instance_chips.tolist(), strict=True):
@@ -132,7 +139,8 @@ def _about(engine: Engine, request: SimulationRequest) -> About:
     scenario = run.scenario_file.stem if run.scenario_file is not None else ""
     start = format_rfc3339(engine.moment_ns(0.0))
     fleet = _sized(engine).model_dump(mode="json", exclude_defaults=True)
-    # Sorted, so that an id depends neither on the order of fields in classes nor on fields that a file leaves out.
+    # Sorted, so that an id depends neither on the order of fields in classes nor on fields that a
+    # file leaves out.
     identity = repr(
         (
             json.dumps(fleet, sort_keys=True),

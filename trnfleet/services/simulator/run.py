@@ -1,6 +1,7 @@
 """Parameters of a simulation: a run, from fleet file, scenario and options.
 
-It loads neither the engine nor NumPy, because the demo's app needs no more of its simulator than this.
+It loads neither the engine nor NumPy, because the demo's app needs no more of its simulator than
+this.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ def load_run(
     Raises:
         ConfigError: a file is not there or invalid.
     """
-    scenario_file, play = None, None
+    scenario_file = None
+    play = None
     if scenario is not None:
         from trnfleet.domain.scenario import Scenario  # noqa: PLC0415  0.02 s that most runs need not
 
@@ -89,7 +91,10 @@ def load_run(
 
 
 def _rates(model: FleetFile, play: Scenario | None, *, is_on: bool) -> Rates:
-    """Return the rates of a run whose faults at random are turned on or off: a file's where it has some."""
+    """Return the rates of a run with random faults turned on or off.
+
+    On, they are a file's own rates if it has some.
+    """
     if not is_on:
         return Rates(acceleration=0.0)
     given = (None if play is None else play.rates, model.rates)

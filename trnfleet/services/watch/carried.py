@@ -1,4 +1,4 @@
-"""The published alerts that a leader carries on, and those that it leaves to the watch that publishes them."""
+"""Published alerts: carried on by a leader, or left to their own watch."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ if TYPE_CHECKING:
 def taken_over(
     published: Mapping[str, AlertMessage], others: Container[str], alerts: Alerts
 ) -> Iterator[AlertMessage]:
-    """Yield the published alerts to carry on: of others that publish, only what fires here, too, because they end their own.
+    """Yield the published alerts to carry on.
+
+    Alerts of other publishing watches are included only if they fire here, too, because those
+    watches end their own.
 
     Args:
-        published: All that are published, by fingerprint.
+        published: All published alerts, by fingerprint.
         others: Watches that may publish.
         alerts: The alerts here.
     """
@@ -29,15 +32,16 @@ def taken_over(
 
 
 def to_publish(alerts: Alerts, notification_log: NotificationLog) -> list[Alert]:
-    """Return the firing alerts that a leader is to publish: all but those that cells publish, unless it has begun before they did.
+    """Return the firing alerts for a leader to publish: all but those of cells.
 
-    A cell's watch notifies of its alerts. One that was notified of here goes on, so that no receiver is told that it has ended.
+    A cell's watch notifies of its alerts. An alert already notified of here goes on, so that no
+    receiver is notified of its end.
     """
     return [
-        each
-        for each in alerts.evaluated()
-        if each.fired_ns is not None
-        and (not alerts.is_left_to_cells(each) or notification_log.publishes(each.fingerprint))
+        alert
+        for alert in alerts.evaluated()
+        if alert.fired_ns is not None
+        and (not alerts.is_left_to_cells(alert) or notification_log.publishes(alert.fingerprint))
     ]
 
 
@@ -48,9 +52,10 @@ def own_alerts(
     alerts: Alerts,
     notification_log: NotificationLog,
 ) -> Iterator[Alert]:
-    """Yield the alerts to publish: all but those that fire only because another watch that is present publishes them.
+    """Yield the alerts to publish, without those firing only on another watch's word.
 
-    A leader that repeated those would seem to agree with the watch that took over from it, and end them soon after.
+    A leader that repeated them would seem to agree with the watch that took over from it, and end
+    them soon after.
 
     Args:
         firing: All that fire.

@@ -1,7 +1,7 @@
-"""Watches that led and did not publish what fires here, and what they have published since.
+"""Former leaders that did not publish the alerts firing here, and their messages since.
 
-A watch may publish for a moment what it only knows from the one that distrusts it, and end it again. So its word counts again when
-what it published has gone on for `MUTED_S`: the leadership does not go to and fro.
+A watch may briefly publish alerts known only from the watch that distrusts it, and end them again.
+So it is trusted again once its alerts have gone on for `MUTED_S`: the leadership does not flap.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from trnfleet.domain.alerts.watches import MUTED_S
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
 
     from trnfleet.wire.alerts import AlertMessage
 
@@ -22,9 +22,10 @@ class _Record:
     before: dict[str, AlertMessage]
     """Its messages when it was distrusted."""
     since: set[str] = field(default_factory=set)
-    """Alerts that it has published as firing since, and not ended."""
+    """Alerts it has published as firing since, and not ended."""
     agrees_s: float | None = None
-    """Monotonic seconds since when none of what fired here and it published has been ended by it; None while it never agreed."""
+    """Monotonic seconds since when it has agreed. It published alerts firing here and ended none.
+    None if it never agreed."""
 
 
 class Distrust:
@@ -36,6 +37,12 @@ class Distrust:
     def __contains__(self, client: object) -> bool:
         return client in self._records
 
+    def keep(self, clients: Container[str]) -> None:
+        """Forget all other watches."""
+        self._records = {
+            client: record for client, record in self._records.items() if client in clients
+        }
+
     def begin(self, client: str, published: Mapping[str, AlertMessage]) -> None:
         """Distrust a watch from here on."""
         before = {name: message for name, message in published.items() if message.watch == client}
@@ -44,14 +51,17 @@ class Distrust:
     def regained(
         self, published: Mapping[str, AlertMessage], firing: Iterable[str], now_s: float
     ) -> list[str]:
-        """Return the watches that have published again, all that fires here among it, for `MUTED_S`, and forget them here.
+        """Return and forget the watches that agree again.
+
+        They have published all alerts firing here for `MUTED_S`.
 
         Args:
-            published: What is published now.
+            published: Alerts published now.
             firing: Alerts that fire here, by fingerprint.
             now_s: Monotonic seconds.
         """
-        found, wanted = [], set(firing)
+        agreeing = []
+        here = set(firing)
         for client, record in self._records.items():
             for name, message in published.items():
                 if message.watch != client or message is record.before.get(name):
@@ -60,15 +70,15 @@ class Distrust:
                     record.since.add(name)
                 elif name in record.since:
                     record.since.discard(name)
-                    if name in wanted:
+                    if name in here:
                         record.agrees_s = None
-            if not record.since or not wanted <= record.since:
+            if not record.since or not here <= record.since:
                 # An alert that has just begun fires at one watch before it does at the other.
                 continue
             if record.agrees_s is None:
                 record.agrees_s = now_s
             if now_s - record.agrees_s >= MUTED_S:
-                found.append(client)
-        for client in found:
+                agreeing.append(client)
+        for client in agreeing:
             del self._records[client]
-        return found
+        return agreeing

@@ -1,9 +1,10 @@
-"""What a service manager hears of a watch: the loops that must go on, and its status in one line."""
+"""A watch's report to a service manager: vital loops, and status in one line."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trnfleet.domain.alerts.watches import receiver_error_text
 from trnfleet.domain.quantities import counted
 from trnfleet.services.watch.service import Role
 from trnfleet.systemd import Work, link_works
@@ -27,7 +28,7 @@ class WatchHealth:
         monitor.on_pass.append(self._count_pass)
 
     def works(self) -> list[Work]:
-        """Return the loops: messages, passes over them, elections with what they publish, and each connection."""
+        """Return the loops: messages, passes, elections with publishing, and connections."""
         source, monitor, service = self._connections.source, self._monitor, self._service
         return [
             Work("messages", lambda: monitor.applied_s, lambda: not source.waiting),
@@ -39,11 +40,16 @@ class WatchHealth:
         ]
 
     def status(self) -> str:
-        """Return role and alerts, or why there is no connection."""
+        """Return role, alerts and a failing receiver, or why there is no connection."""
         service = self._service
         if service.role is Role.DISCONNECTED:
             away = next(
-                (each.status for each in self._connections if not each.status.connected), None
+                (
+                    connection.status
+                    for connection in self._connections
+                    if not connection.status.connected
+                ),
+                None,
             )
             return (
                 "listening for other watches"
@@ -52,7 +58,10 @@ class WatchHealth:
             )
         role = "leader" if service.role is Role.LEADER else f"standby, {service.leader} leads"
         chips = counted(self._monitor.store.layout.chip_count, "chip")
-        return f"{role}; {chips}, {counted(service.firing, 'firing alert')}"
+        errors = "".join(
+            f"; {receiver_error_text(error)}" for error in service.receiver_errors().first[:1]
+        )
+        return f"{role}; {chips}, {counted(service.firing, 'firing alert')}{errors}"
 
     def _count_pass(self) -> None:
         self._passes += 1

@@ -28,9 +28,11 @@ class Identity:
     client: str
     boot: str
     since_ns: int
-    """Wall clock at its start; later where it found a leader, behind which it ranks."""
+    """Wall clock at its start. Later if it found a leader, to rank behind it."""
     external_url: str = ""
     """Base of the links to alerts; empty for none."""
+    runbook_base: str = ""
+    """Base page of links to runbooks. Empty for none."""
 
     def presence(
         self,
@@ -41,7 +43,10 @@ class Identity:
         firing: int | None = None,
         errors: ReceiverErrors | None = None,
     ) -> Envelope:
-        """Return the presence message; a heartbeat has its time in `wall_ns`, a last will has none."""
+        """Return the presence message.
+
+        A heartbeat has its time in `wall_ns`; a last will has none.
+        """
         message = WatchMessage(
             client=self.client,
             state=state,
@@ -64,8 +69,9 @@ class Identity:
 
 
 def _spec(error: ReceiverError) -> ReceiverErrorSpec:
-    """Return an error as the wire has it: what a receiver answers may be long."""
-    receiver, kind = plain(error.receiver, 64), plain(error.kind, 32)
+    """Return an error in wire form: a receiver's answer may be long."""
+    receiver = plain(error.receiver, 64)
+    kind = plain(error.kind, 32)
     return ReceiverErrorSpec(
         receiver=receiver,
         kind=kind,
@@ -79,15 +85,15 @@ class Connections(NamedTuple):
 
     source: RunningSource
     peers: MqttSource
-    """Presence of publishers, acknowledgements and silences: few messages, which no telemetry delays."""
+    """Presence, acknowledgements and silences: few messages, not delayed by telemetry."""
     publisher: MqttPublisher
 
     @property
     def are_up(self) -> bool:
         """Whether all are up."""
-        return all(each.status.connected for each in self)
+        return all(connection.status.connected for connection in self)
 
     @property
     def connects(self) -> int:
         """Number of connects; it grows with each reconnect."""
-        return sum(each.status.connects for each in self)
+        return sum(connection.status.connects for connection in self)

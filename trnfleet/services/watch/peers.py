@@ -1,4 +1,4 @@
-"""What the broker says of other watches and of operators, on a connection of its own."""
+"""State of other watches and operators, read on a separate connection."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 log = logs.get_logger(__name__)
 
 FORGOTTEN_AFTER_S = 900.0
-"""Time after which the presence message of a watch that died is cleared."""
+"""Time after which the presence message of a dead watch is cleared."""
 MOST_GONE = 1_000
 
 
@@ -42,17 +42,17 @@ class Peers:
         """
         self.operators = OperatorState()
         self.is_complete = False
-        """Whether all that the broker retains has come in: messages of a connection come in order, and a heartbeat of this
-        watch, which is not retained then, has come in after them."""
+        """Whether all retained messages have arrived. Messages of a connection come in order, and
+        this watch's heartbeat, not retained then, has arrived after them."""
         self.owes_answer = False
-        """Whether a watch has been heard that a heartbeat of this one answers: a new one, or one that listens."""
+        """Whether to answer a watch with a heartbeat: it is new, or listens."""
         self._identity = identity
         self._source = source
         self._election = election
         self._clock = clock
         self._session = 0
         self._gone: dict[str, float] = {}
-        """Watches without heartbeat that left a message, with the time at which that was seen."""
+        """Watches with a message but no heartbeat, with the time of detection."""
 
     async def read(self) -> None:
         """Read until cancelled."""
@@ -69,7 +69,8 @@ class Peers:
     def note_session(self, number: int) -> None:
         """Begin a new snapshot where the connection is another one."""
         if number != self._session:
-            self._session, self.is_complete = number, False
+            self._session = number
+            self.is_complete = False
             self.operators.reconnect()
 
     def _take(self, envelope: Envelope) -> None:
@@ -77,11 +78,13 @@ class Peers:
         if topic.topic_class is not TopicClass.PUBLISHER:
             self.operators.take(topic, envelope)
             return
-        client, clock = topic.path, self._clock
+        client = topic.path
+        clock = self._clock
         if client == self._identity.client:
             self.is_complete = self.is_complete or not envelope.retain
             return
-        now_s, wall_ns = clock.monotonic_s(), clock.wall_ns()
+        now_s = clock.monotonic_s()
+        wall_ns = clock.wall_ns()
         if self._election.take(
             client, envelope.payload, now_s, wall_ns, is_retained=envelope.retain
         ):
@@ -101,7 +104,7 @@ class Peers:
             self._gone.pop(client, None)
 
     def tidied(self, now_s: float, fleet_ns: int) -> Iterator[Envelope]:
-        """Yield messages that clear outdated acknowledgements and silences, and presence of watches that have died.
+        """Yield messages to clear outdated acks and silences, and dead watches' presence.
 
         Args:
             now_s: Monotonic seconds.

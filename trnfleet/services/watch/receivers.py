@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from trnfleet.errors import ConfigError
 from trnfleet.export.alertmanager import AlertmanagerReceiver
 from trnfleet.export.alertmanager_silences import AlertmanagerSilences
-from trnfleet.export.command import CommandReceiver, parse_command
+from trnfleet.export.command import CommandReceiver, find_command
 from trnfleet.export.http import parse_target
 from trnfleet.export.ndjson import LineReceiver
 from trnfleet.export.notification_log import MOST_RECEIVERS
@@ -30,9 +30,7 @@ def make_silences(alertmanagers: Sequence[str], clock: Clock) -> list[Alertmanag
     """
     secret = os.environ.get("TRNFLEET_ALERTMANAGER_PASSWORD")
     return [
-        AlertmanagerSilences(
-            _named("alertmanager", number), parse_target("--alertmanager", text, secret), clock
-        )
+        AlertmanagerSilences(_named("alertmanager", number), parse_target(text, secret), clock)
         for number, text in enumerate(alertmanagers)
     ]
 
@@ -49,7 +47,9 @@ def make_receivers(
     *,
     stdout: bool,
 ) -> list[Receiver]:
-    """Return receivers: the first of a kind has its name, the second `webhook-2`, and so on.
+    """Return receivers.
+
+    The first of a kind has its name, the second `webhook-2`, and so on.
 
     Args:
         alertmanagers: URLs of Alertmanagers.
@@ -63,21 +63,19 @@ def make_receivers(
     """
     receivers: list[Receiver] = []
     if stdout:
-        receivers.append(
-            LineReceiver("stdout", sys.__stdout__.fileno() if sys.__stdout__ else 1, clock)
-        )
+        if sys.__stdout__ is None:
+            raise ConfigError("--stdout: stdout is closed: there is nowhere to write to")
+        receivers.append(LineReceiver("stdout", sys.__stdout__.fileno(), clock))
     secret = os.environ.get("TRNFLEET_ALERTMANAGER_PASSWORD")
     for number, text in enumerate(alertmanagers):
-        target = parse_target("--alertmanager", text, secret)
+        target = parse_target(text, secret)
         receivers.append(AlertmanagerReceiver(_named("alertmanager", number), target, clock))
     secret = os.environ.get("TRNFLEET_WEBHOOK_PASSWORD")
     for number, text in enumerate(webhooks):
-        target = parse_target("--webhook", text, secret)
+        target = parse_target(text, secret)
         receivers.append(WebhookReceiver(_named("webhook", number), target, clock))
     for number, text in enumerate(programs):
-        receivers.append(
-            CommandReceiver(_named("exec", number), parse_command("--exec", text), clock)
-        )
+        receivers.append(CommandReceiver(_named("exec", number), find_command(text), clock))
     if len(receivers) > MOST_RECEIVERS:
         raise ConfigError(f"{len(receivers)} receivers: at most {MOST_RECEIVERS}")
     return receivers

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trnfleet.domain.alerts.watches import ReceiverErrors
-from trnfleet.errors import BrokerError
+from trnfleet.errors import BrokerError, TrnfleetError
 from trnfleet.export.election import Election
 from trnfleet.export.notification_log import NotificationLog
 from trnfleet.garbage import collect_garbage
 from trnfleet.services.discovery import find_fleet
 from trnfleet.services.live_monitor import monitor_fleet
 from trnfleet.services.session import CONNECT_LIMIT_S
+from trnfleet.services.watch.deliveries import Deliveries
 from trnfleet.services.watch.describe import LONGEST_LINE
 from trnfleet.services.watch.health import WatchHealth
 from trnfleet.services.watch.identity import Connections, Identity
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from trnfleet.export.alertmanager_silences import AlertmanagerSilences
     from trnfleet.export.receiver import Receiver
     from trnfleet.services.session import BrokerSession
+    from trnfleet.wire.ports import LinkStatus
 
 PEERS = (TopicClass.PUBLISHER, TopicClass.ACK, TopicClass.SILENCE)
 
@@ -49,8 +51,10 @@ class WatchRequest:
     """Wall time after which the watch ends; None for never."""
     external_url: str = ""
     """Base of the links to alerts; empty for none."""
+    runbook_base: str = ""
+    """Base page of links to runbooks. Empty for none."""
     silences: SilenceMode = SilenceMode.BOTH
-    """Which silences are exchanged with Alertmanager."""
+    """Silences to exchange with Alertmanager."""
 
 
 class Outcome(enum.Enum):
@@ -62,7 +66,9 @@ class Outcome(enum.Enum):
     BLIND = enum.auto()
     """`exit_on` was given, and no alert could be seen at the end."""
     REFUSED = enum.auto()
-    """The broker does not let it write, or read."""
+    """The broker refuses its writes or reads."""
+    UNHEARD = enum.auto()
+    """No receiver can be notified."""
 
 
 async def watch_fleet(
@@ -84,8 +90,9 @@ async def watch_fleet(
         on_end: Called once only connections and threads are left to end.
 
     Raises:
-        BrokerError: the broker cannot be reached or does not let a watch write or read, or `exit_on` was given and no alert could be seen
-            at the end.
+        BrokerError: the broker cannot be reached or does not let a watch write or read, or
+            `exit_on` was given and no alert could be seen at the end.
+        TrnfleetError: no receiver can be notified.
         ConfigError: the broker has several fleets and none is named.
     """
     clock, ending = session.clock, Ending()
@@ -102,10 +109,13 @@ async def watch_fleet(
             secrets.token_hex(8),
             election.since_ns,
             request.external_url,
+            request.runbook_base,
         )
         connections = Connections(
             live.source,
-            session.source([(build_filter(fleet, each, session.root), 1) for each in PEERS]),
+            session.source(
+                [(build_filter(fleet, topic_class, session.root), 1) for topic_class in PEERS]
+            ),
             session.publisher(client, will=identity.presence("offline")),
         )
         service = WatchService(
@@ -133,7 +143,8 @@ async def watch_fleet(
             publish=service.publish,
             report=lambda line: report(plain(line, LONGEST_LINE)),
         )
-        works = {receiver.name: receiver.run() for receiver in receivers}
+        deliveries = Deliveries(receivers, clock, ending)
+        works = {receiver.name: deliveries.run(receiver) for receiver in receivers}
         async with background(
             source=live.source.run(),
             monitor=live.monitor.run(),
@@ -143,23 +154,38 @@ async def watch_fleet(
             garbage=collect_garbage(clock),
             **works,
         ):
-            for each in (connections.publisher, connections.peers, connections.source):
-                await each.wait_connected(CONNECT_LIMIT_S)
+            for connection in (connections.publisher, connections.peers, connections.source):
+                await connection.wait_connected(CONNECT_LIMIT_S)
+            _require_telemetry(session, fleet, connections.source.status)
             names = ", ".join(receiver.name for receiver in receivers) or "the broker alone"
             report(
-                f"watching {fleet} at {session.url}: {len(request.rules)} rules, notifies {names}; ctrl+c ends it"
+                f"watching {fleet} at {session.url}: {len(request.rules)} rules, notifies {names};"
+                " ctrl+c ends it"
             )
             health = WatchHealth(service, live.monitor, connections)
             async with background(service_manager=manager.run(health.works(), health.status)):
                 await run_until(ending, service.run(request.exit_after_s))
             await service.leave()
-            outcome = outcome_of(service)
+            outcome = Outcome.UNHEARD if deliveries.problem else outcome_of(service)
             on_end(outcome)
     if outcome is Outcome.REFUSED:
         raise BrokerError(f"broker {session.url}: {service.refusal}")
+    if outcome is Outcome.UNHEARD:
+        raise TrnfleetError(deliveries.problem)
     if outcome is Outcome.BLIND:
         raise BrokerError(f"--exit-on: no alert could be seen at the end: {service.blind}")
     return outcome
+
+
+def _require_telemetry(session: BrokerSession, fleet: str, link: LinkStatus) -> None:
+    """Refuse to watch without telemetry: every chip would count as silent.
+
+    Raises:
+        BrokerError: the broker refuses it to this user.
+    """
+    telemetry = build_filter(fleet, TopicClass.TELEMETRY, session.root)
+    if telemetry in link.refused_filters:
+        raise BrokerError(f"broker {session.url}: not authorised: a watch has to read {telemetry}")
 
 
 def outcome_of(service: WatchService) -> Outcome:

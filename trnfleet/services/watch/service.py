@@ -1,8 +1,9 @@
-"""One watch of a fleet: its role, the alerts that it publishes as leader, and its end.
+"""One watch of a fleet: its role, its alerts as leader, and its end.
 
-Every watch evaluates, whatever its role. The leader publishes alerts and notifies receivers. A standby takes over when the leader is
-gone, and when alerts fire here for `MUTED_S` that the leader does not publish. A watch without a connection is disconnected and
-publishes nothing; after it has reconnected it listens for `LISTEN_S` before it takes part in the election.
+Every watch evaluates, whatever its role. The leader publishes alerts and notifies receivers. A
+standby takes over when the leader is gone, or when it does not publish alerts that fire here for
+`MUTED_S`. A watch without a connection is disconnected and publishes nothing; after it has
+reconnected it listens for `LISTEN_S` before it takes part in the election.
 """
 
 from __future__ import annotations
@@ -47,11 +48,12 @@ if TYPE_CHECKING:
 log = logs.get_logger(__name__)
 
 UNHEARD = "unheard_s"
-"""The figure of rules that tell of a lost connection."""
+"""The figure of rules about a lost connection."""
 CHECK_EVERY_S = 0.1
-"""Time between two elections, each of which publishes the changes since the last."""
+"""Time between two elections. Each publishes the changes since the last."""
 UNHEARD_S = 15.0
-"""Time after which a watch that does not hear its own heartbeat says so: a heartbeat and a half, on a connection that is not busy."""
+"""Time without its own heartbeat after which a watch reports it. It is one and a half heartbeats,
+on a connection that is not busy."""
 ANSWER_EVERY_S = 1.0
 """Shortest time between two heartbeats, however many newcomers there are."""
 LAST_NOTIFICATIONS_S = 1.0
@@ -68,7 +70,7 @@ class Role(enum.StrEnum):
 
 
 class WatchService:
-    """One watch: its role, the alerts that it publishes as leader, and its end."""
+    """One watch: its role, the alerts it publishes as leader, and its end."""
 
     def __init__(
         self,
@@ -101,11 +103,12 @@ class WatchService:
         self.found = False
         """Whether an alert as severe as `exit_on` fires."""
         self.blind = ""
-        """Reason why no alert could be seen when its time was over; only set where `exit_on` asks for one."""
+        """Why no alert could be observed before its time was over. Only set if `exit_on` names a
+        severity."""
         self.refusal = ""
-        """Reason why the broker does not let it write, or read, which ended it."""
+        """Reason of the broker's refusal of a write or read. It ended the watch."""
         self.role = Role.DISCONNECTED
-        """Disconnected until it has listened for `LISTEN_S` on connections that are up."""
+        """Disconnected until it has listened for `LISTEN_S` on working connections."""
         self._identity = identity
         self._monitor = monitor
         self._connections = connections
@@ -117,7 +120,9 @@ class WatchService:
         self._clock = clock
         self._exit_on = None if exit_on is None else Severity(exit_on)
         self._ending = ending
-        self._report, self._receiver_errors = report, receiver_errors
+        self._report = report
+        self.receiver_errors = receiver_errors
+        """Returns the present errors of receivers."""
         self._attendance = Attendance()
         self.leader = ""
         self._is_unheard = self._has_taken_part = False
@@ -126,7 +131,7 @@ class WatchService:
         self._beat_due = False
         """Whether others have to hear something before the next heartbeat."""
         self.firing = self.elections = 0
-        """Alerts that fire here and are notified of, and elections so far."""
+        """Alerts firing and notified of here, and elections so far."""
         self._errors = NO_ERRORS
         self._outgoing: list[Envelope] = []
         self._connection_rules = {
@@ -147,9 +152,9 @@ class WatchService:
             ):
                 self.blind = next(
                     (
-                        each.status.last_error
-                        for each in self._connections
-                        if not each.status.connected
+                        connection.status.last_error
+                        for connection in self._connections
+                        if not connection.status.connected
                     ),
                     f"a watch listens for {LISTEN_S:g} s before it sees any",
                 )
@@ -160,18 +165,21 @@ class WatchService:
         if self.role is Role.DISCONNECTED:
             self._notify_of_connection()
             return
-        alerts, now_s = self._monitor.alerts, self._clock.monotonic_s()
+        alerts = self._monitor.alerts
+        now_s = self._clock.monotonic_s()
         published = self._monitor.ingest.alert_messages
         self._unpublished.update(alerts, published, now_s)
         firing = [alert for alert in alerts.active() if alert.fired_ns is not None]
         own = [alert.fingerprint for alert in notifying(alerts)]
         self._beat_due = self._beat_due or bool(own) != bool(self.firing)
         self.firing = len(own)
+        self._distrust.keep(self._election.distrusted)
         for client in self._distrust.regained(published, own, now_s):
             self._election.trust(client)
             self._say(f"{client} publishes again what fires here: its word counts")
         if self.role is Role.LEADER:
-            notification_log, now = self._notification_log, self._now()
+            notification_log = self._notification_log
+            now = self._now()
             others = {*self._rivals, *self._election.others(now_s)}
             # Retained alerts may arrive late, behind a large fleet's descriptors.
             notification_log.take_late(taken_over(published, others, alerts), now)
@@ -197,15 +205,19 @@ class WatchService:
                 self._ending.ask()
 
     def _notify_of_connection(self) -> None:
-        """Notify receivers that the connection is lost, or back: they may be reached where the broker is not.
+        """Notify receivers of a lost or restored connection.
 
-        Only who led notifies; the alert is published once the broker is back.
+        They may be reachable when the broker is not. Only the leader notifies; the alert is
+        published once the broker is back.
         """
         if self.leader != self._identity.client:
             return
-        alerts, only = self._monitor.alerts, self._connection_rules
+        alerts = self._monitor.alerts
+        only = self._connection_rules
         firing = [
-            each for each in alerts.evaluated() if each.fired_ns is not None and each.name in only
+            alert
+            for alert in alerts.evaluated()
+            if alert.fired_ns is not None and alert.name in only
         ]
         self._notification_log.step(
             map(self._firing_alert, firing), self._resolved_ns, self._now(), only
@@ -213,7 +225,7 @@ class WatchService:
 
     @property
     def leads(self) -> bool:
-        """Whether it leads, and knows all acknowledgements and silences that the broker retains."""
+        """Whether it leads and has read all retained acknowledgements and silences."""
         return self.role is Role.LEADER and self._peers.is_complete
 
     def publish(self, topic_class: TopicClass, name: str, message: Message | None) -> None:
@@ -225,7 +237,7 @@ class WatchService:
         until_s = self._clock.monotonic_s() + LAST_NOTIFICATIONS_S
         while self.found and self.role is Role.LEADER and self._clock.monotonic_s() < until_s:
             if not self._notification_log.has_changes and not any(
-                each.tally.waiting for each in self._notification_log.receivers
+                receiver.tally.waiting for receiver in self._notification_log.receivers
             ):
                 break
             await self._publish(GOODBYE_S)
@@ -256,7 +268,9 @@ class WatchService:
             await self._clock.sleep(CHECK_EVERY_S)
 
     def _choose_role(self, now_s: float) -> None:
-        connections, election, attendance = self._connections, self._election, self._attendance
+        connections = self._connections
+        election = self._election
+        attendance = self._attendance
         if attendance.was_away(now_s, is_up=connections.are_up, connects=connections.connects):
             if self.role is not Role.DISCONNECTED:
                 self.role = Role.DISCONNECTED
@@ -284,7 +298,8 @@ class WatchService:
             election.take_part(now_s)
         self._identity.since_ns = election.since_ns
         reason = self._distrust_leader(now_s)
-        leader, own = election.leader(now_s), self._identity.client
+        leader = election.leader(now_s)
+        own = self._identity.client
         role = Role.LEADER if leader == own else Role.STANDBY
         if role is not self.role or leader != self.leader:
             self._take_role(role, leader, now_s, reason)
@@ -292,7 +307,10 @@ class WatchService:
             self._contest(now_s)
 
     def _hears_itself(self, now_s: float) -> bool:
-        """Return whether its own heartbeat has come back; who does not hear itself would hear no other watch and lead."""
+        """Return whether its own heartbeat has come back.
+
+        Otherwise it would receive no other watch either, and lead.
+        """
         if self._peers.is_complete:
             self._is_unheard = False
             return True
@@ -300,7 +318,10 @@ class WatchService:
         if not self._is_unheard and now_s - (listening_since_s or now_s) >= UNHEARD_S:
             self._is_unheard = True
             topics = build_filter(self._identity.fleet, TopicClass.PUBLISHER, self._identity.root)
-            reason = f"its own heartbeat does not come back within {UNHEARD_S:g} s; a watch has to read {topics}"
+            reason = (
+                f"its own heartbeat does not come back within {UNHEARD_S:g} s; a watch has to read"
+                f" {topics}"
+            )
             log.warning("watch_unheard", client=self._identity.client, reason=reason)
             if self._has_taken_part:
                 self._say(f"no notifications: {reason}")
@@ -315,7 +336,9 @@ class WatchService:
             self._take_over()
         else:
             self._notification_log.end_leadership(self._now(), self._connection_rules)
-        self.role, self.leader, self._beat_due = role, leader, True
+        self.role = role
+        self.leader = leader
+        self._beat_due = True
         log.info(
             "watch_role",
             role=role.value,
@@ -329,27 +352,30 @@ class WatchService:
             self._say(f"standby: {leader} leads")
 
     def _distrust_leader(self, now_s: float) -> str:
-        """Distrust the leader while it does not publish what fires here; return the reason, empty for none."""
+        """Distrust the leader while it does not publish the alerts that fire here.
+
+        Return the reason, empty for none.
+        """
         if self.role is not Role.STANDBY:
             return ""
         alerts, election = self._monitor.alerts, self._election
-        found = self._unpublished.missing(alerts, now_s, MUTED_S).alerts
+        missing = self._unpublished.missing(alerts, now_s, MUTED_S).alerts
         muted = []
-        while found and (leader := election.leader(now_s)) != self._identity.client:
+        while missing and (leader := election.leader(now_s)) != self._identity.client:
             self._distrust.begin(leader, self._monitor.ingest.alert_messages)
             election.distrust(leader)
             muted.append(leader)
         if not muted:
             return ""
-        worst = min(found, key=lambda alert: alert.severity.rank)
-        more = f" and {len(found) - 1:,} more" if len(found) > 1 else ""
+        worst = min(missing, key=lambda alert: alert.severity.rank)
+        more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
         return (
-            f"{', '.join(muted)} led and did not publish {worst.name} {worst.target}{more} for {MUTED_S:g} s; "
-            "its word does not count until it does"
+            f"{', '.join(muted)} led and did not publish {worst.name} {worst.target}{more} for"
+            f" {MUTED_S:g} s; its word does not count until it does"
         )
 
     def _contest(self, now_s: float) -> None:
-        """Publish everything where another watch says that it leads, too, so that it can see who publishes."""
+        """Publish everything if another watch also claims to lead, so it can see this one."""
         rivals = set(self._election.rivals(now_s))
         if rivals <= self._rivals:
             self._rivals = rivals
@@ -359,11 +385,15 @@ class WatchService:
         self._take_over()
         log.warning("watch_rival", client=self._identity.client, rivals=names)
         self._say(
-            f"{names} leads {self._identity.fleet}, too, by its own word; it began later or is distrusted"
+            f"{names} leads {self._identity.fleet}, too, by its own word; it began later or is"
+            " distrusted"
         )
 
     def _take_over(self) -> None:
-        """Carry on what is published; what another that leads publishes, only where it fires here."""
+        """Carry on the published alerts.
+
+        Those of another leader are carried on only if they fire here.
+        """
         monitor = self._monitor
         messages = taken_over(monitor.ingest.alert_messages, self._rivals, monitor.alerts)
         self._notification_log.take_over(messages, self._now())
@@ -371,10 +401,11 @@ class WatchService:
     # Messages
 
     def _beat(self, now_s: float) -> None:
-        """Add a heartbeat where one is due, with it corrections, and as leader what clears outdated messages."""
+        """Add a due heartbeat with corrections, and as leader clear outdated messages."""
         passed_s = now_s - self._beat_s
         if self.role is Role.LEADER and passed_s >= ANSWER_EVERY_S:
-            former, self._errors = self._errors, self._receiver_errors()
+            former = self._errors
+            self._errors = self.receiver_errors()
             self._beat_due = self._beat_due or self._errors != former
         is_regular = passed_s >= HEARTBEAT_S
         if not is_regular and not (
@@ -385,7 +416,8 @@ class WatchService:
         self._beat_due = self._peers.owes_answer = False
         leads = self.role is Role.LEADER
         firing = None if self.role is Role.DISCONNECTED else self.firing
-        presence, wall_ns = self._identity.presence, self._clock.wall_ns()
+        presence = self._identity.presence
+        wall_ns = self._clock.wall_ns()
         self._outgoing.append(
             presence(
                 "online",
@@ -404,8 +436,12 @@ class WatchService:
                 self._outgoing += self._peers.tidied(now_s, self._monitor.moment().time_ns)
 
     def _restore(self) -> None:
-        """Publish again the acknowledgements and silences that the broker has lost; a leader has read all that it retains."""
-        operators, count = self._peers.operators, 0
+        """Publish acknowledgements and silences lost by the broker again.
+
+        A leader has read all retained ones.
+        """
+        operators = self._peers.operators
+        count = 0
         for key, message in operators.lost(self._monitor.moment().time_ns, self._is_needed):
             self._outgoing.append(self._identity.envelope(key.topic_class, key.name, message))
             operators.restored(key)
@@ -415,7 +451,10 @@ class WatchService:
             self._say(f"restored {count:,} acknowledgements and silences that the broker had lost")
 
     def _is_needed(self, message: OperatorMessage) -> bool:
-        """Return whether an acknowledgement or a silence still counts: an acknowledgement ends with its alert."""
+        """Return whether an acknowledgement or a silence still counts.
+
+        An acknowledgement ends with its alert.
+        """
         if not isinstance(message, AckMessage):
             return True
         alerts = self._monitor.alerts
@@ -427,20 +466,24 @@ class WatchService:
         )
 
     async def _publish(self, limit_s: float | None = None) -> None:
-        """Publish presence, and as leader the alerts that have changed."""
+        """Publish presence, and as leader the changed alerts."""
         if not self._connections.publisher.status.connected:
             return
-        outgoing, self._outgoing = self._outgoing, []
+        outgoing = self._outgoing
+        self._outgoing = []
         if self.role is Role.LEADER:
             envelope = self._identity.envelope
             outgoing += [
-                envelope(TopicClass.ALERT, path, each)
-                for path, each in self._notification_log.take_changes()
+                envelope(TopicClass.ALERT, path, message)
+                for path, message in self._notification_log.take_changes()
             ]
             silences = self._monitor.alerts.silences
-            ended, self._notification_log.ended = self._notification_log.ended, []
+            ended = self._notification_log.ended
+            self._notification_log.ended = []
             outgoing += [
-                envelope(TopicClass.ACK, each, None) for each in ended if silences.has_ack(each)
+                envelope(TopicClass.ACK, fingerprint, None)
+                for fingerprint in ended
+                if silences.has_ack(fingerprint)
             ]
         if not outgoing:
             return
@@ -454,7 +497,8 @@ class WatchService:
         self._report(plain(text, LONGEST_LINE))
 
     def _now(self) -> Now:
-        moment, clock = self._monitor.moment(), self._clock
+        moment = self._monitor.moment()
+        clock = self._clock
         # Alerts change at whole seconds; their instants are never after this one.
         fleet_ns = max(moment.time_ns, self._monitor.alerts.instant.now_ns)
         return Now(fleet_ns, moment.speed, moment.is_wall, clock.wall_ns(), clock.monotonic_s())
@@ -468,7 +512,12 @@ class WatchService:
             is_unseen=alert.is_silent,
             urgent=(alert.inhibited_by, alert.is_flapping, alert.cause),
             figures=(alert.revision, alert.fired_ns),
-            describe=lambda: describe(alert, self._identity.client, self._identity.external_url),
+            describe=lambda: describe(
+                alert,
+                self._identity.client,
+                external_url=self._identity.external_url,
+                runbook_base=self._identity.runbook_base,
+            ),
         )
 
     def _resolved_ns(self, fingerprint: str) -> int | None:

@@ -1,7 +1,8 @@
-"""Silences of the leading watch and of its Alertmanagers, brought into one world.
+"""Silences of the leading watch and of its Alertmanagers, synchronised.
 
-Silences and acknowledgements of ours are passed on, and those that were made there are published here as retained silences with their
-origin. What is ended on either side is ended on the other. What an Alertmanager said last counts while it cannot be reached.
+Own silences and acknowledgements are passed on. Silences made in Alertmanager are published here as
+retained silences with their origin. Ending one on either side ends it on the other. An unreachable
+Alertmanager's last answer counts.
 """
 
 from __future__ import annotations
@@ -42,33 +43,34 @@ if TYPE_CHECKING:
 log = logs.get_logger(__name__)
 
 POLLED_EVERY_S = 15.0
-"""Time between two looks at an Alertmanager; a change of silences here makes one at once."""
+"""Time between two reads of an Alertmanager. A changed silence here triggers one at once."""
 LEAST_PAUSE_S = 1.0
 CHECK_EVERY_S = 0.1
 UNKNOWN_FOR_S = 10.0
-"""Time for which something of ours must be unknown here until it is ended there, unless it was withdrawn: retained messages and alerts
-come in one after the other."""
+"""Time unknown here after which an own silence is ended there, unless it was withdrawn. Retained
+messages and alerts arrive one after the other."""
 MOST_WRITES = 100
 """Requests to one Alertmanager after one look; the rest follows with the next."""
 LONGEST_NS = 366 * 86_400 * NS_PER_S
-"""Longest that a silence lasts there: one of a fleet whose time is slow could end in centuries."""
-UNREAD, UNWRITTEN = "alertmanager_silences_unread", "alertmanager_silences_unwritten"
+"""Longest duration of a silence there. A fleet with slow time could end one in centuries."""
+UNREAD = "alertmanager_silences_unread"
+UNWRITTEN = "alertmanager_silences_unwritten"
 _OF_ALL = {UNREAD, UNWRITTEN}
 OWNER = "alertmanager"
-"""Owner of withdrawals here of what was ended there."""
+"""Owner of withdrawals here for silences ended there."""
 
 
 class _Subject(NamedTuple):
-    """What is written to an Alertmanager."""
+    """The subject of a write to an Alertmanager."""
 
     receiver: str
     kind: str
-    """`silence` or `acknowledgement` of ours, or `end of silence` of one that is there."""
+    """`silence` or `acknowledgement` from here, or `end of silence` for one from there."""
     id: str
 
 
 class SilenceMode(enum.StrEnum):
-    """Which silences are exchanged."""
+    """Directions of the exchange of silences."""
 
     BOTH = "both"
     READ = "read"
@@ -100,7 +102,8 @@ class SilenceExchange:
             clock: The time to go by.
             leads: Returns whether this watch leads and knows all that the broker retains.
             publish: Publishes a retained message of a topic, or clears it.
-            report: Receives a line for each silence or acknowledgement that an Alertmanager refuses.
+            report: Receives a line for each silence or acknowledgement that an Alertmanager
+                refuses.
         """
         self._fleet = fleet
         self._alertmanagers = alertmanagers if mode is not SilenceMode.OFF else ()
@@ -111,9 +114,9 @@ class SilenceExchange:
         self._publish = publish
         self._report = report
         self._refused: dict[_Subject, str] = {}
-        """Reasons of what is refused at present."""
+        """Reasons of present refusals."""
         self._listings: dict[str, Listing] = {}
-        """What each said last."""
+        """Last answer of each Alertmanager."""
         self._last_errors: dict[tuple[str, str], str] = {}
         """Reasons by Alertmanager and event."""
         self._unknown_since_s: dict[Key, float] = {}
@@ -125,25 +128,24 @@ class SilenceExchange:
         """Exchange silences until cancelled."""
         if not self._alertmanagers:
             return
-        looked_s, revision = -math.inf, -1
+        looked_s = -math.inf
+        revision = -1
         async with contextlib.AsyncExitStack() as stack:
-            for each in self._alertmanagers:
-                await stack.enter_async_context(each)
+            for alertmanager in self._alertmanagers:
+                await stack.enter_async_context(alertmanager)
             while True:
                 passed_s = self._clock.monotonic_s() - looked_s
                 is_news = self._monitor.alerts.silences.revision != revision
                 if self._leads() and passed_s >= (LEAST_PAUSE_S if is_news else POLLED_EVERY_S):
-                    looked_s, revision = (
-                        self._clock.monotonic_s(),
-                        self._monitor.alerts.silences.revision,
-                    )
-                    for each in self._alertmanagers:
-                        await self.look(each)
+                    looked_s = self._clock.monotonic_s()
+                    revision = self._monitor.alerts.silences.revision
+                    for alertmanager in self._alertmanagers:
+                        await self._look_alone(alertmanager)
                     self._take()
                 await self._clock.sleep(CHECK_EVERY_S)
 
     def errors(self) -> ReceiverErrors:
-        """Return the silences and acknowledgements that an Alertmanager does not take, and why one takes or shows none."""
+        """Return refused silences and acks, and errors of Alertmanagers as a whole."""
         of_all = [
             ReceiverError(name, "silences", "", why)
             for (name, event), why in self._last_errors.items()
@@ -152,44 +154,61 @@ class SilenceExchange:
         of_one = (ReceiverError(*subject, why) for subject, why in self._refused.items())
         return ReceiverErrors.of(len(of_all) + len(self._refused), itertools.chain(of_all, of_one))
 
+    async def _look_alone(self, alertmanager: AlertmanagerSilences) -> None:
+        try:
+            await self.look(alertmanager)
+        except Exception as error:  # one Alertmanager must not end the others and the watch
+            kind = type(error).__name__
+            log.exception("silence_exchange_failed", receiver=alertmanager.name, kind=kind)
+            self._note_error(alertmanager, UNREAD, f"internal error: {kind}")
+
     async def look(self, alertmanager: AlertmanagerSilences) -> None:
-        """Read an Alertmanager's silences, and write what it has to have."""
-        name, listing = alertmanager.name, await alertmanager.list()
+        """Read an Alertmanager's silences, and write its missing ones."""
+        name = alertmanager.name
+        listing = await alertmanager.list()
         if listing.why:
             self._note_error(alertmanager, UNREAD, listing.why)
             return
-        taken = take(self._fleet, listing.silences, self._labels)
+        theirs = take(self._fleet, listing.silences, self._labels)
         left = [f"{listing.invalid} entries cannot be read"] if listing.invalid else []
         left += (
             [f"{listing.left_out} silences beyond {len(listing.silences)}"]
             if listing.left_out
             else []
         )
-        left += [f"only the first {MOST_TAKEN} are shown"] if len(taken) >= MOST_TAKEN else []
+        left += [f"only the first {MOST_TAKEN} are shown"] if len(theirs) >= MOST_TAKEN else []
         self._note_error(alertmanager, "alertmanager_silences_left_out", ", ".join(left))
         self._note_error(alertmanager, UNREAD, "")
         self._listings[name] = listing
         if not self._writes or not self._leads():
             return
         wall_ns = self._clock.wall_ns()
-        ours, silences = self._ours(wall_ns), self._monitor.alerts.silences
+        ours = self._ours(wall_ns)
+        silences = self._monitor.alerts.silences
         made = plan(self._fleet, ours, listing.silences, self._is_over, wall_ns)
         self._unknown_since_s = {
-            key: each for key, each in self._unknown_since_s.items() if key not in ours
+            key: since_s for key, since_s in self._unknown_since_s.items() if key not in ours
         }
         for key in made.ended_there:
             self._withdraw(key)
-        withdrawn = [each.removeprefix(PREFIX) for each in taken if silences.is_withdrawn(each)]
+        withdrawn = [
+            silence_id.removeprefix(PREFIX)
+            for silence_id in theirs
+            if silences.is_withdrawn(silence_id)
+        ]
         await self._write(alertmanager, made, [*made.expire, *withdrawn])
 
     async def _write(
         self, alertmanager: AlertmanagerSilences, made: Plan, expire: Sequence[str]
     ) -> None:
-        """Write and end silences there; what is left out or fails comes with the next look."""
+        """Write and end silences there.
+
+        Left out or failed ones follow next time.
+        """
         name = alertmanager.name
         ends = {
-            _Subject(name, "end of silence", each): partial(alertmanager.expire, each)
-            for each in expire
+            _Subject(name, "end of silence", silence_id): partial(alertmanager.expire, silence_id)
+            for silence_id in expire
         }
         drafts = {
             _copied(name, draft): partial(alertmanager.write, draft, replaced)
@@ -203,7 +222,7 @@ class SilenceExchange:
         }
         unwritten = ""
         # Others first, so that many that are refused keep none back.
-        ordered = sorted(works.items(), key=lambda each: each[0] in self._refused)
+        ordered = sorted(works.items(), key=lambda work: work[0] in self._refused)
         for subject, work in ordered[:MOST_WRITES]:
             if not self._leads():
                 return
@@ -215,12 +234,13 @@ class SilenceExchange:
         self._note_error(alertmanager, UNWRITTEN, unwritten)
 
     def _note_answer(self, subject: _Subject, answer: Answer) -> None:
-        """Name what is refused: once for each reason."""
+        """Report a refusal once per reason."""
         if answer.outcome is not Outcome.REFUSED:
             self._refused.pop(subject, None)
         elif self._refused.get(subject) != answer.why:
             self._refused[subject] = answer.why
-            what, count = f"{subject.kind} {subject.id}", len(self._refused)
+            what = f"{subject.kind} {subject.id}"
+            count = len(self._refused)
             log.warning(
                 "alertmanager_refused",
                 receiver=subject.receiver,
@@ -233,15 +253,16 @@ class SilenceExchange:
     # Ours
 
     def _ours(self, wall_ns: int) -> dict[Key, OwnSilence]:
-        """Return the silences and acknowledgements that an Alertmanager is to have."""
-        alerts, moment = self._monitor.alerts, self._monitor.moment()
+        """Return the silences and acknowledgements for an Alertmanager."""
+        alerts = self._monitor.alerts
+        moment = self._monitor.moment()
         here = Matcher("fleet", "=", self._fleet)
-        found: dict[Key, OwnSilence] = {}
+        own: dict[Key, OwnSilence] = {}
         for silence in alerts.silences.known:
             if silence.source or silence.span(moment.time_ns) is Span.OVER:
                 continue
-            matchers = (here, *(each for each in silence.matchers if each != here))
-            found[Key("silence", silence.id)] = OwnSilence(
+            matchers = (here, *(matcher for matcher in silence.matchers if matcher != here))
+            own[Key("silence", silence.id)] = OwnSilence(
                 silence.revision,
                 matchers,
                 _to_wall(silence.starts_ns, moment, wall_ns),
@@ -256,7 +277,7 @@ class SilenceExchange:
             if alerts.silences.ack_of(alert, moment.time_ns) is None:
                 continue
             labels = alert.labels
-            found[Key("ack", ack.fingerprint)] = OwnSilence(
+            own[Key("ack", ack.fingerprint)] = OwnSilence(
                 ack.revision,
                 (here, *(Matcher(name, "=", labels[name]) for name in ("alertname", "target"))),
                 _to_wall(ack.at_ns, moment, wall_ns),
@@ -264,17 +285,21 @@ class SilenceExchange:
                 ack.owner,
                 f"acknowledged: {ack.note}" if ack.note else "acknowledged",
             )
-        return found
+        return own
 
     def _is_over(self, key: Key) -> bool:
-        """Return whether something of which a copy was found there, and that is none of ours now, is known to be over."""
-        silences, now_s = self._monitor.alerts.silences, self._clock.monotonic_s()
+        """Return whether an own silence or acknowledgement with a copy there is over.
+
+        It is unknown here now: over if withdrawn, or unknown for `UNKNOWN_FOR_S`.
+        """
+        silences = self._monitor.alerts.silences
+        now_s = self._clock.monotonic_s()
         since_s = self._unknown_since_s.setdefault(key, now_s)
         is_withdrawn = silences.is_withdrawn if key.kind == "silence" else silences.is_ack_withdrawn
         return is_withdrawn(key.name) or now_s - since_s >= UNKNOWN_FOR_S
 
     def _withdraw(self, key: Key) -> None:
-        """End here what somebody has ended there."""
+        """End silences here that were ended there."""
         silences = self._monitor.alerts.silences
         if key.kind == "silence":
             silence = silences.silence(key.name)
@@ -289,28 +314,29 @@ class SilenceExchange:
     # Theirs
 
     def _take(self) -> None:
-        """Publish the silences that were made there, and clear those that have gone; what was withdrawn here stays so."""
+        """Publish silences made there, and clear vanished ones, except if withdrawn here."""
         if not self._leads():
             return
-        silences, wall_ns = self._monitor.alerts.silences, self._clock.wall_ns()
+        silences = self._monitor.alerts.silences
+        wall_ns = self._clock.wall_ns()
         moment = self._monitor.moment()
-        wanted: dict[str, tuple[str, TakenSilence]] = {}
+        published: dict[str, tuple[str, TakenSilence]] = {}
         for name, listing in self._listings.items():
-            for silence_id, each in take(self._fleet, listing.silences, self._labels).items():
-                if each.ends_ns > wall_ns:
+            for silence_id, silence in take(self._fleet, listing.silences, self._labels).items():
+                if silence.ends_ns > wall_ns:
                     # Members of a cluster have the same ones.
-                    wanted.setdefault(silence_id, (name, each))
-        for silence_id, (source, taken) in wanted.items():
+                    published.setdefault(silence_id, (name, silence))
+        for silence_id, (source, silence) in published.items():
             if silences.is_withdrawn(silence_id):
                 continue
             known = silences.silence(silence_id)
             message = _message(
-                taken, source, moment, wall_ns, 1 if known is None else known.revision + 1
+                silence, source, moment, wall_ns, 1 if known is None else known.revision + 1
             )
             if known is None or not _is_same(known, message, moment):
                 self._publish(TopicClass.SILENCE, silence_id, message)
         for known in list(silences.known):
-            if known.source in self._listings and known.id not in wanted:
+            if known.source in self._listings and known.id not in published:
                 self._publish(TopicClass.SILENCE, known.id, None)
 
     def _note_error(self, alertmanager: AlertmanagerSilences, event: str, why: str) -> None:
@@ -322,7 +348,7 @@ class SilenceExchange:
 
 
 def _copied(receiver: str, draft: SilenceDraft) -> _Subject:
-    """Return what a silence there is a copy of."""
+    """Return the original of a copy found there."""
     kind, name = draft.comment.rpartition("[")[2].split()[2:4]
     return _Subject(receiver, "acknowledgement" if kind == "ack" else kind, name)
 
@@ -346,11 +372,9 @@ def _message(
 
 
 def _is_same(known: Silence, message: SilenceMessage, moment: Moment) -> bool:
-    starts_ns, ends_ns, now_ns = (
-        parse_rfc3339(message.starts),
-        parse_rfc3339(message.until),
-        moment.time_ns,
-    )
+    starts_ns = parse_rfc3339(message.starts)
+    ends_ns = parse_rfc3339(message.until)
+    now_ns = moment.time_ns
     return (
         (known.who, known.why, known.source, known.not_applied)
         == (message.who, message.why, message.source, message.not_applied)
@@ -364,19 +388,22 @@ def _is_same(known: Silence, message: SilenceMessage, moment: Moment) -> bool:
 
 
 def _agrees(moment: Moment, wall_ns: int) -> bool:
-    """Return whether the fleet's time is our wall clock's; a clock of ours that was set wrong is not the fleet's."""
+    """Return whether the fleet's time is this machine's wall clock.
+
+    A local clock set wrong is not the fleet's.
+    """
     return moment.is_wall and abs(moment.time_ns - wall_ns) < SKEW_NS
 
 
 def _to_wall(fleet_ns: int, moment: Moment, wall_ns: int) -> int:
-    """Return our wall clock at an instant of the fleet's, if its time goes on as now."""
+    """Return the local wall clock at a fleet instant, at the present speed."""
     if _agrees(moment, wall_ns):
         return min(fleet_ns, wall_ns + LONGEST_NS)
     return wall_ns + round(min((fleet_ns - moment.time_ns) / moment.speed, LONGEST_NS))
 
 
 def _to_fleet(instant_ns: int, moment: Moment, wall_ns: int) -> int:
-    """Return the fleet's time at an instant of our wall clock, if it goes on as now."""
+    """Return the fleet's time at a local instant, at the present speed."""
     if not _agrees(moment, wall_ns):
         instant_ns = moment.time_ns + round((instant_ns - wall_ns) * moment.speed)
     return min(max(instant_ns, 0), LATEST_NS - LEAST_NS)

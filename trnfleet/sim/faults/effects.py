@@ -1,8 +1,9 @@
 """Effects of open incidents on jobs, instances, links and counters.
 
-`update` sums up all that is open; `mark` and `count` write it into a tick's columns, `patches` is that of the links. A new effect
-needs a member of `domain.faults.fault.Effect` and a row in one of the two tables below. Of heat and power nothing is known here:
-which inlet is warm and which rack is capped is an input of `hardware.thermal`.
+`update` sums up all that is open; `mark` and `count` write it into a tick's columns, `patches` is
+that of the links. A new effect needs a member of `domain.faults.fault.Effect` and a row in one of
+the two tables below. Of heat and power nothing is known here: which inlet is warm and which rack is
+capped is an input of `hardware.thermal`.
 """
 
 from __future__ import annotations
@@ -35,24 +36,29 @@ if TYPE_CHECKING:
     from trnfleet.sim.rng import Rng
 
 DETOUR_PACE = 0.2
-"""Pace of collectives between two pairs of instances whose traffic goes over EFA in place of Z links: assumed. Derived: at
-most 17 of 64 GB/s a chip (measured on trn2.48xlarge with all 16 chips at once: 266 to 279 GB/s, Mooncake's EFA documents);
-EFA's latency and the job's own traffic there take from that."""
+"""Pace of collectives between two pairs of instances over EFA instead of Z links: assumed. Derived:
+at most 17 of 64 GB/s per chip (measured on trn2.48xlarge with all 16 chips at once: 266 to 279
+GB/s, Mooncake's EFA documents), less EFA's latency and the job's own traffic there."""
 DECODE_COLLECTIVES = 0.15
-"""Share of a decode step spent in collectives, which a slow link stretches: assumed."""
+"""Share of a decode step in collectives, stretched by a slow link: assumed."""
 BURST_S = 20
-"""Time after which a storm of errors has as many as its rate says. Within it they come in bursts: half of its seconds have none or
-next to none, and the worst has a third of all (assumed; a weak row is read often for a while, then not)."""
+"""Seconds after which a storm of errors reaches its rate. Within it errors come in bursts: half of
+its seconds have almost none, and the worst has a third of all. Assumed; a weak row is read often
+for a while, then not."""
 RESTARTED_COUNTERS = (
-    "mem_ecc_corrected", "mem_ecc_uncorrected", "sram_ecc_corrected", "sram_ecc_uncorrected", "exec_errors",
-)  # fmt: skip  # one line is the list
-"""Counters of events, which are 0 on a new instance."""
+    "mem_ecc_corrected",
+    "mem_ecc_uncorrected",
+    "sram_ecc_corrected",
+    "sram_ecc_uncorrected",
+    "exec_errors",
+)
+"""Event counters, restarted at 0 on a new instance."""
 
 _HEALTH = {name: 1 << number for number, name in enumerate(HEALTH_BITS)}
 
 
 class JobPace(NamedTuple):
-    """Shares of a job's speed that one incident leaves."""
+    """Remaining shares of a job's speed under one incident."""
 
     compute: float = 1.0
     link: float = 1.0
@@ -68,7 +74,7 @@ class InstanceEffects(NamedTuple):
     inlet_delta_c: NDArray[np.float32]
     """On top of the fleet's inlet temperature."""
     cap_share: NDArray[np.float32]
-    """Share of the chips' maximum power that a cap allows, 1 without one."""
+    """Share of the chips' maximum power allowed by a cap; 1 without one."""
 
     def clear(self) -> None:
         """Return to a fleet without faults."""
@@ -97,13 +103,13 @@ _ON_JOBS: Mapping[Effect, Callable[[float], JobPace]] = {
     Effect.EFA_PACE: lambda share: JobPace(efa=share),
     Effect.STORAGE_PACE: lambda share: JobPace(storage=share),
 }
-"""Effects that slow the jobs of an incident, by its magnitude."""
+"""Slowdown of an incident's jobs per effect, by magnitude."""
 _ON_INSTANCES: Mapping[Effect, Callable[[InstanceEffects, list[int], float], None]] = {
     Effect.SILENT: _silence,
     Effect.INLET: _warm,
     Effect.POWER_CAP: _cap,
 }
-"""Effects on the instances of an incident, by its magnitude; of several on one instance the worst counts."""
+"""Effects on an incident's instances, by magnitude. The worst of several on one instance counts."""
 
 
 class FaultEffects:
@@ -122,7 +128,7 @@ class FaultEffects:
         """Speed left to each job and replica; another object after every `update`."""
         self._open: Sequence[Incident] = ()
         self.patches = find_patches(layout, ())
-        """Lanes of NeuronLinks whose traffic differs from their cohort's."""
+        """NeuronLink lanes with traffic different from their cohort's."""
         self._counting: list[Incident] = []
         self._replaced: list[int] = []
         self._marked: NDArray[np.int64] = np.zeros(0, np.int64)
@@ -158,8 +164,13 @@ class FaultEffects:
         self._is_marked = False
 
     def are_down(self, jobs: Iterable[int], incidents: Iterable[Incident]) -> bool:
-        """Return whether incidents have stopped all of some jobs; one that serves goes on with its other replicas."""
-        stopped = {job for each in incidents if each.halt >= Halt.DOWN for job in each.jobs}
+        """Return whether incidents have stopped all of some jobs.
+
+        A serving job continues with its other replicas.
+        """
+        stopped = {
+            job for incident in incidents if incident.halt >= Halt.DOWN for job in incident.jobs
+        }
         alive = [job for job in jobs if job not in stopped or self._replicas.serves(job)]
         return not alive
 
@@ -169,7 +180,10 @@ class FaultEffects:
             self._counting.append(incident)
 
     def replace(self, instance: int) -> None:
-        """Restart the counters of a replaced instance at 0, and count no more of the faults of its old chips."""
+        """Restart the counters of a replaced instance at 0.
+
+        Faults of its old chips no longer count.
+        """
         self._replaced.append(instance)
         for incident in self._counting:
             if is_on_hardware(incident, instance):
@@ -177,16 +191,17 @@ class FaultEffects:
                 incident.counting = tuple(
                     row for row in incident.counting if owners[row] != instance
                 )
-        self._counting = [each for each in self._counting if each.counting]
+        self._counting = [incident for incident in self._counting if incident.counting]
 
     def mark(self, columns: dict[str, NDArray[Any]]) -> None:
-        """Write `health`, `links_up` and `throttle_pct` of the chips concerned over the columns of a tick.
+        """Overwrite `health`, `links_up` and `throttle_pct` of affected chips in a tick's columns.
 
-        Throttling is the larger of the column's value and the share that an incident withholds.
+        Throttling is the larger of the column's value and the share withheld by an incident.
         """
         if not self._is_marked:
             self._is_marked = True
-            links_up, health = columns["links_up"], columns["health"]
+            links_up = columns["links_up"]
+            health = columns["health"]
             rows = self._marked
             links_up[rows] = self._layout.chip_links_mask[rows]
             health[rows] = 0
@@ -194,14 +209,18 @@ class FaultEffects:
             for incident in self._open:
                 touched.update(_mark(incident, links_up, health))
             self._marked = np.array(sorted(touched), np.int64)
-        throttle, metric = columns["throttle_pct"], BY_NAME["throttle_pct"]
+        throttle = columns["throttle_pct"]
+        metric = BY_NAME["throttle_pct"]
         for incident in self._open:
             if incident.present_effect is Effect.CHIP_PACE:
                 row = incident.rows[0]
                 throttle[row] = max(int(throttle[row]), metric.code_of(incident.magnitude))
 
     def count(self, columns: dict[str, NDArray[Any]], end_s: float) -> None:
-        """Add the events up to `end_s` that are not counted yet to the counters; those of new instances begin at 0."""
+        """Add uncounted events up to `end_s` to the counters.
+
+        Counters of new instances begin at 0.
+        """
         if self._replaced:
             rows = self._layout.chip_rows(np.array(self._replaced, np.int64))
             for name in RESTARTED_COUNTERS:
@@ -219,7 +238,9 @@ class FaultEffects:
                 for row in incident.counting if new > 0 else ():
                     columns[count.metric][row] += new
         self._counting = [
-            each for each in self._counting if not each.is_over and each.ends_s > end_s
+            incident
+            for incident in self._counting
+            if not incident.is_over and incident.ends_s > end_s
         ]
 
     def _events(self, incident: Incident, count: Count, passed_s: float) -> int:
@@ -248,7 +269,10 @@ class FaultEffects:
         return math.floor(events + 1e-6)
 
     def _slow(self, slowdowns: Slowdowns, incident: Incident, job: int, pace: JobPace) -> None:
-        """Slow or halt one of an incident's jobs: a synchronous job as a whole, of a serving job the replicas concerned."""
+        """Slow or halt one of an incident's jobs.
+
+        A synchronous job is affected as a whole, a serving job only in the replicas hit.
+        """
         slowdowns.efa[job] = min(slowdowns.efa[job], pace.efa)
         slowdowns.storage[job] = min(slowdowns.storage[job], pace.storage)
         if not self._replicas.serves(job):
@@ -257,7 +281,8 @@ class FaultEffects:
             slowdowns.halt[job] = max(slowdowns.halt[job], incident.halt)
             return
         left = min(pace.compute, 1.0 / (1.0 - DECODE_COLLECTIVES + DECODE_COLLECTIVES / pace.link))
-        halt, scope = incident.halt, incident.fault.scope
+        halt = incident.halt
+        scope = incident.fault.scope
         if incident.fault.effect is Effect.SPLIT:
             for halves in itertools.combinations(incident.racks, 2):
                 self._replicas.hit_across(job, halves, halt)

@@ -59,7 +59,7 @@ class Incident:
     instances: tuple[int, ...]
     """Instances concerned."""
     rows: tuple[int, ...]
-    """Chips whose health and counters show it."""
+    """Chips showing it in health and counters."""
     jobs: tuple[int, ...]
     """Jobs that it concerns."""
     stages: Stages
@@ -77,9 +77,9 @@ class Incident:
     finds_jobs_down: bool = False
     """Whether no execution could fail at its begin: other faults had stopped its jobs before."""
     has_failed: bool = False
-    """Whether executions have failed: those of a hang do so when they time out."""
+    """Whether executions have failed; under a hang they fail at their timeout."""
     counting: tuple[int, ...] = ()
-    """Chips whose counters count it: of `rows`, those that have not been replaced since."""
+    """Chips with this incident in their counters: `rows` without chips replaced since."""
     counted: dict[str, int] = field(default_factory=dict)
     """Events added to each counter so far."""
 
@@ -91,7 +91,7 @@ class Incident:
 
     @property
     def present_effect(self) -> Effect:
-        """The fault's effect while it is open, none before and after."""
+        """The fault's effect while open, else no effect."""
         return self.fault.effect if self.is_open else Effect.NONE
 
     @property
@@ -118,19 +118,19 @@ class Incident:
 
     @property
     def over_s(self) -> float:
-        """End of it with its recovery, infinite if it has none."""
+        """End including its recovery; infinite without one."""
         return self.ends_s if self.fault.ends_by_itself else self.begins_s + self.stages.total_s
 
     @property
     def drains(self) -> bool:
-        """Whether its recovery takes the job off the instance."""
+        """Whether its recovery removes the job from the instance."""
         return self.fault.recovery in {Recovery.RELOAD, Recovery.REBOOT, Recovery.REPLACE} or (
             self.fault.effect is Effect.SPLIT
         )
 
     @property
     def takes_down(self) -> bool:
-        """Whether its recovery takes the instance down."""
+        """Whether its recovery stops the instance."""
         return self.fault.recovery in {Recovery.REBOOT, Recovery.REPLACE}
 
 
@@ -211,7 +211,10 @@ def _instances(layout: Layout, fault: Fault, target: Target) -> tuple[int, ...]:
 
 
 def _racks(layout: Layout, ultraserver: Node) -> tuple[tuple[int, ...], ...]:
-    """Return the instances of each rack of an UltraServer; none for a standalone segment."""
+    """Return the instances of each rack of an UltraServer.
+
+    Empty for a standalone segment.
+    """
     kind = layout.ultraserver_type(ultraserver.number)
     if kind is None:
         return ()
@@ -234,7 +237,7 @@ def _jobs(
         return (links[0].job,) if links[0].job >= 0 else ()
     if fault.effect is Effect.SPLIT:
         # Only a job on both sides needs the lost links.
-        sides = [{int(placement.job_of_instance[each]) for each in rack} for rack in racks]
+        sides = [{int(placement.job_of_instance[instance]) for instance in rack} for rack in racks]
         shared = {job for one, other in itertools.combinations(sides, 2) for job in one & other}
         return tuple(sorted(job for job in shared if job >= 0))
     return tuple(sorted({job for job in owners if job >= 0}))
@@ -243,19 +246,24 @@ def _jobs(
 def _between_racks(
     layout: Layout, placement: Placement, racks: tuple[tuple[int, ...], ...], capacity: float
 ) -> tuple[SlowLink, ...]:
-    """Return the links between the racks of an UltraServer; through switches, those of all racks but the first."""
+    """Return the links between the racks of an UltraServer.
+
+    Through switches: the links of all racks but the first.
+    """
     members = list(itertools.chain.from_iterable(racks))
     rack_of = {instance: number for number, rack in enumerate(racks) for instance in rack}
     kind = layout.type_of(members[0])
     if kind.between is None or len(racks) < 2:
         return ()
-    between, inside = kind.between.resized(len(members)), len(kind.topology.lanes)
+    between = kind.between.resized(len(members))
+    inside = len(kind.topology.lanes)
     ends: list[tuple[int, int]] = []
     seen: set[tuple[int, int]] = set()
     for place, instance in enumerate(members):
         for lane, end in enumerate(between.ends[place]):
             if between.kind is TopologyKind.SWITCHED:
-                is_across, other = rack_of[instance] > 0, (place, lane)
+                is_across = rack_of[instance] > 0
+                other = (place, lane)
             else:
                 is_across = end is not None and rack_of[members[end.member]] != rack_of[instance]
                 other = (-1, -1) if end is None else (end.member, end.lane)
@@ -272,8 +280,9 @@ def _between_racks(
 def _unused_beside(layout: Layout, placement: Placement, lost: SlowLink) -> tuple[SlowLink, ...]:
     """Return the other Z links that are out of use while one is down.
 
-    The drivers of an UltraServer of four instances elect the two pairs that do not need it (`neuron_pelect.c`: modes X2H
-    and X2V), so that all links between the pairs have nothing to carry.
+    The drivers of an UltraServer of four instances elect the two pairs that do not need it
+    (`neuron_pelect.c`: modes X2H and X2V), so that all links between the pairs have nothing to
+    carry.
     """
     ends = [int(layout.instance_of_chip[row]) for row in lost.rows]
     members = layout.instance_range(layout.parent(Node(Level.INSTANCE, ends[0])))
@@ -286,7 +295,7 @@ def _unused_beside(layout: Layout, placement: Placement, lost: SlowLink) -> tupl
     ):
         return ()
     cut = {frozenset(ends), frozenset(set(members) - set(ends))}
-    found: dict[tuple[int, ...], SlowLink] = {}
+    links: dict[tuple[int, ...], SlowLink] = {}
     for instance in members:
         for chip in range(int(layout.chip_start[instance]), int(layout.chip_start[instance + 1])):
             for lane in range(len(kind.topology.lanes), len(kind.lanes)):
@@ -298,12 +307,15 @@ def _unused_beside(layout: Layout, placement: Placement, lost: SlowLink) -> tupl
                     continue
                 link = SlowLink.of(layout, placement, chip, lane, 1.0, is_unused=True)
                 if link.job == lost.job >= 0 and set(link.lanes) != set(lost.lanes):
-                    found[tuple(sorted(link.lanes))] = link
-    return tuple(found.values())
+                    links[tuple(sorted(link.lanes))] = link
+    return tuple(links.values())
 
 
 def is_on_hardware(incident: Incident, instance: int) -> bool:
-    """Return whether an incident is on an instance's own hardware, so that new hardware ends it."""
+    """Return whether an incident affects an instance's own hardware.
+
+    If so, new hardware ends it.
+    """
     return instance in incident.instances and incident.fault.scope in {
         FaultScope.CHIP,
         FaultScope.LINK,

@@ -47,7 +47,8 @@ class LogWriter:
 
     def begin(self, incident: Incident, generation: int) -> Iterator[SimEvent]:
         """Yield the events of an incident's begin."""
-        fault, at_s = incident.fault, incident.begins_s
+        fault = incident.fault
+        at_s = incident.begins_s
         text = self._kernel_log(incident, generation)
         if text:
             source = _SOURCES.get(fault.name, "hardware")
@@ -56,8 +57,9 @@ class LogWriter:
             )
 
     def failure(self, incident: Incident, at_s: float) -> Iterator[SimEvent]:
-        """Yield the runtime's event of executions that fail; nothing where none run."""
-        fault, job = incident.fault, self._job(incident)
+        """Yield the runtime's event of failing executions; nothing if none run."""
+        fault = incident.fault
+        job = self._job(incident)
         if fault.runtime_log and job is not None:
             name = "execution_failed" if fault.hw_error or fault.log else fault.name
             words = fault.runtime_log.format(nd=self._device(incident))
@@ -67,7 +69,7 @@ class LogWriter:
             )
 
     def end(self, incident: Incident, at_s: float) -> Iterator[SimEvent]:
-        """Yield the event of an incident that ended by itself or with its hardware."""
+        """Yield the event of an incident's end, by itself or with its hardware."""
         source = _SOURCES.get(incident.fault.name, "hardware")
         text = f"{_plain(incident.fault)} on {incident.address} is over"
         yield SimEvent(at_s, incident.path, source, "fault_over", Severity.INFO, text)
@@ -117,11 +119,14 @@ class LogWriter:
         if fault.hw_error:
             instance = self._layout.instances[incident.instances[0]]
             return (
-                f"NEURON_HW_ERR={fault.hw_error} instance-id={ec2_id(self._rng.token, instance, generation)} "
-                f"hostname={instance.rpartition('/')[2]} nd-id={self._device(incident)} nc-id=0 "
-                f"serial-num={serial_number(self._rng.token, incident.path, generation)} action={fault.action}"
+                f"NEURON_HW_ERR={fault.hw_error}"
+                f" instance-id={ec2_id(self._rng.token, instance, generation)}"
+                f" hostname={instance.rpartition('/')[2]} nd-id={self._device(incident)} nc-id=0"
+                f" serial-num={serial_number(self._rng.token, incident.path, generation)}"
+                f" action={fault.action}"
             )
-        lane, first = incident.target.direction, incident.instances[0]
+        lane = incident.target.direction
+        first = incident.instances[0]
         sides = [len(rack) for rack in incident.racks]
         return fault.log.format(
             nd=self._device(incident),

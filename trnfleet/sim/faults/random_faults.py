@@ -1,7 +1,8 @@
-"""Random faults: Poisson processes at the table's rates, drawn for fixed stretches of simulated time.
+"""Random faults: Poisson processes at the table's rates, over fixed stretches of time.
 
-A draw belongs to a stretch, never to a tick, so that the same faults occur for any length of ticks and any sharding. It
-also belongs to the fault's name, so that a new row in the table does not change the other faults of a seed.
+A draw belongs to a stretch, never to a tick, so that the same faults occur for any length of ticks
+and any sharding. It also belongs to the fault's name: a new row in the table does not change the
+other faults of a seed.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ if TYPE_CHECKING:
     from trnfleet.sim.rng import Rng
 
 STRETCH_S = 10.0
-"""Length of the stretches of time that are drawn together."""
+"""Seconds of a stretch of time, drawn as one."""
 MOST_IN_STRETCH = 4
-"""Events of one fault in a stretch; more have a chance below 1 in 250 at the highest mean allowed."""
+"""Most events of one fault in a stretch. At the highest mean allowed, more have a chance below 1 in
+250."""
 HIGHEST_MEAN = 1.0
-"""Events of one fault expected in a stretch; an acceleration that gives more is refused."""
+"""Highest mean number of events of one fault in a stretch. A higher acceleration is refused."""
 STRETCHES = 64
 """Stretches that are drawn in one go."""
 _WORDS = 1 + 2 * MOST_IN_STRETCH
@@ -40,14 +42,14 @@ class RandomFault(NamedTuple):
     time_s: float
     fault: Fault
     word: int
-    """A random word of 64 bits, which decides the target."""
+    """Random word of 64 bits; selects the target."""
 
 
 class RandomFaults:
     """The random faults of a fleet, drawn stretch after stretch."""
 
     def __init__(self, rng: Rng, rates: Rates | None, chips: int) -> None:
-        """Prepare a process for each fault of the table that has a rate and is chosen.
+        """Prepare a process for each chosen fault with a rate in the table.
 
         Raises:
             ConfigError: the acceleration gives more faults than a stretch can hold.
@@ -76,15 +78,15 @@ class RandomFaults:
             if mean > HIGHEST_MEAN:
                 most = rates.acceleration * HIGHEST_MEAN / mean
                 raise ConfigError(
-                    f"rates.acceleration = {rates.acceleration:g}: {fault.name} would come {mean:.3g} times in "
-                    f"{STRETCH_S:g} s on {chips:,} chips; at most {most:.3g}"
+                    f"rates.acceleration = {rates.acceleration:g}: {fault.name} would come"
+                    f" {mean:.3g} times in {STRETCH_S:g} s on {chips:,} chips; at most {most:.3g}"
                 )
             self._processes.append((fault, _steps(mean)))
             self._parts.append(part_of(fault.name))
         self._least = np.array([steps[0] for _, steps in self._processes])
 
     def until(self, end_s: float) -> list[RandomFault]:
-        """Return the faults of the stretches that begin before `end_s` and were not drawn yet, in order of time."""
+        """Return the faults of undrawn stretches beginning before `end_s`, in order of time."""
         if not self._processes:
             return []
         drawn: list[RandomFault] = []
@@ -106,7 +108,7 @@ class RandomFaults:
                         )
                     )
             self._next = block * STRETCHES + last
-        return sorted(drawn, key=lambda each: each.time_s)
+        return sorted(drawn, key=lambda fault: fault.time_s)
 
     def _block(self, number: int) -> NDArray[np.uint64]:
         """Return the words of a block of stretches: shape (stretches, processes, words)."""
@@ -114,13 +116,15 @@ class RandomFaults:
             self._drawn = number
             count = STRETCHES * _WORDS
             words = [self._rng.words(Stream.WEAR, number, count, part) for part in self._parts]
-            self._words = np.stack([each.reshape(STRETCHES, _WORDS) for each in words], axis=1)
+            self._words = np.stack([block.reshape(STRETCHES, _WORDS) for block in words], axis=1)
         return self._words
 
 
 def _steps(mean: float) -> list[float]:
-    """Return the values from which on a uniform draw gives 1, 2, ... events."""
-    steps, below, term = [], 0.0, math.exp(-mean)
+    """Return the thresholds of a uniform draw for 1, 2, ... events."""
+    steps = []
+    below = 0.0
+    term = math.exp(-mean)
     for events in range(1, MOST_IN_STRETCH + 1):
         below += term
         steps.append(below)

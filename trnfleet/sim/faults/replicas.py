@@ -1,6 +1,7 @@
-"""Replicas of inference jobs that faults slow or stop.
+"""Replicas of inference jobs slowed or stopped by faults.
 
-Replicas are independent: what is wrong with one is its own, and the router of its job gives its requests to the others.
+Replicas are independent: a fault affects only its own, and the job's router sends its requests to
+the others.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Replicas:
-    """The replicas of all inference jobs, in the order of their rows, and what is wrong with them."""
+    """Replicas of all inference jobs, in the order of their rows, and their faults."""
 
     def __init__(self, layout: Layout, placement: Placement) -> None:
         self._layout = layout
@@ -50,18 +51,24 @@ class Replicas:
         pace: float = 1.0,
         halt: Halt = Halt.NONE,
     ) -> None:
-        """Slow or stop the replicas that some chips, or without any all chips of some instances, are part of."""
+        """Slow or stop the replicas on some chips.
+
+        Without chips, all chips of the instances count.
+        """
         self._hit(self._numbers(job, self._places(job, instances, chips)), pace, halt)
 
     def hit_across(self, job: int, halves: tuple[Iterable[int], Iterable[int]], halt: Halt) -> None:
-        """Stop the replicas that reach over both of two sets of instances."""
+        """Stop the replicas spanning both of two sets of instances."""
         one, other = (self._numbers(job, self._places(job, half, ())) for half in halves)
         self._hit(one & other, 1.0, halt)
 
     def hit_between(
         self, job: int, ends: tuple[int, ...], *, pace: float = 1.0, halt: Halt = Halt.NONE
     ) -> None:
-        """Slow or stop the replica that the chips at a link's ends are part of; no replica uses a link to another one."""
+        """Slow or stop the replica of the chips at a link's ends.
+
+        No replica uses a link to another replica.
+        """
         numbers = self._numbers(job, self._places(job, (), ends))
         if len(numbers) == 1:
             self._hit(numbers, pace, halt)
@@ -72,11 +79,9 @@ class Replicas:
         self.halt[rows] = np.maximum(self.halt[rows], halt)
 
     def _numbers(self, job: int, places: list[tuple[int, int]]) -> set[int]:
-        """Return the replicas, counted over all jobs, that have some of the chips at ranges of places."""
-        size, start = (
-            int(self._placement.replica_chips[job]),
-            int(self._placement.replica_start[job]),
-        )
+        """Return the replicas with chips in ranges of places, numbered over all jobs."""
+        size = int(self._placement.replica_chips[job])
+        start = int(self._placement.replica_start[job])
         return {
             start + number
             for first, last in places
@@ -84,7 +89,10 @@ class Replicas:
         }
 
     def _of(self, job: int) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
-        """Return a job's instances, and the place of each one's first chip among the job's, with their number at the end."""
+        """Return a job's instances and the place of each one's first chip in the job.
+
+        The last place is the job's number of chips.
+        """
         if job not in self._members:
             members = np.flatnonzero(self._placement.job_of_instance == job)
             sizes = np.diff(self._layout.chip_start)[members]
@@ -96,17 +104,17 @@ class Replicas:
     ) -> list[tuple[int, int]]:
         """Return the ranges of places, among a job's chips, of chips or of whole instances."""
         members, first = self._of(job)
-        found = []
+        ranges = []
         for chip in chips:
             instance = int(self._layout.instance_of_chip[chip])
             place = int(np.searchsorted(members, instance))
             if place < len(members) and members[place] == instance:
                 at = int(first[place]) + chip - int(self._layout.chip_start[instance])
-                found.append((at, at + 1))
-        if found:
-            return found
+                ranges.append((at, at + 1))
+        if ranges:
+            return ranges
         for instance in instances:
             place = int(np.searchsorted(members, instance))
             if place < len(members) and members[place] == instance:
-                found.append((int(first[place]), int(first[place + 1])))
-        return found
+                ranges.append((int(first[place]), int(first[place + 1])))
+        return ranges

@@ -1,7 +1,7 @@
-"""The schedule of a run's faults: fleet file, scenario, rates and requests become incidents with a begin.
+"""The schedule of a run's faults: incidents from fleet file, scenario, rates and requests.
 
-Targets are resolved here, and drawn from the seed where they are random. What happens after an incident's begin is the
-timeline's.
+Targets are resolved here, and drawn from the seed if they are random. The timeline handles an
+incident from its begin on.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FIRST_REQUEST = 2**32 + 1
 
 
 class LoadChange(NamedTuple):
-    """A time in which a scenario multiplies an inference job's load."""
+    """A period with a multiplied load of an inference job, from a scenario."""
 
     job: int
     begins_s: float
@@ -45,7 +45,7 @@ class LoadChange(NamedTuple):
 
 
 class FaultSchedule:
-    """The incidents of a run that are to begin, and the changes of load."""
+    """Future incidents and load changes of a run."""
 
     def __init__(
         self,
@@ -58,8 +58,9 @@ class FaultSchedule:
         """Resolve the entries of both files.
 
         Raises:
-            ConfigError: an address, link or job does not exist, a fault cannot hit it, or two entries of the fleet file
-                are active on the same thing at a time; the message names the nearest.
+            ConfigError: an address, link or job does not exist, a fault cannot hit it, or two
+                entries of the fleet file are active on the same thing at a time; the message names
+                the nearest.
         """
         self._layout = layout
         self._placement = placement
@@ -76,7 +77,10 @@ class FaultSchedule:
         self._random = RandomFaults(rng, rates, layout.chips)
 
     def until(self, end_s: float) -> Iterator[Incident]:
-        """Yield what begins up to `end_s` and was not yielded before: entries of the scenario, then random faults."""
+        """Yield the incidents that begin up to `end_s`, each once.
+
+        Entries of the scenario come first, then random faults.
+        """
         for repeat in self._repeats:
             while repeat.left and repeat.next_s <= end_s:
                 yield from repeat.take(self._layout, self._placement)
@@ -96,15 +100,17 @@ class FaultSchedule:
         lasts_s: float | None,
         magnitude: float | None,
     ) -> list[Incident]:
-        """Return the incidents of a fault that begins at `now_s` because of a command; at least one.
+        """Return the incidents, at least one, of a fault that a command begins at `now_s`.
 
         Raises:
-            ConfigError: fault or target is unknown, or they do not go together; the message names the nearest.
+            ConfigError: fault or target is unknown, or they do not go together; the message names
+                the nearest.
         """
         row = find_fault(fault)
         if row.is_transport:
             raise ConfigError(
-                f"{fault} is a fault of the publisher's connection, which this simulator cannot reach"
+                f"{fault} is a fault of the publisher's connection, which this simulator cannot"
+                " reach"
             )
         check_use(row, lasts_s, magnitude)
         targets = resolve(self._layout, row, target, self._draw(next(self._requests)))
@@ -113,12 +119,12 @@ class FaultSchedule:
                 self._layout,
                 self._placement,
                 row,
-                each,
+                place,
                 now_s,
                 lasts_s=lasts_s,
                 magnitude=magnitude,
             )
-            for each in targets
+            for place in targets
         ]
 
     def _entries(self, scenario: Scenario) -> Iterator[_Repeat]:
@@ -133,17 +139,19 @@ class FaultSchedule:
             except ConfigError as error:
                 raise ConfigError(f"faults[{number}].target: {error}") from error
             if fault.needs_job and not any(
-                make_incident(self._layout, self._placement, fault, each, begin_s).jobs
-                for each in targets
+                make_incident(self._layout, self._placement, fault, target, begin_s).jobs
+                for target in targets
             ):
                 raise ConfigError(
-                    f"faults[{number}].target = {entry.target!r}: {fault.name} needs a job, and none runs there"
+                    f"faults[{number}].target = {entry.target!r}: {fault.name} needs a job, and"
+                    " none runs there"
                 )
             yield _Repeat(entry, fault, targets, begin_s)
 
     def _target(self, drawn: RandomFault) -> Target | None:
-        """Return the target of a random fault, None if the fleet has nothing of the kind there."""
-        layout, fault = self._layout, drawn.fault
+        """Return the target of a random fault; None if the fleet has no such target."""
+        layout = self._layout
+        fault = drawn.fault
         chip = Node(Level.CHIP, drawn.word % layout.chips)
         instance = layout.parent(chip)
         if fault.scope is FaultScope.CHIP:
@@ -162,7 +170,10 @@ class FaultSchedule:
         return Target(instance)
 
     def _draw(self, index: int) -> Callable[[int, int], list[int]]:
-        """Return a function that draws different numbers below a limit, from the seed and `index`."""
+        """Return a function that draws different numbers below a limit.
+
+        The numbers follow from the seed and `index`.
+        """
         parts = itertools.count()
 
         def draw(count: int, limit: int) -> list[int]:
@@ -179,7 +190,7 @@ class FaultSchedule:
 
 
 class _Repeat:
-    """An entry of a scenario with the times that are left."""
+    """A scenario entry and its remaining times."""
 
     def __init__(
         self, entry: FaultEntry, fault: Fault, targets: list[Target], begin_s: float
@@ -192,13 +203,20 @@ class _Repeat:
 
     def take(self, layout: Layout, placement: Placement) -> Iterator[Incident]:
         """Yield the incidents of the next time."""
-        begins_s, entry = self.next_s, self._entry
+        begins_s = self.next_s
+        entry = self._entry
         self.left -= 1
         self.next_s += entry.every or 0.0
         for target in self._targets:
             yield make_incident(
-                layout, placement, self._fault, target, begins_s, lasts_s=entry.lasts_s, magnitude=entry.magnitude
-            )  # fmt: skip  # one line an idea
+                layout,
+                placement,
+                self._fault,
+                target,
+                begins_s,
+                lasts_s=entry.lasts_s,
+                magnitude=entry.magnitude,
+            )
 
 
 def _loads(entries: Sequence[LoadEntry], jobs: Sequence[Job]) -> Iterator[LoadChange]:
@@ -220,23 +238,30 @@ def _loads(entries: Sequence[LoadEntry], jobs: Sequence[Job]) -> Iterator[LoadCh
 
 
 def _from_fleet_file(layout: Layout, placement: Placement, fleet: FleetFile) -> list[Incident]:
-    """Return the stragglers and links of a fleet file; those that are slow write no log lines.
+    """Return the stragglers and links of a fleet file; slow ones write no log lines.
 
     A link that is down is the fault of that name, with its recovery.
 
     Raises:
-        ConfigError: an address or a link does not exist, or two entries are active on the same thing at a time.
+        ConfigError: an address or a link does not exist, or two entries are active on the same
+            thing at a time.
     """
     stragglers = []
-    for number, each in enumerate(fleet.stragglers):
+    for number, straggler in enumerate(fleet.stragglers):
         key = f"stragglers[{number}]"
-        chip = _chip(layout, f"{key}.chip", each.chip)
+        chip = _chip(layout, f"{key}.chip", straggler.chip)
         stragglers.append(
             make_incident(
-                layout, placement, FAULTS["straggler"], Target(Node(Level.CHIP, chip)), each.from_s,
-                lasts_s=_until(key, each) - each.from_s, magnitude=each.throttle_pct, is_logged=False,
+                layout,
+                placement,
+                FAULTS["straggler"],
+                Target(Node(Level.CHIP, chip)),
+                straggler.from_s,
+                lasts_s=_until(key, straggler) - straggler.from_s,
+                magnitude=straggler.throttle_pct,
+                is_logged=False,
             )
-        )  # fmt: skip  # one line an idea
+        )
     links = []
     for number, link in enumerate(fleet.links):
         key = f"links[{number}]"
@@ -245,12 +270,19 @@ def _from_fleet_file(layout: Layout, placement: Placement, fleet: FleetFile) -> 
             direction = find_lane(layout, chip, link.direction)
         except ValueError as error:
             raise ConfigError(f"{key}.direction = {link.direction!r}: {error}") from error
-        target, lasts_s = Target(Node(Level.CHIP, chip), direction), _until(key, link) - link.from_s
+        target = Target(Node(Level.CHIP, chip), direction)
+        lasts_s = _until(key, link) - link.from_s
         if link.capacity > 0:
             incident = make_incident(
-                layout, placement, FAULTS["link_degraded"], target, link.from_s,
-                lasts_s=lasts_s, magnitude=link.capacity, is_logged=False,
-            )  # fmt: skip  # one line an idea
+                layout,
+                placement,
+                FAULTS["link_degraded"],
+                target,
+                link.from_s,
+                lasts_s=lasts_s,
+                magnitude=link.capacity,
+                is_logged=False,
+            )
         else:
             kind = layout.type_of(int(layout.instance_of_chip[chip]))
             down = FAULTS["z_link_down" if kind.is_between(direction) else "link_down"]
@@ -280,18 +312,21 @@ def _until(key: str, given: Straggler | Link) -> float:
 
 
 def _check_overlaps(layout: Layout, incidents: list[Incident], key: str) -> None:
-    """Raise if two entries are for the same chip, or the same link from either end, at the same time.
+    """Raise if two entries affect the same chip or link at the same time.
+
+    A link is the same from either end.
 
     Raises:
         ConfigError: the message names both entries.
     """
     last: dict[tuple[int, ...], tuple[int, float]] = {}
-    for number, each in sorted(enumerate(incidents), key=lambda pair: pair[1].begins_s):
-        where = each.rows if not each.links else tuple(sorted(each.links[0].lanes))
+    for number, incident in sorted(enumerate(incidents), key=lambda pair: pair[1].begins_s):
+        where = incident.rows if not incident.links else tuple(sorted(incident.links[0].lanes))
         other, until_s = last.get(where, (-1, 0.0))
-        if other >= 0 and each.begins_s < until_s:
-            path = layout.path(each.target.node)
+        if other >= 0 and incident.begins_s < until_s:
+            path = layout.path(incident.target.node)
             raise ConfigError(
-                f"{key}[{number}].from_s = {each.begins_s:g}: {key}[{other}] is active on {path} at that time"
+                f"{key}[{number}].from_s = {incident.begins_s:g}: {key}[{other}] is active on {path} at"  # noqa: E501
+                " that time"
             )
-        last[where] = (number, each.over_s)
+        last[where] = (number, incident.over_s)

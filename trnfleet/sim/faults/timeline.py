@@ -1,18 +1,21 @@
-"""The event queue of incidents, and each one's life from its begin to the end of its recovery.
+"""The event queue of incidents, and each one's life from begin to end of recovery.
 
 The engine calls this in a fixed order within a tick:
 
-1. `boundaries` cuts the tick's window where something begins or ends; it takes from the schedule what is due by then.
-2. At the begin of each part, `move_to` carries out what is due, itself included, and sums the open incidents up in
-   `effects`. Jobs, heat and power limits then move on through a part in which nothing changes.
-3. At the window's end, `effects.patches` gives the links that differ, for the chips' columns.
-4. `effects.mark` writes health, links and throttling over these columns. It comes after the chips, which write throttling,
-   and shows the state of the last part.
-5. `effects.count` adds the window's events to the counters. It comes after `mark` and before the corrected errors: the
-   counters of an instance that was replaced within the window restart at 0 first.
-6. `move_to` the window's end: what begins at that very instant is logged with this tick and shows in the next.
+1. `boundaries` cuts the tick's window where something begins or ends. It fetches from the schedule
+    everything due by then.
+2. At the begin of each part, `move_to` carries out what is due, that instant included, and sums up
+    the open incidents in `effects`. Jobs, heat and power limits then advance through a part without
+    changes.
+3. At the window's end, `effects.patches` lists the links that differ, for the chips' columns.
+4. `effects.mark` writes health, links and throttling over these columns. It comes after the chips,
+    because they write throttling, and shows the state of the last part.
+5. `effects.count` adds the window's events to the counters. It comes after `mark` and before the
+    corrected errors: first the counters of an instance replaced within the window restart at 0.
+6. `move_to` the window's end: an incident that begins at that very instant is logged with this tick
+    and shows in the next.
 
-Nothing here knows a clock beyond the seconds that it is given.
+Time is only the seconds passed in: no clock is read here.
 """
 
 from __future__ import annotations
@@ -40,13 +43,13 @@ if TYPE_CHECKING:
     from trnfleet.sim.rng import Rng
 
 MOST_BOUNDARIES = 64
-"""Instants at which one window is cut; where more lie in it, some changes take effect at the next cut."""
+"""Most cuts of one window. Changes beyond it apply at the next cut."""
 _MOST_NAMED = 4
 """Targets that the answer to a request names."""
 
 
 class IncidentTimeline:
-    """The incidents of a fleet, those under way and those to come."""
+    """Open and future incidents of a fleet."""
 
     def __init__(
         self,
@@ -59,8 +62,9 @@ class IncidentTimeline:
         """Resolve the entries of both files.
 
         Raises:
-            ConfigError: an address, link or job does not exist, a fault cannot hit it, or two entries of the fleet file
-                are active on the same thing at a time; the message names the nearest.
+            ConfigError: an address, link or job does not exist, a fault cannot hit it, or two
+                entries of the fleet file are active on the same thing at a time; the message names
+                the nearest.
         """
         self._layout = layout
         self._schedule = FaultSchedule(layout, fleet, placement, rng, scenario)
@@ -73,12 +77,12 @@ class IncidentTimeline:
         self.boots = np.zeros(count, np.int32)
         """Number of boots of each instance since the start."""
         self._queue: list[tuple[float, float, int, Incident | None, Step]] = []
-        """Steps to come, by their time; at one instant the older incident's step goes first, whenever it was put in. A
-        change of load has no incident."""
+        """Future steps by time. At one instant the older incident's step goes first, in any order
+        of insertion. A load change has no incident."""
         self._tie = itertools.count()
         self._open: list[Incident] = []
         self._down: list[Incident] = []
-        """Of the open ones, those whose instances are down."""
+        """Open incidents with instances down."""
         self._events: list[SimEvent] = []
         self._now_s = 0.0
         for incident in self._schedule.of_fleet_file:
@@ -88,7 +92,7 @@ class IncidentTimeline:
                 self._push(time_s, None, Step.BEGIN)
 
     def boundaries(self, begin_s: float, end_s: float) -> list[float]:
-        """Return the instants between `begin_s` and `end_s` at which something changes, in order."""
+        """Return the instants of change between `begin_s` and `end_s`, in order."""
         self._look_ahead(end_s)
         if not self._queue or self._queue[0][0] >= end_s:
             return []
@@ -122,7 +126,8 @@ class IncidentTimeline:
 
     def drain(self) -> list[SimEvent]:
         """Return the events since the last call, in order of time."""
-        events, self._events = self._events, []
+        events = self._events
+        self._events = []
         return events
 
     def inject(
@@ -138,19 +143,19 @@ class IncidentTimeline:
         """Begin a fault at `now_s`; return an answer of one line.
 
         Raises:
-            ConfigError: fault or target is unknown, they do not go together, or it is there already; the message names
-                the nearest.
+            ConfigError: fault or target is unknown, they do not go together, or it is there
+                already; the message names the nearest.
         """
         made = self._schedule.request(fault, target, now_s, lasts_s=lasts_s, magnitude=magnitude)
         row = made[0].fault
         there = {
-            each.target: each
-            for each in (*self._open, *self._beginning(now_s))
-            if each.fault is row
+            incident.target: incident
+            for incident in (*self._open, *self._beginning(now_s))
+            if incident.fault is row
         }
-        for each in made:
-            if each.target in there:
-                raise ConfigError(f"{fault} is already there on {there[each.target].address}")
+        for begun in made:
+            if begun.target in there:
+                raise ConfigError(f"{fault} is already there on {there[begun.target].address}")
         able = [incident for incident in made if not self._obstacle(incident)]
         if not able:
             raise ConfigError(f"{fault} on {made[0].address}: {self._obstacle(made[0])}")
@@ -163,7 +168,7 @@ class IncidentTimeline:
         return f"{fault} on {where}{more}, {until}" + (f" (asked by {by})" if by else "")
 
     def active(self) -> list[Incident]:
-        """Return the incidents whose effects or recovery are under way, oldest first."""
+        """Return the incidents in effect or in recovery, oldest first."""
         return list(self._open)
 
     def _look_ahead(self, end_s: float) -> None:
@@ -171,7 +176,7 @@ class IncidentTimeline:
             self._enqueue(incident)
 
     def _beginning(self, now_s: float) -> list[Incident]:
-        """Return the incidents that are due to begin and have not been carried out."""
+        """Return the incidents due to begin and not yet carried out."""
         return [
             incident
             for time_s, _, _, incident, step in self._queue
@@ -235,7 +240,7 @@ class IncidentTimeline:
             self._fail(incident, incident.begins_s)
 
     def _fail(self, incident: Incident, at_s: float) -> None:
-        """Fail the executions concerned: at once, or when those that hang time out."""
+        """Fail the executions concerned: at once, or at the timeout if they hang."""
         incident.has_failed = True
         if incident.is_logged and not incident.finds_jobs_down:
             self._events += self._log_writer.failure(incident, at_s)
@@ -248,7 +253,7 @@ class IncidentTimeline:
                 self.effects.replace(instance)
 
     def _cure(self, incident: Incident, at_s: float) -> None:
-        """End the other faults of instances that are new, have rebooted, or have their driver reloaded."""
+        """End the other faults of instances that are new, rebooted, or have a reloaded driver."""
         recovery = incident.fault.recovery
         if not incident.drains:
             return

@@ -1,8 +1,9 @@
-"""Chip columns: utilisation, bytes, FLOP/s, power and heat of the jobs' work, as wire codes in place.
+"""Chip columns of the jobs' work: utilisation, bytes, FLOP/s, power and heat.
 
-Values are computed once a cohort, then handed out to chips by index, in chunks that fit the cache, with a few integer
-and float32 operations a lane. Only operations whose bits agree on every machine are used. Metrics with one value a chip vary by
-the factors of `variation`; lanes of cores, engines and links have noise of their own.
+Wire codes, written in place. Values are computed once per cohort, then distributed to chips by
+index, in chunks that fit the cache, with a few integer and float32 operations per lane. Only
+operations with the same bits on every machine are used. Metrics with one value per chip vary by the
+factors of `variation`; lanes of cores, engines and links have their own noise.
 """
 
 from __future__ import annotations
@@ -44,18 +45,20 @@ if TYPE_CHECKING:
     from trnfleet.sim.rng import LaneReader, Rng
 
     Noisy = tuple[NDArray[Any], NDArray[Any]]
-    """Base and field of `noisy` for the lanes of a chip of every cohort, or of all chips of an instance."""
+    """Base and field of `noisy`. For the lanes of one chip per cohort, or of all chips of an
+    instance."""
 
 _NOISE: dict[str, tuple[Stream, type[np.uint8 | np.uint16]]] = {
     "nc_util_pct": (Stream.NC_UTIL, np.uint8),
     "engine_util_pct": (Stream.ENGINE_UTIL, np.uint8),
     "link_tx_bytes_per_s": (Stream.LINK, np.uint16),
 }
-"""Metrics whose lanes have noise of their own: stream, and the type of a lane, which is the metric's on the wire."""
+"""Metrics with noise per lane: stream, and the lane's type on the wire."""
 _MOST_WIDTH = max(BY_NAME[name].width for name in _NOISE)
 _IDLE_CODES = 60.0
-"""Wire codes of `power_util_pct` of which even an idle chip's reading varies by its factor, so that it is no constant: assumed, of
-the size of 0.00 to 0.02 % that idle chips read (measured on inf2 and trn1, sysfs). With `LEAST_FACTOR` it stays above 0."""
+"""Wire codes of `power_util_pct` varied by the chip's factor even when idle. Assumed, so that an
+idle reading is not constant: the size of the 0.00 to 0.02 % read on idle chips (measured on inf2
+and trn1, sysfs). With `LEAST_FACTOR` it stays above 0."""
 
 
 class _Tables(NamedTuple):
@@ -63,22 +66,23 @@ class _Tables(NamedTuple):
 
     lanes: dict[str, Noisy]
     means: dict[str, NDArray[np.float32]]
-    """Means that the chips' factors apply to; shape (cohorts,), as those that follow."""
+    """Means before the chips' factors; shape (cohorts,), like the following ones."""
     executions: NDArray[np.uint64]
     hbm_used: NDArray[np.uint16]
 
 
 _MOST_WIDE = 64
-"""Cohorts of a chunk up to which its lanes are taken by whole instances, from tables that have those of all their chips."""
+"""Most cohorts of a chunk with lanes copied by whole instances. Above it, lanes are copied by chip.
+"""
 
 
 class _Place(NamedTuple):
     """Where a chunk's rows are found in the tables."""
 
     cohorts: NDArray[np.intp]
-    """Cohort of each chip, of each instance, or of the whole chunk, where it is the same for all chips of one."""
+    """Cohort per chip; per instance or for the whole chunk if equal for its chips."""
     wide: NDArray[np.intp] | None
-    """Place of each instance in the tables with the lanes of all chips of one; None where lanes are taken by chip."""
+    """Each instance's place in the whole-instance tables; None if lanes are copied by chip."""
 
 
 class ChipPhysics:
@@ -93,15 +97,15 @@ class ChipPhysics:
         fleet: FleetFile,
         own: range | None = None,
     ) -> None:
-        """Bind to the columns, and give every chip its fixed differences from others.
+        """Bind to the columns, and draw every chip's fixed differences from others.
 
         Args:
             layout: The whole fleet.
             cohorts: Its instances, grouped.
             columns: Of the whole fleet.
             rng: The run's randomness.
-            fleet: Says how the fleet is cooled.
-            own: Instances whose rows are written: whole UltraServers; all by default.
+            fleet: Source of the fleet's cooling.
+            own: Instances with rows to write: whole UltraServers; all by default.
         """
         own = range(len(layout.instances)) if own is None else own
         self._layout = layout
@@ -115,7 +119,7 @@ class ChipPhysics:
         self._noise_chips = noise_chips(layout)
         self._cooled = Cooling(layout, fleet.cooling)
         self.temperature_c = np.zeros(self._rows.stop - self._rows.start, np.float32)
-        """Of every chip whose rows are written, degC, before it is rounded to a code."""
+        """Temperature of every own chip, degC, before rounding to a code."""
         self.rest_c = chip_offsets_c(layout, rng, own) + np.float32(fleet.inlet_c)
         """Temperature of each of these chips without power, degC."""
         self.variation = Variation(layout, rng, own)
@@ -124,7 +128,7 @@ class ChipPhysics:
             np.tile(shares.astype(np.float32), CHUNK_INSTANCES)
             for shares in self._cooled.chip_c_per_w
         ]
-        """For each type, the resistance of the chips of as many instances as a chunk may have."""
+        """For each type, the resistance of the chips of a full chunk's instances."""
         self._is_cold = True
         most = max((chunk.rows.stop - chunk.rows.start for chunk in self._chunks), default=0)
         self._scratch = {
@@ -143,13 +147,17 @@ class ChipPhysics:
         self._known: tuple[JobTick, ChipLoad, NDArray[np.float64]] | None = None
 
     def settle(self, temperature_c: NDArray[np.float32]) -> None:
-        """Begin with the temperatures of own chips that are given, degC; without it the first tick's power settles them."""
+        """Begin with these temperatures of own chips, degC.
+
+        Without this call, the first tick's power settles them.
+        """
         np.copyto(self.temperature_c, temperature_c)
         self._is_cold = False
 
     def instance_power_w(self, jobs: JobTick) -> NDArray[np.float64]:
-        """Return the mean power of the chips of each instance of the fleet, W, without noise."""
-        hardware, hosts = self._hardware, self._cohorts.hosts
+        """Return the mean chip power of each instance of the fleet, W, without noise."""
+        hardware = self._hardware
+        hosts = self._cohorts.hosts
         load = hardware.load(jobs)
         self._known = jobs, load, hardware.power_share(load)
         watts: NDArray[np.float64] = hosts.mean(
@@ -170,13 +178,13 @@ class ChipPhysics:
         """Write a tick's chip columns.
 
         Args:
-            tick: Its number, which keys the noise.
+            tick: Its number, the key of the noise.
             elapsed_s: Length of its window.
             jobs: Work of the jobs.
-            patches: Links that differ from their cohort's.
-            inlet_delta_c: For each instance, how much warmer its inlet is than the fleet's.
-            throttled: Chips that withhold peak because of heat or a limit of power.
-            at_s: Its time, simulated seconds since the start, by which what varies slowly goes.
+            patches: Links different from their cohort's.
+            inlet_delta_c: For each instance, its inlet's excess over the fleet's.
+            throttled: Chips that withhold peak because of heat or a power limit.
+            at_s: Its time, simulated seconds since the start, for the slow variation.
         """
         tables = self._tables(jobs)
         wide = self._widened(tables.lanes)
@@ -201,7 +209,8 @@ class ChipPhysics:
             )
             for name, table in lanes.items():
                 self._noisy(chunk, name, index, table, readers[name])
-            varied, cohorts = self._vary(chunk), place.cohorts
+            varied = self._vary(chunk)
+            cohorts = place.cohorts
             for name, means in tables.means.items():
                 self._scaled(chunk, name, means[cohorts], varied)
             self._hbm_used(chunk, tables.hbm_used[cohorts])
@@ -220,29 +229,35 @@ class ChipPhysics:
         self._is_cold = False
 
     def _widened(self, lanes: dict[str, Noisy]) -> dict[str, Noisy]:
-        """Return the tables of the cohorts that are taken by instance, with the lanes of all chips of one."""
-        chosen, chips = self._wide, self._layout.most_chips
+        """Return the whole-instance tables: the lanes of all chips of an instance."""
+        chosen = self._wide
+        chips = self._layout.most_chips
         return {
             name: (copies(base[chosen], chips), copies(field[chosen], chips))
             for name, (base, field) in lanes.items()
         }
 
     def _tables(self, jobs: JobTick) -> _Tables:
-        hardware, row = self._hardware, self._cohorts.row
+        hardware = self._hardware
+        row = self._cohorts.row
         if self._known is not None and self._known[0] is jobs:
             # The power of the same work was asked for.
             _, load, power_share = self._known
         else:
             load = hardware.load(jobs)
             power_share = hardware.power_share(load)
-        of = load.of
+        activity = load.of
         flops = jobs.peak_flops_share[row] * hardware.flops
         flops += jobs.flops[row]
-        axes = np.stack([of[axis] for axis in AXES], axis=1)
+        axes = np.stack([activity[axis] for axis in AXES], axis=1)
         axes *= hardware.axis_bytes_per_s
-        engines = np.stack([of[name] for name in ("tensor", "vector", "scalar", "gpsimd")], axis=1)
+        engines = np.stack(
+            [activity[name] for name in ("tensor", "vector", "scalar", "gpsimd")], axis=1
+        )
         lanes = {
-            "nc_util_pct": self._cores(*self._column("nc_util_pct", of["nc"][:, None] * 100.0)),
+            "nc_util_pct": self._cores(
+                *self._column("nc_util_pct", activity["nc"][:, None] * 100.0)
+            ),
             "engine_util_pct": self._column("engine_util_pct", engines * 100.0),
             "link_tx_bytes_per_s": self._lanes(*self._column("link_tx_bytes_per_s", axes)),
         }
@@ -256,7 +271,10 @@ class ChipPhysics:
         return _Tables(lanes, means, jobs.executions[row], used.astype(np.uint16))
 
     def _limits(self) -> dict[str, NDArray[np.int32]]:
-        """Return the highest code of each metric with noise: shape (cohorts, lanes) or one for all."""
+        """Return the highest code of each metric with noise.
+
+        Shape (cohorts, lanes), or one value for all.
+        """
         hardware = self._hardware
         hbm = (HBM_CEILING * hardware.hbm_bytes_per_s)[:, None]
         limits = {
@@ -274,11 +292,12 @@ class ChipPhysics:
         }
 
     def _mean(self, name: str, values: NDArray[np.float64]) -> NDArray[np.float32]:
-        """Return the mean codes that the chips' factors apply to."""
-        metric, highest = BY_NAME[name], self._highest[name][:, 0]
+        """Return the mean codes, before the chips' factors."""
+        metric = BY_NAME[name]
+        highest = self._highest[name][:, 0]
         exact = values * metric.steps_per_unit if metric.steps_per_unit else values / metric.scale
         most = highest if name == "power_util_pct" else highest / MOST_FACTOR
-        # Half a code more, since what follows cuts off; idle power varies, too.
+        # Half a code more, since the conversion truncates; idle power varies, too.
         more = 0.5 + (_IDLE_CODES if name == "power_util_pct" else 0.0)
         return (np.minimum(exact, most) + more).astype(np.float32)
 
@@ -291,12 +310,12 @@ class ChipPhysics:
         return base.astype(metric.dtype), field.astype(metric.dtype)
 
     def _cores(self, base: NDArray[Any], mask: NDArray[Any]) -> Noisy:
-        """Return the values of all cores from those of one."""
+        """Return the values of all cores from the values of one."""
         missing = np.asarray(BY_NAME["nc_util_pct"].top, base.dtype)
         return np.where(self._no_core, missing, base), np.where(self._no_core, np.uint8(0), mask)
 
     def _lanes(self, base: NDArray[Any], mask: NDArray[Any]) -> Noisy:
-        """Return the values of link lanes from those of the axes that they follow."""
+        """Return the values of link lanes from the values of their axes."""
         sources = np.zeros((2, len(base), UNLINKED + 1), base.dtype)
         for source, values in zip(sources, (base, mask), strict=True):
             source[:, : len(AXES)] = values
@@ -319,7 +338,8 @@ class ChipPhysics:
         fields, scratch = (
             part[: rows * width].reshape(rows, width) for part in self._scratch[view.dtype]
         )
-        own, other = _by(index, view), _by(index, fields)
+        own = _by(index, view)
+        other = _by(index, fields)
         np.take(base[:, : own.shape[1]], index, axis=0, out=own, mode="clip")
         np.take(field[:, : own.shape[1]], index, axis=0, out=other, mode="clip")
         add_noise(view, fields, noise, scratch)
@@ -327,16 +347,17 @@ class ChipPhysics:
     def _vary(self, chunk: Chunk) -> Varied:
         """Return the factors of a chunk's chips."""
         instances = chunk.instances.stop - chunk.instances.start
-        shape, count = (instances, chunk.chips), instances * chunk.chips
+        shape = (instances, chunk.chips)
+        count = instances * chunk.chips
         out, spare = (part[:count].reshape(shape) for part in self._floats[:2])
         return self.variation.take(self._own_rows(chunk), shape, out, spare)
 
     def _own_rows(self, chunk: Chunk) -> slice:
-        """Return a chunk's rows of the arrays that have those of own chips only."""
+        """Return a chunk's rows in arrays of own chips only."""
         return slice(chunk.rows.start - self._rows.start, chunk.rows.stop - self._rows.start)
 
     def _scaled(self, chunk: Chunk, name: str, means: NDArray[np.float32], varied: Varied) -> None:
-        """Write what the chips' factors make of their cohorts' means into a column's rows."""
+        """Write the cohorts' means times the chips' factors into a column's rows."""
         view = chunk.views[name]
         codes = self._floats[2][: view.size].reshape(view.shape)
         factor = varied.factor(name)
@@ -349,23 +370,28 @@ class ChipPhysics:
         np.copyto(view, codes, casting="unsafe")
 
     def _hbm_used(self, chunk: Chunk, used: NDArray[np.uint16]) -> None:
-        """Write HBM in use: the job's, and what each chip uses more."""
+        """Write HBM in use: the job's, plus each chip's excess."""
         view = chunk.views["hbm_used_bytes"]
         np.copyto(view, self.variation.used_steps[self._own_rows(chunk)].reshape(view.shape))
         own = _by(used, view)
         np.add(own, used[:, None], out=own)
 
     def _receive(self, chunk: Chunk) -> None:
-        """Give each end of a link what the other end sends."""
-        sent, received = chunk.views["link_tx_bytes_per_s"], chunk.views["link_rx_bytes_per_s"]
+        """Write each link end's received bytes: the bytes sent by the other end."""
+        sent = chunk.views["link_tx_bytes_per_s"]
+        received = chunk.views["link_rx_bytes_per_s"]
         shape = (len(sent) // chunk.group, -1)
         assert chunk.gather is not None  # noqa: S101  for the type checker; the caller asks before
         np.take(sent.reshape(shape), chunk.gather, axis=1, out=received.reshape(shape), mode="clip")
 
     def _heat(self, chunk: Chunk, approach: float, inlet_delta_c: NDArray[np.float32]) -> None:
-        """Write power in watts, and temperature after a window of it: exact for any length of constant power."""
+        """Write power in watts, and the temperature after a window of it.
+
+        Exact for constant power of any length.
+        """
         kind = self._layout.types[chunk.type_index].chip
-        background_w, most_w = kind.power_background_w.value, kind.power_max_w.value
+        background_w = kind.power_background_w.value
+        most_w = kind.power_max_w.value
         util, power, shown = (
             chunk.views[name] for name in ("power_util_pct", "power_w", "temperature_c")
         )
@@ -392,7 +418,7 @@ class ChipPhysics:
         np.copyto(shown, codes, casting="unsafe")
 
     def _withhold(self, throttled: Throttled) -> None:
-        """Show what single chips withhold."""
+        """Write the peak withheld by single chips."""
         edges = [chunk.rows.start for chunk in self._chunks] + [self._rows.stop]
         begins = np.searchsorted(throttled.rows, edges).tolist()
         for part in itertools.starmap(slice, itertools.pairwise(begins)):
@@ -403,33 +429,37 @@ class ChipPhysics:
 
 
 def _by(parts: NDArray[Any], view: NDArray[Any]) -> NDArray[Any]:
-    """Return a chunk's rows of instances with a row for each of its parts: chips, instances or all of it."""
+    """Return a chunk's instance rows, one row per part: chips, instances or the whole chunk."""
     return view.reshape(len(parts), -1)
 
 
 def _places(
     chunks: list[Chunk], of_chip: NDArray[np.int32]
 ) -> tuple[NDArray[np.intp], list[_Place]]:
-    """Return the cohorts whose lanes are taken by instance, and where each chunk's rows are found."""
+    """Return the cohorts with lanes copied by instance, and each chunk's place in the tables."""
     cohorts = [of_chip[chunk.rows].reshape(-1, chunk.chips).astype(np.intp) for chunk in chunks]
     of_instances = [
-        each[:, 0]
-        if len(np.unique(each[:, 0])) <= _MOST_WIDE and bool((each == each[:, :1]).all())
-        else None
-        for each in cohorts
+        (
+            cohort[:, 0]
+            if len(np.unique(cohort[:, 0])) <= _MOST_WIDE and bool((cohort == cohort[:, :1]).all())
+            else None
+        )
+        for cohort in cohorts
     ]
-    by_instance = [each for each in of_instances if each is not None]
+    by_instance = [own for own in of_instances if own is not None]
     wide = np.unique(np.concatenate([np.zeros(0, np.intp), *by_instance]))
     return wide, [
-        _Place(each.reshape(-1), None)
-        if own is None
-        else _Place(own[:1] if (own == own[0]).all() else own, np.searchsorted(wide, own))
-        for each, own in zip(cohorts, of_instances, strict=True)
+        (
+            _Place(cohort.reshape(-1), None)
+            if own is None
+            else _Place(own[:1] if (own == own[0]).all() else own, np.searchsorted(wide, own))
+        )
+        for cohort, own in zip(cohorts, of_instances, strict=True)
     ]
 
 
 def _patch(chunk: Chunk, patches: Patches, part: slice) -> None:
-    """Change what single links send."""
+    """Change the bytes sent by single links."""
     sent = chunk.views["link_tx_bytes_per_s"].reshape(-1)
     lanes = patches.lanes[part] - chunk.rows.start * LANES
     changed = np.minimum(np.floor(sent[lanes] * patches.factor[part] + 0.5), patches.limit[part])

@@ -1,7 +1,7 @@
-"""Columns of wire codes: chunks of a fleet that fit the cache, the ends of its links, and codes with noise.
+"""Columns of wire codes: cache-sized chunks of a fleet, link ends, and codes with noise.
 
-Noise of lanes is made from integers alone, a base and the sum of two fields of random bits, so that the bits agree on every
-machine; that of metrics with one value a chip is in `variation`.
+Noise of lanes is computed from integers alone, a base and the sum of two fields of random bits, so
+that the bits agree on every machine. Noise of metrics with one value per chip is in `variation`.
 """
 
 from __future__ import annotations
@@ -29,16 +29,19 @@ if TYPE_CHECKING:
     Int = TypeVar("Int", np.int32, np.int64)
 
 CHUNK_INSTANCES = 1_024
-"""Instances whose columns and noise fit a core's second-level cache: measured with 16 chips each, see tests/bench."""
+"""Instances with columns and noise that fit a core's second-level cache. Measured with 16 chips
+each, see tests/bench."""
 
 LANES = MOST_LANES
 """Link lanes of a chip in the per-link columns."""
 LEAST_NOISE_CHIPS = 16
-"""Chips for which an instance has random words at least. A part of the meaning of a seed: they follow from the instance's number,
-so that its chips' noise does not depend on the types of the others, unless one of these has more chips."""
+"""Chips for which an instance has random words at least. A part of the meaning of a seed: they
+follow from the instance's number, so that its chips' noise does not depend on the types of the
+others, unless one of these has more chips."""
 NOISE_SHIFT = {np.uint8: 4, np.uint16: 5}
-"""Noise of a lane lies within 1/16 to 1/8 of its value for codes of eight bits, whose steps are coarse, and within 1/32 to 1/16
-for those of sixteen: a triangle around the value with a standard deviation of 1.3 to 2.6 and of 0.6 to 1.3 %: assumed."""
+"""Shift of a lane's value to its noise range, by code type. Noise is within 1/16 to 1/8 of the
+value for 8-bit codes (coarse steps), and 1/32 to 1/16 for 16-bit codes. It is a triangle around the
+value with a standard deviation of 1.3 to 2.6 and of 0.6 to 1.3 %: assumed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +57,22 @@ class Chunk:
     views: Columns
     """The chip columns' rows as (instances, lanes of all chips), in place."""
     gather: NDArray[np.intp] | None
-    """For each receiving lane of a group of instances, the sending lane; None where there are no links."""
+    """Sending lane of each receiving lane of a group of instances; None without links."""
     group: int
     """Instances of a group: an UltraServer's, or 1."""
     unlinked: NDArray[np.intp]
-    """Lanes of an instance's chips that lack a link which the other chips have, as at the ends of a line."""
+    """Lanes without a link present on other chips, as at the ends of a line."""
 
 
 def cut(layout: Layout, columns: Columns, own: range) -> Iterator[Chunk]:
-    """Yield the instances `own` in chunks of one instance type, in order; a chunk holds whole UltraServers.
+    """Yield the instances `own` in chunks of one instance type, in order.
+
+    A chunk consists of whole UltraServers.
 
     Args:
         layout: The whole fleet.
         columns: Of the whole fleet.
-        own: Consecutive instances, beginning and ending where an UltraServer does.
+        own: Consecutive instances, from an UltraServer's begin to an UltraServer's end.
     """
     if not own:
         return
@@ -92,16 +97,21 @@ def cut(layout: Layout, columns: Columns, own: range) -> Iterator[Chunk]:
 
 
 def noise_chips(layout: Layout) -> int:
-    """Return the chips for which every instance of a fleet has random words: whole blocks of the generator."""
+    """Return the number of chips with random words per instance.
+
+    Rounded up to whole blocks of the generator.
+    """
     return -(-max(layout.most_chips, 1) // LEAST_NOISE_CHIPS) * LEAST_NOISE_CHIPS
 
 
 def gather_lanes(kind: InstanceType) -> NDArray[np.intp]:
-    """Return for each receiving lane of an instance, or of an UltraServer's instances, the lane that sends to it.
+    """Return the sending lane of each receiving lane of an instance or UltraServer.
 
-    Lanes are (instance x chips + chip) x `LANES` + lane; a lane without a link stands for itself.
+    Lanes are (instance x chips + chip) x `LANES` + lane; a lane without a link refers to itself.
     """
-    inside, between, chips = kind.topology, kind.between, kind.chips
+    inside = kind.topology
+    between = kind.between
+    chips = kind.chips
     instances = 1 if between is None else between.members
     lanes = np.arange(instances * chips * LANES, dtype=np.intp)
     for instance, chip in itertools.product(range(instances), range(chips)):
@@ -141,10 +151,12 @@ def to_codes(
 def noisy(
     codes: NDArray[Int], limit: NDArray[Int] | int, dtype: type[np.unsignedinteger[Any]]
 ) -> tuple[NDArray[Int], NDArray[Int]]:
-    """Return (base, field): base + the two `fields` of random bits varies around `codes` and lies in 0 to `limit`.
+    """Return (base, field) for noise around `codes`.
+
+    Base + the two `fields` of random bits lies in 0 to `limit`.
 
     Args:
-        codes: What the mean shall be; of 16 bits at most, where the integers have 32.
+        codes: The mean; of 16 bits at most, if the integers have 32.
         limit: The highest code allowed.
         dtype: The lanes' type; a field has half its bits.
     """
@@ -160,13 +172,15 @@ def noisy(
 def add_noise(
     codes: NDArray[Any], field: NDArray[Any], noise: NDArray[Any], scratch: NDArray[Any]
 ) -> None:
-    """Add the sum of two fields of random bits to codes: two even distributions, which make a triangle.
+    """Add the sum of two fields of random bits to codes.
+
+    Two even distributions give a triangle.
 
     Args:
         codes: The bases, in place.
         field: Masks of the fields.
-        noise: Random bits, which are overwritten.
-        scratch: As large as the codes, which is overwritten.
+        noise: Random bits, overwritten.
+        scratch: As large as the codes, overwritten.
     """
     half = codes.dtype.itemsize * 4
     np.bitwise_and(noise, field, out=scratch)

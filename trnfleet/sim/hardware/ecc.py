@@ -1,4 +1,7 @@
-"""Corrected ECC errors: sparse bursts at a rate, drawn for each instance and tick by comparing integers."""
+"""Corrected ECC errors: sparse bursts at a rate, per instance and tick.
+
+Drawn by comparing integers.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +22,18 @@ RATES_PER_CHIP_DAY = {
     "mem_ecc_corrected": (Stream.MEM_ECC, 2.0),
     "sram_ecc_corrected": (Stream.SRAM_ECC, 0.05),
 }
-"""Events a chip and day, with the stream that they are drawn from: assumed, nothing is published for Trainium."""
+"""Events per chip and day, and their random stream. Assumed: nothing is published for Trainium."""
 BURSTS = np.array([1, 1, 1, 1, 1, 2, 3, 6], np.uint32)
-"""Events that come at once, each as likely as the other: assumed; a row that is read again gives the same error again. Their mean is 2."""
+"""Sizes of bursts, equally likely: assumed. Reading a row again gives the same error again. The
+mean is 2."""
 
 _SECONDS_A_DAY = 86_400.0
 _BURST_SHIFT = 20
-"""Bits of a word, from here on, that choose its burst."""
+"""First bit of a word for the choice of its burst."""
 _MOST_MEAN = 0.25
-"""Bursts expected in one round of draws of an instance; longer ticks take more rounds."""
+"""Mean bursts per round of draws of an instance; longer ticks need more rounds."""
 _MOST_EVENTS = 4
-"""Bursts that one round can give; beyond the mean above more have a chance of 1 in 150,000."""
+"""Most bursts per round. Above the mean given above, more have a chance of 1 in 150,000."""
 
 
 class CorrectedErrors:
@@ -41,7 +45,8 @@ class CorrectedErrors:
         self._chips = np.diff(chip_start)
         self._sizes = np.unique(self._chips).tolist()
         self._most = max([LEAST_NOISE_CHIPS, *self._sizes])
-        """Chips by which rounds are counted: more for a fleet with larger instances, the same for all smaller ones."""
+        """Chips per round. More for a fleet with larger instances, the same for all smaller ones.
+        """
 
     def add(self, columns: dict[str, NDArray[Any]], tick: int, elapsed_s: float) -> None:
         """Add a tick's events."""
@@ -75,9 +80,10 @@ class CorrectedErrors:
 
 
 def _thresholds(mean: float) -> NDArray[np.uint64]:
-    """Return the words from which on there are at least 1, 2, ... events, for a Poisson mean."""
+    """Return the word thresholds for at least 1, 2, ... events, for a Poisson mean."""
     none = math.exp(-mean)
-    fewer, levels = 0.0, []
+    fewer = 0.0
+    levels = []
     term = none
     for events in range(1, _MOST_EVENTS + 1):
         fewer += term

@@ -1,7 +1,7 @@
 """Host columns: CPUs, memory, EFA, power, and the latency of executions.
 
-Each varies around what its cohort does: by an amount that is the host's own, by one that changes over half a minute, and by
-one of the tick. All are sums of even distributions, so that none has a hard wall.
+Each varies around the cohort's value by a part fixed per host, a part that changes over half a
+minute, and a part per tick. All are sums of even distributions, so that none has a hard limit.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ if TYPE_CHECKING:
     from trnfleet.sim.placement import Cohorts
     from trnfleet.sim.rng import Rng
 
-MEMORY_IDLE, MEMORY_BUSY = 0.02, 0.22
-"""Share of host memory in use without and with a job (buffers, data loading, checkpoints' staging): assumed."""
+MEMORY_IDLE = 0.02
+MEMORY_BUSY = 0.22
+"""Share of host memory in use without and with a job: assumed. Used for buffers, data loading and
+checkpoint staging."""
 KNOT_S = 30.0
-"""Time over which what varies slowly does so: assumed."""
+"""Seconds between knots of the slow variation: assumed."""
 
 
 class Spread(NamedTuple):
-    """Standard deviations, as shares of a value: of hosts, over half a minute, and of a tick."""
+    """Relative standard deviations: between hosts, over half a minute, and per tick."""
 
     host: float
     slow: float
@@ -46,16 +48,17 @@ SPREAD = {
     "exec_latency_p50_s": Spread(0.0, 0.002, 0.002),
     "exec_latency_p99_s": Spread(0.25, 0.30, 0.25),
 }
-"""Variation of each metric; that of `exec_latency_p99_s` is of what it is above the median. All assumed. Memory is a level that
-hosts keep."""
+"""Variation of each metric; for `exec_latency_p99_s`, of its excess over the median. All assumed.
+Memory is constant per host."""
 IDLE_VCPU_PCT = 5.0
-"""Utilisation of which that of every host varies besides its own, so that an idle host's does: assumed."""
+"""Utilisation varied besides the host's own: assumed. It makes an idle host's reading vary."""
 POWER_SPREAD_W = 4.0
-"""Standard deviation of a host's power beside what its CPUs draw (fans, supplies), as slow as `KNOT_S`: assumed."""
+"""Standard deviation of a host's power besides its CPUs (fans, supplies): assumed. As slow as
+`KNOT_S`."""
 _LEAST_TAIL = 0.15
-"""Least of `TAIL` that a tick shows, as a share: assumed."""
+"""Smallest share of `TAIL` in a tick: assumed."""
 _BYTES_PER_UNIT = 32
-"""Random bytes of an instance each tick, and each knot: 16 words, one for each metric with noise."""
+"""Random bytes per instance, each tick and each knot. 16 words, one per metric with noise."""
 _LANE = {
     "vcpu_util_pct": 1,
     "host_memory_used_bytes": 2,
@@ -65,7 +68,7 @@ _LANE = {
     "exec_latency_p99_s": 6,
     "host_power_w": 7,
 }
-"""Word of each metric's noise: a part of the meaning of a seed, so that a new metric takes another one."""
+"""Noise word of each metric. Part of a seed's meaning: a new metric needs an unused one."""
 
 
 class HostPhysics:
@@ -99,18 +102,24 @@ class HostPhysics:
         self._before = self._after = self._fixed
         self._cohorts = cohorts
         kind = cohorts.hosts.type_index
-        self._memory_bytes = np.array([float(each.host_memory_bytes) for each in layout.types])[
+        self._memory_bytes = np.array(
+            [float(host_type.host_memory_bytes) for host_type in layout.types]
+        )[kind]
+        self._efa_peak = np.array([host_type.efa_bytes_per_s.value for host_type in layout.types])[
             kind
         ]
-        self._efa_peak = np.array([each.efa_bytes_per_s.value for each in layout.types])[kind]
-        has_none = ~np.array([each.has_efa for each in layout.types], np.bool_)[kind]
+        has_none = ~np.array([host_type.has_efa for host_type in layout.types], np.bool_)[kind]
         self._without_efa = (
             has_none[cohorts.hosts.of_instance[self._own]] if has_none.any() else None
         )
-        self._idle_w = np.array([each.host_power_idle_w.value for each in layout.types])[kind]
-        self._most_w = np.array([each.host_power_max_w.value for each in layout.types])[kind]
+        self._idle_w = np.array([host_type.host_power_idle_w.value for host_type in layout.types])[
+            kind
+        ]
+        self._most_w = np.array([host_type.host_power_max_w.value for host_type in layout.types])[
+            kind
+        ]
         peaks = (self._memory_bytes, self._efa_peak, self._idle_w, self._most_w)
-        self._own_peaks = [self._of_own(each) for each in peaks]
+        self._own_peaks = [self._of_own(peak) for peak in peaks]
         """The same of each own host."""
 
     def instance_power_w(self, jobs: JobTick) -> NDArray[np.float64]:
@@ -124,16 +133,16 @@ class HostPhysics:
         return self._cohorts.hosts.mean(rows[self._cohorts.row])
 
     def _of_own(self, of_sets: NDArray[np.float64]) -> NDArray[np.float32]:
-        """Return what each own host has of the values of the sets of hosts."""
+        """Return the values of sets of hosts for each own host."""
         return of_sets.astype(np.float32)[self._cohorts.hosts.of_instance[self._own]]
 
     def fill(self, tick: int, jobs: JobTick, at_s: float) -> None:
         """Write a tick's instance columns.
 
         Args:
-            tick: Its number, which keys the noise.
+            tick: Its number, the key of the noise.
             jobs: Work of the jobs.
-            at_s: The tick's time, simulated seconds since the start, by which what varies slowly goes.
+            at_s: The tick's time, simulated seconds since the start, for the slow variation.
         """
         if self._own.start == self._own.stop:
             return
@@ -141,7 +150,7 @@ class HostPhysics:
         efa = (
             np.minimum(self._mean(jobs.average[:, QUANTITIES["efa"]]), EFA_CEILING) * self._efa_peak
         )
-        # Of several replicas on an instance those count that execute anything.
+        # Of several replicas on an instance only executing ones count.
         executes = self._mean(np.where(np.isnan(jobs.latency_s), 0.0, 1.0))
         total_s = self._mean(np.where(np.isnan(jobs.latency_s), 0.0, jobs.latency_s))
         latency_s = np.where(executes > 0, total_s / np.where(executes > 0, executes, 1.0), np.nan)
@@ -181,7 +190,7 @@ class HostPhysics:
         self._write("exec_latency_p99_s", tail, missing)
 
     def _move_to(self, at_s: float) -> None:
-        """Set the knots between which a time lies, and how far it is from one to the other."""
+        """Set the knots around a time, and the fraction of the way between them."""
         knot, blend = knot_of(at_s, KNOT_S)
         if knot != self._knot:
             self._knot = knot
@@ -192,14 +201,14 @@ class HostPhysics:
         self._weights = np.float32(math.sqrt(1.0 - blend)), np.float32(math.sqrt(blend))
 
     def _slow(self, name: str) -> NDArray[np.float32]:
-        """Return what varies slowly of a metric, for each host: mean 0, standard deviation 1."""
+        """Return a metric's slow variation for each host: mean 0, standard deviation 1."""
         before, after = self._weights
         values = self._before[name] * before
         values += self._after[name] * after
         return values
 
     def _factor(self, name: str, noise: NDArray[np.uint16]) -> NDArray[np.float32]:
-        """Return what the means of a metric are multiplied by, for each host."""
+        """Return each host's factor of a metric's mean."""
         spread = SPREAD[name]
         factor = self._slow(name)
         factor *= np.float32(spread.slow)
@@ -227,8 +236,12 @@ class HostPhysics:
     def _write(
         self, name: str, values: NDArray[np.float32], missing: NDArray[np.bool_] | None = None
     ) -> None:
-        """Write values, which may be fractions of a code, and not available where they are missing; overwrites them."""
-        metric, column = BY_NAME[name], self._columns[name]
+        """Write values, possibly fractions of a code; "not available" if missing.
+
+        Overwrites the values.
+        """
+        metric = BY_NAME[name]
+        column = self._columns[name]
         codes = values * np.float32(metric.steps_per_unit or 1.0 / metric.scale)
         codes += np.float32(0.5)
         np.copyto(column, codes, casting="unsafe")
@@ -237,7 +250,10 @@ class HostPhysics:
 
 
 def _triangle(words: NDArray[np.uint16], name: str) -> NDArray[np.float32]:
-    """Return the sum of the two bytes of a metric's words: mean 0, standard deviation 1, within 2.45."""
+    """Return the sum of the two bytes of a metric's words.
+
+    Mean 0, standard deviation 1, within 2.45.
+    """
     lane = words[:, _LANE[name]]
     total = (lane & np.uint16(0xFF)) + (lane >> np.uint16(8))
     values = total * np.float32((6.0 / (256.0**2 - 1.0)) ** 0.5)

@@ -1,4 +1,4 @@
-"""NeuronLinks that are slow or down: the traffic of their lanes, and of the rings that they are part of."""
+"""Slow or broken NeuronLinks: the traffic of their lanes and of their rings."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ class SlowLink:
     direction: int
     """Link lane of that chip."""
     axis: str
-    """Column of the activity table that its traffic follows."""
+    """Activity column of its traffic."""
     is_between: bool
     """Whether it leads to another instance."""
     capacity: float
-    """Share of its bandwidth that is left; 0 is down."""
+    """Remaining share of its bandwidth; 0 is down."""
     lanes: tuple[int, ...]
-    """Its ends as chip row x `LANES` + lane: two, or one where a switch is at the other end."""
+    """Its ends as chip row x `LANES` + lane. Two, or one if the other end is a switch."""
     companions: tuple[int, ...]
-    """The ends of the links that carry the rest of its traffic: the others of its ring, or the chip's other ports. None
-    for a link that is down: what no link carries any more goes another way, or stops."""
+    """Ends of the links with the rest of its traffic. These are its ring's others, or the chip's
+    other ports. Empty for a link that is down: traffic without a link is rerouted, or stops."""
     is_unused: bool = False
-    """Whether it is up, and its job has no use for it while another link is down."""
+    """Whether it is up, but unused by its job while another link is down."""
 
     @staticmethod
     def of(
@@ -93,23 +93,24 @@ class SlowLink:
 
     @property
     def carried(self) -> float:
-        """Share of its part of the traffic that it carries; the rest goes the other way round its ring."""
+        """Share of its usual traffic; the rest goes the other way round its ring."""
         if self.capacity == 0 or self.is_unused:
             return 0.0
         return 1.0 if self.job == IDLE else self.capacity / balanced_pace(self.capacity)
 
 
 def balanced_pace(capacity: float) -> float:
-    """Return the pace of collectives over a ring one of whose links has a share of its bandwidth left.
+    """Return the pace of collectives over a ring with one slow link.
 
-    Derived: of the traffic of the slow link a part f goes directly and the rest the other way round, so that both take equally
-    long: f / capacity = 2 - f.
+    `capacity` is the link's remaining share of bandwidth. Derived: a part f of the slow link's
+    traffic goes directly and the rest the other way round, so that both need equal time: f /
+    capacity = 2 - f.
     """
     return (1.0 + capacity) / 2.0
 
 
 class Patches(NamedTuple):
-    """Lanes of single links that differ from their cohort's; sorted by lane."""
+    """Lanes of single links with values different from their cohort's; sorted by lane."""
 
     lanes: NDArray[np.int64]
     """Chip row x `LANES` + lane."""
@@ -120,7 +121,7 @@ class Patches(NamedTuple):
 
 
 def find_patches(layout: Layout, links: Sequence[SlowLink]) -> Patches:
-    """Return the lanes whose traffic slow links change."""
+    """Return the lanes with traffic changed by slow links."""
     touched = [
         (lane, number, own)
         for number, link in enumerate(links)
@@ -129,12 +130,13 @@ def find_patches(layout: Layout, links: Sequence[SlowLink]) -> Patches:
     ]
     lane, link, is_own = np.array(touched, np.int64).reshape(-1, 3).T
     lanes, place = np.unique(lane, return_inverse=True)
-    factor, limit = np.ones(len(lanes)), np.full(len(lanes), np.inf)
-    share = np.array([each.carried for each in links], np.float64)[link]
+    factor = np.ones(len(lanes))
+    limit = np.full(len(lanes), np.inf)
+    share = np.array([slow_link.carried for slow_link in links], np.float64)[link]
     np.multiply.at(factor, place, np.where(is_own == 1, share, 2.0 - share))
-    peak = np.array([_peak(layout, each) for each in links], np.float64)
+    peak = np.array([_peak(layout, slow_link) for slow_link in links], np.float64)
     peak = peak / BY_NAME["link_tx_bytes_per_s"].scale * LINK_CEILING
-    left = np.array([each.capacity for each in links], np.float64)[link]
+    left = np.array([slow_link.capacity for slow_link in links], np.float64)[link]
     np.minimum.at(limit, place, np.floor(peak[link] * np.where(is_own == 1, left, 1.0)))
     return Patches(lanes, factor, limit)
 
@@ -142,7 +144,7 @@ def find_patches(layout: Layout, links: Sequence[SlowLink]) -> Patches:
 def _ends(
     layout: Layout, kind: InstanceType, chip: int, lane: int
 ) -> tuple[list[LinkEnd], list[LinkEnd]]:
-    """Return the ends of a link, and the ends of all links between which its traffic can be shared out."""
+    """Return the ends of a link, and the ends of all links sharing its traffic."""
     near = LinkEnd(chip, lane)
     far = neighbour(layout, chip, lane)
     if far is None:
@@ -157,12 +159,15 @@ def _ends(
         rows += _walk(layout, chip, back)
     around = [LinkEnd(row, way) for row in rows for way in (lane, back)]
     return [near, LinkEnd(far, back)], [
-        each for each in around if link_end(layout, *each) is not None
+        other for other in around if link_end(layout, *other) is not None
     ]
 
 
 def _walk(layout: Layout, chip: int, lane: int) -> Iterator[int]:
-    """Yield the chips that follow a chip along a lane, up to the end of the line or the chip itself."""
+    """Yield the chips after a chip along a lane.
+
+    Ends at the line's end or before the chip itself.
+    """
     row = neighbour(layout, chip, lane)
     while row is not None and row != chip:
         yield row

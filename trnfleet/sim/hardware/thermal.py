@@ -1,10 +1,10 @@
-"""Temperatures of chips, and the speed that heat and power limits leave them.
+"""Temperatures of chips, and their remaining speed under heat and power limits.
 
-Owns the cooling of each instance type and each place in a tray, each chip's fixed offset, and the power and the inlet that
-every instance's temperatures have come to, without noise; chips and throttling share them, so that both see the same
-temperatures. Throttling covers the whole fleet, since a job is as slow as its slowest chip, in whatever shard that is. What a
-chip withholds is solved together with the temperature that follows from it, so that windows of any length settle without
-oscillating.
+Owns the cooling of each instance type and tray place, each chip's fixed offset, and the power and
+inlet reached by every instance's temperatures, without noise. Chips and throttling share them, so
+that both see the same temperatures. Throttling covers the whole fleet, since a job is as slow as
+its slowest chip, in any shard. A chip's withheld peak and the resulting temperature are solved
+together, so that windows of any length settle without oscillating.
 """
 
 from __future__ import annotations
@@ -31,24 +31,26 @@ if TYPE_CHECKING:
     from trnfleet.sim.rng import Rng
 
 LEAST_PACE = 0.2
-"""Share of peak that is left to a chip however hot or limited it is: assumed, a lowest clock."""
+"""Smallest share of peak of a chip, however hot or limited: assumed, a lowest clock."""
 PEAK_MEMORY_S = 300.0
-"""Window of the peak demand with which a power limit is compared: assumed. Much longer than a step, so that the limit of a
-training job's compute phase outlasts its collectives."""
+"""Window of the peak demand with which a power limit is compared: assumed. Much longer than a step,
+so that the limit of a training job's compute phase outlasts its collectives."""
 OFFSET_C = 1.0
 """Fixed differences between chips (paste, sensor), plus or minus degC: assumed."""
 TRAY_CHIPS = 2
-"""Chips of a tray, one behind the other in the air: published for trn2 (eight trays of two chips, SemiAnalysis), assumed for the
-other types; an instance's chips take their trays in order."""
-FRONT, REAR = 0.78, 1.02
-"""Rise of a chip over the inlet by its place in the tray, as shares of its type's: assumed. The rear one gets air that the front one
-has warmed: 9 degC at the mean power of a training job on Trainium2; 5 to 15 are usual from the front of a tray to its back. The
-type's figure is that of the rear, which throttles first."""
+"""Chips of a tray, one behind the other in the air. Published for trn2 (eight trays of two chips,
+SemiAnalysis), assumed for the other types. An instance's chips fill their trays in order."""
+FRONT = 0.78
+REAR = 1.02
+"""Rise over the inlet by tray place, as shares of the type's rise: assumed. The rear chip gets air
+warmed by the front one: 9 degC at the mean power of a training job on Trainium2; 5 to 15 are usual
+from the front of a tray to its back. The type's figure is the rear chip's, since it throttles
+first."""
 HOT_SHARES = (0.85, 0.55, 0.3)
-"""Shares of the range above the background at which the hottest chip of an instance is looked for: a leaky part is it at full
-power, and one with a bad contact at less."""
+"""Power shares, above the background, at which an instance's hottest chip is determined. At full
+power it is a leaky part, at less one with a bad contact."""
 HOT_MARGIN_C = 3.0
-"""How much hotter than the first of these any chip of its instance can be: twice the largest offset, and a rest."""
+"""Largest excess of any chip over the first of these. Twice the largest offset, plus a margin."""
 
 
 class Cooling:
@@ -56,18 +58,18 @@ class Cooling:
 
     def __init__(self, layout: Layout, kind: CoolingKind) -> None:
         """Look the types up in the hardware catalogue."""
-        of_types = [each.chip.cooling(kind) for each in layout.types]
+        of_types = [instance_type.chip.cooling(kind) for instance_type in layout.types]
         self.chip_c_per_w = [
-            each.thermal_resistance_c_per_w.value * place_shares(kind.chips)
-            for each, kind in zip(of_types, layout.types, strict=True)
+            cooling.thermal_resistance_c_per_w.value * place_shares(kind.chips)
+            for cooling, kind in zip(of_types, layout.types, strict=True)
         ]
-        """For each type, the rise over the inlet for a watt of the chips of an instance."""
-        self._time_constant_s = [each.thermal_time_constant_s.value for each in of_types]
+        """For each type, the rise over the inlet per watt of an instance's chips."""
+        self._time_constant_s = [cooling.thermal_time_constant_s.value for cooling in of_types]
 
     def approach(self, elapsed_s: float) -> NDArray[np.float64]:
-        """Return how much of the way to its settled temperature a chip goes in `elapsed_s`, 0 to 1; shape (types,).
+        """Return a chip's progress to its settled temperature in `elapsed_s`, 0 to 1.
 
-        Exact for constant power, however long it lasts.
+        Shape (types,). Exact for constant power of any length.
         """
         return np.array(
             [-math.expm1(-elapsed_s / constant_s) for constant_s in self._time_constant_s]
@@ -75,12 +77,15 @@ class Cooling:
 
 
 def place_shares(chips: int) -> NDArray[np.float64]:
-    """Return for each chip of an instance the share of its type's rise that its place gives."""
+    """Return, for each chip of an instance, its place's share of the type's rise."""
     return np.where(np.arange(chips) % TRAY_CHIPS == 0, FRONT, REAR)
 
 
 def offset_lanes(layout: Layout, rng: Rng, own: range) -> NDArray[np.uint16]:
-    """Return the draws that chips' offsets come from: shape (instances of `own`, lanes), those beyond its chips unused."""
+    """Return the draws of chip offsets: shape (instances of `own`, lanes).
+
+    Lanes beyond an instance's chips are unused.
+    """
     most = noise_chips(layout)
     if not own:
         return np.zeros((0, most), np.uint16)
@@ -92,9 +97,10 @@ def offset_lanes(layout: Layout, rng: Rng, own: range) -> NDArray[np.uint16]:
 
 
 def chip_offsets_c(layout: Layout, rng: Rng, own: range) -> NDArray[np.float32]:
-    """Return each chip's fixed offset, degC: an even spread, from the seed and the chip's place in the fleet.
+    """Return each chip's fixed offset, degC.
 
-    Shape (chip rows of the instances `own`,).
+    An even spread, from the seed and the chip's place in the fleet. Shape (chip rows of the
+    instances `own`,).
     """
     chips = np.diff(layout.chip_start[own.start : own.stop + 1])
     lanes = offset_lanes(layout, rng, own)
@@ -136,11 +142,13 @@ class Throttling:
         def of_types(values: list[float]) -> NDArray[np.float64]:
             return np.array(values, np.float64)[self._type]
 
-        self._background_w = of_types([each.chip.power_background_w.value for each in types])
-        self._most_w = of_types([each.chip.power_max_w.value for each in types])
+        self._background_w = of_types(
+            [instance_type.chip.power_background_w.value for instance_type in types]
+        )
+        self._most_w = of_types([instance_type.chip.power_max_w.value for instance_type in types])
         self._dynamic_w = self._most_w - self._background_w
-        start_c = of_types([each.chip.throttle_start_c.value for each in types])
-        limit_c = of_types([each.chip.throttle_limit_c.value for each in types])
+        start_c = of_types([instance_type.chip.throttle_start_c.value for instance_type in types])
+        limit_c = of_types([instance_type.chip.throttle_limit_c.value for instance_type in types])
         self._start_c = start_c
         self._slope_per_c = (1.0 - LEAST_PACE) / (limit_c - start_c)
         whole = range(len(layout.instances))
@@ -155,11 +163,14 @@ class Throttling:
             self._rack_cap_w = fleet.rack_power_cap_w
             self._racks = Racks.of(layout)
             self._rack_of_instance = self._racks.of_instance
-            host_idle_w = of_types([each.host_power_idle_w.value for each in types])
+            host_idle_w = of_types(
+                [instance_type.host_power_idle_w.value for instance_type in types]
+            )
             self._check_idle(self._racks, self._chips * self._background_w + host_idle_w)
-        self._host_w = of_types([each.host_power_max_w.value for each in types])
+        self._host_w = of_types([instance_type.host_power_max_w.value for instance_type in types])
         self._lag_w = np.zeros(len(self._type))
-        """Power of an instance's mean chip that its temperatures have come to: its power through the cooling's lag."""
+        """Power of an instance's mean chip after the cooling's lag; its temperatures follow this.
+        """
         self._lag_c = np.full(len(self._type), self._inlet_c)
         """The same of its inlet."""
         self._demand_w = np.zeros(len(self._type))
@@ -167,22 +178,23 @@ class Throttling:
         self._is_cold = True
         self._approach_of, self._last_approach = math.nan, np.zeros(0)
         self.pace = np.ones(len(self._type))
-        """Share of peak that the slowest chip of each instance has."""
+        """Share of peak of each instance's slowest chip."""
         self._paced_for: tuple[float, NDArray[np.floating], NDArray[np.floating]] | None = None
-        """Length, inlets and caps of the window that `pace` was found for."""
+        """Length, inlets and caps of the window for `pace`."""
         self._withholding: tuple[NDArray[np.float64], ...] | None = None
         self._throttled = NOTHING
 
     def _find_extremes(self) -> None:
-        """Note the mean and the hottest chip of each instance, and the greatest factor of power."""
+        """Find the mean and the hottest chip of each instance, and the greatest power factor."""
         count = len(self._type)
         self._mean_factor, self._most_factor = np.ones(count), np.ones(count)
         self._hot = np.zeros((len(HOT_SHARES), 3, count))
-        """For each of these shares the hottest chip of each instance: its rise for a watt, its factor of power, its offset."""
+        """Hottest chip of each instance at each share: rise per watt, power factor, offset."""
         sizes = np.diff(self._layout.chip_start)
         for index, kind in enumerate(self._layout.types):
             own_c_per_w = self._cooled.chip_c_per_w[index]
-            background_w, most_w = kind.chip.power_background_w.value, kind.chip.power_max_w.value
+            background_w = kind.chip.power_background_w.value
+            most_w = kind.chip.power_max_w.value
             of_type = np.flatnonzero((self._type == index) & (sizes == kind.chips))
             for first in range(0, len(of_type), CHUNK_INSTANCES):
                 instances = of_type[first : first + CHUNK_INSTANCES]
@@ -203,7 +215,10 @@ class Throttling:
                     self._mean_factor[instances] += (factor[:, column] - 1.0) / kind.chips
 
     def chip_temperature_c(self, instances: NDArray[np.intp]) -> NDArray[np.float32]:
-        """Return the temperatures of some instances' chips at the end of the last window, degC: row after row, without noise."""
+        """Return the chip temperatures of some instances after the last window, degC.
+
+        Row after row, without noise.
+        """
         dynamic_w = self._lag_w - self._background_w
         pieces = [
             self._chip_c(piece, self._lag_c, dynamic_w)[1].reshape(-1)
@@ -212,14 +227,17 @@ class Throttling:
         return np.concatenate([np.zeros(0, np.float32), *pieces])
 
     def _approach(self, elapsed_s: float) -> NDArray[np.float64]:
-        """Return how much of the way to its settled temperature an instance goes in `elapsed_s`; windows are mostly alike."""
+        """Return an instance's progress to its settled temperature in `elapsed_s`.
+
+        Cached, because windows are mostly alike.
+        """
         if self._approach_of != elapsed_s:
             self._approach_of = elapsed_s
             self._last_approach = self._cooled.approach(elapsed_s)[self._type]
         return self._last_approach
 
     def _pieces(self, instances: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
-        """Yield instances in their order, in pieces of one type that fit the cache."""
+        """Yield instances in order, in cache-sized pieces of one type."""
         edges = np.flatnonzero(np.diff(self._type[instances])) + 1
         for same in np.split(instances, edges):
             for first in range(0, len(same), CHUNK_INSTANCES):
@@ -231,12 +249,14 @@ class Throttling:
         inlet_c: NDArray[np.float64],
         dynamic_w: NDArray[np.float64],
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Return the rows and the temperatures of the chips of instances of one type; shape (instances, chips).
+        """Return the rows and temperatures of the chips of instances of one type.
+
+        Shape (instances, chips).
 
         Args:
             instances: Their numbers.
-            inlet_c: For each instance of the fleet the inlet that its temperatures have come to.
-            dynamic_w: The same of its mean chip's power above the background.
+            inlet_c: For each instance of the fleet its inlet, after the cooling's lag.
+            dynamic_w: Its mean chip's power above the background, after the lag.
         """
         c_per_w = self._cooled.chip_c_per_w[int(self._type[instances[0]])].astype(np.float32)
         rows = self._layout.chip_start[instances, None] + np.arange(len(c_per_w))
@@ -262,16 +282,17 @@ class Throttling:
         host_power_w: NDArray[np.float64] | None = None,
         settled_w: NDArray[np.float64] | None = None,
     ) -> None:
-        """Move on by a window, and limit the next as if it were like this one.
+        """Advance by a window, and limit the next as if it were like this one.
 
         Args:
             elapsed_s: Its length.
-            power_w: Power of a chip of each instance over it, at the pace that was set, W.
-            inlet_delta_c: How much warmer an instance's inlet is than the fleet's.
-            cap_share: Share of a chip's maximum power that it may draw, 1 where nothing limits it.
-            host_power_w: Power of each host without its chips, for racks with a limit; its maximum by default.
-            settled_w: Power on which the first window settles the temperatures, such as the mean over a job's cycle; by default
-                that of the window.
+            power_w: Mean power of a chip of each instance, at the pace set, W.
+            inlet_delta_c: Excess of an instance's inlet over the fleet's.
+            cap_share: Allowed share of a chip's maximum power, 1 without a limit.
+            host_power_w: Power of each host without its chips, for racks with a limit; its maximum
+                by default.
+            settled_w: Power for settling the temperatures in the first window, such as the mean
+                over a job's cycle; by default that of the window.
         """
         dynamic_w = power_w - self._background_w
         # At full pace it would draw this much more, but never more than a chip can.
@@ -281,7 +302,7 @@ class Throttling:
         if host_power_w is not None:
             self._host_w = host_power_w
         if self._is_cold:
-            # Settled under its own law: what would throttle at once begins throttled.
+            # Settled under its own law: a chip that would throttle at once begins throttled.
             demand_w = self._demand_w
             if settled_w is not None:
                 self._demand_w = np.clip(settled_w - self._background_w, 0.0, self._dynamic_w)
@@ -299,10 +320,10 @@ class Throttling:
     def limit(
         self, elapsed_s: float, inlet_delta_c: NDArray[np.floating], cap_share: NDArray[np.floating]
     ) -> None:
-        """Set `pace`, and with it `throttled`, for a window that is about to begin, with the demand of the last.
+        """Set `pace` and `throttled` for the next window, with the demand of the last.
 
-        `advance` does so for a window like its own; a caller that knows that the next one is of another length, or that
-        inlets or limits change with it, calls this.
+        `advance` does so for a window like its own. Call this if the next window has another
+        length, or if inlets or limits change with it.
 
         Args:
             elapsed_s: Its length.
@@ -330,22 +351,24 @@ class Throttling:
         most_w = factor * np.maximum(left_w, self._demand_w) + self._background_w
         hot = np.flatnonzero(inlet_c + offset_c + c_per_w * most_w > self._start_c - HOT_MARGIN_C)
         self.pace = np.ones(len(self._type))
-        for each in self._hot[:, :, hot]:
+        for extreme in self._hot[:, :, hot]:
             self.pace[hot] = np.minimum(
-                self.pace[hot], self._settled_pace(hot, each, inlet_c, left_w, approach)
+                self.pace[hot], self._settled_pace(hot, extreme, inlet_c, left_w, approach)
             )
         self.pace = np.minimum(self.pace, allowed)
         if not (self.pace < 1.0).any():
-            self._withholding, self._throttled = None, NOTHING
+            self._withholding = None
+            self._throttled = NOTHING
             return
         dynamic_w = left_w * (1.0 - approach) + approach * self._demand_w * self.pace
         self._withholding = inlet_c, dynamic_w, allowed
 
     @property
     def throttled(self) -> Throttled:
-        """The chips that withhold peak, found when they are asked for."""
+        """Chips that withhold peak, computed on demand."""
         if self._withholding is not None:
-            self._throttled, self._withholding = self._chips_that_withhold(*self._withholding), None
+            self._throttled = self._chips_that_withhold(*self._withholding)
+            self._withholding = None
         return self._throttled
 
     def _settled_pace(
@@ -356,20 +379,25 @@ class Throttling:
         left_w: NDArray[np.float64],
         approach: NDArray[np.float64],
     ) -> NDArray[np.float64]:
-        """Return the pace that one chip of each of some instances leaves, together with the temperature that follows from it.
+        """Return the pace allowed by one chip of each of some instances.
+
+        Solved together with the resulting temperature.
 
         Args:
             instances: Their numbers.
-            chip: Its rise for a watt, its factor of power and its offset; shape (3, these instances).
-            inlet_c: Inlet of each instance of the fleet at the window's end, as far as the temperatures have come to it.
-            left_w: The mean chip's power above the background that they have come to at its begin.
-            approach: How far they go to what is new.
+            chip: Its rise per watt, power factor and offset; shape (3, these instances).
+            inlet_c: Inlet of each instance of the fleet at the window's end, after the cooling's
+                lag.
+            left_w: The mean chip's power above the background at its begin, after the lag.
+            approach: Share of the way to new values.
         """
         c_per_w, factor, offset_c = chip
         near = approach[instances]
-        most_w, start_c = self._dynamic_w[instances], self._start_c[instances]
+        most_w = self._dynamic_w[instances]
+        start_c = self._start_c[instances]
         slope = self._slope_per_c[instances]
-        # The temperature at the window's end is `base` at pace 0 and rises by `gain` to pace 1, as far as the chip's maximum.
+        # The temperature at the window's end is `base` at pace 0 and rises by `gain` to pace 1, as
+        # far as the chip's maximum.
         still_c = inlet_c[instances] + offset_c + c_per_w * self._background_w[instances]
         base_c = still_c + c_per_w * factor * left_w[instances] * (1.0 - near)
         gain_c = near * c_per_w * factor * self._demand_w[instances]
@@ -380,9 +408,9 @@ class Throttling:
         return left
 
     def _allowed(self, cap_share: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Return the pace that limits of power leave; the background cannot be limited.
+        """Return the pace under power limits; the background cannot be limited.
 
-        A cap is each chip's own, and the one that draws most decides; a rack's limit is that of their sum.
+        A cap applies to each chip, so the highest draw decides. A rack's limit applies to the sum.
         """
         allowed = np.ones(len(self._type))
         if (cap_share < 1.0).any():
@@ -405,12 +433,12 @@ class Throttling:
         dynamic_w: NDArray[np.float64],
         allowed: NDArray[np.float64],
     ) -> Throttled:
-        """Return the chips whose own temperature, or whose instance's limit, makes them withhold peak.
+        """Return the chips that withhold peak, by own temperature or instance limit.
 
         Args:
-            inlet_c: Inlet of each instance as far as the temperatures have come to it.
-            dynamic_w: The same of its mean chip's power above the background.
-            allowed: The pace that limits of power leave.
+            inlet_c: Inlet of each instance, after the cooling's lag.
+            dynamic_w: Its mean chip's power above the background, after the lag.
+            allowed: The pace under power limits.
         """
         instances = np.flatnonzero(self.pace < 1.0)
         pieces = [
@@ -442,13 +470,13 @@ class Throttling:
         most = int(totals_w.argmax())
         if totals_w[most] > self._rack_cap_w:
             raise ConfigError(
-                f"rack_power_cap_w = {self._rack_cap_w:g}: {racks.label(most)} draws {totals_w[most]:,.0f} W even when "
-                "idle; set it higher"
+                f"rack_power_cap_w = {self._rack_cap_w:g}: {racks.label(most)} draws"
+                f" {totals_w[most]:,.0f} W even when idle; set it higher"
             )
 
 
 def _share(room_w: NDArray[np.float64], wanted_w: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the pace at which the wanted power fits the room; 1 where none is wanted."""
+    """Return the pace at which the wanted power fits the room; 1 without demand."""
     share = np.divide(room_w, wanted_w, out=np.ones_like(wanted_w), where=wanted_w > 0.0)
     return np.clip(share, LEAST_PACE, 1.0)
 

@@ -1,8 +1,9 @@
-"""Differences of chips that do the same work: fixed ones from part to part, and ones that change with time.
+"""Differences of chips with the same work: fixed per part, and varying with time.
 
-A chip's work in a tick varies in all metrics of its work together, slowly and from tick to tick; each metric has a little of its
-own besides. All are factors with mean 1 on what the cohort does, sums of even distributions, so that none has a hard wall.
-Owns the fixed factors of power and the places of HBM; the random words are a function of seed, instance and time.
+A chip's work in a tick varies in all its metrics together, slowly and from tick to tick; each
+metric also varies a little on its own. All are factors with mean 1 on the cohort's value, sums of
+even distributions, so that none has a hard limit. Owns the fixed factors of power and the places of
+HBM. The random words are a function of seed, instance and time.
 """
 
 from __future__ import annotations
@@ -22,37 +23,40 @@ if TYPE_CHECKING:
     from trnfleet.sim.rng import LaneReader, Rng
 
 POWER_SD = 0.02
-"""Standard deviation of the power above the background of chips that do the same work: assumed. Published for GPUs of one type at
-equal work are 8 % in performance under a power limit, 22 % at most (Sinha et al., SC22); parts of a fleet are binned."""
-SLOW_SD, KNOT_S = 0.009, 5.0
-"""What a chip's work varies by over some seconds (clocks, queues, what a window catches of a step), and these: assumed."""
+"""Standard deviation of power above the background between chips with the same work: assumed.
+Published for GPUs of one type at equal work are 8 % in performance under a power limit, 22 % at
+most (Sinha et al., SC22); parts of a fleet are binned."""
+SLOW_SD = 0.009
+KNOT_S = 5.0
+"""Variation of a chip's work over some seconds, and their number: assumed. Causes are clocks,
+queues and the part of a step in the window."""
 SAMPLE_SD = 0.005
-"""What it varies by from one tick of a second to the next: assumed."""
+"""Variation of a chip's work from one tick of a second to the next: assumed."""
 OWN_SD = 0.004
-"""What each metric varies by besides (sensors, counters), without memory: assumed."""
+"""Further variation of each metric (sensors, counters), without memory: assumed."""
 MOST_FACTOR = 1.06
-"""Largest factor of a metric whose mean no chip exceeds: beyond 4 standard deviations."""
+"""Largest factor of a metric with a mean no chip exceeds: beyond 4 standard deviations."""
 LEAST_FACTOR = 0.88
-"""Least factor of any chip's power: all that adds to it at its least."""
+"""Smallest factor of any chip's power: all its parts at their smallest."""
 
 _MIXERS = {
     "tflops": np.uint16(40_503),
     "hbm_read_bytes_per_s": np.uint16(30_011),
     "hbm_write_bytes_per_s": np.uint16(30_011),
 }
-"""Factors that mix a word, in integers that wrap around: the high bytes of the products are not correlated with each other or with the
-word's bytes. Reads and writes of HBM vary together."""
+"""Factors that mix a word, in integers that wrap around. The high bytes of the products are not
+correlated with each other or with the word's bytes. Reads and writes of HBM vary together."""
 _BYTE_SD = 256.0 / 12.0**0.5
 _BYTE_MEAN = 127.5
 _USED_STEPS = 8
-"""Chips of a job differ by less than this many steps of 4 MiB in the HBM that they use: assumed."""
+"""Limit of HBM differences between a job's chips, in steps of 4 MiB: assumed."""
 
 
 class Varied(NamedTuple):
     """Factors of a chunk's chips; arrays of shape (instances, chips)."""
 
     work: NDArray[np.float32]
-    """Of all metrics of a chip's work, but for what is its own of each."""
+    """Common factor of all metrics of a chip's work, without each one's own part."""
     own: NDArray[np.float32]
     """One of these, written by `factor`."""
     samples: NDArray[np.uint16]
@@ -75,18 +79,19 @@ class Variation:
     """The factors of the instances `own`, chunk after chunk."""
 
     def __init__(self, layout: Layout, rng: Rng, own: range) -> None:
-        """Draw what is fixed."""
+        """Draw the fixed factors."""
         self._rng = rng
         self._first = own.start
         self._chips = noise_chips(layout)
         words = part_words(layout, rng, own)
         self.power = power_deviations(words)
-        """Deviation of each chip's power above the background from its mean, as a share; shape (chip rows of `own`,)."""
+        """Relative deviation of each chip's power above the background; shape (chip rows of
+        `own`,)."""
         self.used_steps = (words >> np.uint32(8) & np.uint32(_USED_STEPS - 1)).astype(np.uint8)
-        """Steps of 4 MiB by which each chip uses more HBM than the job says; shape as before."""
+        """Each chip's excess of HBM, in steps of 4 MiB; shape as before."""
         self._knot = -(2**62)
         self._knots = [np.zeros(len(words), np.uint16) for _ in range(2)]
-        """Sums of two bytes at the knots before and after the present time; shape as before."""
+        """Sums of two bytes at the knots around the present time; shape as before."""
 
     def begin(self, tick: int, at_s: float, elapsed_s: float) -> None:
         """Set the readers to a tick's words.
@@ -98,7 +103,8 @@ class Variation:
         """
         knot, blend = knot_of(at_s, KNOT_S)
         slow = SLOW_SD * min(1.0, math.sqrt(KNOT_S / elapsed_s))
-        # The squares of the weights add up to 1, so that the deviation is the same between knots as at them.
+        # The squares of the weights add up to 1, so that the deviation is the same between knots as
+        # at them.
         step = slow / (_BYTE_SD * math.sqrt(2.0))
         self._weights = [np.float32(step * math.sqrt(part)) for part in (1.0 - blend, blend)]
         lessened = min(1.0, 1.0 / math.sqrt(elapsed_s))
@@ -160,7 +166,10 @@ def _two_bytes(words: NDArray[np.uint16]) -> NDArray[np.uint16]:
 
 
 def part_words(layout: Layout, rng: Rng, own: range) -> NDArray[np.uint32]:
-    """Return the word from which each chip's fixed properties come; shape (chip rows of the instances `own`,)."""
+    """Return the word behind each chip's fixed properties.
+
+    Shape (chip rows of the instances `own`,).
+    """
     most = noise_chips(layout)
     if not own:
         return np.zeros(0, np.uint32)
@@ -171,7 +180,10 @@ def part_words(layout: Layout, rng: Rng, own: range) -> NDArray[np.uint32]:
 
 
 def power_deviations(words: NDArray[np.uint32]) -> NDArray[np.float32]:
-    """Return the deviations of chips' power from its mean, as shares: sums of a word's four bytes, within 3.5 deviations."""
+    """Return the relative deviations of chips' power from its mean.
+
+    Sums of a word's four bytes, within 3.5 standard deviations.
+    """
     total = np.zeros(len(words), np.uint16)
     for column in words.view(np.uint8).reshape(-1, 4).T:
         total += column

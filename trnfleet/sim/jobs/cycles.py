@@ -1,8 +1,9 @@
-"""Lengths of training jobs' cycles: what differs from step to step, from wait to wait and from checkpoint to checkpoint.
+"""Cycles of training jobs: variation of steps, waits and checkpoints.
 
-A cycle is what lies between the ends of two checkpoints: blocks of steps, each after a wait for data, and a tail of
-checkpoint, evaluation and pause. Owns the draws of each job's present cycle, keyed by its number and by how often the job
-has failed, so that they are the same for windows of any length and in any shard.
+A cycle lies between the ends of two checkpoints: blocks of steps, each after a wait for data, and a
+tail of checkpoint, evaluation and pause. Owns the draws of each job's present cycle, keyed by its
+number and by the job's failures, so that they are the same for windows of any length and in any
+shard.
 """
 
 from __future__ import annotations
@@ -19,19 +20,23 @@ if TYPE_CHECKING:
     from trnfleet.sim.rng import Rng
 
 CYCLE_SD = 0.010
-"""Standard deviation of a cycle's pace, as a share (network, temperature, data): assumed, of the size of the 1 to 2 % by which
-throughput varied within a day (published: The Llama 3 Herd of Models)."""
-DRIFT_SD, DRIFT_STEPS = 0.05, 16
-"""How far the steps' begins stray every `DRIFT_STEPS` steps, in steps: assumed, 0.4 % in the time of these steps."""
+"""Relative standard deviation of a cycle's pace (network, temperature, data): assumed. Published: 1
+to 2 % variation of throughput within a day (The Llama 3 Herd of Models)."""
+DRIFT_SD = 0.05
+DRIFT_STEPS = 16
+"""Drift of step begins per `DRIFT_STEPS` steps, in steps: assumed. 0.4 % of these steps' time."""
 STEP_SD = 0.0055
-"""How far each step's begin strays besides, in steps: assumed, 0.8 % in the time of a step. With what is above, step times
-have a standard deviation of about 1.3 %; over 64,000 GPUs 9 % of GPU time were published (PRISM, arXiv 2510.15596)."""
+"""Further deviation of each step's begin, in steps: assumed. 0.8 % of a step's time. With the
+values above, step times have a standard deviation of about 1.3 %; over 64,000 GPUs 9 % of GPU time
+were published (PRISM, arXiv 2510.15596)."""
 TAIL_SD = (0.10, 0.03, 0.20)
-"""Standard deviations of checkpoints, evaluations and pauses, as shares: assumed; checkpoints share their storage with others."""
+"""Relative standard deviations of checkpoints, evaluations and pauses: assumed. Checkpoints share
+their storage with others."""
 WAIT_SPREAD = 0.5
-"""A wait for data takes its mean plus or minus at most this share, evenly: assumed, as the fleet files say."""
+"""Largest relative deviation of a wait for data from its mean: assumed. Evenly distributed, as in
+the fleet files."""
 MOST_WAITS = 64
-"""Lengths of waits that are drawn for a cycle; one with more goes through them in turn."""
+"""Most waits drawn per cycle; a cycle with more reuses them in turn."""
 
 
 class Cycles:
@@ -56,10 +61,13 @@ class Cycles:
         """
         self._rng = rng
         self._ordinals = ordinals.astype(np.int64)
-        self._steps, self._block, self._wait_s = steps, block, wait_s
+        self._steps = steps
+        self._block = block
+        self._wait_s = wait_s
         self.blocks = np.ceil(steps / block)
         """Blocks of a cycle, and with them its waits."""
-        count, waits = len(steps), 1
+        count = len(steps)
+        waits = 1
         if len(steps) and wait_s.any():
             waits = int(min(self.blocks[wait_s > 0].max(), MOST_WAITS))
         self._word = np.zeros(count, np.uint64)
@@ -68,7 +76,7 @@ class Cycles:
         self.tail = np.ones((count, 3))
         """The same of its checkpoint, evaluation and pause."""
         self.waits_s = np.zeros((count, waits))
-        """Lengths of its waits for data, which it goes through in turn."""
+        """Lengths of its waits for data, used in turn."""
         self.before_s = np.zeros((count, waits + 1))
         """Sum of the waits before each of these, and of all of them."""
 
@@ -80,12 +88,13 @@ class Cycles:
         Args:
             which: The jobs.
             cycle: The cycles' numbers, of all jobs.
-            failures: How often each job has failed: a cycle that is made again is another one.
+            failures: Failures of each job so far: a repeated cycle is drawn again.
         """
         rows = np.flatnonzero(which)
         word = self._rng.scattered(Stream.CYCLE, self._ordinals[rows], cycle[rows], failures[rows])
         self._word[rows] = word
-        lead, waits = 4, self.waits_s.shape[1]
+        lead = 4
+        waits = self.waits_s.shape[1]
         drawn = next_word(word[:, None], np.arange(lead + waits, dtype=np.int64)[None, :])
         varied = bell(drawn[:, :lead])
         self.pace[rows] = 1.0 + CYCLE_SD * varied[:, 0]
@@ -95,7 +104,10 @@ class Cycles:
         self.before_s[rows, 1:] = np.cumsum(self.waits_s[rows], axis=1)
 
     def steps_s(self, step: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the time of the steps before some, in mean steps; `step` and the answer have the shape (..., jobs)."""
+        """Return the time of the steps before `step`, in mean steps.
+
+        `step` and the result have the shape (..., jobs).
+        """
         inside = (step > 0.0) & (step < self._steps)
         first = np.minimum(np.floor(step / DRIFT_STEPS), 2.0**40) * DRIFT_STEPS
         last = np.minimum(first + DRIFT_STEPS, self._steps)
@@ -109,7 +121,10 @@ class Cycles:
         return result
 
     def wait_ahead_s(self, step: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the wait that comes before a step, seconds at the storage's full bandwidth; 0 where there is none."""
+        """Return the wait before a step, seconds at the storage's full bandwidth.
+
+        0 without a wait.
+        """
         block = np.floor(step / self._block)
         waits = self.waits_s.shape[1]
         place = (block - np.floor(block / waits) * waits).astype(np.intp)
@@ -117,7 +132,10 @@ class Cycles:
         return np.where((block * self._block == step) & (step < self._steps), length_s, 0.0)
 
     def waited_s(self, block: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the waits before a number of blocks, seconds; `block` and the answer have the shape (..., jobs)."""
+        """Return the waits before a number of blocks, seconds.
+
+        `block` and the result have the shape (..., jobs).
+        """
         waits = self.waits_s.shape[1]
         rounds = np.floor(block / waits)
         place = (block - rounds * waits).astype(np.intp)

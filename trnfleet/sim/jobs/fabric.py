@@ -1,7 +1,7 @@
-"""The network between UltraServers: the share of the EFA bandwidth of jobs that an UltraCluster's fabric carries.
+"""The network between UltraServers: the fabric's share of the jobs' EFA bandwidth.
 
-Owns the fabrics' capacity. A job's demand is what its collectives send, known before the first tick, so that
-windows of any length see the same congestion.
+Owns the capacity of each UltraCluster's fabric. A job's demand is the traffic of its collectives,
+known before the first tick, so that windows of any length see the same congestion.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 FABRIC_BITS_PER_S = 10e15
 """Capacity of one network: published, 10 petabit a second ("10p10u", AWS re:Invent 2024)."""
 FABRIC_INSTANCES = 3_125
-"""Instances that one network carries at the full EFA rate of 3.2 Tb/s: derived. A larger cluster has several: assumed."""
+"""Instances that one network carries at the full EFA rate of 3.2 Tb/s: derived. A larger cluster
+has several: assumed."""
 
 
 class Fabrics:
-    """The fabrics of all clusters and the jobs that share them."""
+    """Fabrics of all clusters, and the jobs on them."""
 
     def __init__(
         self,
@@ -43,11 +44,12 @@ class Fabrics:
             fleet: The fleet file, whose clusters say what their fabric carries.
             layout: Where instances are.
             job_of_instance: For each instance its job, or -1.
-            burst_share: For each job, the share of its instances' EFA bandwidth that its busiest phase sends; 0 where it
-                stays within one NeuronLink domain.
+            burst_share: For each job, the share of its instances' EFA bandwidth that its busiest
+                phase sends; 0 where it stays within one NeuronLink domain.
             mean_share: The same, as a mean over its steps.
         """
-        jobs, clusters = len(fleet.jobs), len(fleet.clusters)
+        jobs = len(fleet.jobs)
+        clusters = len(fleet.clusters)
         number = {cluster.name: place for place, cluster in enumerate(fleet.clusters)}
         cluster = np.array([number[path.partition("/")[0]] for path in layout.instances], np.intp)
         efa = np.array([kind.efa_bytes_per_s.value for kind in layout.types])[layout.instance_type]
@@ -65,10 +67,11 @@ class Fabrics:
         self._pace = np.ones(jobs)
 
     def pace(self, running: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """Return for each job the share of its instances' reachable EFA bandwidth that the fabric leaves.
+        """Return, for each job, the fabric's share of its instances' reachable EFA bandwidth.
 
-        A fabric must carry the mean of all its jobs, and on top of it the burst of the one that bursts most; where it
-        cannot, all of its jobs' EFA phases slow by the same factor. A job in several clusters goes by the slowest.
+        A fabric must carry the mean of all its jobs, and in addition the largest burst of any one.
+        If it cannot, the EFA phases of all its jobs slow by the same factor. A job in several
+        clusters runs at the slowest one's pace.
 
         Args:
             running: Jobs that ask for anything at present; shape (jobs,).
@@ -81,7 +84,8 @@ class Fabrics:
     def _share(self, running: NDArray[np.bool_]) -> NDArray[np.float64]:
         pace = np.ones(self._jobs)
         asks = running[self._job]
-        mean, burst = np.where(asks, self._mean, 0.0), np.where(asks, self._burst, 0.0)
+        mean = np.where(asks, self._mean, 0.0)
+        burst = np.where(asks, self._burst, 0.0)
         usual = np.bincount(self._cluster, weights=mean, minlength=len(self._capacity))
         more = np.zeros(len(self._capacity))
         np.maximum.at(more, self._cluster, burst - mean)
@@ -95,7 +99,7 @@ class Fabrics:
 
 
 def _capacity(fleet: FleetFile, instances: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Return what each cluster's fabric carries, bytes per second."""
+    """Return the capacity of each cluster's fabric, bytes per second."""
     shares: Sequence[float] = [
         cluster.fabric_bits_per_s or FABRIC_BITS_PER_S * -(-int(count) // FABRIC_INSTANCES)
         for cluster, count in zip(fleet.clusters, instances, strict=True)

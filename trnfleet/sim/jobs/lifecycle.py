@@ -1,6 +1,7 @@
 """Lifecycle of jobs: not begun, starting, running, hung, down, ended; all jobs at once.
 
-Divides a window among these, exactly for windows of any length. The work of a running job is its kind's.
+Divides a window among these, exactly for windows of any length. The work of a running job is its
+kind's.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class WindowSplit:
     start_s: NDArray[np.float64]
     """In its start."""
     start_work_s: NDArray[np.float64]
-    """Seconds of a whole start's activity, to which a start climbs from nothing."""
+    """Seconds of a complete start's activity; a start ramps up from 0."""
     hang_s: NDArray[np.float64]
     idle_s: NDArray[np.float64]
     failed: NDArray[np.bool_]
@@ -50,7 +51,7 @@ class JobLifecycle:
     """The lifecycle of all jobs, in the fleet file's order."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
-        """Begin with the jobs that have no start of their own running."""
+        """Begin with the jobs without a start time running."""
         never = np.inf
         self._jobs = tuple(jobs)
         self._from_s = np.array(
@@ -61,7 +62,7 @@ class JobLifecycle:
         )
         # A reserved instance has nothing to start.
         self.startup_s = np.array([float(getattr(job, "startup_s", 1.0)) for job in jobs])
-        """Time that each job's start takes, at the full bandwidth of the shared storage."""
+        """Duration of each job's start at the full bandwidth of the shared storage."""
         count = len(jobs)
         self._left_s = np.where(np.isneginf(self._from_s), 0.0, self.startup_s)
         self._halt = np.zeros(count, np.int8)
@@ -75,7 +76,7 @@ class JobLifecycle:
 
     @property
     def alive(self) -> NDArray[np.bool_]:
-        """Jobs that have begun, not ended, and whose processes are there."""
+        """Jobs begun, not ended, and with running processes."""
         return self.there & (self._halt < Halt.DOWN)
 
     @property
@@ -95,7 +96,7 @@ class JobLifecycle:
         self._left_s[job] = self.startup_s[job]
 
     def open(self, job: int, at_s: float) -> None:
-        """Start a job at `at_s`, or at its own time if that is later."""
+        """Start a job at `at_s`, or at its own time if later."""
         starts_at_s = self._jobs[job].starts_at_s
         ends_at_s = self._jobs[job].ends_at_s
         self._from_s[job] = at_s if starts_at_s is None else max(at_s, starts_at_s)
@@ -105,7 +106,7 @@ class JobLifecycle:
         self._ended[job] = self._until_s[job] <= self._from_s[job]
 
     def close(self, job: int, at_s: float) -> None:
-        """End a job at `at_s`, or at its own time if that is earlier."""
+        """End a job at `at_s`, or at its own time if earlier."""
         self._until_s[job] = min(self._until_s[job], at_s)
 
     def advance(
@@ -121,21 +122,23 @@ class JobLifecycle:
             elapsed_s: Length of the window.
             middle_s: Its middle, simulated seconds since the start.
             halt: For each job, a `Halt`.
-            storage: For each job, its share of the shared storage's bandwidth, which a start waits for.
+            storage: For each job, its share of the shared storage's bandwidth, which a start waits
+                for.
         """
-        begin_s, end_s = middle_s - elapsed_s / 2.0, middle_s + elapsed_s / 2.0
+        begin_s = middle_s - elapsed_s / 2.0
+        end_s = middle_s + elapsed_s / 2.0
         live_s = np.clip(
             np.minimum(self._until_s, end_s) - np.maximum(self._from_s, begin_s), 0.0, elapsed_s
         )
         # Rounding must not take a sliver from jobs without an end.
         live_s[(self._from_s <= begin_s) & (self._until_s >= end_s)] = elapsed_s
-        started, ended = (
-            ~self._begun & (self._from_s < end_s),
-            ~self._ended & (self._until_s <= end_s),
-        )
-        was_down, is_down = self._halt >= Halt.DOWN, halt >= Halt.DOWN
+        started = ~self._begun & (self._from_s < end_s)
+        ended = ~self._ended & (self._until_s <= end_s)
+        was_down = self._halt >= Halt.DOWN
+        is_down = halt >= Halt.DOWN
         known = self._begun & ~self._ended
-        failed, restarted = known & is_down & ~was_down, known & was_down & ~is_down
+        failed = known & is_down & ~was_down
+        restarted = known & was_down & ~is_down
         hung = known & (halt == Halt.HANG) & (self._halt != Halt.HANG)
         resumed = known & (halt == Halt.NONE) & (self._halt == Halt.HANG)
         self._left_s[is_down] = self.startup_s[is_down]
@@ -165,6 +168,9 @@ class JobLifecycle:
         )
 
     def _ramp(self, left_s: NDArray[np.float64]) -> NDArray[Any]:
-        """Return the work done of a start of which `left_s` are left: activity grows with time, so work as its square."""
+        """Return the work done of a start with `left_s` remaining.
+
+        Activity grows with time, so work grows with its square.
+        """
         done_s = self.startup_s - left_s
         return done_s * done_s / (2.0 * self.startup_s)

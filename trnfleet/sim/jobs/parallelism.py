@@ -1,6 +1,6 @@
-"""The hardware of a job, and how its model is spread over it: tensor, pipeline and data parallelism.
+"""A job's hardware and the tensor, pipeline and data parallelism of its model.
 
-Owns the numbers of chips and tokens that everything else about a step follows from.
+Owns the numbers of chips and tokens from which everything else about a step is derived.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from trnfleet.sim.placement import Placement
 
 MFU_TOLERANCE = 0.02
-"""Largest contradiction between the `tokens_per_step`, `step_time_s` and `mfu` of a file, relative."""
+"""Largest contradiction between the `tokens_per_step`, `step_time_s` and `mfu` of a file, relative.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class JobSite:
     topology: Topology
     """NeuronLinks of its first instance."""
     domain_chips: int
-    """Chips that NeuronLink joins: those of an UltraServer, or of an instance."""
+    """Chips joined by NeuronLink: of an UltraServer, or of an instance."""
     efa_bytes_per_s: float
     """A chip's part of its instance's EFA bandwidth, each way."""
     spans: bool
@@ -57,7 +58,7 @@ class JobSite:
 
     @property
     def ring_axis(self) -> str:
-        """Axis of the lanes that collectives over an instance use: its columns, where it has such lanes."""
+        """Axis of the lanes used by collectives over an instance: columns if present."""
         return "columns" if self.lanes("columns") else "rows"
 
     def lanes(self, axis: str) -> int:
@@ -73,7 +74,10 @@ class JobSite:
 
 
 class StepFlops(NamedTuple):
-    """Tokens, time and FLOPs of a step: three figures of which the fourth, the chips' peak, leaves two free."""
+    """Tokens, time and FLOPs of a step.
+
+    With the chips' peak as the fourth figure, two of them are free.
+    """
 
     per_token: float
     """Model FLOPs of a token."""
@@ -84,14 +88,15 @@ class StepFlops(NamedTuple):
 
     @staticmethod
     def of(job: Training | FineTuning, site: JobSite) -> StepFlops:
-        """Return those of a job.
+        """Return the figures of a job.
 
         Raises:
             ConfigError: the file's figures contradict each other.
         """
         peak = site.peak_flops(job.dtype)
         given = job.model_fields_set
-        per_token, mfu = job.model_flops, job.mfu
+        per_token = job.model_flops
+        mfu = job.mfu
         if per_token is None:
             return StepFlops(
                 peak * mfu * job.step_time_s / job.tokens_per_step,
@@ -111,9 +116,10 @@ class StepFlops(NamedTuple):
         actual = per_token * job.tokens_per_step / (peak * job.step_time_s)
         if "mfu" in given and abs(actual - mfu) > MFU_TOLERANCE * mfu:
             raise ConfigError(
-                f"jobs.{job.name}.step_time_s = {job.step_time_s:g}: tokens_per_step = {job.tokens_per_step:g} of "
-                f"{per_token:.3g} FLOPs on {site.chips} chips in that time are an mfu of {actual:.3f}, not mfu = {mfu:g}; "
-                "leave one of the three out and it follows from the others"
+                f"jobs.{job.name}.step_time_s = {job.step_time_s:g}: tokens_per_step ="
+                f" {job.tokens_per_step:g} of {per_token:.3g} FLOPs on {site.chips} chips in that"
+                f" time are an mfu of {actual:.3f}, not mfu = {mfu:g}; leave one of the three out"
+                " and it follows from the others"
             )
         return StepFlops(per_token, job.tokens_per_step, job.step_time_s, actual)
 
@@ -139,12 +145,12 @@ class Parallelism(NamedTuple):
 
     @property
     def bubble(self) -> float:
-        """Share of forward and backward passes in which a stage waits for its first or last microbatches: derived."""
+        """Share of the passes a stage waits for its first or last microbatches: derived."""
         return (self.pipeline - 1) / (self.microbatches + self.pipeline - 1)
 
     @staticmethod
     def of(job: Training | FineTuning, site: JobSite, step_tokens: float) -> Parallelism:
-        """Return that of a job.
+        """Return the parallelism of a job.
 
         Raises:
             ConfigError: replicas do not fill the chips.
@@ -152,14 +158,16 @@ class Parallelism(NamedTuple):
         tensor = job.tensor_parallel or site.instance_chips
         if site.instance_chips % tensor:
             raise ConfigError(
-                f"jobs.{job.name}.tensor_parallel = {tensor}: choose {_divisors(site.instance_chips)}, which the "
-                f"{site.instance_chips} chips of an instance divide into"
+                f"jobs.{job.name}.tensor_parallel = {tensor}: choose"
+                f" {_divisors(site.instance_chips)}, which the {site.instance_chips} chips of an"
+                " instance divide into"
             )
         group = tensor * job.pipeline_parallel
         if site.chips % group:
             raise ConfigError(
-                f"jobs.{job.name}.pipeline_parallel = {job.pipeline_parallel}: with tensor_parallel = {tensor} a "
-                f"replica has {group} chips, and {site.chips} chips are not a whole number of them"
+                f"jobs.{job.name}.pipeline_parallel = {job.pipeline_parallel}: with tensor_parallel"
+                f" = {tensor} a replica has {group} chips, and {site.chips} chips are not a whole"
+                " number of them"
             )
         replicas = site.chips // group
         tokens = step_tokens / replicas
@@ -168,8 +176,8 @@ class Parallelism(NamedTuple):
 
 
 def _divisors(chips: int) -> str:
-    """Return the numbers that a number of chips divides into, as a choice."""
-    *some, last = [str(each) for each in range(1, chips + 1) if chips % each == 0]
+    """Return the divisors of a number of chips, as a choice in a message."""
+    *some, last = [str(degree) for degree in range(1, chips + 1) if chips % degree == 0]
     return f"{', '.join(some)} or {last}" if some else last
 
 

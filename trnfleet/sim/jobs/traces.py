@@ -1,7 +1,7 @@
 """Recorded utilisation as a job's load: documents of neuron-monitor, or CSV.
 
-Owns the recordings and their mean over any window; the activity at a utilisation is in `workloads`. What neuron-monitor's
-documents mean is the bridge's, whose reader comes as an argument.
+Owns the recordings and their mean over any window; the activity at a utilisation is in `workloads`.
+The bridge's reader of neuron-monitor's documents is passed as an argument.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ HEADER = ("time_s", "utilization_pct")
 LONGEST_S = 1e9
 """Largest distance of a recording's times from zero: 30 years."""
 MAX_POINTS = 1_000_000
-"""Samples of one recording (11 days of seconds), so that a wrong file does not fill the memory."""
+"""Most samples of one recording (11 days of seconds). Protects memory from a wrong file."""
 MAX_BYTES = 2 * 2**30
 _SHOWN = 5
 
 
 class Sample(Protocol):
-    """Utilisation over a part of a recording, or the reason why that part cannot be used."""
+    """Utilisation over a part of a recording, or the reason it is unusable."""
 
     @property
     def line(self) -> int:
@@ -75,7 +75,7 @@ class Trace:
     values: tuple[float, ...]
     """Utilisation between two edges, 0 to 1."""
     loop: bool = True
-    """Whether it starts again at its end; else its last value holds."""
+    """Whether it restarts at its end; otherwise its last value continues."""
     skipped: tuple[Skipped, ...] = ()
     _sums: tuple[float, ...] = field(default=(), init=False, repr=False, compare=False)
 
@@ -97,12 +97,15 @@ class Trace:
         text = f"{len(self.values)} samples over {self.length_s:g} s"
         if not self.skipped:
             return text
-        shown = ", ".join(f"line {each.line} ({each.reason})" for each in self.skipped[:_SHOWN])
+        shown = ", ".join(f"line {skip.line} ({skip.reason})" for skip in self.skipped[:_SHOWN])
         more = f" and {len(self.skipped) - _SHOWN} more" if len(self.skipped) > _SHOWN else ""
         return f"{text}; {len(self.skipped)} skipped: {shown}{more}"
 
     def mean(self, begin_s: float, end_s: float) -> float:
-        """Return the mean utilisation from `begin_s` to `end_s`, exactly; before the recording's begin its first value."""
+        """Return the exact mean utilisation from `begin_s` to `end_s`.
+
+        Before the recording's begin its first value applies.
+        """
         if end_s <= begin_s:
             return self.at(begin_s)
         return (self._integral(end_s) - self._integral(begin_s)) / (end_s - begin_s)
@@ -113,7 +116,10 @@ class Trace:
         return self.values[min(bisect.bisect_right(self.edges_s, place) - 1, len(self.values) - 1)]
 
     def _integral(self, time_s: float) -> float:
-        """Return the integral from 0 to `time_s`; a looping recording goes on in both directions."""
+        """Return the integral from 0 to `time_s`.
+
+        A looping recording continues in both directions.
+        """
         if self.loop:
             rounds = math.floor(time_s / self.length_s)
             return rounds * self._sums[-1] + self._inside(time_s - rounds * self.length_s)
@@ -136,10 +142,12 @@ def load_traces(fleet: FleetFile, folder: Path, read_neuron: ReadSamples) -> dic
         read_neuron: Reader of documents of neuron-monitor.
 
     Returns:
-        A trace for each job of kind `trace`, by the job's name; `Trace.summary` says what was skipped.
+        A trace for each job of kind `trace`, by the job's name; `Trace.summary` says what was
+        skipped.
 
     Raises:
-        ConfigError: a file cannot be read or has nothing usable; the message names file, line and reason.
+        ConfigError: a file cannot be read or has nothing usable; the message names file, line and
+            reason.
     """
     return {
         job.name: read_trace(folder / job.file, read_neuron, loop=job.loop)
@@ -167,7 +175,8 @@ def read_trace(path: Path, read_neuron: ReadSamples, *, loop: bool = True) -> Tr
     """
     if path.suffix not in {".ndjson", ".jsonl", ".json", ".csv"}:
         raise ConfigError(f"{path}: a recording ends in .ndjson or .csv, not {path.suffix!r}")
-    edges, values = [0.0], []
+    edges = [0.0]
+    values = []
     skipped: list[Skipped] = []
     try:
         if path.stat().st_size > MAX_BYTES:
@@ -204,12 +213,15 @@ def _neuron(samples: Iterable[Sample], skipped: list[Skipped]) -> Iterator[tuple
 
 
 def _csv(path: Path, lines: Iterable[str], skipped: list[Skipped]) -> Iterator[tuple[float, float]]:
-    """Yield the length and the utilisation between each two lines; the last line's lasts as long as the one before."""
+    """Yield the length and the utilisation between each two lines.
+
+    The last line lasts as long as the one before.
+    """
     rows = csv.reader(lines)
     header = [name.strip() for name in next(rows, [])]
     if missing := [name for name in HEADER if name not in header]:
-        found = nearest(missing[0], header) if header else "the file is empty"
-        raise ConfigError(f"{path}: line 1: no column {missing[0]!r} in the header: {found}")
+        hint = nearest(missing[0], header) if header else "the file is empty"
+        raise ConfigError(f"{path}: line 1: no column {missing[0]!r} in the header: {hint}")
     columns = [header.index(name) for name in HEADER]
     last: tuple[float, float] | None = None
     period_s = 1.0

@@ -1,8 +1,9 @@
-"""Training and fine-tuning jobs: steps, waits for data, checkpoints, evaluations and pauses, all jobs at once.
+"""Training and fine-tuning jobs: steps, data waits, checkpoints, evaluations and pauses.
 
-Owns the jobs' progress. A window asks how much of it each phase took; the answer is the difference of cumulative
-functions at the window's ends, cycle by cycle, so that windows of any length give the same averages. No two steps, waits and
-checkpoints take the same time (`cycles`): what a step does is the same, so that one that takes longer does it more slowly.
+All jobs are computed at once. Owns the jobs' progress. The time per phase in a window is the
+difference of cumulative functions at the window's ends, cycle by cycle, so that windows of any
+length give the same averages. Steps, waits and checkpoints vary in length (`cycles`): a step's work
+is constant, so a longer one runs more slowly.
 """
 
 from __future__ import annotations
@@ -26,21 +27,24 @@ if TYPE_CHECKING:
     from trnfleet.sim.rng import Rng
 
 EXECUTIONS_PER_STEP = 8
-"""Graph executions that make one optimizer step (gradient accumulation): assumed."""
+"""Graph executions per optimizer step (gradient accumulation): assumed."""
 
 _LIVED_CYCLES = 400
 """Largest age of a job at the start of the simulation, in checkpoint intervals: assumed."""
 _ENDLESS_STEPS = 64
-"""Steps, at least, that a job without checkpoints makes in what is counted as a cycle."""
+"""Least steps per nominal cycle of a job without checkpoints."""
 MOST_CYCLES = 64
-"""Cycles of a window that are gone through one by one; those of a longer one that are beyond it have their mean length."""
+"""Most cycles of a window computed one by one. Further ones have their mean length."""
 _PARTS = len(STEP)
 _STALL, _TAIL = TRAINING.index(Phase.STALL), TRAINING.index(Phase.CHECKPOINT)
 _COLUMNS = len(TRAINING)
 
 
 class TrainingWork(NamedTuple):
-    """Work of training jobs in a window; arrays of shape (jobs, phases), the phases as in `activity.TRAINING`."""
+    """Work of training jobs in a window.
+
+    Arrays have the shape (jobs, phases), with the phases of `activity.TRAINING`.
+    """
 
     work: NDArray[np.float64]
     """Nominal seconds of work done a second, by phase."""
@@ -49,7 +53,7 @@ class TrainingWork(NamedTuple):
     steps_per_s: NDArray[np.float64]
     """Steps made a second, parts of one by their time; shape (jobs,)."""
     step_s: NDArray[np.float64]
-    """Time of the step that a job has come to, in a tail of its cycle's last; shape (jobs,)."""
+    """Time of a job's current step; in a tail, of its cycle's last; shape (jobs,)."""
 
 
 class TrainingPace(NamedTuple):
@@ -73,30 +77,32 @@ class TrainingJobs:
         ordinals: NDArray[np.intp],
         rng: Rng,
     ) -> None:
-        """Begin in the middle of the jobs' lives, drawn from the seed; those that start later begin with step 0.
+        """Begin in the middle of the jobs' lives, drawn from the seed.
+
+        Jobs with a later start begin with step 0.
 
         Args:
             jobs: From the fleet file.
             plans: Their steps.
-            ordinals: Their numbers among all jobs of the file, which key their draws.
+            ordinals: Their numbers among all jobs of the file: keys of their draws.
             rng: The run's randomness.
         """
-        self._parts = np.array([each[:_PARTS] for each in plans], np.float64).reshape(-1, _PARTS)
+        self._parts = np.array([plan[:_PARTS] for plan in plans], np.float64).reshape(-1, _PARTS)
         self.step_s = self._parts[:, 0] + self._parts[:, 1] + self._parts[:, 2] + self._parts[:, 3]
         """Time of a step when nothing is slow."""
-        self.mfu = np.array([each.flops.mfu for each in plans], np.float64)
-        self.tokens_per_step = np.array([each.flops.tokens for each in plans], np.float64)
+        self.mfu = np.array([plan.flops.mfu for plan in plans], np.float64)
+        self.tokens_per_step = np.array([plan.flops.tokens for plan in plans], np.float64)
         self.compute_flops_share = np.array(
-            [each.compute_flops_share for each in plans], np.float64
+            [plan.compute_flops_share for plan in plans], np.float64
         )
-        """FLOP/s of the compute phase as a share of the dense BF16 peak, so that a whole step has the job's MFU; other phases
-        of a step have none."""
-        self._link_wait = np.array([each.link_wait for each in plans], np.float64)
-        efa = np.array([each.activity[list(STEP), QUANTITIES["efa"]] for each in plans]).reshape(
+        """FLOP/s of the compute phase as a share of the dense BF16 peak. A whole step then has the
+        job's MFU; other phases of a step have no FLOPs."""
+        self._link_wait = np.array([plan.link_wait for plan in plans], np.float64)
+        efa = np.array([plan.activity[list(STEP), QUANTITIES["efa"]] for plan in plans]).reshape(
             -1, _PARTS
         )
         self.efa_need = efa / EFA_CEILING
-        """Share of the reachable EFA bandwidth that each phase of a step sends; shape (jobs, phases of a step)."""
+        """Each step phase's share of reachable EFA bandwidth; shape (jobs, phases of a step)."""
         self._set_intervals(jobs, plans, rng, ordinals)
         draws = np.stack(
             [rng.uniform(Stream.JOB_START, index, _count(ordinals)) for index in (0, 1)]
@@ -113,9 +119,9 @@ class TrainingJobs:
         self._set_near()
         self._extra = np.zeros(len(jobs), np.int64)
         self.productive_s = np.zeros(len(jobs))
-        """Nominal time of the steps and evaluations made since the start of the simulation and not lost."""
+        """Nominal time of steps and evaluations done and not lost since the simulation's start."""
         self.steps_lost = np.zeros(len(jobs), np.int64)
-        """Steps that were made and lost since the start of the simulation."""
+        """Steps done and lost since the simulation's start."""
 
     def _set_intervals(
         self,
@@ -124,7 +130,10 @@ class TrainingJobs:
         rng: Rng,
         ordinals: NDArray[np.intp],
     ) -> None:
-        """Set the parts of a cycle: blocks of steps, each after a wait for data, and a tail."""
+        """Set the parts of a cycle.
+
+        These are blocks of steps, each after a data wait, and a tail.
+        """
         checkpoint = np.array([job.checkpoint_every_steps for job in jobs], np.int64)
         stall = np.array([job.data_stall_every_steps for job in jobs], np.int64)
         self._saves = checkpoint > 0
@@ -139,11 +148,11 @@ class TrainingJobs:
         self._tail = np.array(
             [
                 (
-                    each.checkpoint_s if job.checkpoint_every_steps else 0.0,
+                    plan.checkpoint_s if job.checkpoint_every_steps else 0.0,
                     job.evaluation_s if isinstance(job, FineTuning) else 0.0,
                     job.pause_s if isinstance(job, FineTuning) else 0.0,
                 )
-                for job, each in zip(jobs, plans, strict=True)
+                for job, plan in zip(jobs, plans, strict=True)
             ]
         ).reshape(-1, 3)
         waits_s = wait_s * self._cycles.blocks
@@ -161,13 +170,14 @@ class TrainingJobs:
     ) -> TrainingPace:
         """Return the speed of each phase.
 
-        Collectives of gradients go at the pace of the slowest link; forward and backward passes wait for it in the part of
-        their time that tensor parallelism takes.
+        Collectives of gradients run at the pace of the slowest link. Forward and backward passes
+        wait for it in tensor parallelism's part of their time.
 
         Args:
             compute: For each job, the slowest chip's share of peak.
             link: For each job, the slowest NeuronLink's share of its bandwidth.
-            efa: For each job, the share of EFA bandwidth that it gets; it slows the phases that need more.
+            efa: For each job, the share of EFA bandwidth that it gets; it slows the phases that
+                need more.
             storage: For each job, the share of the shared storage's bandwidth that it gets.
         """
         ones = np.ones_like(compute)
@@ -191,7 +201,8 @@ class TrainingJobs:
         """
         full = np.concatenate([pace.step, pace.storage[:, None], pace.tail], axis=1)
         runs = run_s > 0
-        work, time = np.zeros_like(full), np.zeros_like(full)
+        work = np.zeros_like(full)
+        time = np.zeros_like(full)
         before_work, before_time = self._cumulative()
         before_time /= full
         steps = -self._steps_made(pace)
@@ -234,7 +245,10 @@ class TrainingJobs:
         )
 
     def mean_cycle(self, pace: TrainingPace) -> TrainingWork:
-        """Return the work of a whole mean cycle at a pace, which a job in the middle of its life has been through."""
+        """Return the work of a whole mean cycle at a pace.
+
+        It stands for the history of a job in the middle of its life.
+        """
         full = np.concatenate([pace.step, pace.storage[:, None], pace.tail], axis=1)
         time = self._whole / full
         cycle_s = _sum(time)
@@ -251,11 +265,14 @@ class TrainingJobs:
         return step_s
 
     def step_shares(self) -> NDArray[np.float64]:
-        """Return the phases' shares of a step when nothing is slow; shape (jobs, phases of a step)."""
+        """Return the phases' shares of a step at full speed.
+
+        Shape (jobs, phases of a step).
+        """
         return self._parts / self.step_s[:, None]
 
     def lose(self, which: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Return jobs to their last complete checkpoint; return the number of steps that each has lost."""
+        """Reset jobs to their last complete checkpoint; return the steps lost by each."""
         in_tail = self._step >= self._steps
         is_saved = in_tail & self._saves & (self._in_s >= self._tail[:, 0])
         made = self._executions()
@@ -266,8 +283,8 @@ class TrainingJobs:
         nominal_s = self._step * self.step_s + self._into_step_s()
         waste_s = np.where(self._saves, np.where(is_saved, 0.0, nominal_s), np.inf)
         self.productive_s -= np.where(which, np.minimum(waste_s, self.productive_s), 0.0)
-        kept = np.where(self._saves, self._cycle + is_saved, 0)
-        self._cycle = np.where(which, kept, self._cycle)
+        cycle = np.where(self._saves, self._cycle + is_saved, 0)
+        self._cycle = np.where(which, cycle, self._cycle)
         self._step = np.where(which, 0.0, self._step)
         self._in_s = np.where(which, 0.0, self._in_s)
         self._failures += which
@@ -278,18 +295,22 @@ class TrainingJobs:
         return lost
 
     def executions(self) -> NDArray[np.uint64]:
-        """Return how many executions each job has completed in its life, those of lost steps too."""
+        """Return each job's completed executions, including lost steps."""
         return (self._executions() + self._extra).astype(np.uint64)
 
     def steps_completed(self) -> NDArray[np.int64]:
-        """Return the number of the step that each job has come to, lost ones not counted."""
+        """Return each job's current step number, without lost steps."""
         return self._cycle * self._steps.astype(np.int64) + self._step.astype(np.int64)
 
     def phases(self) -> NDArray[np.intp]:
-        """Return each job's present phase: `COMPUTE` for any part of a step, else a wait, checkpoint, evaluation or pause."""
+        """Return each job's present phase.
+
+        `COMPUTE` for any part of a step, else a wait, checkpoint, evaluation or pause.
+        """
         in_tail = self._step >= self._steps
         stalls = ~in_tail & (self._in_s < self._ahead_s)
-        saving, evaluated = self._tail[:, 0], self._tail[:, 0] + self._tail[:, 1]
+        saving = self._tail[:, 0]
+        evaluated = self._tail[:, 0] + self._tail[:, 1]
         tail = np.where(
             self._in_s < saving,
             Phase.CHECKPOINT,
@@ -308,7 +329,10 @@ class TrainingJobs:
         return np.where(self._step < self._steps, inside, 0.0)
 
     def _steps_made(self, pace: TrainingPace) -> NDArray[np.float64]:
-        """Return the steps made since the cycle's begin, of the current one the part that its time gives."""
+        """Return the steps done since the cycle's begin.
+
+        The current one counts in proportion to its time.
+        """
         left = self._into_step_s()
         into_s = np.zeros(len(left))
         for column in range(_PARTS):
@@ -319,17 +343,20 @@ class TrainingJobs:
         return made
 
     def _set_near(self) -> None:
-        """Look up what the current step's place in its cycle gives."""
+        """Set the values for the current step's place in its cycle."""
         begin, end = self._cycles.steps_s(np.stack([self._step, self._step + 1.0]))
         self._begin = begin
         """Time of the cycle's steps before the current one, in mean steps."""
         self._length = np.where(self._step < self._steps, end - begin, self._cycles.pace)
         """Time of the current step, in mean steps."""
         self._ahead_s = self._cycles.wait_ahead_s(self._step)
-        """The wait that comes before the current step, seconds at the storage's full bandwidth."""
+        """Wait before the current step, seconds at the storage's full bandwidth."""
 
     def _whole_cycle(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return nominal work and time of the present cycle at full speed, by phase; shape (jobs, phases)."""
+        """Return nominal work and time of the present cycle at full speed, by phase.
+
+        Shape (jobs, phases).
+        """
         cycles = self._cycles
         work = self._whole.copy()
         work[:, _STALL] = cycles.waited_s(cycles.blocks)
@@ -339,7 +366,10 @@ class TrainingJobs:
         return work, time
 
     def _cumulative(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return nominal work and time at full speed since the cycle's begin, by phase: shape (jobs, phases)."""
+        """Return nominal work and time at full speed since the cycle's begin, by phase.
+
+        Shape (jobs, phases).
+        """
         in_steps = self._step < self._steps
         work = np.empty((len(self._step), _COLUMNS))
         waited_s = self._cycles.waited_s(np.ceil(self._step / self._block))
@@ -363,7 +393,10 @@ class TrainingJobs:
     def _locate(
         self, time_s: NDArray[np.float64], pace: TrainingPace
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return where a cycle is after `time_s` of real time: steps made, and nominal seconds into what follows."""
+        """Return a cycle's position after `time_s` of real time.
+
+        The position is the steps done, and the nominal seconds into the part after them.
+        """
         cycles = self._cycles
         step_s = self.step_time_s(pace)
         steps_s = self._steps * cycles.pace * step_s + cycles.waited_s(cycles.blocks) / pace.storage
@@ -397,11 +430,15 @@ class TrainingJobs:
     def _guess(
         self, time_s: NDArray[np.float64], pace: TrainingPace, step_s: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Return the step that a cycle has come to after `time_s` if all its steps take `step_s`; it may be one off."""
+        """Return a cycle's step after `time_s` if all its steps last `step_s`.
+
+        It may be off by one.
+        """
         waits_s = self._cycles.waits_s / pace.storage[:, None]
         before_s = self._cycles.before_s / pace.storage[:, None]
         count = waits_s.shape[1]
-        # Blocks differ in their waits only, and these go round: whole rounds first, then the block within one.
+        # Blocks differ in their waits only, and these go round: whole rounds first, then the block
+        # within one.
         block_s = self._block * step_s
         round_s = before_s[:, count] + count * block_s
         rounds = np.floor(time_s / round_s)

@@ -1,7 +1,8 @@
-"""The plan of a training step: times of its phases and their traffic, from a job's shares or from its parallelism.
+"""The plan of a training step: times and traffic of its phases.
 
-Owns the arithmetic of tensor, pipeline and data parallelism on the chips of a topology; each figure follows from the model's
-size, the tokens of a step and the hardware's bandwidths. It runs once, before the first tick.
+It comes from a job's shares or from its parallelism. Owns the arithmetic of tensor, pipeline and
+data parallelism on the chips of a topology. Each figure is derived from the model's size, the
+tokens of a step and the hardware's bandwidths. It runs once, before the first tick.
 """
 
 from __future__ import annotations
@@ -32,20 +33,23 @@ if TYPE_CHECKING:
     from trnfleet.sim.jobs.parallelism import JobSite
 
 ALL_REDUCES_PER_LAYER = 4
-"""All-reduces of activations in a layer, forward and backward: published (Megatron-LM, arXiv 1909.08053)."""
+"""All-reduces of activations in a layer, forward and backward: published (Megatron-LM, arXiv
+1909.08053)."""
 HOP_S = 1.5e-6
 """One hop of a ring over NeuronLink: published, 1 to 2 us (Neuron SDK, collectives)."""
 SYNC_SHARE = 0.03
-"""Share of a step in which chips wait for the slowest one before gradients go round, on top of the bubbles of a pipeline: assumed;
-published are 9 % of the time of 64,000 GPUs for all that varies (PRISM, arXiv 2510.15596)."""
+"""Share of a step spent waiting for the slowest chip before gradient collectives: assumed. Pipeline
+bubbles are extra. Published are 9 % of the time of 64,000 GPUs for all variation (PRISM, arXiv
+2510.15596)."""
 BUCKETS = 16
-"""Pieces in which gradients go round, so that collectives begin before the backward pass ends: assumed."""
+"""Pieces of the gradients: assumed. Collectives begin before the backward pass ends."""
 OPTIMIZER_BYTES = 26.0
-"""HBM traffic of the optimizer for a parameter: Adam's two moments and the FP32 weight read and written, the gradient
-read (derived)."""
-RING_READS, RING_WRITES = 2.0, 1.0
-"""Bytes of HBM read and written for each that a ring sends: its own part and the one that came are read, their sum is
-written (derived)."""
+"""HBM traffic of the optimizer per parameter: derived. Adam's two moments and the FP32 weight are
+read and written, the gradient is read."""
+RING_READS = 2.0
+RING_WRITES = 1.0
+"""HBM bytes read and written per byte sent by a ring: derived. Its own part and the received one
+are read, their sum is written."""
 
 _LINKS = ("rows", "columns", "z", "efa")
 _TRAFFIC = [QUANTITIES[name] for name in (*_LINKS, "hbm_read", "hbm_write")]
@@ -68,12 +72,16 @@ class StepPlan(NamedTuple):
     hbm_used: float
     """Share of HBM in use."""
     link_wait: float = 0.0
-    """Share of the compute phase in which it waits for NeuronLink: tensor parallelism's all-reduces, which nothing hides."""
+    """Share of the compute phase spent waiting for NeuronLink: exposed all-reduces of tensor
+    parallelism."""
 
 
 @cache
 def activity_of(*, spans: bool) -> NDArray[np.float64]:
-    """Return the table of activity of a job, read only; EFA carries only storage traffic where no domain is left."""
+    """Return a job's read-only activity table.
+
+    Within one domain, EFA carries only storage traffic.
+    """
     table = ACTIVITY.copy()
     if not spans:
         efa = QUANTITIES["efa"]
@@ -88,7 +96,8 @@ def plan(job: Training | FineTuning, site: JobSite) -> StepPlan:
     """Return a job's step.
 
     Raises:
-        ConfigError: the file claims what the hardware cannot do, or figures of it contradict each other.
+        ConfigError: the file claims what the hardware cannot do, or figures of it contradict each
+            other.
     """
     flops = StepFlops.of(job, site)
     activity = activity_of(spans=site.spans).copy()
@@ -113,7 +122,7 @@ def plan(job: Training | FineTuning, site: JobSite) -> StepPlan:
 
 
 def _computing(job: Training | FineTuning, site: JobSite, step: StepPlan) -> StepPlan:
-    """Return the step with the FLOP/s of its compute phase, and the tensor engine's activity that gives them."""
+    """Return the step with its compute phase's FLOP/s and tensor-engine activity."""
     flops = step.flops
     share = flops.mfu * flops.step_s / step.compute_s
     done = share * (1.0 + job.recompute * job.forward_flops / flops.per_token)
@@ -126,9 +135,10 @@ def _computing(job: Training | FineTuning, site: JobSite, step: StepPlan) -> Ste
         )
         value = flops.step_s if key == "step_time_s" else flops.mfu
         raise ConfigError(
-            f"jobs.{job.name}.{key} = {value:g}: forward and backward passes in {step.compute_s / flops.step_s:.2f} of a step "
-            f"would do {done:.2f} of the chips' peak, of which a tensor engine gives {most:.2f} at most; an mfu of "
-            f"{flops.mfu * most / done:.2f} is the most"
+            f"jobs.{job.name}.{key} = {value:g}: forward and backward passes in"
+            f" {step.compute_s / flops.step_s:.2f} of a step would do {done:.2f} of the chips'"
+            f" peak, of which a tensor engine gives {most:.2f} at most; an mfu of"
+            f" {flops.mfu * most / done:.2f} is the most"
         )
     step.activity[Phase.COMPUTE, QUANTITIES["tensor"]] = job.tensor_active or min(
         done / ENGINE_EFFICIENCY, 1.0
@@ -138,16 +148,22 @@ def _computing(job: Training | FineTuning, site: JobSite, step: StepPlan) -> Ste
 
 
 class _ModelSharding:
-    """A model spread over chips: every figure is one chip's in one step unless it says otherwise."""
+    """A model spread over chips.
+
+    Every figure is for one chip in one step unless noted otherwise.
+    """
 
     def __init__(self, job: Training | FineTuning, site: JobSite, flops: StepFlops) -> None:
-        self.job, self.site, self.flops = job, site, flops
+        self.job = job
+        self.site = site
+        self.flops = flops
         self.spread = Parallelism.of(job, site, flops.tokens)
         self.hbm_used = used_share(job, site, self.spread)
 
     def plan(self, activity: NDArray[np.float64]) -> StepPlan:
         """Return the step, its traffic written into `activity`."""
-        job, site = self.job, self.site
+        job = self.job
+        site = self.site
         step_s = self.flops.step_s
         hbm = site.kind.hbm_bytes_per_s.value
         optimizer_s = OPTIMIZER_BYTES * job.trained_parameters / site.chips / (0.8 * hbm)
@@ -156,9 +172,10 @@ class _ModelSharding:
         if "collective_share" in job.model_fields_set:
             if job.collective_share * step_s < exposed_s:
                 raise ConfigError(
-                    f"jobs.{job.name}.collective_share = {job.collective_share:g}: gradients of "
-                    f"{job.trained_parameters:g} parameters take {exposed_s:.3g} s that compute does not hide, so that "
-                    f"{exposed_s / step_s:.3f} of a step of {step_s:.3g} s is the least"
+                    f"jobs.{job.name}.collective_share = {job.collective_share:g}: gradients of"
+                    f" {job.trained_parameters:g} parameters take {exposed_s:.3g} s that compute"
+                    f" does not hide, so that {exposed_s / step_s:.3f} of a step of {step_s:.3g} s"
+                    " is the least"
                 )
             # The same bytes in a longer phase.
             row = activity[Phase.COLLECTIVE]
@@ -167,8 +184,8 @@ class _ModelSharding:
         busy_s = step_s - exposed_s - optimizer_s
         if busy_s <= SYNC_SHARE * step_s:
             raise ConfigError(
-                f"jobs.{job.name}.mfu = {self.flops.mfu:g}: a step of {step_s:.3g} s is shorter than its collectives and "
-                f"optimizer, {exposed_s + optimizer_s:.3g} s"
+                f"jobs.{job.name}.mfu = {self.flops.mfu:g}: a step of {step_s:.3g} s is shorter"
+                f" than its collectives and optimizer, {exposed_s + optimizer_s:.3g} s"
             )
         passes_s = busy_s - SYNC_SHARE * step_s
         compute_s = passes_s * (1.0 - self.spread.bubble)
@@ -198,7 +215,7 @@ class _ModelSharding:
     def _pass_hbm(
         self, activity: NDArray[np.float64], compute_s: float, hidden: NDArray[np.float64]
     ) -> None:
-        """Write the HBM traffic of forward and backward passes, and of the gradients that go on beside them."""
+        """Write the HBM traffic of forward and backward passes and of concurrent gradients."""
         traffic = PassTraffic.of(self.job, self.spread, self.flops.per_token)
         room = self.site.kind.hbm_bytes_per_s.value * compute_s
         row = activity[Phase.COMPUTE]
@@ -208,20 +225,22 @@ class _ModelSharding:
         )
         if read + write > HBM_CEILING:
             raise ConfigError(
-                f"jobs.{self.job.name}.mfu = {self.flops.mfu:g}: its forward and backward passes would take {read + write:.0%} "
-                f"of the HBM bandwidth, of which {HBM_CEILING:.0%} can be reached; lower mfu, or give a replica fewer chips"
+                f"jobs.{self.job.name}.mfu = {self.flops.mfu:g}: its forward and backward passes"
+                f" would take {read + write:.0%} of the HBM bandwidth, of which {HBM_CEILING:.0%}"
+                " can be reached; lower mfu, or give a replica fewer chips"
             )
         row[QUANTITIES["hbm_read"]], row[QUANTITIES["hbm_write"]] = read, write
 
     def _pass_traffic(
         self, activity: NDArray[np.float64], compute_s: float, hidden: NDArray[np.float64]
     ) -> float:
-        """Write the traffic of forward and backward passes, and of the gradients that go on beside them.
+        """Write the traffic of forward and backward passes and of concurrent gradients.
 
         Returns:
-            Share of the time that the all-reduces of tensor parallelism take.
+            Share of the time in all-reduces of tensor parallelism.
         """
-        job, site = self.job, self.site
+        job = self.job
+        site = self.site
         row = activity[Phase.COMPUTE]
         torus = site.kind.link_bytes_per_s.value
         z_peak = site.kind.z_link_bytes_per_s.value if site.kind.z_link_bytes_per_s else torus
@@ -259,18 +278,21 @@ class _ModelSharding:
             value = alone + beside
             if value > limits[name]:
                 raise ConfigError(
-                    f"jobs.{job.name}.mfu = {self.flops.mfu:g}: its traffic in forward and backward passes would be {value:.0%} of the "
-                    f"bandwidth of {name}, of which {limits[name]:.0%} can be reached; lower mfu or tensor_parallel"
+                    f"jobs.{job.name}.mfu = {self.flops.mfu:g}: its traffic in forward and backward"
+                    f" passes would be {value:.0%} of the bandwidth of {name}, of which"
+                    f" {limits[name]:.0%} can be reached; lower mfu or tensor_parallel"
                 )
             row[QUANTITIES[name]] = value
         return share / LINK_CEILING
 
     def _gradients_s(self, activity: NDArray[np.float64]) -> float:
-        """Return how long gradients take in all, and write their traffic.
+        """Return the total time of gradients, and write their traffic.
 
-        They are reduced over the replicas of a domain first, so that EFA carries each gradient of a domain once.
+        They are reduced over the replicas of a domain first, so that EFA carries each gradient of a
+        domain once.
         """
-        site, group = self.site, self.spread.group
+        site = self.site
+        group = self.spread.group
         gradient = GRADIENT_BYTES * self.job.trained_parameters / group
         torus = site.kind.link_bytes_per_s.value * LINK_CEILING
         instance = max(1, min(site.instance_chips, site.chips) // group)
@@ -285,7 +307,8 @@ class _ModelSharding:
                 )
             )
         parts_s = [_ring_s(ranks, size, 2.0 * rate, HOP_S) for ranks, size, rate in rings]
-        # What a domain does not hold goes over EFA: each chip sends its own part through its own adapter.
+        # What a domain does not hold goes over EFA: each chip sends its own part through its own
+        # adapter.
         between = (math.ceil(self.spread.replicas / domain), gradient / domain)
         between_s = _ring_s(*between, site.efa_bytes_per_s * EFA_CEILING, site.latency_s)
         total_s = sum(parts_s) + between_s
@@ -298,7 +321,7 @@ class _ModelSharding:
         ):
             row[QUANTITIES[name]] = ceiling * part_s / total_s if total_s > 0 else 0.0
         sent = sum(
-            _ring_bytes(ranks, size) for ranks, size in (*(each[:2] for each in rings), between)
+            _ring_bytes(ranks, size) for ranks, size in (*(ring[:2] for ring in rings), between)
         )
         per_s = sent / total_s / site.kind.hbm_bytes_per_s.value if total_s > 0 else 0.0
         row[QUANTITIES["hbm_read"]], row[QUANTITIES["hbm_write"]] = (
@@ -309,12 +332,18 @@ class _ModelSharding:
 
 
 def _ring_bytes(ranks: int, size_bytes: float) -> float:
-    """Return the bytes that a rank of a ring sends in an all-reduce: 2 (r - 1) / r of the whole."""
+    """Return the bytes sent by a ring's rank in an all-reduce.
+
+    2 (r - 1) / r of the whole.
+    """
     return 2.0 * (ranks - 1) / ranks * size_bytes
 
 
 def _ring_s(ranks: int, size_bytes: float, bytes_per_s: float, hop_s: float) -> float:
-    """Return the time of an all-reduce over a ring: that of its bytes, and a latency for each of its hops."""
+    """Return the time of an all-reduce over a ring.
+
+    Its bytes, plus a latency per hop.
+    """
     if ranks <= 1:
         return 0.0
     return _ring_bytes(ranks, size_bytes) / bytes_per_s + 2.0 * (ranks - 1) * hop_s * BUCKETS

@@ -1,4 +1,4 @@
-"""Work of all jobs in a window: all that chips, hosts and messages need to know about jobs."""
+"""Work of all jobs in a window, as input of chips, hosts and messages."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.severity import Severity
 
-TAIL, SPECULATIVE_TAIL = 0.025, 0.35
-"""By what share the 99th percentile of an execution's latency is above its median, in the mean: published for Trainium2 are 0.018
-(Llama 3.1 405B) and 0.035 (Llama 3.3 70B), and 0.35 with speculation (Neuron SDK, tutorials of NxD Inference)."""
+TAIL = 0.025
+SPECULATIVE_TAIL = 0.35
+"""Mean excess of an execution's latency p99 over its median, as a share. Published for Trainium2:
+0.018 (Llama 3.1 405B), 0.035 (Llama 3.3 70B), and 0.35 with speculation (Neuron SDK, tutorials of
+NxD Inference)."""
 _TOTALS = frozenset({"steps_completed", "steps_lost", "restarts", "goodput"})
 """Figures that are of an instant or of a whole life, not of a window."""
 
 
 class JobChange(NamedTuple):
-    """A change of a job's state that has an event."""
+    """A change of a job's state with an event."""
 
     job: int
     """Its number in the fleet file's order."""
@@ -36,8 +38,9 @@ class JobChange(NamedTuple):
 class JobTick:
     """Work of the jobs in a window.
 
-    Arrays have a row a job (of one that serves, the mean of its replicas) and an idle one; those by row, of which cohorts
-    of chips take theirs, go on with one row for each replica of the jobs that serve, job after job.
+    Arrays have a row per job (for a serving job the mean of its replicas) and an idle one. Arrays
+    by row, the source of the chips' cohorts, continue with one row for each replica of the serving
+    jobs, job after job.
     """
 
     average: NDArray[np.float64]
@@ -47,13 +50,14 @@ class JobTick:
     time: NDArray[np.float64]
     """Share of the window spent, by phase; a row adds up to 1."""
     activity: NDArray[np.float64]
-    """Tables of activity as `activity.ACTIVITY`, one a kind of job: shape (kinds, phases, quantities)."""
+    """Tables of activity as `activity.ACTIVITY`, one a kind of job: shape (kinds, phases,
+    quantities)."""
     kind: NDArray[np.intp]
     """Index into these of each job."""
     peak_flops_share: NDArray[np.float64]
     """FLOP/s achieved as a share of the chip's dense BF16 peak, by row."""
     flops: NDArray[np.float64]
-    """FLOP/s of a chip on top of that, by row."""
+    """FLOP/s of a chip in addition, by row."""
     hbm_read_bytes_per_s: NDArray[np.float64]
     """HBM reads of a chip on top of `average`, by row."""
     hbm_used: NDArray[np.float64]
@@ -63,19 +67,20 @@ class JobTick:
     latency_s: NDArray[np.float64]
     """Median latency of an execution, by row; NaN where nothing executes."""
     figures: dict[str, NDArray[np.float64]]
-    """The jobs' figures by name, shape (jobs,), NaN where one makes no sense for the kind or at the time."""
+    """Job figures by name, shape (jobs,), NaN if not applicable."""
     states: NDArray[np.int8]
     """Index into `jobs.JOB_STATES` at the end of the window, shape (jobs,)."""
     changes: tuple[JobChange, ...] = ()
     """Changes of jobs in the window."""
     latency_tail: NDArray[np.float64] | None = None
-    """By what share the 99th percentile of an execution's latency is above its median, in the mean; without it `TAIL`."""
+    """Mean excess of an execution's latency p99 over its median; `TAIL` if None."""
 
     @staticmethod
     def join(parts: Sequence[tuple[JobTick, float]]) -> JobTick:
         """Return the work of consecutive windows together.
 
-        Rates and shares are means over time, over the time that has them; counts, states and totals are the last's.
+        Rates and shares are means over time, over the time that has them; counts, states and totals
+        are the last's.
 
         Args:
             parts: Each window's answer and its length, seconds; at least one.
@@ -110,7 +115,8 @@ class JobTick:
 
 def _mean(values: Sequence[NDArray[np.float64]], lengths: Sequence[float]) -> NDArray[np.float64]:
     """Return the mean weighted by length, NaN only where every value is NaN."""
-    total, weight = np.zeros_like(values[0]), np.zeros_like(values[0])
+    total = np.zeros_like(values[0])
+    weight = np.zeros_like(values[0])
     for value, length in zip(values, lengths, strict=True):
         is_there = ~np.isnan(value)
         total += np.where(is_there, value, 0.0) * length

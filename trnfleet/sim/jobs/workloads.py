@@ -1,7 +1,8 @@
-"""All jobs of a fleet in one window: training, serving, recordings and idleness as rows of the same tables.
+"""All jobs of a fleet in one window, as rows of the same tables.
 
-Joins the kinds of jobs with their lives and the network between them; owns the jobs' figures. Rows are the jobs
-in the fleet file's order, one for idle instances, and one for each replica of the jobs that serve, job after job.
+These are training, serving, recordings and idleness. Joins the kinds of jobs with their lives and
+the network between them; owns the jobs' figures. Rows are the jobs in the fleet file's order, one
+for idle instances, and one for each replica of the serving jobs, job after job.
 """
 
 from __future__ import annotations
@@ -45,11 +46,12 @@ if TYPE_CHECKING:
     from trnfleet.sim.rng import Rng
 
 IDLE_HBM_SHARE = 0.004
-"""HBM that the runtime keeps on an idle chip, as a share: assumed."""
+"""HBM share of the runtime on an idle chip: assumed."""
 TRACE_EXECUTION_S = 0.1
-"""Latency of an execution of a job that follows a recording: assumed, recordings of utilisation do not say it."""
+"""Execution latency of a job replayed from a recording: assumed. Recordings contain only
+utilisation."""
 TRACE_HBM_READ = 0.30
-"""Share of HBM bandwidth that such a job reads while it decodes: assumed."""
+"""Share of HBM bandwidth read by such a job during decode: assumed."""
 
 _SECONDS_A_DAY = 86_400
 _EVENTS: dict[str, tuple[Severity, str]] = {
@@ -60,7 +62,7 @@ _EVENTS: dict[str, tuple[Severity, str]] = {
     "job_restarted": (Severity.INFO, "starts again"),
     "job_ended": (Severity.INFO, "has ended"),
 }
-"""Events of jobs, in the order in which they are published: severity, and text where there is no detail."""
+"""Events of jobs in order of publication: severity, and text without a detail."""
 _STATE = {name: number for number, name in enumerate(JOB_STATES)}
 _STATE_OF_PHASE = np.full(len(Phase), _STATE["running"], np.int8)
 _STATE_OF_PHASE[[Phase.CHECKPOINT, Phase.STALL, Phase.IDLE]] = [
@@ -103,8 +105,8 @@ class Workloads:
             for job, number in zip(training, self._training.tolist(), strict=True)
         ]
         self.flops_per_token = {
-            number: each.flops.per_token
-            for number, each in zip(self._training.tolist(), plans, strict=True)
+            number: step_plan.flops.per_token
+            for number, step_plan in zip(self._training.tolist(), plans, strict=True)
         }
         """Model FLOPs of a token of each training job, by its number."""
         self._steps = TrainingJobs(training, plans, self._training, rng)
@@ -129,12 +131,12 @@ class Workloads:
         self._replicas = ReplicaRows(
             tables, self._inference, self._serving.job, self._serving.count
         )
-        speculates = np.array([each.speculative_tokens > 0 for each in inference], np.bool_)
+        speculates = np.array([job.speculative_tokens > 0 for job in inference], np.bool_)
         tails = np.where(speculates[self._serving.job], SPECULATIVE_TAIL, TAIL)
         self._latency_tail = np.concatenate([np.full(self._count + 1, TAIL), tails])
         # What serves has its own: weights and cache.
         self._hbm_used = np.array([*(job.hbm_used or 0.0 for job in fleet.jobs), IDLE_HBM_SHARE])
-        self._hbm_used[self._training] = [each.hbm_used for each in plans]
+        self._hbm_used[self._training] = [step_plan.hbm_used for step_plan in plans]
         self._fabrics = self._share_fabrics(fleet, layout, placement)
         self._restarts = np.zeros(self._count, np.int64)
         self._wall_s, self._served_s = np.zeros(self._count), np.zeros(self._count)
@@ -142,11 +144,11 @@ class Workloads:
 
     @property
     def serving_times(self) -> list[ServingTimes]:
-        """Times of a replica of each job that serves, in the file's order."""
+        """Times of a replica of each serving job, in the file's order."""
         return self._serving.times
 
     def withhold(self, job: int) -> None:
-        """Keep a job that has not begun waiting for `open`."""
+        """Make a job wait for `open` before it begins."""
         self._lifecycle.withhold(job)
 
     def open(self, job: int, at_s: float) -> None:
@@ -169,7 +171,8 @@ class Workloads:
             slowdowns: Of jobs and replicas.
         """
         rows = self._count + 1
-        steps, serving = self._training, self._inference
+        steps = self._training
+        serving = self._inference
         span = self._lifecycle.advance(elapsed_s, middle_s, slowdowns.halt, slowdowns.storage)
         changes = self._changes(span, slowdowns.halt)
         pace = self._pace(slowdowns, span.run_s > 0.0)
@@ -187,15 +190,16 @@ class Workloads:
         )
         shares = JobShares(
             *(
-                each[serving] / elapsed_s
-                for each in (span.run_s, span.start_s, span.start_work_s, span.hang_s)
+                time_s[serving] / elapsed_s
+                for time_s in (span.run_s, span.start_s, span.start_work_s, span.hang_s)
             )
         )
         of_replicas = self._replicas.phases(replicas, shares)
         busy = self._recorded(middle_s - elapsed_s / 2.0, middle_s + elapsed_s / 2.0, span)
         work, time = self._work_and_time(elapsed_s, span, window, of_replicas, busy)
 
-        # A sum over phases in a fixed order: a matrix product's bits depend on the processor. Columns are contiguous.
+        # A sum over phases in a fixed order: a matrix product's bits depend on the processor.
+        # Columns are contiguous.
         average = np.zeros((rows + len(replicas.pace), len(QUANTITIES)), order="F")
         for phase in range(len(Phase)):
             if work[:, phase].any():
@@ -232,7 +236,10 @@ class Workloads:
         )
 
     def usual(self, tick: JobTick, slowdowns: Slowdowns) -> JobTick:
-        """Return a window's work with that of a whole mean cycle for the training jobs that ran all through it."""
+        """Return a window's work with mean cycles for training jobs.
+
+        Applies to jobs that ran through the whole window.
+        """
         cycle = self._steps.mean_cycle(
             self._pace(slowdowns, tick.time[: self._count, Phase.IDLE] < 1.0)
         )
@@ -247,7 +254,7 @@ class Workloads:
         return replace(tick, average=average)
 
     def _pace(self, slowdowns: Slowdowns, runs: NDArray[np.bool_]) -> TrainingPace:
-        """Return the speed of the training jobs, given which jobs run."""
+        """Return the speed of the training jobs, for a mask of running jobs."""
         steps = self._training
         efa = slowdowns.efa * self._fabrics.pace(runs)
         return self._steps.pace(
@@ -255,7 +262,7 @@ class Workloads:
         )
 
     def _tables(self, placement: Placement, plans: Sequence[StepPlan]) -> None:
-        """Set up the kinds of activity that jobs have, and which job has which."""
+        """Set up the kinds of activity, and each job's kind."""
         kinds = [activity_of(spans=False), activity_of(spans=True)]
         known = {table.tobytes(): number for number, table in enumerate(kinds)}
         self._kind = np.append(placement.spans.astype(np.intp), 0)
@@ -267,8 +274,8 @@ class Workloads:
                 kinds.append(table)
             self._kind[number] = known[key]
 
-        for number, each in zip(self._training.tolist(), plans, strict=True):
-            take(number, each.activity)
+        for number, step_plan in zip(self._training.tolist(), plans, strict=True):
+            take(number, step_plan.activity)
         for number, job, _ in self._traced:
             if job.like == "inference":
                 table = activity_of(spans=bool(placement.spans[number])).copy()
@@ -279,8 +286,10 @@ class Workloads:
     def _share_fabrics(self, fleet: FleetFile, layout: Layout, placement: Placement) -> Fabrics:
         """Return the fabrics, with the demand of each job when nothing is slow."""
         efa = self._activity[self._kind[:-1], :, QUANTITIES["efa"]]
-        burst, mean = np.zeros(self._count), np.zeros(self._count)
-        steps, serving = self._training, self._inference
+        burst = np.zeros(self._count)
+        mean = np.zeros(self._count)
+        steps = self._training
+        serving = self._inference
         parts = self._steps.step_shares()
         for place, phase in enumerate(STEP):
             burst[steps] = np.maximum(burst[steps], efa[steps, phase])
@@ -290,7 +299,7 @@ class Workloads:
         return Fabrics(fleet, layout, placement.job_of_instance, burst, mean)
 
     def _recorded(self, begin_s: float, end_s: float, span: WindowSplit) -> NDArray[np.float64]:
-        """Return the share of a window in which each job that follows a recording keeps its cores busy."""
+        """Return the busy share of a window for each job replayed from a recording."""
         busy = np.zeros(self._count)
         elapsed_s = end_s - begin_s
         for number, job, trace in self._traced:
@@ -311,15 +320,18 @@ class Workloads:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return work and time by phase, shape (jobs + 1, phases)."""
         rows = self._count + 1
-        work, time = np.zeros((rows, len(Phase))), np.zeros((rows, len(Phase)))
-        steps, serving, jobs = self._training, self._inference, slice(0, self._count)
+        work = np.zeros((rows, len(Phase)))
+        time = np.zeros((rows, len(Phase)))
+        steps = self._training
+        serving = self._inference
+        jobs = slice(0, self._count)
         for place, phase in enumerate(TRAINING):
             work[steps, phase], time[steps, phase] = window.work[:, place], window.time[:, place]
         for number, job, _ in self._traced:
             phase = Phase.DECODE if job.like == "inference" else Phase.COMPUTE
             time[number, phase] = busy[number]
             time[number, Phase.IDLE] = span.run_s[number] / elapsed_s - busy[number]
-            # The recording's utilisation is what the cores show.
+            # The cores show the recording's utilisation.
             nc = self._activity[self._kind[number], phase, QUANTITIES["nc"]]
             work[number, phase] = busy[number] / nc
         time[jobs, Phase.IDLE] += (
@@ -343,7 +355,10 @@ class Workloads:
         replicas: ReplicaWork,
         shares: JobShares,
     ) -> NDArray[np.float64]:
-        """Return the share of HBM in use: a start fills it, and with the processes it is gone."""
+        """Return the share of HBM in use.
+
+        A start fills it; it is freed with the processes.
+        """
         used = self._hbm_used.copy()
         there = (span.run_s + span.start_work_s + span.hang_s) / elapsed_s
         there[self._training] -= window.time[:, TRAINING.index(Phase.IDLE)]
@@ -373,9 +388,13 @@ class Workloads:
         window: TrainingWork,
         served: ServingFigures,
     ) -> dict[str, NDArray[np.float64]]:
-        """Return the jobs' figures; a training job's rates are those of its steps over all of the window."""
+        """Return the jobs' figures.
+
+        A training job's rates are its steps over the whole window.
+        """
         figures = {name: np.full(self._count, np.nan) for name in JOB_FIGURES}
-        rows, serving = self._training, self._inference
+        rows = self._training
+        serving = self._inference
         figures["step_time_s"][rows] = np.where(span.run_s[rows] > 0, window.step_s, np.nan)
         figures["steps_per_s"][rows] = window.steps_per_s
         figures["tokens_per_s"][rows] = self._steps.tokens_per_step * window.steps_per_s
@@ -436,7 +455,10 @@ class Workloads:
                 waits = "; it waits for instances" if halt[number] == Halt.WAITING else ""
                 if not is_made[number]:
                     return f"{name} failed{waits}"
-                return f"{name} failed at step {at[number]}: {lost[number]} steps since its last checkpoint are lost{waits}"
+                return (
+                    f"{name} failed at step {at[number]}: {lost[number]} steps since its last"
+                    f" checkpoint are lost{waits}"
+                )
             if what == "job_restarted" and is_made[number]:
                 return f"{name} starts again from step {after[number]}"
             return f"{name} {_EVENTS[what][1]}"

@@ -1,8 +1,9 @@
-"""A bad network between a simulator and its broker: telemetry that is late, lost, double or out of order.
+"""A bad network between simulator and broker: late, lost, double or reordered telemetry.
 
-Owns the transport faults, and wraps the port `Publisher`. Only telemetry (QoS 0, not retained) is touched, except that a
-lost connection takes everything. Which message is hit follows from the seed, its topic and how many came before it on
-that topic, so that batches and shards make no difference. It knows no broker.
+Owns the transport faults, and wraps the port `Publisher`. Only telemetry (QoS 0, not retained) is
+affected, except that a lost connection loses everything. The messages hit follow from the seed, the
+topic and the count of earlier messages on it, so that batches and shards make no difference. It
+knows no broker.
 """
 
 from __future__ import annotations
@@ -34,11 +35,12 @@ _KINDS: tuple[Kind, ...] = ("delay", "drop", "duplicate", "reorder", "late_recon
 LONGEST_DELAY_S = 60.0
 """A monitor distinguishes late messages from duplicates within 64 ticks."""
 MOST_HELD_BYTES = 128 * 2**20
-"""Payload held back at a time, by delay and reorder together; further messages are sent at once, and counted."""
+"""Most delayed payload at a time, by delay and reorder together. Further messages are sent at once,
+and counted."""
 MOST_FAULTS = 100
 """Every message is compared with each."""
 MOST_NEAREST = 2_000
-"""Topics that are looked through for the nearest to an unknown target."""
+"""Most topics searched for the nearest match to an unknown target."""
 AFTER_ANSWER_S = 1e-6
 """Simulated seconds between a command and the loss of the connection that it asks for."""
 _WAKE_S = 0.25
@@ -55,11 +57,11 @@ class TransportFault:
     until_s: float
     """Simulated seconds since the start."""
     magnitude: float = 1.0
-    """Seconds of the wall clock (delay), or share of the messages, above 0 and at most 1 (drop, duplicate, reorder); a
-    lost connection has none."""
+    """Wall-clock seconds (delay), or share of messages (drop, duplicate, reorder). A share is above
+    0 and at most 1. Unused for a lost connection."""
     topics: str = "*"
-    """Pattern of the topics that are hit, with all below them: `*` stands for anything, `/` included. A lost connection
-    takes them all."""
+    """Pattern of affected topics, including all below them. `*` matches anything, `/` included. A
+    lost connection affects all."""
 
     def __post_init__(self) -> None:
         """Check the fields.
@@ -71,12 +73,14 @@ class TransportFault:
             raise ConfigError(f"transport fault {self.kind!r}: {nearest(self.kind, _KINDS)}")
         if not 0.0 <= self.from_s < self.until_s < float("inf"):
             raise ConfigError(
-                f"transport fault {self.kind}: from {self.from_s!r} until {self.until_s!r} s: must be times, the second later"
+                f"transport fault {self.kind}: from {self.from_s!r} until {self.until_s!r} s: must"
+                " be times, the second later"
             )
         most = LONGEST_DELAY_S if self.kind == "delay" else 1.0
         if not 0.0 < self.magnitude <= most:
             raise ConfigError(
-                f"transport fault {self.kind}: magnitude {self.magnitude!r}: must be above 0 and at most {most:g}"
+                f"transport fault {self.kind}: magnitude {self.magnitude!r}: must be above 0 and at"
+                f" most {most:g}"
             )
 
     @staticmethod
@@ -92,7 +96,8 @@ class TransportFault:
 
         Args:
             name: A transport fault of the table of faults.
-            target: Address of what publishes, or a pattern of addresses, with all below; `*` for everything.
+            target: Address of what publishes, or a pattern of addresses, with all below; `*` for
+                everything.
             from_s: Simulated seconds since the start.
             lasts_s: Simulated seconds; the table's if not given.
             magnitude: Seconds or a share; the table's if not given.
@@ -135,14 +140,14 @@ class TransportCounts:
     interruptions: int = 0
     """Interruptions of the connection, and extensions of one."""
     unheld: int = 0
-    """Messages that went out at once because too much was held back already."""
+    """Messages sent at once because the delay buffer was full."""
 
 
 class _Delayed(NamedTuple):
     due_s: float
     """Monotonic seconds."""
     number: int
-    """Keeps the order of what is due at the same instant."""
+    """Orders messages due at the same instant."""
     envelope: Envelope
 
 
@@ -172,7 +177,7 @@ class FaultyPublisher:
         self.counts = TransportCounts()
         self._publisher = publisher
         self.faults: list[TransportFault] = []
-        """Active faults and those to come."""
+        """Active and future faults."""
         self._clock = clock
         self._rng = rng
         self._now_s = now_s
@@ -206,19 +211,19 @@ class FaultyPublisher:
         return len(self._delayed) + sum(map(len, self._overtaken.values()))
 
     def active(self) -> list[TransportFault]:
-        """Return the faults that are there now, the smallest magnitude first."""
+        """Return the faults active now, the smallest magnitude first."""
         now_s = self._now_s()
         there = [fault for fault in self.faults if fault.is_active(now_s)]
         return sorted(there, key=lambda fault: fault.magnitude)
 
     def add(self, fault: TransportFault) -> None:
-        """Add a fault, which begins at once if its time has come; those that are over are removed.
+        """Add a fault, effective at once if its time has come; remove ended faults.
 
         Raises:
             ConfigError: there are `MOST_FAULTS` already.
         """
         now_s = self._now_s()
-        self.faults = [each for each in self.faults if each.until_s > now_s]
+        self.faults = [fault for fault in self.faults if fault.until_s > now_s]
         if len(self.faults) >= MOST_FAULTS:
             raise ConfigError(
                 f"{MOST_FAULTS} transport faults are there or to come; more make no sense"
@@ -236,15 +241,16 @@ class FaultyPublisher:
         """Begin a fault at once; return an answer of one line.
 
         Raises:
-            ConfigError: there is no such fault, nothing publishes at the target, a value is out of its range, or there are
-                too many already.
+            ConfigError: there is no such fault, nothing publishes at the target, a value is out of
+                its range, or there are too many already.
         """
         # A lost connection begins with the next tick: the answer goes out before.
         begins_s = self._now_s() + (AFTER_ANSWER_S if name == f"{PREFIX}late_reconnect" else 0.0)
         fault = TransportFault.of(name, target, begins_s, lasts_s=lasts_s, magnitude=magnitude)
         if self._came and not any(map(fault.hits, self._came)):
             raise ConfigError(
-                f"target {target!r}: nothing publishes there: {nearest(target, self._addresses(target))}"
+                f"target {target!r}: nothing publishes there:"
+                f" {nearest(target, self._addresses(target))}"
             )
         self.add(fault)
         how = {"delay": f" of {fault.magnitude:g} s", "late_reconnect": ""}
@@ -252,17 +258,17 @@ class FaultyPublisher:
         return f"{name}{which} on {target} for {fault.until_s - fault.from_s:g} s of simulated time"
 
     def _addresses(self, target: str) -> set[str]:
-        """Return addresses at the level of a target at which something publishes; not all in a very large fleet."""
+        """Return published addresses at a target's level; not all in a very large fleet."""
         level = target.count("/") + 1
         topics = itertools.islice(self._came, MOST_NEAREST)
         return {"/".join(topic.partition("/telemetry/")[2].split("/")[:level]) for topic in topics}
 
     def on_connect(self, announce: Callable[[], Iterable[Envelope]]) -> None:
-        """Set the messages that are sent first after every connect; they are never touched."""
+        """Set the first messages after every connect; faults never affect them."""
         self._publisher.on_connect(announce)
 
     async def publish(self, batch: Iterable[Envelope]) -> PublishResult:
-        """Send a batch as the faults of this instant let it through, after what was delayed until now."""
+        """Send a batch through the active faults, after the delayed messages now due."""
         faults = self.active()
         self._interrupt(
             max((fault.until_s for fault in faults if fault.kind == "late_reconnect"), default=0.0)
@@ -284,14 +290,17 @@ class FaultyPublisher:
                 await self._publisher.publish(self._due())
 
     def _interrupt(self, until_s: float) -> None:
-        """Interrupt the connection until a simulated instant, unless it is interrupted until then already."""
+        """Interrupt the connection until a simulated instant.
+
+        No change if it is interrupted until then already.
+        """
         if until_s > self._away_until_s:
             self._away_until_s = until_s
             self.counts.interruptions += 1
             self._publisher.interrupt((until_s - self._now_s()) / self._speed)
 
     def _due(self) -> Iterable[Envelope]:
-        """Yield what was delayed until now, in order."""
+        """Yield the delayed messages due now, in order."""
         now_s = self._clock.monotonic_s()
         while self._delayed and self._delayed[0].due_s <= now_s:
             envelope = heapq.heappop(self._delayed).envelope
@@ -311,8 +320,9 @@ class FaultyPublisher:
                 yield envelope
 
     def _touch(self, envelope: Envelope, faults: list[TransportFault]) -> Iterable[Envelope]:
-        """Yield what goes out now for one telemetry message."""
-        topic, counts = envelope.topic, self.counts
+        """Yield the messages sent now for one telemetry message."""
+        topic = envelope.topic
+        counts = self.counts
         ordinal = self._came.get(topic, 0)
         self._came[topic] = ordinal + 1
         hits = {
@@ -342,14 +352,14 @@ class FaultyPublisher:
         if "delay" in hits and self._hold(outgoing):
             counts.delayed += len(outgoing)
             due_s = self._clock.monotonic_s() + hits["delay"].magnitude
-            for each in outgoing:
-                heapq.heappush(self._delayed, _Delayed(due_s, next(self._tie), each))
+            for delayed in outgoing:
+                heapq.heappush(self._delayed, _Delayed(due_s, next(self._tie), delayed))
             self._filled.set()
             return
         yield from outgoing
 
     def _hold(self, envelopes: list[Envelope]) -> bool:
-        """Reserve room to hold messages back; return whether there was any, and count them if not."""
+        """Reserve room for delayed messages; return False, and count them, if full."""
         size = _size(envelopes)
         if self.held_bytes + size > MOST_HELD_BYTES:
             self.counts.unheld += len(envelopes)
@@ -359,7 +369,10 @@ class FaultyPublisher:
 
 
 class TransportControl:
-    """The port `Control` of a simulation whose publisher has transport faults: theirs are injected here."""
+    """The port `Control` of a simulation whose publisher has transport faults.
+
+    Transport faults are injected here.
+    """
 
     def __init__(self, control: Control, publisher: FaultyPublisher) -> None:
         self._control = control

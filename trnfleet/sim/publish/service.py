@@ -49,11 +49,11 @@ REPEAT_JOBS_S = 10.0
 """Every job is published again within this time where there are more than `JOBS_EACH_TICK`."""
 JOBS_EACH_TICK = 64
 AT_ONCE = 300
-"""Messages that any broker's queue takes in one burst (Mosquitto's default is 1,000)."""
+"""Messages per burst accepted by any broker's queue (Mosquitto's default is 1,000)."""
 SLICE_S = 0.02
-"""Distance of the slices in which more messages than that go out."""
+"""Seconds between slices of a larger number of messages."""
 SPREAD = 0.7
-"""Share of the period over which the slices are spread; the rest is for the next tick."""
+"""Share of the period used for the slices; the rest is for the next tick."""
 
 
 class Simulation:
@@ -92,7 +92,8 @@ class Simulation:
             first_seq: `seq` of its first tick: as many ticks as the same boot has numbered before.
 
         Raises:
-            ConfigError: format and granularity do not go together, or a message would be over a limit.
+            ConfigError: format and granularity do not go together, or a message would be over a
+                limit.
         """
         self._engine = engine
         self._publisher = publisher
@@ -119,7 +120,7 @@ class Simulation:
         self._descriptor_turn = _Rotation(len(self._units), REPEAT_DESCRIPTORS_S)
         self._job_turn = _Rotation(len(self._messages.jobs), REPEAT_JOBS_S)
         self._due = 0
-        """Periods of the wall clock that have been published or skipped."""
+        """Published or skipped periods of the wall clock."""
         self._ahead = self._ticks_of(jump_s)
         """Ticks that the next step jumps over."""
         self._leapt = 0
@@ -149,10 +150,11 @@ class Simulation:
         return len(self._units) + chips
 
     async def run(self, *, ticks: int | None = None, duration_s: float | None = None) -> None:
-        """Announce the fleet and publish tick after tick; say goodbye at the end, cancelled or not.
+        """Announce the fleet and publish tick after tick.
 
-        Tick k is due at the start + k periods. Ticks more than one period late are skipped and counted, except
-        before the first tick, which waits until a large fleet is announced. Time before the start passes in one step.
+        Publish a goodbye at the end, cancelled or not. Tick k is due at the start + k periods.
+        Ticks more than one period late are skipped and counted, except before the first tick, since
+        it waits for the announcement of a large fleet. Time before the start passes in one step.
 
         Args:
             ticks: Published ticks after which it ends.
@@ -183,9 +185,9 @@ class Simulation:
             await self._publisher.publish([goodbye])
 
     def live_through(self, ticks: int) -> Iterator[tuple[int, list[Envelope]]]:
-        """Make the engine's next steps and yield their numbers with the messages that `run` would publish.
+        """Step the engine and yield tick numbers with the messages `run` would publish.
 
-        The fleet is announced with the first of them; nothing says goodbye.
+        The fleet is announced with the first of them; no goodbye is published.
         """
         self._engine.begin()
         self._is_running = True
@@ -206,7 +208,8 @@ class Simulation:
         """Begin a fault with the next tick; return an answer of one line.
 
         Raises:
-            ConfigError: fault or target is unknown, or they do not go together; the message names the nearest.
+            ConfigError: fault or target is unknown, or they do not go together; the message names
+                the nearest.
         """
         return self._engine.inject(fault, target, lasts_s=lasts_s, magnitude=magnitude, by=by)
 
@@ -220,36 +223,44 @@ class Simulation:
         ticks = self._ticks_of(by_s)
         if not ticks:
             raise ConfigError(
-                f"jump of {by_s:g} s: a tick is {engine.period_s:g} s of simulated time, less is no jump"
+                f"jump of {by_s:g} s: a tick is {engine.period_s:g} s of simulated time, less is no"
+                " jump"
             )
         if engine.moment_ns(engine.now_s + by_s + self._ahead * engine.period_s) > LATEST_NS:
             raise ConfigError(f"jump of {by_s:g} s: it leads beyond the year 2200")
         self._ahead += ticks
         ahead_s = ticks * self._engine.period_s
-        return f"the next tick jumps ahead by {ahead_s:,.0f} s of simulated time; events in between are not published"
+        return (
+            f"the next tick jumps ahead by {ahead_s:,.0f} s of simulated time; events in between"
+            " are not published"
+        )
 
     def rebirth(self) -> str:
         """Publish all state again with the next tick; return an answer of one line."""
         self._wants_rebirth = True
-        return f"{len(self._units)} descriptors and {len(self._messages.jobs)} jobs are published again"
+        return (
+            f"{len(self._units)} descriptors and {len(self._messages.jobs)} jobs are published"
+            " again"
+        )
 
     def reserve(self, action: str, args: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         """Search, buy or extend Capacity Blocks; return an answer of one line and the result.
 
         Raises:
-            ConfigError: a rule forbids it, or an argument is wrong; the message names the rule and the nearest valid choice.
+            ConfigError: a rule forbids it, or an argument is wrong; the message names the rule and
+                the nearest valid choice.
         """
         return answer(self._engine.account, action, args, self._boot)
 
     def faults(self) -> dict[str, Any]:
-        """Return the faults that can be injected, and those active at present."""
+        """Return the available faults, and the currently active ones."""
         active = [
             {
                 "fault": incident.fault.name,
                 "target": incident.address,
-                "left_s": None
-                if math.isinf(incident.ends_s)
-                else incident.ends_s - self._engine.now_s,
+                "left_s": (
+                    None if math.isinf(incident.ends_s) else incident.ends_s - self._engine.now_s
+                ),
             }
             for incident in self._engine.incidents.active()[:MOST_LISTED]
         ]
@@ -259,7 +270,10 @@ class Simulation:
         return round(seconds / self._engine.period_s)
 
     def _skip(self, due_s: float) -> int:
-        """Return the number of ticks to skip, so that the next is late by less than a period; count them."""
+        """Return the number of ticks to skip, and count them.
+
+        The next tick is then less than a period late.
+        """
         late_s = self._clock.monotonic_s() - due_s
         if late_s <= self._period_s:
             return 0
@@ -270,7 +284,8 @@ class Simulation:
         return skipped
 
     async def _publish_tick(self, due_s: float, skipped: int) -> None:
-        ahead, self._ahead = self._ahead, 0
+        ahead = self._ahead
+        self._ahead = 0
         dropped = 0
         for passed in self._engine.leap(ahead):
             dropped += len(passed.events)
@@ -283,7 +298,7 @@ class Simulation:
         tick = self._tick = self._engine.step(1 + skipped)
         self._due += 1 + skipped
         seq = self._first_seq + self.published
-        # A tick's number is used even if its messages fail: those that did not go out count as lost.
+        # A tick's number is used even if its messages fail: unsent ones count as lost.
         self.published += 1
         await self._publisher.publish(self._state_again(seq, ahead))
         messages = self._telemetry(seq, tick.ts_ns)
@@ -301,7 +316,10 @@ class Simulation:
         return max(1, int(self._period_s * SPREAD / SLICE_S))
 
     def _state_again(self, seq: int, ahead: int) -> Iterator[Envelope]:
-        """Yield the descriptors that have changed with a tick: instances came back, or time has jumped."""
+        """Yield the descriptors changed with a tick.
+
+        Causes are instances that came back, or a jump in time.
+        """
         again = self._boots.renew(seq)
         if ahead:
             self._leapt += ahead
@@ -345,7 +363,7 @@ class Simulation:
                 yield Envelope(prefix + path, payload, content_type=CONTENT_TYPE_JSON)
 
     def _announce(self) -> Iterator[Envelope]:
-        """Yield all state: that the publisher is there, and once it runs what it publishes."""
+        """Yield all state: presence, and while running the published units."""
         engine = self._engine
         if not self._is_running:
             return
@@ -366,14 +384,14 @@ class Simulation:
             yield reservation_envelope(self._engine.fleet.name, message, root=self._root)
 
     def _jobs_due(self, tick: Tick) -> Iterator[Envelope]:
-        """Yield the jobs to publish in a tick: all, or where there are many the next in turn."""
+        """Yield the jobs to publish in a tick: all, or of many the next ones."""
         jobs = self._messages.jobs
         turn = [jobs[place] for place in self._job_turn.take(self._due * self._period_s)]
         numbers = jobs if len(jobs) <= JOBS_EACH_TICK or self.published == 1 else turn
         yield from (self._job(tick, number) for number in numbers)
 
     def _descriptors_due(self) -> Iterator[Envelope]:
-        """Yield the descriptors whose turn it is again: not every broker hands out retained ones."""
+        """Yield the next descriptors in turn: not every broker delivers retained ones."""
         for number in self._descriptor_turn.take(self._due * self._period_s):
             yield self._describe(number)
 
@@ -423,8 +441,9 @@ class Simulation:
         for what, (number, size) in sizes.items():
             if size > limits.payload_bytes:
                 raise ConfigError(
-                    f"publish: the {what} of {self._units[number].path} has {size} bytes, over the limit of "
-                    f"{limits.payload_bytes}; cover less by publish.granularity or publish.block_ultraservers"
+                    f"publish: the {what} of {self._units[number].path} has {size} bytes, over the"
+                    f" limit of {limits.payload_bytes}; cover less by publish.granularity or"
+                    " publish.block_ultraservers"
                 )
 
 
@@ -437,7 +456,8 @@ class _Rotation:
         self._done = 0
 
     def take(self, elapsed_s: float) -> list[int]:
-        """Return the numbers whose turn has come since the last call; none twice."""
+        """Return the numbers due since the last call, each at most once."""
         turns = int(elapsed_s * self._count / self._within_s)
-        first, self._done = max(self._done, turns - self._count), turns
+        first = max(self._done, turns - self._count)
+        self._done = turns
         return [number % self._count for number in range(first, turns)]

@@ -1,7 +1,7 @@
-"""The state that a simulated fleet retains at the broker: descriptors, jobs and presence, and the boots that they name.
+"""Retained state of a simulated fleet: descriptors, jobs, presence, and their boots.
 
-The agent of an instance that boots again is a new one: it has a boot id of its own and counts from 0. A replaced instance
-has another EC2 id, and the unit that it belongs to another revision.
+The agent of a rebooted instance is a new one: it has its own boot id and counts from 0. A replaced
+instance has another EC2 id, and its unit has another revision.
 """
 
 from __future__ import annotations
@@ -67,12 +67,15 @@ class Boots:
         return Head(self.boot[number], seq - self._first_seq[number], ts_ns)
 
     def renew(self, seq: int) -> list[int]:
-        """Update the boots of instances that have come back since the last call; tick `seq` is their first.
+        """Update the boots of instances back since the last call.
+
+        Tick `seq` is their first.
 
         Returns:
-            The units whose descriptors are to be published again, with their new revisions.
+            The units to describe again, with their new revisions.
         """
-        incidents, own = self._engine.incidents, self._engine.own
+        incidents = self._engine.incidents
+        own = self._engine.own
         self._pause_counts(own)
         changed = (self._generation != incidents.generation) | (self._boots != incidents.boots)
         back = np.flatnonzero((changed & ~self._engine.silent)[own.start : own.stop]) + own.start
@@ -92,7 +95,10 @@ class Boots:
         return numbers
 
     def _pause_counts(self, own: range) -> None:
-        """Stop the count of units that send nothing in this tick: an agent numbers its own messages."""
+        """Stop the count of units that are silent in this tick.
+
+        An agent numbers only its own messages.
+        """
         silent = np.flatnonzero(self._engine.silent[own.start : own.stop]) + own.start
         if not len(silent):
             return
@@ -102,7 +108,7 @@ class Boots:
                 self._first_seq[number] += 1
 
     def revise(self) -> None:
-        """Count a change that concerns every unit, such as of the clock."""
+        """Count a change of every unit, such as of the clock."""
         self.revision = [revision + 1 for revision in self.revision]
 
 

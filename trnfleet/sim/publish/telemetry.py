@@ -1,4 +1,7 @@
-"""JSON of the engine's columns: an instance's object, then its chips', the same for a broker and for stdout."""
+"""JSON of the engine's columns: an instance's object, then its chips'.
+
+The same for a broker and for stdout.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +39,9 @@ class Include(enum.StrEnum):
 
 
 def encode_samples(engine: Engine, head: Head, instance: int) -> Iterator[tuple[str, bytes]]:
-    """Yield (address, JSON) of an instance and of each of its chips, from the present columns.
+    """Yield (address, JSON) of an instance and of each of its chips.
 
-    A silent instance gives nothing.
+    From the present columns; empty for a silent instance.
     """
     if engine.silent[instance]:
         return
@@ -53,13 +56,17 @@ def encode_samples(engine: Engine, head: Head, instance: int) -> Iterator[tuple[
 
 
 class ShardMessages:
-    """Messages of a shard beside telemetry. Events belong to the shard of their address, jobs to that of their first one."""
+    """Messages of a shard beside telemetry.
+
+    Events belong to the shard of their address, jobs to that of their first one.
+    """
 
     def __init__(self, engine: Engine, boot: str) -> None:
         self._engine = engine
         self._boot = boot
         self._events = 0
-        layout, own = engine.layout, engine.own
+        layout = engine.layout
+        own = engine.own
         self.jobs = [
             number
             for number, job in enumerate(engine.fleet.jobs)
@@ -111,13 +118,15 @@ def stdout_ticks(
     include: Collection[Include] = (Include.TELEMETRY,),
     jump_s: float = 0.0,
 ) -> Iterator[Iterator[bytes]]:
-    """Step the engine and yield each tick's NDJSON lines, each with its end; read a tick's before the next.
+    """Step the engine and yield each tick's NDJSON lines, each with its newline.
 
-    Every tick gives each instance's line followed by its chips', then events and jobs. Heads and values are those of
-    the live messages, with a boot id that follows from the seed.
+    Read a tick's lines before the next tick. Every tick has each instance's line followed by its
+    chips', then events and jobs. Heads and values equal those of the live messages, with a boot id
+    derived from the seed.
 
     Args:
-        engine: Made with the fleet file's start as `start_ns`, so that lines repeat from run to run.
+        engine: Made with the fleet file's start as `start_ns`, so that lines repeat from run to
+            run.
         ticks: How many; None for no end.
         include: Which kinds of lines.
         jump_s: Simulated seconds to live through before the first tick.

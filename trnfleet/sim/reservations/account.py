@@ -1,7 +1,7 @@
-"""The simulated account's Capacity Blocks: their ledger, the effects of faults on them, and the jobs that may run in them.
+"""The simulated account's Capacity Blocks: ledger, effects of faults, and their jobs.
 
-Owns when a block's jobs start and stop. Rules and states are the domain's. Hardware exists with or without a block: an
-instance without one goes on publishing, with nothing running on it.
+Owns the start and stop of a block's jobs. Rules and states are the domain's. Hardware exists with
+or without a block: an instance without one continues publishing, without jobs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 BOUGHT_BEFORE_NS = 7 * rules.DAY_NS
 """Time from the purchase of a fleet file's block to its start; assumed."""
 _ROUNDING_NS = 1_000
-"""Seconds as floats are that exact for ten years."""
+"""Precision of float seconds over ten years."""
 
 
 class BlockAllocation(NamedTuple):
@@ -53,11 +53,11 @@ class BlockAllocation(NamedTuple):
     launched: int
     """Instances of it on which a job runs."""
     warned: tuple[int, ...] = ()
-    """With the interruption warning: numbers of the instances on which a job ran then."""
+    """With the interruption warning: numbers of the instances with a job then."""
 
 
 class CapacityAccount:
-    """The Capacity Blocks of a fleet, and the jobs that run in them."""
+    """Capacity Blocks of a fleet, and their jobs."""
 
     def __init__(self, layout: Layout, fleet: FleetFile, placement: Placement, rng: Rng) -> None:
         """Read the fleet file's blocks; `begin` makes them.
@@ -74,12 +74,13 @@ class CapacityAccount:
             for number, entry in enumerate(fleet.blocks)
         ]
         self._governed = np.zeros(len(layout.instances), np.bool_)
-        """Instances that belong to blocks of the fleet file. Jobs on others run on demand, and these are not for sale."""
+        """Instances that belong to blocks of the fleet file. Jobs on others run on demand, and
+        these are not for sale."""
         for members in self._entries:
             self._governed[list(members)] = True
         self._ledger: Ledger | None = None
         self._open = np.ones(len(fleet.jobs), np.bool_)
-        """Mask of the jobs that have all the instances that they need."""
+        """Mask of the jobs with all the instances they need."""
         self._start_ns = 0
         self._changes: list[BlockAllocation] = []
         self._impaired: frozenset[int] = frozenset()
@@ -107,11 +108,11 @@ class CapacityAccount:
 
     @property
     def blocks(self) -> list[Block]:
-        """All blocks, in the order in which they were made."""
+        """All blocks in order of creation."""
         return [] if self._ledger is None else list(self._ledger.blocks.values())
 
     def begin(self, start_ns: int, workloads: Workloads) -> None:
-        """Open the ledger at the fleet's first instant, with the fleet file's blocks as they are then.
+        """Open the ledger at the fleet's first instant, with the fleet file's blocks.
 
         Raises:
             ConfigError: two of them hold an instance at the same time; the message names the key.
@@ -144,12 +145,12 @@ class CapacityAccount:
         self._open_jobs(0.0, workloads, is_start=True)
 
     def next_s(self) -> float:
-        """Return the time of the next change of a block, seconds since the start; infinite without one."""
+        """Return the time of the next block change, seconds since the start; infinite if none."""
         due_ns = None if self._ledger is None else self._ledger.next_change_ns()
         return math.inf if due_ns is None else self.moment_s(due_ns)
 
     def move_to(self, now_s: float, incidents: Iterable[Incident], workloads: Workloads) -> None:
-        """Move on to `now_s`: carry out the changes that are due, and the effects of faults on blocks."""
+        """Advance to `now_s`: carry out due changes, and the effects of faults on blocks."""
         ledger = self.ledger
         now_ns = self._start_ns + round(now_s * NS_PER_S)
         due_ns = ledger.next_change_ns()
@@ -159,9 +160,11 @@ class CapacityAccount:
         if changes:
             # What is terminated at the same instant runs until then.
             warned = [
-                tuple(self._running(block))
-                if change.kind is ChangeKind.INTERRUPTION_WARNING
-                else ()
+                (
+                    tuple(self._running(block))
+                    if change.kind is ChangeKind.INTERRUPTION_WARNING
+                    else ()
+                )
                 for change, block in changes
             ]
             self._open_jobs(now_s, workloads)
@@ -170,12 +173,13 @@ class CapacityAccount:
         self._report_health(incidents)
 
     def add_change(self, change: Change, block: Block) -> None:
-        """Add a change made by a request to those that `drain` returns."""
+        """Add a change from a request to the changes returned by `drain`."""
         self._record([(change, block)])
 
     def drain(self) -> list[BlockAllocation]:
-        """Return what has changed since the last call, in order."""
-        changes, self._changes = self._changes, []
+        """Return the changes since the last call, in order."""
+        changes = self._changes
+        self._changes = []
         return changes
 
     def launched(self, block: Block) -> int:
@@ -183,7 +187,7 @@ class CapacityAccount:
         return len(self._running(block))
 
     def on(self, block: Block) -> tuple[str, ...]:
-        """Return the part of the fleet that a block holds: addresses, and ranges of siblings."""
+        """Return a block's part of the fleet: addresses, and ranges of siblings."""
         return tuple(_spans(self._layout, block))
 
     def moment_s(self, instant_ns: int) -> float:
@@ -191,7 +195,7 @@ class CapacityAccount:
         return (instant_ns - self._start_ns) / NS_PER_S
 
     def _running(self, block: Block) -> list[int]:
-        """Return the instances of a block on which a job may run at present."""
+        """Return the instances of a block currently available to jobs."""
         if not block.is_usable:
             return []
         places = np.array(block.places)
@@ -205,7 +209,7 @@ class CapacityAccount:
         ]
 
     def _open_jobs(self, at_s: float, workloads: Workloads, *, is_start: bool = False) -> None:
-        """Start the jobs whose blocks have begun, and end those whose instances are taken away."""
+        """Start the jobs of begun blocks, and end jobs without their instances."""
         usable = ~self._governed
         for block in self.ledger.blocks.values():
             if block.is_usable:
@@ -222,19 +226,22 @@ class CapacityAccount:
         self._open = is_open
 
     def _report_health(self, incidents: Iterable[Incident]) -> None:
-        """Report to the ledger the blocks that lack instances or links."""
-        impaired = [each for each in incidents if each.is_down or each.cuts_links]
+        """Report blocks with missing instances or links to the ledger."""
+        impaired = [incident for incident in incidents if incident.is_down or incident.cuts_links]
         marks = frozenset(map(id, impaired))
         if not impaired and not self._impaired:
             return
         self._impaired = marks
-        down = {instance for each in impaired if each.is_down for instance in each.instances}
+        down = {
+            instance for incident in impaired if incident.is_down for instance in incident.instances
+        }
         for block in list(self.ledger.blocks.values()):
             if block.state not in BEGUN:
                 continue
             members = frozenset(block.places)
             is_cut = any(
-                each.cuts_links and members.issuperset(each.instances) for each in impaired
+                incident.cuts_links and members.issuperset(incident.instances)
+                for incident in impaired
             )
             self._record(self.ledger.report_health(block.id, len(members & down), impaired=is_cut))
 
@@ -243,7 +250,8 @@ def spans_of(layout: Layout, places: Iterable[int]) -> Iterator[str]:
     """Yield instances, ascending, as addresses and ranges of siblings."""
     rows: NDArray[np.int64] = np.fromiter(places, np.int64)
     for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1):
-        first, last = layout.instances[run[0]], layout.instances[run[-1]]
+        first = layout.instances[run[0]]
+        last = layout.instances[run[-1]]
         if len(run) == 1:
             yield first
         elif first.rpartition("/")[0] == last.rpartition("/")[0]:
@@ -271,12 +279,13 @@ def _members(
         covered = instances_of(layout, entry.on, key)
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    members = sorted({instance for each in covered for instance in each})
+    members = sorted({instance for span in covered for instance in span})
     kinds = {layout.type_of(instance).name for instance in members}
     clusters = {layout.instances[instance].partition("/")[0] for instance in members}
     if len(kinds) > 1 or len(clusters) > 1:
         raise ConfigError(
-            f"{key}: a block has instances of one type and one cluster, not of {', '.join(sorted(kinds | clusters))}"
+            f"{key}: a block has instances of one type and one cluster, not of"
+            f" {', '.join(sorted(kinds | clusters))}"
         )
     try:
         check_sold(next(iter(kinds)), sold)
@@ -290,12 +299,13 @@ def _members(
         )
     if len(members) > rules.MOST_INSTANCES_A_BLOCK:
         raise ConfigError(
-            f"{key}: a block has at most {rules.MOST_INSTANCES_A_BLOCK} instances, not {len(members)}"
+            f"{key}: a block has at most {rules.MOST_INSTANCES_A_BLOCK} instances, not"
+            f" {len(members)}"
         )
     return tuple(members)
 
 
 def _end_ns(start_ns: int, after_days: int) -> int:
-    """Return the end of a block that a fleet file counts in days from the start."""
+    """Return a block's end, configured in days from the start in a fleet file."""
     first_ns = rules.next_end_ns(start_ns + 3_600 * NS_PER_S - 1)
     return first_ns + after_days * rules.DAY_NS

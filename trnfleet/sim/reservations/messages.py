@@ -1,4 +1,4 @@
-"""Messages about Capacity Blocks: their state, the events of their changes, and answers to requests."""
+"""Messages about Capacity Blocks: state, events of changes, and answers to requests."""
 
 from __future__ import annotations
 
@@ -26,48 +26,84 @@ if TYPE_CHECKING:
     from trnfleet.wire.eventbridge import Notice
 
 _EVENTS: dict[ChangeKind, tuple[Severity, str]] = {
-    ChangeKind.PURCHASED: (Severity.INFO, "{id} is bought for {fee}: {what} from {start} to {end}; its payment is pending"),
+    ChangeKind.PURCHASED: (
+        Severity.INFO,
+        "{id} is bought for {fee}: {what} from {start} to {end}; its payment is pending",
+    ),
     ChangeKind.PAID: (Severity.INFO, "{id} is paid; it starts at {start}"),
     ChangeKind.PAYMENT_FAILED: (Severity.WARNING, "the payment of {id} has failed"),
     ChangeKind.DELIVERED: (Severity.INFO, "{id} is delivered: {what} until {end}"),
-    ChangeKind.EXTENSION_PURCHASED: (Severity.INFO, "{id} is extended until {extended} for {extra}; the payment is pending"),
+    ChangeKind.EXTENSION_PURCHASED: (
+        Severity.INFO,
+        "{id} is extended until {extended} for {extra}; the payment is pending",
+    ),
     ChangeKind.EXTENSION_PAID: (Severity.INFO, "the extension of {id} is paid; it ends at {end}"),
-    ChangeKind.EXTENSION_PAYMENT_FAILED: (Severity.WARNING, "the payment of the extension of {id} has failed; it ends at {end}"),
+    ChangeKind.EXTENSION_PAYMENT_FAILED: (
+        Severity.WARNING,
+        "the payment of the extension of {id} has failed; it ends at {end}",
+    ),
     ChangeKind.INTERCONNECT_IMPAIRED: (Severity.WARNING, "the interconnect of {id} is impaired"),
     ChangeKind.INTERCONNECT_OK: (Severity.INFO, "the interconnect of {id} is ok again"),
-    ChangeKind.INSTANCES_UNAVAILABLE: (Severity.WARNING, "{unavailable} of {what} of {id} fail their system status check"),
-    ChangeKind.INSTANCES_AVAILABLE: (Severity.INFO, "all instances of {id} pass their system status check again"),
-    ChangeKind.EXPIRATION_WARNING: (Severity.WARNING, "{id} ends at {end}; its instances are terminated from {terminates} on"),
-    ChangeKind.INTERRUPTION_WARNING: (Severity.WARNING, "EC2 terminates {instance} of {id} at {terminates}"),
-    ChangeKind.TERMINATING: (Severity.WARNING, "EC2 terminates what runs in {id}, which ends at {end}"),
+    ChangeKind.INSTANCES_UNAVAILABLE: (
+        Severity.WARNING,
+        "{unavailable} of {what} of {id} fail their system status check",
+    ),
+    ChangeKind.INSTANCES_AVAILABLE: (
+        Severity.INFO,
+        "all instances of {id} pass their system status check again",
+    ),
+    ChangeKind.EXPIRATION_WARNING: (
+        Severity.WARNING,
+        "{id} ends at {end}; its instances are terminated from {terminates} on",
+    ),
+    ChangeKind.INTERRUPTION_WARNING: (
+        Severity.WARNING,
+        "EC2 terminates {instance} of {id} at {terminates}",
+    ),
+    ChangeKind.TERMINATING: (
+        Severity.WARNING,
+        "EC2 terminates what runs in {id}, which ends at {end}",
+    ),
     ChangeKind.EXPIRED: (Severity.INFO, "{id} has expired"),
-}  # fmt: skip  # a table reads as rows
+}
 """Event of each change: severity and text."""
 
 ARGUMENTS: Mapping[str, tuple[str, ...]] = {
-    "reserve_offerings": ("days", "instance_type", "instances", "ultraservers", "zone", "starts_from", "ends_by"),
+    "reserve_offerings": (
+        "days",
+        "instance_type",
+        "instances",
+        "ultraservers",
+        "zone",
+        "starts_from",
+        "ends_by",
+    ),
     "reserve_offering": ("offering",),
     "reserve_buy": ("offering",),
     "reserve_extension_offerings": ("block", "days"),
     "reserve_extend": ("offering",),
-}  # fmt: skip  # an action a row
+}
 """Requests about reservations with their arguments."""
 READING = frozenset({"reserve_offerings", "reserve_offering", "reserve_extension_offerings"})
-"""Those that buy nothing."""
+"""Requests that buy nothing."""
 
 
 def block_events(
     account: CapacityAccount, allocation: BlockAllocation, generation: NDArray[np.int32]
 ) -> Iterator[SimEvent]:
-    """Yield the events of a change: one, or with the interruption warning one an instance that runs in the block.
+    """Yield the events of a change.
+
+    One event; with the interruption warning, one per running instance in the block.
 
     Args:
         account: The account.
         allocation: The change.
         generation: Times that each instance was replaced; shape (instances,).
     """
-    change, block = allocation.change, allocation.block
-    zone, terminates_ns = block.offering.zone, account.ledger.terminates_ns(block)
+    change = allocation.change
+    block = allocation.block
+    zone = block.offering.zone
+    terminates_ns = account.ledger.terminates_ns(block)
     if change.kind is not ChangeKind.INTERRUPTION_WARNING:
         notice = None
         if change.kind.detail_type is not None:
@@ -88,7 +124,8 @@ def _event(
     *,
     instance: str = "",
 ) -> SimEvent:
-    change, block = allocation.change, allocation.block
+    change = allocation.change
+    block = allocation.block
     severity, text = _EVENTS[change.kind]
     pending = block.extensions[-1] if block.extensions else None
     offering = block.offering
@@ -127,7 +164,8 @@ def reservation_message(
     account: CapacityAccount, block: Block, launched: int, boot: str
 ) -> ReservationMessage:
     """Return the message of a block, published under a boot id."""
-    ledger, offering = account.ledger, block.offering
+    ledger = account.ledger
+    offering = block.offering
     is_pending = block.state is BlockState.PAYMENT_PENDING
     has_begun = block.state in BEGUN
     pending = block.pending
@@ -156,15 +194,15 @@ def reservation_message(
         interconnect=block.interconnect,
         extensions=tuple(
             ExtensionSpec(
-                id=each.offering.id,
-                state=each.state,
-                bought=format_rfc3339(each.bought_ns),
-                start=format_rfc3339(each.offering.start_ns),
-                end=format_rfc3339(each.offering.end_ns),
-                fee=f"{each.offering.fee.amount:.2f}",
-                currency=each.offering.fee.currency,
+                id=extension.offering.id,
+                state=extension.state,
+                bought=format_rfc3339(extension.bought_ns),
+                start=format_rfc3339(extension.offering.start_ns),
+                end=format_rfc3339(extension.offering.end_ns),
+                fee=f"{extension.offering.fee.amount:.2f}",
+                currency=extension.offering.fee.currency,
             )
-            for each in block.extensions
+            for extension in block.extensions
         ),
         on=account.on(block),
         boot=boot,
@@ -189,10 +227,10 @@ def answer(
     ledger = account.ledger
     if action == "reserve_offerings":
         offerings = ledger.offerings(_search_request(args))
-        found: dict[str, Any] = {"offerings": [_spec(each, each) for each in offerings]}
+        result: dict[str, Any] = {"offerings": [_spec(offer, offer) for offer in offerings]}
         if (until_ns := ledger.prices_until_ns()) is not None:
-            found["prices_until"] = format_rfc3339(until_ns)
-        return f"{len(offerings)} offerings", found
+            result["prices_until"] = format_rfc3339(until_ns)
+        return f"{len(offerings)} offerings", result
     if action == "reserve_offering":
         offered = ledger.offering(_text(args, "offering", action))
         return f"{offered.id} is on offer", {"offerings": [_spec(offered, offered)]}
@@ -200,7 +238,7 @@ def answer(
         block_id = _text(args, "block", action)
         extensions = ledger.extension_offerings(block_id, _whole(args, "days", action))
         offering = ledger.blocks[block_id].offering
-        specs = [_spec(each, offering) for each in extensions]
+        specs = [_spec(extension, offering) for extension in extensions]
         return f"{len(specs)} extensions of {block_id}", {"offerings": specs}
     offering_id = _text(args, "offering", action)
     before = len(ledger.changes)
@@ -209,7 +247,10 @@ def answer(
         account.add_change(change, block)
     message = reservation_message(account, block, account.launched(block), boot)
     if action == "reserve_buy":
-        done = f"{block.id} is bought for {block.fee}: it starts at {utc(block.start_ns)} and ends at {utc(block.end_ns)}"
+        done = (
+            f"{block.id} is bought for {block.fee}: it starts at {utc(block.start_ns)} and ends at"
+            f" {utc(block.end_ns)}"
+        )
     else:
         last = block.extensions[-1].offering
         done = f"{block.id} is extended until {utc(last.end_ns)} for {last.fee}"
@@ -230,7 +271,10 @@ def _search_request(args: Mapping[str, Any]) -> SearchRequest:
 
 
 def _spec(offering: Offering | ExtensionOffering, of: Offering) -> dict[str, Any]:
-    """Return an offering as JSON values; `of` is itself, or the offering of the block that is extended."""
+    """Return an offering as JSON values.
+
+    `of` is the offering itself, or the offering of the extended block.
+    """
     return OfferingSpec(
         id=offering.id,
         instance_type=of.instance_type,
@@ -284,5 +328,6 @@ def _instant(args: Mapping[str, Any], name: str, action: str) -> int | None:
         return parse_rfc3339(value)
     except (ValueError, OverflowError):
         raise ConfigError(
-            f"{action}: {name} must be a time with its zone, such as 2026-01-31T11:30:00Z, not {value!r}"
+            f"{action}: {name} must be a time with its zone, such as 2026-01-31T11:30:00Z, not"
+            f" {value!r}"
         ) from None

@@ -1,6 +1,7 @@
 """PUBLISH packets of telemetry, many messages of QoS 0 in one piece of bytes.
 
-A client spends most of a small message's time on what it keeps of each until the socket has it; a batch has that once.
+A client spends most of a small message's time on its bookkeeping until the socket has accepted it;
+a batch needs that once.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import Envelope
 
 BATCH_BYTES = 256 * 1024
-"""Payload from which on a batch takes no more: two frames of blocks of the largest size, or some hundred of hosts."""
+"""Payload at which a batch is full. Two frames of blocks of the largest size, or some hundred of
+hosts."""
 BATCH_MESSAGES = 256
 _QOS_0 = b"\x30"
-"""First byte of a message with QoS 0 that is not retained."""
+"""First byte of an unretained message with QoS 0."""
 _LONGEST_TOPIC = 65_535
 
 
@@ -30,16 +32,18 @@ class Batch(NamedTuple):
 
     data: bytes
     envelopes: list[Envelope]
-    """Those that have a packet."""
+    """Messages with a packet."""
     ends: list[int]
     """Bytes up to the end of each one's packet."""
     others: list[Envelope]
-    """Those of which none can be made, or one that is too large: the client says why."""
+    """Messages without a packet, or with one too large: the client reports why."""
 
     def after(self, taken_bytes: int) -> list[Envelope]:
-        """Return the messages that are not whole within the first bytes."""
+        """Return the messages incomplete within the first bytes."""
         return [
-            each for each, end in zip(self.envelopes, self.ends, strict=True) if end > taken_bytes
+            envelope
+            for envelope, end in zip(self.envelopes, self.ends, strict=True)
+            if end > taken_bytes
         ]
 
 
@@ -49,7 +53,7 @@ def is_batched(envelope: Envelope) -> bool:
 
 
 def batches(envelopes: Iterable[Envelope]) -> Iterator[list[Envelope]]:
-    """Cut messages, in order, into what makes a batch each."""
+    """Split messages, in order, into batches."""
     batch: list[Envelope] = []
     size = 0
     for envelope in envelopes:
@@ -57,7 +61,8 @@ def batches(envelopes: Iterable[Envelope]) -> Iterator[list[Envelope]]:
         size += len(envelope.payload)
         if size >= BATCH_BYTES or len(batch) >= BATCH_MESSAGES:
             yield batch
-            batch, size = [], 0
+            batch = []
+            size = 0
     if batch:
         yield batch
 
@@ -66,8 +71,8 @@ def make_batch(envelopes: Sequence[Envelope], most_bytes: int, *, has_properties
     """Return messages as packets.
 
     Args:
-        envelopes: Messages that go in batches.
-        most_bytes: Largest packet that the broker takes.
+        envelopes: Messages for a batch.
+        most_bytes: Largest packet accepted by the broker.
         has_properties: Whether packets have properties, as in MQTT 5.
     """
     parts: list[bytes] = []
@@ -76,7 +81,8 @@ def make_batch(envelopes: Sequence[Envelope], most_bytes: int, *, has_properties
     ends: list[int] = []
     others: list[Envelope] = []
     for envelope in envelopes:
-        topic, payload = envelope.topic, envelope.payload
+        topic = envelope.topic
+        payload = envelope.payload
         try:
             name = _topic(topic)
             properties = content_type_bytes(envelope.content_type) if has_properties else b""

@@ -1,10 +1,11 @@
-"""One connection that reads in MQTT 5, from CONNECT to its end, with every failure in plain words.
+"""One MQTT 5 reading connection, from CONNECT to its end, with failures in plain words.
 
-It has what `trnfleet.transport.connection.Connection` has for who subscribes, and cannot publish. A message costs a quarter or less
-of what it costs there (measured), because nothing is made of it but its envelope. It does not reconnect; `link` does.
+It has the subscriber's part of `trnfleet.transport.connection.Connection`, and cannot publish. A
+message costs a quarter or less of the cost there (measured), because it becomes only an envelope.
+It does not reconnect; `link` does.
 
-The socket is read in the event loop itself, not through asyncio's transports: those take none on which TLS has begun, and why TLS
-failed is known to `dialing` alone.
+The socket is read in the event loop itself, not through asyncio's transports: those do not accept a
+socket with TLS, and only `dialing` knows why TLS failed.
 """
 
 from __future__ import annotations
@@ -60,31 +61,42 @@ if TYPE_CHECKING:
 log = logs.get_logger(__name__)
 
 READ_BYTES = 128 * 1024
-"""Read at once: a frame of the largest size, or some thousand of the smallest messages."""
+"""Bytes read at once. A frame of the largest size, or some thousand of the smallest messages."""
 TURN_MESSAGES = 256
-"""Messages after which a turn of the event loop ends, new ones counting as several: half a millisecond of work on frames of hosts."""
+"""Messages per turn of the event loop; new ones count as several. Half a millisecond of work on
+frames of hosts."""
 TURN_BYTES = 512 * 1024
-"""Read in one turn at most. Twice as much of both by a reader that is behind: what is here can be replaced; more would hold up keys."""
+"""Most bytes read per turn. Both limits double when behind, because messages here can be replaced;
+more would delay keys."""
 PAUSE_S = 1.0
-"""Longest pause of reading for a consumer whose inbox is full: what comes meanwhile waits in the system's and the broker's buffers. A
-longer one would have the broker drop what nobody counts; after it the inbox drops and counts."""
+"""Longest pause of reading for a full inbox. Messages wait in the system's and the broker's buffers
+meanwhile. A longer pause would make the broker drop uncounted messages; after it the inbox drops
+and counts."""
 LOOK_FOR_ROOM_S = 0.02
 ASK_AGAIN_S = 2.0
-"""Time after which a request without an answer is sent again: Mosquitto drops answers, too, while its queue is full."""
+"""Seconds until an unanswered request is repeated. Mosquitto drops answers, too, while its queue is
+full."""
 MOST_UNSENT_BYTES = 1024 * 1024
-"""Acknowledgements that a broker does not take, beyond which it is given up."""
-SILENT, LOST = "no answer within twice the keepalive", "connection lost"
+"""Most unsent acknowledgements in bytes; above it the broker is given up."""
+SILENT = "no answer within twice the keepalive"
+LOST = "connection lost"
 
 
 class _EndedEarlyError(Exception):
-    """A connection that ended before CONNECT was answered; its text says why, and is empty where that is not known."""
+    """A connection ended before the answer to CONNECT.
+
+    Its text is the reason, empty if unknown.
+    """
 
 
 class ReadingConnection:
-    """One connection; use it once: `open`, then `subscribe`, watch `ended`, and `close` in any case."""
+    """One connection, for one use.
+
+    Call `open`, then `subscribe`, wait for `ended`, and `close` in any case.
+    """
 
     ended: asyncio.Future[str]
-    """Done when the connection has ended; its result says why."""
+    """Done when the connection has ended; its result is the reason."""
 
     def __init__(self, login: Login, clock: Clock, reception: Reception) -> None:
         """Describe a connection; nothing is connected yet.
@@ -105,7 +117,8 @@ class ReadingConnection:
         self._heard = b""
         """The first bytes that came."""
         self._has_heard = False
-        """Whether anything has come since the last ping, or could not because reading was paused."""
+        """Whether anything has come since the last ping, or could not because reading was paused.
+        """
         self._outgoing = bytearray()
         self._is_writing = False
         self._is_reading_on = False
@@ -146,8 +159,13 @@ class ReadingConnection:
             raise
         connack = self._connack.result()
         warn_of(self._login, int(connack.max_qos))
-        # A broker that wants a longer one, or none, is asked as often: else a half-open connection would be found late or never.
-        wanted_s = [each for each in (self._login.keepalive_s, connack.server_keep_alive) if each]
+        # A broker that wants a longer one, or none, is asked as often: else a half-open connection
+        # would be found late or never.
+        wanted_s = [
+            interval_s
+            for interval_s in (self._login.keepalive_s, connack.server_keep_alive)
+            if interval_s
+        ]
         if wanted_s:
             ping = self._ping(float(min(wanted_s)))
             self._timers.append(
@@ -157,7 +175,7 @@ class ReadingConnection:
     async def subscribe(
         self, topics: Sequence[tuple[str, int]], at_once: int = SUBSCRIBED_AT_ONCE
     ) -> list[str]:
-        """Subscribe to (filter, QoS) pairs, `at_once` in a packet; return the filters that the broker refused.
+        """Subscribe to (filter, QoS) pairs, `at_once` in a packet; return refused filters.
 
         Raises:
             LinkDown: the connection ended meanwhile, or the broker did not answer.
@@ -166,7 +184,8 @@ class ReadingConnection:
         for begin in range(0, len(topics), at_once):
             chunk = topics[begin : begin + at_once]
             filters = [
-                # As in 3.1.1: what is published to who has subscribed already is not marked as retained.
+                # As in 3.1.1: messages published after the subscription are not marked as
+                # retained.
                 mqtt5.TopicFilter(topic, max_qos=mqtt5.QoS(qos), retain_as_published=False)
                 for topic, qos in chunk
             ]
@@ -190,12 +209,12 @@ class ReadingConnection:
             await self._answer_to(mqtt5.UnsubscribePacket, list(topics[begin : begin + at_once]))
 
     def cut(self, why: str = "") -> None:
-        """End without a goodbye, for a reason of our own if one is given."""
+        """End without DISCONNECT, with our own reason if set."""
         self._end(why or LOST)
         self._drop()
 
     async def close(self) -> None:
-        """Send DISCONNECT, as far as the socket takes it, and close; at once if it has ended."""
+        """Send DISCONNECT if the socket accepts it, and close; at once if it has ended."""
         if not self.ended.done():
             self._outgoing += mqtt5.DisconnectPacket().write()
             self._flush()
@@ -245,25 +264,30 @@ class ReadingConnection:
         return await what_it_speaks(self._login.url, self._login.tls, self._heard, has_tls=has_tls)
 
     async def _look_if_silent(self) -> str:
-        """Return what the port speaks where TCP connected and no answer has come; nothing where a broker was there before."""
+        """Return the protocol of a silent port after TCP connected.
+
+        Empty if a broker was there before.
+        """
         if self._socket is None or self._login.is_known:
             return ""
         return await self._look(has_tls=self._login.url.is_tls)
 
     async def _explained(self, words: str) -> LinkDown:
-        """Return why there was no answer to CONNECT, after a look at what the port speaks where only that may explain it."""
+        """Return why CONNECT was not answered, after a probe of the port if necessary."""
         if words:
             return LinkDown(words)
         has_tls = self._login.url.is_tls
-        found = await self._look(has_tls=has_tls) if has_tls or not self._login.is_known else ""
-        if found:
-            return LinkDown(found, foreign=True)
+        problem = await self._look(has_tls=has_tls) if has_tls or not self._login.is_known else ""
+        if problem:
+            return LinkDown(problem, foreign=True)
         return LinkDown(
             "the broker ends the connection instead of an answer to CONNECT", ended_early=True
         )
 
     async def _answer_to(self, packet: Any, filters: list[Any]) -> list[int]:
-        """Send a request and return the reason codes of its answer; one that is sent again has another packet identifier, for the first is in use.
+        """Send a request and return the reason codes of its answer.
+
+        A repeated request has another packet identifier, because the first is in use.
 
         Raises:
             LinkDown: the connection ended meanwhile, or the broker did not answer.
@@ -289,9 +313,10 @@ class ReadingConnection:
                 self._answers.pop(number, None)
 
     def _read(self) -> None:
-        """Handle what has come, after which the rest of the loop has its turn."""
+        """Handle received packets, then yield to the loop."""
         times = 2 if self._is_behind is not None and self._is_behind() else 1
-        left, most = times * TURN_BYTES, self._packets.work + times * TURN_MESSAGES
+        left = times * TURN_BYTES
+        most = self._packets.work + times * TURN_MESSAGES
         is_tls = self._login.url.is_tls
         try:
             while left > 0 and self._packets.work < most and not self.ended.done():
@@ -321,7 +346,7 @@ class ReadingConnection:
             # What is no packet at all before the first one is another protocol's.
             self._end(str(error) if self._connack.done() else "")
         except Exception:
-            # Whatever it is, what comes next cannot be made sense of.
+            # Whatever the error, later bytes cannot be parsed.
             log.exception("reading_failed", broker=str(self._login.url))
             self._end("reading failed")
         self._acknowledge()
@@ -330,7 +355,7 @@ class ReadingConnection:
         elif (
             is_tls and not self.ended.done() and not self._is_reading_on and self._socket.pending()
         ):
-            # The system wakes nobody for what TLS has decrypted already.
+            # The system wakes nobody for bytes already decrypted by TLS.
             self._is_reading_on = True
             self._loop.call_soon(self._read_on)
 
@@ -340,7 +365,7 @@ class ReadingConnection:
             self._read()
 
     def _handle(self, packet: Any) -> None:
-        """Handle a packet that is no message."""
+        """Handle a packet other than a message."""
         if isinstance(packet, mqtt5.ConnAckPacket):
             if not self._connack.done():
                 self._connack.set_result(packet)
@@ -352,14 +377,14 @@ class ReadingConnection:
             self._end(reason_words(PacketTypes.DISCONNECT, int(packet.reason_code)))
 
     def _acknowledge(self) -> None:
-        owed = self._packets.acknowledgements
-        self._outgoing += owed
-        owed.clear()
+        acknowledgements = self._packets.acknowledgements
+        self._outgoing += acknowledgements
+        acknowledgements.clear()
         if self._outgoing and not self._is_writing and not self.ended.done():
             self._flush()
 
     def _flush(self) -> None:
-        """Send what waits to be sent, as much of it as the socket takes; the rest when it takes more."""
+        """Send waiting bytes, as many as the socket accepts; the rest when it accepts more."""
         try:
             while self._outgoing:
                 sent = self._socket.send(self._outgoing)
@@ -394,7 +419,10 @@ class ReadingConnection:
             self._loop.remove_writer(self._socket.fileno())
 
     def _pause(self) -> None:
-        """Leave what comes with the system and the broker until the consumer has made room, for a while at most."""
+        """Stop reading until the consumer has room, for `PAUSE_S` at most.
+
+        Meanwhile messages wait in the system's and the broker's buffers.
+        """
         if self.ended.done() or not self._is_registered:
             return
         self._may_pause = False
@@ -417,14 +445,15 @@ class ReadingConnection:
             self._loop.call_later(LOOK_FOR_ROOM_S, self._look_for_room)
 
     async def _ping(self, keepalive_s: float) -> None:
-        """Ask the broker for a sign of life again and again; a connection on which none comes has ended."""
+        """Ping the broker repeatedly; end the connection if no answer comes."""
         is_asked = False
         while not self.ended.done():
             await self._clock.sleep(keepalive_s)
             if is_asked and not self._has_heard:
                 self._end(SILENT)
                 return
-            is_asked, self._has_heard = True, False
+            is_asked = True
+            self._has_heard = False
             self._outgoing += mqtt5.PingReqPacket().write()
             self._flush()
 
@@ -435,7 +464,10 @@ class ReadingConnection:
         self._end(str(down))
 
     def _end(self, why: str) -> None:
-        """Note that the connection has ended, and stop reading and writing; empty where the reason is not known."""
+        """Record the end of the connection and its reason, and stop reading and writing.
+
+        The reason is empty if unknown.
+        """
         if not self._connack.done():
             self._connack.set_exception(_EndedEarlyError(why))
             look_at(self._connack)
@@ -453,7 +485,7 @@ class ReadingConnection:
             self._stop_writing()
 
     def _drop(self) -> None:
-        """Close the socket, also one that a thread has yet to open."""
+        """Close the socket, even while a thread is still opening it."""
         self._is_given_up = True
         self._unregister()
         for timer in self._timers:

@@ -1,10 +1,12 @@
-"""Packets of MQTT 5 as they come from a socket: messages as batches of envelopes, all others decoded by `mqtt5`.
+"""MQTT 5 packets from a socket: messages as batches of envelopes.
 
-Owns framing and the limits of what comes. It knows no socket, and answers nothing itself.
+`mqtt5` decodes all other packets. Owns framing and input limits. It knows no socket, and answers
+nothing itself.
 
-Telemetry repeats itself: its topics and properties have come before. Such a message is taken apart here, in about a third of the
-time that building its strings again takes (measured); whatever has anything new in it goes through the codec. `mqtt5` 0.8 panics on text that
-is not UTF-8, and prints that on the terminal, so that a packet's texts are looked at first.
+Telemetry repeats topics and properties. Such a message is parsed here, in about a third of the time
+needed to build its strings again (measured); messages with anything new go through the codec.
+`mqtt5` 0.8 panics on text that is not UTF-8, and prints that on the terminal, so a packet's texts
+are checked first.
 """
 
 from __future__ import annotations
@@ -24,24 +26,27 @@ if TYPE_CHECKING:
     from trnfleet.transport.security.login import Login
 
 MOST_KNOWN_PROPERTIES = 256
-"""Forms of properties that are kept; the content types of telemetry are two."""
+"""Most cached forms of properties; telemetry has two content types."""
 LONGEST_KNOWN_PROPERTIES = 127
-"""Bytes of the longest of them, whose length is in one byte."""
+"""Longest cached properties in bytes; the length fits one byte."""
 NEW_WORK = 16
-"""Messages that are taken in as they have come before in the time that one with anything new takes, about (measured)."""
-_PUBLISH, _PINGRESP = 3, 13
+"""Known messages handled in the time of one with anything new, about (measured)."""
+_PUBLISH = 3
+_PINGRESP = 13
 _PROPERTIES_AT: Final = {2: 2, 9: 2, 11: 2, 14: 1, 15: 1}
-"""Bytes before the properties, by the kind of packet: CONNACK, SUBACK, UNSUBACK, DISCONNECT and AUTH."""
+"""Bytes before the properties, by the kind of packet: CONNACK, SUBACK, UNSUBACK, DISCONNECT and
+AUTH."""
 _QOS_0 = 0x30
-"""First byte of a message with QoS 0 that is not retained."""
+"""First byte of an unretained message with QoS 0."""
 _OLDER_CONNACK = b"\x20\x02"
 _NEW: Final = object()
 _envelope: Final = tuple.__new__
-"""Makes an envelope of all its fields; its own constructor takes three times as long (measured)."""
+"""Makes an envelope from all its fields. Its own constructor needs three times as long (measured).
+"""
 
 
 class MalformedPacketError(Exception):
-    """A packet that is none of MQTT 5, which ends the connection."""
+    """An invalid MQTT 5 packet; it ends the connection."""
 
 
 class OlderVersionError(Exception):
@@ -49,7 +54,7 @@ class OlderVersionError(Exception):
 
 
 def connect_packet(login: Login, password: str | None) -> bytes:
-    """Return the CONNECT of who only reads.
+    """Return the CONNECT of a reader.
 
     Raises:
         ValueError: client id, user or password is not UTF-8 or too long.
@@ -67,59 +72,64 @@ def connect_packet(login: Login, password: str | None) -> bytes:
 
 
 class PacketReader:
-    """The packets of one connection, of which a part may not have come yet."""
+    """The packets of one connection; the last may be incomplete."""
 
     def __init__(
         self, reception: Reception, delivery: Delivery, handle: Callable[[Any], None]
     ) -> None:
-        """Begin with none.
+        """Begin empty.
 
         Args:
-            reception: Counts what is dropped for its size.
+            reception: Counts messages dropped for their size.
             delivery: The destination of messages.
-            handle: Called with each packet that is no message.
+            handle: Called with each packet other than a message.
         """
         self.acknowledgements = bytearray()
-        """PUBACK packets that are owed to the broker; who sends them empties it."""
+        """PUBACK packets still to send to the broker; the sender empties it."""
         self.work = 0
-        """Packets so far; a message of which something is new counts as `NEW_WORK`."""
+        """Packets so far; a message with anything new counts as `NEW_WORK`."""
         self._reception = reception
         self._delivery = delivery
         self._handle = handle
         self._known_topics = delivery.by_bytes
         self._known_properties: dict[bytes, str | None] = {}
-        """Content types, by properties that are well-formed and have nothing else that is kept."""
+        """Content types by well-formed properties without anything else to keep."""
         self._rest = bytearray()
-        """Beginning of a packet that has not come as a whole."""
+        """Beginning of an incomplete packet."""
         self._missing = 0
-        """Bytes to come of it, as far as its length is known: it is looked at again when they are there, not with each read."""
+        """Its missing bytes, if its length is known. It is parsed again when they have arrived, not
+        with each read."""
         self._left_out = 0
-        """Bytes to come of a message that is over the limit."""
+        """Remaining bytes of a message over the limit."""
 
     def feed(self, data: bytes, now_s: float) -> None:
-        """Take in what was read, and hand over the messages in it.
+        """Add bytes from the socket, and hand over the messages in them.
 
         Raises:
-            ForbiddenPacketError: a packet could take memory without a bound.
-            MalformedPacketError: it is none of MQTT 5.
-            OlderVersionError: it is of MQTT 3.1.1.
+            ForbiddenPacketError: a packet could use unbounded memory.
+            MalformedPacketError: it is not valid MQTT 5.
+            OlderVersionError: it is MQTT 3.1.1.
         """
         if self._left_out:
             skipped = min(self._left_out, len(data))
             self._left_out -= skipped
             data = data[skipped:]
-        begun, at = b"", 0
+        begun = b""
+        at = 0
         if self._rest:
             at = self._missing
             if len(data) < at:
                 self._rest += data
                 self._missing -= len(data)
                 return
-            # Where its length is known only the packet itself is put together, not all that was read after its beginning.
+            # Where its length is known only the packet itself is put together, not all that was
+            # read after its beginning.
             self._rest += data[:at] if at else data
-            begun, self._rest = bytes(self._rest), bytearray()
+            begun = bytes(self._rest)
+            self._rest = bytearray()
             if not at:
-                data, begun = begun, b""
+                data = begun
+                begun = b""
         self._missing = 0
         batch: list[Envelope] = []
         try:
@@ -133,17 +143,19 @@ class PacketReader:
         self._rest += data[at:]
 
     def _take_in(self, data: bytes, at: int, now_s: float, batch: list[Envelope]) -> int:
-        """Take in packets from a place on, and return where the first one begins that has not come as a whole."""
+        """Read packets from an offset; return the offset of the first incomplete one."""
         # What is owed of earlier messages is looked for in the longer way.
         known_topics = {} if self._reception.owed else self._known_topics
         known_properties = self._known_properties
         end = len(data)
         while at + 1 < end:
-            size, body = data[at + 1], at + 2
+            size = data[at + 1]
+            body = at + 2
             if size > 0x7F:
                 if body < end and data[body] < 0x80:
                     # Two bytes, as a host's frame has.
-                    size, body = size & 0x7F | data[body] << 7, body + 1
+                    size = size & 0x7F | data[body] << 7
+                    body = body + 1
                 else:
                     size, body = _length(data, at)
                     if not body:
@@ -185,7 +197,7 @@ class PacketReader:
         return at
 
     def _take_message(self, packet: bytes, head: int, now_s: float, batch: list[Envelope]) -> None:
-        """Take in a message of which something has not come before."""
+        """Read a message with a new topic or new properties."""
         self.work += NEW_WORK
         if packet[0] & 0x06 == 0x04:
             raise ForbiddenPacketError(
@@ -209,7 +221,7 @@ class PacketReader:
         if qos:
             self.acknowledgements += mqtt5.PubAckPacket(message.packet_id).write()
         try:
-            kept = keep_properties(
+            message_properties = keep_properties(
                 message.user_properties,
                 message.response_topic,
                 message.correlation_data,
@@ -224,15 +236,15 @@ class PacketReader:
             qos,
             message.content_type,
             retain=message.retain,
-            kept=kept,
+            kept=message_properties,
             received_s=now_s,
         )
         if envelope is None:
             return
         batch.append(envelope)
-        if kept is None and size <= LONGEST_KNOWN_PROPERTIES:
+        if message_properties is None and size <= LONGEST_KNOWN_PROPERTIES:
             if len(self._known_properties) >= MOST_KNOWN_PROPERTIES:
-                # A publisher with ever new ones must not keep out those of all others.
+                # A publisher with ever new ones must not lock out all others.
                 self._known_properties.clear()
             self._known_properties[properties] = envelope.content_type
 
@@ -254,9 +266,10 @@ class PacketReader:
         self._handle(_decoded(packet))
 
     def _leave_out(self, data: bytes, at: int, body: int, after: int) -> int:
-        """Leave out a message over the limit, of which the rest is not kept as it comes; it is counted, and acknowledged where it must be.
+        """Skip a message over the limit: count it, and acknowledge it if necessary.
 
-        The connection, and with it all the other messages, goes on.
+        The rest of it is dropped as it arrives. The connection, and with it all the other messages,
+        goes on.
         """
         if data[at] >> 4 != _PUBLISH:
             raise ForbiddenPacketError("the broker sent a packet over the limit that is no message")
@@ -278,10 +291,12 @@ class PacketReader:
 
 
 def _length(data: bytes, at: int) -> tuple[int, int]:
-    """Return how many bytes follow the length of a packet that begins at `at`, and where; 0 and 0 where not all of it is there.
+    """Return the remaining length of a packet at `at`, and where it begins.
+
+    0 and 0 if its length is incomplete.
 
     Raises:
-        MalformedPacketError: it is none.
+        MalformedPacketError: the length is invalid.
     """
     size = 0
     for place in range(4):
@@ -299,7 +314,7 @@ def _decoded(packet: bytes) -> Any:
     """Return a whole packet.
 
     Raises:
-        MalformedPacketError: it is none of MQTT 5.
+        MalformedPacketError: it is not valid MQTT 5.
     """
     try:
         decoded, size = mqtt5.read(memoryview(packet))

@@ -1,7 +1,7 @@
-"""The access to a broker of our own that others reach: its authority, certificate, user and password, kept in a folder.
+"""Access to our own broker for others: authority, certificate, user and password.
 
-Keys are made by the `openssl` program and never pass through here. Everything is its owner's alone, and stays as it is over restarts:
-clients keep the authority's certificate.
+All are in a folder. The `openssl` program makes the keys; they never pass through here. Everything
+is readable by its owner only and survives restarts: clients keep the authority's certificate.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ USER = "trnfleet"
 PASSWORD_BYTES = 24
 AUTHORITY_DAYS = 3_650
 SERVER_DAYS = 397
-"""Clients of today's browsers and phones refuse certificates that are valid for longer."""
+"""Days of a server certificate. Today's browsers and phones refuse longer ones."""
 RENEWED_DAYS = 30
-"""Time before its end from which a certificate is replaced at the next start."""
+"""A certificate is renewed at the next start within these last days."""
 PROGRAM_LIMIT_S = 20.0
 LONGEST_NAME = 64
 """Characters of a common name."""
@@ -57,7 +57,7 @@ class OwnAccess(NamedTuple):
 
 
 def keep_access(folder: Path, names: Sequence[str]) -> OwnAccess:
-    """Return the access that a folder holds, with what is missing, ends soon or has other names made now.
+    """Return a folder's access; renew parts that are missing, expire soon or have other names.
 
     Args:
         folder: The folder; it is made, its owner's alone.
@@ -87,11 +87,11 @@ def keep_access(folder: Path, names: Sequence[str]) -> OwnAccess:
 
 
 def host_names(host: str) -> list[str]:
-    """Return the names and addresses under which others reach this machine, the likeliest first."""
+    """Return this machine's names and addresses for others, the likeliest first."""
     own = socket.gethostname()
-    found = [] if _is_unspecified(host) else [host]
-    found += [own, socket.getfqdn(own), *_addresses(own), "localhost", "127.0.0.1", "::1"]
-    return list(dict.fromkeys(each for each in found if _is_address(each) or _NAME.fullmatch(each)))
+    names = [] if _is_unspecified(host) else [host]
+    names += [own, socket.getfqdn(own), *_addresses(own), "localhost", "127.0.0.1", "::1"]
+    return list(dict.fromkeys(name for name in names if _is_address(name) or _NAME.fullmatch(name)))
 
 
 def _is_unspecified(host: str) -> bool:
@@ -129,7 +129,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _keep_authority(cert: Path, key: Path) -> bool:
-    """Make the authority where there is none that outlives a certificate of its own; return whether it was made."""
+    """Make the authority unless one outlives a new certificate; return whether it was made."""
     if key.exists() and _lasts(cert, SERVER_DAYS):
         return False
     name = f"trnfleet broker on {socket.gethostname()}"[:LONGEST_NAME]
@@ -146,8 +146,8 @@ def _keep_authority(cert: Path, key: Path) -> bool:
 def _keep_certificate(
     access: OwnAccess, folder: Path, names: Sequence[str], *, is_new: bool
 ) -> None:
-    kept = folder / "server.names"
-    known = kept.read_text(encoding="ascii").split() if kept.exists() else []
+    names_file = folder / "server.names"
+    known = names_file.read_text(encoding="ascii").split() if names_file.exists() else []
     if (
         not is_new
         and access.key.exists()
@@ -155,10 +155,11 @@ def _keep_certificate(
         and _lasts(access.cert, RENEWED_DAYS)
     ):
         return
-    request, extensions = folder / "server.csr", folder / "server.ext"
-    wanted = ",".join(f"{'IP' if _is_address(each) else 'DNS'}:{each}" for each in names)
+    request = folder / "server.csr"
+    extensions = folder / "server.ext"
+    alt_names = ",".join(f"{'IP' if _is_address(name) else 'DNS'}:{name}" for name in names)
     extensions.write_text(
-        f"subjectAltName={wanted}\nbasicConstraints=critical,CA:FALSE\n"
+        f"subjectAltName={alt_names}\nbasicConstraints=critical,CA:FALSE\n"
         "keyUsage=critical,digitalSignature\nextendedKeyUsage=serverAuth\n",
         encoding="ascii",
     )
@@ -189,9 +190,9 @@ def _keep_certificate(
         *("-set_serial", str(secrets.randbits(120))),
     )
     _take_up(access.key, access.cert)
-    kept.write_text("\n".join(names) + "\n", encoding="ascii")
-    for each in (request, extensions):
-        each.unlink()
+    names_file.write_text("\n".join(names) + "\n", encoding="ascii")
+    for path in (request, extensions):
+        path.unlink()
 
 
 def _keep_password(access: OwnAccess) -> None:
@@ -212,10 +213,10 @@ def _write_private(file: Path, text: str) -> None:
 
 
 def _take_up(*files: Path) -> None:
-    for each in files:
-        made = each.with_name(each.name + ".new")
+    for file in files:
+        made = file.with_name(file.name + ".new")
         made.chmod(0o600)
-        made.replace(each)
+        made.replace(file)
 
 
 def _lasts(cert: Path, days: int) -> bool:

@@ -1,7 +1,7 @@
-"""Settings of TLS: files, and what is checked of a broker.
+"""Settings of TLS: files, and the checks of a broker.
 
-Owns their checks and the context made of them. It opens no connection; the files are read for each one, so that renewed
-certificates are taken up at a reconnect.
+Owns the checks of the settings and the context made from them. It opens no connection; the files
+are read for each one, so that renewed certificates are used after a reconnect.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trnfleet.errors import ConfigError
+from trnfleet.transport.url import LONGEST_ALPN
 
 if TYPE_CHECKING:
     from trnfleet.transport.url import BrokerUrl
 
-LONGEST_ALPN = 255
-"""Bytes of a protocol's name in ALPN."""
 _OPTIONS = {
     "ca": "--ca",
     "cert": "--cert",
@@ -32,13 +31,13 @@ class TlsSettings:
     """Files and names for TLS; by default the system's authorities, and no client certificate."""
 
     ca: str | None = None
-    """File with the certificates of authorities (PEM); None for those of the system."""
+    """File with the authorities' certificates (PEM); None for the system's."""
     cert: str | None = None
-    """File with the client's certificate and those between it and its authority (PEM)."""
+    """File with the client's certificate and its intermediates (PEM)."""
     key: str | None = None
     """File with the certificate's private key (PEM); None where it is in `cert`."""
     alpn: str | None = None
-    """Name of the protocol that is asked for within TLS (ALPN)."""
+    """Protocol requested within TLS (ALPN)."""
     insecure: bool = False
     """Whether neither certificate nor host name of the broker is verified."""
 
@@ -52,13 +51,15 @@ class TlsSettings:
         if given and not url.is_tls:
             scheme = "wss" if url.is_websocket else "mqtts"
             raise ConfigError(
-                f"{given[0]} is about TLS, which {url} has not: write {scheme}://, or leave {given[0]} out"
+                f"{given[0]} is about TLS, which {url} has not: write {scheme}://, or leave"
+                f" {given[0]} out"
             )
         if self.key and not self.cert:
             raise ConfigError(f"--key {self.key}: its certificate is missing; give --cert FILE")
         if self.insecure and self.ca:
             raise ConfigError(
-                "--insecure and --ca do not go together: nothing is verified, or the broker's certificate is by that authority"
+                "--insecure and --ca do not go together: nothing is verified, or the broker's"
+                " certificate is by that authority"
             )
         if self.alpn is not None and not (
             self.alpn.isascii() and self.alpn.isprintable() and 0 < len(self.alpn) <= LONGEST_ALPN
@@ -70,13 +71,16 @@ class TlsSettings:
             self.context()
 
     def context(self) -> ssl.SSLContext:
-        """Return a context for one connection: TLS 1.2 or later, certificate and host name verified unless `insecure`.
+        """Return a context for one connection, with TLS 1.2 or later.
+
+        Certificate and host name are verified unless `insecure`.
 
         Raises:
-            ConfigError: a file cannot be read, is of another form, or key and certificate do not go together.
+            ConfigError: a file cannot be read, is of another form, or key and certificate do not go
+                together.
         """
-        # Not `create_default_context`: from Python 3.13 on it refuses certificates of private authorities that lack
-        # extensions which OpenSSL itself does not ask for.
+        # Not `create_default_context`: from Python 3.13 on it refuses certificates of private
+        # authorities that lack extensions which OpenSSL itself does not ask for.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if self.insecure:
@@ -131,7 +135,8 @@ def _load_certificate(context: ssl.SSLContext, cert: str, key: str | None) -> No
     except (ssl.SSLError, ValueError) as error:
         if asked:
             raise ConfigError(
-                f"{option} {file}: the key must not be encrypted; `openssl pkey -in {file} -out FILE` writes one that is not"
+                f"{option} {file}: the key must not be encrypted; `openssl pkey -in {file} -out"
+                " FILE` writes one that is not"
             ) from None
         if getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
             raise ConfigError(

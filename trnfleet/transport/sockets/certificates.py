@@ -1,7 +1,7 @@
-"""A broker's certificate that could not be verified, in plain words: whose it is, of whom, from when to when.
+"""An unverified broker certificate in plain words: subject, issuer and dates.
 
-What stands in it is read on connections of its own, on which nothing is sent: OpenSSL shows a certificate only to who trusts it, so
-that it is fetched first, and then trusted by itself.
+Its contents are read on separate connections without data: OpenSSL shows a certificate only when it
+is trusted, so it is fetched first, and then trusted by itself.
 """
 
 from __future__ import annotations
@@ -22,18 +22,22 @@ LOOK_S = 2.0
 """Longest wait for each step."""
 MOST_NAMES = 6
 _NO_CHECK_TIME = 0x200000
-"""OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which Python has no name for."""
+"""OpenSSL's X509_V_FLAG_NO_CHECK_TIME; Python has no name for it."""
 
 # Codes of OpenSSL's verification (X509_V_ERR_...).
-_NOT_YET_VALID, _EXPIRED = 9, 10
-_SELF_SIGNED, _UNKNOWN_ROOT, _UNKNOWN_ISSUER, _UNVERIFIED_LEAF = 18, 19, 20, 21
+_NOT_YET_VALID = 9
+_EXPIRED = 10
+_SELF_SIGNED = 18
+_UNKNOWN_ROOT = 19
+_UNKNOWN_ISSUER = 20
+_UNVERIFIED_LEAF = 21
 _WRONG_PURPOSE = 26
 _WRONG_NAMES = {62, 63, 64}
 _UNKNOWN = {_UNKNOWN_ROOT, _UNKNOWN_ISSUER, _UNVERIFIED_LEAF}
 
 
 def certificate_words(error: ssl.SSLCertVerificationError, url: BrokerUrl, tls: TlsSettings) -> str:
-    """Return why a broker's certificate is not accepted, with what it says of itself."""
+    """Return why a broker's certificate is not accepted, with its contents."""
     code = error.verify_code
     with contextlib.suppress(OSError, ValueError):
         return _words(code, _fetch(url, tls), url, tls) or _plainly(error)
@@ -70,10 +74,10 @@ def _plainly(error: ssl.SSLCertVerificationError) -> str:
 
 
 def _fetch(url: BrokerUrl, tls: TlsSettings) -> dict[str, Any]:
-    """Return what stands in a broker's certificate, without verification.
+    """Return the contents of a broker's certificate, without verification.
 
     Raises:
-        OSError: it cannot be had.
+        OSError: it cannot be read.
         ValueError: it is damaged.
     """
     unverified = replace(tls, ca=None, cert=None, key=None, insecure=True).context()

@@ -1,6 +1,7 @@
-"""What a port speaks that does not speak what its URL says: MQTT, TLS, websockets or HTTP.
+"""Find the protocol of a port that differs from its URL.
 
-Each language is tried on a connection of its own, with a greeting that holds no credentials.
+MQTT, TLS, websockets or HTTP. Each is tried on a separate connection, with a greeting without
+credentials.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ _TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
 
 
 def foreign_words(url: BrokerUrl, heard: bytes = b"") -> str:
-    """Return what a port speaks instead of what its URL says, and how to write it; empty where that is not found.
+    """Return a port's protocol if it differs from its URL, and the right URL.
+
+    Else empty.
 
     Args:
         url: The URL.
@@ -55,10 +58,10 @@ def foreign_words(url: BrokerUrl, heard: bytes = b"") -> str:
 
 
 def within_tls_words(url: BrokerUrl, tls: TlsSettings) -> str:
-    """Return why a broker ended a connection after the handshake of TLS, or kept silent; empty where that is not found.
+    """Return why a broker ended or ignored a connection after the TLS handshake; else empty.
 
-    An alert that comes after the handshake is lost where CONNECT crosses it: here nothing is sent, so that it can be read. What
-    keeps the connection may speak something else within TLS.
+    An alert after the handshake is lost if CONNECT crosses it: here nothing is sent, so that it can
+    be read. A port that stays connected may speak another protocol within TLS.
     """
     try:
         with _tls_connection(url, tls) as connection:
@@ -94,7 +97,8 @@ def _tls_connection(url: BrokerUrl, tls: TlsSettings) -> ssl.SSLSocket:
 
 
 def _try_tls(url: BrokerUrl) -> str:
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    incoming = ssl.MemoryBIO()
+    outgoing = ssl.MemoryBIO()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     with contextlib.suppress(ssl.SSLWantReadError):
         context.wrap_bio(incoming, outgoing, server_hostname=url.host).do_handshake()
@@ -115,14 +119,22 @@ def _try_mqtt(url: BrokerUrl) -> str:
         connection.sendall(_CONNECT)
         if not _is_connack(_answer(connection)):
             return ""
-    without = (
-        "TLS"
-        if url.scheme == "mqtts"
-        else "websockets"
-        if url.scheme == "ws"
-        else "TLS or websockets"
+    spoken = url.spoken("mqtt")
+    if not url.is_tls:
+        return f"port {url.port} speaks MQTT without websockets: write {spoken}"
+    without = "TLS" if url.scheme == "mqtts" else "TLS or websockets"
+    return _stripped(f"port {url.port} speaks MQTT without {without}", spoken)
+
+
+def _stripped(what: str, spoken: BrokerUrl) -> str:
+    """Return the text for a port without TLS where the URL asks for it.
+
+    The URL without TLS is not offered as a simple correction.
+    """
+    return (
+        f"{what}: TLS may have been removed on the way, as by a proxy or an attacker, who could"
+        f" read passwords; write {spoken} only if you know that this broker has no TLS"
     )
-    return f"port {url.port} speaks MQTT without {without}: write {url.spoken('mqtt')}"
 
 
 def _tls(url: BrokerUrl) -> str:
@@ -130,11 +142,13 @@ def _tls(url: BrokerUrl) -> str:
 
 
 def _http(url: BrokerUrl, scheme: str, answer: bytes) -> str:
-    """Return words for an answer in HTTP; `scheme` is that of a websocket there."""
+    """Return the text for an HTTP answer; `scheme` is that of a websocket there."""
     spoken = url.spoken(scheme)
-    if url.scheme == "wss":
-        return f"port {url.port} speaks HTTP without TLS: write {spoken}"
-    if answer.split(b" ", 2)[1:2] == [b"101"]:
+    is_websocket = answer.split(b" ", 2)[1:2] == [b"101"]
+    if url.is_tls and not spoken.is_tls:
+        what = "websockets" if is_websocket else "HTTP"
+        return _stripped(f"port {url.port} speaks {what} without TLS", spoken)
+    if is_websocket:
         return f"port {url.port} speaks websockets: write {spoken}"
     return f"port {url.port} speaks HTTP, not MQTT; if it is a broker's websocket, write {spoken}"
 

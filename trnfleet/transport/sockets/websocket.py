@@ -1,4 +1,4 @@
-"""A websocket with the methods of a socket: what is sent and received is the MQTT within it.
+"""A websocket with a socket's methods: it sends and receives the MQTT within it.
 
 Framing is by `websockets`, which does no input and output of its own.
 """
@@ -23,12 +23,13 @@ if TYPE_CHECKING:
     import socket
 
 MAX_FRAME_BYTES = 16 * 1024 * 1024
-"""Largest frame that is taken; its payload is there as a whole before anything of it is read on."""
+"""Largest accepted frame. Its payload is in memory as a whole before any of it is read."""
 READ_BYTES = 64 * 1024
 MOST_PARTS = 64
-"""Parts in which an answer to the request may come: one that drips would hold its thread for hours."""
+"""Most parts of the answer to the request. A dripping answer would occupy its thread for hours."""
 MOST_PINGS = 1_000
-"""Pings whose answers wait to be sent: a broker that sends more and takes no answer would fill memory."""
+"""Most pings with unsent answers. A broker that sends more without reading the answers would fill
+memory."""
 _SUBPROTOCOL = Subprotocol("mqtt")
 # At level debug it would write frames, CONNECT with the password among them.
 _LOG = logging.getLogger("trnfleet.websockets")
@@ -50,7 +51,7 @@ class WebSocket:
         is_secure: bool,
         timeout_s: float,
     ) -> None:
-        """Ask for the websocket and wait for the answer, at most `timeout_s` for each part of it.
+        """Request the websocket and wait for the answer, at most `timeout_s` per part.
 
         Raises:
             WebSocketRefusedError: the answer is another one.
@@ -67,9 +68,9 @@ class WebSocket:
         self._incoming = memoryview(b"")
         self._outgoing = bytearray()
         self._promised = 0
-        """Bytes of MQTT within `_outgoing` that the caller still holds for unsent."""
+        """Bytes of MQTT within `_outgoing` still unsent for the caller."""
         self._pings = 0
-        """Pings that have come since all answers were sent."""
+        """Pings received since all answers were sent."""
         self._has_ended = False
         self._shake_hands(timeout_s)
 
@@ -96,14 +97,15 @@ class WebSocket:
             )
         if not self._incoming and not self._has_ended:
             raise BlockingIOError
-        taken, self._incoming = self._incoming[:size], self._incoming[size:]
-        return bytes(taken)
+        chunk = self._incoming[:size]
+        self._incoming = self._incoming[size:]
+        return bytes(chunk)
 
     def send(self, data: bytes | bytearray) -> int:
-        """Send bytes as one frame; return their number once the frame has gone.
+        """Send bytes as one frame; return their number once the frame is sent.
 
         Raises:
-            BlockingIOError: a part of it waits; the same bytes are to be given again.
+            BlockingIOError: a part of it waits; pass the same bytes again.
             OSError: the connection failed.
         """
         if self._has_ended:
@@ -113,11 +115,12 @@ class WebSocket:
             self._promised = len(data)
             self._collect()
         self._flush()
-        sent, self._promised = self._promised, 0
+        sent = self._promised
+        self._promised = 0
         return sent
 
     def pending(self) -> int:
-        """Return the bytes that no event will tell of: those taken in already, and those that TLS has decrypted."""
+        """Return the bytes without a further event: received already, or decrypted by TLS."""
         decrypted: int = self._socket.pending() if hasattr(self._socket, "pending") else 0
         return len(self._incoming) + decrypted
 
@@ -157,7 +160,7 @@ class WebSocket:
             raise WebSocketRefusedError("no answer in HTTP")
 
     def _take_events(self) -> bool:
-        """Take what has come in; return whether the request was answered."""
+        """Handle received events; return whether the request was answered."""
         is_answered = self._protocol.handshake_exc is not None
         parts: list[bytes] = []
         for event in self._protocol.events_received():
@@ -176,7 +179,7 @@ class WebSocket:
             self._has_ended = True
         if not self._promised:
             self._collect()
-            # Answers to pings; what the socket does not take now goes with the next message.
+            # Answers to pings; bytes the socket does not accept now go with the next message.
             with contextlib.suppress(BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 self._flush()
         return is_answered

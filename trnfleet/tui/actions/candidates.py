@@ -1,7 +1,8 @@
-"""The candidates of the command palette, and which of them a typed text finds.
+"""The candidates of the command palette, and the search for a typed text.
 
-Names of our own (views, keys, commands and what may follow these) are found fuzzily. Names of the fleet are found by a part of their text
-alone, as far as `MOST` of a kind: there may be a million, and anybody may have made them up.
+Names of the app's own (views, keys, commands and their arguments) are matched fuzzily. Names of the
+fleet are matched by a part of their text alone, up to `MOST` of a kind: there may be a million, and
+anyone may have invented them.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 MOST = 20
-"""Names of the fleet that are offered of each kind."""
+"""Most fleet names offered of each kind."""
 MOST_TYPED = 60
-"""Letters of the text that are looked at."""
-_FUZZY_LETTERS, _FUZZY_TYPED = 32, 12
-"""Letters of a name and of a text that are compared fuzzily: the number of ways in which they match grows with both."""
+"""Most letters compared of the text."""
+_FUZZY_LETTERS = 32
+_FUZZY_TYPED = 12
+"""Most letters of a name and of a text for fuzzy matching. The number of possible matches grows
+with both."""
 
 # What a candidate is found by, the best last.
 _FUZZY, _OF_FLEET, _WORD, _BEGIN, _SIGN = range(1, 6)
@@ -28,27 +31,27 @@ class Candidate(NamedTuple):
     """Something to choose."""
 
     sign: str
-    """The key that does the same, else what kind of thing it is."""
+    """Key with the same effect, else the kind of thing."""
     text: str
     run: Callable[[], object]
     note: str = ""
-    """What else is to be said of it."""
+    """Further text about it."""
     words: tuple[str, ...] = ()
     """Other names by which it is found."""
     is_key: bool = False
     """Whether `sign` is a key."""
     is_possible: bool = True
-    """Whether it can be done now; else `run` says why not."""
+    """Whether it can be run now; else `run` shows the reason."""
 
 
 class Found(NamedTuple):
     """A candidate that a text finds."""
 
     score: float
-    """Greater for what is more probably meant."""
+    """Higher for a more probable match."""
     candidate: Candidate
     marked: Sequence[int] = ()
-    """Places of the letters in its text that the typed ones stand for."""
+    """Places of the matched letters in its text."""
 
 
 class Candidates:
@@ -60,36 +63,40 @@ class Candidates:
         listed: Sequence[Candidate],
         of_fleet: Callable[[str], Iterable[Candidate]],
     ) -> None:
-        """Make the candidates.
+        """Store the candidates.
 
         Args:
-            own: All of our own names.
-            listed: Those that are offered before anything is typed.
-            of_fleet: Returns those of the fleet that have a text, at most `MOST` of each kind, the most usual first.
+            own: All names of the app's own.
+            listed: Candidates offered before anything is typed.
+            of_fleet: Returns the fleet's candidates that contain a text, at most `MOST` of each
+                kind, the
+                most usual first.
         """
         self.own = own
         self.listed = listed
         self._of_fleet = of_fleet
 
     def find(self, text: str) -> list[Found]:
-        """Return the candidates that a text finds, what is most probably meant first."""
+        """Return the candidates for a text, the most probable first."""
         text = text.strip()[:MOST_TYPED]
         if not text:
-            return [Found(0.0, each) for each in self.listed]
-        wanted = text.lower()
+            return [Found(0.0, candidate) for candidate in self.listed]
+        needle = text.lower()
         fuzzy = FuzzySearch()
-        found = [
-            made for each in self.own if (made := _found(each, text, wanted, fuzzy)) is not None
+        matches = [
+            made
+            for candidate in self.own
+            if (made := _found(candidate, text, needle, fuzzy)) is not None
         ]
-        found += [
-            Found(_OF_FLEET, each, _span(each.text.lower().find(wanted), wanted))
-            for each in self._of_fleet(text)
+        matches += [
+            Found(_OF_FLEET, candidate, _span(candidate.text.lower().find(needle), needle))
+            for candidate in self._of_fleet(text)
         ]
-        return sorted(found, key=lambda each: -each.score)
+        return sorted(matches, key=lambda match: -match.score)
 
 
 def _found(candidate: Candidate, text: str, wanted: str, fuzzy: FuzzySearch) -> Found | None:
-    """Return how a text finds one of our own names; None where it does not."""
+    """Return the match of a text with an own name; None without a match."""
     lower = candidate.text.lower()
     if wanted.startswith(":") and not (lower.startswith(":") or candidate.sign == text):
         # The colon asks for a command.
@@ -117,5 +124,5 @@ def _found(candidate: Candidate, text: str, wanted: str, fuzzy: FuzzySearch) -> 
 
 
 def _span(at: int, wanted: str) -> Sequence[int]:
-    """Return the places of a text that begins at one; none before the first."""
+    """Return the places of `wanted` from `at` on; empty if `at` is negative."""
     return range(at, at + len(wanted)) if at >= 0 else ()

@@ -1,4 +1,7 @@
-"""The commands of the app, by `:` or chosen by Ctrl-p: views, places, filters, orders, metrics, themes, time, alerts."""
+"""The commands of the app, typed after `:` or chosen with Ctrl-p.
+
+Views, places, filters, orders, metrics, themes, time, alerts.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,8 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
 from trnfleet.domain.address import Level
-from trnfleet.domain.alerts.alert import address_of
+from trnfleet.domain.alerts.alert import address_of, named
+from trnfleet.domain.alerts.matchers import has_matchers
 from trnfleet.domain.filters.language import quoted
 from trnfleet.domain.layout import Node
 from trnfleet.errors import ConfigError
@@ -27,6 +31,7 @@ from trnfleet.tui.fleet.view import FleetView
 from trnfleet.tui.playback.time_input import parse_time
 from trnfleet.tui.state.chart_window import WINDOWS_S
 from trnfleet.tui.state.chip_table import ChipTable, column_of
+from trnfleet.tui.state.subjects import of_alerts
 from trnfleet.tui.view import ALERTS, CHIP, FLEET, HIERARCHY, RESERVATIONS, FilteredView
 from trnfleet.tui.views import VIEWS, alerts_view, reservations_view
 
@@ -41,9 +46,9 @@ if TYPE_CHECKING:
 COMMAND = "command"
 """What the prompt asks for."""
 MOST_COUNTED = 1_000
-"""Places that a part of an address is looked for at most."""
+"""Most matches counted for a part of an address."""
 _VIEW_NAMES = {"Hierarchy": ("tree",), "Reservations": ("capacity",), "Fleet": ("jobs", "problems")}
-"""Other names of views; one that is a view's own goes before it."""
+"""Other names of views. A view's own name comes first."""
 
 
 class CommandKeys(FleetKeys, SnapshotKeys):
@@ -61,21 +66,24 @@ class CommandKeys(FleetKeys, SnapshotKeys):
         self._typed: list[str] = []
 
     def go(self, address: str, view: str | None = None, fleet: str | None = None) -> None:
-        """Go to an address in a view of a fleet; None: the usual one, the one on the screen."""
+        """Go to an address in a view of a fleet.
+
+        None: the address's usual view, the fleet on screen.
+        """
         raise TypeError(
             f"{type(self).__name__} does not implement go({address!r}, {view!r}, {fleet!r})"
         )
 
     def key_parts(self) -> list[tuple[str, type[DOMNode]]]:
-        """Return the classes whose keys there are, with the titles of their sections: those of the view on the screen first.
+        """Return the classes with keys and their section titles, the view on screen first.
 
-        Views have been made before.
+        Views were made before.
         """
         raise TypeError(f"{type(self).__name__} does not implement key_parts()")
 
     def _commands(self) -> list[Command]:
         own = {entry.title.lower() for entry in VIEWS}
-        found = [
+        view_commands = [
             Command(
                 (
                     entry.title.lower(),
@@ -88,7 +96,7 @@ class CommandKeys(FleetKeys, SnapshotKeys):
             for entry in VIEWS
         ]
         return [
-            *found,
+            *view_commands,
             Command(
                 ("go",),
                 "go to a cluster, UltraServer, instance or chip by a part of its address",
@@ -146,17 +154,20 @@ class CommandKeys(FleetKeys, SnapshotKeys):
             ),
             Command(
                 ("ack",),
-                "acknowledge what the cursor is on",
-                lambda _rest: self.action_acknowledge(),
+                "acknowledge what the cursor is on, or an alert by its id",
+                self._acknowledge,
                 key="a",
             ),
             Command(
-                ("silence",), "silence what the cursor is on, or matchers", self._silence, key="z"
+                ("silence",),
+                "silence what the cursor is on, matchers, or an alert by its id",
+                self._silence,
+                key="z",
             ),
             Command(
                 ("export", "snapshot"),
                 "save the screen as SVG, and the view's rows as CSV",
-                lambda _rest: self.action_snapshot(),
+                lambda _rest: self.call_later(self.run_action, "snapshot"),
                 key="Ctrl-s",
             ),
             Command(("at",), "go to a time: 14:03, -5m", self._at, key="@", needs="a time"),
@@ -180,18 +191,21 @@ class CommandKeys(FleetKeys, SnapshotKeys):
     # Asking
 
     def action_command(self, typed: str = "") -> None:
-        """Prompt for a command, of which the beginning may be there."""
-        hint = " ".join(f":{each.names[0]}" for each in self.commands.all)
+        """Prompt for a command, with `typed` as its beginning."""
         self.ask_line.ask(
             COMMAND,
             value=typed,
-            hint=hint,
+            hint=f"Commands: {' '.join(command.names[0] for command in self.commands.all)}",
+            key=":",
             suggester=CommandSuggester(self.commands),
             history=self._typed,
         )
 
     async def action_palette(self) -> None:
-        """Open the command palette; a field that is being written in is left first, so that no key goes there."""
+        """Open the command palette.
+
+        A focused field is left first, so that it receives no keys.
+        """
         if isinstance(self.focused, Input):
             self._say("Ctrl-p: leave this field first, by Enter or Esc")
             return
@@ -199,10 +213,18 @@ class CommandKeys(FleetKeys, SnapshotKeys):
         self.push_screen(Palette(PaletteSource(self).candidates()))
 
     def answer(self, asked: str, text: str) -> bool:
-        """Do a command that was typed; return whether that was asked for."""
+        """Run a typed command.
+
+        Return False if the prompt was for something else.
+        """
         if asked != COMMAND:
             return False
-        if not text or self.run_command(text):
+        try:
+            if text:
+                self.commands.run(text)
+        except (ConfigError, ValueError) as error:
+            self.ask_line.refuse(plain(str(error), 400))
+        else:
             self.ask_line.close()
             if not self.actions.is_open:
                 self.focus_page()
@@ -210,11 +232,17 @@ class CommandKeys(FleetKeys, SnapshotKeys):
         return True
 
     def run_command(self, text: str) -> bool:
-        """Do a command; return whether that was possible, and show why where it was not."""
+        """Run a command.
+
+        Return False and show the reason if it fails.
+        """
         return self.attempt(partial(self.commands.run, text))
 
     def attempt(self, run: Callable[[], object]) -> bool:
-        """Do what a command does; return whether that was possible, and show why where it was not."""
+        """Run a command's function.
+
+        Return False and show the reason if it fails.
+        """
         try:
             run()
         except (ConfigError, ValueError) as error:
@@ -241,7 +269,7 @@ class CommandKeys(FleetKeys, SnapshotKeys):
         raise TypeError(f"{type(self).__name__} does not implement make_views()")
 
     def go_to_alert(self, alert: Alert) -> None:
-        """Go to an alert, with those of its rule that are at, below or above its place."""
+        """Go to an alert and its rule's other alerts at, below or above its place."""
         place = address_of(alert)
         self.go(place or self.page.place, ALERTS)
         if isinstance(self.page, alerts_view()):
@@ -259,23 +287,25 @@ class CommandKeys(FleetKeys, SnapshotKeys):
             node = having[0]
             matches = 1 if layout.path(node) == rest else _tops(map(layout.path, having))
         else:
-            # A job's name leads to where the job begins.
-            found = chips.having(rest.lower())
-            if not found.any():
+            # A job's name goes to the job's first place.
+            mask = chips.having(rest.lower())
+            if not mask.any():
                 raise ConfigError(f"nothing here is called {plain(rest, 60)!r}")
-            node = layout.parent(Node(Level.CHIP, int(np.argmax(found))))
+            node = layout.parent(Node(Level.CHIP, int(np.argmax(mask))))
             matches = sum(rest.lower() in name.lower() for name in self._jobs())
-        noun, taken = ("place" if having else "job"), layout.path(node)
+        noun = "place" if having else "job"
+        path = layout.path(node)
         if view == CHIP:
             inside = layout.chip_range(node)
             if matches == 1 and len(inside) > 1:
-                noun, matches = "chip", len(inside)
+                noun = "chip"
+                matches = len(inside)
             node = Node(Level.CHIP, inside.start)
-            taken = layout.path(node)
-        self.go(taken, view)
+            path = layout.path(node)
+        self.go(path, view)
         if matches > 1:
             least = "at least " if len(having) > MOST_COUNTED else ""
-            self.say(f"{least}{matches:,} {noun}s match {plain(rest, 40)!r}: this is {taken}")
+            self.say(f"{least}{matches:,} {noun}s match {plain(rest, 40)!r}: this is {path}")
 
     def _job(self, rest: str) -> None:
         job = checked("job", rest, self.context.monitor.ingest.jobs)
@@ -323,15 +353,38 @@ class CommandKeys(FleetKeys, SnapshotKeys):
         self.theme = checked("theme", rest, theme.NAMES)
 
     def _window(self, rest: str) -> None:
-        wanted = _WINDOWS.index(checked("span", rest, _WINDOWS))
-        self.action_chart_window(wanted - self.context.window.place)
+        index = _WINDOWS.index(checked("span", rest, _WINDOWS))
+        self.action_chart_window(index - self.context.window.place)
 
     def action_chart_window(self, by: int) -> None:
         """Show a longer or shorter span in all charts."""
         raise TypeError(f"{type(self).__name__} does not implement action_chart_window({by})")
 
+    def _acknowledge(self, rest: str) -> None:
+        if not rest:
+            self.action_acknowledge()
+            return
+        self.actions = self.actions_of(self.context)
+        self._answer(self.actions.acknowledge(self._named(rest)))
+
     def _silence(self, rest: str) -> None:
+        if rest and not has_matchers(rest):
+            subject = of_alerts(self.context.alerts, self._named(rest))
+            rest = "" if subject is None else subject.matchers
         self.silence(rest or self.page.subject.matchers)
+
+    def _named(self, text: str) -> list[Alert]:
+        """Return the active alerts named by a text.
+
+        Raises:
+            ConfigError: No alert found.
+        """
+        alerts = named(text, (held.alert for held in self.context.alerts.active))
+        if not alerts:
+            raise ConfigError(
+                f"no alert is called {plain(text, 60)!r}: write its id, or its rule and place"
+            )
+        return alerts
 
     def _at(self, rest: str) -> None:
         playback = self._playback_or_note()
@@ -345,11 +398,14 @@ class CommandKeys(FleetKeys, SnapshotKeys):
         return self.context.monitor.ingest.jobs
 
     def _reservations(self) -> Iterable[str]:
-        return [each.message.id for each in self.context.monitor.reservations.table()]
+        return [reservation.message.id for reservation in self.context.monitor.reservations.table()]
 
 
 def _tops(paths: Iterable[str]) -> int:
-    """Return how many of some addresses, in the order of their levels, are below none of the others."""
+    """Count the addresses without another one above them.
+
+    They are sorted by level.
+    """
     tops: set[str] = set()
     for path in paths:
         segments = path.split("/")

@@ -1,4 +1,4 @@
-"""Typed commands: their names, what may follow them, how they are completed, and the nearest one where there is none of a name."""
+"""Typed commands: names, arguments, completion, and the nearest name for a typo."""
 
 from __future__ import annotations
 
@@ -19,18 +19,22 @@ class Command(NamedTuple):
     """Its name, then others that mean the same."""
     what: str
     run: Callable[[str], object]
-    """Does it with what follows the name; raises ConfigError where that makes no sense."""
+    """Runs it with its argument. Raises ConfigError for an invalid one."""
     choices: Callable[[], Iterable[str]] | None = None
-    """Returns what may follow, the most usual first; None for commands after which nothing follows or anything."""
+    """Returns the possible arguments, the most usual first. None for a command without an argument
+    or with a free one."""
     key: str = ""
     """The key that does the same."""
     needs: str = ""
-    """What has to follow the name, in words; empty where nothing has to."""
+    """The required argument in words. Empty if none is required."""
     is_of_fleet: bool = False
-    """Whether `choices` are names that the fleet has, of which there may be many thousands."""
+    """Whether `choices` are names in the fleet, possibly many thousands."""
 
     def fitting(self, text: str, most: int) -> list[str]:
-        """Return what may follow that has a text: first what begins with it, each in the order of `choices`."""
+        """Return the arguments that contain a text, at most `most`.
+
+        Arguments that begin with it come first, each group in the order of `choices`.
+        """
         return [] if self.choices is None else having(text, self.choices(), most)
 
 
@@ -39,22 +43,29 @@ class Commands:
 
     def __init__(self, commands: Iterable[Command]) -> None:
         self.all = tuple(commands)
-        self._by_name = {name: each for each in self.all for name in each.names}
+        self._by_name = {name: command for command in self.all for name in command.names}
 
     def run(self, text: str) -> None:
-        """Do what was typed.
+        """Run a typed command.
 
         Raises:
-            ConfigError: there is no such command, or what follows it makes no sense; the message names the nearest.
+            ConfigError: Unknown command or invalid argument. The message names the nearest.
         """
         name, _, rest = text.strip().removeprefix(":").partition(" ")
         command = self._by_name.get(name.lower())
         if command is None:
-            raise ConfigError(f":{name} is no command: {nearest(name.lower(), self._by_name)}")
+            near = nearest(name.lower(), self._by_name)
+            # The prompt lists all of them.
+            raise ConfigError(
+                f'no command "{name}"' + (f": {near}" if "did you mean" in near else "")
+            )
         command.run(rest.strip())
 
     def complete(self, text: str) -> str | None:
-        """Return the first command, with what follows it, that begins with what was typed; None for none."""
+        """Return the first command, with argument, that begins with the typed text.
+
+        None without a match.
+        """
         name, space, rest = text.partition(" ")
         if not space:
             return next(
@@ -63,13 +74,13 @@ class Commands:
         command = self._by_name.get(name.lower())
         if command is None or not rest:
             return None
-        found = next(iter(command.fitting(rest, 1)), "")
-        # A field completes what it has, so that a name that has the text elsewhere is of no use to it.
-        return f"{name} {found}" if found.lower().startswith(rest.lower()) and found else None
+        choice = next(iter(command.fitting(rest, 1)), "")
+        # A field can only append, so a name with the text elsewhere is of no use.
+        return f"{name} {choice}" if choice.lower().startswith(rest.lower()) and choice else None
 
 
 class CommandSuggester(Suggester):
-    """Completion of a field in which a command is typed."""
+    """Completion for the command field."""
 
     def __init__(self, commands: Commands) -> None:
         super().__init__(use_cache=False, case_sensitive=True)
@@ -80,29 +91,32 @@ class CommandSuggester(Suggester):
 
 
 def having(text: str, names: Iterable[str], most: int) -> list[str]:
-    """Return the names that have a text, in any case: first those that begin with it, each in the order of `names`."""
-    wanted = text.lower()
+    """Return the names that contain a text, ignoring case.
+
+    Names that begin with it come first, each group in the order of `names`.
+    """
+    needle = text.lower()
     first: list[str] = []
     others: list[str] = []
     for name in names:
         lower = name.lower()
-        if lower.startswith(wanted):
+        if lower.startswith(needle):
             first.append(name)
             if len(first) == most:
                 break
-        elif len(others) < most and wanted in lower:
+        elif len(others) < most and needle in lower:
             others.append(name)
     return [*first, *others][:most]
 
 
 def checked(what: str, value: str, choices: Iterable[str]) -> str:
-    """Return a choice, which may be written in another case.
+    """Return a choice, ignoring case.
 
     Raises:
-        ConfigError: it is none of them.
+        ConfigError: Not one of the choices.
     """
     known = list(choices)
-    found = next((each for each in known if each.lower() == value.lower()), None)
-    if found is None:
+    choice = next((option for option in known if option.lower() == value.lower()), None)
+    if choice is None:
         raise ConfigError(f"{what} {value!r}: {nearest(value, known)}")
-    return found
+    return choice

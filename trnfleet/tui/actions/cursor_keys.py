@@ -1,4 +1,7 @@
-"""Keys that mean the same in every view: acknowledge and silence what the cursor is on, copy, back, and an answer to any other key."""
+"""Keys with one meaning in every view.
+
+Acknowledge and silence the item under the cursor, copy, back, and an answer to any other key.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,10 @@ AGAIN = "ctrl+c again quits; nothing is selected to copy"
 
 
 class CursorKeys(TimeKeys, MouseSelection, KeyOrder):
-    """An app with these keys; subclasses have a page, and make `context` before they compose `actions`."""
+    """An app with these keys.
+
+    Subclasses have a page, and make `context` before they compose `actions`.
+    """
 
     HELP_TITLE = "Everywhere"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -51,7 +57,7 @@ class CursorKeys(TimeKeys, MouseSelection, KeyOrder):
     def __init__(self, playback: Playback | None) -> None:
         super().__init__(playback)
         self._is_asked_to_quit = False
-        """Whether the note that says so is on the screen."""
+        """Whether the note "press again to quit" is on screen."""
 
     @property
     def page(self) -> View:
@@ -67,22 +73,22 @@ class CursorKeys(TimeKeys, MouseSelection, KeyOrder):
     # What the cursor is on
 
     def action_acknowledge(self) -> None:
-        """Open the form that acknowledges what the cursor is on, or say why not."""
+        """Open the acknowledgement form for the item under the cursor, or show why not."""
         subject = self.page.subject
         self.actions = self.actions_of(self.page.subject_context)
         self._answer(self.actions.acknowledge(list(subject.alerts)))
 
     def action_silence(self) -> None:
-        """Open the form that silences what the cursor is on, or say why not."""
+        """Open the silence form for the item under the cursor, or show why not."""
         self.actions = self.actions_of(self.page.subject_context)
         self.silence(self.page.subject.matchers)
 
     def silence(self, matchers: str) -> None:
-        """Open the form of a silence with matchers, or say why not."""
+        """Open the silence form with matchers, or show why not."""
         self._answer(self.actions.silence([], matchers))
 
     def say(self, note: str) -> None:
-        """Show a note at once, whatever characters are in it."""
+        """Show a note at once, without interpreting its characters as markup."""
         self._say(note)
 
     def _answer(self, refusal: str) -> None:
@@ -103,20 +109,23 @@ class CursorKeys(TimeKeys, MouseSelection, KeyOrder):
         """Copy the address through the terminal (OSC 52)."""
         place = self.page.place or self.fleet_name
         self.copy_to_clipboard(place)
-        self._say(f"copied {place}, where the terminal lets it")
+        self._say(f"copied {place} (if the terminal allows OSC 52)")
 
     # Leaving
 
     async def action_copy_or_quit(self) -> None:
-        """Copy what is selected in a field or with the mouse; else quit when it is pressed twice in a row."""
+        """Copy the selection of a field or the mouse.
+
+        Without a selection, quit if the key is pressed twice in a row.
+        """
         field = self.focused
         if isinstance(field, Input) and field.selected_text:
             self.copy_to_clipboard(field.selected_text)
-            self._say("copied, where the terminal lets it")
+            self._say("copied (if the terminal allows OSC 52)")
         elif selected := self.selected_text:
             self.copy_to_clipboard(selected)
             lines = counted(len(selected.splitlines()), "line")
-            self._say(f"copied {lines}, where the terminal lets it")
+            self._say(f"copied {lines} (if the terminal allows OSC 52)")
         elif self._is_asked_to_quit and self.note == AGAIN:
             await self.action_quit()
         else:
@@ -124,7 +133,10 @@ class CursorKeys(TimeKeys, MouseSelection, KeyOrder):
             self._is_asked_to_quit = True
 
     def on_key(self, event: events.Key) -> None:
-        """Answer a key that does nothing here, which would otherwise look like a hung program."""
+        """Answer a key without a function here.
+
+        No answer would look like a hang.
+        """
         if event.key != "ctrl+c":
             self._is_asked_to_quit = False
         if isinstance(self.screen, ModalScreen) or isinstance(self.focused, Input):
@@ -137,4 +149,4 @@ class CursorKeys(TimeKeys, MouseSelection, KeyOrder):
 
 
 _SILENT = {"tab", "shift+tab", "escape", "end", "ctrl+c"}
-"""Keys that may have nothing to do, and are pressed all the same."""
+"""Keys without an answer: they are pressed even when they do nothing."""

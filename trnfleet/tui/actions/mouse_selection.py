@@ -1,4 +1,7 @@
-"""Selecting text with the mouse, within one widget; a click is none, and a key or the next press of the button ends it."""
+"""Text selection with the mouse, within one widget.
+
+A click selects nothing. A key or the next press of the button ends the selection.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ LEFT = 1
 
 
 class MouseSelection(App[None]):
-    """An app whose lines can be selected."""
+    """An app with selectable lines."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,7 +32,10 @@ class MouseSelection(App[None]):
 
     @property
     def selected_text(self) -> str:
-        """The text that is selected on the screen; empty for none."""
+        """Selected text on screen.
+
+        Empty without a selection.
+        """
         widget = self._selected
         return widget.selected_text() if widget is not None and widget.is_on_screen else ""
 
@@ -40,7 +46,10 @@ class MouseSelection(App[None]):
             self._selected = None
 
     async def on_event(self, event: events.Event) -> None:
-        """Follow the pointer before anything else does; what ends a selection is no click."""
+        """Follow the pointer first.
+
+        The end of a selection is not a click.
+        """
         if isinstance(event, events.InputEvent) and not event.is_forwarded and self._follow(event):
             return
         await super().on_event(event)
@@ -63,7 +72,10 @@ class MouseSelection(App[None]):
         return False
 
     def _drag(self, event: events.MouseMove) -> bool:
-        """Select up to the pointer while the button is down; return whether that was done."""
+        """Select up to the pointer while the button is down.
+
+        Return True if selected.
+        """
         if self._pressed_at is None:
             return False
         widget, begin = self._pressed_at
@@ -84,7 +96,8 @@ class MouseSelection(App[None]):
 
 
 def _cell(widget: Widget, event: events.MouseEvent) -> Offset:
-    """Return the cell of a widget that is nearest to the pointer."""
+    """Return the cell of a widget nearest to the pointer."""
     region = widget.content_region
-    x, y = event.x - region.x, event.y - region.y
+    x = event.x - region.x
+    y = event.y - region.y
     return Offset(max(0, min(x, region.width - 1)), max(0, min(y, region.height - 1)))

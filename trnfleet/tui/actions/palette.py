@@ -1,6 +1,7 @@
-"""The command palette (Ctrl-p): Textual's, over candidates of this app and in its themes.
+"""The command palette (Ctrl-p): Textual's, with this app's candidates and themes.
 
-Textual takes a text for markup, so that every text goes there as `Content`. Its own system commands are left out.
+Textual interprets a text as markup, so every text is passed as `Content`. Textual's own system
+commands are left out.
 """
 
 from __future__ import annotations
@@ -30,14 +31,17 @@ _SIGN_CELLS = 12
 _MOST_LETTERS = 120
 """Letters that are shown of a name."""
 PLACEHOLDER = "view, action, key, job, reservation, alert or chip"
-NOTHING = "Nothing has that text: try a view, a key, a job, a chip such as 0001-2/07"
+NOTHING = "No match. Try a view, a key, a job, 0001-2/07."
 
 
 class HitList(CommandList, can_focus=False):
     """The list of hits."""
 
     def get_visual_style(self, *component_classes: str, partial: bool = False) -> Style:
-        """Return Textual's style, on the selected line with the reverse of themes without colours, which Textual leaves out."""
+        """Return Textual's style, plus reverse on the selected line without colours.
+
+        Textual leaves out the reverse of themes without colours.
+        """
         style = super().get_visual_style(*component_classes, partial=partial)
         is_selected = "option-list--option-highlighted" in component_classes
         return style + Style(reverse=True) if is_selected and theme.CURSOR_FILL.reverse else style
@@ -77,17 +81,17 @@ class Palette(CommandPalette):
     Palette CommandList > .option-list--option-highlighted, Palette CommandList:ansi > .option-list--option-highlighted {
         color: $fg-bright; background: $input-selection-background; text-style: none;
     }
-    """
+    """  # noqa: E501
 
     def __init__(self, candidates: Candidates) -> None:
         super().__init__(providers=())
         self._candidates = candidates
 
     def compose(self) -> ComposeResult:
-        """Compose what Textual's palette has, but for its icon."""
+        """Compose Textual's palette without its icon."""
         with Vertical(id="--container") as frame:
             frame.border_title = " Commands "
-            frame.border_subtitle = " Enter does it  Esc closes "
+            frame.border_subtitle = " Enter run  Esc close "
             with Horizontal(id="--input"):
                 yield CommandInput(
                     placeholder=PLACEHOLDER, select_on_focus=False, max_length=MOST_TYPED
@@ -97,16 +101,19 @@ class Palette(CommandPalette):
                 yield LoadingIndicator()
 
     def _gather_commands(self, search_value: str) -> None:  # type: ignore[override]  # Textual's is a worker
-        """Show the hits of a text before the next key is looked at: Enter must never choose a hit of what was typed before."""
+        """Show the hits of a text before the next key is read.
+
+        Enter must never choose a hit for an earlier text.
+        """
         marked = self.get_visual_style("command-palette--highlight", partial=True)
         hits = [
             Hit(
-                found.score,
-                hit_content(found, marked),
-                found.candidate.run,
-                plain(found.candidate.text, _MOST_LETTERS),
+                match.score,
+                hit_content(match, marked),
+                match.candidate.run,
+                plain(match.candidate.text, _MOST_LETTERS),
             )
-            for found in self._candidates.find(search_value)
+            for match in self._candidates.find(search_value)
         ]
         if not hits:
             hits = [Hit(0.0, Content(_shown(NOTHING)), lambda: None, NOTHING)]
@@ -117,20 +124,23 @@ class Palette(CommandPalette):
     @on(Input.Submitted)
     @on(OptionList.OptionSelected)
     def _chosen(self, event: Input.Submitted | OptionList.OptionSelected) -> None:
-        """Keep further Enters from Textual once a hit was chosen: each would do it again, and close what is below."""
+        """Block further Enters after a hit was chosen.
+
+        Textual would run it again with each, and close the screen below.
+        """
         if not self.is_current:
             event.prevent_default()
             event.stop()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Give the list what is left of the screen, so that what is below it is still seen."""
+        """Limit the height of the list, so that the view below remains visible."""
         lines = max(3, event.size.height * 7 // 10)
         self.query_one(CommandList).styles.max_height = lines
         self.query_one("#--container").styles.max_height = lines + 3
 
 
 def hit_content(found: Found, marked: Style | None) -> Content:
-    """Return the line of a hit: key or kind, name, and what else is to be said.
+    """Return the line of a hit: key or kind, name, and note.
 
     It names no colours: the selected line has its own.
     """

@@ -1,4 +1,7 @@
-"""What the command palette offers, read from the app when it is opened: views, keys and commands, then the names of the fleet."""
+"""Entries of the command palette, read from the app when it opens.
+
+Views, keys and commands, then the names of the fleet.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from trnfleet.domain.address import Level
-from trnfleet.domain.alerts.alert import address_of
+from trnfleet.domain.alerts.alert import address_of, has_id
 from trnfleet.tui.actions.candidates import MOST, Candidate, Candidates
 from trnfleet.tui.help import bindings_of, key_text
 from trnfleet.tui.state.chip_table import ChipTable
@@ -33,7 +36,7 @@ _LEVELS = {
     Level.CHIP: "chip",
 }
 _CURSOR = ("move(", "page(", "scroll(")
-"""Actions of the cursor, which are quicker done than searched."""
+"""Cursor actions. Pressing the key is quicker than a search."""
 COMMAND = "command"
 
 
@@ -52,16 +55,16 @@ class PaletteApp(Protocol):
         """What has the keys."""
 
     def key_parts(self) -> list[tuple[str, type[DOMNode]]]:
-        """Return the classes whose keys there are, with the titles of their sections."""
+        """Return the classes with keys and their section titles."""
 
     def simulate_key(self, key: str) -> None:
-        """Do what a key does."""
+        """Run a key's function."""
 
     def action_command(self, typed: str = "") -> None:
-        """Prompt for a command, of which the beginning may be there."""
+        """Prompt for a command, with `typed` as its beginning."""
 
     def attempt(self, run: Callable[[], object]) -> bool:
-        """Do what a command does, or show why that is not possible."""
+        """Run a command's function, or show why it is not possible."""
 
     def say(self, note: str) -> None:
         """Show a note."""
@@ -82,10 +85,10 @@ class PaletteSource:
         self._active = app.screen.active_bindings
         self._chips = ChipTable(app.context.monitor, app.context.alerts)
         self._same: dict[str, tuple[str, ...]] = {}
-        """Names of the commands by the keys that do the same."""
-        for each in app.commands.all:
-            if each.key:
-                self._same[each.key] = (*self._same.get(each.key, ()), *each.names)
+        """Command names by the keys with the same effect."""
+        for command in app.commands.all:
+            if command.key:
+                self._same[command.key] = (*self._same.get(command.key, ()), *command.names)
 
     def candidates(self) -> Candidates:
         """Return them, as of now."""
@@ -101,8 +104,8 @@ class PaletteSource:
             for entry in VIEWS
         ]
         keys = list(self._keys())
-        # What cannot be done here comes with what is typed alone.
-        here = [each for each in keys if each.is_possible]
+        # Impossible actions are offered only for typed text.
+        here = [candidate for candidate in keys if candidate.is_possible]
         return Candidates([*views, *keys, *self._commands()], [*views, *here], self._of_fleet)
 
     # Our own names
@@ -115,8 +118,9 @@ class PaletteSource:
             for binding in bindings_of(kind)
             if not binding.action.startswith(_CURSOR) and binding.action != "palette"
         ]
-        # What can be done here first: of a key that does the same in other views, too, that is enough.
-        for candidate, does in sorted(made, key=lambda each: not each[0].is_possible):
+        # What can be done here first: of a key that does the same in other views, too, that is
+        # enough.
+        for candidate, does in sorted(made, key=lambda pair: not pair[0].is_possible):
             if does not in known:
                 known.add(does)
                 yield candidate
@@ -130,15 +134,18 @@ class PaletteSource:
             and (active.binding.action, active.binding.description)
             == (binding.action, binding.description)
         )
-        sign, what = key_text(first), binding.description[0].upper() + binding.description[1:]
+        sign = key_text(first)
+        what = binding.description[0].upper() + binding.description[1:]
         # The title of a part of a view begins with the view's, such as `Fleet: problems`.
         view = next((entry for entry in VIEWS if entry.title == title.partition(":")[0]), None)
         if is_possible:
             note = where = ""
         elif view is None:
-            note, where = "not now", "does nothing here now"
+            note = "not now"
+            where = "does nothing here now"
         else:
-            note, where = f"in {title}", f"is a key of {title} ({view.key})"
+            note = f"in {title}"
+            where = f"is a key of {title} ({view.key})"
         run = (
             partial(self._app.simulate_key, first)
             if is_possible
@@ -148,27 +155,33 @@ class PaletteSource:
         return Candidate(sign, what, run, note, words, is_key=True, is_possible=is_possible)
 
     def _commands(self) -> Iterator[Candidate]:
-        for each in self._app.commands.all:
-            name = each.names[0]
-            if each.needs:
+        for command in self._app.commands.all:
+            name = command.names[0]
+            if command.needs:
                 prefilled = partial(self._app.action_command, f"{name} ")
                 yield Candidate(
-                    COMMAND, f":{name} …", prefilled, f"{each.needs}: {each.what}", each.names
+                    COMMAND,
+                    f":{name} …",
+                    prefilled,
+                    f"{command.needs}: {command.what}",
+                    command.names,
                 )
-            if each.choices is not None and not each.is_of_fleet:
-                for choice in each.choices():
-                    run = partial(self._app.attempt, partial(each.run, choice))
-                    yield Candidate(COMMAND, f":{name} {choice}", run, each.what, (choice.lower(),))
+            if command.choices is not None and not command.is_of_fleet:
+                for choice in command.choices():
+                    run = partial(self._app.attempt, partial(command.run, choice))
+                    yield Candidate(
+                        COMMAND, f":{name} {choice}", run, command.what, (choice.lower(),)
+                    )
 
     # Names of the fleet
 
     def _of_fleet(self, text: str) -> Iterator[Candidate]:
         yield from map(self._place, self._chips.find(text, MOST))
-        for each in self._app.commands.all:
-            if each.is_of_fleet:
-                yield from (self._named(each, name) for name in each.fitting(text, MOST))
-        wanted = text.lower()
-        alerts = (each for each in self._app.context.alerts.active if _is_of(each, wanted))
+        for command in self._app.commands.all:
+            if command.is_of_fleet:
+                yield from (self._named(command, name) for name in command.fitting(text, MOST))
+        needle = text.lower()
+        alerts = (held for held in self._app.context.alerts.active if _is_of(held, needle))
         yield from map(self._alert, itertools.islice(alerts, MOST))
 
     def _place(self, node: Node) -> Candidate:
@@ -193,6 +206,11 @@ class PaletteSource:
 
 
 def _is_of(each: AlertWithStatus, wanted: str) -> bool:
-    """Return whether an alert has a text in its rule's name, its place, or what it is about."""
+    """Return whether an alert matches an id or a text.
+
+    The text may be in its rule's name, its place or its subject.
+    """
     alert = each.alert
-    return any(wanted in text.lower() for text in (alert.rule.name, alert.place, alert.target))
+    return has_id(alert.fingerprint, wanted) or any(
+        wanted in text.lower() for text in (alert.rule.name, alert.place, alert.target)
+    )

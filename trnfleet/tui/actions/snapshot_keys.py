@@ -1,4 +1,4 @@
-"""The key that writes what is on the screen into files: a picture, and the rows of the view as a table."""
+"""The key that saves the screen: as a picture, and its rows as a table."""
 
 from __future__ import annotations
 
@@ -42,8 +42,16 @@ class SnapshotKeys(CursorKeys):
         """Title of the view on the screen."""
         raise TypeError(f"{type(self).__name__} does not implement view_title")
 
-    def action_snapshot(self) -> None:
-        """Write the files, and say where they are; pictures and tables are made aside, so that nothing waits for them."""
+    async def paint_whole(self) -> None:
+        """Paint all of the view at one moment; return once the screen has it."""
+        raise TypeError(f"{type(self).__name__} does not implement paint_whole()")
+
+    async def action_snapshot(self) -> None:
+        """Write the files of one finished paint, and show their paths.
+
+        Keys wait for the paint, but not for the files.
+        """
+        await self.paint_whole()
         shown = self.screen
         is_help = isinstance(shown, HelpScreen)
         lines, table = self._drawn_lines(), Table() if is_help else self.page.export()
@@ -51,9 +59,11 @@ class SnapshotKeys(CursorKeys):
             plain(self.context.monitor.fleet_name, 64),
             (self.size.width, self.size.height),
         )
-        of = "Help" if is_help else self.view_title
-        title = f"trnfleet: {of} of {fleet}"
-        name = f"{fleet}-{of.lower()}-{format_basic(self.context.monitor.moment().time_ns)}"
+        screen_title = "Help" if is_help else self.view_title
+        title = f"trnfleet: {screen_title} of {fleet}"
+        name = (
+            f"{fleet}-{screen_title.lower()}-{format_basic(self.context.monitor.moment().time_ns)}"
+        )
 
         def say(text: str, *, is_problem: bool = False) -> None:
             self._say(text, is_problem=is_problem)
@@ -87,7 +97,7 @@ class SnapshotKeys(CursorKeys):
 
 
 def _saved_text(path: Path, table: Table) -> str:
-    """Return which files were written, how many rows they have, and where they are."""
+    """Return the names, the number of rows and the folder of the written files."""
     rows = counted(len(table.rows), "row")
     if table.total:
         rows = f"the first {count(MOST_ROWS)} of {count(table.total)} rows"

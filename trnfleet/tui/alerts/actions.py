@@ -1,7 +1,7 @@
 """Acknowledge and silence: the forms, their preview, and the removal of either.
 
-`OperatorActions` writes in the background, and the result counts when it comes back. The owner hands over the alerts and shows the
-result.
+`OperatorActions` writes in the background, and the result counts when it comes back. The owner
+hands over the alerts and shows the result.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from textual import on
 from textual.containers import Vertical
 from textual.message import Message
 
-from trnfleet.domain.alerts.matchers import parse_matchers
+from trnfleet.domain.alerts.matchers import parse_matchers, split_matchers
 from trnfleet.domain.alerts.preview import preview
 from trnfleet.domain.durations import parse_duration_s
 from trnfleet.domain.quantities import DurationStyle, count, duration
 from trnfleet.errors import ConfigError, TrnfleetError
 from trnfleet.monitor.alerting.operator import refused_in
+from trnfleet.monitor.problems.state import known_of
 from trnfleet.text import plain
-from trnfleet.tui.alerts.query import split_matchers
 from trnfleet.tui.format.alerts import preview_text, where_text
 from trnfleet.tui.state.subjects import of_alerts
 from trnfleet.tui.widgets.form import FieldSpec, Form
@@ -36,17 +36,18 @@ if TYPE_CHECKING:
 
     Writing = Coroutine[Any, Any, object]
 
-ACK_FOR, SILENCE_FOR = "2h", "4h"
+ACK_FOR = "2h"
+SILENCE_FOR = "4h"
 """Default durations."""
 MOST_AT_ONCE = 200
-"""Alerts that one acknowledgement is for, at most: each is a message."""
+"""Most alerts per acknowledgement: each is a message."""
 PAST = "this is the past: End returns to live, where alerts can be acknowledged"
 RECORDED = "this is a recording: its alerts cannot be acknowledged or silenced"
 READ_ONLY = "this screen only reads; --allow-commands lets it acknowledge and silence"
 
 
 class AlertActions(Vertical):
-    """The two forms, of which one at most is open, and their writes."""
+    """The two forms, at most one of them open, and their writes."""
 
     DEFAULT_CSS = "AlertActions { height: auto; }"
 
@@ -59,7 +60,10 @@ class AlertActions(Vertical):
             """Printable characters only."""
 
     class Closed(Message):
-        """A form was closed, so that the keys are the list's again."""
+        """A form was closed.
+
+        The list has the focus again.
+        """
 
     def __init__(self, context: UiContext) -> None:
         super().__init__()
@@ -91,7 +95,8 @@ class AlertActions(Vertical):
         self._subjects: list[Alert] = []
         """The alerts to acknowledge, as they were when the form was opened."""
         self._being_written: set[tuple[Form, int]] = set()
-        """Forms, with the number of their opening, of which the broker has not answered yet: Enter once more would write the same again."""
+        """Forms, and their opening number, without an answer from the broker. A second Enter would
+        write the same again."""
 
     def compose(self) -> ComposeResult:
         """Put the forms below each other."""
@@ -100,13 +105,19 @@ class AlertActions(Vertical):
 
     @property
     def is_open(self) -> bool:
-        """Whether a form is on the screen, which then has the keys."""
+        """Whether a form is on screen.
+
+        It then has the focus.
+        """
         return self.ack_form.is_open or self.silence_form.is_open
 
     # What people ask for
 
     def acknowledge(self, alerts: list[Alert]) -> str:
-        """Open the form that acknowledges alerts; return the reason why not, empty where it is open."""
+        """Open the acknowledgement form.
+
+        Return the reason if refused, empty if opened.
+        """
         refusal = self._refusal()
         if refusal:
             return refusal
@@ -126,18 +137,21 @@ class AlertActions(Vertical):
         return ""
 
     def silence(self, alerts: list[Alert], matchers: str = "") -> str:
-        """Open the form that makes a silence; return the reason why not, empty where it is open.
+        """Open the silence form.
+
+        Return the reason if refused, empty if opened.
 
         Args:
-            alerts: What the silence is offered for; none for nothing in particular.
-            matchers: What it begins with where there are no alerts.
+            alerts: Alerts to silence. Empty for a silence from scratch.
+            matchers: Initial matchers without alerts.
         """
         refusal = self._refusal()
         if refusal:
             return refusal
         if alerts and (cells := cells_text(alerts)):
             return cells
-        matchers = shared_matchers(alerts) or matchers
+        subject = of_alerts(self.context.alerts, alerts)
+        matchers = matchers if subject is None else subject.matchers
         values = {"matchers": matchers, "for": SILENCE_FOR}
         self.ack_form.close()
         self.silence_form.open("Silence", values, "why" if matchers else "matchers")
@@ -145,32 +159,41 @@ class AlertActions(Vertical):
         return ""
 
     def withdraw(self, alerts: list[Alert]) -> str:
-        """Remove acknowledgements; return the reason why not, empty where that has begun."""
-        refusal, operator = self._refusal(), self.context.operator
+        """Remove acknowledgements.
+
+        Return the reason if refused, empty if started.
+        """
+        refusal = self._refusal()
+        operator = self.context.operator
         if refusal or operator is None:
             return refusal
         if alerts and (cells := cells_text(alerts)):
             return cells
         silences = self._monitor.alerts.silences
-        found = (silences.ack(alert.fingerprint) for alert in alerts)
-        acked = [ack for ack in found if ack is not None]
+        acks = (silences.ack(alert.fingerprint) for alert in alerts)
+        acked = [ack for ack in acks if ack is not None]
         if not acked:
             return "not acknowledged"
         self._write(
-            _each(operator.withdraw_ack(each) for each in acked[:MOST_AT_ONCE]), "unacknowledged"
+            _each(operator.withdraw_ack(ack) for ack in acked[:MOST_AT_ONCE]), "unacknowledged"
         )
         return ""
 
     def end(self, silence: Silence | None) -> str:
-        """End a silence, if there is one; return the reason why not, empty where that has begun."""
-        refusal, operator = self._refusal(), self.context.operator
+        """End a silence, if any.
+
+        Return the reason if refused, empty if started.
+        """
+        refusal = self._refusal()
+        operator = self.context.operator
         if not refusal and operator is not None and silence is not None:
             self._write(operator.expire(silence), "silence expired")
         return refusal
 
     def _refusal(self) -> str:
         """Return the reason why nothing can be written now; empty for none."""
-        playback, operator = self.context.playback, self.context.operator
+        playback = self.context.playback
+        operator = self.context.operator
         if playback is not None and playback.shows_past:
             return PAST if playback.is_live_possible else RECORDED
         return "" if operator is not None and operator.can_write else READ_ONLY
@@ -193,7 +216,8 @@ class AlertActions(Vertical):
     @on(Form.Submitted)
     def _submitted(self, event: Form.Submitted) -> None:
         event.stop()
-        form, operator = event.form, self.context.operator
+        form = event.form
+        operator = self.context.operator
         if operator is None or not form.is_open or (form, form.openings) in self._being_written:
             return
         if self.context.shows_past:
@@ -208,19 +232,26 @@ class AlertActions(Vertical):
             self._write(writing, done, form)
 
     def _acknowledgement(self, operator: OperatorActions) -> tuple[Writing, str]:
-        """Return what writes what the form asks for, and the words for when that is done.
+        """Return the write for the acknowledgement form, and the note for its success.
 
         Raises:
-            ValueError: the duration is not one.
+            ValueError: Invalid duration.
         """
-        values, now_ns = self.ack_form.values, self._monitor.moment().time_ns
-        alerts, lasts_s, note = self._subjects, parse_duration_s(values["for"]), values["note"]
+        values = self.ack_form.values
+        now_ns = self._monitor.moment().time_ns
+        alerts = self._subjects
+        lasts_s = parse_duration_s(values["for"])
+        note = values["note"]
         revision = self._monitor.alerts.silences.next_ack_revision
         writing = _each(
             operator.acknowledge(
-                each, now_ns=now_ns, lasts_s=lasts_s, note=note, revision=revision(each.fingerprint)
+                alert,
+                now_ns=now_ns,
+                lasts_s=lasts_s,
+                note=note,
+                revision=revision(alert.fingerprint),
             )
-            for each in alerts
+            for alert in alerts
         )
         return (
             writing,
@@ -228,14 +259,16 @@ class AlertActions(Vertical):
         )
 
     def _silencing(self, operator: OperatorActions) -> tuple[Writing, str]:
-        """Return what writes what the form asks for, and the words for when that is done.
+        """Return the write for the silence form, and the note for its success.
 
         Raises:
-            ValueError: the duration is not one.
-            ConfigError: matchers or reason are missing.
+            ValueError: Invalid duration.
+            ConfigError: Matchers or reason are missing.
         """
-        values, now_ns = self.silence_form.values, self._monitor.moment().time_ns
-        lasts_s, why = parse_duration_s(values["for"]), values["why"]
+        values = self.silence_form.values
+        now_ns = self._monitor.moment().time_ns
+        lasts_s = parse_duration_s(values["for"])
+        why = values["why"]
         matchers = split_matchers(values["matchers"])
         parse_matchers(matchers)
         if not why:
@@ -246,21 +279,22 @@ class AlertActions(Vertical):
         return writing, f"silenced for {duration(lasts_s, DurationStyle.NARROW)}"
 
     def _preview(self) -> None:
-        """Show what the silence in the form matches."""
+        """Show the matches of the silence in the form."""
         form = self.silence_form
         try:
             matchers = parse_matchers(split_matchers(form.values["matchers"]))
         except TrnfleetError as error:
             form.tell(plain(str(error)), is_problem=True)
             return
-        form.tell(
-            preview_text(
-                preview(matchers, [each for each in self._monitor.alerts.active() if not each.cell])
-            )
-        )
+        alerts = self._monitor.alerts
+        effect = preview(matchers, known_of(self._monitor, alerts.active(), alerts.rules))
+        form.tell(preview_text(effect), is_problem=bool(effect.doubts))
 
     def _write(self, writing: Writing, done: str, form: Form | None = None) -> None:
-        """Write in the background, then report the result, an error in the form where that has been open since."""
+        """Write in the background and report the result.
+
+        An error is shown in the form if it has been open since.
+        """
         opened = None if form is None else (form, form.openings)
         if opened is not None:
             self._being_written.add(opened)
@@ -295,14 +329,17 @@ class AlertActions(Vertical):
 
 
 def cells_text(alerts: list[Alert]) -> str:
-    """Return where alerts are to be acknowledged or silenced that are all of cells; empty where one is not."""
+    """Return where to acknowledge or silence alerts of cells.
+
+    Empty if any alert is not of a cell.
+    """
     if not all(alert.cell for alert in alerts):
         return ""
     return refused_in(", ".join(sorted({alert.cell for alert in alerts})))
 
 
 def named(alerts: list[Alert]) -> str:
-    """Return what alerts are called, of which there is at least one, in a few words."""
+    """Return a short name for one or more alerts."""
     first = alerts[0]
     name = plain(first.name)
     return (
@@ -310,12 +347,6 @@ def named(alerts: list[Alert]) -> str:
         if len(alerts) == 1
         else f"{count(len(alerts))} alerts of {name}"
     )
-
-
-def shared_matchers(alerts: list[Alert]) -> str:
-    """Return matchers for alerts: of many, what their labels have in common; nothing for none."""
-    subject = of_alerts(alerts)
-    return "" if subject is None else subject.matchers
 
 
 async def _each(writings: Iterable[Awaitable[object]]) -> None:

@@ -1,6 +1,7 @@
 """The chart of an alert's figure around the moment at which it fired.
 
-History has a sample for each wall second; the moment is counted back from now at the fleet's own speed.
+History has a sample for each wall second; the moment is counted back from now at the fleet's own
+speed.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ LEAST_ROWS = 5
 _LEAST_WIDTH = 20
 _KEPT = frozenset(field.key for field in KEPT)
 _BEFORE = 0.5
-"""Least share of the chart that lies before the moment, as far as history goes back."""
+"""Least share of the chart before the moment, if history goes back so far."""
 
 
 class Past(NamedTuple):
-    """The chart of an alert's figure, with the moment at which it fired."""
+    """Chart of an alert's figure, and the moment it fired."""
 
     title: str
     """What it is of."""
@@ -52,12 +53,14 @@ class Past(NamedTuple):
 
 
 def read_past(context: UiContext, alert: Alert) -> Past | None:
-    """Return what history keeps of an alert's figure at its worst member; None for nothing.
+    """Return the history of an alert's figure at its worst member; None without history.
 
-    A node that history does not keep is watched from now on.
+    A node without history is recorded from now on.
     """
-    monitor, rule = context.monitor, alert.rule
-    layout, history = monitor.store.layout, monitor.history
+    monitor = context.monitor
+    rule = alert.rule
+    layout = monitor.store.layout
+    history = monitor.history
     fired_s = None
     if alert.fired_ns is not None:
         speed = monitor.moment().speed or 1.0
@@ -66,16 +69,16 @@ def read_past(context: UiContext, alert: Alert) -> Past | None:
     least_s = around_s if around_s <= min(MOST_ALL_S, 2 * history.end) else 0
     inputs = chart_inputs(monitor, context.window, shows_past=context.shows_past, least_s=least_s)
     span_s = inputs.times.span_s
-    # A limit on what is made of the figure, such as its distance from a median, is no height in its chart.
-    limit, base = rule.limit if rule.is_plain else None, 0.0
+    # A limit on a derived figure, such as the distance from a median, is not a height in this
+    # chart.
+    limit = rule.limit if rule.is_plain else None
+    base = 0.0
     before = Reason.BEFORE_START
     if rule.figure in JOB_KEYS and alert.target in history.job_names():
-        place, title, unit, low = (
-            alert.target,
-            "step time" if rule.figure.endswith("_s") else "power",
-            "s",
-            0.0,
-        )
+        place = alert.target
+        title = "step time" if rule.figure.endswith("_s") else "power"
+        unit = "s"
+        low = 0.0
         unit = "s" if rule.figure.endswith("_s") else "W"
         track = history.job_track(alert.target, rule.figure, span_s)
         base = monitor.alerts.usual(rule.figure, alert.target) or 0.0
@@ -89,7 +92,10 @@ def read_past(context: UiContext, alert: Alert) -> Past | None:
             return None
         if node.level is Level.CHIP or not history.seconds(node.level):
             history.watch(layout.path(node))
-        place, title, unit, low = layout.path(node), field.title, field.unit, field.low
+        place = layout.path(node)
+        title = field.title
+        unit = field.unit
+        low = field.low
         track = history.track(layout, node, field.key, span_s)
         before = before_of(monitor, node.level)
     else:
@@ -134,7 +140,7 @@ def chart(past: Past, width: int, height: int) -> list[FixedParts]:
 
 
 def moment(past: Past) -> str:
-    """Return when it fired, and where a chart begins later than that."""
+    """Return when it fired, and where a chart begins later."""
     if past.fired_s is None:
         return "pending"
     words = f"fired {duration(past.fired_s)} ago"

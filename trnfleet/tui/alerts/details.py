@@ -1,4 +1,7 @@
-"""Details of the alert, group, silence or transition under the cursor: facts, and a chart where there is room."""
+"""Details of the alert, group, silence or transition under the cursor.
+
+Facts, and a chart if there is room.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.alert import address_of
+from trnfleet.domain.alerts.signals import Scope
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.alerts.templates import fill, summary, value_text
 from trnfleet.domain.quantities import count, counted, duration
@@ -15,6 +19,7 @@ from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.alerts import chart
 from trnfleet.tui.alerts.lists import HistoryEntry
+from trnfleet.tui.alerts.query import matched_by_silences
 from trnfleet.tui.alerts.rows import Row
 from trnfleet.tui.format.alerts import (
     age_s,
@@ -47,7 +52,7 @@ if TYPE_CHECKING:
     Subject = Row | HistoryEntry | Silence | None
 
 BESIDE_FROM = 110
-"""Width from which the chart stands beside the words."""
+"""Least width for the chart beside the words."""
 _CHART_SHARE = 0.4
 _CHART_ROWS = 9
 _CHART_MOST = 16
@@ -58,15 +63,17 @@ _LONGEST = 1_000
 def alert_facts(
     item: AlertWithStatus, alerts: Alerts, link: str = "", errors: Sequence[ReceiverError] = ()
 ) -> list[Fact]:
-    """Return everything of an alert, the most important first; its summary names its cause.
+    """Return an alert's facts, the most important first; its summary names its cause.
 
     Args:
         item: The alert.
-        alerts: All of them.
-        link: Where it leads to; empty for none.
-        errors: What receivers do not take.
+        alerts: All alerts.
+        link: Address it links to. Empty without a link.
+        errors: Refusals by receivers.
     """
-    alert, rule, now_ns = item.alert, item.alert.rule, alerts.instant.now_ns
+    alert = item.alert
+    rule = item.alert.rule
+    now_ns = alerts.instant.now_ns
     sign = severity_text(item.severity)
     facts = [Fact(sign, plain(summary(alert), _LONGEST), theme.STRONG)]
     value = value_text(rule, alert.value, plain(alert.text))
@@ -87,9 +94,7 @@ def alert_facts(
     facts += _error_facts(errors, alert.fingerprint, ("alert", "acknowledgement"))
     facts += _runbook(rule)
     facts += _times(alert, now_ns)
-    place = [plain(address_of(alert)) or where_text(alert), amount_text(alert)]
-    place.append(f"job {plain(alert.job)}" if alert.job else "")
-    facts.append(Fact("where", "  ".join(each for each in place if each)))
+    facts.append(_where(alert))
     members = alerts.members(alert, _MOST_MEMBERS)
     if len(members) > 1:
         facts.append(Fact("members", _members_text(alert, members)))
@@ -104,9 +109,9 @@ def alert_facts(
 
 
 def group_facts(group: Group, now_ns: int) -> list[Fact]:
-    """Return what alerts have in common that are collapsed into one line."""
+    """Return the common facts of collapsed alerts."""
     rule = group.members[0].alert.rule
-    begun = sorted(each.alert.fired_ns or each.alert.since_ns for each in group.members)
+    begun = sorted(member.alert.fired_ns or member.alert.since_ns for member in group.members)
     word = group.status.value if group.status is not AlertStatus.FIRING else "firing"
     amount = f"{count(len(group.members))} alerts {word}"
     chips = f", {count(group.chips)} chips" if group.chips else ""
@@ -126,10 +131,10 @@ def group_facts(group: Group, now_ns: int) -> list[Fact]:
 
 
 def silence_facts(
-    silence: Silence, hidden: Iterable[Alert], now_ns: int, errors: Sequence[ReceiverError] = ()
+    silence: Silence, matched: Iterable[Alert], now_ns: int, errors: Sequence[ReceiverError] = ()
 ) -> list[Fact]:
-    """Return everything of a silence, what it hides, and why a receiver does not take it."""
-    names = [f"{plain(each.name)} {where_text(each)}" for each in hidden]
+    """Return the facts of a silence, its matches, and why a receiver refuses it."""
+    names = [f"{plain(alert.name)} {where_text(alert)}" for alert in matched]
     words = ", ".join(names[:_MOST_MEMBERS]) + (" …" if len(names) > _MOST_MEMBERS else "")
     return [
         Fact("silence", silence_text(silence), theme.STRONG),
@@ -137,7 +142,8 @@ def silence_facts(
         Fact("owner", plain(silence.whose)),
         Fact(
             "period",
-            f"{_minute(silence.starts_ns)} to {_minute(silence.ends_ns)} UTC, {silence_state(silence, now_ns)}",
+            f"{_minute(silence.starts_ns)} to {_minute(silence.ends_ns)} UTC,"
+            f" {silence_state(silence, now_ns)}",
         ),
         *_error_facts(errors, silence.id, ("silence",)),
         Fact("matches", counted(len(names), "active alert") + (f": {words}" if words else "")),
@@ -148,7 +154,9 @@ def silence_facts(
 
 def history_facts(entry: HistoryEntry, alerts: Alerts) -> list[Fact]:
     """Return a transition of an alert, and its status now."""
-    happened, alert, now_ns = entry.transition, entry.transition.alert, alerts.instant.now_ns
+    happened = entry.transition
+    alert = entry.transition.alert
+    now_ns = alerts.instant.now_ns
     ago = duration((now_ns - happened.at_ns) / NS_PER_S)
     word = {"firing": "fired", "resolved": "resolved", "flapping": "flapping"}.get(
         happened.kind, happened.kind
@@ -163,29 +171,41 @@ def history_facts(entry: HistoryEntry, alerts: Alerts) -> list[Fact]:
         facts.append(
             Fact(
                 "duration",
-                f"{lasted}, from {time_text(alert.fired_ns, now_ns)} to {time_text(alert.resolved_ns, now_ns)}",
+                f"{lasted}, from {time_text(alert.fired_ns, now_ns)} to"
+                f" {time_text(alert.resolved_ns, now_ns)}",
             )
         )
-    where = [plain(address_of(alert)) or where_text(alert), amount_text(alert)]
-    where.append(f"job {plain(alert.job)}" if alert.job else "")
-    facts.append(Fact("where", "  ".join(each for each in where if each)))
+    facts.append(_where(alert))
     if alert.cause:
         facts.append(Fact("cause", plain(alert.cause, _LONGEST)))
     return facts + _runbook(alert.rule)
 
 
+def _where(alert: Alert) -> Fact:
+    """Return the place of an alert.
+
+    A job's alert has the place of its cause and the chips of the job.
+    """
+    job = f"job {plain(alert.job)}" if alert.job else ""
+    if alert.rule.scope is Scope.JOB:
+        words = [plain(address_of(alert)), job, amount_text(alert)]
+    else:
+        words = [plain(address_of(alert)) or where_text(alert), amount_text(alert), job]
+    return Fact("where", "  ".join(word for word in words if word))
+
+
 def _error_facts(
     errors: Sequence[ReceiverError], subject: str, kinds: Collection[str]
 ) -> list[Fact]:
-    """Return why receivers do not take something of one alert or silence."""
+    """Return why receivers refuse something of one alert or silence."""
     return [
         Fact(
             "refused",
-            f"{each.kind} by {plain(each.receiver)}: {plain(each.reason, _LONGEST)}",
+            f"{error.kind} by {plain(error.receiver)}: {plain(error.reason, _LONGEST)}",
             theme.SEVERITY_STYLE[Severity.WARNING],
         )
-        for each in errors
-        if each.id == subject and each.kind in kinds
+        for error in errors
+        if error.id == subject and error.kind in kinds
     ]
 
 
@@ -198,7 +218,10 @@ def _runbook(rule: Rule) -> list[Fact]:
 
 
 def about_lines(facts: list[Fact], past: Past | None, width: int, height: int) -> list[Line]:
-    """Return facts and chart, beside or below each other, filling `width` cells and at most `height` lines."""
+    """Return facts and chart, side by side or below each other.
+
+    They fill `width` cells and at most `height` lines.
+    """
     rows = 0 if past is None else min(_CHART_MOST, height)
     if past is not None and width >= BESIDE_FROM and rows >= chart.LEAST_ROWS:
         right = round(width * _CHART_SHARE)
@@ -274,14 +297,16 @@ class AlertDetails(LineView, can_focus=False):
             message = self._monitor.ingest.alert_messages.get(alert.fingerprint)
             link = message.generator_url if message else ""
             return alert_facts(subject.single, alerts, link, errors), alert
-        hidden = [each.alert for each in self._snapshot.active if subject.covers(each.alert.labels)]
-        return silence_facts(subject, hidden, self._snapshot.now_ns, errors), None
+        matched = matched_by_silences(self._snapshot).get(subject.id, [])
+        return silence_facts(subject, matched, self._snapshot.now_ns, errors), None
 
 
 def _handling(item: AlertWithStatus, alerts: Alerts, now_ns: int) -> list[Fact]:
-    """Return who acknowledged an alert, and everything that silences or inhibits it."""
+    """Return an alert's acknowledgement, silences and inhibitions."""
     alert = item.alert
-    facts = [Fact(*each, theme.LINK) for each in handling_texts(alert, alerts.silences, now_ns)]
+    facts = [
+        Fact(*handling, theme.LINK) for handling in handling_texts(alert, alerts.silences, now_ns)
+    ]
     if alert.inhibited_by:
         other = alerts.find(alert.inhibited_by)
         words = "another alert" if other is None else f"{plain(other.name)} at {where_text(other)}"
@@ -294,9 +319,8 @@ def _times(alert: Alert, now_ns: int) -> list[Fact]:
     if alert.fired_ns is None:
         left = alert.rule.for_s - age_s(alert, now_ns)
         return [Fact("since", f"{since}, fires in {duration(max(0.0, left))} unless it ends")]
-    words = [
-        f"{since}, firing since {time_text(alert.fired_ns, now_ns)}, duration {duration(age_s(alert, now_ns))}"
-    ]
+    fired = time_text(alert.fired_ns, now_ns)
+    words = [f"{since}, firing since {fired}, duration {duration(age_s(alert, now_ns))}"]
     if alert.times > 1:
         words.append(f"{alert.times} times within 30 min")
     if alert.is_flapping:
@@ -318,12 +342,12 @@ def _members_text(alert: Alert, members: list[tuple[str, float, bool]]) -> str:
 
 
 def _spread(group: Group) -> str:
-    """Return where alerts are: the place that has them all, and what below it has most of them."""
+    """Return the place of all alerts, and the place below it with most of them."""
     place = group.place
     depth = len(place.split("/")) if place else 0
     counted: dict[str, int] = {}
-    for each in group.members:
-        below = "/".join(where_text(each.alert).split("/")[: depth + 1])
+    for member in group.members:
+        below = "/".join(where_text(member.alert).split("/")[: depth + 1])
         counted[below] = counted.get(below, 0) + 1
     most = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
     words = ", ".join(

@@ -1,4 +1,7 @@
-"""The lists of the Alerts view: alerts or groups, silences, and history, each with the columns of its width."""
+"""The lists of the Alerts view: alerts or groups, silences, and history.
+
+Each has the columns for its width.
+"""
 
 from __future__ import annotations
 
@@ -38,17 +41,26 @@ if TYPE_CHECKING:
     from trnfleet.tui.state.alerts import AlertSnapshot
     from trnfleet.tui.widgets.cells import Parts
 
-MEDIUM, WIDE = 100, 130
-"""Widths from which words are whole and the job has a column, and from which there is room for longer names."""
-WHERE_MAX, TEXT_FROM = 34, 24
-"""Cells for a place in full, and those beyond it from which what is wrong stands beside it."""
-WHERE_MOST, ROOMY, OWNER, OWNER_FROM = 44, 190, 30, 50
-"""Cells for a place from a width on, for owner and status, and those for what is wrong that come first."""
+MEDIUM = 100
+WIDE = 130
+"""Least widths: for whole words and the job's column, and for longer names."""
+WHERE_MAX = 34
+TEXT_FROM = 24
+"""Cells of a whole place, and further cells needed for the problem text beside it."""
+WHERE_MOST = 44
+ROOMY = 190
+OWNER = 30
+OWNER_FROM = 50
+"""Columns of wide lists. Most cells of a place, least width for that, cells of owner and status,
+and cells reserved first for the problem text."""
 AGE = 4
 
 
 class AlertPlan(NamedTuple):
-    """Cells of the columns at a width, without the space behind each; 0 for a column that there is not."""
+    """Cells of the columns at a width, without the space behind each.
+
+    0 for no column.
+    """
 
     severity: int
     rule: int
@@ -59,7 +71,7 @@ class AlertPlan(NamedTuple):
     status: int
     is_short: bool
     text: int = 0
-    """What is wrong in a few words, and its cause; only on wide screens."""
+    """Problem text and cause, on wide screens only."""
 
     @staticmethod
     def of(width: int, *, shows_status: bool) -> AlertPlan:
@@ -69,22 +81,26 @@ class AlertPlan(NamedTuple):
             width: Of a line.
             shows_status: Whether every alert shows its status.
         """
-        medium, wide = width >= MEDIUM, width >= WIDE
+        medium = width >= MEDIUM
+        wide = width >= WIDE
         severity = 10 if medium else 6
         rule = 22 if medium else 18
-        value, amount = (10 if medium else 9), (11 if medium else 9 if not shows_status else 0)
+        value = 10 if medium else 9
+        amount = 11 if medium else 9 if not shows_status else 0
         job = 18 if wide else 12 if medium and not shows_status else 0
         status = (26 if wide else 22 if medium else 19) if shows_status else 10 if medium else 0
         cells = (severity, AGE, 2 + rule, value, amount, job, status)
         # The last column has no space behind it, unless it is empty.
-        used = 1 + sum(each + 1 for each in cells if each) + (not status)
-        where, text = max(1, width - used), 0
+        used = 1 + sum(cell + 1 for cell in cells if cell) + (not status)
+        where = max(1, width - used)
+        text = 0
         if where > WHERE_MAX + TEXT_FROM:
             # The owner needs more than a status, and a link has two ends.
             status_more = (
                 max(0, min(OWNER - status, where - WHERE_MAX - OWNER_FROM)) if shows_status else 0
             )
-            where, status = where - status_more, status + status_more
+            where = where - status_more
+            status = status + status_more
             most = WHERE_MOST if width >= ROOMY else WHERE_MAX
             where, text = most, where - most - 1
         return AlertPlan(severity, rule, where, value, amount, job, status, not medium, text)
@@ -93,7 +109,10 @@ class AlertPlan(NamedTuple):
 def alert_head(plan: AlertPlan) -> Parts:
     """Return the columns' titles."""
     severity = "sev" if plan.is_short else "severity"
-    text = f" {fit(severity, plan.severity)} {'age':>{AGE}}   {fit('rule', plan.rule)} {fit('where', plan.where)} "
+    text = (
+        f" {fit(severity, plan.severity)} {'age':>{AGE}}   {fit('rule', plan.rule)}"
+        f" {fit('where', plan.where)} "
+    )
     text += f"{fit('summary', plan.text)} " if plan.text else ""
     text += f"{right('value', plan.value)} "
     text += f"{right('affected', plan.amount)} " if plan.amount else ""
@@ -121,7 +140,7 @@ class Inks(NamedTuple):
 
 
 def alert_parts(row: Row, plan: AlertPlan, snapshot: AlertSnapshot, *, selected: bool) -> Parts:
-    """Return the line of an alert, or of several that are collapsed into it."""
+    """Return the line of an alert or of several collapsed ones."""
     if row.group is not None:
         return _group_parts(row.group, plan, snapshot.now_ns, selected=selected)
     item = row.single
@@ -168,7 +187,7 @@ def _group_parts(group: Group, plan: AlertPlan, now_ns: int, *, selected: bool) 
         (f"{right(amount, room)} ", ink.strong),
     ]
     if plan.job:
-        jobs = {each.alert.job for each in group.members}
+        jobs = {member.alert.job for member in group.members}
         parts.append((f"{fit(plain(jobs.pop()) if len(jobs) == 1 else '', plan.job)} ", ink.quiet))
     word = "" if group.status is AlertStatus.FIRING else group.status.value
     return [*parts, (fit(word, plan.status), ink.quiet)]
@@ -227,27 +246,27 @@ class AlertList(TabList[str, "Row"]):
 
 
 class SilenceList(TabList[str, "Silence"]):
-    """Silences, one a line: what is active first."""
+    """Silences, one per line, active ones first."""
 
     def __init__(self, snapshot: AlertSnapshot) -> None:
         super().__init__(snapshot)
         self.words = ["No silences. z silences alerts like the one under the cursor."]
-        self.hidden: dict[str, int] = {}
-        """The number of alerts that each silence hides now."""
+        self.matched: dict[str, int] = {}
+        """Number of active alerts that match, by silence id."""
 
     def key_of(self, row: Silence) -> str:
         return row.id
 
     def parts_of(self, row: Silence, width: int, *, selected: bool) -> Parts:
-        """Return the line: until when, how many alerts it matches, its owner, comment and matchers."""
+        """Return the line: end, number of matching alerts, owner, comment and matchers."""
         body = theme.SELECTED if selected else theme.BASE
         quiet = theme.SELECTED_QUIET if selected else theme.QUIET
-        hidden = self.hidden.get(row.id, 0)
+        matched = self.matched.get(row.id, 0)
         who, why = silence_columns(width)
         parts: Parts = [
             (">" if selected else " ", body),
             (f"{fit(silence_state(row, self._snapshot.now_ns), 9)} ", body),
-            (f"{right(counted(hidden, 'alert'), 11)}  ", body if hidden else quiet),
+            (f"{right(counted(matched, 'alert'), 11)}  ", body if matched else quiet),
             (f"{fit(plain(row.whose), who)} ", quiet),
             (f"{fit(plain(row.why), why)} ", body),
         ]
@@ -255,7 +274,7 @@ class SilenceList(TabList[str, "Silence"]):
 
 
 def silence_columns(width: int) -> tuple[int, int]:
-    """Return the cells of whose a silence is, and of why, at a width."""
+    """Return the cells of a silence's owner and comment at a width."""
     return (8, 16) if width < MEDIUM else (12, 30) if width < WIDE else (16, 44)
 
 
@@ -286,13 +305,14 @@ class HistoryList(TabList["tuple[int, str, str]", "HistoryEntry"]):
     ]
 
     def key_of(self, row: HistoryEntry) -> tuple[int, str, str]:
-        """Return what happened to which alert and when; numbers are each monitor's own."""
+        """Return time, kind and alert of a transition; its number differs per monitor."""
         happened = row.transition
         return happened.at_ns, happened.kind, happened.alert.fingerprint
 
     def parts_of(self, row: HistoryEntry, width: int, *, selected: bool) -> Parts:
-        """Return the line: when, the transition, which alert, and its summary then."""
-        happened, alert = row.transition, row.transition.alert
+        """Return the line: time, transition, alert, and its summary then."""
+        happened = row.transition
+        alert = row.transition.alert
         severity = alert.severity
         ink = Inks.of(severity, selected=selected, is_loud=happened.kind != "resolved")
         rule, where = history_columns(width)
@@ -322,7 +342,10 @@ def history_head(width: int) -> Parts:
     severity, cells = ("severity", 10) if width >= MEDIUM else ("", 1)
     return [
         (
-            f" {'time':8} {'change':8} {fit(severity, cells)} {fit('rule', rule)} {fit('where', where)} summary",
+            (
+                f" {'time':8} {'change':8} {fit(severity, cells)} {fit('rule', rule)}"
+                f" {fit('where', where)} summary"
+            ),
             theme.HEAD,
         )
     ]

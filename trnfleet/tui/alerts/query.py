@@ -1,20 +1,20 @@
-"""The filter of the Alerts view, and what each tab lists by it: alerts, silences and history, in order.
+"""The filter of the Alerts view, and the filtered rows of each tab.
 
-Columns are those of the list, and every label. Texts are cached and the history is followed, so that a filter costs little while nothing changes.
+Rows are alerts, silences and history, in order. Columns are the list's columns and every label.
+Texts are cached and the history is followed, so that a filter costs little while nothing changes.
 """
 
 from __future__ import annotations
 
-import re
+from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from trnfleet.domain.alerts.alert import address_of
+from trnfleet.domain.alerts.alert import address_of, has_id
 from trnfleet.domain.alerts.silences import Span
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.alerts.templates import summary
 from trnfleet.domain.filters.columns import SEVERITY, Column, Columns, Kind, severity_number
 from trnfleet.domain.filters.language import EVERYTHING
-from trnfleet.errors import ConfigError
 from trnfleet.tui.alerts.lists import HistoryEntry
 from trnfleet.tui.format.alerts import age_s, status_text
 
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 AT = "at"
 """The column of addresses."""
-_TOKEN = re.compile(r"""[A-Za-z_]\w*(?:=~|!~|!=|=)(?:"(?:[^"\\]|\\.)*"|[^\s,]+)""")
-_BETWEEN = re.compile(r"[\s,]*")
 _OWN = (
     SEVERITY,
     Column("rule", aliases=("alertname", "name")),
@@ -47,6 +45,7 @@ _OWN = (
 _LABELS = (
     "chip",
     "instance",
+    "rack",
     "ultraserver",
     "cluster",
     "reservation",
@@ -58,7 +57,7 @@ _LABELS = (
 
 
 def columns_of(rules: Iterable[Rule]) -> Columns:
-    """Return what alerts can be filtered by: their columns and labels, those of rules too."""
+    """Return the filter columns of alerts: list columns and labels, including rule labels."""
     names = {column.name for column in _OWN}
     labels = dict.fromkeys((*_LABELS, *(label for rule in rules for label in rule.labels)))
     return Columns((*_OWN, *(Column(label) for label in labels if label not in names)))
@@ -89,72 +88,54 @@ class AlertRow(NamedTuple):
         named = {"rule": alert.name, "job": alert.job, "status": self.status, "owner": self.owner}
         return named.get(column) or alert.labels.get(column, "")
 
-    def text(self) -> str:
-        return self.words()
+    def has(self, part: str) -> bool:
+        return part in self.words() or has_id(self.alert.fingerprint, part)
 
 
 class SilenceRow(NamedTuple):
-    """A silence as a filter sees it: of the columns of alerts it has its author as the owner."""
+    """A silence as a filter sees it.
+
+    Its author is the owner column.
+    """
 
     silence: Silence
 
     def value(self, column: str) -> str | float | None:
         return self.silence.whose if column == "owner" else None
 
-    def text(self) -> str:
-        return silence_text_of(self.silence)
-
-
-def split_matchers(text: str) -> list[str]:
-    """Return the matchers that stand in a line, divided by spaces or commas.
-
-    Raises:
-        ConfigError: something among them is no matcher.
-    """
-    found: list[str] = []
-    position = _skip(text, 0)
-    while position < len(text):
-        token = _TOKEN.match(text, position)
-        if token is None:
-            rest = text[position : position + 60]
-            raise ConfigError(f'{rest!r}: write matchers as label="value", with =, !=, =~ or !~')
-        found.append(token[0])
-        position = _skip(text, token.end())
-    return found
-
-
-def _skip(text: str, position: int) -> int:
-    between = _BETWEEN.match(text, position)
-    return position if between is None else between.end()
+    def has(self, part: str) -> bool:
+        return part in silence_text_of(self.silence) or has_id(self.silence.id, part)
 
 
 MOST_TEXTS = 50_000
-"""Alerts whose texts are cached; beyond that the cache starts over."""
+"""Most cached alert texts; beyond it the cache starts over."""
 _RANK = {Span.ACTIVE: 0, Span.TO_COME: 1, Span.OVER: 2}
-"""Order of silences: what hides something first."""
+"""Order of silences: active, to come, over."""
 
 
 class AlertQuery:
-    """A filter, and what it leaves of what a snapshot and its monitor know."""
+    """A filter, and its matches in a snapshot and its monitor."""
 
     def __init__(self, snapshot: AlertSnapshot) -> None:
         self._snapshot = snapshot
         self._wanted = EVERYTHING
         self._texts: dict[str, tuple[tuple[int, int, AlertStatus, int], str]] = {}
-        """By fingerprint: what an alert says, and what of it that was made of."""
+        """An alert's searchable text and the key it was made for, by fingerprint."""
         self._entries: list[HistoryEntry] = []
-        """The entries that the filter leaves, the newest first."""
+        """Matching entries, newest first."""
         self._seen = 0
-        """Number of the newest transition that has been looked at."""
+        """Number of the newest transition evaluated."""
 
     def filter(self, wanted: Filter) -> None:
         self._wanted = wanted
-        self._entries, self._seen = [], 0
+        self._entries = []
+        self._seen = 0
 
     def renew(self) -> None:
         """Drop caches: another monitor is shown; the filter stays."""
         self._texts.clear()
-        self._entries, self._seen = [], 0
+        self._entries = []
+        self._seen = 0
 
     def alerts(self, *, only_unhandled: bool) -> list[AlertWithStatus]:
         """Return the alerts that are left, in the board's order.
@@ -164,30 +145,25 @@ class AlertQuery:
         """
         left = self._snapshot.active
         if only_unhandled:
-            left = [each for each in left if each.status is AlertStatus.FIRING]
+            left = [held for held in left if held.status is AlertStatus.FIRING]
         if self._wanted:
-            left = [each for each in left if self._keeps(each)]
+            left = [held for held in left if self._keeps(held)]
         return left
 
     def silences(self) -> list[Silence]:
-        """Return the silences that are left: active ones first, and of these what ends first."""
+        """Return the matching silences: active ones first, then by their end."""
         now_ns = self._snapshot.now_ns
         known = self._snapshot.alerts.silences.known
-        left = [each for each in known if self._wanted.keeps(SilenceRow(each))]
-        return sorted(left, key=lambda each: (_RANK[each.span(now_ns)], each.ends_ns, each.id))
-
-    def hidden(self) -> dict[str, int]:
-        """Return how many alerts each silence hides now, by its id; whether the filter leaves them does not matter."""
-        silences, now_ns = self._snapshot.alerts.silences, self._snapshot.now_ns
-        hidden: dict[str, int] = {}
-        for each in self._snapshot.active:
-            if each.status is AlertStatus.SILENCED:
-                for silence in silences.silences_of(each.alert, now_ns):
-                    hidden[silence.id] = hidden.get(silence.id, 0) + 1
-        return hidden
+        left = [silence for silence in known if self._wanted.keeps(SilenceRow(silence))]
+        return sorted(
+            left, key=lambda silence: (_RANK[silence.span(now_ns)], silence.ends_ns, silence.id)
+        )
 
     def history(self) -> list[HistoryEntry]:
-        """Return the transitions that are left, the newest first; only those since the last time are looked at."""
+        """Return the matching transitions, newest first.
+
+        Only those since the last call are evaluated.
+        """
         alerts = self._snapshot.alerts
         fresh: list[HistoryEntry] = []
         number = alerts.happened
@@ -198,7 +174,7 @@ class AlertQuery:
                 fresh.append(HistoryEntry(number, transition))
             number -= 1
         oldest = alerts.happened - len(alerts.history)
-        self._entries = [*fresh, *(each for each in self._entries if each.number > oldest)]
+        self._entries = [*fresh, *(entry for entry in self._entries if entry.number > oldest)]
         self._seen = alerts.happened
         return self._entries
 
@@ -218,21 +194,36 @@ class AlertQuery:
 
     def _text_of(self, item: AlertWithStatus) -> str:
         """Return the whole text of an alert, cached until it changes."""
-        alert, alerts = item.alert, self._snapshot.alerts
-        of = (self._snapshot.source, alert.revision, item.status, alerts.silences.revision)
+        alert = item.alert
+        alerts = self._snapshot.alerts
+        key = (self._snapshot.source, alert.revision, item.status, alerts.silences.revision)
         known = self._texts.get(alert.fingerprint)
-        if known is None or known[0] != of:
+        if known is None or known[0] != key:
             if len(self._texts) > MOST_TEXTS:
                 self._texts.clear()
             status = f"{item.status.value} {status_text(item, alerts, self._snapshot.now_ns)}"
-            known = self._texts[alert.fingerprint] = of, alert_text(alert, status, summary(alert))
+            known = self._texts[alert.fingerprint] = key, alert_text(alert, status, summary(alert))
         return known[1]
 
 
+def matched_by_silences(snapshot: AlertSnapshot) -> dict[str, list[Alert]]:
+    """Return the active alerts matched by each silence, by silence id.
+
+    Includes pending and inhibited alerts; omits silences that are over.
+    """
+    matched: dict[str, list[Alert]] = defaultdict(list)
+    for held in snapshot.active:
+        for silence in snapshot.alerts.silences.matching(held.alert):
+            if silence.span(snapshot.now_ns) is not Span.OVER:
+                matched[silence.id].append(held.alert)
+    return matched
+
+
 def owner_of(alert: Alert, of: AlertSnapshot) -> str:
-    """Return who has acknowledged or silenced an alert; empty for nobody."""
+    """Return the operator that acknowledged or silenced an alert; empty if none."""
     silences = of.alerts.silences
-    ack, hiding = silences.ack_of(alert, of.now_ns), silences.silences_of(alert, of.now_ns)
+    ack = silences.ack_of(alert, of.now_ns)
+    hiding = silences.silences_of(alert, of.now_ns)
     return ack.owner if ack is not None else hiding[0].who if hiding else ""
 
 

@@ -1,6 +1,7 @@
-"""Rows of the list of alerts: in an order, and many of one rule collapsed into one line, so that a storm stays readable.
+"""Rows of the alert list: sorted, with many alerts of one rule collapsed.
 
-Pure: from alerts with their status to rows. Every alert is in exactly one row, its own or its group's.
+A storm stays readable. Pure: from alerts with their status to rows. Every alert is in exactly one
+row, its own or its group's.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.alerting.store import AlertWithStatus
 
 COLLAPSE_FROM = 6
-"""Alerts of one rule and status that are one line, until it is opened."""
+"""Fewest alerts of one rule and status that collapse into one line."""
 SORTS = ("severity", "age", "place")
 _RANK = {status: number for number, status in enumerate(AlertStatus)}
 
@@ -45,18 +46,24 @@ class Group(NamedTuple):
 
     @property
     def chips(self) -> int:
-        """Chips of all of them; one that two have counts twice."""
-        return sum(each.alert.chips for each in self.members)
+        """Chips of all alerts.
+
+        A chip of two alerts counts twice.
+        """
+        return sum(member.alert.chips for member in self.members)
 
     @property
     def newest(self) -> AlertWithStatus:
         """The one that began last."""
-        return max(self.members, key=lambda each: each.alert.fired_ns or each.alert.since_ns)
+        return max(self.members, key=lambda member: member.alert.fired_ns or member.alert.since_ns)
 
     @property
     def place(self) -> str:
-        """The deepest address that has all of them; empty for the fleet."""
-        places = [address_of(each.alert) for each in self.members]
+        """Deepest address above all alerts.
+
+        Empty for the fleet.
+        """
+        places = [address_of(member.alert) for member in self.members]
         # What the first and the last by name have in common, all between have.
         return common_place([min(places), max(places)]) if all(places) else ""
 
@@ -68,47 +75,51 @@ class Row(NamedTuple):
     """What the cursor stays on."""
     group: Group | None
     single: AlertWithStatus | None
-    """The alert, where the line is no group."""
+    """The alert. None for a group."""
     is_inside: bool = False
     """Whether it is of the open group above it."""
 
 
 def group_key(item: AlertWithStatus) -> str:
-    """Return what alerts have in common that collapse."""
+    """Return the key under which alerts collapse."""
     return f"{item.status.value}/{item.alert.name}"
 
 
 def in_order(alerts: Iterable[AlertWithStatus], sort: str) -> list[AlertWithStatus]:
-    """Return alerts in an order; they come firing first, by severity, the newest first, and keep that among equals.
+    """Return alerts in an order.
+
+    The input order decides between equals: firing first, by severity, newest first.
 
     Args:
         alerts: The alerts.
         sort: One of `SORTS`.
     """
     if sort == "age":
-        return sorted(alerts, key=lambda each: -(each.alert.fired_ns or each.alert.since_ns))
+        return sorted(alerts, key=lambda held: -(held.alert.fired_ns or held.alert.since_ns))
     if sort == "place":
-        return sorted(alerts, key=lambda each: address_of(each.alert) or each.alert.target)
-    return sorted(alerts, key=lambda each: _RANK[each.status])
+        return sorted(alerts, key=lambda held: address_of(held.alert) or held.alert.target)
+    return sorted(alerts, key=lambda held: _RANK[held.status])
 
 
 def arrange(alerts: list[AlertWithStatus], opened: AbstractSet[str]) -> list[Row]:
-    """Return the rows: what collapses stands where the first of it would.
+    """Return the rows.
+
+    A group has the place of its first alert.
 
     Args:
         alerts: Alerts in their order.
         opened: Keys of the groups that are open.
     """
     groups: dict[str, list[AlertWithStatus]] = {}
-    keys = [group_key(each) for each in alerts]
-    for key, each in zip(keys, alerts, strict=True):
-        groups.setdefault(key, []).append(each)
+    keys = [group_key(held) for held in alerts]
+    for key, held in zip(keys, alerts, strict=True):
+        groups.setdefault(key, []).append(held)
     rows: list[Row] = []
     done: set[str] = set()
-    for key, each in zip(keys, alerts, strict=True):
+    for key, held in zip(keys, alerts, strict=True):
         members = groups[key]
         if len(members) < COLLAPSE_FROM:
-            rows.append(Row(each.alert.fingerprint, None, each))
+            rows.append(Row(held.alert.fingerprint, None, held))
         elif key not in done:
             done.add(key)
             is_open = key in opened

@@ -1,4 +1,4 @@
-"""How list, details and charts of the Alerts view share its rows, and which place the charts are of."""
+"""How list, details and charts share the Alerts view, and the place of the charts."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.tui.state.context import UiContext
 
-ROOMY_FROM, ROOMY_ROWS = 160, 30
-"""Cells and rows from which the list takes no more rows than it needs, and what is below it the others."""
+ROOMY_FROM = 160
+ROOMY_ROWS = 30
+"""Least cells and rows for a list with only the rows it needs. The panes below get the others."""
 CHARTS_FROM = 120
-"""Cells from which the rows that the list leaves have charts."""
-LEAST_LIST, LIST_STEP = 8, 4
+"""Least cells for charts in the rows below a short list."""
+LEAST_LIST = 8
+LIST_STEP = 4
 """Rows of the list there: at least, and in steps of."""
 DETAILS = 18
-"""Rows of the details there where charts are below them: facts, and the chart of the alert's own figure."""
+"""Rows of the details above charts: facts, and the chart of the alert's own figure."""
 
 
 class Space(NamedTuple):
@@ -42,8 +44,9 @@ class Space(NamedTuple):
             listed: Rows that the list would fill.
             is_large: Whether the details are to have most of the room.
         """
-        # In steps, so that what is read does not move with each alert. An empty list needs no more than it says, and has no details.
-        wanted = -(-(listed + 2) // LIST_STEP) * LIST_STEP
+        # In steps, so that the details do not move with each alert. An empty list needs only its
+        # text, and has no details.
+        list_rows = -(-(listed + 2) // LIST_STEP) * LIST_STEP
         if width < ROOMY_FROM or height < ROOMY_ROWS:
             rows = max(3, height - 8) if is_large else min(22, max(4, height * 3 // 8))
             if not listed and width >= CHARTS_FROM:
@@ -54,31 +57,34 @@ class Space(NamedTuple):
             spare = (
                 0
                 if is_large or width < CHARTS_FROM
-                else height - rows - 2 - max(LEAST_LIST, wanted)
+                else height - rows - 2 - max(LEAST_LIST, list_rows)
             )
             return Space(rows if height >= 12 else 0, spare if spare >= LEAST_ROWS else 0)
         share = 3 if is_large else 6
-        rows = height - 2 - min(max(LEAST_LIST, wanted), height * share // 10)
+        rows = height - 2 - min(max(LEAST_LIST, list_rows), height * share // 10)
         charts = min(MOST_ROWS, rows - (DETAILS if listed else 0))
         return Space(rows) if is_large or charts < LEAST_ROWS else Space(rows - charts, charts)
 
 
 def charted(context: UiContext, alerts: Sequence[Alert], place: str) -> Place | None:
-    """Return what the charts below the details are of: the fleet where nothing is listed; None for what has no place, such as a publisher.
+    """Return the place of the charts: the fleet if nothing is listed.
+
+    None if the subject has no place, such as a publisher.
 
     Args:
         context: The fleet.
-        alerts: Those under the cursor.
-        place: The address of their cause; empty for none.
+        alerts: Alerts under the cursor.
+        place: Address of their cause. Empty without one.
     """
     if not alerts:
         return Place(context)
     alert = alerts[0]
     scope = alert.rule.scope
     if scope is Scope.RESERVATION:
-        table, layout = context.monitor.reservations.table(), context.monitor.store.layout
-        found = next((each for each in table if each.message.id == alert.target), None)
-        place = "" if found is None else place_of(found, layout)
+        table = context.monitor.reservations.table()
+        layout = context.monitor.store.layout
+        reservation = next((row for row in table if row.message.id == alert.target), None)
+        place = "" if reservation is None else place_of(reservation, layout)
     job = alert.job if scope is Scope.JOB else ""
     if not place and not job:
         return None

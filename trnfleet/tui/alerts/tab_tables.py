@@ -1,4 +1,4 @@
-"""What is listed under the tabs of the Alerts view, as tables."""
+"""The tabs of the Alerts view as tables."""
 
 from __future__ import annotations
 
@@ -44,39 +44,39 @@ def alert_table(alerts: Iterable[AlertWithStatus], of: AlertSnapshot) -> Table:
         ALERT_TITLES,
         [
             (
-                each.severity.value,
-                each.alert.name,
-                each.status.value,
-                address_of(each.alert),
-                each.alert.target,
-                each.alert.value,
-                each.alert.chips or None,
-                each.alert.job,
-                format_rfc3339(each.alert.fired_ns or each.alert.since_ns),
-                owner_of(each.alert, of),
-                summary(each.alert),
+                held.severity.value,
+                held.alert.name,
+                held.status.value,
+                address_of(held.alert),
+                held.alert.target,
+                held.alert.value,
+                held.alert.chips or None,
+                held.alert.job,
+                format_rfc3339(held.alert.fired_ns or held.alert.since_ns),
+                owner_of(held.alert, of),
+                summary(held.alert),
             )
-            for each in alerts
+            for held in alerts
         ],
     )
 
 
 def history_table(entries: Iterable[HistoryEntry]) -> Table:
     """Return transitions of alerts as a table."""
-    found = [each.transition for each in entries]
+    transitions = [entry.transition for entry in entries]
     return Table(
         HISTORY_TITLES,
         [
             (
-                format_rfc3339(each.at_ns),
-                each.kind,
-                each.alert.severity.value,
-                each.alert.name,
-                address_of(each.alert),
-                each.alert.target,
-                each.summary,
+                format_rfc3339(transition.at_ns),
+                transition.kind,
+                transition.alert.severity.value,
+                transition.alert.name,
+                address_of(transition.alert),
+                transition.alert.target,
+                transition.summary,
             )
-            for each in found
+            for transition in transitions
         ],
     )
 
@@ -87,20 +87,20 @@ def silence_table(silences: Iterable[Silence], now_ns: int) -> Table:
         SILENCE_TITLES,
         [
             (
-                ", ".join(map(str, each.matchers)),
-                each.span(now_ns).value,
-                format_rfc3339(each.starts_ns),
-                format_rfc3339(each.ends_ns),
-                each.whose,
-                each.why,
+                ", ".join(map(str, silence.matchers)),
+                silence.span(now_ns).value,
+                format_rfc3339(silence.starts_ns),
+                format_rfc3339(silence.ends_ns),
+                silence.whose,
+                silence.why,
             )
-            for each in silences
+            for silence in silences
         ],
     )
 
 
 def tab_table(query: AlertQuery, of: AlertSnapshot, tab: str, sort: str) -> Table:
-    """Return what is listed under a tab, each alert of a group by itself."""
+    """Return a tab's rows as a table, each alert of a group by itself."""
     if tab == SILENCES:
         return silence_table(query.silences(), of.now_ns)
     if tab == HISTORY:

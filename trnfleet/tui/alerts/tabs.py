@@ -1,4 +1,7 @@
-"""Titles and counts of the tabs, the notes beside them, and the texts of empty ones; pure functions to the parts of a line."""
+"""Titles, counts and notes of the tabs, and the texts of empty ones.
+
+Pure functions to the parts of a line.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet.domain.quantities import count
 from trnfleet.domain.severity import Severity
+from trnfleet.monitor.fleet_state import LOADING
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.widgets.bar import justified
@@ -23,7 +27,7 @@ _LEAST_PROBLEM = 20
 
 
 def tab_parts(snapshot: AlertSnapshot, tab: str) -> Parts:
-    """Return the tabs beside each other, each with how many it has, the shown one in brackets."""
+    """Return the tabs side by side with their counts, the current one in brackets."""
     numbers = {
         ACTIVE: snapshot.counts.firing,
         ALL: len(snapshot.active),
@@ -31,18 +35,22 @@ def tab_parts(snapshot: AlertSnapshot, tab: str) -> Parts:
         HISTORY: len(snapshot.alerts.history),
     }
     parts: Parts = [(" ", theme.BASE)]
-    for each, number in numbers.items():
-        text = f"{each} {count(number)}"
-        is_shown = each == tab
+    for name, number in numbers.items():
+        text = f"{name} {count(number)}"
+        is_shown = name == tab
         parts.append(
             (f"[{text}]" if is_shown else f" {text} ", theme.LINK if is_shown else theme.QUIET)
         )
         parts.append((" ", theme.BASE))
+    if snapshot.incomplete:
+        parts.append((f" {snapshot.incomplete} ", theme.STRONG))
     return parts
 
 
 def elsewhere_parts(fleets: Mapping[str, AlertSnapshot]) -> Parts:
-    """Return how many unhandled alerts each of other fleets has, which lead to its alerts; nothing where none has any.
+    """Return the number of unhandled alerts of each other fleet, linked to its alerts.
+
+    Empty without any.
 
     Args:
         fleets: The alerts of the other fleets, by the fleets' names.
@@ -64,7 +72,10 @@ def elsewhere_parts(fleets: Mapping[str, AlertSnapshot]) -> Parts:
 
 
 def with_note(tabs: Parts, note: str, width: int) -> Parts:
-    """Return the line with a note, in place of the tabs where there is no room beside them."""
+    """Return the line with a note.
+
+    It replaces the tabs if there is no room beside them.
+    """
     if width_of(tabs) + len(note) + 2 > width:
         return [(f" {fit(note, width - 2)}", theme.SEVERITY_STYLE[Severity.WARNING])]
     return justified(
@@ -73,7 +84,7 @@ def with_note(tabs: Parts, note: str, width: int) -> Parts:
 
 
 def with_found(tabs: Parts, pattern: str, found: int, width: int) -> Parts:
-    """Return the line with the filter, and how many it leaves where there is room for that."""
+    """Return the line with the filter, and its count if there is room."""
     right: Parts = [
         (f"/{plain(pattern, 40)} ", theme.LINK),
         (f"{count(found)} found ", theme.QUIET),
@@ -84,7 +95,7 @@ def with_found(tabs: Parts, pattern: str, found: int, width: int) -> Parts:
 
 
 def with_doubt(tabs: Parts, doubt: str, width: int) -> Parts:
-    """Return the line with what speaks against the watch that leads."""
+    """Return the line with a doubt about the leading watch."""
     room = max(_LEAST_PROBLEM, width - width_of(tabs) - 2)
     return justified(
         tabs,
@@ -102,7 +113,9 @@ def with_order(
     word: str = "",
     others: Mapping[str, AlertSnapshot] | None = None,
 ) -> Parts:
-    """Return the line with the order, for the tabs that can have another, and where there is room other fleets and the watch that leads.
+    """Return the line with the order, for sortable tabs.
+
+    Other fleets and the leading watch follow if there is room.
 
     Args:
         tabs: The tabs.
@@ -126,8 +139,12 @@ def nothing_words(snapshot: AlertSnapshot, tab: str, pattern: str) -> list[str]:
     """Return the text of an empty list of alerts, or of an empty history."""
     if not snapshot.has_rules:
         return ["No rules are loaded, so there are no alerts."]
+    if snapshot.incomplete == LOADING:
+        return ["Loading alerts …"]
     if pattern:
         return [f"Nothing matches {plain(pattern, 60)}. Esc shows everything."]
+    if snapshot.incomplete:
+        return [f"No alerts {snapshot.incomplete}. What fired before is not known."]
     if tab == HISTORY:
         return ["No alert has fired since this program started."]
     counts = snapshot.counts

@@ -1,6 +1,7 @@
-"""The Alerts view: firing alerts, all alerts, silences and history, with details of the one under the cursor.
+"""The Alerts view: firing alerts, all alerts, silences and history, with details.
 
-It owns the tabs' lists, their keys and how they share the space; `AlertQuery` makes the rows, `AlertActions` writes.
+It owns the tabs' lists, their keys and the sharing of space. `AlertQuery` makes the rows,
+`AlertActions` writes.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from trnfleet.tui.alerts.lists import (
     history_head,
     silence_head,
 )
-from trnfleet.tui.alerts.query import AT, AlertQuery, columns_of
+from trnfleet.tui.alerts.query import AT, AlertQuery, columns_of, matched_by_silences
 from trnfleet.tui.alerts.rows import SORTS, Row, arrange, in_order
 from trnfleet.tui.alerts.space import CHARTS_FROM, Space, charted
 from trnfleet.tui.alerts.tab_tables import tab_table
@@ -64,13 +65,13 @@ if TYPE_CHECKING:
     from trnfleet.tui.widgets.cells import Parts
 
 NOTE_S = 10.0
-"""Seconds for which a note stands in the first line, at most."""
+"""Most seconds for a note in the first line."""
 MOST_LINES = 1_000
 """More than any screen has."""
 
 
 class AlertsView(FilteredView):
-    """Tabs, a list, and what is under the cursor at length."""
+    """Tabs, a list, and details of the item under the cursor."""
 
     DEFAULT_CSS = """
     AlertsView { layout: vertical; }
@@ -78,7 +79,7 @@ class AlertsView(FilteredView):
     AlertsView > #alert-body > #alert-side { height: 1fr; min-height: 4; width: 1fr; layout: vertical; }
     AlertsView CursorList { display: none; }
     AlertsView CursorList.shown { display: block; }
-    """
+    """  # noqa: E501
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("t,tab", "tab(1)", "next of: active, all, silences, history"),
         Binding("T,shift+tab", "tab(-1)", "previous of these"),
@@ -118,7 +119,7 @@ class AlertsView(FilteredView):
         self._is_large = False
         """Whether the details have most of the space."""
         self._shared: tuple[int, int, Space] = (0, 0, Space(0))
-        """Size, whether the details are large, and how many rows are listed, that the space is shared out for."""
+        """Width, height and space of the present layout."""
         self._body = Container(id="alert-body")
         self._query = AlertQuery(context.alerts)
         self.list = AlertList(context.alerts)
@@ -153,17 +154,20 @@ class AlertsView(FilteredView):
 
     @property
     def picked_alerts(self) -> list[Alert]:
-        """The alerts under the cursor: one, or those that are collapsed there."""
+        """Alerts under the cursor: one, or all of a group."""
         picked = self.current.picked
         if isinstance(picked, Row):
             if picked.group is not None:
-                return [each.alert for each in picked.group.members]
+                return [member.alert for member in picked.group.members]
             return [] if picked.single is None else [picked.single.alert]
         return [picked.transition.alert] if isinstance(picked, HistoryEntry) else []
 
     @property
     def place(self) -> str:
-        """The address of the cause of what is under the cursor; empty for the fleet, and for what has none."""
+        """Address of the cause of the item under the cursor.
+
+        Empty for the fleet, or without a cause.
+        """
         picked = self.current.picked
         if isinstance(picked, Row) and picked.group is not None:
             return picked.group.place
@@ -177,20 +181,20 @@ class AlertsView(FilteredView):
         self.tick(MOST_LINES)
 
     def show_at(self, address: str) -> None:
-        """Leave the alerts at, below or above an address; all of them for the fleet."""
+        """List the alerts at, below or above an address; all for the fleet."""
         if self.tab in {SILENCES, HISTORY}:
             self.tab = ACTIVE
             self._show_tab()
         self.filter(f"{AT}={address}" if address else "")
 
     def take_focus(self) -> None:
-        """Give the focus to the tab's list, or to a form that is open."""
+        """Focus the tab's list, or an open form."""
         if not self.actions.is_open:
             focus_on(self.current)
 
     def renew(self) -> None:
-        for each in (self.list, self.silences, self.history):
-            each.hold()
+        for tab_list in (self.list, self.silences, self.history):
+            tab_list.hold()
         self._listed = ()
         self._query.renew()
 
@@ -206,7 +210,10 @@ class AlertsView(FilteredView):
         self._share_space()
 
     def _share_space(self) -> None:
-        """Give the list the rows that it needs, up to a share, and details and charts the rest; where there are none, forms take theirs first."""
+        """Share the rows among list, details and charts.
+
+        The list gets the rows it needs, up to a share. Without charts, forms get their rows first.
+        """
         width, height = self.size
         if not width:
             return
@@ -222,9 +229,10 @@ class AlertsView(FilteredView):
         self.charts.lend(space.charts)
 
     def _list(self) -> None:
-        """Read the tab's rows again where anything changed."""
-        alerts, snapshot = self.monitor.alerts, self.context.alerts
-        of = (
+        """Read the tab's rows again if anything changed."""
+        alerts = self.monitor.alerts
+        snapshot = self.context.alerts
+        key = (
             snapshot.revision,
             self.tab,
             self.sort,
@@ -232,12 +240,15 @@ class AlertsView(FilteredView):
             frozenset(self._opened),
             alerts.happened,
             alerts.silences.revision,
+            snapshot.incomplete,
         )
-        if of == self._listed:
+        if key == self._listed:
             return
-        self._listed = of
+        self._listed = key
         if self.tab == SILENCES:
-            self.silences.hidden = self._query.hidden()
+            self.silences.matched = {
+                name: len(matches) for name, matches in matched_by_silences(snapshot).items()
+            }
             self.silences.put(self._query.silences())
             return
         words = nothing_words(snapshot, self.tab, self.pattern)
@@ -278,7 +289,7 @@ class AlertsView(FilteredView):
         return with_order(tabs, self.tab, self.sort, width, word_text(word, ""), others)
 
     def _found(self) -> int:
-        """Return how many the filter leaves, with those that are collapsed."""
+        """Count the matches, including collapsed ones."""
         if self.current is not self.list:
             return len(self.current.rows)
         return sum(
@@ -309,17 +320,17 @@ class AlertsView(FilteredView):
     def put_in_order(self, order: str) -> None:
         self.sort = order
         self.tick(MOST_LINES)
+        self.list.to_top()
 
     def action_sort_by(self, order: str) -> None:
         """Sort by one of the orders."""
         self.put_in_order(order)
 
     def action_sort(self) -> None:
-        self.sort = SORTS[(SORTS.index(self.sort) + 1) % len(SORTS)]
-        self.tick(MOST_LINES)
+        self.put_in_order(SORTS[(SORTS.index(self.sort) + 1) % len(SORTS)])
 
     def action_expand(self) -> None:
-        """Open or collapse the alerts of a rule; on one of them, collapse the others with it."""
+        """Open or collapse a rule's alerts, also from one of them."""
         picked = self.list.picked if self.current is self.list else None
         if picked is None:
             return
@@ -335,15 +346,15 @@ class AlertsView(FilteredView):
             return None
         return next(
             (
-                each.group
-                for each in reversed(self.list.rows[: self.list.row])
-                if each.group is not None
+                header.group
+                for header in reversed(self.list.rows[: self.list.row])
+                if header.group is not None
             ),
             None,
         )
 
     def action_expand_all(self) -> None:
-        """Open what is collapsed; collapse all where something is open."""
+        """Open all groups, or collapse all if any is open."""
         keys = {row.key for row in self.list.rows if row.group is not None}
         self._opened = set() if self._opened & keys else keys
         self.tick(MOST_LINES)
@@ -379,7 +390,7 @@ class AlertsView(FilteredView):
             self.tell(refusal)
 
     def action_moment(self) -> None:
-        """Ask the app to go to the moment when what is under the cursor fired, or happened."""
+        """Ask the app to go to the moment of the item under the cursor."""
         picked = self.current.picked
         # A little before that moment it does not fire yet.
         self.current.hold(is_asked=True)
@@ -389,7 +400,7 @@ class AlertsView(FilteredView):
         alerts = self.picked_alerts
         if alerts:
             # Of many, the one that began it.
-            begun = min(alerts, key=lambda each: each.fired_ns or each.since_ns)
+            begun = min(alerts, key=lambda alert: alert.fired_ns or alert.since_ns)
             self.post_message(View.GoTo(begun.fired_ns or begun.since_ns))
 
     # Messages of the forms
@@ -446,15 +457,15 @@ class AlertsView(FilteredView):
         self.tick(MOST_LINES)
 
     def found_text(self) -> str:
-        found = self._found()
+        matches = self._found()
         noun = "silence" if self.tab == SILENCES else "alert"
         return (
-            counted(found, noun)
-            if found
+            counted(matches, noun)
+            if matches
             else hint(self.pattern, self.columns()) or f"no {noun} matches"
         )
 
     def _show_tab(self) -> None:
-        for each in (self.list, self.silences, self.history):
-            each.set_class(each is self.current, "shown")
+        for tab_list in (self.list, self.silences, self.history):
+            tab_list.set_class(tab_list is self.current, "shown")
         self._listed = ()

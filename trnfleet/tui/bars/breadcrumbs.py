@@ -1,4 +1,7 @@
-"""The line below the tabs: the path to the present place and, for a while, news beside it; pure functions without a widget."""
+"""The line below the tabs: the path to the place, and temporary news.
+
+Pure functions without a widget.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +21,14 @@ if TYPE_CHECKING:
 
 BETWEEN = " > "
 _NOTICE_FROM = 48
-"""Cells from which an event's words make sense; for fewer, the beginning of the path goes."""
+"""Fewest cells for a readable event. With fewer, the path loses its beginning."""
 _LEAST_NOTICE = 12
 
 
 def crumbs(address: str, room: int, root: str = "fleet") -> Parts:
-    """Return an address as a path from the fleet down, without its beginning where there is little room.
+    """Return an address as a path from the fleet, without its beginning in little room.
 
-    Each segment but the last leads to what it names.
+    Each segment but the last links to its place.
     """
     segments = address.split("/") if address else []
     names = [plain(root, 32), *(plain(segment) for segment in segments)]
@@ -50,7 +53,7 @@ def breadcrumbs(
     picked: str = "",
     root: str = "fleet",
 ) -> Parts:
-    """Return the whole line: the path, and behind it news for a while, or what is highlighted, or the tour.
+    """Return the whole line: the path, and behind it news, the highlight or the tour.
 
     Args:
         address: What is shown.
@@ -64,7 +67,7 @@ def breadcrumbs(
         tour_cells = 0 if picked or event.is_over else tour_width()
         event = None
     beside = _NOTICE_FROM if event is not None else len(picked) + 2 if picked else tour_cells
-    # What stands beside the path may shorten it to its end, which the view shows once more.
+    # Text beside the path may shorten the path to its end. The view repeats the end.
     least = len(plain(address).rpartition("/")[2]) + 5
     parts = crumbs(address, max(min(width, least), width - beside) - 1, root)
     room = width - width_of(parts)
@@ -78,13 +81,14 @@ def breadcrumbs(
 
 
 def notice(event: Event | Notice, room: int) -> Parts:
-    """Return an event or alert in at most `room` cells: its severity as a sign, where it happened and what it is.
+    """Return an event or alert in at most `room` cells: sign, place and text.
 
-    It leads to the place of an event, or to the list where it stands.
+    It links to the place of an event, or to the list with it.
     """
     if room < _LEAST_NOTICE:
         return []
-    glyph, style = theme.SEVERITY_GLYPH[event.severity], theme.SEVERITY_STYLE[event.severity]
+    glyph = theme.SEVERITY_GLYPH[event.severity]
+    style = theme.SEVERITY_STYLE[event.severity]
     where = last_segments(plain(event.path))
     if not isinstance(event, Event) and event.fleet:
         where = f"{plain(event.fleet)} {where}".rstrip()

@@ -1,4 +1,7 @@
-"""Several brokers in a few words, for the status line, the banner and the rows of fleets; pure functions without a widget."""
+"""Several brokers in a few words, for the status line, banner and fleet rows.
+
+Pure functions without a widget.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,9 @@ def short_name(link: LinkStatus) -> str:
 
 
 def brokers_text(links: Sequence[LinkStatus], now_s: float) -> str:
-    """Return how many brokers there are and which are away for how long, such as `2 brokers, b1:1883 away 12 s`; empty for one broker.
+    """Return the number of brokers, and the absent ones with their time away.
+
+    For example `2 brokers, b1:1883 away 12 s`. Empty for one broker.
 
     Args:
         links: A connection to each broker.
@@ -29,18 +34,21 @@ def brokers_text(links: Sequence[LinkStatus], now_s: float) -> str:
     if len(links) < 2:
         return ""
     return ", ".join(
-        [f"{len(links)} brokers", *(away_text(each, now_s) for each in links if not each.connected)]
+        [f"{len(links)} brokers", *(away_text(link, now_s) for link in links if not link.connected)]
     )
 
 
 def away_text(link: LinkStatus, now_s: float) -> str:
-    """Return for how long a broker is away; it has never been there where nothing else is known."""
+    """Return the time a broker has been away; without a time it was never there."""
     since = duration(max(0.0, now_s - link.changed_s)) if link.connects else "since the start"
     return f"{short_name(link)} away {since}"
 
 
 def away_from(fleet: FleetState) -> list[LinkStatus]:
-    """Return the connections that a fleet has lost over which it was heard, while others stand."""
+    """Return the lost connections of a fleet, while others are up.
+
+    Only connections over which the fleet was heard.
+    """
     heard = fleet.store.links_heard
     if not heard or not fleet.link.connected:
         return []
@@ -48,8 +56,8 @@ def away_from(fleet: FleetState) -> list[LinkStatus]:
 
 
 def where_text(fleet: FleetState, now_s: float) -> str:
-    """Return where a fleet is heard: its broker, or its brokers with those that are away."""
+    """Return the broker of a fleet, or its brokers with the absent ones."""
     parts = fleet.link.of_parts(fleet.store.links_heard)
     return ", ".join(
-        short_name(each) if each.connected else away_text(each, now_s) for each in parts
+        short_name(link) if link.connected else away_text(link, now_s) for link in parts
     )

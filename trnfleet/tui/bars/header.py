@@ -1,13 +1,26 @@
-"""The header's text: the fleet in a few figures, as the monitor sums it up; pure functions without a widget."""
+"""The header's text: the fleet in a few figures, from the monitor's summary.
+
+Pure functions without a widget.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from trnfleet.domain.metrics import BY_NAME
-from trnfleet.domain.quantities import bare, count, counted, duration, mean_label, with_unit
+from trnfleet.domain.quantities import (
+    bare,
+    count,
+    counted,
+    duration,
+    mean_label,
+    part_label,
+    with_unit,
+)
 from trnfleet.monitor.store.averages import WINDOW_S
 from trnfleet.monitor.store.fields import BY_KEY
+from trnfleet.monitor.store.last_known import jobs_text
 from trnfleet.monitor.summary import undescribed_text
 from trnfleet.text import plain
 from trnfleet.tui import theme
@@ -27,11 +40,11 @@ if TYPE_CHECKING:
 
 
 OPTIONAL_FROM = 7
-"""Rank from which figures are left out before the others are shortened."""
+"""Rank from which figures are dropped, before the others are shortened."""
 REMEDY_AFTER_S = 5.0
-"""Seconds of waiting after which the header says what would end it."""
+"""Seconds of waiting before the header shows a remedy."""
 LAST_SEEN = "last seen"
-"""What figures are of which nothing is live; as long as the usual label, so that nothing moves."""
+"""Label of figures without live chips. As long as the usual label, so that nothing moves."""
 WORDS = (
     ("live", "Chips of which telemetry comes"),
     ("stale", "No telemetry for three periods: the values are the last known"),
@@ -45,7 +58,7 @@ WORDS = (
     ("ack silenced", "Problems that somebody has seen to"),
     ("pending", "Rules that hold, but not yet for long enough to fire"),
 )
-"""Words of the header with what they mean, for the help."""
+"""Words of the header and their meaning, for the help."""
 _YEAR_FROM = 100
 """Columns from which a date has its year."""
 
@@ -59,17 +72,23 @@ def header(
     is_replay: bool = False,
     of_fleets: str = "",
     now_s: float | None = None,
+    incomplete: str = "",
 ) -> list[Parts]:
-    """Return the header's two lines; there are more while it names a long reason for waiting, and what to do about it.
+    """Return the header's two lines.
+
+    More while it names a long reason for waiting, and a remedy.
 
     Args:
         summary: The fleet in figures.
         link: Connection state.
         width: Cells.
         problems: How many problems there are, of all fleets.
-        is_replay: Whether publishers say that they replay a recording, so that it is not mistaken for live data.
+        is_replay: Whether publishers say that they replay a recording, so that it is not mistaken
+            for live data.
         of_fleets: Words for how many fleets the app watches; empty for one.
-        now_s: Monotonic seconds, for how long it has been connected or not; None where that is not told.
+        now_s: Monotonic seconds, for how long it has been connected or not; None where that is not
+            told.
+        incomplete: What problems lack of the moment that is shown; empty for nothing.
     """
     if not summary.chips:
         waited_s = 0.0 if now_s is None or link.protocol == RECORDING else now_s - link.changed_s
@@ -83,13 +102,20 @@ def header(
             *(paragraph(remedy, width, theme.HEAD) if remedy else []),
         ]
     return [
-        _inventory(summary, width, problems, is_replay=is_replay, of_fleets=of_fleets),
+        _inventory(
+            summary,
+            width,
+            problems,
+            is_replay=is_replay,
+            of_fleets=of_fleets,
+            incomplete=incomplete,
+        ),
         fitted(figures(summary), width, theme.HEAD, theme.HEAD_STRONG, optional_from=OPTIONAL_FROM),
     ]
 
 
 def why_waiting(summary: Summary, link: LinkStatus, for_s: float = 0.0) -> str:
-    """Return the reason why there is nothing to show yet, and for how long the connection has been as it is."""
+    """Return why nothing is shown yet, and for how long the connection has been so."""
     broker = plain(link.broker) or "the broker"
     if for_s >= 1:
         broker += f" for {duration(int(for_s))}"
@@ -97,7 +123,8 @@ def why_waiting(summary: Summary, link: LinkStatus, for_s: float = 0.0) -> str:
         because = f": {plain(link.last_error, LONGEST_REASON)}" if link.last_error else ""
         return f"not connected to {broker}{because}"
     if summary.refused:
-        number, last = sum(summary.refused.values()), plain(summary.last_problem, 200)
+        number = sum(summary.refused.values())
+        last = plain(summary.last_problem, 200)
         return f"connected to {broker}; {counted(number, 'message')} refused, the last: {last}"
     if summary.publishers:
         return f"connected to {broker}; publishers are online, but no descriptor has arrived yet"
@@ -105,7 +132,10 @@ def why_waiting(summary: Summary, link: LinkStatus, for_s: float = 0.0) -> str:
 
 
 def what_to_do(summary: Summary, link: LinkStatus) -> str:
-    """Return what ends the waiting, in commands; empty where the reason says it, or time will."""
+    """Return a remedy for the waiting, as commands.
+
+    Empty if the reason names it, or waiting helps.
+    """
     if not link.connected or summary.refused or summary.publishers:
         return ""
     return (
@@ -115,22 +145,31 @@ def what_to_do(summary: Summary, link: LinkStatus) -> str:
 
 
 def figures(summary: Summary) -> list[Item]:
-    """Return the second line's figures, the most important ones with the lowest ranks; all but the maximum are means."""
+    """Return the second line's figures.
+
+    The most important have the lowest ranks. All except the maximum are means.
+    """
     mean = summary.mean
     hosts = BY_NAME["host_power_w"]
-    label = (mean_label(mean.seconds) if summary.live_chips else LAST_SEEN).ljust(
-        len(mean_label(WINDOW_S))
-    )
+    usual = mean_label(WINDOW_S)
+    short = mean_label(mean.seconds) if summary.live_chips else LAST_SEEN
+    is_short = summary.live_chips and 0 < mean.seconds < WINDOW_S
+    label = f"{usual} ({mean.seconds:g} s so far)" if is_short else short
+    part = part_label(summary.live_chips, summary.chips)
     efficiency = with_unit(mean.tflops_per_w, "TFLOP/s/W")
     power = with_unit(mean.power_w, "W")
     cap = f"{power} of {with_unit(mean.power_cap_w, 'W')}"
     return [
-        Item(label, label, "", 0, 1),
+        Item(
+            f"{label} {part}".rstrip().ljust(len(usual)), part or short.ljust(len(usual)), "", 0, 1
+        ),
         _item("nc_util_pct", mean.nc_util_pct, 7, 0),
         _item("mfu_pct", mean.mfu_pct, 6, 2),
-        Item("power", "", cap, 18, 3, power, 7)
-        if mean.power_cap_w
-        else _item("power_w", mean.power_w, 7, 3),
+        (
+            Item("power", "", cap, 18, 3, power, 7)
+            if mean.power_cap_w
+            else _item("power_w", mean.power_w, 7, 3)
+        ),
         *_headroom(mean),
         *_hottest(mean),
         _item("hbm_traffic_bytes_per_s", mean.hbm_traffic_bytes_per_s, 9, 7),
@@ -144,7 +183,10 @@ def figures(summary: Summary) -> list[Item]:
 
 
 def _headroom(mean: Means) -> list[Item]:
-    """Return what is left below the chips' power cap, as a figure and a share of the cap; nothing where it is not known."""
+    """Return the power left below the chips' cap, as a figure and a share.
+
+    Empty if unknown.
+    """
     if mean.headroom_w is None or mean.headroom_pct is None:
         return []
     text = f"{with_unit(mean.headroom_w, 'W')} {mean.headroom_pct:.0f} %"
@@ -152,17 +194,29 @@ def _headroom(mean: Means) -> list[Item]:
 
 
 def _hottest(mean: Means) -> list[Item]:
-    """Return the highest temperature and, where there is room, the chip that has it; both lead to the chip."""
-    temperature = _item("temperature_c", mean.temperature_max_c, 7, 5)
+    """Return the highest temperature and, if there is room, its chip.
+
+    Both link to the chip.
+    """
+    unit = BY_KEY["temperature_c"].unit
+    temperature = Item("hottest", "hot", with_unit(mean.temperature_max_c, unit), 7, 5)
     if not mean.hottest_chip:
         return [temperature]
     target = Target(TargetKind.PLACE, mean.hottest_chip)
-    chip = plain(last_segments(mean.hottest_chip), 32)
+    chip = plain(brief_chip(last_segments(mean.hottest_chip)), 32)
     return [temperature._replace(target=target), Item("", "", chip, len(chip), 6, target=target)]
 
 
+def brief_chip(name: str) -> str:
+    """Return a chip's name for `:chip`: `0001-0/05` of `trn2u-0001-0/chip05`."""
+    return re.sub(r"\A[a-z0-9]+-(?=\d)|(?<=/)chip(?=\d+\Z)", "", name)
+
+
 def _item(key: str, value: float | None, room: int, rank: int) -> Item:
-    """Return a field's figure under the one name that it has on every screen, of which narrow ones show the first word."""
+    """Return a field's figure under its name, the same on every screen.
+
+    Narrow screens show the first word of it.
+    """
     field = BY_KEY[key]
     name = fleet_name(field)
     short = name.partition(" ")[0]
@@ -177,33 +231,48 @@ def _item(key: str, value: float | None, room: int, rank: int) -> Item:
 
 
 def _facility(summary: Summary) -> tuple[str, ...]:
-    """Return what the fleet draws at its meter, in more and in fewer words; nothing where it is not known."""
+    """Return the fleet's power at its meter, in a long and a short form.
+
+    Empty if unknown.
+    """
     mean = summary.mean
     if mean.facility_power_w is None:
         return ()
     facility = f"facility {with_unit(mean.facility_power_w, 'W')}"
     both = f"IT {with_unit(mean.it_power_w, 'W')}, {facility}"
-    return f"{both} (PUE {summary.pue:.2f})", both, facility
+    part = part_label(summary.live_chips, summary.chips)
+    part = f" {part}" if part else ""
+    return f"{both} (PUE {summary.pue:.2f}){part}", f"{both}{part}", f"{facility}{part}"
 
 
 def time_text(summary: Summary, *, short: bool = False) -> str:
-    """Return the fleet's time, such as `2026-01-05 14:00 x3600`; empty where it is the wall clock's."""
+    """Return the fleet's time, such as `2026-01-05 14:00 x3600`.
+
+    Empty for the wall clock's time.
+    """
     if summary.is_wall_time:
         return ""
     day, _, time = summary.monitor_time.partition("T")
-    # Where an hour is a minute, seconds say nothing; where it is an hour, they show that time goes on.
+    # Where an hour is a minute, seconds say nothing; where it is an hour, they show that time goes
+    # on.
     digits = 8 if summary.speed < 60 else 5
     return f"{day[5 if short else 0 :]} {time[:digits]} x{summary.speed:g}"
 
 
 def fleets_text(fleets: int, not_shown: int) -> str:
-    """Return how many fleets the app watches and how many it has no room for; empty for one alone."""
+    """Return the number of fleets watched, and those without room; empty for one fleet."""
     text = f"1 of {fleets} fleets" if fleets > 1 else ""
     return f"{text}, {not_shown} not shown" if not_shown else text
 
 
 def _inventory(
-    summary: Summary, width: int, problems: ProblemCounts, *, is_replay: bool, of_fleets: str
+    summary: Summary,
+    width: int,
+    problems: ProblemCounts,
+    *,
+    is_replay: bool,
+    of_fleets: str,
+    incomplete: str,
 ) -> Parts:
     parts: Parts = [
         (f" {plain(summary.fleet, 32)}  ", theme.HEAD_STRONG),
@@ -213,13 +282,14 @@ def _inventory(
         (" chip  " if summary.chips == 1 else " chips  ", theme.HEAD),
     ]
     # Whatever is to be said of chips, problems keep their place.
-    has_problems = problems.critical or problems.warning or problems.info
-    least = width_of(badge(problems, tight=True, with_quiet=False)) + 1 if has_problems else 0
+    has_problems = problems.critical or problems.warning or problems.info or incomplete
+    tight = badge(problems, tight=True, with_quiet=False, incomplete=incomplete)
+    least = width_of(tight) + 1 if has_problems else 0
     states = _states(summary)
     if width_of(parts) + width_of(states) + least > width:
         states = _states(summary, with_rolled=False)
     parts = cut([*parts, *states], width - least)
-    right = _badge(problems, width - width_of(parts) - 2)
+    right = _badge(problems, width - width_of(parts) - 2, incomplete)
     if of_fleets and width_of(parts) + width_of(right) + 6 <= width:
         right.insert(0, ("all: ", theme.HEAD))
     time = time_text(summary, short=width < _YEAR_FROM)
@@ -228,7 +298,7 @@ def _inventory(
     places = [
         "" if summary.joining_instances else counted(summary.instances, "instance"),
         counted(summary.ultraservers, "UltraServer") if summary.ultraservers else "",
-        counted(summary.jobs, "job") if summary.jobs else "",
+        jobs_text(summary.jobs, summary.last_known_jobs) if summary.jobs else "",
     ]
     for place in places:
         if place and width_of(parts) + width_of(right) + len(place) + 4 <= width:
@@ -241,27 +311,19 @@ def _inventory(
 
 
 def _states(summary: Summary, *, with_rolled: bool = True) -> Parts:
-    """Return how many chips are live, and what else there is to be said of all of them.
+    """Return the number of live chips, and further remarks about all chips.
 
     Args:
         summary: The fleet in figures.
-        with_rolled: Whether it is said which figures are from roll-ups.
+        with_rolled: Whether to name figures from roll-ups.
     """
     parts: Parts = []
     undescribed = undescribed_text(summary)
     if summary.live_chips == summary.chips and not undescribed and not summary.joining_instances:
         parts.append(("all live", theme.HEAD))
     else:
-        by_state = (
-            (summary.live_chips, "live"),
-            (summary.stale_chips - summary.offline_chips, "stale"),
-            (summary.offline_chips, "offline"),
-            (summary.unknown_chips, "not heard yet"),
-            (summary.unobserved_chips, "not observed"),
-        )
-        for number, (chips, state) in enumerate(
-            [each for each in by_state if each[0] or each[1] == "live"]
-        ):
+        shown = [pair for pair in summary.chip_states if pair[0] or pair[1] == "live"]
+        for number, (chips, state) in enumerate(shown):
             parts.append((", " if number else "", theme.HEAD))
             parts.append(
                 (f"{count(chips)} {state}", theme.HEAD if state == "live" else theme.HEAD_STRONG)
@@ -270,12 +332,12 @@ def _states(summary: Summary, *, with_rolled: bool = True) -> Parts:
         parts += [(", ", theme.HEAD), (f"{undescribed} not described", theme.HEAD_STRONG)]
     instances = counted(summary.instances, "instance")
     if summary.joining_instances:
-        # Beside those that are shown, so that it is clear of what there are more.
+        # Beside the instances shown, so that it is clear what is still to come.
         more = f"{count(summary.joining_instances)} more to come"
         parts += [(f"  {instances}, ", theme.HEAD), (more, theme.HEAD_STRONG)]
     if summary.rolled_chips and with_rolled:
-        of = "" if summary.rolled_chips == summary.chips else f"{count(summary.rolled_chips)} "
-        parts.append((f"  {of}from roll-ups", theme.HEAD))
+        amount = "" if summary.rolled_chips == summary.chips else f"{count(summary.rolled_chips)} "
+        parts.append((f"  {amount}from roll-ups", theme.HEAD))
     if summary.unwatched_cells:
         cells = counted(len(summary.unwatched_cells), "cell")
         # That no problem is known of them says nothing, so that this is as loud as one.
@@ -283,14 +345,17 @@ def _states(summary: Summary, *, with_rolled: bool = True) -> Parts:
     return parts
 
 
-def _badge(problems: ProblemCounts, room: int) -> Parts:
-    """Return the problems in as many words as there is room for, never in none; they lead to the alerts."""
+def _badge(problems: ProblemCounts, room: int, incomplete: str) -> Parts:
+    """Return the problems in as many words as fit, at least one.
+
+    They link to the alerts.
+    """
     looks = (
-        badge(problems),
-        badge(problems, with_quiet=False),
-        badge(problems, short=True, with_quiet=False),
+        badge(problems, incomplete=incomplete),
+        badge(problems, with_quiet=False, incomplete=incomplete),
+        badge(problems, short=True, with_quiet=False, incomplete=incomplete),
     )
-    tight = badge(problems, tight=True, with_quiet=False)
+    tight = badge(problems, tight=True, with_quiet=False, incomplete=incomplete)
     parts = next((parts for parts in looks if width_of(parts) <= room), tight)
     target = Target(TargetKind.VIEW, ALERTS)
     return [(text, linked(style, target)) for text, style in parts]

@@ -1,4 +1,7 @@
-"""What stands beside the breadcrumbs for a while: the newest alert or event, else the tour of a first run."""
+"""News beside the breadcrumbs for a while: the newest alert or event, else the tour.
+
+The tour belongs to a first run.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,11 @@ if TYPE_CHECKING:
     from trnfleet.tui.view import Lists
 
 NOTICE_S = 20.0
-"""Seconds for which every view shows a new alert, or an event above information."""
+"""Seconds for a new alert, or an event above information, in every view."""
 
 
 class News:
-    """The notice of the moment, and the tour where there is none."""
+    """The present notice, or the tour without one."""
 
     def __init__(self, monitor: FleetState, watch: AlertWatch, tour: Tour) -> None:
         self._monitor = monitor
@@ -26,15 +29,18 @@ class News:
         """What is shown; None for nothing."""
 
     def look(self, now_s: float, lists: Lists, elsewhere: Notice | None = None) -> bool:
-        """Choose what is shown, and return whether it is another item than before.
+        """Choose the item to show.
+
+        Return True if it changed.
 
         Args:
             now_s: Real monotonic seconds.
-            lists: What the view on the screen lists: that is not told once more.
-            elsewhere: What is new in another fleet.
+            lists: Lists on screen. Their content is not repeated.
+            elsewhere: News of another fleet.
         """
-        monitor, before = self._monitor, self.item
-        # The tour's minute begins with the first look, whatever stands in its place.
+        monitor = self._monitor
+        before = self.item
+        # The tour's minute begins with the first look, even if news is shown instead.
         tour = self.tour if self.tour.is_shown(now_s) else None
         alert = None if lists.problems else self._watch.notice(now_s, NOTICE_S)
         if alert is not None and elsewhere is not None and elsewhere.severity < alert.severity:

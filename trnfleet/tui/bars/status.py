@@ -1,4 +1,7 @@
-"""The text of the status line, and of the banner while values cannot be trusted; pure functions without a widget."""
+"""Text of the status line, and of the banner while values cannot be trusted.
+
+Pure functions without a widget.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
 UNVERIFIED = "TLS not verified"
 LONGEST_NOTE = 400
 LEFT_FOR_HINTS = 20
-"""Cells that the reason of the last problem leaves for keys."""
+"""Cells for keys beside the reason of the last problem."""
 ALWAYS = 2
 """Keys that are shown at every width."""
 GAP = 2
@@ -37,7 +40,7 @@ GAP = 2
 LEAST_FIGURES = 8
 """Cells that figures have beside them at least."""
 SHORTEST_REASON = 28
-"""Cells below which a reason says nothing."""
+"""Fewest cells for a useful reason."""
 _WHY = "why: "
 
 
@@ -52,13 +55,16 @@ WORDS = (
     ("undescribed", "Messages of what no descriptor has told of"),
     ("undecodable", "Messages that could not be read; also misplaced, rejected"),
     ("publishers", "Online, of those that are known"),
+    ("unusable", "Values that cannot be ones, such as 300 %"),
+    ("unknown metrics", "Values under names that no metric has"),
     ("silent", "Publishers that are online and send nothing"),
+    ("refused", "Publishers whose messages cannot be used"),
 )
-"""Words of the status line with what they mean, for the help."""
+"""Words of the status line and their meaning, for the help."""
 
 
 class OwnProcess(Protocol):
-    """A process behind the app that is its own, such as the demo's simulator."""
+    """A process started by the app, such as the demo's simulator."""
 
     @property
     def note(self) -> str:
@@ -74,13 +80,13 @@ class Figure(NamedTuple):
 
     text: str
     is_bad: bool = False
-    """Whether it is about something that went wrong: it is not left out."""
+    """Whether it is about a failure. Then it is never dropped."""
     is_loud: bool = False
     """Whether that goes on."""
 
 
 class Banner(NamedTuple):
-    """A text across the screen that names a problem."""
+    """Text across the screen about a problem."""
 
     text: str
     style: Style
@@ -117,9 +123,9 @@ def banner(
     if away:
         longest = max(60, LONGEST_REASON // len(away))
         lost = "; ".join(
-            f"{plain(each.broker)} for {duration(now_s - each.changed_s)}"
-            + (f" ({plain(each.last_error, longest)})" if each.last_error else "")
-            for each in away
+            f"{plain(part.broker)} for {duration(now_s - part.changed_s)}"
+            + (f" ({plain(part.last_error, longest)})" if part.last_error else "")
+            for part in away
         )
         return Banner(
             f"✖ no connection to {lost}; what comes from there is the last known", theme.BAR_DOWN
@@ -127,36 +133,46 @@ def banner(
     if summary.unheard_s:
         where = plain(link.broker) or "the broker"
         return Banner(
-            f"✖ nothing has come from {where} for {duration(summary.unheard_s)}; values are the last known",
+            f"✖ nothing has come from {where} for {duration(summary.unheard_s)}; values are the"
+            " last known",
             theme.BAR_DOWN,
         )
-    if summary.chips and not summary.live_chips and summary.stale_chips:
-        kind = "offline" if summary.offline_chips == summary.chips else "stale"
+    silent = summary.stale_chips + summary.offline_chips
+    if not summary.live_chips and silent:
+        states = [f"{count(chips)} {state}" for chips, state in summary.chip_states if chips]
+        if len(states) == 1:
+            states = [f"all {count(summary.chips)} chips are {states[0].partition(' ')[2]}"]
         return Banner(
-            f"✖ all {count(summary.chips)} chips are {kind}; values are the last known{heard}",
+            f"✖ {', '.join(states)}; values are the last known{heard}",
             theme.BAR_DOWN,
         )
     return None
 
 
 def own_banner(processes: Sequence[OwnProcess]) -> Banner | None:
-    """Return the line across the screen about processes of the app's own, or None while they are well."""
+    """Return the banner about the app's own processes; None while they are well."""
     notes = [process.note for process in processes if process.note]
     return Banner(f"▲ {plain('; '.join(notes), LONGEST_NOTE)}", theme.BAR_ALERT) if notes else None
 
 
 def note_line(note: str, width: int, hints: Hints, *, is_problem: bool) -> Parts:
-    """Return a note in place of the status line's figures; the keys that are always there stay."""
+    """Return a note in place of the status line's figures.
+
+    The permanent keys remain.
+    """
     style = theme.BAR_ALERT if is_problem else theme.BAR_STRONG
     keys = always(hints, width)
     room = width - width_of(keys)
-    # With a blank between what is cut and the keys.
+    # With a blank between the cut note and the keys.
     text = fit(f" {'▲' if is_problem else '•'} {note}", room - 1)
     return [(text, style), (" ", style), *keys]
 
 
 def always(hints: Hints, width: int) -> Parts:
-    """Return the keys that stand at the end of the line at any width; none where a line has no room for figures beside them."""
+    """Return the permanent keys at the end of the line.
+
+    Empty if the line has no room for figures beside them.
+    """
     parts = hint_parts(hints[:ALWAYS], width, theme.BAR_STRONG, theme.BAR)
     return parts if width_of(parts) + LEAST_FIGURES <= width else []
 
@@ -171,7 +187,9 @@ def status(
     processes: Sequence[OwnProcess] = (),
     brokers: str = "",
 ) -> Parts:
-    """Return the status line: connection, rate, lag, losses, publishers, and keys: `?` and `q` always, others where there is room.
+    """Return the status line: connection, rate, lag, losses, publishers, and keys.
+
+    `?` and `q` are always there, other keys if there is room.
 
     Args:
         summary: The fleet in figures.
@@ -179,7 +197,8 @@ def status(
         broker_kind: The broker's name and version.
         hints: Keys, the first two of which are always shown.
         width: Cells.
-        kept: How much of the past is kept, where there is room, and whether that is a problem, which is always shown.
+        kept: How much of the past is kept, where there is room, and whether that is a problem,
+            which is always shown.
         processes: Processes of the app's own.
         brokers: Several brokers in words, in place of the one.
     """
@@ -187,10 +206,11 @@ def status(
     mark, style = ("●", theme.BAR) if link.connected else ("✖ not connected", theme.BAR_DOWN)
     figures = [
         *_figures(summary, is_connected=link.connected),
-        *(Figure(each.figure, is_bad=True) for each in processes if each.figure),
+        *(Figure(process.figure, is_bad=True) for process in processes if process.figure),
     ]
     kept_text, is_problem = kept
-    # Dropped first where there is no room: the broker's name and version, what is kept, the broker, what is as it should be.
+    # Dropped first without room: the broker's name and version, the recorded span, the broker,
+    # healthy figures.
     broker = brokers or _broker(link, "")
     # That one of several brokers is away is told at any width.
     away = sum(not part.connected for part in link.parts) if brokers and link.connected else 0
@@ -224,7 +244,7 @@ def status(
         left = room - width_of(before) - width_of(kept_parts)
         if (
             width_of(after) > left
-            and any(each.is_loud for each in figures)
+            and any(figure.is_loud for figure in figures)
             and not figures[0].is_bad
         ):
             figures = figures[1:]
@@ -249,28 +269,31 @@ def status(
 def _after(figures: Sequence[Figure]) -> Parts:
     """Return figures with the blanks before them."""
     parts: Parts = []
-    for each in figures:
-        if each.is_loud:
-            parts += [(" ", theme.BAR), (f" {each.text} ", theme.BAR_ALERT)]
+    for figure in figures:
+        if figure.is_loud:
+            parts += [(" ", theme.BAR), (f" {figure.text} ", theme.BAR_ALERT)]
         else:
             parts += [
                 ("  ", theme.BAR),
-                (each.text, theme.BAR_STRONG if each.is_bad else theme.BAR),
+                (figure.text, theme.BAR_STRONG if figure.is_bad else theme.BAR),
             ]
     return parts
 
 
 def _counted(figures: list[Figure], shown: int) -> list[Parts]:
-    """Return the first figures, and behind them how many of the others are troubles, in more and in fewer words."""
-    left_out = [each for each in figures[shown:] if each.is_bad]
+    """Return the first figures, then the number of troubles among the others.
+
+    In a long and a short form.
+    """
+    left_out = [figure for figure in figures[shown:] if figure.is_bad]
     if not left_out:
         return [_after(figures[:shown])]
-    is_loud = any(each.is_loud for each in left_out)
+    is_loud = any(figure.is_loud for figure in left_out)
     text = f"+{len(left_out)}"
-    padded = (Figure(each, is_bad=True, is_loud=is_loud) for each in (f"{text} more", text))
+    padded = (Figure(label, is_bad=True, is_loud=is_loud) for label in (f"{text} more", text))
     tight = (f" {text}", theme.BAR_ALERT if is_loud else theme.BAR_STRONG)
     return [
-        *(_after([*figures[:shown], each]) for each in padded),
+        *(_after([*figures[:shown], figure]) for figure in padded),
         [*_after(figures[:shown]), tight],
     ]
 
@@ -287,10 +310,13 @@ def _kept(text: str, *, is_problem: bool) -> Parts:
 
 
 def _without_one(figures: list[Figure]) -> list[Figure]:
-    """Return figures without the last that is as it should be, but for the losses and the rate; else as they are."""
+    """Return figures without the last healthy one, except losses and rate.
+
+    Unchanged if there is no such figure.
+    """
     for number in range(len(figures) - 1, -1, -1):
-        each = figures[number]
-        if not each.is_bad and not each.text.startswith("lost ") and number:
+        figure = figures[number]
+        if not figure.is_bad and not figure.text.startswith("lost ") and number:
             return figures[:number] + figures[number + 1 :]
     return figures
 
@@ -304,36 +330,38 @@ def _broker(link: LinkStatus, broker_kind: str) -> str:
 
 
 def _figures(summary: Summary, *, is_connected: bool) -> list[Figure]:
-    """Return rate and lag, then problems, the worst first: what goes on is a warning at least, and what is over is not.
+    """Return rate and lag, then problems, the worst first.
 
-    Without a connection neither rate nor lag are of the present, and nobody knows who publishes: only what was counted is left.
+    A problem that continues is at least a warning; a past one is not. Without a connection rate and
+    lag are outdated, and the publishers are unknown: only counts remain.
     """
     lag = [] if summary.lag_s is None else [duration(summary.lag_s)]
-    problems = [each for each in summary.pipeline_problems if each.short]
-    names = {each.name for each in problems}
+    problems = [problem for problem in summary.pipeline_problems if problem.short]
+    names = {problem.name for problem in problems}
     shown = [rate_text(summary)] if is_connected else []
     shown += [] if "lag" in names or not is_connected else [Figure(f"lag {''.join(lag) or '-'}")]
     shown += [
-        Figure(plain(each.short, 60), is_bad=True, is_loud=each.severity <= Severity.WARNING)
-        for each in problems
+        Figure(plain(problem.short, 60), is_bad=True, is_loud=problem.severity <= Severity.WARNING)
+        for problem in problems
     ]
     shown += [] if "messages-lost" in names else [Figure("lost 0")]
     if summary.receiver_error_count:
         shown.append(Figure(f"receiver errors {count(summary.receiver_error_count)}", is_bad=True))
     if not is_connected:
         return shown
-    online, known = summary.publishers_online, summary.publishers
+    online = summary.publishers_online
+    known = summary.publishers
     shown.append(Figure(f"publishers {count(online)}/{count(known)}", is_bad=online < known))
     return shown
 
 
 def _receiver_error(summary: Summary) -> str:
-    """Return what a receiver does not take, the first of them; empty for none."""
+    """Return the first error of a receiver; empty without one."""
     return receiver_error_text(summary.receiver_errors[0]) if summary.receiver_errors else ""
 
 
 def rate_text(summary: Summary) -> Figure:
-    """Return the rate of telemetry; it is bad where the feed is dead."""
+    """Return the rate of telemetry, marked bad if the feed is dead."""
     rate = summary.messages_per_s
     if rate is None:
         return Figure("- msg/s")

@@ -1,4 +1,7 @@
-"""The line of tabs: all nine views by their keys, in the same cells for as long as the terminal has its width; pure functions."""
+"""The line of tabs: all views by their keys, in fixed cells.
+
+Tabs move only if the terminal's width changes. Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -25,22 +28,24 @@ class Tab(NamedTuple):
     key: str
     title: str
     short: str
-    """The title where there is little room."""
+    """Title in little room."""
     has_count: bool = False
-    is_built: bool = True
-    """Whether there is such a view yet; else the tab is dim."""
 
 
 class Count(NamedTuple):
     """The number at a tab."""
 
-    number: int
+    number: int | None
+    """None if not yet known."""
     style: Style | None = None
-    """The colour of a severity; None for that of text."""
+    """Colour of a severity. None for the text colour."""
 
 
 class Form(enum.Enum):
-    """How much of each tab is shown: a matter of width alone, so that tabs stand still."""
+    """How much of each tab is shown.
+
+    It depends on width alone, so that tabs do not move.
+    """
 
     WIDE = enum.auto()
     FULL = enum.auto()
@@ -50,7 +55,7 @@ class Form(enum.Enum):
 
 
 def form_for(tabs: Sequence[Tab], width: int) -> Form:
-    """Return the form for a width: the longest that fits."""
+    """Return the longest form that fits a width."""
     counts = sum(COUNT_ROOM for tab in tabs if tab.has_count)
     frame = 2 * len(tabs) + counts
     full, short = (
@@ -68,7 +73,7 @@ def form_for(tabs: Sequence[Tab], width: int) -> Form:
 
 
 def tabs_line(tabs: Sequence[Tab], active: str, counts: Mapping[str, Count], width: int) -> Parts:
-    """Return the tabs, the active one in brackets and those of views that are not built yet dim.
+    """Return the tabs, the active one in brackets.
 
     Args:
         tabs: All of them.
@@ -86,11 +91,11 @@ def tabs_line(tabs: Sequence[Tab], active: str, counts: Mapping[str, Count], wid
         is_active = tab.title == active
         name = tab.short if form is Form.SHORT else tab.title
         target = Target(TargetKind.VIEW, tab.title)
-        # Neighbours share a cell, in which a bracket of one of them stands.
+        # Neighbours share a cell for the bracket of one of them.
         edge = "[" if is_active else "]" if is_open and not gap else " "
         parts.append((edge, theme.LINK))
-        parts.append((f"{tab.key} ", linked(theme.LINK if is_active else _key_style(tab), target)))
-        parts.append((name, linked(theme.LINK if is_active else _name_style(tab), target)))
+        parts.append((f"{tab.key} ", linked(theme.LINK if is_active else theme.STRONG, target)))
+        parts.append((name, linked(theme.LINK if is_active else theme.BASE, target)))
         is_open = is_active
         if tab.has_count:
             counted = _count(counts.get(tab.title), is_active=is_active, target=target)
@@ -111,11 +116,14 @@ def count_text(number: int) -> str:
 
 
 def _count(count: Count | None, *, is_active: bool, target: Target) -> Parts:
-    """Return a number in its room, with the bracket behind it that closes the active tab, where that has room, too."""
+    """Return a number in its room.
+
+    The closing bracket of the active tab follows if there is room.
+    """
     parts: Parts = []
     left = COUNT_ROOM
-    if count is not None and count.number:
-        text = f":{count_text(count.number)}"
+    if count is not None and count.number != 0:
+        text = ":?" if count.number is None else f":{count_text(count.number)}"
         style = count.style or (theme.LINK if is_active else theme.STRONG)
         parts.append((text, linked(style, target)))
         left -= len(text)
@@ -131,7 +139,7 @@ def _keys(tabs: Sequence[Tab], active: str, width: int) -> Parts:
     for tab in tabs:
         is_active = tab.title == active
         parts.append(("[" if is_active else "]" if was_active else " ", theme.LINK))
-        style = theme.LINK if is_active else _key_style(tab)
+        style = theme.LINK if is_active else theme.STRONG
         parts.append((tab.key, linked(style, Target(TargetKind.VIEW, tab.title))))
         was_active = is_active
     parts.append(("]" if was_active else " ", theme.LINK))
@@ -139,11 +147,3 @@ def _keys(tabs: Sequence[Tab], active: str, width: int) -> Parts:
     if used + 1 + len(active) <= width:
         parts.append((f" {active}", theme.LINK))
     return parts
-
-
-def _key_style(tab: Tab) -> Style:
-    return theme.STRONG if tab.is_built else theme.QUIET
-
-
-def _name_style(tab: Tab) -> Style:
-    return theme.BASE if tab.is_built else theme.QUIET

@@ -1,6 +1,7 @@
-"""Parts of a chip that alerts are about: links, cores, and the metrics that have a line in a panel.
+"""Parts of a chip with alerts: links, cores, and metrics in a panel.
 
-Acknowledged, silenced and inhibited alerts mark their part, too, so that nothing looks well that is not.
+Acknowledged, silenced and inhibited alerts mark their part, too, so that no faulty part looks
+healthy.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
     from trnfleet.tui.state.alerts import AlertSnapshot
 
 _LINE_OF = {"hbm_used_pct": "hbm_used_bytes"}
-"""Metrics whose line shows another figure of rules."""
+"""Metric line by rule figure, if the figure has no line of its own."""
 _MOST_MEMBERS = 10_000
 _SHOWN = (AlertStatus.FIRING, AlertStatus.ACKED, AlertStatus.SILENCED, AlertStatus.INHIBITED)
-"""Statuses of alerts that fire, in the order in which they mark a part."""
+"""Statuses of firing alerts, in order of precedence for a mark."""
 _WORDS = {
     AlertStatus.ACKED: "acked",
     AlertStatus.SILENCED: "silenced",
@@ -38,14 +39,16 @@ _WORDS = {
 }
 _OWNER_CELLS = 12
 Z_DOWN = "z_links_down"
-"""Figure of the links of an UltraServer that are down between its instances; it marks those links of its chips."""
+"""Number of failed links between the instances of an UltraServer. It marks these links of its
+chips."""
 
 
 class Part(NamedTuple):
     """A part of a chip."""
 
     scope: Scope
-    """LINK or CORE; CHIP for a metric; INSTANCE and ULTRASERVER for figures of what the chip is in."""
+    """LINK or CORE, or CHIP for a metric. INSTANCE and ULTRASERVER for figures of the chip's
+    parents."""
     name: str
     """Name of the link or core, else of the figure."""
 
@@ -56,7 +59,7 @@ class PartMark(NamedTuple):
     severity: Severity
     status: AlertStatus
     owner: str = ""
-    """Who acknowledged or silenced it; empty for nobody, or where it is not known."""
+    """Operator of the acknowledgement or silence. Empty if none or unknown."""
 
     @property
     def glyph(self) -> str:
@@ -64,7 +67,7 @@ class PartMark(NamedTuple):
 
     @property
     def style(self) -> Style:
-        """Its severity's; quiet where the alert is acknowledged, silenced or inhibited."""
+        """Style of its severity; quiet if acknowledged, silenced or inhibited."""
         return (
             theme.SEVERITY_STYLE[self.severity]
             if self.status is AlertStatus.FIRING
@@ -73,7 +76,10 @@ class PartMark(NamedTuple):
 
     @property
     def note(self) -> str:
-        """What was done about it, such as `acked ana`; empty for nothing."""
+        """Its handling, such as `acked ana`.
+
+        Empty if not handled.
+        """
         return f"{_WORDS.get(self.status, '')} {plain(self.owner, _OWNER_CELLS)}".strip()
 
 
@@ -87,7 +93,9 @@ class PartMarks:
         self._found: dict[Part, PartMark] = {}
 
     def of(self, address: str, layout: Layout, lanes: tuple[str, ...]) -> dict[Part, PartMark]:
-        """Return the marks of a chip's parts, each of the worst alert that is the least handled.
+        """Return the marks of a chip's parts.
+
+        Each is of the worst among the least handled alerts.
 
         Args:
             address: The chip's address.
@@ -97,7 +105,8 @@ class PartMarks:
         snapshot = self._snapshot
         made_of = (snapshot.revision, snapshot.alerts.silences.revision, address)
         if made_of != self._of or layout is not self._layout:
-            self._of, self._layout = made_of, layout
+            self._of = made_of
+            self._layout = layout
             self._found = read_marks(snapshot.active, snapshot.alerts, address, layout, lanes)
         return self._found
 
@@ -109,14 +118,14 @@ def read_marks(
     layout: Layout,
     lanes: tuple[str, ...],
 ) -> dict[Part, PartMark]:
-    """Return the marks of a chip's parts that active alerts make."""
+    """Return the marks of a chip's parts from the active alerts."""
     far = {places.other_end(f"{address}:{lane}", layout): lane for lane in lanes}
     far.pop("", None)
     neighbours = {end.rpartition(":")[0] for end in far}
-    found: dict[Part, PartMark] = {}
-    for each in active:
-        alert = each.alert
-        if each.status not in _SHOWN or alert.rule.figure is None:
+    marks: dict[Part, PartMark] = {}
+    for held in active:
+        alert = held.alert
+        if held.status not in _SHOWN or alert.rule.figure is None:
             continue
         place = address_of(alert)
         is_near = bool(place) and is_below(address, place)
@@ -125,17 +134,18 @@ def read_marks(
             or not any(is_below(end, place) for end in neighbours)
         ):
             continue
-        mark = PartMark(each.severity, each.status, _owner(each, alerts))
+        mark = PartMark(held.severity, held.status, _owner(held, alerts))
         for part in _parts(alert, alerts, address, far):
-            known = found.get(part)
+            known = marks.get(part)
             if known is None or _order(mark) < _order(known):
-                found[part] = mark
-    return found
+                marks[part] = mark
+    return marks
 
 
 def _parts(alert: Alert, alerts: Alerts, address: str, far: dict[str, str]) -> Iterator[Part]:
-    """Yield the parts of a chip that an alert near it is about."""
-    scope, figure = alert.rule.scope, alert.rule.figure or ""
+    """Yield the parts of a chip that a nearby alert marks."""
+    scope = alert.rule.scope
+    figure = alert.rule.figure or ""
     if scope in {Scope.ULTRASERVER, Scope.INSTANCE}:
         yield Part(scope, figure)
         return
@@ -161,7 +171,7 @@ def _owner(held: AlertWithStatus, alerts: Alerts) -> str:
         return "" if ack is None else ack.owner
     if held.status is AlertStatus.SILENCED:
         hiding = silences.silences_of(held.alert, now_ns)
-        return max(hiding, key=lambda each: each.ends_ns).who if hiding else ""
+        return max(hiding, key=lambda silence: silence.ends_ns).who if hiding else ""
     return ""
 
 

@@ -14,15 +14,22 @@ TITLES = ("address", "metric", "lane", "value", "unit", "origin", "source", "fre
 
 
 def metric_table(facts: ChipFacts) -> Table:
-    """Return the metrics of a chip, a row a lane; a value that is not live says so."""
+    """Return a chip's metrics as a table, a row per lane.
+
+    Values that are not live are marked.
+    """
     rows: list[tuple[Value, ...]] = []
-    instance, freshness = facts.address.rpartition("/")[0], facts.freshness.name.lower()
-    for each in facts.provenance:
-        name, unit = each.metric.name, each.metric.unit
-        found = facts.values.get(name)
-        values = [facts.host[name]] if found is None else found.tolist()
-        address = instance if found is None else facts.address
+    instance = facts.address.rpartition("/")[0]
+    freshness = facts.freshness.name.lower()
+    for record in facts.provenance:
+        name = record.metric.name
+        unit = record.metric.unit
+        lane_values = facts.values.get(name)
+        values = [facts.host[name]] if lane_values is None else lane_values.tolist()
+        address = instance if lane_values is None else facts.address
         for lane, value in enumerate(values):
             number = lane if len(values) > 1 else None
-            rows.append((address, name, number, value, unit, each.origin, each.source, freshness))
+            rows.append(
+                (address, name, number, value, unit, record.origin, record.source, freshness)
+            )
     return Table(TITLES, rows)

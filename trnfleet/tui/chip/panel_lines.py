@@ -1,4 +1,4 @@
-"""Lines of the chip view's panels: a title, a gauge, a value, each with the mark of the alert that is about it."""
+"""Lines of the chip view's panels: titles, gauges and values with alert marks."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from trnfleet.tui.widgets.cells import FixedParts
 
 CELL_S = 5
-"""Seconds that a cell of a chart is the mean of."""
+"""Seconds averaged in a cell of a chart."""
 
 
 class Ink(NamedTuple):
-    """Styles of a panel: those of live values, or dim ones throughout."""
+    """Styles of a panel: for live values, or all dim."""
 
     base: Style
     strong: Style
@@ -53,7 +53,7 @@ class Ink(NamedTuple):
         return Ink(dim, dim, theme.GHOST, theme.FILL_DIM, theme.GHOST, theme.GHOST, is_live=False)
 
     def value(self, value: float, style: Style | None = None) -> Style:
-        """Return the style of a value: as given where it is live, faint where it is not available."""
+        """Return the style of a value: as passed if available, else faint."""
         if math.isnan(value):
             return theme.GHOST
         return style if style is not None and self.is_live else self.base
@@ -67,17 +67,19 @@ def title_line(
     spark: str | None = None,
     of: tuple[str, ...] = (),
 ) -> FixedParts:
-    """Return a panel's first line: its name, a rule or the history of one field, and its main figure.
+    """Return a panel's first line: name, a rule or a field's history, and main figure.
 
-    An alert about one of the metrics that the line is `of` marks the figure.
+    An alert about one of the metrics in `of` marks the figure.
     """
     ink = Ink.of(facts.freshness)
     style = ink.value(math.nan) if figure == NOT_AVAILABLE else ink.strong
     mark = next(
-        (facts.marks[part] for each in of if (part := Part(Scope.CHIP, each)) in facts.marks), None
+        (facts.marks[part] for metric in of if (part := Part(Scope.CHIP, metric)) in facts.marks),
+        None,
     )
     if mark is not None:
-        figure, style = noted(f"{mark.glyph}{figure}", mark, width - len(name) - 3), mark.style
+        figure = noted(f"{mark.glyph}{figure}", mark, width - len(name) - 3)
+        style = mark.style
     room = width - len(name) - len(figure) - 2
     if spark is None or room < 6 or not len(facts.series[spark]):
         return (name + " ", ink.strong), ("─" * max(0, room) + " ", theme.RULE), (figure, style)
@@ -103,7 +105,10 @@ def gauge_line(
     warns: bool = False,
     mark: PartMark | None = None,
 ) -> FixedParts:
-    """Return a line of label, bar and value; a value that warns has a glyph and a colour, unless an alert marks the line."""
+    """Return a line of label, bar and value.
+
+    A value that warns has a glyph and a colour, unless an alert marks the line.
+    """
     warns = warns and ink.is_live
     if warns and mark is None:
         text = theme.SEVERITY_GLYPH[Severity.WARNING] + text.strip()
@@ -130,19 +135,20 @@ def figure_line(
     """Return a line of a label and a value."""
     room = max(1, width - 14)
     if mark is not None:
-        text, style = noted(text, mark, room), mark.style if ink.is_live else style
+        text = noted(text, mark, room)
+        style = mark.style if ink.is_live else style
     return line_name(label, 14, mark, ink), (right(text, room), style)
 
 
 def line_name(label: str, cells: int, mark: PartMark | None, ink: Ink) -> tuple[str, Style]:
-    """Return the name of a line, with the glyph of the alert that is about it before it."""
+    """Return the name of a line, preceded by its alert's glyph."""
     if mark is None:
         return fit(f" {label}", cells), ink.quiet
     return fit(f"{mark.glyph}{label}", cells), mark.style
 
 
 def noted(text: str, mark: PartMark, room: int) -> str:
-    """Return a value after what was done about the alert on it, as far as there is room."""
+    """Return a value, preceded by its alert's handling if there is room."""
     if not mark.note:
         return text
     for note in (mark.note, mark.note.partition(" ")[0]):

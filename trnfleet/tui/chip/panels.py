@@ -1,6 +1,7 @@
-"""The panels of the chip view: pure functions from facts to lines of styled texts, each of a given width.
+"""The panels of the chip view: pure functions from facts to styled lines.
 
-They read nothing and do not know each other; `view` arranges them. Their metrics come from `metric_display`.
+The width is fixed by the caller. Panels read nothing and do not know each other; `view` arranges
+them. Their metrics come from `metric_display`.
 """
 
 from __future__ import annotations
@@ -35,12 +36,13 @@ if TYPE_CHECKING:
 _LINK_BARS_FROM = 60
 """Cells from which a link's line has bars and the other end's chip in full."""
 _ROOMY = 76
-"""Cells from which on every metric's origin stands beside its source."""
+"""Least cells for every metric's origin beside its source."""
 
 
 def cores(facts: ChipFacts, width: int, *, in_pairs: bool, with_spark: bool) -> Panel:
-    """Return the NeuronCores, a logical one a line (`in_pairs`) or a physical one a line with brackets."""
-    ink, lnc = Ink.of(facts.freshness), facts.lnc or 1
+    """Return the NeuronCores, one per line: logical (`in_pairs`) or physical with brackets."""
+    ink = Ink.of(facts.freshness)
+    lnc = facts.lnc or 1
     number = facts.chip.neuroncores
     values = facts.values["nc_util_pct"][:number].tolist()
     known = [value for value in values if not math.isnan(value)]
@@ -72,20 +74,20 @@ def cores(facts: ChipFacts, width: int, *, in_pairs: bool, with_spark: bool) -> 
         label = f"L{first // lnc}" if lnc > 1 else ""
         left = 3 if lnc > 1 else 0
         parts.append((label.ljust(left), ink.quiet))
-        each = (width - left) // a_line
+        core_width = (width - left) // a_line
         for core in range(first, min(number, first + a_line)):
             value = values[core]
             parts.append(
                 line_name(f"nc{core}", 5, facts.marks.get(Part(Scope.CORE, f"nc{core}")), ink)
             )
-            parts.extend(bar(value / 100, max(1, each - 12), ink.fill))
+            parts.extend(bar(value / 100, max(1, core_width - 12), ink.fill))
             parts.append((right(_short_percent(value), 6) + " ", ink.value(value)))
         lines.append(tuple(parts))
     return lines
 
 
 def engines(facts: ChipFacts, width: int) -> Panel:
-    """Return the four engines and what they achieve."""
+    """Return the four engines and their achieved rates."""
     ink = Ink.of(facts.freshness)
     tflops = facts.value("tflops")
     mfu = 100 * tflops * 1e12 / facts.chip.bf16_dense_flops.value
@@ -102,9 +104,11 @@ def engines(facts: ChipFacts, width: int) -> Panel:
 
 def hbm(facts: ChipFacts, width: int, *, with_spark: bool) -> Panel:
     """Return high-bandwidth memory: how full, how busy."""
-    ink, chip = Ink.of(facts.freshness), facts.chip
+    ink = Ink.of(facts.freshness)
+    chip = facts.chip
     traffic = facts.value("hbm_read_bytes_per_s") + facts.value("hbm_write_bytes_per_s")
-    size, peak = chip.hbm_bytes.value, chip.hbm_bytes_per_s.value
+    size = chip.hbm_bytes.value
+    peak = chip.hbm_bytes_per_s.value
     name = f"HBM  {size / 2**30:.0f} GiB"
     if not with_spark:
         name += f", {with_unit(peak, 'bytes/s')}"
@@ -129,7 +133,8 @@ def hbm(facts: ChipFacts, width: int, *, with_spark: bool) -> Panel:
     ]
     all_traffic = "traffic", traffic, peak, "bytes/s", "hbm_bw_util_pct"
     for label, value, most, unit, name in (*entries, all_traffic):
-        share, mark = value / most, facts.marks.get(Part(Scope.CHIP, name))
+        share = value / most
+        mark = facts.marks.get(Part(Scope.CHIP, name))
         is_full = unit == "bytes" and share >= findings.HBM_FULL
         text = right(with_unit(value, unit), 10) + right(with_unit(100 * share, "%"), 9)
         lines.append(
@@ -142,9 +147,11 @@ def hbm(facts: ChipFacts, width: int, *, with_spark: bool) -> Panel:
 
 def power(facts: ChipFacts, width: int, *, with_spark: bool) -> Panel:
     """Return power between background and maximum, temperature, throttling and efficiency."""
-    ink, chip = Ink.of(facts.freshness), facts.chip
+    ink = Ink.of(facts.freshness)
+    chip = facts.chip
     watts = facts.value("power_w")
-    low, high = chip.power_background_w.value, chip.power_max_w.value
+    low = chip.power_background_w.value
+    high = chip.power_max_w.value
     name = f"Power  {low:.0f} to {high:.0f} W"
     lines = [
         title_line(facts, name, with_unit(watts, "W"), width, "power_w" if with_spark else None)
@@ -155,13 +162,14 @@ def power(facts: ChipFacts, width: int, *, with_spark: bool) -> Panel:
         start = low if metric.name == "power_w" else 0.0
         filled = (value - start) / (chip_peak(metric, chip) - start)
         warns = facts.limits.severity(display, value, Level.CHIP) is not None
-        text, mark = with_unit(value, metric.unit), facts.marks.get(Part(Scope.CHIP, metric.name))
+        text = with_unit(value, metric.unit)
+        mark = facts.marks.get(Part(Scope.CHIP, metric.name))
         lines.append(gauge_line(ink, label, value, filled, text, width, 12, warns=warns, mark=mark))
     return lines
 
 
 def links(facts: ChipFacts, width: int, *, columns: int, with_spark: bool) -> Panel:
-    """Return the NeuronLinks in one column or two: rates, shares of their peaks, and the other ends."""
+    """Return the NeuronLinks in one or two columns: rates, shares of peak, other ends."""
     ink = Ink.of(facts.freshness)
     there = [link for link in facts.links if link.exists]
     up = [link for link in there if link.up]
@@ -173,7 +181,7 @@ def links(facts: ChipFacts, width: int, *, columns: int, with_spark: bool) -> Pa
         )
     ]
     gap = 2
-    each = (width - gap * (columns - 1)) // columns
+    link_width = (width - gap * (columns - 1)) // columns
     rows = -(-len(facts.links) // columns)
     for row in range(rows):
         parts: list[tuple[str, Style]] = []
@@ -182,43 +190,58 @@ def links(facts: ChipFacts, width: int, *, columns: int, with_spark: bool) -> Pa
             if column:
                 parts.append((" " * gap, ink.base))
             if number < len(facts.links):
-                parts.extend(_link(ink, facts.links[number], each, facts))
+                parts.extend(_link(ink, facts.links[number], link_width, facts))
         lines.append(tuple(parts))
     return lines
 
 
+_COMPONENTS = {
+    "hbm": "HBM",
+    "sram": "SRAM",
+    "link_intraserver": "NeuronLink in the instance",
+    "link_host": "link to the host",
+    "link_efa": "link to EFA",
+    "link_interserver": "NeuronLink in the UltraServer",
+}
+"""Words for unhealthy components."""
+
+
 def counters(facts: ChipFacts, width: int, *, columns: int) -> Panel:
-    """Return ECC and execution counters with their rates, and which components are unhealthy."""
+    """Return ECC and execution counters with their rates, and the unhealthy components."""
     ink = Ink.of(facts.freshness)
     if facts.unhealthy is None:
-        health, style = f"health {NOT_AVAILABLE}", theme.GHOST
+        health = f"health {NOT_AVAILABLE}"
+        style = theme.GHOST
     elif facts.unhealthy:
-        health, style = (
-            "✖ unhealthy: " + ", ".join(facts.unhealthy),
-            theme.SEVERITY_STYLE[Severity.CRITICAL],
+        broken = ", ".join(
+            _COMPONENTS.get(component, component.replace("_", " ")) for component in facts.unhealthy
         )
+        health = f"✖ {broken}"
+        style = theme.SEVERITY_STYLE[Severity.CRITICAL]
     else:
-        health, style = "components healthy", ink.quiet
+        health = "health ok"
+        style = ink.quiet
     name = "Counters"
     rule = "─" * max(0, width - len(name) - 2 - len(health))
     mark = facts.marks.get(Part(Scope.CHIP, "health"))
     if mark is not None:
         note = f"{mark.note}  " if mark.note else ""
-        health, style = f"{note}{mark.glyph} {health.removeprefix('✖ ')}", mark.style
+        health = f"{note}{mark.glyph} {health.removeprefix('✖ ')}"
+        style = mark.style
         rule = "─" * max(0, width - len(name) - 2 - len(health))
     lines: Panel = [((name + " ", ink.strong), (rule + " ", theme.RULE), (health, style))]
     gap = 2
-    each = (width - gap * (columns - 1)) // columns
+    counter_width = (width - gap * (columns - 1)) // columns
     entries = [shown for shown in PANELS[ChipPanel.COUNTERS] if shown.metric.kind is Kind.COUNTER]
     for row in range(-(-len(entries) // columns)):
         parts: list[tuple[str, Style]] = []
         for column in range(columns):
-            # Down the columns, so that what belongs together stands together.
+            # Down the columns, so that related entries are together.
             number = row + column * -(-len(entries) // columns)
             if column:
                 parts.append((" " * gap, ink.base))
             if number < len(entries):
-                parts.extend(_counter(ink, facts, entries[number], each))
+                parts.extend(_counter(ink, facts, entries[number], counter_width))
         lines.append(tuple(parts))
     return lines
 
@@ -237,15 +260,15 @@ def host(facts: ChipFacts, width: int) -> Panel:
 
 
 def other(facts: ChipFacts, width: int) -> Panel:
-    """Return the chip metrics that no other panel has; no line at all where there are none."""
+    """Return the chip metrics without another panel; no lines if there are none."""
     if not PANELS[ChipPanel.OTHER]:
         return []
     ink = Ink.of(facts.freshness)
     lines = [title_line(facts, "Other", "", width)]
     for metric, display, label in PANELS[ChipPanel.OTHER]:
         value = facts.value(metric.name)
-        found = facts.limits.severity(display, value, Level.CHIP)
-        style = None if found is None else theme.SEVERITY_STYLE[found]
+        severity = facts.limits.severity(display, value, Level.CHIP)
+        style = None if severity is None else theme.SEVERITY_STYLE[severity]
         mark = facts.marks.get(Part(Scope.CHIP, metric.name))
         lines.append(
             figure_line(
@@ -263,7 +286,9 @@ def _value_text(metric: Metric, value: float) -> str:
 
 
 def chart(facts: ChipFacts, field: Field, width: int, height: int, axis: int) -> Panel:
-    """Return the past of a field as a chart of `height` lines, its time axis among them, under its title.
+    """Return a field's history as a chart under its title.
+
+    `height` includes the time axis.
 
     Args:
         facts: The chip.
@@ -272,29 +297,32 @@ def chart(facts: ChipFacts, field: Field, width: int, height: int, axis: int) ->
         height: Lines of the chart.
         axis: Least cells of its value axis.
     """
-    ink, now, chart = Ink.of(facts.freshness), facts.now[field.key], facts.charts[field.key]
+    ink = Ink.of(facts.freshness)
+    now = facts.now[field.key]
+    chart = facts.charts[field.key]
     value = with_unit(now, field.unit)
     # What is now is not the mean of the last seconds, which headlines have.
     title: Parts = [(field.title + "  ", ink.strong), (value, ink.value(now)), (" now", ink.quiet)]
     lines: Panel = [charts.head(title, facts.window, width)]
     if not ink.is_live:
-        chart = chart._replace(series=[each._replace(style=ink.chart) for each in chart.series])
+        chart = chart._replace(series=[series._replace(style=ink.chart) for series in chart.series])
     return [*lines, *charts.draw(chart, width, height, axis=axis)]
 
 
 def provenance(facts: ChipFacts, width: int) -> Panel:
-    """Return for every metric where its values come from."""
+    """Return the source of every metric's values."""
     ink = Ink.of(facts.freshness)
     # Of a simulator's values the lines say what they would be on a real host.
-    origin = {"simulated": "a simulator; on real hosts:", "neuron": "a real host"}.get(
+    origin = {"simulated": "simulated; on a real host:", "neuron": "a real host"}.get(
         facts.origin, "unknown"
     )
-    lines = [title_line(facts, "Provenance", origin, width)]
+    lines = [title_line(facts, "Sources", origin, width)]
     # The title says where they come from if all have one origin; the room is for what differs.
-    kinds = {each.origin for each in facts.provenance}
+    kinds = {record.origin for record in facts.provenance}
     cells = 0 if len(kinds) == 1 and width < _ROOMY else 12
     for metric, where, source in facts.provenance:
-        name, kind = fit(metric.name, 24), fit(where, cells)
+        name = fit(metric.name, 24)
+        kind = fit(where, cells)
         style = theme.GHOST if where in {"unavailable", "not sent"} else ink.base
         lines.append(
             (
@@ -307,7 +335,7 @@ def provenance(facts: ChipFacts, width: int) -> Panel:
 
 
 def _whole_words(text: str, width: int) -> str:
-    """Return a text, or the words of it that there is room for in `width` cells; filled to that."""
+    """Return the words of a text that fit, padded to `width` cells."""
     if len(text) > width:
         head = text[: max(0, width - 1)].rpartition(" ")[0]
         text = f"{head} …" if head else ""
@@ -325,9 +353,11 @@ def _link(ink: Ink, link: LinkFacts, width: int, facts: ChipFacts) -> FixedParts
     whereto = _whereto(link, facts, width)
     if link.up is False:
         style = theme.SEVERITY_STYLE[Severity.CRITICAL] if ink.is_live else ink.base
-        text, cells = "✖ down", 16
+        text = "✖ down"
+        cells = 16
         if mark is not None:
-            text, style = f"down  {mark.note}", mark.style
+            text = f"down  {mark.note}"
+            style = mark.style
             cells = max(cells, len(text) + 2)
         return label, (fit(text, cells), style), (fit(whereto, width - cells - 8), ink.quiet)
     share = max(link.tx_bytes_per_s, link.rx_bytes_per_s) / link.peak_bytes_per_s
@@ -356,13 +386,13 @@ def _link(ink: Ink, link: LinkFacts, width: int, facts: ChipFacts) -> FixedParts
     room = width - width_of(tuple(parts))
     if mark is not None and mark.note:
         words = (f"{whereto}  {mark.note}", f"{whereto} {mark.note.partition(' ')[0]}", mark.note)
-        whereto = next((each for each in words if len(each) <= room), mark.note.partition(" ")[0])
+        whereto = next((form for form in words if len(form) <= room), mark.note.partition(" ")[0])
     parts.append((fit(whereto, room), ink.quiet))
     return tuple(parts)
 
 
 def _is_between(link: LinkFacts, facts: ChipFacts) -> bool:
-    """Return whether a link leads to another instance."""
+    """Return whether a link connects to another instance."""
     return (
         bool(link.neighbour)
         and link.neighbour.rpartition("/")[0] != facts.address.rpartition("/")[0]
@@ -370,7 +400,10 @@ def _is_between(link: LinkFacts, facts: ChipFacts) -> bool:
 
 
 def _whereto(link: LinkFacts, facts: ChipFacts, width: int) -> str:
-    """Return the other end in as few words as say it: a chip of the same instance, or the same chip of another."""
+    """Return the other end in few words.
+
+    It is a chip of the same instance, or the same chip of another.
+    """
     if link.is_port:
         return "switch"
     if not link.neighbour:
@@ -387,15 +420,19 @@ def _whereto(link: LinkFacts, facts: ChipFacts, width: int) -> str:
 
 
 def _counter(ink: Ink, facts: ChipFacts, shown: ShownMetric, width: int) -> FixedParts:
-    value, rate = facts.value(shown.metric.name), facts.rates[shown.metric.name]
+    value = facts.value(shown.metric.name)
+    rate = facts.rates[shown.metric.name]
     total = NOT_AVAILABLE if math.isnan(value) else count(int(value))
-    style, found = None, facts.limits.severity(shown.display, value, Level.CHIP)
-    mark, room = facts.marks.get(Part(Scope.CHIP, shown.metric.name)), max(1, width - 18 - 9)
+    style = None
+    severity = facts.limits.severity(shown.display, value, Level.CHIP)
+    mark = facts.marks.get(Part(Scope.CHIP, shown.metric.name))
+    room = max(1, width - 18 - 9)
     if mark is not None:
-        style, total = mark.style, noted(total, mark, room)
-    elif found is not None and ink.is_live:
-        style = theme.SEVERITY_STYLE[found]
-        total = theme.SEVERITY_GLYPH[found] + total
+        style = mark.style
+        total = noted(total, mark, room)
+    elif severity is not None and ink.is_live:
+        style = theme.SEVERITY_STYLE[severity]
+        total = theme.SEVERITY_GLYPH[severity] + total
     a_second = "" if math.isnan(rate) else f"{rate:.1f}/s" if rate < 1_000 else f"{rate:,.0f}/s"
     return (
         line_name(shown.label, 18, mark, ink),

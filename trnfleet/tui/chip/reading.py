@@ -1,6 +1,6 @@
-"""Everything that the monitor knows of one chip, read in one go: what the chip view draws, and nothing drawn.
+"""Everything the monitor knows of one chip, read at once for the chip view.
 
-Values are in the metric table's units, NaN where not available.
+It draws nothing. Values are in the metric table's units, NaN if not available.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from trnfleet.domain.metrics import (
 )
 from trnfleet.monitor.store.store import Freshness, join_lanes
 from trnfleet.tui import theme
-from trnfleet.tui.bars.last_known import last_known
 from trnfleet.tui.metric_display import CHIP_CHARTS
 from trnfleet.tui.state.chart_history import read_kept, resolution
 from trnfleet.tui.state.chart_window import before_of, chart_inputs, fired_marks, thresholds
@@ -57,13 +56,13 @@ class LinkFacts(NamedTuple):
     direction: str
     exists: bool
     up: bool | None
-    """None where no publisher says."""
+    """None if not published."""
     tx_bytes_per_s: float
     rx_bytes_per_s: float
     peak_bytes_per_s: float
     """Each way."""
     neighbour: str
-    """Address of the chip at the other end; empty where there is no link, a switch, or a chip that is not known."""
+    """Address of the chip at the other end. Empty for no link, a switch or an unknown chip."""
     is_port: bool
     """Whether a switch is at the other end."""
 
@@ -84,33 +83,33 @@ class ChipFacts:
     address: str
     kind: InstanceType
     lnc: int | None
-    """Physical cores of a logical one; None where no publisher says."""
+    """Physical cores per logical core. None if not published."""
     ec2_id: str
     job: str
     job_state: str
-    """Fit for the screen; empty where there is no job."""
-    job_is_last_known: bool
-    """Whether nothing comes of the job at present."""
+    """Safe for the screen. Empty without a job."""
+    job_age_s: float | None
+    """Seconds since the job's chips were last heard; None while any is live."""
     freshness: Freshness
     age_s: float
-    """Seconds since its values came; infinite where none has."""
+    """Seconds since its values arrived. Infinite without values."""
     ts_ns: int
-    """Source time of its values; 0 where none has come."""
+    """Source time of its values. 0 without values."""
     late_s: float
-    """Seconds that they were behind the wall clock when they came; 0 where they were not late."""
+    """Seconds behind the wall clock on arrival. 0 if not late."""
     origin: str
-    """What its publisher is: `simulated`, `neuron`, or empty where no publisher says."""
+    """Kind of publisher: `simulated` or `neuron`. Empty if not published."""
     lease_of: str
-    """The cell from which a relay forwards it under a lease; empty for none."""
+    """Cell of the relay that forwards it under a lease. Empty without a lease."""
     values: dict[str, NDArray[np.float64]]
     """Lanes of every chip metric (one lane for a single value)."""
     host: dict[str, float]
     """Its instance's own metrics."""
     links: tuple[LinkFacts, ...]
     unhealthy: tuple[str, ...] | None
-    """Names of unhealthy components; None where no publisher says."""
+    """Names of unhealthy components. None if not published."""
     rates: dict[str, float]
-    """Events a second of every counter; NaN where that is not known yet."""
+    """Events per second of every counter. NaN if not yet known."""
     charts: dict[str, Chart]
     """Of the fields that are charted, by key."""
     now: dict[str, float]
@@ -118,7 +117,7 @@ class ChipFacts:
     series: dict[str, NDArray[np.float32]]
     """The newest samples of the same fields, oldest first, one a second."""
     samples: int
-    """Samples that history has taken since the start; a full ring stays as long as it is."""
+    """Samples recorded since the start. A full ring no longer grows."""
     window: str
     """The span of the charts, in words."""
     provenance: tuple[Provenance, ...]
@@ -144,11 +143,14 @@ class ChipFacts:
 
 COUNTERS = tuple(metric.name for metric in CHIP_METRICS if metric.kind is Kind.COUNTER)
 RATE_WINDOW_S = 60.0
-"""Seconds of source time over whose samples rates are taken."""
+"""Seconds of source time averaged in a rate."""
 
 
 class CounterRates:
-    """Rates of one chip's counters over the last samples, for each second of its own time; history keeps none of them."""
+    """Rates of one chip's counters over the last samples, per second of its own time.
+
+    History does not record them.
+    """
 
     def __init__(self) -> None:
         self._address = ""
@@ -157,7 +159,8 @@ class CounterRates:
     def take(self, path: str, ts_ns: int, totals: NDArray[np.float64]) -> dict[str, float]:
         """Take a sample and return events a second by counter.
 
-        Another chip, time going back, or a counter that fell starts over: a replaced instance counts from 0.
+        Another chip, time going back, or a counter that fell starts over: a replaced instance
+        counts from 0.
         """
         ts_s = ts_ns / 1e9
         samples = self._samples
@@ -184,13 +187,14 @@ def read_chip(
     rates: CounterRates,
     marks: PartMarks,
 ) -> ChipFacts:
-    """Return what is known of a chip row of the store's present layout, at monotonic `now_s`."""
+    """Return the facts of a chip row of the present layout, at monotonic `now_s`."""
     monitor = context.monitor
     inputs = chart_inputs(monitor, context.window, shows_past=context.shows_past)
-    store, layout = monitor.store, monitor.store.layout
+    store = monitor.store
+    layout = monitor.store.layout
     node = Node(Level.CHIP, chip)
     path = layout.path(node)
-    kept = read_kept(context, inputs.times, path)
+    history = read_kept(context, inputs.times, path)
     instance = int(layout.instance_of_chip[chip])
     described = descriptions.of(layout.instances[instance])
     descriptor = described.descriptor if described else None
@@ -205,7 +209,7 @@ def read_chip(
         ec2_id=descriptions.ec2_id(layout.instances[instance]),
         job=descriptions.job_name(job),
         job_state=descriptions.job_state(job),
-        job_is_last_known=message is not None and last_known(monitor)(message),
+        job_age_s=None if message is None else monitor.job_age_s(message.job),
         freshness=Freshness(int(store.chip_state[chip])),
         age_s=now_s - float(store.chip_seen_s[chip]),
         ts_ns=ts_ns,
@@ -221,13 +225,13 @@ def read_chip(
         links=_links(layout, chip, values),
         unhealthy=_unhealthy(store, chip),
         rates=rates.take(path, ts_ns, np.array([values[name][0] for name in COUNTERS])),
-        charts=_charts(monitor, inputs, node, path, kept),
+        charts=_charts(monitor, inputs, node, path, history),
         now=_now(context, chip),
         series={
             field.key: monitor.history.series(layout, node, field.key) for field in CHIP_CHARTS
         },
         samples=monitor.history.samples,
-        window=inputs.line_note + resolution(kept),
+        window=inputs.line_note + resolution(history),
         provenance=tuple(_provenance(metric, descriptor) for metric in METRICS),
         speed=descriptor.clock.speed if descriptor else 1.0,
         marks=marks.of(path, layout, layout.lane_names_of(instance)),
@@ -236,16 +240,22 @@ def read_chip(
 
 
 def _late_s(monitor: FleetState, described_by: str, chip: int) -> float:
-    short, store = monitor.ingest.descriptors.get(described_by), monitor.store
+    short = monitor.ingest.descriptors.get(described_by)
+    store = monitor.store
     if short is None:
         return 0.0
-    timebase, ts_ns = monitor.ingest.timebase, int(store.chip_ts_ns[chip])
+    timebase = monitor.ingest.timebase
+    ts_ns = int(store.chip_ts_ns[chip])
     return timebase.late_by_s(short.clock, ts_ns, float(store.chip_seen_s[chip]))
 
 
 def _now(context: UiContext, chip: int) -> dict[str, float]:
-    """Return what the panels show, and not the last sample, which may be of a message before."""
-    store, row = context.monitor.store, np.array([chip])
+    """Return the values shown in the panels.
+
+    The last sample is not used: it may be from an earlier message.
+    """
+    store = context.monitor.store
+    row = np.array([chip])
     if store.chip_state[chip] != Freshness.LIVE.value:
         return {field.key: np.nan for field in CHIP_CHARTS}
     averages = context.frame.averages
@@ -257,13 +267,17 @@ def _now(context: UiContext, chip: int) -> dict[str, float]:
 def _charts(
     monitor: FleetState, inputs: ChartInputs, node: Node, path: str, kept: Kept | None
 ) -> dict[str, Chart]:
-    """Return the charts of a chip: what it does, with the limits of rules and hardware, and its own alerts."""
+    """Return the charts of a chip with rule limits, hardware limits and its own alerts."""
     layout, times = monitor.store.layout, inputs.times
     kind = layout.type_of(int(layout.instance_of_chip[node.number]))
     marks = fired_marks(
-        monitor, times.span_s, lambda alert: is_below(path, address_of(alert).partition(":")[0])
+        monitor,
+        times.span_s,
+        lambda alert: (
+            bool(address := address_of(alert)) and is_below(path, address.partition(":")[0])
+        ),
     )
-    found: dict[str, Chart] = {}
+    charts: dict[str, Chart] = {}
     for field in CHIP_CHARTS:
         track = monitor.history.track(layout, node, field.key, times.span_s)
         limits = list(thresholds(monitor, field, Level.CHIP))
@@ -275,21 +289,33 @@ def _charts(
         before = None if kept is None else kept.field(field, figure, track)
         series = Series(track.smoothed(inputs.mean_s), theme.CHART, before=before)
         gaps = () if kept is None else kept.gaps([track])
-        found[field.key] = Chart(
-            [series], field.unit, times, field.low, ceiling, limits, marks, inputs.gaps, gaps,
+        charts[field.key] = Chart(
+            [series],
+            field.unit,
+            times,
+            field.low,
+            ceiling,
+            limits,
+            marks,
+            inputs.gaps,
+            gaps,
             before=before_of(monitor, Level.CHIP),
-        )  # fmt: skip  # what has a name here is placed
-    return found
+        )
+    return charts
 
 
 def neighbour(layout: Layout, chip: int, lane: int) -> int | None:
-    """Return the chip row at the other end of a link; None where there is none, or a switch."""
+    """Return the chip row at the other end of a link.
+
+    None without a link or for a switch.
+    """
     instance = int(layout.instance_of_chip[chip])
     kind = layout.type_of(instance)
     if kind.is_between(lane):
         members = layout.children(layout.parent(Node(Level.INSTANCE, instance)))
         if kind.between is None or len(members) != kind.between.members:
-            # Places in the UltraServer follow from the names' order, which is not known while some are not described.
+            # Places in the UltraServer follow from the names' order, which is not known while some
+            # are not described.
             return None
     return links.neighbour(layout, chip, lane)
 
@@ -298,7 +324,8 @@ def _links(
     layout: Layout, chip: int, values: dict[str, NDArray[np.float64]]
 ) -> tuple[LinkFacts, ...]:
     instance = int(layout.instance_of_chip[chip])
-    kind, there = layout.type_of(instance), int(layout.chip_links_mask[chip])
+    kind = layout.type_of(instance)
+    there = int(layout.chip_links_mask[chip])
     mask = values["links_up"][0]
     facts: list[LinkFacts] = []
     for lane, name in enumerate(layout.lane_names_of(instance)):
@@ -347,7 +374,10 @@ def _lanes(store: Store, metric: Metric, row: int) -> NDArray[np.float64]:
 
 
 def chip_at(layout: Layout, path: str) -> int | None:
-    """Return the chip row to show for an address: its own, its core's chip, or the first below it that is not known from roll-ups only."""
+    """Return the chip row to show for an address.
+
+    Its own, its core's chip, or the first below it that is not known from roll-ups only.
+    """
     node = layout.find(path)
     if node is None:
         return None

@@ -1,4 +1,4 @@
-"""The Chip view: everything of one chip at a glance, arranged for the width and height that there are."""
+"""The Chip view: one chip at a glance, arranged for the available width and height."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from trnfleet.domain.filters.language import EVERYTHING, hint
 from trnfleet.domain.layout import Node
 from trnfleet.domain.quantities import DurationStyle, count, counted, duration
 from trnfleet.domain.severity import Severity
+from trnfleet.monitor.store.last_known import last_known_text
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui import theme
-from trnfleet.tui.bars.last_known import LAST_KNOWN
 from trnfleet.tui.chip import panels
 from trnfleet.tui.chip.marks import PartMarks
 from trnfleet.tui.chip.metric_table import metric_table
@@ -46,11 +46,13 @@ if TYPE_CHECKING:
     from trnfleet.tui.chip.reading import ChipFacts
     from trnfleet.tui.state.context import UiContext
 
-MEDIUM, WIDE = 110, 200
-"""Widths from which there are three columns, and four with provenance beside the rest."""
-MARGIN, GAP = 1, 3
+MEDIUM = 110
+WIDE = 200
+"""Least widths: for three columns, and for four with provenance beside the rest."""
+MARGIN = 1
+GAP = 3
 _HEAD_ROWS = 2
-"""Which chip it is, and what it is part of."""
+"""Rows of the head: the chip, and its parents."""
 
 
 class ChipView(FilteredView):
@@ -80,11 +82,11 @@ class ChipView(FilteredView):
 
     @property
     def place(self) -> str:
-        """The chip's address; what was asked for while that is not known."""
+        """Address of the chip, or the requested address while unknown."""
         return self.board.place
 
     def show_place(self, address: str) -> None:
-        """Show a chip, a core's chip, or the first chip of what is at an address."""
+        """Show a chip, a core's chip, or the first chip below an address."""
         self.board.show_address(address)
 
     def renew(self) -> None:
@@ -94,7 +96,10 @@ class ChipView(FilteredView):
         return self.board.tick(max(1, allowance))
 
     def action_step(self, by: int) -> None:
-        """Go to the next chip of the fleet, or the one before; after the last comes the first."""
+        """Go to the next or previous chip of the fleet.
+
+        The first follows the last.
+        """
         self.board.step(by)
         self.post_message(View.Moved(self.place))
 
@@ -110,8 +115,9 @@ class ChipView(FilteredView):
         self.board.tick()
 
     def found_text(self) -> str:
-        """Return how many chips the filter leaves, or how many lines of this one have its text."""
-        chips, lines = self.board.chips_found, self.board.lines_found
+        """Return the number of chips the filter leaves, or of lines with its text."""
+        chips = self.board.chips_found
+        lines = self.board.lines_found
         if chips:
             return counted(chips, "chip")
         return (
@@ -121,18 +127,21 @@ class ChipView(FilteredView):
         )
 
     def close_prompt(self, pattern: str) -> None:
-        """Take the filter; go to the first chip that it leaves, where this is none, or to the first line with its text."""
+        """Apply the filter and go to its first chip or line.
+
+        The chip stays if it matches.
+        """
         super().close_prompt(pattern)
         if self.wanted and not self.problem:
             self.board.go_to_found()
             self.post_message(View.Moved(self.place))
 
     def action_provenance(self) -> None:
-        """Show where each value comes from, or the panels again."""
+        """Show the source of each value, or the panels again."""
         self.board.toggle_provenance()
 
     def action_scroll(self, by: int) -> None:
-        """Scroll by lines, where not everything fits."""
+        """Scroll by lines if not everything fits."""
         self.board.scroll_relative(y=by, animate=False)
 
 
@@ -158,7 +167,7 @@ class ChipBoard(LineView):
 
     @property
     def place(self) -> str:
-        """The chip's address; what was asked for while that is not known."""
+        """Address of the chip, or the requested address while unknown."""
         chip = self._chip()
         return (
             self._wanted
@@ -180,28 +189,32 @@ class ChipBoard(LineView):
             self._monitor.history.watch(self.place)
 
     def step(self, by: int) -> None:
-        """Go on by chips in the order of addresses, by those alone that the filter leaves, if there are any."""
-        chip, layout = self._chip(), self._monitor.store.layout
+        """Move by chips in the order of addresses.
+
+        With matches of the filter, only by these.
+        """
+        chip = self._chip()
+        layout = self._monitor.store.layout
         if chip is None:
             return
-        found = self._found()
+        matches = self._found()
         if layout.has_rolled:
-            found = found if len(found) else np.arange(layout.chips)
-            found = found[~layout.is_rolled[layout.instance_of_chip[found]]]
-        if len(found):
-            after = int(np.searchsorted(found, chip, side="right" if by > 0 else "left"))
-            number = int(found[(after if by > 0 else after - 1) % len(found)])
+            matches = matches if len(matches) else np.arange(layout.chips)
+            matches = matches[~layout.is_rolled[layout.instance_of_chip[matches]]]
+        if len(matches):
+            after = int(np.searchsorted(matches, chip, side="right" if by > 0 else "left"))
+            number = int(matches[(after if by > 0 else after - 1) % len(matches)])
         else:
             number = (chip + by) % layout.chips
         self.show_address(layout.path(Node(Level.CHIP, number)))
 
     def take_filter(self, wanted: Filter) -> None:
-        """Mark the lines that have the text of a filter, and step by the chips that it leaves."""
+        """Mark the lines with a filter's text, and step by its chips."""
         self._filter = wanted
         self._signatures.clear()
 
     def _found(self) -> NDArray[np.int64]:
-        """Return the chips that the filter leaves; none without a filter."""
+        """Return the chips that match the filter; empty without a filter."""
         mask = self._filter.mask(self._table)
         return np.zeros(0, np.int64) if mask is None else np.flatnonzero(mask)
 
@@ -212,7 +225,7 @@ class ChipBoard(LineView):
 
     @property
     def lines_found(self) -> int:
-        """How many lines have a text that the filter looks for."""
+        """Number of lines with a text of the filter."""
         return len(self._lines_with())
 
     def _lines_with(self) -> list[int]:
@@ -224,11 +237,12 @@ class ChipBoard(LineView):
         ]
 
     def go_to_found(self) -> None:
-        """Go to the first chip that the filter leaves, unless this is one, or to the first line with its text."""
-        found, chip = self._found(), self._chip()
-        if len(found) and chip is not None and chip not in found:
-            self.show_address(self._monitor.store.layout.path(Node(Level.CHIP, int(found[0]))))
-        elif not len(found) and (lines := self._lines_with()):
+        """Go to the filter's first chip, unless this one matches, or to its first line."""
+        matches = self._found()
+        chip = self._chip()
+        if len(matches) and chip is not None and chip not in matches:
+            self.show_address(self._monitor.store.layout.path(Node(Level.CHIP, int(matches[0]))))
+        elif not len(matches) and (lines := self._lines_with()):
             self.scroll_to(y=max(0, lines[0] - 2), animate=False, force=True, immediate=True)
         self.tick()
 
@@ -239,7 +253,7 @@ class ChipBoard(LineView):
         self.tick()
 
     def tick(self, limit: int | None = None) -> int:
-        """Read the chip again and paint what changed."""
+        """Read the chip again and paint changes."""
         width, height = self.lines_size()
         if width > 0 and height > 0:
             self._read(width, height)
@@ -272,7 +286,10 @@ class ChipBoard(LineView):
         return read_chip(self._ui, self._descriptions, chip, now_s, self._rates, self._marks)
 
     def export(self) -> Table:
-        """Return the metrics of the chip and of its instance, a row a lane; none where no chip is shown."""
+        """Return the metrics of the chip and its instance, a row per lane.
+
+        Empty if no chip is shown.
+        """
         chip = self._chip()
         return (
             Table()
@@ -281,8 +298,9 @@ class ChipBoard(LineView):
         )
 
     def _alert_lines(self, address: str, width: int) -> list[Line]:
-        """Return a line with the alerts of the chip and of what it is part of; none where there are none."""
-        alerts, handled = self._alerts.touching(address), self._alerts.handled_touching(address)
+        """Return a line with the alerts of the chip and its parents; empty without alerts."""
+        alerts = self._alerts.touching(address)
+        handled = self._alerts.handled_touching(address)
         if not alerts and not handled:
             return []
         quiet = ", ".join(f"{count(number)} {status.value}" for status, number in handled.items())
@@ -291,7 +309,10 @@ class ChipBoard(LineView):
 
 
 def marked(line: Line, parts: tuple[str, ...]) -> Line:
-    """Return a line with the texts in it marked that have one of some parts, which are in lower case."""
+    """Return a line with its texts marked if they contain any of `parts`.
+
+    Parts are in lower case.
+    """
 
     def make() -> Strip:
         made: list[Segment] = []
@@ -305,7 +326,10 @@ def marked(line: Line, parts: tuple[str, ...]) -> Line:
 
 
 def arrange(facts: ChipFacts, width: int, height: int, *, provenance: bool) -> list[Line]:
-    """Return all lines of the view; more than `height` of them where a small screen has to scroll."""
+    """Return all lines of the view.
+
+    A small screen scrolls: they may exceed `height`.
+    """
     lines = _head(facts, width)
     inner = width - 2 * MARGIN
     if provenance:
@@ -317,7 +341,7 @@ def arrange(facts: ChipFacts, width: int, height: int, *, provenance: bool) -> l
         lines.extend(_compact(facts, width, inner))
     across = 3 if width >= MEDIUM else 2
     rows = -(-len(CHIP_CHARTS) // across)
-    each = [(inner - GAP * (across - 1)) // across] * across
+    widths = [(inner - GAP * (across - 1)) // across] * across
     free = height - len(lines)
     tall = min(14, max(3, free // rows - 1 - (width >= MEDIUM)))
     axes = [
@@ -325,7 +349,7 @@ def arrange(facts: ChipFacts, width: int, height: int, *, provenance: bool) -> l
             charts.axis_cells(facts.charts[field.key], cells, tall)
             for field in CHIP_CHARTS[at::across]
         )
-        for at, cells in enumerate(each)
+        for at, cells in enumerate(widths)
     ]
     for row in range(rows):
         if width >= MEDIUM:
@@ -333,9 +357,9 @@ def arrange(facts: ChipFacts, width: int, height: int, *, provenance: bool) -> l
         fields = CHIP_CHARTS[row * across : (row + 1) * across]
         made = [
             panels.chart(facts, field, cells, tall, axis)
-            for field, cells, axis in zip(fields, each, axes, strict=False)
+            for field, cells, axis in zip(fields, widths, axes, strict=False)
         ]
-        lines.extend(_columns(made, each[: len(made)], width))
+        lines.extend(_columns(made, widths[: len(made)], width))
     return lines
 
 
@@ -361,31 +385,31 @@ def _compact(facts: ChipFacts, width: int, inner: int) -> list[Line]:
 
 
 def _wide(facts: ChipFacts, width: int, inner: int) -> list[Line]:
-    """Return three columns, and provenance as the fourth where there is room."""
+    """Return three columns, plus provenance as the fourth if there is room."""
     across = 4 if width >= WIDE else 3
     room = inner - GAP * (across - 1)
     # Links and provenance have the longest lines.
-    each = [room // 5, room * 23 // 100, room * 28 // 100] if across == 4 else [room // 3] * 3
-    each += [room - sum(each)] * (across - 3)
+    widths = [room // 5, room * 23 // 100, room * 28 // 100] if across == 4 else [room // 3] * 3
+    widths += [room - sum(widths)] * (across - 3)
     stacks = [
         _stack(
-            panels.cores(facts, each[0], in_pairs=False, with_spark=False),
-            panels.counters(facts, each[0], columns=1),
+            panels.cores(facts, widths[0], in_pairs=False, with_spark=False),
+            panels.counters(facts, widths[0], columns=1),
         ),
         _stack(
-            panels.engines(facts, each[1]),
-            panels.hbm(facts, each[1], with_spark=False),
-            panels.power(facts, each[1], with_spark=False),
+            panels.engines(facts, widths[1]),
+            panels.hbm(facts, widths[1], with_spark=False),
+            panels.power(facts, widths[1], with_spark=False),
         ),
         _stack(
-            panels.links(facts, each[2], columns=1, with_spark=False),
-            panels.host(facts, each[2]),
-            panels.other(facts, each[2]),
+            panels.links(facts, widths[2], columns=1, with_spark=False),
+            panels.host(facts, widths[2]),
+            panels.other(facts, widths[2]),
         ),
     ]
     if across == 4:
-        stacks.append(panels.provenance(facts, each[3]))
-    return _columns(stacks, each, width)
+        stacks.append(panels.provenance(facts, widths[3]))
+    return _columns(stacks, widths, width)
 
 
 def _stack(*parts: Panel) -> Panel:
@@ -409,7 +433,7 @@ def _columns(stacks: list[Panel], widths: list[int], width: int) -> list[Line]:
 
 
 def _head(facts: ChipFacts, width: int) -> list[Line]:
-    """Return two lines: which chip and how fresh; what it is part of."""
+    """Return two lines: the chip and its freshness, then its parents."""
     counts = tuple(int(state is facts.freshness) for state in Freshness)
     state = describe(counts, facts.age_s)
     when = f"{format_rfc3339(facts.ts_ns)[:19]}Z".replace("T", " ") if facts.ts_ns else ""
@@ -424,7 +448,8 @@ def _head(facts: ChipFacts, width: int) -> list[Line]:
     room = max(1, width - width_of(left) - width_of(tuple(right)))
     job = f"job {facts.job}" if facts.job else "no job"
     said = [facts.job_state] if facts.job_state not in {"", "running"} else []
-    said += [LAST_KNOWN] * facts.job_is_last_known
+    if facts.job_age_s is not None:
+        said.append(last_known_text(facts.job_age_s))
     if said:
         job += f" ({', '.join(said)})"
     words = [
@@ -447,7 +472,10 @@ def _unknown(context: UiContext, wanted: str, width: int) -> list[Line]:
     if why := why_no_chips(context, wanted):
         text = f" {wanted}: {why}"
     elif layout.has_rolled and layout.is_rolled.all():
-        text = " Relays pass chips on where an UltraServer is opened: Enter on one in Fleet or Hierarchy"
+        text = (
+            " Relays pass chips on where an UltraServer is opened: Enter on one in Fleet or"
+            " Hierarchy"
+        )
     else:
         text = f" {wanted} is not known" if wanted else " No chip is known yet"
     return [blank_line(width), text_line(((text, theme.QUIET),), width)]

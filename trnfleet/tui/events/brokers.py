@@ -1,4 +1,7 @@
-"""The list of brokers, one a line, and the text about the broker or publisher under the cursor with what is wrong."""
+"""The list of brokers, one per line.
+
+Also the details of the broker or publisher under the cursor, with its problems.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.filters.language import Filter
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.pipeline.brokers import BrokerHealth
+    from trnfleet.monitor.pipeline.doubts import KeyDoubt
     from trnfleet.monitor.pipeline.health import PipelineHealth
     from trnfleet.monitor.pipeline.publishers import PublisherTable
     from trnfleet.tui.widgets.cells import Parts
@@ -58,7 +62,7 @@ BROKER_COLUMNS = Columns(
         Column("error"),
     )
 )
-"""What brokers can be filtered by; those too large are among the dropped, as in the list."""
+"""Filter columns of brokers. Dropped includes too large messages, as in the list."""
 
 
 def broker_head(width: int) -> Parts:
@@ -98,11 +102,11 @@ class BrokerRow(NamedTuple):
             "version": broker.kind,
             "error": broker.last_error,
         }
-        found: str | float = values[column] if column in values else getattr(broker, column)
-        return found
+        value: str | float = values[column] if column in values else getattr(broker, column)
+        return value
 
-    def text(self) -> str:
-        """Return all that a part of text is looked for in."""
+    def has(self, part: str) -> bool:
+        """Return whether a part of text is in its address, its state or its error."""
         broker = self.broker
         words = (
             broker.address,
@@ -110,7 +114,7 @@ class BrokerRow(NamedTuple):
             broker.kind,
             broker.last_error,
         )
-        return "\n".join(words).lower()
+        return part in "\n".join(words).lower()
 
 
 class BrokerList(RowList[str, "BrokerHealth"]):
@@ -125,7 +129,7 @@ class BrokerList(RowList[str, "BrokerHealth"]):
         """The filter."""
 
     def filter(self, wanted: Filter) -> None:
-        """Leave what a filter leaves."""
+        """Apply a filter."""
         self.wanted = wanted
         self.tick()
 
@@ -139,9 +143,9 @@ class BrokerList(RowList[str, "BrokerHealth"]):
     def tick(self, limit: int | None = None) -> int:
         self.put(
             [
-                each
-                for each in self._monitor.pipeline().brokers
-                if self.wanted.keeps(BrokerRow(each))
+                broker
+                for broker in self._monitor.pipeline().brokers
+                if self.wanted.keeps(BrokerRow(broker))
             ]
         )
         return super().tick(limit)
@@ -176,7 +180,10 @@ class BrokerList(RowList[str, "BrokerHealth"]):
 
 
 class PipelineFacts(LineView, can_focus=False):
-    """The publisher or broker under the cursor at length, and what is wrong with the pipeline, the worst first."""
+    """Details of the publisher or broker under the cursor.
+
+    The pipeline's problems follow, the worst first.
+    """
 
     DEFAULT_CSS = (
         "PipelineFacts { height: 10; overflow: hidden; padding-left: 1; background: $bg; }"
@@ -188,7 +195,7 @@ class PipelineFacts(LineView, can_focus=False):
         self._picked = picked
 
     def lines(self, top: int, height: int, width: int) -> list[Line]:
-        """Return the facts, the worst problem with what to do, the totals, and the other problems."""
+        """Return the facts, the worst problem with its remedy, totals, other problems."""
         del top
         health = self._monitor.pipeline()
         # Problems may be many and long: below the worst one the totals stay on the screen.
@@ -198,14 +205,14 @@ class PipelineFacts(LineView, can_focus=False):
 
 
 def problem_facts(health: PipelineHealth) -> list[Fact]:
-    """Return what is wrong, the worst first, each with what to do."""
+    """Return the problems with their remedies, the worst first."""
     return [
         Fact(
-            each.severity.value,
-            f"{plain(each.text, _LONGEST)}. {plain(each.advice, _LONGEST)}",
-            theme.SEVERITY_STYLE[each.severity],
+            problem.severity.value,
+            f"{plain(problem.text, _LONGEST)}. {plain(problem.advice, _LONGEST)}",
+            theme.SEVERITY_STYLE[problem.severity],
         )
-        for each in health.problems
+        for problem in health.problems
     ] or [Fact("problems", "none", theme.QUIET)]
 
 
@@ -215,12 +222,23 @@ def total_facts(health: PipelineHealth) -> list[Fact]:
     refused = counts.undecodable + counts.misplaced + counts.rejected
     missing = counts.late + counts.contested + counts.duplicates + counts.undescribed
     return [
-        Fact("read", f"{counts.read:,} = {counts.messages:,} applied + {missing:,} not new or not described + {refused:,} refused + {counts.others:,} of other classes + {counts.foreign:,} of other fleets + {health.pending:,} pending", theme.QUIET),
-        Fact("published", f"{counts.sent:,} by sequence numbers = {counts.accepted:,} came + {counts.mended:,} came late + {counts.lost:,} lost + {counts.passed_over:,} left out here", theme.QUIET),
-    ]  # fmt: skip  # sentences
+        Fact(
+            "read",
+            f"{counts.read:,} = {counts.messages:,} applied + {missing:,} stale or unknown +"
+            f" {refused:,} refused + {counts.others:,} other messages + {counts.foreign:,} of other"
+            f" fleets + {health.pending:,} pending",
+            theme.QUIET,
+        ),
+        Fact(
+            "published",
+            f"{counts.sent:,} by sequence numbers = {counts.accepted:,} came + {counts.mended:,}"
+            f" came late + {counts.lost:,} lost + {counts.passed_over:,} shed",
+            theme.QUIET,
+        ),
+    ]
 
 
-def publisher_facts(table: PublisherTable, row: int) -> list[Fact]:
+def publisher_facts(table: PublisherTable, row: int, doubts: Sequence[KeyDoubt] = ()) -> list[Fact]:
     """Return everything of a publisher."""
     state = State(table.state[row])
     for_text = "" if math.isnan(table.for_s[row]) else f" for {duration(float(table.for_s[row]))}"
@@ -237,11 +255,26 @@ def publisher_facts(table: PublisherTable, row: int) -> list[Fact]:
     ]
     boot = plain(table.boots[row]) or "not known"
     facts = [
-        Fact("publisher", f"{plain(table.names[row])}: {state.word}{for_text}, {last}", theme.STRONG),
-        Fact("publishes", f"{counted(int(table.chips[row]), 'chip')} on {counted(int(table.paths[row]), 'path')}; boot {boot}, {counted(int(table.restarts[row]), 'restart')}"),
+        Fact(
+            "publisher", f"{plain(table.names[row])}: {state.word}{for_text}, {last}", theme.STRONG
+        ),
+        Fact(
+            "publishes",
+            f"{counted(int(table.chips[row]), 'chip')} on {counted(int(table.paths[row]), 'path')};"
+            f" boot {boot}, {counted(int(table.restarts[row]), 'restart')}",
+        ),
         Fact("traffic", ", ".join(traffic)),
-    ]  # fmt: skip  # sentences
-    skew_s, to_median_s = float(table.skew_s[row]), float(table.skew_to_median_s[row])
+    ]
+    facts += [
+        Fact(
+            "unknown" if doubt.is_unknown else "not usable",
+            f"{plain(doubt.text, 200)} ({counted(doubt.times, 'time')}, last {plain(doubt.path)})",
+        )
+        for doubt in doubts
+        if doubt.publisher == table.names[row]
+    ]
+    skew_s = float(table.skew_s[row])
+    to_median_s = float(table.skew_to_median_s[row])
     if not math.isnan(skew_s):
         facts.append(
             Fact(
@@ -253,12 +286,22 @@ def publisher_facts(table: PublisherTable, row: int) -> list[Fact]:
 
 
 def broker_facts(broker: BrokerHealth) -> list[Fact]:
-    """Return everything of a broker, and what it says of itself."""
+    """Return the facts of a broker, including its own statistics."""
     state = "connected" if broker.connected else "NOT CONNECTED"
     facts = [
-        Fact("broker", f"{plain(broker.address)}: {state} for {duration(broker.for_s)}, MQTT {plain(broker.protocol, 16) or '-'}, {'TLS' if broker.is_secure else 'no TLS'}", theme.STRONG),
-        Fact("received", f"{broker.received:,} = {broker.taken:,} taken + {broker.waiting:,} waiting ({with_unit(float(broker.waiting_bytes), 'bytes')}) + {broker.shed:,} shed + {broker.dropped:,} dropped + {broker.oversize:,} too large"),
-    ]  # fmt: skip  # sentences
+        Fact(
+            "broker",
+            f"{plain(broker.address)}: {state} for {duration(broker.for_s)}, MQTT"
+            f" {plain(broker.protocol, 16) or '-'}, {'TLS' if broker.is_secure else 'no TLS'}",
+            theme.STRONG,
+        ),
+        Fact(
+            "received",
+            f"{broker.received:,} = {broker.taken:,} taken + {broker.waiting:,} waiting"
+            f" ({with_unit(float(broker.waiting_bytes), 'bytes')}) + {broker.shed:,} shed +"
+            f" {broker.dropped:,} dropped + {broker.oversize:,} too large",
+        ),
+    ]
     if broker.last_error:
         facts.append(Fact("last error", plain(broker.last_error, _LONGEST)))
     if broker.cannot_write:
@@ -268,7 +311,7 @@ def broker_facts(broker: BrokerHealth) -> list[Fact]:
         return [
             *facts,
             Fact(
-                "it says", "nothing of itself below $SYS/broker, or not to this user", theme.QUIET
+                "reports", "nothing of itself below $SYS/broker, or not to this user", theme.QUIET
             ),
         ]
     said = [plain(figures.version, 60)]
@@ -281,4 +324,4 @@ def broker_facts(broker: BrokerHealth) -> list[Fact]:
     said += [] if figures.dropped is None else [f"{figures.dropped:,} dropped for slow readers"]
     said += [] if figures.received_per_s is None else [f"{figures.received_per_s:.0f} msg/s in"]
     said += [] if figures.sent_per_s is None else [f"{figures.sent_per_s:.0f} msg/s out"]
-    return [*facts, Fact("it says", ", ".join(each for each in said if each))]
+    return [*facts, Fact("reports", ", ".join(phrase for phrase in said if phrase))]

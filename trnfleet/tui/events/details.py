@@ -1,4 +1,7 @@
-"""The event under the cursor at length, beside a wide list: what, when, where, and the alert or the operator's words behind it."""
+"""Details of the event under the cursor, beside a wide list.
+
+Name, time, place, and the alert or the operator's comment behind it.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ _MOST_ALERTS = 6
 
 
 class EventDetails(LineView, can_focus=False):
-    """The event under the cursor, and what is known of its alert or of its place."""
+    """The event under the cursor, with its alert or its place."""
 
     DEFAULT_CSS = "EventDetails { height: 1fr; overflow: hidden; padding-left: 1; }"
 
@@ -56,7 +59,8 @@ def event_facts(event: Event, opens: str, snapshot: AlertSnapshot) -> list[Fact]
         opens: The address to which Enter leads; empty for none.
         snapshot: Alerts, with their acknowledgements and silences.
     """
-    alerts, now_ns = snapshot.alerts, snapshot.now_ns
+    alerts = snapshot.alerts
+    now_ns = snapshot.now_ns
     day, time = format_rfc3339(event.ts_ns)[:-1].split("T")
     age_s = (now_ns - event.ts_ns) / NS_PER_S
     ago = f"{duration(age_s)} ago" if age_s >= 1 else "just now"
@@ -81,16 +85,18 @@ def event_facts(event: Event, opens: str, snapshot: AlertSnapshot) -> list[Fact]
 
 
 def _alert_facts(event: Event, alert: Alert | None, alerts: Alerts, now_ns: int) -> list[Fact]:
-    """Return the alert behind an event, as it is now, with its rule and what operators said about it."""
+    """Return an event's alert in its present state, with its rule and operators' comments."""
     facts: list[Fact] = []
     if event.rule:
         rule = plain(event.rule)
         facts.append(
             Fact(
                 "rule",
-                rule
-                if alert is None
-                else f"{rule}: {plain(condition_words(alert.rule), _LONGEST)}",
+                (
+                    rule
+                    if alert is None
+                    else f"{rule}: {plain(condition_words(alert.rule), _LONGEST)}"
+                ),
             )
         )
     if alert is None:
@@ -103,15 +109,17 @@ def _alert_facts(event: Event, alert: Alert | None, alerts: Alerts, now_ns: int)
         since = f" at {time_text(alert.resolved_ns, now_ns)}"
     facts.append(Fact("alert", f"{status}{since}"))
     facts.append(Fact("summary", plain(summary(alert), _LONGEST)))
-    facts += [Fact(*each, theme.LINK) for each in handling_texts(alert, alerts.silences, now_ns)]
+    facts += [
+        Fact(*handling, theme.LINK) for handling in handling_texts(alert, alerts.silences, now_ns)
+    ]
     if alert.rule.runbook:
         facts.append(Fact("runbook", plain(alert.rule.runbook, _LONGEST)))
     return facts
 
 
 def _alerts_there(event: Event, snapshot: AlertSnapshot) -> list[Fact]:
-    """Return the unacknowledged alerts at the place of an event of a publisher, or of its job."""
-    found = (
+    """Return the unacknowledged alerts at the place or job of a publisher's event."""
+    alerts = (
         snapshot.touching(event.path)
         if event.path
         else snapshot.of_job(event.job)
@@ -121,7 +129,8 @@ def _alerts_there(event: Event, snapshot: AlertSnapshot) -> list[Fact]:
     return [
         Fact(
             "" if number else "alerts there",
-            f"{alert_severity_text(each.severity)} {plain(summary(each.alert), 200)} ({age_text(each.alert, snapshot.now_ns)})",
+            f"{alert_severity_text(held.severity)} {plain(summary(held.alert), 200)}"
+            f" ({age_text(held.alert, snapshot.now_ns)})",
         )
-        for number, each in enumerate(found[:_MOST_ALERTS])
+        for number, held in enumerate(alerts[:_MOST_ALERTS])
     ]

@@ -1,6 +1,7 @@
-"""The list of events: newest first, one a line, with a cursor that stays on its event, and a filter.
+"""The list of events: newest first, one per line, with a filter.
 
-Only the window's lines are made. What matches is kept and followed, so that a tick looks at new events alone.
+The cursor stays on its event. Only the window's lines are made. Matches are stored and followed, so
+that a tick evaluates new events alone.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from textual.binding import Binding, BindingType
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.filters.columns import SEVERITY, Column, Columns, Kind, severity_number
 from trnfleet.domain.filters.language import EVERYTHING
-from trnfleet.domain.quantities import count
+from trnfleet.domain.quantities import counted
+from trnfleet.monitor.fleet_state import LOADING
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.format.addresses import shortened
@@ -43,14 +45,17 @@ class EventPlan(NamedTuple):
     source: int
     where: int
     job: int
-    """0 where there is no room: the foot shows the event under the cursor in full."""
+    """0 without room: the foot shows the event under the cursor in full."""
     text: int
 
     @staticmethod
     def of(width: int) -> EventPlan:
-        wide, rich = width >= 100, width >= 160
-        time, source = (19 if rich else 8), (10 if wide else 8)
-        where, job = (31 if width >= 118 else 20), (24 if rich else 14 if wide else 0)
+        wide = width >= 100
+        rich = width >= 160
+        time = 19 if rich else 8
+        source = 10 if wide else 8
+        where = 31 if width >= 118 else 20
+        job = 24 if rich else 14 if wide else 0
         used = 1 + time + 1 + 10 + 1 + source + 1 + where + 1 + (job + 1 if job else 0)
         return EventPlan(time, 10, source, where, job, max(1, width - used))
 
@@ -104,7 +109,7 @@ def row(event: Event, plan: EventPlan, *, selected: bool) -> Parts:
 
 
 def texts_of(event: Event) -> tuple[str, ...]:
-    """Return everything of an event that a filter looks at."""
+    """Return all texts of an event for a filter's search."""
     named = event.source, event.name, event.path, event.job, event.subject
     return (event.severity.value, *named, event.text, event.rule)
 
@@ -120,7 +125,7 @@ EVENT_COLUMNS = Columns(
         Column("nrt", Kind.NUMBER),
     )
 )
-"""What events can be filtered by; their age is that of the moment at which the filter saw them."""
+"""Filter columns of events. An event's age is fixed when the filter evaluates it."""
 NO_MATCH = "No event matches"
 
 
@@ -132,7 +137,7 @@ class EventRow(NamedTuple):
 
     def value(self, column: str) -> str | float | None:
         event = self.event
-        found: dict[str, str | float | None] = {
+        values: dict[str, str | float | None] = {
             "sev": severity_number(event.severity),
             "source": event.source,
             "name": event.name,
@@ -141,16 +146,14 @@ class EventRow(NamedTuple):
             "age": (self.now_ns - event.ts_ns) / NS_PER_S,
             "nrt": event.nrt,
         }
-        return found[column]
+        return values[column]
 
-    def text(self) -> str:
-        return "\n".join(texts_of(self.event)).lower()
+    def has(self, part: str) -> bool:
+        return part in "\n".join(texts_of(self.event)).lower()
 
 
 _ORDER = operator.attrgetter("order")
-_NONE_RECEIVED = " No events since {start} UTC (start); the broker keeps none from before"
-_NONE_SO_FAR = " No events up to this moment"
-_NONE_RECORDED = " No events up to this moment of the recording"
+_NONE_RECEIVED = "No events since {start} UTC (start); the broker keeps none from before"
 
 
 class EventList(CursorList["Event"]):
@@ -166,18 +169,17 @@ class EventList(CursorList["Event"]):
         self,
         monitor: FleetState,
         *,
-        is_recording: bool = False,
         shows_past: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__()
         self._shows_past = shows_past
         self._monitor = monitor
         start = format_rfc3339(monitor.clock.wall_ns())[11:19]
-        self._none_yet = _NONE_RECORDED if is_recording else _NONE_RECEIVED.format(start=start)
+        self._none_yet = _NONE_RECEIVED.format(start=start)
         self._found: list[Event] = []
-        """What the filter leaves of publishers' events and of those of alerts, oldest first."""
+        """Matching events of publishers and alerts, oldest first."""
         self._looked_at = [0, 0]
-        """Numbers of the newest events of either kind that the filter has seen."""
+        """Numbers of the newest events of either kind evaluated by the filter."""
         self.wanted = EVERYTHING
         """The filter."""
         self.changes = 0
@@ -200,7 +202,7 @@ class EventList(CursorList["Event"]):
 
     @property
     def rings(self) -> tuple[Events | AlertEvents, Events | AlertEvents]:
-        """The events of publishers, and those of alerts and operators."""
+        """Events of publishers, and events of alerts and operators."""
         ingest = self._monitor.ingest
         return ingest.events, ingest.alert_events
 
@@ -208,12 +210,15 @@ class EventList(CursorList["Event"]):
         return self._found[-1 - number]
 
     def find(self, key: Event) -> int | None:
-        """Return the row of an event of this monitor, or of the next newer one where it is gone."""
+        """Return the row of an event of this monitor.
+
+        If it is gone, the row of the next newer one.
+        """
         newer = bisect.bisect_left(self._found, key.order, key=_ORDER)
         return max(0, len(self._found) - 1 - newer)
 
     def filter(self, wanted: Filter) -> None:
-        """Leave what a filter leaves."""
+        """Apply a filter."""
         self.wanted = wanted
         self.changes += 1
         self._found.clear()
@@ -223,7 +228,8 @@ class EventList(CursorList["Event"]):
     def renew(self) -> None:
         """Read all events again, because another monitor is shown.
 
-        The cursor stays on its event; where that has not happened yet, it is on the one before until it has.
+        The cursor stays on its event. If it has not happened yet, the cursor is on the previous one
+        until then.
         """
         self.hold()
         self.changes += 1
@@ -231,7 +237,7 @@ class EventList(CursorList["Event"]):
         self._looked_at = [0, 0]
 
     def tick(self, limit: int | None = None) -> int:
-        """Follow what came, then paint what changed."""
+        """Read new events, then paint changes."""
         self._follow()
         return super().tick(limit)
 
@@ -239,15 +245,25 @@ class EventList(CursorList["Event"]):
         return row(self.row_key(number), EventPlan.of(width), selected=selected)
 
     def empty_lines(self) -> Sequence[tuple[str, Style]]:
-        text = _NONE_SO_FAR if self._shows_past() else self._none_yet
-        kept = sum(len(ring) for ring in self.rings)
-        if self.wanted and kept:
-            until = " up to this moment" if self._shows_past() else ""
-            text = f" {NO_MATCH} {plain(self.pattern, 60)}{until}; Esc shows all {count(kept)}"
-        return [("", theme.QUIET), (text, theme.QUIET)]
+        now = self._monitor.moment().time_ns
+        before = f" before {format_rfc3339(now)[11:19]}" if self._shows_past() else ""
+        event_count = sum(len(ring) for ring in self.rings)
+        incomplete = self._monitor.incomplete
+        if incomplete == LOADING:
+            text = f"Loading events{before} …"
+        elif self.wanted and event_count:
+            text = (
+                f'No match for "{plain(self.pattern, 60)}"{before} ({counted(event_count, "event")}). Esc'  # noqa: E501
+                " clears."
+            )
+        elif incomplete:
+            text = f"No events {incomplete}"
+        else:
+            text = f"No events{before}" if before else self._none_yet
+        return [("", theme.QUIET), (f" {text}", theme.QUIET)]
 
     def _follow(self) -> None:
-        """Take on new events that match, and let go of those that made room."""
+        """Add new matches, and drop events evicted from the ring."""
         changed = False
         for kind, ring in enumerate(self.rings):
             if ring.received == self._looked_at[kind]:
@@ -266,7 +282,9 @@ class EventList(CursorList["Event"]):
             rings = self.rings
             if any(ring.dropped for ring in rings):
                 # Not always the oldest: an instance that reports without end replaces its own.
-                self._found = [each for each in self._found if each.number in rings[each.is_own]]
+                self._found = [
+                    event for event in self._found if event.number in rings[event.is_own]
+                ]
             # Nearly in order: events come in turns of their kinds.
             self._found.sort(key=_ORDER)
             self.changes += 1
@@ -274,22 +292,22 @@ class EventList(CursorList["Event"]):
         self.sync()
 
     def _look_for_awaited(self) -> None:
-        """Put the cursor on the event that it awaits, or on the last one before that."""
+        """Move the cursor to the awaited event, or to the last one before it."""
         lost = self._awaited
         if lost is None:
             return
         # Numbers and times of arrival are each monitor's own.
-        found = next((event for event in reversed(self._found) if event[2:] == lost[2:]), None)
-        if found is not None:
+        match = next((event for event in reversed(self._found) if event[2:] == lost[2:]), None)
+        if match is not None:
             self._awaited = None
         else:
-            found = next(
+            match = next(
                 (event for event in reversed(self._found) if event.ts_ns <= lost.ts_ns), None
             )
-        self._key = found
+        self._key = match
 
     def _go_back(self) -> None:
-        """Do nothing: what is awaited is looked for when events come."""
+        """Do nothing: the awaited event is searched for when events arrive."""
 
     def action_enter(self) -> None:
         event = self.picked
@@ -298,7 +316,10 @@ class EventList(CursorList["Event"]):
             self.post_message(View.Open(address))
 
     def address_of(self, event: Event) -> str:
-        """Return where an event leads to: the cause of its alert, its own address, or the first place of its job; empty for the fleet."""
+        """Return the address that an event links to; empty for the fleet.
+
+        It is the cause of its alert, its own address, or the first place of its job.
+        """
         address = event_address(event, self._monitor.alerts)
         if address:
             return address

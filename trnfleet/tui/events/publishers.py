@@ -1,4 +1,7 @@
-"""The list of publishers: one a line, with an order and a filter, of the pipeline's columns; only the window's lines are made."""
+"""The list of publishers: one per line, with the pipeline's columns.
+
+It has an order and a filter. Only the window's lines are made.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ PUBLISHER_COLUMNS = Columns(
         Column("bytes", Kind.NUMBER, "bytes/s"),
         Column("lost", Kind.NUMBER),
         Column("late", Kind.NUMBER),
-        Column("twice", Kind.NUMBER, aliases=("duplicates",)),
+        Column("duplicates", Kind.NUMBER, aliases=("twice",)),
         Column("refused", Kind.NUMBER),
         Column("lag", Kind.DURATION),
         Column("skew", Kind.DURATION),
@@ -51,7 +54,7 @@ PUBLISHER_COLUMNS = Columns(
         Column("boot"),
     )
 )
-"""What publishers can be filtered by; lag is the largest, and skew the error of a clock in either direction."""
+"""Filter columns of publishers. Lag is the maximum; skew is the clock error in either direction."""
 TROUBLE, CLIENT, RATE, LOST, LAG, SKEW, CHIPS = SORTS = (
     "trouble",
     "client",
@@ -61,9 +64,14 @@ TROUBLE, CLIENT, RATE, LOST, LAG, SKEW, CHIPS = SORTS = (
     "skew",
     "chips",
 )
-"""Orders that `s` goes through; the first is by state, then by what was lost."""
-_STYLES = {State.ONLINE: None, State.SILENT: Severity.WARNING, State.OFFLINE: Severity.CRITICAL}
-_GLYPHS = {State.ONLINE: "●", State.SILENT: "▲", State.OFFLINE: "✖"}
+"""Orders that `s` cycles through. The first is by state, then by lost messages."""
+_STYLES = {
+    State.ONLINE: None,
+    State.SILENT: Severity.WARNING,
+    State.REFUSED: Severity.WARNING,
+    State.OFFLINE: Severity.CRITICAL,
+}
+_GLYPHS = {State.ONLINE: "●", State.SILENT: "▲", State.REFUSED: "▲", State.OFFLINE: "✖"}
 _NOTHING = " No publisher has announced itself, and nothing is described"
 
 
@@ -75,7 +83,7 @@ class PublisherCell(NamedTuple):
     text: Callable[[PublisherTable, int], str]
     """Returns the text of a row."""
     from_width: int = 0
-    """Width of the list from which it is shown."""
+    """Least width of the list that shows it."""
     is_bad: Callable[[PublisherTable, int], bool] = lambda _table, _row: False
     """Returns whether the value is a trouble."""
 
@@ -108,18 +116,50 @@ CELLS = (
     PublisherCell("chips", 9, lambda table, row: count(int(table.chips[row]))),
     PublisherCell("paths", 6, lambda table, row: count(int(table.paths[row])), 118),
     PublisherCell("msg/s", 6, lambda table, row: _rate(float(table.messages_per_s[row]), "events")),
-    PublisherCell("B/s", 7, lambda table, row: _rate(float(table.bytes_per_s[row]), "bytes/s"), 100),
-    PublisherCell("lost", 6, lambda table, row: count(int(table.lost[row])), is_bad=lambda table, row: table.lost[row] > 0),
-    PublisherCell("late", 6, lambda table, row: count(int(table.late[row])), 100, lambda table, row: table.late[row] > 0),
-    PublisherCell("twice", 6, lambda table, row: count(int(table.duplicates[row])), 110, lambda table, row: table.duplicates[row] > 0),
-    PublisherCell("refused", 8, lambda table, row: count(int(table.refused[row])), 140, lambda table, row: table.refused[row] > 0),
-    PublisherCell("lag", 6, lambda table, row: _seconds(float(table.lag_median_s(np.array([row]))[0]))),
+    PublisherCell(
+        "B/s", 7, lambda table, row: _rate(float(table.bytes_per_s[row]), "bytes/s"), 100
+    ),
+    PublisherCell(
+        "lost",
+        6,
+        lambda table, row: count(int(table.lost[row])),
+        is_bad=lambda table, row: table.lost[row] > 0,
+    ),
+    PublisherCell(
+        "late",
+        6,
+        lambda table, row: count(int(table.late[row])),
+        100,
+        lambda table, row: table.late[row] > 0,
+    ),
+    PublisherCell(
+        "duplicates",
+        10,
+        lambda table, row: count(int(table.duplicates[row])),
+        110,
+        lambda table, row: table.duplicates[row] > 0,
+    ),
+    PublisherCell(
+        "refused",
+        8,
+        lambda table, row: count(int(table.refused[row])),
+        140,
+        lambda table, row: table.refused[row] > 0,
+    ),
+    PublisherCell(
+        "lag", 6, lambda table, row: _seconds(float(table.lag_median_s(np.array([row]))[0]))
+    ),
     PublisherCell("max", 6, lambda table, row: _seconds(float(table.lag_max_s[row])), 90),
-    PublisherCell("skew", 7, lambda table, row: _skew(float(table.skew_s[row])), is_bad=lambda table, row: abs(table.skew_s[row]) > 5),
+    PublisherCell(
+        "skew",
+        7,
+        lambda table, row: _skew(float(table.skew_s[row])),
+        is_bad=lambda table, row: abs(table.skew_s[row]) > 5,
+    ),
     PublisherCell("for", 8, lambda table, row: _seconds(float(table.for_s[row]))),
     PublisherCell("restarts", 9, lambda table, row: count(int(table.restarts[row])), 150),
     PublisherCell("boot", 18, lambda table, row: plain(table.boots[row]), 180),
-)  # fmt: skip  # a table reads as rows
+)
 _STATE = 10
 
 
@@ -171,12 +211,12 @@ class PublisherColumns:
         self._table = table
 
     def having(self, part: str) -> NDArray[np.bool_]:
-        """Return which rows have a part of text in their client, state or boot."""
+        """Return the rows with a part of text in client, state or boot."""
         table = self._table
-        words = [each.word for each in State]
+        words = [state.word for state in State]
         texts = zip(table.names, table.state.tolist(), table.boots, strict=True)
-        found = [part in f"{name}\n{words[state]}\n{boot}".lower() for name, state, boot in texts]
-        return np.array(found, np.bool_)
+        matches = [part in f"{name}\n{words[state]}\n{boot}".lower() for name, state, boot in texts]
+        return np.array(matches, np.bool_)
 
     def numbers(self, column: str) -> NDArray[np.float64]:
         """Return a column's numbers."""
@@ -186,7 +226,6 @@ class PublisherColumns:
         name = {
             "rate": "messages_per_s",
             "bytes": "bytes_per_s",
-            "twice": "duplicates",
             "lag": "lag_max_s",
             "for": "for_s",
         }.get(column, column)
@@ -194,7 +233,7 @@ class PublisherColumns:
         return values
 
     def named(self, column: str, fits: Callable[[str], bool]) -> NDArray[np.bool_]:
-        """Return which rows have a text in a column for which `fits` is true."""
+        """Return the rows whose text in a column satisfies `fits`."""
         texts = self._table.names if column == "client" else self._table.boots
         return np.array([fits(text) for text in texts], np.bool_)
 
@@ -205,7 +244,7 @@ class PublisherColumns:
 
 
 def ordered(table: PublisherTable, rows: NDArray[np.int64], sort: str) -> NDArray[np.int64]:
-    """Return rows in one of `SORTS`; what is not known comes last."""
+    """Return rows in one of `SORTS`, unknown values last."""
     if sort == CLIENT:
         return np.array(sorted(rows.tolist(), key=table.names.__getitem__), np.int64)
     if sort == TROUBLE:
@@ -261,12 +300,12 @@ class PublisherList(CursorList[str]):
         return int(places[0]) if len(places) else None
 
     def filter(self, wanted: Filter) -> None:
-        """Leave what a filter leaves."""
+        """Apply a filter."""
         self.wanted = wanted
         self.tick()
 
     def tick(self, limit: int | None = None) -> int:
-        """Read the pipeline, then paint what changed."""
+        """Read the pipeline, then paint changes."""
         self._read()
         return super().tick(limit)
 
@@ -292,11 +331,16 @@ class PublisherList(CursorList[str]):
 
     @property
     def place(self) -> str:
-        """The deepest address with all instances that the publisher under the cursor publishes; empty for the fleet."""
-        row, table = self.picked, self.table
+        """Deepest address above all instances of the publisher under the cursor.
+
+        Empty for the fleet.
+        """
+        row = self.picked
+        table = self.table
         if row is None or table is None:
             return ""
-        publishers, store = self._monitor.ingest.publishers, self._monitor.store
+        publishers = self._monitor.ingest.publishers
+        store = self._monitor.store
         own = publishers.rows()[store.publisher_of] == publishers.traffic.row_of(table.names[row])
         instances = np.flatnonzero(own)
         if not len(instances):
@@ -306,15 +350,16 @@ class PublisherList(CursorList[str]):
 
     @property
     def order(self) -> list[int]:
-        """Rows of `table` that the filter leaves, as they are listed."""
+        """Rows of `table` left by the filter, in list order."""
         return [int(row) for row in self._order]
 
     def _read(self) -> None:
         table = self._monitor.pipeline().publishers
-        of = (table, self.wanted, self.sort)
-        if of == self._of:
+        key = (table, self.wanted, self.sort)
+        if key == self._of:
             return
-        self._of, self.table = of, table
+        self._of = key
+        self.table = table
         if self._row_of[0] is not table.names:
             self._row_of = table.names, {name: row for row, name in enumerate(table.names)}
         rows = np.arange(len(table))

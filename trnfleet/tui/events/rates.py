@@ -1,6 +1,7 @@
-"""Events over time: how many of each severity came when, below the list and at the scale of the charts.
+"""Events over time: the number per severity, below the list, on the charts' scale.
 
-It counts what the list's filter leaves. Severities have a line each, so that a critical event is not lost among hundreds of others.
+It counts the events that match the list's filter. Each severity has a line, so that a critical
+event is visible among hundreds of others.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from trnfleet.tui.widgets.cells import Parts
 
 _LABEL = 24
-"""Cells before the time line: a severity, how many, and how many came at most in a cell."""
+"""Cells before the time line: severity, number, and maximum per cell."""
 _PICKED = "◆"
 """Marks the event under the cursor on the time axis."""
 
@@ -54,8 +55,11 @@ class EventRates(LineView, can_focus=False):
     def lines(self, top: int, height: int, width: int) -> list[Line]:
         """Return a title, a line or two for each severity, and the time axis."""
         del top
-        monitor, window, events = self._ui.monitor, self._ui.window, self._events
-        end, picked = monitor.history.end, events.picked
+        monitor = self._ui.monitor
+        window = self._ui.window
+        events = self._events
+        end = monitor.history.end
+        picked = events.picked
         # Once a sample, as charts are.
         drawn_of = (
             (monitor.revision.source, events.changes, end, window.span_s(end), self._ui.shows_past),
@@ -72,15 +76,20 @@ class EventRates(LineView, can_focus=False):
         self._drawn_of = None
 
     def _draw(self, height: int, width: int) -> list[Line]:
-        context, cells = self._ui, width - _LABEL - 2
+        context = self._ui
+        cells = width - _LABEL - 2
         if cells < charts.LEAST_WIDTH:
             return []
         inputs = chart_inputs(context.monitor, context.window, shows_past=context.shows_past)
         times = inputs.times
         grid = plot.Grid(times.span_s, cells * plot.COLUMNS, times.end_s)
-        ends_ns, speed = context.monitor.moment().time_ns, times.speed
+        ends_ns = context.monitor.moment().time_ns
+        speed = times.speed
         seconds = times.end_s - np.maximum(ends_ns - self._times_ns, 0) / NS_PER_S / speed
-        at = np.array([grid.column_of(each) for each in seconds.tolist()], np.int64) // plot.COLUMNS
+        at = (
+            np.array([grid.column_of(second) for second in seconds.tolist()], np.int64)
+            // plot.COLUMNS
+        )
         shown = (at >= 0) & (at < cells)
         rows = 2 if height >= TALL_RATES else 1
         made = [self._title(inputs, cells, width)]
@@ -113,8 +122,13 @@ class EventRates(LineView, can_focus=False):
         return text_line(charts.head(parts, f"{inputs.note}, {every} a cell", width - 1), width)
 
     def _axis(self, inputs: ChartInputs, grid: plot.Grid, cells: int, ends_ns: int) -> Parts:
-        """Return the time axis, with a mark of the event under the cursor that its labels make room for."""
-        indent, event, times = (" " * (_LABEL + 1), theme.BASE), self._events.picked, inputs.times
+        """Return the time axis, with a mark for the event under the cursor.
+
+        Labels make room for the mark.
+        """
+        indent = (" " * (_LABEL + 1), theme.BASE)
+        event = self._events.picked
+        times = inputs.times
         back_s = -1.0 if event is None else max(0, ends_ns - event.ts_ns) / NS_PER_S / times.speed
         column = grid.column_of(times.end_s - back_s)
         if event is None or not 0 <= column < grid.columns:
@@ -131,13 +145,13 @@ class EventRates(LineView, can_focus=False):
         return made
 
     def _read(self) -> None:
-        """Read when events came and how severe they are, where that is new."""
+        """Read times and severities of events if they changed."""
         events = self._events
         read_of = (self._ui.monitor.revision.source, events.changes)
         if read_of == self._read_of:
             return
         self._read_of = read_of
         number = events.count
-        found = [events.row_key(each) for each in range(number)]
-        self._times_ns = np.fromiter((each.ts_ns for each in found), np.int64, number)
-        self._ranks = np.fromiter((each.severity.rank for each in found), np.int64, number)
+        event_rows = [events.row_key(index) for index in range(number)]
+        self._times_ns = np.fromiter((event.ts_ns for event in event_rows), np.int64, number)
+        self._ranks = np.fromiter((event.severity.rank for event in event_rows), np.int64, number)

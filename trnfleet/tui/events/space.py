@@ -1,4 +1,4 @@
-"""How the list, the time line and the charts of the Events view share its rows."""
+"""How list, time line and charts share the rows of the Events view."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ from typing import NamedTuple
 
 from trnfleet.tui.trends.grid import LEAST_ROWS, MOST_ROWS
 
-RATES_FROM, CHARTS_FROM = 100, 120
-"""Cells of the view from which the rows that the list leaves have the time line, and charts."""
-RATES, TALL_RATES = 6, 9
-"""Rows of the time line, a row for each severity, and those with two."""
+RATES_FROM = 100
+CHARTS_FROM = 120
+"""Least cells of the view for the time line, and for charts."""
+RATES = 6
+TALL_RATES = 9
+"""Rows of the time line, with one row per severity and with two."""
 TALL_FROM = 40
-"""Rows to share from which there are time line and charts beside a list of any length."""
-LEAST_LIST, LEAST_BESIDE, LIST_STEP = 8, 14, 4
+"""Rows from which time line and charts are shown beside a list of any length."""
+LEAST_LIST = 8
+LEAST_BESIDE = 14
+LIST_STEP = 4
 """Rows of the list there: at least, and beside the details; and in steps of."""
 
 
@@ -24,19 +28,19 @@ class Space(NamedTuple):
 
     @staticmethod
     def of(width: int, rows: int, listed: int, *, is_beside: bool) -> Space:
-        """Return how rows are shared out.
+        """Return the rows shared out.
 
         Args:
             width: Cells of the view.
             rows: Rows without tabs, head and foot.
-            listed: Rows that the list would fill.
-            is_beside: Whether the event's details stand beside the list.
+            listed: Rows needed by the whole list.
+            is_beside: Whether the event's details are beside the list.
         """
         if width < RATES_FROM:
             return Space()
-        # In steps, so that what is read does not move with each event.
-        wanted = -(-(listed + 1) // LIST_STEP) * LIST_STEP
-        spare = rows - max(LEAST_BESIDE if is_beside else LEAST_LIST, wanted)
+        # In steps, so that the rows below do not move with each event.
+        list_rows = -(-(listed + 1) // LIST_STEP) * LIST_STEP
+        spare = rows - max(LEAST_BESIDE if is_beside else LEAST_LIST, list_rows)
         if rows >= TALL_FROM:
             spare = max(spare, rows // 2)
         if spare < RATES:

@@ -1,4 +1,4 @@
-"""What is listed under the tabs of the Events view, as tables."""
+"""The tabs of the Events view as tables."""
 
 from __future__ import annotations
 
@@ -27,9 +27,22 @@ EVENT_TITLES = (
     "text",
 )
 PUBLISHER_TITLES = (
-    "client", "state", "chips", "paths", "rate [messages/s]", "rate [bytes/s]", "lost", "late", "twice", "refused",
-    "lag max [s]", "skew [s]", "for [s]", "restarts", "boot",
-)  # fmt: skip  # one line is the list
+    "client",
+    "state",
+    "chips",
+    "paths",
+    "rate [messages/s]",
+    "rate [bytes/s]",
+    "lost",
+    "late",
+    "duplicates",
+    "refused",
+    "lag max [s]",
+    "skew [s]",
+    "for [s]",
+    "restarts",
+    "boot",
+)
 
 
 def event_table(events: Iterable[Event]) -> Table:
@@ -38,18 +51,18 @@ def event_table(events: Iterable[Event]) -> Table:
         EVENT_TITLES,
         [
             (
-                format_rfc3339(each.ts_ns),
-                each.severity.value,
-                each.source,
-                each.name,
-                each.path,
-                each.subject,
-                each.job,
-                each.nrt,
-                each.rule,
-                each.text,
+                format_rfc3339(event.ts_ns),
+                event.severity.value,
+                event.source,
+                event.name,
+                event.path,
+                event.subject,
+                event.job,
+                event.nrt,
+                event.rule,
+                event.text,
             )
-            for each in events
+            for event in events
         ],
     )
 

@@ -1,6 +1,7 @@
-"""The Events view: events of publishers, alerts and operators, newest first, and the pipeline that they come through.
+"""The Events view: events of publishers, alerts and operators, and their pipeline.
 
-Its tabs are lists with a filter each: events, publishers, brokers, with the one under the cursor in full below or beside them.
+Its tabs are lists with a filter each: events (newest first), publishers, brokers. The item under
+the cursor is shown in full below or beside them.
 """
 
 from __future__ import annotations
@@ -61,17 +62,17 @@ if TYPE_CHECKING:
     from trnfleet.tui.widgets.facts import Fact
 
 BESIDE_FROM = 180
-"""Width from which the event under the cursor stands beside the list."""
+"""Least width for the event under the cursor beside the list."""
 EVENT_TAB, PUBLISHER_TAB, BROKER_TAB = TABS = ("events", "publishers", "brokers")
 
 
 class Filtered(NamedTuple):
-    """What a filter leaves in a tab, and how that is said."""
+    """The filter of a tab: columns and words."""
 
     columns: Columns
     noun: str
     none: str
-    """What is said where it leaves nothing."""
+    """Text without a match."""
 
 
 _FILTERED = {
@@ -79,16 +80,18 @@ _FILTERED = {
     PUBLISHER_TAB: Filtered(PUBLISHER_COLUMNS, "publisher", NO_PUBLISHER),
     BROKER_TAB: Filtered(BROKER_COLUMNS, "broker", NO_BROKER),
 }
-HEADS, LEAST_LISTED = 2, 2
-"""Rows of the tabs and of the list's head, and of a list that says why it is empty."""
-FACTS, FACT_STEP = 12, 4
-"""Rows of what is known of a publisher above charts, at least, and in steps of."""
+HEADS = 2
+LEAST_LISTED = 2
+"""Rows of tabs and list head, and of an empty list with its reason."""
+FACTS = 12
+FACT_STEP = 4
+"""Fewest rows of a publisher's details above charts, and their step."""
 MOST_DETAILS = 90
 """Cells of it, at most: lists need the rest."""
 
 
 class EventsView(FilteredView):
-    """The tabs' lists with their heads, what is under the cursor, and the filter's prompt."""
+    """The tabs' lists with their heads, details, and the filter prompt."""
 
     DEFAULT_CSS = """
     EventsView { layout: vertical; }
@@ -105,19 +108,15 @@ class EventsView(FilteredView):
         Binding(
             "slash",
             "ask",
-            "Filter: part of anything, sev>=warning & job=name, at=uc1/us-0001, age<10m, !text; publishers: state=silent, lost>0, lag>1s; brokers: state=away, shed>0",
+            "Filter: part of anything, sev>=warning & job=name, at=uc1/us-0001, age<10m, !text;"
+            " publishers: state=silent, lost>0, lag>1s; brokers: state=away, shed>0",
         ),
         Binding("escape", "clear", "Clear the filter"),
     ]
 
     def __init__(self, context: UiContext) -> None:
         super().__init__(context)
-        playback = context.playback
-        self.list = EventList(
-            self.monitor,
-            is_recording=playback is not None and playback.live is None,
-            shows_past=lambda: context.shows_past,
-        )
+        self.list = EventList(self.monitor, shows_past=lambda: context.shows_past)
         self.tab = EVENT_TAB
         self.publishers = PublisherList(self.monitor)
         self.brokers = BrokerList(self.monitor)
@@ -128,7 +127,7 @@ class EventsView(FilteredView):
         self.details = EventDetails(context, self.list)
         self.rates = EventRates(context, self.list)
         self._shared: Hashable = None
-        """Size, tab and rows that the space is shared out for."""
+        """Size, tab and rows of the present layout."""
         self.charts = PlaceCharts(context, self._charted)
 
     def compose(self) -> ComposeResult:
@@ -150,7 +149,7 @@ class EventsView(FilteredView):
         self._show_tab()
 
     def on_resize(self) -> None:
-        """Show the event under the cursor beside the list where there is room, else below it."""
+        """Show the event under the cursor beside the list, or below without room."""
         self._share_space()
 
     def _share_space(self) -> None:
@@ -163,11 +162,9 @@ class EventsView(FilteredView):
             return
         self._shared = shared
         is_beside = width >= BESIDE_FROM and is_events
-        self.details.display, self.foot.display, self.facts.display = (
-            is_beside,
-            is_events,
-            not is_events,
-        )
+        self.details.display = is_beside
+        self.foot.display = is_events
+        self.facts.display = not is_events
         self.details.styles.width = min(MOST_DETAILS, width * 38 // 100)
         self.foot.styles.height = foot = 1 if is_beside else 3
         rows = height - HEADS - foot - 2 * self.has_class("asking")
@@ -175,7 +172,7 @@ class EventsView(FilteredView):
             Space.of(width, rows, self.list.count, is_beside=is_beside) if is_events else Space()
         )
         self.rates.lend(space.rates)
-        # What is under the cursor stands below the list, and has all rows that it does not need; charts have those that are left.
+        # The details below the list get all rows that it does not need; charts get the rest.
         needed = HEADS + 2 * self.has_class("asking") + max(LEAST_LISTED, self.current.count)
         rows = max(min(24, max(4, height * 2 // 5)), height - needed)
         has_charts = (
@@ -188,7 +185,10 @@ class EventsView(FilteredView):
             self.facts.styles.height = rows
 
     def _facts_rows(self) -> int:
-        """Return the rows that what is known of a publisher needs, in steps, so that charts below it do not move with each problem."""
+        """Return the rows for a publisher's details, in steps.
+
+        With steps the charts below do not move with each problem.
+        """
         if self.tab != PUBLISHER_TAB:
             return 0
         facts = len(self._facts(self.monitor.pipeline()))
@@ -196,12 +196,12 @@ class EventsView(FilteredView):
 
     def _show_tab(self) -> None:
         """Show the tab's list, head and foot."""
-        for tab, each in (
+        for tab, tab_list in (
             (EVENT_TAB, self.list),
             (PUBLISHER_TAB, self.publishers),
             (BROKER_TAB, self.brokers),
         ):
-            each.set_class(tab == self.tab, "shown")
+            tab_list.set_class(tab == self.tab, "shown")
         # A column of the list is its scroll bar's.
         makers = {EVENT_TAB: head, PUBLISHER_TAB: publisher_head, BROKER_TAB: broker_head}
         made = makers[self.tab]
@@ -216,7 +216,10 @@ class EventsView(FilteredView):
         return self.brokers if self.tab == BROKER_TAB else self.list
 
     def action_tab(self, step: int) -> None:
-        """Show the next tab (1) or the one before (-1); the filter of one is none of the other."""
+        """Show the next tab (1) or the previous one (-1).
+
+        Each tab has its own filter.
+        """
         self.filter("")
         self.tab = TABS[(TABS.index(self.tab) + step) % len(TABS)]
         self._show_tab()
@@ -226,12 +229,16 @@ class EventsView(FilteredView):
 
     @property
     def orders(self) -> tuple[str, ...]:
-        """The orders of publishers; events are in that of time."""
+        """Orders of publishers.
+
+        Events are always in order of time.
+        """
         return SORTS if self.tab == PUBLISHER_TAB else ()
 
     def put_in_order(self, order: str) -> None:
         self.publishers.sort = order
         self.tick(1_000)
+        self.publishers.to_top()
 
     def action_sort(self) -> None:
         """Put publishers in the next order."""
@@ -239,28 +246,33 @@ class EventsView(FilteredView):
             self.put_in_order(SORTS[(SORTS.index(self.publishers.sort) + 1) % len(SORTS)])
 
     def _facts(self, health: PipelineHealth) -> list[Fact]:
-        """Return what is under the cursor of a tab of the pipeline, at length."""
+        """Return the details of the item under the cursor of a pipeline tab."""
         if self.tab == BROKER_TAB:
             return [] if self.brokers.picked is None else broker_facts(self.brokers.picked)
-        row, table = self.publishers.picked, self.publishers.table
+        row = self.publishers.picked
+        table = self.publishers.table
         return (
             []
             if row is None or table is None or table is not health.publishers
-            else publisher_facts(table, row)
+            else publisher_facts(table, row, health.doubts)
         )
 
     @property
     def place(self) -> str:
-        """The address of the event under the cursor, or of its job; of a publisher that of all that it publishes."""
+        """Address of the event under the cursor or of its job.
+
+        For a publisher, the address above everything it publishes.
+        """
         if self.tab != EVENT_TAB:
             return self.publishers.place if self.tab == PUBLISHER_TAB else ""
         event = self.list.picked
         return self.list.address_of(event) if event else ""
 
     def _charted(self) -> Place:
-        """Return what the charts are of: the place of the event under the cursor and its job, or of all that a publisher publishes.
+        """Return the place of the charts.
 
-        The fleet where there is no such place.
+        The place and job of the event under the cursor, or everything a publisher publishes. The
+        fleet without such a place.
         """
         event = self.list.picked if self.tab == EVENT_TAB else None
         job = (
@@ -275,17 +287,17 @@ class EventsView(FilteredView):
 
     @property
     def subject(self) -> Subject:
-        """What is at the address of the event under the cursor; where it has none its job, else the alert that it tells of."""
+        """Subject of the event under the cursor: its node, else job, else alert."""
         event = self.list.picked
         if self.tab != EVENT_TAB or event is None or event.path:
             return super().subject
         if event.job:
             return of_job(self.context.alerts, event.job)
         alert = self.monitor.alerts.find(event.alert) if event.alert else None
-        return (of_alerts([alert]) if alert else None) or super().subject
+        return (of_alerts(self.context.alerts, [alert]) if alert else None) or super().subject
 
     def show_place(self, address: str) -> None:
-        """Paint: events are in the order of time, so there is no place to go to."""
+        """Paint only: events are in order of time and have no place to go to."""
         del address
         self.tick(1_000)
 
@@ -305,7 +317,7 @@ class EventsView(FilteredView):
         return painted + self._tick_rest()
 
     def _tick_rest(self) -> int:
-        """Paint the tabs and what is under the cursor."""
+        """Paint the tabs and the details."""
         self._tabs.show(lambda width: [self._first_line(width)])
         self._share_space()
         if self.tab != EVENT_TAB:
@@ -313,18 +325,22 @@ class EventsView(FilteredView):
         return self.foot.tick() + self.details.tick() + self.rates.tick() + self.charts.tick()
 
     def _first_line(self, width: int) -> Parts:
-        """Return the tabs with their numbers, and the worst problem of the pipeline, the filter or the order."""
+        """Return the tabs with counts, and the pipeline's worst problem, filter or order."""
         health = self.monitor.pipeline()
         numbers = {
-            EVENT_TAB: self.list.count
-            if self.pattern
-            else sum(len(ring) for ring in self.list.rings),
+            EVENT_TAB: (
+                self.list.count if self.pattern else sum(len(ring) for ring in self.list.rings)
+            ),
             PUBLISHER_TAB: len(health.publishers),
             BROKER_TAB: len(health.brokers),
         }
         parts: Parts = [(" ", theme.BASE)]
         for tab, number in numbers.items():
-            text = f"{tab} {count(number)}"
+            lacks = self.monitor.incomplete if tab == EVENT_TAB else ""
+            text = (
+                f"{tab}"
+                f" {', '.join(filter(None, (count(number) if number or not lacks else '', lacks)))}"
+            )
             is_shown = tab == self.tab
             parts.append(
                 (f"[{text}]" if is_shown else f" {text} ", theme.LINK if is_shown else theme.QUIET)
@@ -332,11 +348,13 @@ class EventsView(FilteredView):
             parts.append((" ", theme.BASE))
         room = max(1, width - width_of(parts) - 2)
         if self.pattern and self.tab != EVENT_TAB:
-            found = f"/{plain(self.pattern, 40)} {count(self.current.count)} found"
+            label = f"/{plain(self.pattern, 40)} {count(self.current.count)} found"
             return justified(
-                parts, [(fit(found, min(room, len(found))), theme.LINK)], width, theme.BASE
+                parts, [(fit(label, min(room, len(label))), theme.LINK)], width, theme.BASE
             )
-        worst = next((each for each in health.problems if each.severity is not Severity.INFO), None)
+        worst = next(
+            (problem for problem in health.problems if problem.severity is not Severity.INFO), None
+        )
         if worst is not None:
             text = f"{theme.SEVERITY_GLYPH[worst.severity]} {plain(worst.text, 200)}"
             style = theme.SEVERITY_STYLE[worst.severity]
@@ -359,12 +377,12 @@ class EventsView(FilteredView):
         return _FILTERED[self.tab].columns
 
     def export(self) -> Table:
-        """Return what is listed under the tab."""
+        """Return the tab's list as a table."""
         table = self.publishers.table
         if self.tab == PUBLISHER_TAB and table is not None:
             return publisher_table(table, self.publishers.order)
         if self.tab == BROKER_TAB:
-            return table_of(BROKER_COLUMNS, [BrokerRow(each) for each in self.brokers.rows])
+            return table_of(BROKER_COLUMNS, [BrokerRow(broker) for broker in self.brokers.rows])
         return event_table(self.list.row_key(number) for number in range(self.list.count))
 
     def take_filter(self, wanted: Filter) -> None:
@@ -373,12 +391,14 @@ class EventsView(FilteredView):
 
     def found_text(self) -> str:
         columns, noun, none = _FILTERED[self.tab]
-        found = self.current.count
-        return counted(found, noun) if found else hint(self.pattern, columns) or none
+        matches = self.current.count
+        if self.tab == EVENT_TAB and self.monitor.incomplete:
+            return f"{counted(matches, noun)}, {self.monitor.incomplete}"
+        return counted(matches, noun) if matches else hint(self.pattern, columns) or none
 
 
 class EventFoot(LineView, can_focus=False):
-    """The text of the event under the cursor in full, and below it its other fields with the number of events."""
+    """Full text of the event under the cursor, its fields and the event count."""
 
     DEFAULT_CSS = "EventFoot { height: 3; background: $bg-surface; }"
 
@@ -390,7 +410,8 @@ class EventFoot(LineView, can_focus=False):
     def lines(self, top: int, height: int, width: int) -> list[Line]:
         """Return the lines, the last one always with the number of events."""
         del top
-        event, counts = self._events.picked, self._counts()
+        event = self._events.picked
+        counts = self._counts()
         texts = wrapped(plain(event.text, 256) if event else "", width - 2, height - 1)
         # Where the details stand beside the list, there is one line.
         about = fit(
@@ -404,7 +425,8 @@ class EventFoot(LineView, can_focus=False):
         ]
 
     def _counts(self) -> Parts:
-        events, dropped = self._events, sum(ring.dropped for ring in self._events.rings)
+        events = self._events
+        dropped = sum(ring.dropped for ring in self._events.rings)
         parts: Parts = []
         if events.pattern:
             parts.append((f"/{plain(events.pattern, 30)} ", theme.HEAD_ACCENT))

@@ -1,4 +1,7 @@
-"""The Fleet view's filter: chips stand out on the map, and problems are left where they or their chips match."""
+"""The Fleet view's filter.
+
+Matching chips stand out on the map. Problems remain if they or their chips match.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len
 
+from trnfleet.domain.alerts.alert import has_id
 from trnfleet.domain.filters.columns import SEVERITY, severity_number
 from trnfleet.domain.filters.language import EVERYTHING, Comparison, Filter, Not, Part
 from trnfleet.monitor.problems import texts
@@ -25,11 +29,13 @@ if TYPE_CHECKING:
     from trnfleet.tui.widgets.cells import Parts
 
 _LEAST_PATTERN = 12
-"""Cells that a filter gets beside what it leaves, where it is longer."""
+"""Cells reserved for the typed filter beside a long result."""
 
 
 def filter_head(pattern: str, found: str, width: int) -> Parts:
-    """Return a filter in a line: what was typed and what it leaves, which are cut, and the key that clears it.
+    """Return a filter as one line: the pattern, its result and the clear key.
+
+    The pattern and the result are cut to fit.
 
     Args:
         pattern: The filter as it was typed.
@@ -59,7 +65,7 @@ class ProblemRow(NamedTuple):
             return severity_number(self.problem.severity)
         return self.problem.place.address
 
-    def text(self) -> str:
+    def has(self, part: str) -> bool:
         problem = self.problem
         said = (
             problem.place.address,
@@ -68,12 +74,13 @@ class ProblemRow(NamedTuple):
             problem.owner,
             problem.subsystem,
         )
-        jobs = (each.job for each in problem.jobs)
-        return "\n".join((*said, texts.place_text(problem.place), *jobs)).lower()
+        jobs = (impact.job for impact in problem.jobs)
+        words = "\n".join((*said, texts.place_text(problem.place), *jobs)).lower()
+        return part in words or any(has_id(held.alert.fingerprint, part) for held in problem.alerts)
 
 
 class FleetFilter:
-    """A filter, and what it leaves of the fleet that is shown."""
+    """A filter and its matches in the fleet on screen."""
 
     def __init__(self, context: UiContext) -> None:
         self._context = context
@@ -93,25 +100,31 @@ class FleetFilter:
         self.revision += 1
 
     def follow(self) -> bool:
-        """Ask again where values, alerts or the layout have changed since; return whether that was done."""
+        """Evaluate the filter again if values, alerts or the layout changed.
+
+        Return True if it was evaluated.
+        """
         revision = self._monitor.revision
-        of: tuple[int, ...] = (revision.source, self._monitor.store.generation)
+        key: tuple[int, ...] = (revision.source, self._monitor.store.generation)
         if ChipTable.is_living(self.wanted):
-            of = (*of, self._context.frame.rollups.revision, self._context.alerts.revision)
-        if not self.wanted or of == self._of:
+            key = (*key, self._context.frame.rollups.revision, self._context.alerts.revision)
+        if not self.wanted or key == self._of:
             return False
-        self._of = of
+        self._of = key
         self._masks.clear()
         self.revision += 1
         return True
 
     @property
     def mask(self) -> NDArray[np.bool_] | None:
-        """Which chips are left, those of problems whose words match among them; None for all."""
+        """Mask of matching chips, None for all.
+
+        The chips of problems with matching words are included.
+        """
         left: NDArray[np.bool_] | None = None
         for term in self.wanted.terms:
-            found = self._mask(term)
-            left = found if left is None else left & found
+            mask = self._mask(term)
+            left = mask if left is None else left & mask
         return left
 
     def keeps(self, problem: Problem) -> bool:
@@ -144,11 +157,12 @@ class FleetFilter:
         return bool(self._mask(term)[rows.start : rows.stop].any())
 
     def _chips(self, problem: Problem) -> range:
-        """Return the chips of a problem's place; none where it has no address."""
-        layout, address = self._monitor.store.layout, problem.place.address
+        """Return the chips of a problem's place; empty without an address."""
+        layout = self._monitor.store.layout
+        address = problem.place.address
         node = layout.find(address) if address else None
         return range(0) if node is None else layout.chip_range(node)
 
 
 def _hurts(term: Comparison, problem: Problem) -> bool:
-    return any(term.fits(each.job) for each in problem.jobs)
+    return any(term.fits(impact.job) for impact in problem.jobs)

@@ -1,7 +1,7 @@
-"""The heat map: the whole fleet, each chip in its place, by one field at a time, with a cursor that names what it is on.
+"""The heat map: the whole fleet, chip by chip, coloured by one field.
 
-It owns cursor, zoom level and field. Places, values, looks and what is written upon them come from the other modules `heatmap_...`; only
-the cells of the window are made.
+It owns cursor, zoom level and field. Places, values, styles and labels come from the other modules
+`heatmap_...`. Only the cells of the window are painted.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class HeatMap(LineView):
         Binding("0", "fit", "show the whole fleet"),
         Binding("m", "field(1)", "next metric"),
         Binding("M", "field(-1)", "previous metric"),
-        Binding("F", "full_scale", "colours over the full range, or where busy chips are"),
+        Binding("F", "full_scale", "full range / busy range"),
     ]
 
     def __init__(self, context: UiContext, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
@@ -91,13 +91,13 @@ class HeatMap(LineView):
         self.ink = Ink()
         self.field = HEALTH
         self.shown: frozenset[Tile] = frozenset()
-        """What the visible part of the health map says."""
+        """Tiles in the visible part of the health map."""
         self.cursor = Cursor(monitor)
         self._layout = monitor.store.layout
-        """The layout that the zoom level was chosen for."""
+        """Layout at the last choice of the zoom level."""
         self._level = 0
         self.room_rows = 0
-        """Rows that the map may have; some may be lent to something else as long as it does not need them."""
+        """Rows available to the map. Rows that it does not need can be lent to another widget."""
         self._chosen = False
         """Whether the zoom level was chosen by hand, and so stays."""
 
@@ -120,25 +120,30 @@ class HeatMap(LineView):
 
     @property
     def grid(self) -> Grid:
-        """Which chip lies where."""
+        """Places of the chips."""
         return self.cursor.grid
 
     @property
     def place(self) -> str:
-        """Address of what is selected: a chip, an instance or an UltraServer, as the zoom level goes."""
+        """Address of the selection: a chip, an instance or an UltraServer, by zoom level."""
         return self.cursor.address(self.zoom)
 
     def reading(self, field: Field) -> tuple[float, int]:
-        """Return a field's value and its `Trust` for what is selected: a chip's own, or what its row in the tree shows."""
+        """Return a field's value and its `Trust` for the selection.
+
+        For a chip it is the chip's own value, else the value of its row in the tree.
+        """
         x, y = self.cursor.unit(self.zoom)
         side = self.zoom.unit_chips
         image = self.values.window(
             self.grid, field, side, np.array([x // side]), np.array([y // side])
         )
-        value, trust = float(image.values[0, 0]), int(image.trust[0, 0])
+        value = float(image.values[0, 0])
+        trust = int(image.trust[0, 0])
         if self.zoom.unit is None or level_of(self.place) is Level.CHIP:
             return value, trust
-        store, averages = self.monitor.store, self._frame.averages
+        store = self.monitor.store
+        averages = self._frame.averages
         node = store.layout.find(self.place)
         if node is not None:
             is_ready = averages.rollups.ready and averages.generation == store.generation
@@ -149,11 +154,11 @@ class HeatMap(LineView):
         return value, trust
 
     def health(self) -> Health:
-        """Return the worst health of what is selected."""
+        """Return the worst health in the selection."""
         x, y = self.cursor.unit(self.zoom)
         side = self.zoom.unit_chips
-        found = self.healths.window(self.grid, side, np.array([x // side]), np.array([y // side]))
-        return Health(int(found[0, 0]))
+        window = self.healths.window(self.grid, side, np.array([x // side]), np.array([y // side]))
+        return Health(int(window[0, 0]))
 
     def scale(self) -> Scale:
         """Return the values at the ends of the colour ramp."""
@@ -168,7 +173,7 @@ class HeatMap(LineView):
     # Pictures
 
     def tick(self, limit: int | None = None) -> int:
-        """Follow a changed layout, then paint what changed."""
+        """Follow a changed layout, then paint changes."""
         self._follow_layout()
         return super().tick(limit)
 
@@ -178,7 +183,8 @@ class HeatMap(LineView):
                 text_line([(" waiting for the fleet …", theme.QUIET)], width)
             ]
         left = int(self.scroll_offset.x)
-        zoom, grid = self.zoom, self.grid
+        zoom = self.zoom
+        grid = self.grid
         across, down = zoom.pixels(grid, left, top, width, height)
         codes, image = self.codes(across, down)
         spans = self.labels.spans(
@@ -204,8 +210,9 @@ class HeatMap(LineView):
     def codes(
         self, across: NDArray[np.int64], down: NDArray[np.int64]
     ) -> tuple[NDArray[np.int16], Image]:
-        """Return the code of every half cell of the window, and the pixels that it shows."""
-        columns, rows = reach(across), reach(down)
+        """Return the code of every half cell of the window, and its pixels."""
+        columns = reach(across)
+        rows = reach(down)
         side = self.zoom.chips
         codes = np.full((len(down), len(across)), GAP_CODE, np.int16)
         if not len(columns) or not len(rows):
@@ -228,8 +235,9 @@ class HeatMap(LineView):
         return np.where((down >= 0)[:, None] & (across >= 0)[None, :], picked, codes), image
 
     def _picked(self) -> NDArray[np.bool_] | None:
-        """Return which chips stand out: those of the reservation that is picked out, of these what the filter leaves."""
-        instances, layout = self._highlight.mask(), self.monitor.store.layout
+        """Return the highlighted chips: in the picked reservation and left by the filter."""
+        instances = self._highlight.mask()
+        layout = self.monitor.store.layout
         mask = (
             self.filtered
             if self.filtered is not None and len(self.filtered) == layout.chips
@@ -248,7 +256,10 @@ class HeatMap(LineView):
         columns: NDArray[np.int64],
         rows: NDArray[np.int64],
     ) -> None:
-        """Mark live values far beyond the scale, where low is no good news; a low one of a chip that does not work is idle, not low."""
+        """Mark live values far beyond the scale, for fields where low is not good.
+
+        A low value of a chip without work is idle, not an outlier.
+        """
         below, above = scale.outside
         live = image.trust == Trust.LIVE
         pixels[live & (image.values > above)] = HIGH_CODE
@@ -260,7 +271,10 @@ class HeatMap(LineView):
             )
 
     def _put_glyphs(self, codes: NDArray[np.int16], left: int, top: int) -> None:
-        """Let the worse half of each cell stand for both, and keep a pixel's glyph in its middle only."""
+        """Paint both halves of each cell like the worse one.
+
+        A pixel's glyph remains in its middle only.
+        """
         worst = np.maximum(codes[0::2], codes[1::2])
         columns, rows = self.zoom.centres(left, top, codes.shape[1], len(worst))
         worst[(worst >= HEALTH_CODE) & ~(rows[:, None] & columns[None, :])] += (
@@ -270,9 +284,9 @@ class HeatMap(LineView):
 
     def _write_health(self, spans: dict[int, list[Span]], left: int, top: int) -> None:
         """Write the glyph of the selected chip upon the cursor."""
-        found = glyph_upon(self._rect(), self.health(), self.zoom.width)
-        if found is not None and found[1][0] >= left:
-            row, (column, glyph, style) = found
+        overlay = glyph_upon(self._rect(), self.health(), self.zoom.width)
+        if overlay is not None and overlay[1][0] >= left:
+            row, (column, glyph, style) = overlay
             spans.setdefault(row - top, []).append((column - left, glyph, style))
 
     def _line(self, cells: NDArray[np.int16], spans: list[Span]) -> Line:
@@ -285,9 +299,14 @@ class HeatMap(LineView):
     # Cursor
 
     def _mark_cursor(self, codes: NDArray[np.int16], left: int, top: int) -> None:
-        """Whiten the half of a cell that is not selected, or the whole block of a chip that shows its value."""
+        """Whiten the unselected half of a cell.
+
+        For a chip with a value in it, whiten the whole block.
+        """
         rect = self._rect()
-        column, first, last = rect.left - left, rect.top - 2 * top, rect.bottom - 2 * top
+        column = rect.left - left
+        first = rect.top - 2 * top
+        last = rect.bottom - 2 * top
         if self.zoom.width >= VALUE_CELLS:
             codes[max(0, first) : max(0, last), max(0, column) : max(0, rect.right - left)] = (
                 CURSOR_CODE
@@ -299,7 +318,8 @@ class HeatMap(LineView):
 
     def _put_brackets(self, cells: NDArray[np.int16], left: int, top: int) -> None:
         rect = self._rect()
-        first, last = rect.top // 2 - top, -(-rect.bottom // 2) - top
+        first = rect.top // 2 - top
+        last = -(-rect.bottom // 2) - top
         inside = self.zoom.unit is Level.CHIP
         columns = (rect.left - left - (not inside), rect.right - left - inside)
         for row in range(max(0, first), min(len(cells), last)):
@@ -321,12 +341,13 @@ class HeatMap(LineView):
         self.post_message(View.Moved(self.place))
 
     def _reveal(self) -> None:
-        """Scroll so that the selected unit and its label are in the window."""
+        """Scroll the selected unit and its label into the window."""
         if not self.grid.groups or not self.is_attached:
             return
         rect = self._rect()
         size = self.scrollable_content_region.size
-        x, y = int(self.scroll_offset.x), int(self.scroll_offset.y)
+        x = int(self.scroll_offset.x)
+        y = int(self.scroll_offset.y)
         self.scroll_to(
             _into(x, size.width, rect.left - MARGIN, rect.right + MARGIN),
             _into(y, size.height, rect.top // 2 - self.zoom.label, -(-rect.bottom // 2)),
@@ -347,11 +368,11 @@ class HeatMap(LineView):
         self._fit()
 
     def on_mount(self) -> None:
-        """See what the terminal can show."""
+        """Read the terminal's capabilities."""
         self.restyled()
 
     def restyled(self) -> None:
-        """Draw in other colours, or in digits where there are too few."""
+        """Paint in other colours, or in digits with too few colours."""
         colours = self.app.console.color_system
         self.ink = Ink(
             digits=theme.is_ascii or not theme.HAS_RAMP or colours not in {"256", "truecolor"}
@@ -359,7 +380,10 @@ class HeatMap(LineView):
         self._fit()
 
     def give_room(self, rows: int) -> None:
-        """Set the rows that the map may have in all, which decides the zoom level that fits."""
+        """Set the rows available to the map.
+
+        They decide the fitting zoom level.
+        """
         if rows != self.room_rows:
             self.room_rows = rows
             self._fit()
@@ -369,8 +393,12 @@ class HeatMap(LineView):
         self._set_level(self._level if self._chosen else fits)
 
     def _arrange(self) -> int:
-        """Arrange the groups for the level that fits, and return it."""
-        width, height = self.size.width, self.room_rows or self.size.height
+        """Arrange the groups for the level that fits.
+
+        Return the level.
+        """
+        width = self.size.width
+        height = self.room_rows or self.size.height
         level, columns = fitting(self.zooms, self.grid, self.monitor.store.layout, width, height)
         if width and height:
             self.cursor.arrange(columns)
@@ -402,7 +430,7 @@ class HeatMap(LineView):
             self._rezoom(level)
 
     def action_fit(self) -> None:
-        """Go back to the level at which the whole fleet fits."""
+        """Zoom out until the whole fleet fits."""
         self._chosen = False
         self._rezoom(self._arrange())
 
@@ -417,13 +445,13 @@ class HeatMap(LineView):
         self.post_message(View.Moved(self.place))
 
     def action_full_scale(self) -> None:
-        """Spread the colours over a field's whole range, or over what busy chips do."""
+        """Switch the colours between a field's whole range and the range of busy chips."""
         self.scales.is_full = not self.scales.is_full
         self.tick()
         self.post_message(View.Moved(self.place))
 
     def action_enter(self) -> None:
-        """Open what is selected; where a pixel is several UltraServers, zoom in instead."""
+        """Open the selection, or zoom in if a pixel is several UltraServers."""
         if not self.grid.groups:
             return
         if self.zoom.unit is None:
@@ -435,13 +463,13 @@ class HeatMap(LineView):
             )
 
     def on_click(self, event: events.Click) -> None:
-        """Select what is under the pointer; open it on the second click."""
-        found = self.zoom.hit(
+        """Select the unit under the pointer; open it on the second click."""
+        hit = self.zoom.hit(
             self.grid, event.x + int(self.scroll_offset.x), event.y + int(self.scroll_offset.y)
         )
-        if found is None or not self.grid.groups:
+        if hit is None or not self.grid.groups:
             return
-        chip = self.cursor.first_chip(self.zoom, self.zoom.unit_at(self.grid, *found))
+        chip = self.cursor.first_chip(self.zoom, self.zoom.unit_at(self.grid, *hit))
         if chip >= 0:
             self._select(chip)
             if event.chain == 2:
@@ -465,7 +493,10 @@ _NO_IMAGE = Image(np.zeros((0, 0)), np.zeros((0, 0), np.uint8))
 
 
 def _into(position: int, size: int, first: int, last: int) -> int:
-    """Return the scroll position nearest to `position` at which `first` to `last` are in a window of `size`."""
+    """Return the scroll position nearest to `position` that shows `first` to `last`.
+
+    `size` is the length of the window.
+    """
     if last - first > size or first < position:
         return max(0, first)
     return max(position, last - size)

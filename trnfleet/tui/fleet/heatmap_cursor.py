@@ -1,7 +1,7 @@
-"""The heat map's cursor: an address that stays when the zoom level or the layout changes.
+"""The heat map's cursor: an address that survives changes of zoom level and layout.
 
-It is anchored to a chip; what it selects (a chip, an instance, an UltraServer, or several) depends on the zoom level. It
-scrolls and paints nothing.
+It is anchored to a chip. The selection (a chip, an instance, an UltraServer, or several) depends on
+the zoom level. It scrolls and paints nothing.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ class Cursor:
         self._layout = monitor.store.layout
         self._grid = Grid.of(self._layout)
         self._address = ""
-        """Of the chip under the cursor, or of what it was asked to show."""
+        """Address of the chip under the cursor, or the address it was asked to show."""
         self._found: tuple[Layout | None, int] = (None, 0)
-        """Layout for which the chip was looked up, and the chip."""
+        """Layout of the last chip lookup, and the chip."""
 
     @property
     def grid(self) -> Grid:
-        """Which chip of the present layout lies where."""
+        """Places of the chips of the present layout."""
         layout = self._monitor.store.layout
         if layout is not self._layout:
             self._layout, self._grid = layout, Grid.of(layout)
         return self._grid
 
     def arrange(self, columns: int) -> None:
-        """Let that many groups of the map stand beside each other."""
+        """Set the number of groups side by side on the map."""
         self._grid = self.grid.arranged(self._layout, columns)
 
     def point(self, address: str) -> None:
@@ -55,7 +55,10 @@ class Cursor:
 
     @property
     def chip(self) -> int:
-        """The chip row that the cursor is anchored to: the first below the address, or below what is left of it."""
+        """Chip row of the anchor: the first chip below the address.
+
+        If the address is gone, the first chip below its remaining part.
+        """
         layout = self._monitor.store.layout
         if self._found[0] is not layout:
             address = self._address
@@ -67,11 +70,14 @@ class Cursor:
         return self._found[1]
 
     def unit(self, zoom: Zoom) -> tuple[int, int]:
-        """Return the lattice place of the upper left chip of what is selected."""
+        """Return the lattice place of the selection's upper left chip."""
         return zoom.unit_at(self.grid, *self.grid.place_of(self.chip))
 
     def address(self, zoom: Zoom) -> str:
-        """Return the address of what is selected; of several UltraServers, the first one's."""
+        """Return the address of the selection.
+
+        For several UltraServers, of the first.
+        """
         layout = self._monitor.store.layout
         if not self.grid.groups:
             return ""
@@ -100,16 +106,20 @@ class Cursor:
         return int(self.grid.tile_chip[int(tiles.min())]) if len(tiles) else -1
 
     def neighbour(self, zoom: Zoom, right: int, down: int) -> int:
-        """Return the first chip of the next unit in a direction, over holes; -1 where there is none."""
+        """Return the first chip of the next unit in a direction.
+
+        Holes are skipped. -1 at the end.
+        """
         side = zoom.unit_chips
         x, y = self.unit(zoom)
-        wide, high = self.grid.columns * self.grid.group, self.grid.rows * self.grid.group
+        wide = self.grid.columns * self.grid.group
+        high = self.grid.rows * self.grid.group
         while 0 <= (x := x + right * side) < wide and 0 <= (y := y + down * side) < high:
             chip = self.first_chip(zoom, (x, y))
             if chip < 0 and down:
                 # A row that is not full: go to its last one.
                 near = (self.first_chip(zoom, (left, y)) for left in range(x - side, -1, -side))
-                chip = next((found for found in near if found >= 0), -1)
+                chip = next((candidate for candidate in near if candidate >= 0), -1)
             if chip >= 0:
                 return chip
         return -1

@@ -1,12 +1,12 @@
-"""Places of everything on the heat map: chips, zoom levels, and the way from a cell back to a place.
+"""Places on the heat map: chips, zoom levels, and lookup by cell.
 
-The map is a lattice of chips. An instance is a square tile, in which its chips lie as its topology is drawn; the side is the
-longest of the fleet's topologies, such as 4. A group is 2 x 2 tiles (an UltraServer, or four standalone instances of one type; a
-larger UltraServer takes several), and groups stand in a grid whose shape depends on the fleet alone. A zoom
-level says how many chips a pixel is wide and how many cells a pixel takes; only the level that is to show the whole fleet
-chooses how many groups stand beside each other. Heights are
-counted in half rows, because a terminal's cell can show two pixels. This module knows numbers only: no values, no
-colours, no Textual.
+The map is a lattice of chips. An instance is a square tile with its chips laid out as in its
+topology; the side is the longest of the fleet's topologies, such as 4. A group is 2 x 2 tiles (an
+UltraServer, or four standalone instances of one type; a larger UltraServer takes several). Groups
+form a grid, and its shape depends on the fleet alone. A zoom level defines the width of a pixel in
+chips and in cells. Only the level that shows the whole fleet chooses the number of groups side by
+side. Heights are counted in half rows, because a terminal cell can show two pixels. This module has
+numbers only: no values, no colours, no Textual.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout
 
 SHARED_TILE = 4
-"""Chips along a side of a tile where all instances have one chip, and share tiles."""
+"""Chips along a side of a shared tile (all instances have one chip)."""
 WIDER = 1.6
-"""Groups beside each other for one below each other, about: terminals are wider than they are high."""
+"""Columns of groups per row of groups, about: terminals are wider than high."""
 MARGIN = 1
 """Cells left and right of the map, for the brackets of the cursor."""
 
 
 class Rect(NamedTuple):
-    """Cells of the map's content: columns `left` to `right`, half rows `top` to `bottom`, ends not included."""
+    """Cells of the map: columns `left` to `right`, half rows `top` to `bottom`, ends excluded."""
 
     left: int
     right: int
@@ -42,7 +42,7 @@ class Rect(NamedTuple):
 
 @dataclass(frozen=True)
 class Grid:
-    """Which chip lies where; build it with `Grid.of`."""
+    """Places of the chips; built with `Grid.of`."""
 
     tile: int
     """Chips along a side of a tile."""
@@ -56,13 +56,13 @@ class Grid:
     tile_group: NDArray[np.int64]
     """For each tile, in the order of chips, its group."""
     tile_corner: NDArray[np.int64]
-    """For each tile, its place in the group: 0 and 1 above, 2 and 3 below."""
+    """Place of each tile in its group: 0 and 1 above, 2 and 3 below."""
     tile_chip: NDArray[np.int64]
-    """First chip of each tile, and the number of chips at the end: a tile's chips follow each other."""
+    """First chip of each tile, then the number of chips. A tile's chips are consecutive."""
     tile_columns: NDArray[np.int64]
-    """For each tile, the chips in a row of it, and the widest at the end."""
+    """Chips per row of each tile, then the largest of them."""
     piece_tile: NDArray[np.int64]
-    """For each pair of a tile and an instance (that has chips) in it, the tile."""
+    """Tile of each pair of a tile and an instance with chips in it."""
     piece_instance: NDArray[np.int64]
 
     @staticmethod
@@ -84,7 +84,9 @@ class Grid:
         )
         # By their first instances.
         order = np.argsort(first)
-        first, number, tiles_of_kind = first[order], np.argsort(order)[number], tiles_of_kind[order]
+        first = first[order]
+        number = np.argsort(order)[number]
+        tiles_of_kind = tiles_of_kind[order]
         rank = np.empty(len(tile_owner), np.int64)
         rank[np.argsort(number, kind="stable")] = _count_up(tiles_of_kind)
         groups_of_kind = -(-tiles_of_kind // 4)
@@ -135,13 +137,16 @@ class Grid:
         return len(self.tile_group)
 
     def pixels_of_pieces(self, side: int) -> tuple[NDArray[np.int64], tuple[int, int]]:
-        """Return the pixel, `side` chips wide, under which each pair of tile and instance lies, and the rows and columns of all pixels."""
-        found = self._pixels.get(side)
-        if found is None:
+        """Return the pixel of each pair of tile and instance, and the rows and columns.
+
+        A pixel is `side` chips wide. Rows and columns count all pixels.
+        """
+        pixels = self._pixels.get(side)
+        if pixels is None:
             shape = -(-self.rows * self.group // side), -(-self.columns * self.group // side)
             of_tile = self.tile_y // side * shape[1] + self.tile_x // side
-            found = self._pixels[side] = of_tile[self.piece_tile], shape
-        return found
+            pixels = self._pixels[side] = of_tile[self.piece_tile], shape
+        return pixels
 
     @cached_property
     def _pixels(self) -> dict[int, tuple[NDArray[np.int64], tuple[int, int]]]:
@@ -165,7 +170,7 @@ class Grid:
 
     @cached_property
     def tile_at(self) -> NDArray[np.int32]:
-        """Tile at each place of tiles, 2 x rows by 2 x columns; -1 for none."""
+        """Tile at each tile place, 2 x rows by 2 x columns; -1 if empty."""
         at = np.full((2 * self.rows, 2 * self.columns), -1, np.int32)
         at[self.tile_y // self.tile, self.tile_x // self.tile] = np.arange(self.tiles)
         return at
@@ -178,19 +183,24 @@ class Grid:
         return at.reshape(self.rows, self.columns)
 
     def chips_at(self, x: NDArray[np.int64], y: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the chips at lattice columns `x` by rows `y` (rows first); -1 where no chip lies."""
+        """Return the chips at lattice columns `x` by rows `y`.
+
+        Rows come first. -1 without a chip.
+        """
         tile = self.tile
         tiles = self.tile_at[np.ix_(y // tile, x // tile)]
-        columns, inside = self.tile_columns[tiles], (x % tile)[None, :]
+        columns = self.tile_columns[tiles]
+        inside = (x % tile)[None, :]
         chips = self.tile_chip[tiles] + (y % tile)[:, None] * columns + inside
         there = (tiles >= 0) & (inside < columns) & (chips < self.tile_chip[tiles + 1])
         return np.where(there, chips, -1)
 
     def chip_at(self, x: int, y: int) -> int:
-        """Return the chip at a lattice column and row; -1 where no chip lies."""
+        """Return the chip at a lattice column and row; -1 without a chip."""
         tile = self.tile
         number = int(self.tile_at[y // tile, x // tile])
-        columns, inside = int(self.tile_columns[number]), x % tile
+        columns = int(self.tile_columns[number])
+        inside = x % tile
         chip = int(self.tile_chip[number]) + y % tile * columns + inside
         is_there = number >= 0 and inside < columns and chip < int(self.tile_chip[number + 1])
         return chip if is_there else -1
@@ -225,7 +235,10 @@ class Grid:
 def _tiles_begun(
     chips: NDArray[np.int64], kind: NDArray[np.int64], tile_chips: int
 ) -> NDArray[np.int64]:
-    """Return how many tiles begin with each instance; those with one chip share tiles with their neighbours of the same kind."""
+    """Return the number of tiles that begin with each instance.
+
+    Instances with one chip share tiles with neighbours of the same kind.
+    """
     begun = np.minimum(chips, 1)
     single = chips == 1
     if single.any():
@@ -245,7 +258,9 @@ def _clusters(layout: Layout, ultraservers: NDArray[np.int64]) -> NDArray[np.int
 
 
 def _arrange(cluster: NDArray[np.int64], beside: int = 0) -> tuple[int, NDArray[np.int64]]:
-    """Return the columns of the grid and each group's cell; clusters begin on a new row where that wastes little.
+    """Return the columns of the grid and each group's cell.
+
+    A cluster begins on a new row if that wastes little.
 
     Args:
         cluster: The cluster of each group.

@@ -1,8 +1,9 @@
-"""Health of the chips on the map: problems, freshness and use as one rank a chip, of which the worst stands for a cell of several.
+"""Health of the chips on the map, as one rank per chip.
 
-Severity comes from the problems that are neither acknowledged nor silenced, as in the header's badge, so that map and list agree. The others
-have the glyph of their severity on a calm tile.
-What is silent keeps its mark of silence in the colour of a problem's severity. It draws nothing.
+The rank combines problems, freshness and use. A cell with several chips shows the worst. Severity
+comes from problems that are neither acknowledged nor silenced, as in the header's badge, so map and
+list agree. The others have the glyph of their severity on a calm tile. A silent chip has its mark
+of silence, in the colour of a problem's severity. This module draws nothing.
 """
 
 from __future__ import annotations
@@ -13,14 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from trnfleet.domain.address import Level
-from trnfleet.domain.alerts.alert import address_of
 from trnfleet.domain.alerts.signals import LEVEL_OF
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.layout import EMPTY_LAYOUT, Layout, Node
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.domain.severity import Severity
-from trnfleet.monitor.problems.places import instances_of
-from trnfleet.monitor.problems.problem import Place
+from trnfleet.monitor.problems.places import instances_of, place_of
 from trnfleet.monitor.reservations.table import IDLE_BELOW_PCT
 from trnfleet.monitor.store.fields import Field
 from trnfleet.monitor.store.findings import JOBS_DOWN
@@ -46,22 +45,24 @@ HEALTH = Field(
     (),
     lambda _parts, figure: figure,
 )
-"""What the map shows first; not a figure, so no other view has it."""
+"""The map's first field. It is not a figure, so no other view has it."""
 
 _UTIL = "nc_util_pct"
 _MOST_MEMBERS = 4_096
-"""Members of alerts that are looked up by name at each reading of alerts; what has more is marked as a whole."""
+"""Most alert members looked up by name per reading of alerts. Beyond it the whole place is marked.
+"""
 
 
 _MOST_WHOLE = 4_096
-"""Chips up to which all pixels are made at once: head, line of the selection and map read them in each painting."""
+"""Most chips for which all pixels are made at once. Head, selection line and map read them in each
+painting."""
 
 
 class Health(enum.IntEnum):
-    """Health of a chip, from what matters least to what matters most."""
+    """Health of a chip, in ascending order of importance."""
 
     NOTHING = 0
-    """No chip lies there."""
+    """No chip at this place."""
     MISSING = 1
     IDLE = 2
     RESERVED_IDLE = 3
@@ -99,10 +100,14 @@ WORDS = {
 
 _OF_STATE = np.zeros(len(Freshness), np.int8)
 _OF_STATE[list(Freshness)] = [
-    Health.NORMAL, Health.STALE, Health.OFFLINE, Health.MISSING, Health.MISSING,
-]  # fmt: skip
+    Health.NORMAL,
+    Health.STALE,
+    Health.OFFLINE,
+    Health.MISSING,
+    Health.MISSING,
+]
 HANDLED = len(Severity)
-"""Added to the rank of a severity where the problem is acknowledged or silenced."""
+"""Added to the rank of a severity if the problem is acknowledged or silenced."""
 NO_RANK = 2 * len(Severity)
 """Of a chip without a problem: above every rank."""
 _RAISED = np.tile(np.arange(len(Health), dtype=np.int8), (NO_RANK + 1, 1))
@@ -121,24 +126,30 @@ class Ranks(NamedTuple):
     """The rank of the worst problem of every place of one layout; `NO_RANK` for none."""
 
     instances: NDArray[np.int8]
-    """Of what concerns all chips of each instance; shape (instances,)."""
+    """Worst problem of each instance as a whole (all of its chips); shape (instances,)."""
     worst: NDArray[np.int8]
-    """The same with what concerns only some of its chips."""
+    """The same, including problems of some of its chips."""
     chips: NDArray[np.int64]
     """Chips that have problems of their own, ascending."""
     chip_ranks: NDArray[np.int8]
 
     def of_chips(self, rows: NDArray[np.int64], owner: NDArray[np.int32]) -> NDArray[np.int8]:
-        """Return the ranks of some chips, whose instances are `owner`."""
-        found = self.instances[owner]
+        """Return the ranks of some chips.
+
+        `owner` is the instance of each.
+        """
+        ranks = self.instances[owner]
         if len(self.chips):
             at = np.minimum(np.searchsorted(self.chips, rows), len(self.chips) - 1)
-            found = np.where(self.chips[at] == rows, np.minimum(found, self.chip_ranks[at]), found)
-        return found
+            ranks = np.where(self.chips[at] == rows, np.minimum(ranks, self.chip_ranks[at]), ranks)
+        return ranks
 
 
 class HealthValues:
-    """Health of the chips of the fleet that is shown, as of its last pass and the last reading of alerts."""
+    """Health of the chips of the fleet on screen.
+
+    As of its last pass and the last reading of alerts.
+    """
 
     def __init__(self, monitor: FleetState, alerts: AlertSnapshot) -> None:
         self._monitor = monitor
@@ -157,18 +168,21 @@ class HealthValues:
         )
         """All pixels narrower than a tile, of a small fleet."""
         self._lattice: tuple[Grid | None, NDArray[np.int64]] = None, np.zeros((0, 0), np.int64)
-        """The chips below them, which stay while the grid does."""
+        """Grid, and the chips below its pixels. Valid for the same grid."""
 
     def window(
         self, grid: Grid, side: int, x: NDArray[np.int64], y: NDArray[np.int64]
     ) -> NDArray[np.int8]:
-        """Return the worst `Health` below each pixel, `side` chips wide, at pixel columns `x` by rows `y`."""
+        """Return the worst `Health` of each pixel at pixel columns `x` by rows `y`.
+
+        A pixel is `side` chips wide.
+        """
         if side >= grid.tile:
             return self._of_map(grid, side)[np.ix_(y, x)]
         if self._monitor.store.layout.chips <= _MOST_WHOLE:
             return self._of_chips_map(grid, side)[np.ix_(y, x)]
         inside = np.arange(side)
-        across, down = (np.add.outer(side * each, inside).ravel() for each in (x, y))
+        across, down = (np.add.outer(side * axis, inside).ravel() for axis in (x, y))
         return self._worst(grid.chips_at(across, down), side)
 
     def _of_chips_map(self, grid: Grid, side: int) -> NDArray[np.int8]:
@@ -178,21 +192,19 @@ class HealthValues:
         mark = id(grid), side, self._mark(), *revisions
         if self._near[0] != mark or self._near[1] is not monitor.averages:
             if self._lattice[0] is not grid:
-                across, down = (
-                    np.arange(grid.columns * grid.group),
-                    np.arange(grid.rows * grid.group),
-                )
+                across = np.arange(grid.columns * grid.group)
+                down = np.arange(grid.rows * grid.group)
                 self._lattice = grid, grid.chips_at(across, down)
             self._near = mark, monitor.averages, self._worst(self._lattice[1], side)
         return self._near[2]
 
     def _worst(self, chips: NDArray[np.int64], side: int) -> NDArray[np.int8]:
         """Make pixels from their chips, `side` by `side` each."""
-        found = self._at(chips)
+        healths = self._at(chips)
         if side == 1:
-            return found
+            return healths
         rows, columns = chips.shape
-        worst: NDArray[np.int8] = found.reshape(rows // side, side, columns // side, side).max(
+        worst: NDArray[np.int8] = healths.reshape(rows // side, side, columns // side, side).max(
             axis=(1, 3)
         )
         return worst
@@ -212,17 +224,18 @@ class HealthValues:
         return raised
 
     def _at(self, chips: NDArray[np.int64]) -> NDArray[np.int8]:
-        found = np.zeros(chips.shape, np.int8)
+        healths = np.zeros(chips.shape, np.int8)
         there = chips >= 0
-        found[there] = self.of_chips(chips[there])
-        return found
+        healths[there] = self.of_chips(chips[there])
+        return healths
 
     def _of_map(self, grid: Grid, side: int) -> NDArray[np.int8]:
-        """Make all pixels of a map from instances, which they cover whole."""
-        store, rollups = self._monitor.store, self._monitor.rollups
+        """Make all pixels of a map from whole instances."""
+        store = self._monitor.store
+        rollups = self._monitor.rollups
         mark = (id(grid), self._mark(), rollups.revision)
-        kept = self._whole.get(side)
-        if kept is None or kept[0] != mark:
+        memo = self._whole.get(side)
+        if memo is None or memo[0] != mark:
             if len(self._whole) > 8:
                 self._whole.clear()
             place, shape = grid.pixels_of_pieces(side)
@@ -231,8 +244,8 @@ class HealthValues:
                 np.maximum.at(worst, place, self._of_instances()[grid.piece_instance])
             else:
                 worst[place] = Health.MISSING
-            kept = self._whole[side] = mark, worst.reshape(shape)
-        return kept[1]
+            memo = self._whole[side] = mark, worst.reshape(shape)
+        return memo[1]
 
     def _of_instances(self) -> NDArray[np.int8]:
         """Return the worst `Health` of the chips of each instance."""
@@ -252,11 +265,13 @@ class HealthValues:
         return revision.source, self._monitor.store.generation, self._alerts.revision
 
     def _may_idle(self, instances: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return of some instances, which may repeat, whether their chips may be called idle at all.
+        """Return whether the chips of each instance may be called idle.
 
-        Between two steps of training every chip is idle for a moment; its instance is not, over some seconds.
+        Instances may repeat. Between two training steps every chip is idle for a moment; its
+        instance, averaged over some seconds, is not.
         """
-        store, averages = self._monitor.store, self._monitor.averages
+        store = self._monitor.store
+        averages = self._monitor.averages
         free: NDArray[np.bool_] = store.job_of[instances] < 0
         if averages.rollups.ready and averages.generation == store.generation:
             held = np.flatnonzero(~free)
@@ -264,27 +279,28 @@ class HealthValues:
         return free
 
     def _unused(self) -> NDArray[np.int8]:
-        """Return, by instance, what an idle chip of it is."""
+        """Return the health of an idle chip, by instance."""
         monitor = self._monitor
         mark = (self._mark(), monitor.rollups.revision, monitor.reservations.revision)
         if self._use[0] != mark:
             unused = np.full(len(monitor.store.layout.instances), Health.IDLE, np.int8)
-            for each in monitor.reservations.table():
+            for reservation in monitor.reservations.table():
                 # Of a reservation that holds nothing at present, use is not known.
-                for run in each.rows if each.used is not None else ():
+                for run in reservation.rows if reservation.used is not None else ():
                     unused[run.start : run.stop] = Health.RESERVED_IDLE
             self._use = mark, unused
         return self._use[1]
 
     def _ranked(self) -> Ranks:
-        layout, mark = self._monitor.store.layout, self._mark()
+        layout = self._monitor.store.layout
+        mark = self._mark()
         if self._ranks[0] != mark:
             marked = self._marked(layout)
             self._ranks = mark, layout, marked
         return self._ranks[2]
 
     def _marked(self, layout: Layout) -> Ranks:
-        """Return the ranks that the problems give to chips and instances."""
+        """Return the ranks of chips and instances from the problems."""
         rows: list[tuple[int, int, int]] = []
         room = _MOST_MEMBERS
         for problem in self._alerts.problems.all:
@@ -299,7 +315,7 @@ class HealthValues:
         return _ranks(layout, rows, layout.instance_of_chip)
 
     def _nodes_of(self, problem: Problem, layout: Layout) -> Iterable[Node]:
-        """Return where a problem is apart from its alerts: its link, its findings, and all of the jobs that it stops."""
+        """Return a problem's places apart from its alerts: link, findings, stopped jobs."""
         place = problem.place
         if place.lane:
             ends = (place.address, place.other_end.rpartition(":")[0])
@@ -308,9 +324,9 @@ class HealthValues:
             yield from filter(
                 None,
                 (
-                    layout.find(each.path)
-                    for each in problem.findings
-                    if each.path and each.kind != "job"
+                    layout.find(finding.path)
+                    for finding in problem.findings
+                    if finding.path and finding.kind != "job"
                 ),
             )
         for job in problem.jobs:
@@ -322,7 +338,9 @@ class HealthValues:
                     yield Node(Level.INSTANCE, number)
 
     def _members(self, alert: Alert, layout: Layout, room: int) -> tuple[list[Node], int]:
-        """Return what an alert is about: all of its place where it has all chips there, else its members.
+        """Return the nodes of an alert.
+
+        Its whole place if all chips there are affected, else its members.
 
         Args:
             alert: The alert.
@@ -331,7 +349,7 @@ class HealthValues:
 
         Returns: nodes, and how many members were looked up.
         """
-        place = Place(address_of(alert), alert.rack)
+        place = place_of(alert)
         node = layout.find(place.address)
         if node is None:
             return [], 0
@@ -341,17 +359,21 @@ class HealthValues:
             node.level is Level.ULTRASERVER and not layout.is_standalone[node.number]
         )
         whole = (
-            [Node(Level.INSTANCE, each) for each in instances_of(place, layout)] if is_one else []
+            [Node(Level.INSTANCE, number) for number in instances_of(place, layout)]
+            if is_one
+            else []
         )
-        chips = sum(int(layout.chip_start[each + 1] - layout.chip_start[each]) for _, each in whole)
+        chips = sum(
+            int(layout.chip_start[number + 1] - layout.chip_start[number]) for _, number in whole
+        )
         if whole and alert.chips >= chips:
             return whole, 0
         if alert.members <= room:
             members = self._monitor.alerts.members(alert, alert.members)
             nodes = [layout.find(_address(name)) for name, _, fires in members if fires]
             if nodes:
-                return [each for each in nodes if each is not None], len(members)
-        # A watch publishes no members; what is not one piece of hardware is marked at the worst of them.
+                return [member for member in nodes if member is not None], len(members)
+        # A watch publishes no members. A group of hardware is marked at its worst member.
         worst = layout.find(_address(alert.worst)) if alert.worst else None
         return whole or ([] if worst is None else [worst]), 0
 
@@ -362,10 +384,10 @@ def _address(member: str) -> str:
 
 def _placed(problem: Problem) -> list[Alert]:
     return [
-        each.alert
-        for each in problem.alerts
-        if (each.status is AlertStatus.FIRING) is problem.is_loud
-        and each.alert.rule.scope in LEVEL_OF
+        held.alert
+        for held in problem.alerts
+        if (held.status is AlertStatus.FIRING) is problem.is_loud
+        and held.alert.rule.scope in LEVEL_OF
     ]
 
 

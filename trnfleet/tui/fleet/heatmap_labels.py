@@ -1,4 +1,8 @@
-"""The line above each group of the map: its name, the sign of its worst alert, and where there is room job, power and temperature."""
+"""The label above each group of the map.
+
+It has the group's name and the sign of its worst alert; with enough room also job, power and
+temperature.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +38,7 @@ _LEAST = 8
 
 
 class GroupDetails:
-    """Details of the groups of one map, of the pass that is on the screen: those of the tree's rows."""
+    """Details of the groups of one map, from the tree's rows on screen."""
 
     def __init__(self, context: UiContext) -> None:
         self._monitor = context.monitor
@@ -42,7 +46,7 @@ class GroupDetails:
         self._descriptions = Descriptions(context.monitor)
 
     def of(self, group: int, grid: Grid, room: int) -> list[tuple[int, str]]:
-        """Return texts with where they begin, as many of them as there is room for.
+        """Return the texts for the available room, with their offsets.
 
         Args:
             group: Number of the group.
@@ -53,16 +57,17 @@ class GroupDetails:
         if room < _LEAST or self._monitor.store.layout.is_standalone[number]:
             # Standalone instances share a group and a type, and nothing else.
             return []
-        found: list[tuple[int, str]] = []
+        texts: list[tuple[int, str]] = []
         used = 0
         for text in self._texts(group, grid):
             if text and used + 1 + len(text) <= room:
-                found.append((used, f" {text}"))
+                texts.append((used, f" {text}"))
                 used += 1 + len(text)
-        return found
+        return texts
 
     def _texts(self, group: int, grid: Grid) -> Iterator[str]:
-        store, averages = self._monitor.store, self._frame.averages
+        store = self._monitor.store
+        averages = self._frame.averages
         instances = grid.instances_of(group)
         jobs = set(store.job_of[instances].tolist())
         if len(jobs) == 1:
@@ -71,9 +76,11 @@ class GroupDetails:
             yield counted(len(jobs - {-1}), "job")
         if not averages.rollups.ready or averages.generation != store.generation:
             return
-        level, nodes = Level.ULTRASERVER, grid.group_ultraserver[group : group + 1]
+        level = Level.ULTRASERVER
+        nodes = grid.group_ultraserver[group : group + 1]
         if grid.is_part[group]:
-            level, nodes = Level.INSTANCE, instances
+            level = Level.INSTANCE
+            nodes = instances
         for field in FIELDS:
             values = field.values(store, averages, level, nodes)
             known = values[~np.isnan(values)]
@@ -89,12 +96,12 @@ class GroupLabels:
         self._alerts = context.alerts
         self._details = GroupDetails(context)
         self._alerted: tuple[int, Grid | None, NDArray[np.int8]] = (-1, None, np.zeros(0, np.int8))
-        """Worst severity of the alerts in each group, with the revision of the alerts and the grid that it is of."""
+        """Alert revision, grid, and the worst alert severity of each group."""
 
     def spans(
         self, grid: Grid, zoom: Zoom, selected_at: tuple[int, int], window: Region
     ) -> dict[int, list[Span]]:
-        """Return the lines of the groups that are in a window of the map, by its rows.
+        """Return the labels of the groups in a window of the map, by row.
 
         Args:
             grid: The groups and their places.
@@ -103,10 +110,11 @@ class GroupLabels:
             window: The part of the map that is on the screen, in cells.
         """
         left, top, width, height = window
-        found: dict[int, list[Span]] = {}
+        labels: dict[int, list[Span]] = {}
         if not zoom.label:
-            return found
-        pitch, high = len(zoom.across), len(zoom.down) // 2
+            return labels
+        pitch = len(zoom.across)
+        high = len(zoom.down) // 2
         beside, below = zoom.blocks(grid)
         marks = self._marks(grid)
         x, y = selected_at
@@ -121,10 +129,11 @@ class GroupLabels:
                 group = int(grid.group_at[block_row, column])
                 if group >= 0:
                     style = theme.LINK if block_row * beside + column == selected else theme.QUIET
-                    at, room = column * pitch + MARGIN - left, pitch - zoom.gap
+                    at = column * pitch + MARGIN - left
+                    room = pitch - zoom.gap
                     worst = int(marks[group]) if group < len(marks) else NONE
                     name = self._name(grid, group, room if worst == NONE else room - 2)
-                    spans = found.setdefault(row, [])
+                    spans = labels.setdefault(row, [])
                     spans.append((at, name, style))
                     if worst != NONE:
                         severity = BY_RANK[worst]
@@ -135,15 +144,16 @@ class GroupLabels:
                         (at + used + before, text, theme.QUIET)
                         for before, text in self._details.of(group, grid, room - used)
                     )
-        return found
+        return labels
 
     def _marks(self, grid: Grid) -> NDArray[np.int8]:
-        """Return the worst severity of the alerts in each group of the map; `NONE` where there is none."""
-        alerts, layout = self._alerts, self._monitor.store.layout
+        """Return the worst alert severity of each group; `NONE` without an alert."""
+        alerts = self._alerts
+        layout = self._monitor.store.layout
         if not alerts.has_rules or len(alerts.marks.instances) != len(layout.instances):
             return np.zeros(0, np.int8)
-        revision, of = self._alerted[:2]
-        if revision != alerts.revision or of is not grid:
+        revision, marked_grid = self._alerted[:2]
+        if revision != alerts.revision or marked_grid is not grid:
             marks = np.full(grid.groups, NONE, np.int8)
             np.minimum.at(
                 marks, grid.tile_group[grid.piece_tile], alerts.marks.instances[grid.piece_instance]
@@ -162,23 +172,27 @@ class GroupLabels:
         return self._alerted[2]
 
     def _name(self, grid: Grid, group: int, width: int) -> str:
-        """Return the name of the UltraServer, with the ends of its instances' names if it has other groups, or of the first standalone instance, with the end of the last."""
+        """Return a group's name.
+
+        For an UltraServer it is its name, plus the ends of its instances' names if it has other
+        groups. For standalone instances it is the first name, plus the end of the last.
+        """
         layout = self._monitor.store.layout
         number = int(grid.group_ultraserver[group])
         first, last = (
-            layout.instances[each] for each in grid.instances_of(group)[[0, -1]].tolist()
+            layout.instances[index] for index in grid.instances_of(group)[[0, -1]].tolist()
         )
         path = first if layout.is_standalone[number] else layout.ultraservers[number]
         name = path.rpartition("/")[2]
         if len(layout.clusters) > 1 and width >= 16:
             name = f"{path.partition('/')[0]}/{name}"
         name = plain(name)
-        first, last = (plain(each.rpartition("/")[2].rpartition("-")[2]) for each in (first, last))
+        first, last = (plain(end.rpartition("/")[2].rpartition("-")[2]) for end in (first, last))
         if grid.is_part[group] and not layout.is_standalone[number]:
             part = f"{first}..{last}"
-            name = next((each for each in (f"{name} {part}", part) if len(each) <= width), first)
+            name = next((form for form in (f"{name} {part}", part) if len(form) <= width), first)
         elif layout.is_standalone[number] and first != last:
             name = next(
-                (each for each in (f"{name}..{last}", f"{name}..") if len(each) <= width), name
+                (form for form in (f"{name}..{last}", f"{name}..") if len(form) <= width), name
             )
         return without_start(name, width)

@@ -1,4 +1,4 @@
-"""The head of the map: its field, what colours or glyphs mean, and what a cell stands for."""
+"""The head of the map: field, key of colours or glyphs, chips per cell."""
 
 from __future__ import annotations
 
@@ -29,16 +29,18 @@ if TYPE_CHECKING:
 
 
 def legend(heat: HeatMap, width: int) -> Parts:
-    """Return the map's head: the field, what its colours or glyphs mean, and what a cell stands for; nothing without a fleet.
+    """Return the map's head: field, key of colours or glyphs, and chips per cell.
 
-    What a cell stands for is not known before the map has cells.
+    Empty without a fleet. The chips per cell are unknown before the map has cells.
     """
     if not heat.grid.groups:
         return []
-    right: Parts = [(f"{count_text(heat)} ", theme.QUIET)] if heat.size.area else []
+    amount = count_text(heat) if heat.size.area else ""
+    right: Parts = [(f"{amount} ", theme.QUIET)] if amount else []
     if heat.field is HEALTH:
         return _health_legend(heat.shown, right, width)
-    field, scale = heat.field, heat.scale()
+    field = heat.field
+    scale = heat.scale()
     low, high = scale.ends
     form = end_text if not scale.is_automatic else with_unit
     parts = [(f" {field.title} ", theme.STRONG), (f" {form(low, field.unit)} ", theme.QUIET)]
@@ -49,11 +51,19 @@ def legend(heat: HeatMap, width: int) -> Parts:
         parts.extend((" " * wide, Style(bgcolor=color)) for color in theme.RAMP)
     parts.append((f" {form(high, field.unit)}", theme.QUIET))
     beyond = f"  {LOW_GLYPH}{HIGH_GLYPH} far off  {tile_of(Health.IDLE)[0]} idle"
-    for text in (
-        f" {'p5-p95 busy' if scale.is_automatic else 'full range'}",
+    signs = (
         beyond if scale.is_automatic else "",
-        f"  {STALE_GLYPH} stale  {PARTLY_GLYPH} partial  {OFFLINE_GLYPH} offline  {MISSING_GLYPH} n/a",
-    ):
+        (
+            f"  {STALE_GLYPH} stale  {PARTLY_GLYPH} some stale  {OFFLINE_GLYPH} offline "
+            f" {MISSING_GLYPH} n/a"
+        ),
+    )
+    room = width - width_of([*parts, *right]) - 1
+    span = " full range"
+    if scale.is_automatic:
+        whole = " 5th to 95th percentile of busy chips"
+        span = whole if len(whole) + len("".join(signs)) <= room else " p5-p95 of busy"
+    for text in (span, *signs):
         if width_of([*parts, *right]) + len(text) + 1 > width:
             break
         parts.append((text, theme.QUIET))
@@ -61,7 +71,10 @@ def legend(heat: HeatMap, width: int) -> Parts:
 
 
 def _health_legend(shown: frozenset[Tile], right: Parts, width: int) -> Parts:
-    """Return the key of the health map: as many signs as there is room for, those that are on the map before the others."""
+    """Return the key of the health map, cut to the room.
+
+    Signs on the map come before the others.
+    """
     parts: Parts = [(f" {HEALTH.title} ", theme.STRONG)]
     entries: list[Parts] = []
     for health, word in _HEALTH_KEY:
@@ -76,7 +89,7 @@ def _health_legend(shown: frozenset[Tile], right: Parts, width: int) -> Parts:
     room = width - width_of([*parts, *right])
     chosen: set[int] = set()
     for number in sorted(
-        range(len(entries)), key=lambda each: tile_at(_HEALTH_KEY[each][0]) not in shown
+        range(len(entries)), key=lambda index: tile_at(_HEALTH_KEY[index][0]) not in shown
     ):
         room -= width_of(entries[number])
         if room < 0:
@@ -96,28 +109,26 @@ _HEALTH_KEY = (
     (Health.RESERVED_IDLE, "reserved, idle"),
     (Health.MISSING, "n/a"),
 )
-"""The health map's key, what matters most first."""
+"""The health map's key, the most important first."""
 
 
 def count_text(heat: HeatMap) -> str:
-    """Return how many chips a cell stands for, and which statistic of them it shows."""
-    zoom, field = heat.zoom, heat.field
+    """Return the number of chips per cell and the statistic; empty for one or less."""
+    zoom = heat.zoom
+    field = heat.field
     chips = zoom.chips**2
-    noun = "chip or row" if heat.monitor.store.layout.has_rolled else "chip"
+    noun = "chips or rows" if heat.monitor.store.layout.has_rolled else "chips"
     is_health = field is HEALTH
+    what = "cell"
     if zoom.height == 1:
         # Two pixels share a cell; of health the worse one has it.
-        chips, what = (2 * chips, "1 cell") if is_health else (chips, "half a cell")
-    elif zoom.width * zoom.height > 2:
-        return f"1 {noun} = {zoom.width * zoom.height // 2} cells"
-    else:
-        what = "1 cell"
+        chips, what = (2 * chips, "cell") if is_health else (chips, "half a cell")
     if chips == 1:
-        return f"{what} = 1 {noun}"
+        return ""
     statistic = (
         "worst" if is_health else "total" if is_count(field) else "max" if field.is_max else "mean"
     )
-    return f"{what} = {chips:,} chips, {statistic}"
+    return f"{what}: {chips:,} {noun}, {statistic}"
 
 
 def end_text(value: float, unit: str) -> str:

@@ -1,8 +1,9 @@
-"""Values of the heat map's pixels: a field's value for the chips under each, and how far it can be trusted.
+"""Values of the heat map's pixels, and their trust.
 
-Chips are read from the store for the window alone; from a tile on, pixels are made from the roll-ups of instances for
-the whole map at once (a few thousand numbers), and kept until the next pass. Like the roll-ups, a pixel is made of what
-is live below it, and of the last values known where nothing is. It draws nothing.
+Chips are read from the store for the window alone. From a tile on, pixels are made from the
+roll-ups of instances, for the whole map at once (a few thousand numbers), and cached until the next
+pass. Like a roll-up, a pixel is made of its live chips, or of the last known values if no chip is
+live. This module draws nothing.
 """
 
 from __future__ import annotations
@@ -39,39 +40,48 @@ class Trust(enum.IntEnum):
     UNKNOWN = 4
     """Nothing has come yet, or no relay sees it."""
     NOTHING = 5
-    """No chip lies there."""
+    """No chip at this place."""
 
 
 class Image(NamedTuple):
     """Pixels, rows by columns."""
 
     values: NDArray[np.float64]
-    """NaN where nothing is known."""
+    """NaN if unknown."""
     trust: NDArray[np.uint8]
 
 
-PARTLY_CODE, STALE_CODE = RAMP_STEPS, 2 * RAMP_STEPS
+PARTLY_CODE = RAMP_STEPS
+STALE_CODE = 2 * RAMP_STEPS
 OFFLINE_CODE, MISSING_CODE, GAP_CODE, CURSOR_CODE = range(3 * RAMP_STEPS, 3 * RAMP_STEPS + 4)
 OUTSIDE_CODE = 3 * RAMP_STEPS + 4
-LOW_CODE, HIGH_CODE = 4 * RAMP_STEPS + 4, 4 * RAMP_STEPS + 5
+LOW_CODE = 4 * RAMP_STEPS + 4
+HIGH_CODE = 4 * RAMP_STEPS + 5
 HEALTH_OUTSIDE_CODE = HIGH_CODE + 1
 HEALTH_CODE = HEALTH_OUTSIDE_CODE + 1
 PLAIN_CODE = HEALTH_CODE + len(Health)
 CODES = PLAIN_CODE + len(Health)
-"""Codes of a pixel's look: live steps of the ramp, then partly, stale ones, the four without a value, live steps of what lies
-outside of what is picked out, values far beyond both ends of the scale, what is neither picked out nor in trouble, and each
-`Health` with its glyph and without; of two halves of a cell the higher one of these stands for both."""
+"""Codes of a pixel's look, in ascending order. Live steps of the ramp, partly live, stale, the four
+without a value, live steps outside the highlight, values far beyond the ends of the scale, healthy
+outside the highlight, each `Health` with its glyph and without. The higher code of two halves wins
+for the cell."""
 
 
 def is_count(field: Field) -> bool:
-    """Return whether a field counts events: its pixels are totals, so that one error among many chips is seen."""
+    """Return whether a field counts events.
+
+    Its pixels are totals, so that one error among many chips is seen.
+    """
     return field.unit == "events"
 
 
 def health_codes(
     health: NDArray[np.int8], inside: NDArray[np.bool_] | None = None
 ) -> NDArray[np.int16]:
-    """Return the code of each pixel's health; what is silent or in trouble stays to be seen outside of what is picked out."""
+    """Return the code of each pixel's health.
+
+    Silent chips and chips in trouble remain visible outside the highlight.
+    """
     codes = health.astype(np.int16) + HEALTH_CODE
     if inside is not None:
         codes[~inside & (health < Health.STALE)] = HEALTH_OUTSIDE_CODE
@@ -82,7 +92,10 @@ def health_codes(
 def codes_of(
     image: Image, scale: tuple[float, float], *, counts: bool = False
 ) -> NDArray[np.int16]:
-    """Return the code of each pixel's look; `counts` keeps what is not zero off the lowest step."""
+    """Return the code of each pixel's look.
+
+    With `counts`, values above zero are never on the lowest step.
+    """
     low, high = scale
     values = image.values
     missing = np.isnan(values)
@@ -100,8 +113,13 @@ def codes_of(
 
 
 def chip_values(monitor: FleetState, field: Field, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return a field's value for chip rows; for one that stands for a row of roll-ups that of one of its chips, of counts the total."""
-    store, rollups, layout = monitor.store, monitor.rollups, monitor.store.layout
+    """Return a field's value for chip rows.
+
+    A row of roll-ups has the value of one of its chips, or the total for counts.
+    """
+    store = monitor.store
+    rollups = monitor.rollups
+    layout = monitor.store.layout
     values = field.per_chip(store, rollups, Level.CHIP, rows)
     if layout.has_rolled and rollups.ready and rollups.generation == store.generation:
         owner = layout.instance_of_chip[rows]
@@ -126,7 +144,7 @@ class HeatValues:
             (0, 0),
             _NOBODY,
         )
-        """Instances at one pixel: those at the cursor are read for each field, again and again."""
+        """Cached instances of one pixel. The pixel at the cursor is read again for each field."""
 
     def window(
         self, grid: Grid, field: Field, side: int, x: NDArray[np.int64], y: NDArray[np.int64]
@@ -154,24 +172,30 @@ class HeatValues:
         x: NDArray[np.int64],
         y: NDArray[np.int64],
     ) -> NDArray[np.bool_]:
-        """Return which pixels, as in `window`, hold any chip that `mask` marks, of shape (chips,); rows by columns."""
+        """Return the pixels of a window with any chip in `mask`.
+
+        `mask` has the shape (chips,). The window is as in `window`; the result is rows by columns.
+        """
         layout = self._monitor.store.layout
         if len(mask) != layout.chips or not grid.groups:
             return np.ones((len(y), len(x)), np.bool_)
         if side < grid.tile:
-            found = np.zeros((len(y), len(x)), np.bool_)
+            pixels = np.zeros((len(y), len(x)), np.bool_)
             for below in range(side):
                 for right in range(side):
                     chips = grid.chips_at(side * x + right, side * y + below)
-                    found |= (chips >= 0) & mask[np.maximum(chips, 0)]
-            return found
+                    pixels |= (chips >= 0) & mask[np.maximum(chips, 0)]
+            return pixels
         place, (rows, columns) = grid.pixels_of_pieces(side)
         of_instances = np.logical_or.reduceat(mask, layout.chip_start[:-1])
         marked = np.bincount(place, of_instances[grid.piece_instance], rows * columns) > 0
         return marked.reshape(rows, columns)[np.ix_(y, x)]
 
     def scale(self, grid: Grid, field: Field, side: int) -> tuple[float, float]:
-        """Return the values at the ends of the ramp; counts are measured by the highest of them."""
+        """Return the values at the ends of the ramp.
+
+        For counts the top is the highest value.
+        """
         store = self._monitor.store
         if not is_count(field):
             return field.scale(store.layout)
@@ -198,8 +222,8 @@ class HeatValues:
         return Image(values, trust)
 
     def _has_whole(self, grid: Grid, field: Field, side: int) -> bool:
-        kept = self._kept.get((field.key, side))
-        return kept is not None and kept[0] == self._mark(grid)
+        memo = self._kept.get((field.key, side))
+        return memo is not None and memo[0] == self._mark(grid)
 
     def _mark(self, grid: Grid) -> Hashable:
         monitor = self._monitor
@@ -215,15 +239,21 @@ class HeatValues:
     def _reduced(
         self, grid: Grid, field: Field, side: int, only: tuple[int, int] | None = None
     ) -> Image:
-        """Make all pixels of a map from instances, or only the one at a column and a row; they cover whole tiles."""
-        store, rollups = self._monitor.store, self._monitor.rollups
+        """Make all pixels of a map from instances, or one of them.
+
+        `only` is the column and row of that one. Pixels cover whole tiles.
+        """
+        store = self._monitor.store
+        rollups = self._monitor.rollups
         place, shape = grid.pixels_of_pieces(side)
-        instance, pick = grid.piece_instance, None
+        instance = grid.piece_instance
+        pick = None
         if only is not None:
             if self._picked[0] is not grid or self._picked[1:3] != (side, only):
                 self._picked = grid, side, only, instance[place == only[1] * shape[1] + only[0]]
             pick = instance = self._picked[3]
-            place, shape = np.zeros(len(instance), np.int64), (1, 1)
+            place = np.zeros(len(instance), np.int64)
+            shape = (1, 1)
         size = shape[0] * shape[1]
         trust = np.full(size, Trust.NOTHING, np.uint8)
         if not rollups.ready or rollups.generation != store.generation:
@@ -262,7 +292,10 @@ _TRUST_OF_STATE = np.array(
 
 
 def rounded_up(value: float) -> float:
-    """Return the next of 8, 16, 40, 80, 160, 400, ...: eight steps of it are whole numbers."""
+    """Return the next of 8, 16, 40, 80, 160, 400, ...
+
+    An eighth of it, one step, is a whole number.
+    """
     top = 8.0
     for factor in _factors():
         if top >= value:
@@ -284,7 +317,7 @@ def _joining(field: Field) -> Aggregate:
 
 
 def _joined(parts: list[Image], joining: Aggregate) -> Image:
-    """Join chips to one pixel: of live ones where there are any, else of the last values known."""
+    """Join chips to one pixel: live chips if any, else the last known values."""
     values = np.stack([part.values for part in parts])
     trust = np.stack([part.trust for part in parts])
     live = trust == Trust.LIVE

@@ -1,6 +1,8 @@
-"""The scale of the map's colours: the 5th to 95th percentile of busy chips, or all of a field's range.
+"""The scale of the map's colours.
 
-Most chips that work do much the same, so that on the whole range one that does not has their colour. Idle ones are no measure.
+It covers the 5th to 95th percentile of busy chips, or the full range. Most busy chips have similar
+values. On the whole range a chip with a different value would have the same colour. Idle chips are
+not counted.
 """
 
 from __future__ import annotations
@@ -25,17 +27,18 @@ if TYPE_CHECKING:
 UTIL = BY_KEY["nc_util_pct"]
 PERCENTILES = (5.0, 95.0)
 SAMPLE = 8_192
-"""Chips that are looked at, evenly spread: a percentile of more is no other one."""
+"""Chips sampled for a percentile, evenly spread. More would not change it."""
 LEAST_BUSY = 8
-"""Busy chips from which percentiles say something; fewer are shown on the whole range."""
+"""Fewest busy chips for percentiles; with fewer, the scale is the whole range."""
 LEAST_SHARE = 0.02
-"""Of the whole range, what the scale covers at least: chips that differ by less do the same."""
+"""Smallest share of the whole range on the scale: smaller differences do not matter."""
 HOLD_SHARE = 0.15
-"""Of the scale, by how much percentiles move before it follows: colours that change with every second cannot be compared."""
+"""Least move of the percentiles before the scale follows, as a share of it. Colours that change
+every second cannot be compared."""
 
 
 class Scale(NamedTuple):
-    """The ends of the ramp, and from where on values are outliers."""
+    """The ends of the ramp, and the limits for outliers."""
 
     low: float
     high: float
@@ -47,9 +50,10 @@ class Scale(NamedTuple):
 
     @property
     def outside(self) -> tuple[float, float]:
-        """Values below and above which a chip does not do what the others do: as far again beyond an end as the ends are apart.
+        """Limits of normal values: beyond each end by as much as the ends are apart.
 
-        One of twenty busy chips lies beyond each end by definition; so far off lies less than one in 100,000 of a normal distribution.
+        One of twenty busy chips is beyond an end by definition. So far off are less than one in
+        100,000 of a normal distribution.
         """
         span = self.high - self.low
         return self.low - span, self.high + span
@@ -66,25 +70,26 @@ class Scales:
         self._kept: dict[str, tuple[Hashable, Hashable, Scale | None]] = {}
 
     def of(self, grid: Grid, field: Field, side: int) -> Scale:
-        """Return the scale for pixels that are `side` chips wide."""
+        """Return the scale for pixels `side` chips wide."""
         whole = self._values.scale(grid, field, side)
         if self.is_full or is_count(field):
             return Scale(*whole)
         return self._automatic(field, whole) or Scale(*whole)
 
     def _automatic(self, field: Field, whole: tuple[float, float]) -> Scale | None:
-        store, source = self._monitor.store, self._monitor.revision.source
+        store = self._monitor.store
+        source = self._monitor.revision.source
         fleet = (source, store.generation)
         mark = (fleet, store.revision, self._monitor.rollups.revision)
         known = self._kept.get(field.key)
         if known is not None and known[0] == mark:
             return known[2]
-        found = self._measured(field, whole)
+        scale = self._measured(field, whole)
         before = known[2] if known is not None and known[1] == fleet else None
-        if found is not None and before is not None and _is_near(found, before):
-            found = before
-        self._kept[field.key] = mark, fleet, found
-        return found
+        if scale is not None and before is not None and _is_near(scale, before):
+            scale = before
+        self._kept[field.key] = mark, fleet, scale
+        return scale
 
     def _measured(self, field: Field, whole: tuple[float, float]) -> Scale | None:
         store = self._monitor.store
@@ -99,7 +104,8 @@ class Scales:
         low, high = np.percentile(values, PERCENTILES).tolist()
         lacking = LEAST_SHARE * (whole[1] - whole[0]) - (high - low)
         if lacking > 0:
-            low, high = low - lacking / 2, high + lacking / 2
+            low = low - lacking / 2
+            high = high + lacking / 2
         shift = max(0.0, min(0.0, whole[0]) - low)
         return Scale(low + shift, high + shift, is_automatic=True)
 

@@ -1,7 +1,7 @@
-"""Looks of pixel codes: glyph and style of a cell that shows two pixels, in colours or without.
+"""Looks of pixel codes: glyph and style of a cell with two pixels.
 
-A silent or missing pixel differs in glyph, never in colour alone. Without enough colours a cell shows one pixel, by the
-digit of its step.
+A silent or missing pixel differs in glyph, never in colour alone. Without enough colours a cell
+shows one pixel, as the digit of its step.
 """
 
 from __future__ import annotations
@@ -44,17 +44,21 @@ if TYPE_CHECKING:
 BRACKETS = "[]┌┐└┘│"
 _MOST_RUNS = 20_000
 _ROOMY = 4
-"""Cells of a chip from which a glyph has room between brackets."""
+"""Fewest cells per chip with room for a glyph between brackets."""
 PAIRS = CODES * CODES
 """Codes from here on are brackets."""
 
-LOW_GLYPH, HIGH_GLYPH = "↓", "↑"
-STALE_GLYPH, PARTLY_GLYPH, OFFLINE_GLYPH, MISSING_GLYPH = "░", "▓", "✖", "·"
+LOW_GLYPH = "↓"
+HIGH_GLYPH = "↑"
+STALE_GLYPH = "░"
+PARTLY_GLYPH = "▓"
+OFFLINE_GLYPH = "✖"
+MISSING_GLYPH = "·"
 
 _DIMMED = 0.45
-"""Share of its colour that a stale value keeps."""
+"""Share of the colour in a stale value."""
 _OUTSIDE = 0.18
-"""Share of its colour that a value keeps which lies outside of what is picked out."""
+"""Share of the colour in a value outside the highlight."""
 OUTSIDE_DIGIT = "-"
 
 
@@ -74,7 +78,7 @@ _TILES = {
     Health.STALE_CRITICAL: Tile.CRITICAL,
     Health.OFFLINE_CRITICAL: Tile.CRITICAL,
 }
-"""The tile whose colours each health has."""
+"""Tile with the colours of each health."""
 _GLYPH_OF = {
     Health.HANDLED_WARNING: Tile.WARNING,
     Health.HANDLED_CRITICAL: Tile.CRITICAL,
@@ -83,7 +87,7 @@ _GLYPH_OF = {
     Health.STALE_CRITICAL: Tile.STALE,
     Health.OFFLINE_CRITICAL: Tile.OFFLINE,
 }
-"""The tile whose glyph is that of a health, where it is another one."""
+"""The tile with the glyph of a health, if not the one with its colours."""
 
 
 def tile_of(health: Health) -> tuple[str, Style]:
@@ -103,32 +107,39 @@ def health_style(health: Health) -> Style:
 
 
 def tile_at(health: Health) -> Tile:
-    """Return the tile whose colours a health has."""
+    """Return the tile with the colours of a health."""
     return _TILES[health]
 
 
 def tiles_in(codes: NDArray[np.int16]) -> frozenset[Tile]:
-    """Return the tiles whose glyphs or colours codes of healths have."""
+    """Return the tiles of health codes: for their glyphs and for their colours."""
     counts = np.bincount(codes.ravel(), minlength=CODES)
-    found = [each for each in _TILES if counts[HEALTH_CODE + each] or counts[PLAIN_CODE + each]]
+    healths = [
+        health for health in _TILES if counts[HEALTH_CODE + health] or counts[PLAIN_CODE + health]
+    ]
     return frozenset(
-        tile for each in found for tile in (_TILES[each], _GLYPH_OF.get(each, _TILES[each]))
+        tile
+        for health in healths
+        for tile in (_TILES[health], _GLYPH_OF.get(health, _TILES[health]))
     )
 
 
 def glyph_upon(rect: Rect, health: Health, cells: int) -> tuple[int, Span] | None:
-    """Return row and text of the glyph upon the cursor of a chip, in the colours of a problem where there is one; None for no room or no chip.
+    """Return row and text of the glyph on a chip's cursor.
+
+    It has the colours of a problem if there is one. None without room or without a chip.
 
     Args:
         rect: Half cells of the cursor.
         health: Of the chip.
         cells: Width of a chip.
     """
-    rows, is_loud = rect.bottom - rect.top, health >= Health.WARNING
+    rows = rect.bottom - rect.top
+    is_loud = health >= Health.WARNING
     if health is Health.NOTHING or rows < 2 or cells < (2 if is_loud else _ROOMY):
         return None
     glyph, style = tile_of(health)
-    # Where brackets leave no cell, the second one makes room for what is wrong.
+    # If brackets leave no cell, the glyph of a problem replaces the second one.
     column = rect.left + ((cells - 1) // 2 if cells >= _ROOMY else cells - 1)
     return rect.top // 2 + (rows // 2 - 1) // 2, (
         column,
@@ -143,7 +154,7 @@ def bracket(glyph: str) -> int:
 
 
 class Ink:
-    """Glyphs and styles of cells; made when first asked for, kept as long as the theme is."""
+    """Glyphs and styles of cells, made on first use and cached for the theme."""
 
     def __init__(self, *, digits: bool = False) -> None:
         self.digits = digits
@@ -152,7 +163,10 @@ class Ink:
         self._runs_made: dict[tuple[int, int], Segment] = {}
 
     def look(self, cell: int) -> tuple[str, Style]:
-        """Return glyph and style of a cell code: upper pixel's x `CODES` + lower pixel's, or a bracket's."""
+        """Return glyph and style of a cell code.
+
+        The code is upper pixel x `CODES` + lower pixel, or a bracket's code.
+        """
         look = self._looks.get(cell)
         if look is None:
             if cell >= PAIRS:
@@ -200,7 +214,10 @@ class Ink:
 
 
 def _marked(code: int) -> tuple[str, Style] | None:
-    """Return the look of a cell that says one thing in words of its own: a health, or a value far off; None for any other."""
+    """Return the look of a cell for a health or an outlier.
+
+    None for any other code.
+    """
     if code == LOW_CODE:
         return LOW_GLYPH, theme.SEVERITY_STYLE[Severity.WARNING]
     if code == HIGH_CODE:
@@ -242,7 +259,7 @@ def _mixed(upper: int, lower: int) -> tuple[str, Style]:
 
 
 def _under(both: tuple[int, int]) -> Color:
-    """Return the background for a marked cell: the live pixel's beside the marked one, if there is one."""
+    """Return the background for a marked cell: its other pixel's colour if that is live."""
     for code in both:
         if code < RAMP_STEPS or code >= CURSOR_CODE:
             return _color(code)

@@ -1,4 +1,4 @@
-"""Values written into the blocks of the map's chips, where these are large enough."""
+"""Values written into the blocks of the map's chips, if large enough."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trnfleet.tui.fleet.heatmap_style import Ink, Span
 
 VALUE_CELLS = 4
-"""Cells of a chip from which on its value is written into it."""
+"""Fewest cells per chip with room for its value."""
 
 
 class Written(NamedTuple):
@@ -52,7 +52,8 @@ def write_values(
     """
     across, down = pixels
     wide = written.cells
-    columns, rows = reach(across), reach(down)
+    columns = reach(across)
+    rows = reach(down)
     starts = [at for at in range(len(across) - wide + 1) if _begins(across, at)]
     for row in range(len(down) // 2):
         if down[2 * row] < 0 or (row > 0 and down[2 * row - 1] == down[2 * row]):
@@ -69,7 +70,7 @@ def write_values(
             text = in_three(float(image.values[y - rows[0], x - columns[0]]), written.field.unit)
             chosen = (x, y) == written.selected
             glyph, style = _look(written.ink, code)
-            # A value that is not live stands in the glyph of its state.
+            # A value that is not live is surrounded by the glyph of its state.
             shown = f"{text or glyph:{glyph}^{wide}}"[:wide]
             spans.setdefault(row, []).append((at, shown, theme.MAP_CURSOR if chosen else style))
 

@@ -1,7 +1,8 @@
-"""The zoom levels of the heat map: from lattice to cells and back, for whole windows at once.
+"""The zoom levels of the heat map: from lattice to cells and back.
 
-A level knows how many chips a pixel is wide, how many cells it takes, and where gaps and labels lie. It knows no values
-and no colours; `heatmap_grid` knows which chip lies where on the lattice.
+Whole windows are converted at once. A level defines the width of a pixel in chips and in cells, and
+the places of gaps and labels. It has no values and no colours. `heatmap_grid` maps the lattice to
+chips.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Zoom:
     height: int
     """Half rows that a pixel is high."""
     unit: Level | None
-    """What the cursor selects; None for a pixel of several UltraServers."""
+    """Level of the selection. None if a pixel is several UltraServers."""
     gap: int = 0
     """Cells between groups; as many rows, less the one of the label."""
     tile_gap: int = 0
@@ -53,12 +54,12 @@ class Zoom:
 
     @property
     def block(self) -> int:
-        """Chips along a side of what repeats: a group, or a pixel where that is larger."""
+        """Chips along a side of the repeating block: a group, or a larger pixel."""
         return max(self.group, self.chips)
 
     @property
     def unit_chips(self) -> int:
-        """Chips along a side of what the cursor selects."""
+        """Chips along a side of the selection."""
         if self.unit is Level.CHIP:
             return 1
         if self.unit is Level.INSTANCE:
@@ -67,19 +68,19 @@ class Zoom:
 
     @cached_property
     def across(self) -> NDArray[np.int64]:
-        """For each cell column of a block, the pixel column in it; -1 for a gap."""
+        """Pixel column at each cell column of a block; -1 for a gap."""
         return _template(self.block // self.chips, self.width, 0, self.tile_gap, self.gap)
 
     @cached_property
     def down(self) -> NDArray[np.int64]:
-        """For each half row of a block, the pixel row in it; -1 for a gap or the label."""
+        """Pixel row at each half row of a block; -1 for gap or label."""
         gap = 2 * max(0, self.gap - self.label)
         return _template(
             self.block // self.chips, self.height, 2 if self.label else 0, 2 * self.tile_gap, gap
         )
 
     def blocks(self, grid: Grid) -> tuple[int, int]:
-        """Return how many blocks stand beside and below each other."""
+        """Return the number of blocks side by side and below each other."""
         step = self.block // self.group
         return -(-grid.columns // step), -(-grid.rows // step)
 
@@ -91,7 +92,7 @@ class Zoom:
         return width, -(-half_rows // 2)
 
     def least_rows(self, groups: int, columns: int) -> int:
-        """Return how many rows of cells that many groups take at least."""
+        """Return the fewest rows of cells for a number of groups."""
         step = self.block // self.group
         below = math.ceil(math.ceil(groups / columns) / step)
         return -(-(below * len(self.down) - 2 * max(0, self.gap - self.label)) // 2)
@@ -99,7 +100,7 @@ class Zoom:
     def pixels(
         self, grid: Grid, left: int, top: int, width: int, height: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return pixel columns and rows of a window of cells; -1 where there is none.
+        """Return pixel columns and rows of a window of cells; -1 without a pixel.
 
         Args:
             grid: The fleet's places.
@@ -120,7 +121,10 @@ class Zoom:
     def centres(
         self, left: int, top: int, width: int, height: int
     ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return which columns and rows of a window of cells go through the middle of pixels, where glyphs stand."""
+        """Return the columns and rows of a window that cross the middle of pixels.
+
+        Glyphs are painted there.
+        """
         columns = np.arange(left - MARGIN, left - MARGIN + width) % len(self.across)
         if self.height < 2:
             rows = np.ones(height, np.bool_)
@@ -131,13 +135,14 @@ class Zoom:
         return (_places(self.across) == (self.width - 1) // 2)[columns], rows
 
     def unit_at(self, grid: Grid, x: int, y: int) -> tuple[int, int]:
-        """Return lattice column and row of the upper left chip of the unit that a chip's place belongs to."""
+        """Return lattice column and row of the upper left chip of a chip's unit."""
         side = self.unit_chips
-        limit_x, limit_y = grid.columns * self.group - 1, grid.rows * self.group - 1
+        limit_x = grid.columns * self.group - 1
+        limit_y = grid.rows * self.group - 1
         return min(max(x, 0), limit_x) // side * side, min(max(y, 0), limit_y) // side * side
 
     def rect(self, x: int, y: int) -> Rect:
-        """Return the cells of the unit whose upper left chip is at (x, y)."""
+        """Return the cells of the unit with its upper left chip at (x, y)."""
         pixels = max(1, self.unit_chips // self.chips)
         left, right = _reach(x // self.chips, pixels, self.across, self.block // self.chips)
         top, bottom = _reach(y // self.chips, pixels, self.down, self.block // self.chips)
@@ -146,9 +151,13 @@ class Zoom:
     def hit(
         self, grid: Grid, column: int, row: int, *, lower: bool = False
     ) -> tuple[int, int] | None:
-        """Return the lattice place of the pixel at a cell (the lower of two where asked), or None for a gap."""
+        """Return the lattice place of the pixel at a cell; None for a gap.
+
+        With `lower`, the lower pixel of the cell.
+        """
         across, down = self.pixels(grid, column, row, 1, 1)
-        pixel_x, pixel_y = int(across[0]), int(down[1 if lower else 0])
+        pixel_x = int(across[0])
+        pixel_y = int(down[1 if lower else 0])
         if pixel_x < 0 or pixel_y < 0:
             return None
         return pixel_x * self.chips, pixel_y * self.chips
@@ -158,11 +167,12 @@ class Zoom:
 def zooms_of(tile: int, *, whole_cells: bool = False) -> tuple[Zoom, ...]:
     """Return the zoom levels for instances of `tile` x `tile` chips, from near to far.
 
-    From the third on, a cell shows two pixels, one above the other, or one where that fits.
+    From the third level on, a cell shows two pixels, one above the other. Before each farther level
+    is one with a pixel per cell.
 
     Args:
         tile: Chips along a side of an instance's tile.
-        whole_cells: For terminals without enough colours, where a cell shows one pixel, by a digit.
+        whole_cells: One pixel per cell, as a digit, for terminals without enough colours.
     """
     half = tile // 2
     levels = [
@@ -180,23 +190,26 @@ def zooms_of(tile: int, *, whole_cells: bool = False) -> tuple[Zoom, ...]:
     ]
     if whole_cells:
         return tuple(replace(zoom, height=2) if zoom.height == 1 else zoom for zoom in levels)
-    found: list[Zoom] = []
+    zooms: list[Zoom] = []
     for zoom in levels:
-        # Between two levels, which differ by four times the chips of a cell, one with a pixel a cell.
+        # Between two levels, which differ by four times the chips of a cell, one with a pixel a
+        # cell.
         if zoom.chips > 1:
-            found.append(replace(zoom, height=2))
-        found.append(zoom)
-    return tuple(found)
+            zooms.append(replace(zoom, height=2))
+        zooms.append(zoom)
+    return tuple(zooms)
 
 
 def fitting(
     zooms: tuple[Zoom, ...], grid: Grid, layout: Layout, width: int, height: int
 ) -> tuple[int, int]:
-    """Return the nearest zoom level at which the whole fleet fits `width` x `height` cells, and its groups beside each other.
+    """Return the nearest zoom level that fits the whole fleet, and its columns.
 
-    As many groups stand beside each other as the width holds, so that large fleets fill it. Where none fits, the farthest level.
+    The size is `width` x `height` cells; columns are groups side by side. Groups fill the width, so
+    that large fleets use all of it. If no level fits, the farthest is returned.
     """
-    number, columns = 0, 1
+    number = 0
+    columns = 1
     for number, zoom in enumerate(zooms):
         step = zoom.block // zoom.group
         room = (width - 2 * MARGIN + zoom.gap) // len(zoom.across)
@@ -211,7 +224,10 @@ def fitting(
 
 
 def _template(pixels: int, size: int, lead: int, tile_gap: int, gap: int) -> NDArray[np.int64]:
-    """Return for each cell along a block its pixel: lead, pixels (with a gap amid a group), gap."""
+    """Return the pixel of each cell along a block.
+
+    The order is: lead, pixels (with a gap in the middle of a group), gap.
+    """
     parts = [np.full(lead, -1), np.repeat(np.arange(pixels), size), np.full(gap, -1)]
     template = np.concatenate(parts)
     if tile_gap:
@@ -237,7 +253,10 @@ def _spread(
 
 
 def _reach(pixel: int, pixels: int, template: NDArray[np.int64], per_block: int) -> tuple[int, int]:
-    """Return the first cell of a pixel and the cell after the last of `pixels` from it on, in one block."""
+    """Return the cells of `pixels` pixels from one on, in one block.
+
+    The result is the first cell and the cell after the last.
+    """
     block, inside = divmod(pixel, per_block)
     covered = np.flatnonzero((template >= inside) & (template < inside + pixels))
     start = block * len(template)

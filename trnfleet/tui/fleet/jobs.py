@@ -1,4 +1,4 @@
-"""The jobs beside the heat map: name, state, how fast it goes, how well it uses its chips, and what faults cost it."""
+"""The jobs beside the heat map: name, state, pace, MFU, and the cost of faults."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from textual.binding import Binding, BindingType
 from trnfleet.domain.quantities import bare, signed_percent, with_unit
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.problems import texts
-from trnfleet.monitor.problems.impact import STEP_TIME_FIGURE
+from trnfleet.monitor.problems.state import jobs_of
 from trnfleet.monitor.store.findings import JOBS_DOWN
+from trnfleet.monitor.store.last_known import LAST_KNOWN, last_known_text
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.text import plain
 from trnfleet.tui import theme
-from trnfleet.tui.bars.last_known import LAST_KNOWN, last_known
 from trnfleet.tui.format.alerts import worst_of
 from trnfleet.tui.widgets.cells import fit, width_of
 from trnfleet.tui.widgets.cursor_list import RowList
@@ -54,28 +54,29 @@ _LOOKS: dict[str, tuple[str, Severity | None]] = {
     "hung": ("‖", Severity.CRITICAL),
     "failed": ("✖", Severity.CRITICAL),
 }
-"""Sign of a state, and the severity whose colour it has; None for that of text."""
+"""Sign of a state, and the severity that colours it; None for the text colour."""
 _TROUBLES = (Severity.CRITICAL, Severity.WARNING)
 _QUIET_LOOKS = {"idle": "○"}
 _OTHER = "·"
-"""Of states that are not known here: only the word tells them apart."""
+"""Sign of an unfamiliar state. Only the word tells such states apart."""
 
-STATE_NARROW, STATE_WIDE = 8, 13
-"""Cells of a state: its word, of which the longest is cut where MFU would have no room."""
+STATE_NARROW = 8
+STATE_WIDE = 13
+"""Cells of a state. The longest word is cut if MFU would have no room."""
 _WIDE_FROM = 60
 PACE = 12
-STEP, BASE = 7, 6
-"""Cells of the time of a step, and of its distance from what is usual."""
+STEP = 7
+BASE = 6
+"""Cells of the step time, and of its deviation from usual."""
 SLOW_PCT = 10.0
-"""From here on steps take clearly longer, as the rule `job-slow` has it."""
-NAME_LEAST, NAME_MOST = 9, 24
+"""Per cent from which steps are clearly slow, as in the rule `job-slow`."""
+NAME_LEAST = 9
+NAME_MOST = 24
 
 
-def look(state: str, *, is_last_known: bool = False) -> StateLook:
-    """Return the look of a state; of one that is as last known, what needs help keeps its own, and all else is stale."""
+def look(state: str) -> StateLook:
+    """Return the look of a state."""
     glyph, severity = _LOOKS.get(state, (_QUIET_LOOKS.get(state, _OTHER), None))
-    if is_last_known and severity not in _TROUBLES:
-        return StateLook(theme.STATE_GLYPH[Freshness.STALE], theme.STATE_STYLE[Freshness.STALE])
     if state not in _LOOKS:
         return StateLook(glyph, theme.QUIET)
     return StateLook(glyph, theme.BASE if severity is None else theme.SEVERITY_STYLE[severity])
@@ -98,50 +99,32 @@ class JobPlan(NamedTuple):
     state: int
     has_mfu: bool
     has_step: bool
-    """The time of a step, and how far it is from what is usual."""
+    """Whether there is room for the step time and its deviation from usual."""
     has_lost: bool
     has_restarts: bool
     has_kind: bool
 
     @staticmethod
     def of(width: int, longest: int) -> JobPlan:
-        """Return what there is room for beside names of which the longest has `longest` characters."""
+        """Return the columns with room beside names of up to `longest` characters."""
         # Sign and gaps, state, pace.
         state = STATE_WIDE if width >= _WIDE_FROM else STATE_NARROW
         left = width - 3 - (1 + state) - (1 + PACE)
-        wanted = min(NAME_MOST, max(NAME_LEAST, longest))
+        name_width = min(NAME_MOST, max(NAME_LEAST, longest))
         shown: list[bool] = []
         for cells in (8, STEP + BASE + 2, 9, 10, 10):
-            fits = left - cells >= wanted and all(shown)
+            fits = left - cells >= name_width and all(shown)
             shown.append(fits)
             left -= cells if fits else 0
-        return JobPlan(max(NAME_LEAST, min(left, wanted)), state, *shown)
+        return JobPlan(max(NAME_LEAST, min(left, name_width)), state, *shown)
 
 
-def head(jobs: int, plan: JobPlan, *, are_last_known: bool = False) -> Parts:
-    """Return the list's head: how many there are, and what its columns are.
-
-    Args:
-        jobs: How many jobs there are.
-        plan: The columns.
-        are_last_known: Whether states and figures of any are as last known, which is told in place of the state's title.
-    """
+def head(jobs: int, plan: JobPlan) -> Parts:
+    """Return the list's head: the number of jobs and the names of the columns."""
     title = " Jobs "
-    amount = f"{jobs:,}"
-    room = 3 + plan.name
-    state = f" {'state':{plan.state}}"
-    parts: Parts = [(title, theme.STRONG), (amount.ljust(max(0, room - len(title))), theme.QUIET)]
-    if are_last_known:
-        room += len(state) - len(title)
-        told = fit(
-            f"{amount}, {LAST_KNOWN}" if len(amount) + len(LAST_KNOWN) + 2 <= room else LAST_KNOWN,
-            room,
-        )
-        parts, state = (
-            [(title, theme.STRONG), (told.ljust(room), theme.STATE_STYLE[Freshness.STALE])],
-            "",
-        )
-    titles = [state, f" {'pace':>{PACE}}"]
+    room = 3 + plan.name - len(title)
+    parts: Parts = [(title, theme.STRONG), (f"{jobs:,}".ljust(max(0, room)), theme.QUIET)]
+    titles = [f" {'state':{plan.state}}", f" {'pace':>{PACE}}"]
     titles += [f" {'MFU':>7}"] * plan.has_mfu
     titles += [f" {'step':>{STEP}} {'Δ base':>{BASE}}"] * plan.has_step
     titles += [f" {'lost':>8}"] * plan.has_lost
@@ -150,25 +133,18 @@ def head(jobs: int, plan: JobPlan, *, are_last_known: bool = False) -> Parts:
 
 
 def problem_of(alerts: AlertSnapshot, name: str) -> Problem | None:
-    """Return the worst problem that hurts a job; None for none."""
+    """Return the worst problem of a job; None without a problem."""
     listed = alerts.problems.listed
-    return next((each for each in listed if any(impact.job == name for impact in each.jobs)), None)
-
-
-def slowdown_of(alerts: AlertSnapshot, job: JobMessage) -> float | None:
-    """Return by how much a job's steps take longer than usual, in %, as the problem says that hurts it; None where nothing is known."""
-    problem = problem_of(alerts, job.job)
-    for impact in problem.jobs if problem is not None else ():
-        if impact.job == job.job and impact.slowdown_pct is not None:
-            return impact.slowdown_pct
-    usual_s = alerts.alerts.usual(STEP_TIME_FIGURE, job.job)
-    if not usual_s or job.step_time_s is None or job.state in JOBS_DOWN:
-        return None
-    return 100.0 * (job.step_time_s / usual_s - 1.0)
+    return next(
+        (problem for problem in listed if any(impact.job == name for impact in problem.jobs)), None
+    )
 
 
 class JobList(RowList[str, "JobMessage"]):
-    """Jobs in trouble first, then by their names, two lines each where there is room; a click or Enter leads to the cause of a job's trouble, or to its place."""
+    """Jobs in trouble first, then by name, two lines each with enough room.
+
+    A click or Enter opens the cause of a job's trouble, or the job's place.
+    """
 
     HELP_TITLE = "Fleet: problems and jobs"
     DEFAULT_CSS = "JobList { scrollbar-gutter: auto; }"
@@ -180,8 +156,6 @@ class JobList(RowList[str, "JobMessage"]):
         super().__init__(id=id)
         self.monitor = context.monitor
         self._alerts = context.alerts
-        self.last_known: frozenset[str] = frozenset()
-        """Names of the jobs of which nothing comes at present."""
 
     def key_of(self, row: JobMessage) -> str:
         return row.job
@@ -193,34 +167,36 @@ class JobList(RowList[str, "JobMessage"]):
 
     @property
     def _room_of_alerts(self) -> int:
-        """Cells for alerts at the end of a line; 0 where there are no rules."""
+        """Cells for alerts at the end of a line; 0 without rules."""
         return ALERTS if self._alerts.has_rules else 0
 
     def head(self, jobs: int) -> Parts:
         """Return the list's head at the present width."""
         width = self.line_width
-        parts = head(jobs, self.plan(width), are_last_known=bool(self.last_known))
+        parts = head(jobs, self.plan(width))
         left = width - width_of(parts)
-        title = next((each for each in ("alerts", "!") if len(each) + 1 <= left), "")
+        title = next((label for label in ("alerts", "!") if len(label) + 1 <= left), "")
         return (
             [*parts, (f"{title:>{max(0, left)}}", theme.GHOST)] if self._room_of_alerts else parts
         )
 
     def tick(self, limit: int | None = None) -> int:
         jobs = self.monitor.ingest.jobs
-        is_last_known = last_known(self.monitor)
-        self.last_known = frozenset(name for name, job in jobs.items() if is_last_known(job))
         height = self.scrollable_content_region.height
         self.lines_per_row = 2 if height >= 2 * len(jobs) else 1
         self.put(sorted(jobs.values(), key=lambda job: (self._rank(job), job.job)))
         return super().tick(limit)
 
     def _rank(self, job: JobMessage) -> int:
-        """Return the rank of the worst of a job's state and its alerts; the largest where all is well."""
-        found = [worst_of(alerts)] if (alerts := self._alerts.of_job(job.job)) else []
+        """Return the worst rank of a job's state and alerts.
+
+        The largest number if all is well.
+        """
+        severities = [worst_of(alerts)] if (alerts := self._alerts.of_job(job.job)) else []
         state = _LOOKS.get(job.state, (_OTHER, None))[1]
         return min(
-            (each.rank for each in (*found, state) if each in _TROUBLES), default=len(Severity)
+            (severity.rank for severity in (*severities, state) if severity in _TROUBLES),
+            default=len(Severity),
         )
 
     def empty_lines(self) -> Sequence[tuple[str, Style]]:
@@ -230,6 +206,7 @@ class JobList(RowList[str, "JobMessage"]):
         room = min(width, self.line_width)
         plan = self.plan(room)
         made: list[Line] = []
+        running = jobs_of(self.monitor)
         for number in rows:
             job = self.rows[number]
             selected = self.has_focus and number == self.row
@@ -238,9 +215,9 @@ class JobList(RowList[str, "JobMessage"]):
             parts = row(
                 job,
                 plan,
-                slowdown_of(self._alerts, job) if plan.has_step else None,
+                running.slowdown_pct(job) if plan.has_step else None,
                 selected=selected,
-                is_last_known=job.job in self.last_known,
+                age_s=self.monitor.job_age_s(job.job),
             )
             parts += self._alert_parts(job, room - width_of(parts))
             made.append(
@@ -253,9 +230,10 @@ class JobList(RowList[str, "JobMessage"]):
         return made
 
     def place_of(self, job: JobMessage) -> str:
-        """Return where a job leads to: the cause of the worst problem that hurts it and has a place, else where it begins.
+        """Return the place that a job opens.
 
-        Empty for a job of which no instance is known.
+        It is the cause of the job's worst problem with a place, else the job's first place. Empty
+        if no instance of the job is known.
         """
         for problem in self._alerts.problems.listed:
             if problem.place.address and any(impact.job == job.job for impact in problem.jobs):
@@ -263,7 +241,7 @@ class JobList(RowList[str, "JobMessage"]):
         return begin_of(job, self.monitor.store.layout)
 
     def target_of(self, job: JobMessage) -> Target:
-        """Return what a click on a job, or Enter, asks for."""
+        """Return the target of a click or Enter on a job."""
         place = self.place_of(job)
         return Target(TargetKind.PLACE, place) if place else Target(TargetKind.JOB, job.job)
 
@@ -272,7 +250,7 @@ class JobList(RowList[str, "JobMessage"]):
             self.post_message(Pressed(self.target_of(self.picked)))
 
     def on_focus(self) -> None:
-        """Show the cursor, and where it points to."""
+        """Show the cursor and its place."""
         if self.picked is not None:
             self.point(self.row)
         # Textual notes the focus after this handler.
@@ -282,30 +260,39 @@ class JobList(RowList[str, "JobMessage"]):
         self.call_next(self.tick)
 
     def _below(self, job: JobMessage, plan: JobPlan, room: int) -> str:
-        """Return what stands below a job: the cause of its trouble, else where it runs, and what faults cost it."""
+        """Return a job's second line: cause of trouble, else place, and fault cost."""
         problem = problem_of(self._alerts, job.job)
         first = plain(job.on[0].rpartition("/")[2], 40) if job.on else ""
         whole = place = f"{first} and {len(job.on) - 1:,} more" if len(job.on) > 1 else first
         if problem is not None:
-            cause, whole = texts.place_text(problem.place), texts.text_of(problem)
+            cause = texts.place_text(problem.place)
+            whole = texts.text_of(problem)
             # Where nothing but the job is to blame, its name is on the line above.
             if cause != plain(job.job):
-                place, whole = cause, f"{cause}: {whole}"
+                place = cause
+                whole = f"{cause}: {whole}"
         lost = [
-            f"{bare(job.steps_lost, 'events')} steps lost"
-            if not plan.has_lost and job.steps_lost
-            else "",
-            f"restarts {bare(job.restarts, 'events')}"
-            if not plan.has_restarts and job.restarts
-            else "",
+            (
+                f"{bare(job.steps_lost, 'events')} steps lost"
+                if not plan.has_lost and job.steps_lost
+                else ""
+            ),
+            (
+                f"restarts {bare(job.restarts, 'events')}"
+                if not plan.has_restarts and job.restarts
+                else ""
+            ),
         ]
-        cost = "  ".join(each for each in lost if each)
+        cost = "  ".join(loss for loss in lost if loss)
         # Rather fewer words than cut ones.
         forms = (f"{whole}  {cost}".rstrip(), whole, f"{place}  {cost}".rstrip())
         return next((form for form in forms if len(form) <= room), place)
 
     def _alert_parts(self, job: JobMessage, room: int) -> Parts:
-        """Return the alerts of a job, at the end of its line: the worst one's sign, and how many there are."""
+        """Return the alerts of a job: the worst sign and their number.
+
+        They are at the end of its line.
+        """
         alerts = self._alerts.of_job(job.job)
         if not alerts:
             return []
@@ -315,7 +302,7 @@ class JobList(RowList[str, "JobMessage"]):
 
 
 def begin_of(job: JobMessage, layout: Layout) -> str:
-    """Return the address where a job begins; empty where no place of it is known."""
+    """Return the address of a job's first place; empty if none is known."""
     begins = (place.partition("..")[0] for place in job.on)
     return next((address for address in begins if layout.find(address) is not None), "")
 
@@ -337,7 +324,7 @@ def row(
     slowdown_pct: float | None = None,
     *,
     selected: bool = False,
-    is_last_known: bool = False,
+    age_s: float | None = None,
 ) -> Parts:
     """Return one job's line.
 
@@ -346,31 +333,35 @@ def row(
         plan: The columns.
         slowdown_pct: By how much its steps take longer than usual; None where that is not known.
         selected: Whether the cursor is on it.
-        is_last_known: Whether nothing comes of it at present, so that its figures are of no present.
+        age_s: Seconds since its chips were last heard; None while any is live. It has no pace then.
     """
-    glyph, style = look(job.state, is_last_known=is_last_known)
-    body = theme.SELECTED if selected else theme.QUIET if is_last_known else theme.BASE
+    is_live = age_s is None
+    glyph, style = look(job.state)
+    if not is_live and job.state not in JOBS_DOWN:
+        glyph = theme.STATE_GLYPH[Freshness.STALE]
+        style = theme.STATE_STYLE[Freshness.STALE]
+    body = theme.SELECTED if selected else theme.BASE if is_live else theme.QUIET
     parts: Parts = [
         (f"{'>' if selected else ' '}{glyph} ", style),
         (_cut(plain(job.job), plan.name).ljust(plan.name), body),
-        (f" {_cut(plain(job.state), plan.state):{plan.state}}", style),
-        (f" {pace(job):>{PACE}}", body),
     ]
+    if age_s is None:
+        parts.append((f" {_cut(plain(job.state), plan.state):{plan.state}}", style))
+        parts.append((f" {pace(job):>{PACE}}", body))
+    else:
+        parts.append((_last_known(job, age_s, 2 + plan.state + PACE), style))
     if plan.has_mfu:
-        parts.append(
-            (f" {with_unit(None if job.mfu is None else 100 * job.mfu, '%'):>7}", theme.QUIET)
-        )
+        share = with_unit(None if job.mfu is None else 100 * job.mfu, "%") if is_live else ""
+        parts.append((f" {share:>7}", theme.QUIET))
     if plan.has_step:
-        step = "" if job.step_time_s is None else with_unit(job.step_time_s, "s")
+        step = "" if job.step_time_s is None or not is_live else with_unit(job.step_time_s, "s")
         slowdown = "" if slowdown_pct is None else signed_percent(slowdown_pct)
         is_slow = slowdown_pct is not None and slowdown_pct >= SLOW_PCT
         parts.append((f" {_cut(step, STEP):>{STEP}}", theme.QUIET))
         parts.append(
             (
                 f" {_cut(slowdown, BASE):>{BASE}}",
-                theme.SEVERITY_STYLE[Severity.WARNING]
-                if is_slow and not is_last_known
-                else theme.QUIET,
+                theme.SEVERITY_STYLE[Severity.WARNING] if is_slow else theme.QUIET,
             )
         )
     if plan.has_lost:
@@ -392,8 +383,20 @@ def row(
     return parts
 
 
+def _last_known(job: JobMessage, age_s: float, room: int) -> str:
+    """Return the age of a job's message, in place of state and pace.
+
+    A state that needs help is added.
+    """
+    age = last_known_text(age_s)
+    state = f" {plain(job.state, 12)} " if job.state in JOBS_DOWN else " "
+    if len(state) + len(age) > room:
+        age = age.removeprefix(f"{LAST_KNOWN} ")
+    return state + f"{age:>{room - len(state)}}"
+
+
 def _steps(number: float | None) -> str:
-    """Return a count, nothing where it makes no sense for a kind of job."""
+    """Return a count; empty if it makes no sense for a kind of job."""
     return "" if number is None else bare(number, "events")
 
 

@@ -1,4 +1,4 @@
-"""The list of problems: what an operator should look at first, with a cursor that the heat map follows."""
+"""The list of problems for the operator, with a cursor that the heat map follows."""
 
 from __future__ import annotations
 
@@ -31,29 +31,33 @@ if TYPE_CHECKING:
     from trnfleet.tui.widgets.cells import Parts
 
 _PLACE_SHARE = 0.5
-"""Of the width, at most, for places: what is wrong needs the rest."""
+"""Largest share of the width for places; the problem's text needs the rest."""
 AGE = 4
 _AROUND = 6 + AGE
 """Cells of a first line beside place and words: cursor, sign, gaps and age."""
 _ALIGNED_FROM = 64
-"""Width from which what is wrong begins in one column; below, each line needs its room."""
+"""Least width for problem texts in one column; narrower lines need all room."""
 _MOST_LINES = 8
-"""Lines of each problem, where that many are needed so that nothing is cut, and there is room for all."""
+"""Most lines per problem. Used if no text is cut then and all problems fit."""
 _MOST_NAME = 16
 """Cells of a fleet's name."""
 _TALL_FROM = 8
-"""Rows from which each problem has two lines, however many there are; fewer show one line each if that shows more of them."""
+"""Rows from which each problem always has two lines. With fewer, one line if that shows more
+problems."""
 
 
-def title(problems: Problems, room: int = 80, *, shows_silenced: bool = False) -> Parts:
-    """Return the list's head: how many there are, and what is not in the list."""
+def title(
+    problems: Problems, room: int = 80, *, shows_silenced: bool = False, incomplete: str = ""
+) -> Parts:
+    """Return the list's head: the number of problems, and those not listed."""
     shown = len(problems.all) if shows_silenced else len(problems.listed)
     parts: Parts = [(" Problems ", theme.STRONG)]
     if not shown and not problems.all:
-        return parts
+        return [*parts, (incomplete, theme.QUIET)]
     amount = f"{count(shown)}+" if problems.left_out else count(shown)
-    words = [amount]
-    silenced, pending = len(problems.silenced), len(problems.pending)
+    words = [f"{amount}, {incomplete}" if incomplete else amount]
+    silenced = len(problems.silenced)
+    pending = len(problems.pending)
     if silenced:
         words.append(f"{count(silenced)} silenced {'shown' if shows_silenced else '(S)'}")
     if pending:
@@ -65,7 +69,10 @@ def title(problems: Problems, room: int = 80, *, shows_silenced: bool = False) -
 
 
 class ProblemList(RowList[str, "Problem"]):
-    """Problems, two lines each where there is room; the cursor is shown while the list has the keys."""
+    """Problems, two lines each with enough room.
+
+    The cursor is visible while the list has the focus.
+    """
 
     HELP_TITLE = "Fleet: problems and jobs"
     DEFAULT_CSS = "ProblemList { scrollbar-gutter: auto; }"
@@ -90,7 +97,10 @@ class ProblemList(RowList[str, "Problem"]):
 
     @property
     def picked_here(self) -> Problem | None:
-        """The problem under the cursor, where it is one of the fleet that is on the screen."""
+        """Problem under the cursor.
+
+        None if it is of a fleet not on screen.
+        """
         problem = self.picked
         return problem if problem is None or self.fleet_of(problem) is self._here else None
 
@@ -99,57 +109,65 @@ class ProblemList(RowList[str, "Problem"]):
         return self._fleets.of_problem(problem)
 
     def _names(self, problems: Iterable[Problem]) -> list[str]:
-        """Return the fleet's name of each problem, all of one width with a gap behind; empty ones where there is one fleet."""
+        """Return the fleet name of each problem, padded to one width with a gap.
+
+        Empty strings with one fleet.
+        """
         if not self._fleets.are_several:
             return ["" for _ in problems]
         room = min(_MOST_NAME, max(len(plain(name, 64)) for name in self._fleets.names))
         return [
-            fit(plain(self.fleet_of(each).monitor.fleet_name, 64), room) + "  " for each in problems
+            fit(plain(self.fleet_of(problem).monitor.fleet_name, 64), room) + "  "
+            for problem in problems
         ]
 
     def key_of(self, row: Problem) -> str:
-        """Return what stays while words and figures change."""
+        """Return the problem's key, stable while words and figures change."""
         return row.key
 
     def tick(self, limit: int | None = None) -> int:
-        """Take the problems, then paint what changed."""
+        """Read the problems, then paint changes."""
         self._take()
         return super().tick(limit)
 
     def _take(self) -> None:
-        of = self.problems, self.shows_silenced, self.filter.revision
-        if of[0] is not self._taken[0] or of[1:] != self._taken[1:]:
-            self._taken = of
+        key = self.problems, self.shows_silenced, self.filter.revision
+        if key[0] is not self._taken[0] or key[1:] != self._taken[1:]:
+            self._taken = key
             shown = self.problems.all if self.shows_silenced else self.problems.listed
             if self.filter.wanted:
                 # The filter is about what the map shows.
                 shown = tuple(
-                    each
-                    for each in shown
-                    if self.fleet_of(each) is self._here and self.filter.keeps(each)
+                    problem
+                    for problem in shown
+                    if self.fleet_of(problem) is self._here and self.filter.keeps(problem)
                 )
             self.put(shown)
         self._share_lines()
 
     def _share_lines(self) -> None:
-        height, width = self.scrollable_content_region.height, self.line_width
+        height = self.scrollable_content_region.height
+        width = self.line_width
         lines = 2 if height >= min(2 * self.count, _TALL_FROM) else 1
         if self.count and width:
             # Nothing is cut while lines below are blank.
-            wanted = min(self.lines_wanted(width), height // self.count)
-            lines = max(lines, wanted)
+            needed_lines = min(self.lines_wanted(width), height // self.count)
+            lines = max(lines, needed_lines)
         if lines != self.lines_per_row:
             self.lines_per_row = lines
             self.sync()
 
     def lines_wanted(self, width: int) -> int:
-        """Return the lines of each problem with which none is cut at a width, at most `_MOST_LINES`."""
+        """Return the lines per problem needed to cut none at a width, at most `_MOST_LINES`."""
         # More than a screen has are not looked through: they have one line each.
         shown = self.rows[: self.scrollable_content_region.height or None]
         return max(
             (
-                min(_MOST_LINES, len(_whole(each, self._now_ns(each), width, name, selected=False)))
-                for each, name in zip(shown, self._names(shown), strict=True)
+                min(
+                    _MOST_LINES,
+                    len(_whole(problem, self._now_ns(problem), width, name, selected=False)),
+                )
+                for problem, name in zip(shown, self._names(shown), strict=True)
             ),
             default=0,
         )
@@ -162,19 +180,22 @@ class ProblemList(RowList[str, "Problem"]):
             return [(" No telemetry yet", theme.QUIET)]
         if self.filter.wanted and self.problems.all:
             return [(" No problem matches; Esc shows all", theme.QUIET)]
-        lines = [(f" {texts.NONE}", theme.QUIET)]
+        lines = [(f" {texts.none_text(self.monitor.incomplete)}", theme.QUIET)]
         silenced = len(self.problems.silenced)
         if silenced:
             lines.append((f" {count(silenced)} silenced: S shows them", theme.QUIET))
         return lines
 
     def row_lines(self, rows: range, width: int) -> list[Line]:
-        """Return the lines of problems, whose places share a column where there is room for that."""
+        """Return the lines of problems.
+
+        Places share a column if there is room.
+        """
         problems = [self.rows[number] for number in rows]
         names = self._names(problems)
         room = min(width, self.line_width)
         most = int(room * _PLACE_SHARE)
-        places = [place_in(each.place, most) for each in problems]
+        places = [place_in(problem.place, most) for problem in problems]
         longest = max(map(len, places), default=0) if room >= _ALIGNED_FROM else 0
         made: list[Line] = []
         for number, problem, place, name in zip(rows, problems, places, names, strict=True):
@@ -219,12 +240,12 @@ class ProblemList(RowList[str, "Problem"]):
         self.post_message(self.Changed())
 
     def on_mount(self) -> None:
-        """Take what there is, so that the first picture has it."""
+        """Read the problems for the first picture."""
         self._alerts.refresh(self._clock.monotonic_s())
         self._take()
 
     def on_focus(self) -> None:
-        """Show the cursor, and where it points to."""
+        """Show the cursor and its place."""
         self._take()
         if self.picked is not None:
             self.point(self.row)
@@ -244,7 +265,7 @@ def _first(
     selected: bool,
     text: str | None = None,
 ) -> Parts:
-    """Return a problem's first line: sign, place, what is wrong, and its age at the right."""
+    """Return a problem's first line: sign, place, text, and its age at the right."""
     is_loud = problem.is_loud
     body = theme.SELECTED if selected else theme.STRONG if is_loud else theme.QUIET
     quiet = theme.SELECTED_QUIET if selected else theme.BASE if is_loud else theme.QUIET
@@ -270,14 +291,16 @@ def _first(
 
 
 def _second(problem: Problem, now_ns: int, width: int, *, selected: bool) -> Parts:
-    """Return a problem's second line: the jobs that it hurts, how much of the fleet it is, and its owner."""
+    """Return a problem's second line: its jobs, its share of the fleet, and its owner."""
     quiet = theme.SELECTED_QUIET if selected else theme.QUIET
     said = texts.second_line(problem, now_ns)
     return [(f"   {fit(f'└ {said}' if said else '', max(1, width - 3))}", quiet)]
 
 
 def _whole(problem: Problem, now_ns: int, width: int, name: str, *, selected: bool) -> list[Parts]:
-    """Return the lines of a problem in which nothing is cut: what is wrong has lines of its own where it does not fit beside the place.
+    """Return the lines of a problem without cuts.
+
+    The text has lines of its own if it does not fit beside the place.
 
     Args:
         problem: The problem.
@@ -288,7 +311,8 @@ def _whole(problem: Problem, now_ns: int, width: int, name: str, *, selected: bo
     """
     body = theme.SELECTED if selected else theme.BASE if problem.is_loud else theme.QUIET
     quiet = theme.SELECTED_QUIET if selected else theme.QUIET
-    text, room = texts.text_of(problem), max(1, width - 3)
+    text = texts.text_of(problem)
+    room = max(1, width - 3)
     place = place_in(problem.place, int(width * _PLACE_SHARE))
     made: list[Parts]
     if "…" not in place and len(name) + len(place) + len(text) + _AROUND <= width:
@@ -320,15 +344,15 @@ def problem_table(problems: Sequence[Problem]) -> Table:
         PROBLEM_TITLES,
         [
             (
-                each.severity.value,
-                each.status.value,
-                each.place.address or texts.place_text(each.place),
-                texts.text_of(each),
-                "" if each.since_ns is None else format_rfc3339(each.since_ns),
-                each.chips or None,
-                " ".join(impact.job for impact in each.jobs),
-                each.owner,
+                problem.severity.value,
+                problem.status.value,
+                problem.place.address or texts.place_text(problem.place),
+                texts.text_of(problem),
+                "" if problem.since_ns is None else format_rfc3339(problem.since_ns),
+                problem.chips or None,
+                " ".join(impact.job for impact in problem.jobs),
+                problem.owner,
             )
-            for each in problems
+            for problem in problems
         ],
     )

@@ -1,12 +1,12 @@
-"""The fleet's past: charts for the space that a small fleet's heat map leaves, from history, limits of the catalogue, rules and alerts.
+"""The fleet's past as charts, in the space that a small fleet's heat map leaves.
 
-They are of the whole fleet, whatever the cursor is on; a chip's own past is the Chip view's.
+They show history, catalogue limits, rules and alerts of the whole fleet, independent of the cursor.
+A chip's own past is in the Chip view.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -14,12 +14,12 @@ import numpy as np
 from trnfleet.domain.address import Level
 from trnfleet.domain.layout import FLEET_NODE
 from trnfleet.domain.quantities import signed_percent, with_unit
+from trnfleet.monitor.problems.state import jobs_of
 from trnfleet.monitor.store.fields import BY_KEY
 from trnfleet.monitor.store.gaps import Reason
 from trnfleet.monitor.store.job_history import POWER, STEP_TIME
 from trnfleet.text import plain
 from trnfleet.tui import theme
-from trnfleet.tui.fleet.jobs import slowdown_of
 from trnfleet.tui.metric_display import FLEET_CHARTS, fleet_name
 from trnfleet.tui.state.chart_history import figure_of, read_kept, resolution
 from trnfleet.tui.state.chart_window import MEAN_S, chart_inputs, fired_marks, thresholds
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.widgets.charts import Mark
 
-_BASE_S = 1_800
-"""Seconds whose median is a job's usual step time where no rule knows it."""
 _UNKNOWN = "n/a"
 _UTIL = "nc_util_pct"
 
@@ -53,10 +51,10 @@ class Source(NamedTuple):
     inputs: ChartInputs
     marks: tuple[Mark, ...]
     jobs: tuple[str, ...]
-    """Names of the jobs that have series, the one with the most power first."""
+    """Names of the jobs with series, by descending power."""
     styles: dict[str, Style]
     tracks: dict[tuple[str, str], Track]
-    """What has been read of jobs, by their names and figures."""
+    """History of jobs, by job name and figure."""
     kept: Kept | None
     """History of the fleet; None without a folder, or for a short span."""
     kept_jobs: Kept | None
@@ -78,10 +76,17 @@ class Source(NamedTuple):
         shown = tuple(sorted(power, key=lambda name: (-power[name], name))[:most])
         slots = theme.job_slots(shown)
         styles = {name: theme.JOB_STYLES[slots[name]] for name in shown}
-        kept = read_kept(context, inputs.times, "")
+        chart_history = read_kept(context, inputs.times, "")
         jobs = read_kept(context, inputs.times, "", shown) if shown else None
         return Source(
-            context, inputs, fired_marks(monitor, span_s), shown, styles, tracks, kept, jobs
+            context,
+            inputs,
+            fired_marks(monitor, span_s),
+            shown,
+            styles,
+            tracks,
+            chart_history,
+            jobs,
         )
 
     @property
@@ -92,15 +97,16 @@ class Source(NamedTuple):
     def chart(
         self, series: list[Series], unit: str, *, is_of_jobs: bool = False, **rest: object
     ) -> Chart:
-        kept = self.kept_jobs if is_of_jobs else self.kept
+        history = self.kept_jobs if is_of_jobs else self.kept
         chart = Chart(series, unit, self.inputs.times, marks=self.marks, gaps=self.inputs.gaps)
-        if kept is not None:
-            chart = chart._replace(kept_gaps=kept.gaps([each.track for each in series]))
+        if history is not None:
+            chart = chart._replace(kept_gaps=history.gaps([line.track for line in series]))
         return chart._replace(**rest)  # type: ignore[arg-type]  # the names are checked by tests that draw all charts
 
     def job_series(self, key: str, change: Callable[[str, Track], Track | None]) -> list[Series]:
-        """Return the series of jobs that have any sample of a figure."""
-        span_s, found = self.inputs.times.span_s, []
+        """Return the series of the jobs with any sample of a figure."""
+        span_s = self.inputs.times.span_s
+        series = []
         for name in self.jobs:
             track = self.tracks.get((name, key))
             if track is None:
@@ -111,10 +117,10 @@ class Source(NamedTuple):
             if changed is not None:
                 former = None if self.kept_jobs is None else self.kept_jobs.job(name, key, track)
                 before = None if former is None else change(name, former)
-                found.append(
+                series.append(
                     Series(changed, self.styles[name], plain(name), has_band=False, before=before)
                 )
-        return found
+        return series
 
 
 def fleet_trends(context: UiContext) -> list[Trend]:
@@ -123,7 +129,10 @@ def fleet_trends(context: UiContext) -> list[Trend]:
 
 
 def trend_makers(context: UiContext) -> list[Callable[[], Trend]]:
-    """Return what makes each chart of a fleet, the most telling one first: a caller makes as many as there is room for."""
+    """Return a maker for each chart of a fleet, the most important first.
+
+    The caller makes as many as there is room for.
+    """
     source = Source.of(context)
     steps = _steps(source)
     made: list[Callable[[], Trend]] = [partial(_power, source)]
@@ -131,13 +140,13 @@ def trend_makers(context: UiContext) -> list[Callable[[], Trend]]:
         made.append(lambda: steps)
     made.append(partial(_busy, source))
     made += [
-        partial(_single, source, each) for each in FLEET_CHARTS if each.key not in {POWER, _UTIL}
+        partial(_single, source, field) for field in FLEET_CHARTS if field.key not in {POWER, _UTIL}
     ]
     return made
 
 
 def _power(source: Source) -> Trend:
-    """Return the chips' power by job, or the fleet's where there are no jobs."""
+    """Return the chips' power by job, or the fleet's without jobs."""
     layout = source.context.monitor.store.layout
     cap_w = {kind.name: kind.chip.power_max_w.value for kind in layout.types}
     by_instance = np.array([cap_w[kind.name] for kind in layout.types])[layout.instance_type]
@@ -145,7 +154,7 @@ def _power(source: Source) -> Trend:
     # The header's cap: of the chips whose power is known.
     fleet_w = source.context.frame.summary.mean.power_cap_w or float((by_instance * chips).sum())
     series = source.job_series(POWER, lambda _name, track: track)
-    figures = tuple(with_unit(_last(each.track), "W") for each in series)
+    figures = tuple(with_unit(_last(line.track), "W") for line in series)
     if series:
         jobs, placed = (
             source.context.monitor.ingest.job_table.placed,
@@ -164,26 +173,30 @@ def _power(source: Source) -> Trend:
         )
     is_of_jobs = bool(series and series[0].name)
     chart = source.chart(series, "W", is_of_jobs=is_of_jobs, limits=limits)
-    of = f" of {with_unit(fleet_w, 'W')}"
-    return Trend("Power", POWER, of, chart, figures, _note(source), jobs=source.every_job)
+    cap_text = f" of {with_unit(fleet_w, 'W')}"
+    return Trend("Power", POWER, cap_text, chart, figures, _note(source), jobs=source.every_job)
 
 
 def _steps(source: Source) -> Trend | None:
-    """Return how far step times are from what is usual for each job; None where no job takes steps."""
+    """Return the deviation of step times from usual, per job.
+
+    None if no job has steps.
+    """
     monitor = source.context.monitor
-    rule = next((each for each in monitor.alerts.rules if _is_step_rule(each)), None)
+    rule = next((candidate for candidate in monitor.alerts.rules if _is_step_rule(candidate)), None)
 
     def distance(name: str, track: Track) -> Track | None:
-        base = monitor.alerts.usual(STEP_TIME, name) or _usual(source, name)
+        base = monitor.alerts.usual(STEP_TIME, name)
         return track.distance_pct(base) if base else None
 
     series = source.job_series(STEP_TIME, distance)
     if not series:
         return None
     # Those of the list of jobs: two figures of one thing are one figure.
-    alerts, jobs = source.context.alerts, monitor.ingest.jobs
-    now = {plain(name): slowdown_of(alerts, jobs[name]) for name in source.jobs if name in jobs}
-    figures = tuple(_signed(now.get(each.name)) for each in series)
+    running = jobs_of(monitor)
+    jobs = running.jobs
+    now = {plain(name): running.slowdown_pct(jobs[name]) for name in source.jobs if name in jobs}
+    figures = tuple(_signed(now.get(line.name)) for line in series)
     limits = []
     if rule is not None and rule.limit is not None:
         value = 100.0 * (rule.limit - 1.0)
@@ -199,7 +212,8 @@ def _steps(source: Source) -> Trend | None:
 
 def _busy(source: Source) -> Trend:
     """Return utilisation of NeuronCores with MFU."""
-    util, mfu = BY_KEY[_UTIL], BY_KEY["mfu_pct"]
+    util = BY_KEY[_UTIL]
+    mfu = BY_KEY["mfu_pct"]
     series = [
         _of_field(source, util)._replace(name=util.title),
         _of_field(source, mfu)._replace(name=mfu.title, style=theme.LINK, has_band=False),
@@ -216,12 +230,12 @@ def _single(source: Source, field: Field) -> Trend:
     if not field.is_ratio:
         limits.append(Limit(high * monitor.store.layout.chip_count, "peak", theme.CHART_CAP))
     chart = source.chart([_of_field(source, field)], field.unit, floor=low, limits=limits)
-    of = (
+    peak_text = (
         ""
         if field.is_ratio
         else f" of {with_unit(high * monitor.store.layout.chip_count, field.unit)}"
     )
-    return Trend(fleet_name(field), field.key, of, chart, (), _note(source))
+    return Trend(fleet_name(field), field.key, peak_text, chart, (), _note(source))
 
 
 def _of_field(source: Source, field: Field) -> Series:
@@ -238,11 +252,6 @@ def _is_step_rule(rule: Rule) -> bool:
     return rule.figure == STEP_TIME and rule.reference is not None and rule.reference.of == "past"
 
 
-def _usual(source: Source, name: str) -> float | None:
-    known = _known(source.context.monitor.history.job_track(name, STEP_TIME, _BASE_S).last(_BASE_S))
-    return median(known.tolist()) if len(known) else None
-
-
 def _note(source: Source) -> str:
     return f"{source.inputs.note}, {MEAN_S} s mean{resolution(source.kept)}"
 
@@ -253,7 +262,7 @@ def _known(track: Track) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
 
 
 def _last(track: Track) -> float:
-    """Return the newest value; NaN where that is not available."""
+    """Return the newest value; NaN if it is not available."""
     return float(track.mean[-1]) if len(track.mean) else float("nan")
 
 
@@ -269,7 +278,8 @@ class Trends(ChartGrid):
 
     def figure(self, key: str) -> str:
         """Return the header's mean of a field."""
-        store, averages = self._ui.monitor.store, self._ui.frame.averages
+        store = self._ui.monitor.store
+        averages = self._ui.frame.averages
         is_ready = averages.rollups.ready and averages.generation == store.generation
         field = BY_KEY[key]
         value = float(field.values(store, averages, Level.FLEET, None)[0]) if is_ready else None

@@ -1,6 +1,6 @@
-"""The Fleet view: heat map, legend, what is selected, the problems and the jobs beside it.
+"""The Fleet view: heat map, legend, selection, and beside them problems and jobs.
 
-It says in words what the map shows in colours, and shares lines of output out among its widgets.
+It describes the map's colours in words, and shares the lines of output among its widgets.
 """
 
 from __future__ import annotations
@@ -63,15 +63,19 @@ TRUST_WORDS = {
     Trust.NOTHING: "",
 }
 
-MOST_JOBS, LEAST_JOBS, LEAST_PROBLEMS, HEADS = 12, 10, 6, 5
-"""Jobs that are shown at once beside many new events, rows of many jobs at the least, rows of problems (and steps of them), and rows of heads and gaps."""
+MOST_JOBS = 12
+LEAST_JOBS = 10
+LEAST_PROBLEMS = 6
+HEADS = 5
+"""Limits in rows of the lists. Most jobs beside many new events, fewest rows for many jobs, rows of
+problems (and their step), rows of heads and gaps."""
 
 
 class FleetView(FilteredView):
     """The first thing the eye meets."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("w,tab", "switch", "Next of: heat map, problems, jobs"),
+        Binding("w,tab", "switch", "Next pane"),
         Binding("S", "silenced", "Show or hide silenced problems"),
         Binding(
             "slash",
@@ -97,9 +101,9 @@ class FleetView(FilteredView):
         self._latest_head = Bar(id="latest-head")
         self.latest = LatestEvents(self.monitor, id="latest")
         self._list_rows: tuple[int, ...] | None = ()
-        """Rows of the lists beside the map that are set; None where the style sheet sets them."""
+        """Rows set for the lists beside the map. None if the style sheet sets them."""
         self._shown: Hashable = None
-        """The pass that is on the screen, and the revision of alerts."""
+        """Pass on screen, and the revision of alerts."""
 
     def compose(self) -> ComposeResult:
         with self._map_side:
@@ -121,7 +125,10 @@ class FleetView(FilteredView):
 
     @property
     def place(self) -> str:
-        """What the map's cursor is on, or the problem or job that it follows, which may be deeper than the map shows."""
+        """Address at the map's cursor, or of the problem or job it follows.
+
+        It may be deeper than the map shows.
+        """
         if self.jobs.has_focus and self.jobs.picked is not None:
             return self.jobs.place_of(self.jobs.picked)
         problem = self.problems.picked_here if self.problems.has_focus else None
@@ -137,12 +144,12 @@ class FleetView(FilteredView):
 
     @property
     def subject(self) -> Subject:
-        """The problem or the job under the cursor, while its list has the keys; else what the map's cursor is on."""
+        """Problem or job under the cursor of the focused list; else the map's selection."""
         if self.jobs.has_focus and self.jobs.picked is not None:
             return of_job(self.context.alerts, self.jobs.picked.job)
         problem = self.problems.picked if self.problems.has_focus else None
-        alerts = () if problem is None else (each.alert for each in problem.alerts)
-        return of_alerts(alerts) or super().subject
+        alerts = () if problem is None else (held.alert for held in problem.alerts)
+        return of_alerts(self.subject_context.alerts, alerts) or super().subject
 
     @property
     def subject_context(self) -> UiContext:
@@ -162,7 +169,7 @@ class FleetView(FilteredView):
         return CHIP_COLUMNS
 
     def take_filter(self, wanted: Filter) -> None:
-        """Let what a filter leaves stand out on the map, and leave its problems."""
+        """Apply a filter: highlight its chips on the map and list its problems."""
         self.problems.filter.take(wanted)
         self.problems.filter.follow()
         self.map.filtered = self.problems.filter.mask
@@ -180,9 +187,13 @@ class FleetView(FilteredView):
         return said if chips or self.problems.count else hint(self.pattern, CHIP_COLUMNS) or said
 
     def close_prompt(self, pattern: str) -> None:
-        """Take the filter; the cursor goes to the first chip that it leaves, where its own is none."""
+        """Apply the filter.
+
+        If the cursor's chip does not match, the cursor moves to the first chip that does.
+        """
         super().close_prompt(pattern)
-        mask, layout = self.map.filtered, self.monitor.store.layout
+        mask = self.map.filtered
+        layout = self.monitor.store.layout
         node = layout.find(self.map.place)
         if mask is None or len(mask) != layout.chips or not mask.any() or node is None:
             return
@@ -197,14 +208,29 @@ class FleetView(FilteredView):
         self._shown = None
 
     def tick(self, allowance: int) -> int:
-        """Paint what changed, all of it of one pass: what says most in the fewest lines first."""
+        """Paint changes of one pass, the most important in the fewest lines first."""
         rollups = self.context.frame.rollups
-        news = self.context.fleets.revision, self.latest.received, len(self.monitor.ingest.jobs)
+        news = (
+            self.context.fleets.revision,
+            self.monitor.incomplete,
+            self.latest.received,
+            len(self.monitor.ingest.jobs),
+        )
         history = self.context.history
-        kept = 0 if history is None else history.revision
-        shown = rollups.generation, rollups.revision, kept, self.monitor.link.changes, *news
+        history_revision = 0 if history is None else history.revision
+        # Ages of jobs without a live chip count on.
+        aging = self.monitor.ingest.job_table.last_known
+        second = int(self.monitor.clock.monotonic_s()) if aging else 0
+        shown = (
+            rollups.generation,
+            rollups.revision,
+            history_revision,
+            self.monitor.link.changes,
+            second,
+            *news,
+        )
         if shown == self._shown:
-            # Nothing here shows an age, and what changes sizes draws itself.
+            # What changes sizes draws itself.
             return 0
         self._share_space()
         if self.problems.filter.follow():
@@ -230,17 +256,21 @@ class FleetView(FilteredView):
 
     def _resized(self) -> None:
         self._share_space()
-        # Another zoom level may fit, and the map's head says what a cell stands for.
+        # Another zoom level may fit, and the map's head shows the chips per cell.
         self._write()
 
     def _share_lists(self) -> None:
-        """Give problems and jobs the rows that they need, and the newest events the others; what these do not fill is for more jobs."""
+        """Set the rows of problems, jobs and events.
+
+        Problems and jobs get the rows they need, the newest events the rest. Rows that events do
+        not fill are for more jobs.
+        """
         width, height = self._list_side.size
         rows: tuple[int, ...] | None = None
         if height and self.jobs.display:
             every = 2 * max(1, len(self.monitor.ingest.jobs))
             problems = max(1, self.problems.count) * max(2, self.problems.lines_wanted(width - 2))
-            # In steps, so that what is below does not move with each problem.
+            # In steps, so that the rows below do not move with each problem.
             problems = max(LEAST_PROBLEMS, -(-problems // LEAST_PROBLEMS) * LEAST_PROBLEMS)
             left = height - problems - HEADS
             if left - min(every, LEAST_JOBS) >= LEAST_LATEST:
@@ -259,7 +289,10 @@ class FleetView(FilteredView):
             self.jobs.styles.max_height = rows[0]
 
     def _share_space(self) -> bool:
-        """Lend the rows that the map leaves empty to the trends, or take them back; return whether that is a change."""
+        """Lend the map's empty rows to the trends, or reclaim them.
+
+        Return whether that changed.
+        """
         self._share_lists()
         # Legend and selection take a row each.
         rows = self._map_side.size.height - 2
@@ -276,9 +309,9 @@ class FleetView(FilteredView):
         return True
 
     def action_switch(self) -> None:
-        """Move the focus on, from the map to the problems, and to the jobs where they are shown."""
-        panes = [self.map, *(each for each in (self.problems, self.jobs) if each.region.height)]
-        at = next((number for number, each in enumerate(panes) if each.has_focus), -1)
+        """Move the focus from the map to the problems, and to the jobs if shown."""
+        panes = [self.map, *(pane for pane in (self.problems, self.jobs) if pane.region.height)]
+        at = next((number for number, pane in enumerate(panes) if pane.has_focus), -1)
         focus_on(panes[(at + 1) % len(panes)])
 
     def action_silenced(self) -> None:
@@ -312,13 +345,15 @@ class FleetView(FilteredView):
         self._write()
 
     def _write_legend(self) -> None:
-        """Write the map's head; where the lists have no room, a filter takes its place, which is told nowhere else."""
+        """Write the map's head, or the filter if the lists have no room for it."""
         is_told = not self.wanted or bool(self._list_side.size.height)
         self._legend.show(
             lambda width: [
-                legend(self.map, width)
-                if is_told
-                else filter_head(self.pattern, self.found_text(), width)
+                (
+                    legend(self.map, width)
+                    if is_told
+                    else filter_head(self.pattern, self.found_text(), width)
+                )
             ]
         )
 
@@ -326,12 +361,18 @@ class FleetView(FilteredView):
         self._write_legend()
         alerts = self.context.alerts.touching(self.map.place)
         self._selection.show(lambda width: [selection(self.map, width, alerts)])
-        problems, shows_silenced = self.problems.problems, self.problems.shows_silenced
+        problems = self.problems.problems
+        shows_silenced = self.problems.shows_silenced
+        incomplete = self.monitor.incomplete
         self._problems_head.show(
             lambda width: [
-                filter_head(self.pattern, self.found_text(), width)
-                if self.wanted
-                else title(problems, width - 10, shows_silenced=shows_silenced)
+                (
+                    filter_head(self.pattern, self.found_text(), width)
+                    if self.wanted
+                    else title(
+                        problems, width - 10, shows_silenced=shows_silenced, incomplete=incomplete
+                    )
+                )
             ]
         )
         jobs = len(self.monitor.ingest.jobs)
@@ -343,7 +384,9 @@ class FleetView(FilteredView):
 
 
 def selection(heat: HeatMap, width: int, alerts: Sequence[AlertWithStatus] = ()) -> Parts:
-    """Return what the cursor is on: its address, its value, whether that is live, alerts, and more where there is room.
+    """Return the line of the selection: address, value, whether it is live, and alerts.
+
+    More if there is room.
 
     Args:
         heat: The map.
@@ -358,13 +401,15 @@ def selection(heat: HeatMap, width: int, alerts: Sequence[AlertWithStatus] = ())
     first: float | None = None
     if heat.field is HEALTH:
         health, (first, trust) = heat.health(), heat.reading(SELECTION[0])
-        shown, style = WORDS[health], health_style(health)
+        shown = WORDS[health]
+        style = health_style(health)
         if health in {Health.IDLE, Health.RESERVED_IDLE} and first > IDLE_BELOW_PCT:
             # The mean of 10 s beside it is still of a job that has just gone.
             shown = shown.replace("idle", "idle now")
     else:
         value, trust = heat.reading(heat.field)
-        shown, style = _figure(heat, heat.field, value), theme.LINK
+        shown = _figure(heat, heat.field, value)
+        style = theme.LINK
     words = TRUST_WORDS[Trust(trust)]
     # What follows says that it is stale or offline.
     said = words.partition(":")[0]
@@ -391,10 +436,13 @@ def selection(heat: HeatMap, width: int, alerts: Sequence[AlertWithStatus] = ())
 
 
 def _figure(heat: HeatMap, field: Field, value: float) -> str:
-    """Return a field's value for what is selected, named for what it is of more than one chip."""
+    """Return a field's value for the selection.
+
+    For several chips it names the statistic.
+    """
     if heat.zoom.unit is Level.CHIP:
         return f"{field.title} {with_unit(value, field.unit)}"
-    # Several UltraServers have no row in the tree: what stands for them is of one chip.
+    # Several UltraServers have no row in the tree: their value is for one chip.
     a_chip = (
         " a chip" if heat.zoom.unit is None and not field.is_ratio and not is_count(field) else ""
     )

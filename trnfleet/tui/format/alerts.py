@@ -1,6 +1,7 @@
-"""Texts of alerts: signs, ages, addresses, amounts and status; pure functions without a widget.
+"""Texts of alerts: signs, ages, addresses, amounts and status.
 
-Everything returned is fit for the screen: texts of rules, operators and the wire go through `plain` here.
+Pure functions without a widget. Every result is safe for the screen: texts of rules, operators and
+the wire pass through `plain` here.
 """
 
 from __future__ import annotations
@@ -9,11 +10,10 @@ from typing import TYPE_CHECKING
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.alert import address_of, cause_address
-from trnfleet.domain.alerts.matchers import Matcher
 from trnfleet.domain.alerts.signals import FIGURES, LANES, LEVEL_OF
 from trnfleet.domain.alerts.silences import Span
 from trnfleet.domain.alerts.status import AlertStatus
-from trnfleet.domain.alerts.templates import condition_text, title
+from trnfleet.domain.alerts.templates import conditions_text, title
 from trnfleet.domain.quantities import DurationStyle, count, counted, duration
 from trnfleet.domain.severity import Severity
 from trnfleet.text import plain
@@ -21,7 +21,7 @@ from trnfleet.tui import theme
 from trnfleet.tui.format.addresses import last_segments, shortened, without_start
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.preview import Preview
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from trnfleet.tui.widgets.cells import Parts
 
 _SHORT = {Severity.CRITICAL: "crit", Severity.WARNING: "warn", Severity.INFO: "info"}
-_PLACES = ("chip", "instance", "ultraserver", "cluster", "job", "reservation", "publisher")
-"""Labels that locate an alert, the deepest first."""
 _MOST_NAMES = 3
 _LONGEST_TITLE = 60
 _LONGEST_NOTE = 1_000
@@ -57,7 +55,7 @@ def age_text(alert: Alert, now_ns: int) -> str:
 
 
 def handling_texts(alert: Alert, silences: Silences, now_ns: int) -> Iterator[tuple[str, str]]:
-    """Yield who acknowledged an alert and what silences it, two silences at most, each with its name."""
+    """Yield the acknowledgement and up to two silences of an alert, each with its name."""
     ack = silences.ack_of(alert, now_ns)
     if ack is not None:
         note = f": {plain(ack.note, _LONGEST_NOTE)}" if ack.note else ""
@@ -74,13 +72,13 @@ def handling_texts(alert: Alert, silences: Silences, now_ns: int) -> Iterator[tu
 
 
 def time_text(instant_ns: int, now_ns: int) -> str:
-    """Return an instant as a time of day, with its date where that is not today's."""
+    """Return an instant as a time of day, with its date if not today."""
     day, time = format_rfc3339(instant_ns)[:19].split("T")
     return time if format_rfc3339(now_ns)[:10] == day else f"{day} {time}"
 
 
 def where_text(alert: Alert, room: int = 200) -> str:
-    """Return an alert's address or target, from a segment's beginning where there is little room."""
+    """Return an alert's address or target, cut at a segment's beginning."""
     place = address_of(alert)
     if alert.rule.scope not in LEVEL_OF:
         # A job's first place says less than its name.
@@ -89,12 +87,16 @@ def where_text(alert: Alert, room: int = 200) -> str:
     short = shortened(text, room)
     if short == text or not short.startswith("chip"):
         return short or "fleet"
-    # A chip's number alone says nothing: as much of its instance's name as there is room for stands before it.
+    # A chip's number alone is useless: the end of its instance's name precedes it, as far as it
+    # fits.
     return without_start(text, max(room, 2))
 
 
 def event_address(event: Event, alerts: Alerts) -> str:
-    """Return where an event leads to: to the cause of the alert that it tells of, while that is kept, else to its own address; empty for nowhere."""
+    """Return the address linked to an event; empty without one.
+
+    It is the cause of the event's alert while stored, else the event's own address.
+    """
     alert = alerts.find(event.alert) if event.alert else None
     return (
         cause_address(alert).partition(":")[0] if alert is not None and alert.cause else event.path
@@ -102,7 +104,10 @@ def event_address(event: Event, alerts: Alerts) -> str:
 
 
 def amount_text(alert: Alert) -> str:
-    """Return an alert's extent, such as `64 chips`; empty for a single one of its rule's scope."""
+    """Return an alert's extent, such as `64 chips`.
+
+    Empty for a single member of its rule's scope.
+    """
     scope = alert.rule.scope
     if scope in LANES and alert.members > 1:
         return f"{count(alert.members)} {scope.value}s"
@@ -112,7 +117,10 @@ def amount_text(alert: Alert) -> str:
 
 
 def status_text(held: AlertWithStatus, alerts: Alerts, now_ns: int) -> str:
-    """Return who acknowledged or silenced an alert and for how long, or why it does not notify, or that it flaps; of a cell's, which one."""
+    """Return who acknowledged or silenced an alert, and for how long.
+
+    Otherwise why it does not notify, or that it flaps. For a cell's alert, also the cell.
+    """
     cell = plain(held.alert.cell, 64)
     if cell and held.alert.is_unobserved:
         return f"{cell} not observed"
@@ -129,28 +137,31 @@ def _status_text(held: AlertWithStatus, alerts: Alerts, now_ns: int) -> str:
         hiding = silences.silences_of(alert, now_ns)
         if not hiding:
             return "silenced"
-        last = max(hiding, key=lambda each: each.ends_ns)
+        last = max(hiding, key=lambda silence: silence.ends_ns)
         return f"silenced {plain(last.who, 20)}, {_left(last.ends_ns, now_ns)}"
     if held.status is AlertStatus.INHIBITED:
         other = alerts.find(alert.inhibited_by)
         return f"see {plain(other.name)}" if other is not None else "inhibited"
     if held.status is AlertStatus.PENDING:
-        return f"pending {age_text(alert, now_ns)} of {duration(alert.rule.for_s, DurationStyle.NARROW)}"
+        return (
+            f"pending {age_text(alert, now_ns)} of"
+            f" {duration(alert.rule.for_s, DurationStyle.NARROW)}"
+        )
     if alert.is_flapping:
         return f"flaps {alert.times}x"
     return "last known" if alert.is_silent else ""
 
 
 def said_text(alert: Alert) -> str:
-    """Return what is wrong in a few words, and its cause where that is known."""
+    """Return the problem in a few words, and its cause if known."""
     cause = f"; cause: {plain(alert.cause, _LONGEST_TITLE)}" if alert.cause else ""
     return plain(title(alert), _LONGEST_TITLE) + cause
 
 
 def condition_words(rule: Rule) -> str:
-    """Return a rule's conditions in words: `power_w above 400 W for 30 s`."""
+    """Return a rule's conditions in words: `power > 400 W for 30 s`."""
     lasting = f" for {duration(rule.for_s)}" if rule.for_s else ""
-    return " and ".join(condition_text(rule.scope, each) for each in rule.conditions) + lasting
+    return conditions_text(rule) + lasting
 
 
 def unit_of(rule: Rule) -> str:
@@ -161,7 +172,9 @@ def unit_of(rule: Rule) -> str:
 def alerts_line(
     held: list[AlertWithStatus], now_ns: int, room: int, *, most: int = 8, with_place: bool = False
 ) -> Parts:
-    """Return alerts beside each other, worst first, as far as there is room: sign, title and age of each, then how many more.
+    """Return alerts side by side, worst first: sign, title and age of each.
+
+    The number of further alerts follows.
 
     Args:
         held: The alerts.
@@ -170,29 +183,32 @@ def alerts_line(
         most: Limit of alerts that are named.
         with_place: Whether the place of each stands behind its title, where it has one.
     """
-    ordered = sorted(held, key=lambda each: each.severity)
+    ordered = sorted(held, key=lambda alert: alert.severity)
     parts: Parts = []
     used = 0
-    for number, each in enumerate(ordered):
-        said = plain(title(each.alert), _LONGEST_TITLE)
-        text = f"{theme.SEVERITY_GLYPH[each.severity]} {said}"
-        if with_place and address_of(each.alert) and each.alert.rule.scope in LEVEL_OF:
-            text += f" at {plain(last_segments(address_of(each.alert)), _LONGEST_TITLE)}"
-        age = f" ({age_text(each.alert, now_ns)})"
+    for number, alert in enumerate(ordered):
+        said = plain(title(alert.alert), _LONGEST_TITLE)
+        text = f"{theme.SEVERITY_GLYPH[alert.severity]} {said}"
+        if with_place and address_of(alert.alert) and alert.alert.rule.scope in LEVEL_OF:
+            text += f" at {plain(last_segments(address_of(alert.alert)), _LONGEST_TITLE)}"
+        age = f" ({age_text(alert.alert, now_ns)})"
         left = len(ordered) - number
         more = f"+{count(left)} more"
         if number >= most or used + len(text + age) + 2 + (len(more) + 2 if left > 1 else 0) > room:
             if used + len(more) <= room:
                 parts.append((more, theme.QUIET))
             break
-        parts += [(text, theme.SEVERITY_STYLE[each.severity]), (f"{age}  ", theme.QUIET)]
+        parts += [(text, theme.SEVERITY_STYLE[alert.severity]), (f"{age}  ", theme.QUIET)]
         used += len(text + age) + 2
     return parts
 
 
 def tally_text(held: list[AlertWithStatus]) -> str:
-    """Return how many alerts there are of each severity, worst first, such as `✖ 2 ▲ 5`; empty for none."""
-    counted = [sum(each.severity is severity for each in held) for severity in Severity]
+    """Return the number of alerts per severity, worst first, such as `✖ 2 ▲ 5`.
+
+    Empty without alerts.
+    """
+    counted = [sum(alert.severity is severity for alert in held) for severity in Severity]
     return " ".join(
         f"{theme.SEVERITY_GLYPH[severity]} {count(number)}"
         for severity, number in zip(Severity, counted, strict=True)
@@ -202,33 +218,37 @@ def tally_text(held: list[AlertWithStatus]) -> str:
 
 def worst_of(held: list[AlertWithStatus]) -> Severity:
     """Return the worst severity of at least one alert."""
-    return min(each.severity for each in held)
-
-
-def where_label(labels: Mapping[str, str]) -> str:
-    """Return the deepest label that locates an alert; empty for none."""
-    return next((label for label in _PLACES if labels.get(label)), "")
-
-
-def matchers_of(labels: Mapping[str, str]) -> str:
-    """Return matchers for alerts like this one: its name and its deepest location."""
-    where = where_label(labels)
-    chosen = ["alertname", *([where] if where else [])]
-    return " ".join(str(Matcher(label, "=", labels[label])) for label in chosen if label in labels)
+    return min(alert.severity for alert in held)
 
 
 def preview_text(preview: Preview) -> str:
-    """Return the alerts that a silence matches, in a line."""
+    """Return the effect of a silence as one line, its errors first."""
+    if preview.doubts:
+        return plain("; ".join(preview.doubts), _LONGEST_NOTE)
     critical = f" ({count(preview.critical)} critical)" if preview.critical else ""
+    others = others_text(preview)
     if not preview.firing and not preview.pending:
-        return "matches no alert now"
+        return f"matches no alert now{others.removesuffix(' now')}"
     parts = [counted(preview.firing, "firing alert") + critical]
     if preview.pending:
         parts.append(f"{count(preview.pending)} pending")
-    names = _names(f"{plain(each.name)} {where_text(each, 24)}" for each in preview.examples)
+    parts[-1] += others
+    names = _names(
+        f"{plain(example.name)} {where_text(example, 24)}" for example in preview.examples
+    )
     return f"matches {', '.join(parts)}: {names}" + (
         ", …" if preview.firing + preview.pending > _MOST_NAMES else ""
     )
+
+
+def others_text(preview: Preview) -> str:
+    """Return the chips without an alert that a silence would mute; empty if none.
+
+    The text is the end of a clause.
+    """
+    if not preview.other_chips:
+        return ""
+    return f", also {counted(preview.other_chips, 'chip')} without an alert now"
 
 
 def silence_state(silence: Silence, now_ns: int) -> str:
@@ -250,10 +270,10 @@ def silence_text(silence: Silence) -> str:
 
 def alarm_text(fresh: list[AlertWithStatus]) -> str:
     """Return new alerts in a line for a notification: worst first, no control characters."""
-    ordered = sorted(fresh, key=lambda each: each.severity)
+    ordered = sorted(fresh, key=lambda held: held.severity)
     noun = "new alert" if len(ordered) == 1 else "new alerts"
     names = _names(
-        f"{each.severity.value} {each.alert.name} {where_text(each.alert, 40)}" for each in ordered
+        f"{held.severity.value} {held.alert.name} {where_text(held.alert, 40)}" for held in ordered
     )
     rest = f" and {count(len(ordered) - _MOST_NAMES)} more" if len(ordered) > _MOST_NAMES else ""
     return plain(f"{count(len(ordered))} {noun}: {names}{rest}")

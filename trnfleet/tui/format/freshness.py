@@ -18,14 +18,17 @@ class State(NamedTuple):
     """Freshness of a node as the screen shows it."""
 
     freshness: Freshness
-    """Live where anything below it is."""
+    """Live if any chip below is."""
     text: str
     """At most 16 cells, glyph first."""
     style: Style
 
 
 def overall(counts: tuple[int, ...]) -> Freshness:
-    """Return the freshness of a node from how many chips below it are in each state: the best of them but unknown."""
+    """Return the freshness of a node: the best state of its chips except unknown.
+
+    `counts` is the number of chips per state.
+    """
     for state in (Freshness.LIVE, Freshness.STALE, Freshness.OFFLINE, Freshness.UNOBSERVED):
         if counts[state]:
             return state
@@ -39,7 +42,8 @@ def describe(counts: tuple[int, ...], age_s: float) -> State:
         counts: How many chips below it (or 1 for itself) are in each `Freshness`.
         age_s: Seconds since its newest value; shown where none is live.
     """
-    freshness, total = overall(counts), sum(counts)
+    freshness = overall(counts)
+    total = sum(counts)
     glyph = theme.STATE_GLYPH[freshness]
     if freshness is Freshness.LIVE:
         live = counts[Freshness.LIVE]

@@ -1,4 +1,7 @@
-"""Problems in cells: their place in the room that there is, and the header's badge; the words are those of `monitor.problems.texts`."""
+"""Problems in cells: their place in the available room, and the header's badge.
+
+The words come from `monitor.problems.texts`.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +20,17 @@ if TYPE_CHECKING:
     from trnfleet.tui.widgets.cells import Parts
 
 _LEAST_START = 4
-"""Cells from which the end of an instance's name says something."""
+"""Fewest cells for a useful end of an instance's name."""
 _WHOLE_SHARE = 0.8
-"""Of the room, at most, for a place with its UltraServer: what is wrong needs the rest."""
+"""Largest share of the room for a place with its UltraServer. The problem text needs the rest."""
 _SHORT = {Severity.CRITICAL: "crit", Severity.WARNING: "warn", Severity.INFO: "info"}
 
 
 def place_in(place: Place, room: int) -> str:
-    """Return where a problem is in at most `room` cells: both ends of a link as long as they fit.
+    """Return a problem's place in at most `room` cells.
 
-    Where there is plenty of room the UltraServer stands before the instance; a chip never stands without its instance.
+    Both ends of a link are named if they fit. With enough room the UltraServer precedes the
+    instance. A chip always has its instance.
     """
     text = texts.place_text(place)
     above = place.address.split("/")[1:2]
@@ -50,21 +54,29 @@ def place_in(place: Place, room: int) -> str:
             return tight
         text = near
     short = shortened(text, room)
-    # A chip's number alone says nothing: the end of its instance's name stands before it.
+    # A chip's number alone is useless: the end of its instance's name precedes it.
     has_more = short != text and short.startswith("chip") and room - len(short) >= _LEAST_START
     return without_start(text if has_more else short, max(room, 2))
 
 
 def badge(
-    counts: ProblemCounts, *, short: bool = False, tight: bool = False, with_quiet: bool = True
+    counts: ProblemCounts,
+    *,
+    short: bool = False,
+    tight: bool = False,
+    with_quiet: bool = True,
+    incomplete: str = "",
 ) -> Parts:
-    """Return how many problems there are, worst first, for the header: severity as sign, word and colour.
+    """Return the number of problems, worst first, as sign, word and colour.
+
+    It is for the header.
 
     Args:
         counts: How many there are.
         short: Whether words are cut to four letters.
         tight: Whether signs stand for the words.
         with_quiet: Whether acknowledged, silenced and pending ones are counted, too.
+        incomplete: What is lacking of the moment that is shown; empty for nothing.
     """
     styles = {
         Severity.CRITICAL: theme.BAR_DOWN,
@@ -77,12 +89,15 @@ def badge(
             severity is Severity.INFO and (tight or counts.critical or counts.warning)
         ):
             continue
-        glyph, word = theme.SEVERITY_GLYPH[severity], severity.value
+        glyph = theme.SEVERITY_GLYPH[severity]
+        word = severity.value
         word = "" if tight else f" {_SHORT[severity] if short else word}"
         parts.append((f" {glyph} {count(number)}{word} ", styles[severity]))
-    handled = counts.acknowledged or counts.silenced
-    if not parts:
-        parts.append((" 0 unacknowledged " if handled else f" {texts.NONE} ", theme.HEAD))
+    if incomplete and parts:
+        parts.append((f" {incomplete} ", theme.HEAD_STRONG))
+    elif not parts:
+        is_calm = (counts.acknowledged or counts.silenced) and not incomplete
+        parts.append((" OK " if is_calm else f" {texts.none_text(incomplete)} ", theme.HEAD))
     quiet = [
         f"{count(number)} {word}"
         for number, word in (
@@ -93,5 +108,5 @@ def badge(
         if number
     ]
     if quiet and with_quiet:
-        parts.append((f" {', '.join(quiet)} ", theme.HEAD))
+        parts.append((f" {'  '.join(quiet)} ", theme.HEAD))
     return parts

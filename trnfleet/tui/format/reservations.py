@@ -1,4 +1,7 @@
-"""Texts of reservations: state, countdowns, money and table lines; pure functions without a widget."""
+"""Texts of reservations: state, countdowns, money and table lines.
+
+Pure functions without a widget.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ _DOUBTFUL = frozenset({BlockState.PAYMENT_PENDING.value, "delayed", "cancelling"
 PICKED = "◆"
 """Marks the selected reservation, and every node with an instance of it."""
 LAST_CALL_S = 1_800.0
-"""Seconds before the first termination from which a block can no longer be extended."""
+"""Seconds before the first termination when a block can no longer be extended."""
 
 
 def is_ended(reservation: Reservation) -> bool:
@@ -54,7 +57,10 @@ def is_impaired(reservation: Reservation) -> bool:
 
 
 def severity(reservation: Reservation) -> Severity | None:
-    """Return how urgent its state is; None where all is well, or where its publisher is gone."""
+    """Return the urgency of its state.
+
+    None if all is well, or its publisher is gone.
+    """
     message = reservation.message
     if not reservation.is_current:
         return None
@@ -76,15 +82,17 @@ def state_text(reservation: Reservation, util_pct: float | None = None) -> str:
 
     Args:
         reservation: The reservation.
-        util_pct: Its mean utilisation beside that. While it is still of instances that have just stopped, they are `idle now`.
+        util_pct: Its mean utilisation beside that. While it is still of instances that have just
+            stopped, they are `idle now`.
     """
-    message, found = reservation.message, severity(reservation)
+    message = reservation.message
+    trouble = severity(reservation)
     state = plain(message.state.value, 20)
     if is_ended(reservation):
         return f"· {state}"
     if not reservation.is_current:
         return f"? {state}"
-    if found is None:
+    if trouble is None:
         return f"{'○' if is_waiting(reservation) else '●'} {state}"
     word = state
     was_busy = util_pct is not None and util_pct > IDLE_BELOW_PCT
@@ -97,19 +105,22 @@ def state_text(reservation: Reservation, util_pct: float | None = None) -> str:
         word += ", idle" if reservation.is_idle and not was_busy else ""
     elif reservation.is_idle:
         word = "idle now" if was_busy else "idle"
-    return f"{theme.SEVERITY_GLYPH[found]} {word}"
+    return f"{theme.SEVERITY_GLYPH[trouble]} {word}"
 
 
 def countdown(seconds: float) -> str:
-    """Return the time left in at most seven cells: `12d 03h`, `2h 05m`, `9m 07s`; `over` where it has passed."""
+    """Return the time left in at most seven cells: `12d 03h`, `2h 05m`, `9m 07s`.
+
+    `ended` if it has passed.
+    """
     # The last second is counted down to nothing.
-    return "over" if seconds < 0 else duration(math.ceil(seconds), DurationStyle.SHORT)
+    return "ended" if seconds < 0 else duration(math.ceil(seconds), DurationStyle.SHORT)
 
 
 def until_text(reservation: Reservation) -> str:
     """Return the time until its start or its end."""
     if is_ended(reservation):
-        return "over"
+        return "ended"
     if is_waiting(reservation):
         return f"starts {countdown(reservation.to_start_s)}"
     if reservation.to_end_s is None:
@@ -118,7 +129,7 @@ def until_text(reservation: Reservation) -> str:
 
 
 def termination_text(reservation: Reservation) -> str:
-    """Return the time until its instances are terminated; empty where they are not."""
+    """Return the time until its instances are terminated; empty if they are not."""
     seconds = reservation.to_termination_s
     if seconds is None or is_ended(reservation) or is_waiting(reservation):
         return ""
@@ -126,7 +137,7 @@ def termination_text(reservation: Reservation) -> str:
 
 
 def money(amount: Decimal | None, currency: str = "") -> str:
-    """Return an amount with separators; `n/a` where it is not known."""
+    """Return an amount with separators; `n/a` if unknown."""
     if amount is None:
         return "n/a"
     return f"{amount:,.2f}" + (f" {plain(currency, 3)}" if currency else "")
@@ -138,7 +149,10 @@ def fee_of(reservation: Reservation) -> Decimal | None:
 
 
 def what_text(reservation: Reservation, width: int = 40) -> str:
-    """Return its capacity, such as `UltraServer` or `2 x trn2.48xlarge`; the family alone where there is little room."""
+    """Return its capacity, such as `UltraServer` or `2 x trn2.48xlarge`.
+
+    The family alone in little room.
+    """
     message = reservation.message
     if message.ultraserver_type is not None:
         return "UltraServer"
@@ -147,7 +161,7 @@ def what_text(reservation: Reservation, width: int = 40) -> str:
 
 
 def used_text(reservation: Reservation) -> str:
-    """Return instances in use of those reserved; a question mark where that is unknown."""
+    """Return instances in use and reserved; a question mark if unknown."""
     if is_ended(reservation) or is_waiting(reservation):
         return f"-/{reservation.message.instances}"
     used = "?" if reservation.used is None else str(reservation.used)
@@ -155,20 +169,20 @@ def used_text(reservation: Reservation) -> str:
 
 
 def util_text(reservation: Reservation, util_pct: float | None, unit: str = " %") -> str:
-    """Return its utilisation; empty where it has none because it has not begun, or is over."""
+    """Return its utilisation; empty before it begins and after it ends."""
     if is_ended(reservation) or is_waiting(reservation):
         return ""
     return "n/a" if util_pct is None else f"{util_pct:.1f}{unit}"
 
 
 def short_id(text: str, width: int) -> str:
-    """Return an id without its middle where there is too little room: its end tells ids apart."""
+    """Return an id, shortened in the middle if too long: its end tells ids apart."""
     shown = plain(text, 64)
     return shown if len(shown) <= width else shown[:3] + "…" + shown[len(shown) - width + 4 :]
 
 
 class ReservationPlan(NamedTuple):
-    """Cells of the columns at a width, without the gap behind each; 0 where there is no room."""
+    """Cells of the columns at a width, without the gap behind each; 0 without room."""
 
     state: int
     id: int
@@ -211,7 +225,7 @@ def head(width: int, mean_s: float = WINDOW_S) -> Parts:
 
     Args:
         width: Cells.
-        mean_s: Seconds that utilisations are means over; 0 for those of now.
+        mean_s: Seconds averaged for utilisation. 0 for present values.
     """
     plan = ReservationPlan.of(width)
     titles = [
@@ -219,14 +233,16 @@ def head(width: int, mean_s: float = WINDOW_S) -> Parts:
         fit("id", plan.id),
         fit("capacity", plan.what),
         right("used", plan.used),
-        right(f"util, {mean_label(mean_s)}", plan.bar + 1 + plan.util)
-        if plan.bar
-        else right("util", plan.util),
-        fit("next", plan.until),
-        right("terminates", plan.terminates),
+        (
+            right(f"util, {mean_label(mean_s)}", plan.bar + 1 + plan.util)
+            if plan.bar
+            else right("util", plan.util)
+        ),
+        fit("ends", plan.until),
+        right("stops in", plan.terminates),
         right("idle, $/h", plan.idle),
         right("fee, $", plan.fee),
-        fit("interconnect", plan.interconnect),
+        fit("EC2 links", plan.interconnect),
         fit("zone", plan.zone),
         fit("extension", plan.extend),
     ]
@@ -254,8 +270,8 @@ def row(
     ended = is_ended(reservation) or not reservation.is_current
     body: Style = theme.SELECTED if selected else theme.GHOST if ended else theme.BASE
     quiet: Style = theme.SELECTED_QUIET if selected else theme.GHOST if ended else theme.QUIET
-    found = severity(reservation)
-    alert = body if found is None or selected else theme.SEVERITY_STYLE[found]
+    trouble = severity(reservation)
+    alert = body if trouble is None or selected else theme.SEVERITY_STYLE[trouble]
     idle = reservation.idle_per_h
     costs = idle is not None and idle > 0
     gap = " " * plan.gap

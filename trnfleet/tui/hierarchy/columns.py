@@ -1,7 +1,7 @@
-"""Columns of the tree-table at a width, and the look of a value in its cell.
+"""Columns of the tree-table for a width, and the texts of values.
 
-Columns of fields come from `metric_display`; the others (name, state, chips, history, job) are named here. No values are
-read.
+Columns of fields come from `metric_display`; the others (name, state, chips, history, job) are
+named here. No values are read.
 """
 
 from __future__ import annotations
@@ -17,17 +17,23 @@ if TYPE_CHECKING:
     from trnfleet.monitor.store.fields import Field
     from trnfleet.tui.metric_display import MetricDisplay
 
-NAME, STATE, CHIPS, SPARK, JOB = "name", "state", "chips", "spark", "job"
+NAME = "name"
+STATE = "state"
+CHIPS = "chips"
+SPARK = "spark"
+JOB = "job"
 SPARK_FIELD = "nc_util_pct"
 SPARK_CELL_S = 5
-"""Seconds that a cell of the sparkline is the mean of."""
+"""Seconds per cell of the sparkline."""
 
 SPARK_MEAN_S = 10
-"""Seconds that its values are means of, as the figures beside it are."""
+"""Seconds of the running mean behind the sparkline; the figures beside it use the same."""
 
-NAME_MIN, NAME_MAX = 21, 36
-COMFORTABLE, RICH = 100, 180
-"""Widths from which there is more air, and from which every field has room."""
+NAME_MIN = 21
+NAME_MAX = 36
+COMFORTABLE = 100
+RICH = 180
+"""Least widths in cells for wide gaps and for all fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +44,7 @@ class TreeColumn:
     """A field's key, or one of the names above."""
     title: str
     unit: str
-    """What stands under the title."""
+    """Text under the title."""
     width: int
     """Cells, with the gap before it."""
     field: Field | None = None
@@ -61,7 +67,7 @@ class Plan:
 
     @property
     def sortable(self) -> tuple[str, ...]:
-        """Keys of the columns that one can sort by, from left to right."""
+        """Keys of the columns to sort by, left to right."""
         return tuple(
             column.key for column in self.columns if column.field or column.key in {NAME, STATE}
         )
@@ -77,12 +83,16 @@ class Plan:
 _UNITS = {"degC": "°C", "TFLOP/s/W": "", "events": "total"}
 _OTHER_CELLS = {"degC": 5}
 SCALED_CELLS = {"W": 7, "bytes/s": 9, "bytes": 8, "TFLOP/s": 12}
-"""Units that stand in the cells, with their prefix, and the cells that such a value takes."""
-_SPARK_RANK, _JOB_RANK, _CHIPS_RANK = 6, 9, 15
+"""Units shown in the cells with their prefix, and the cells per value."""
+_SPARK_RANK = 6
+_JOB_RANK = 9
+_CHIPS_RANK = 15
 """When these columns come in, among the ranks of `metric_display`."""
 _STATE_WIDTH = 17
-_SPARK_WIDTH, _SPARK_MAX = 20, 62
-_JOB_WIDTH, _JOB_MAX = 18, 34
+_SPARK_WIDTH = 20
+_SPARK_MAX = 62
+_JOB_WIDTH = 18
+_JOB_MAX = 34
 
 
 class _Places(NamedTuple):
@@ -102,7 +112,7 @@ def _places() -> _Places:
             order.append(SPARK)
     order.append(JOB)
     return _Places(
-        tuple(order), tuple(sorted(((ranks[key], key) for key in order), key=lambda each: each[0]))
+        tuple(order), tuple(sorted(((ranks[key], key) for key in order), key=lambda pair: pair[0]))
     )
 
 
@@ -112,7 +122,10 @@ _SHOWN = {shown.field.key: shown for shown in TREE}
 
 @lru_cache(maxsize=16)
 def plan(width: int) -> Plan:
-    """Return the columns for a width in cells; too narrow a width keeps the first of them."""
+    """Return the columns for a width in cells.
+
+    Where the width is too small, the first columns stay.
+    """
     gap = 2 if width >= COMFORTABLE else 1
     made = {key: _column(key, gap) for key in _PLACES.left_to_right}
     left = width - NAME_MIN
@@ -166,7 +179,10 @@ def _column(key: str, gap: int, more: int = 0) -> TreeColumn:
 
 
 def cell(field: Field, value: float) -> str:
-    """Return a value as its cell shows it, with its unit where that has a prefix; `n/a` for NaN."""
+    """Return the text of a value in its cell; `n/a` for NaN.
+
+    The unit is part of it only if it has a prefix.
+    """
     return with_unit(value, field.unit) if field.unit in SCALED_CELLS else bare(value, field.unit)
 
 

@@ -1,8 +1,9 @@
-"""Rows and nodes of the tree-table: arithmetic over the layout's ranges, with the instances and chips that a filter leaves.
+"""Rows and nodes of the tree-table.
 
-No object stands for a chip, and nothing loops over chips: rows are counted with sums over instances, and only parents
-that a window touches are looked at one by one. What is open is kept by address, so that it outlives a layout; nodes
-are found again when the layout changes. It reads no values and draws nothing.
+Rows are computed from the layout's ranges, with the instances and chips left by a filter. There is
+no object per chip and no loop over chips: rows are counted with sums over instances, and only the
+parents inside a window are visited one by one. Open nodes are stored by address, so they survive a
+new layout; nodes are then looked up again. The module reads no values and draws nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout
 
 CORE_LANES = BY_NAME["nc_util_pct"].width
-"""A core's number is its lane in the store's per-core columns: chip row x `CORE_LANES` + core."""
+"""Lanes per chip in the store's per-core columns. A core's number is chip row x `CORE_LANES` +
+core."""
 
 
 class Row(NamedTuple):
@@ -37,11 +39,14 @@ class Row(NamedTuple):
     node: Node
     is_open: bool
     fleet: int = -1
-    """Number of the fleet that the row stands for, where there are several; -1 for a row below a fleet."""
+    """Number of the fleet for a fleet's row; -1 for all other rows."""
 
 
 class FleetRows(NamedTuple):
-    """The rows of fleets, of which the tree's own has its tree below it; none where there is one fleet."""
+    """Rows of the fleets; the tree stands below its own fleet's row.
+
+    No rows with one fleet.
+    """
 
     own: int = 0
     """Number of the tree's fleet."""
@@ -52,13 +57,13 @@ class FleetRows(NamedTuple):
 
     @property
     def above(self) -> int:
-        """Rows above the tree: the fleets before its own, and that."""
+        """Rows above the tree: the fleets before its own, and its own."""
         return self.own + 1 if self.total else 0
 
 
 NO_FLEETS = FleetRows()
 _FLEET = ":"
-"""Beginning of the key of a fleet's row, which no address has."""
+"""Prefix of the key of a fleet's row. No address begins with it."""
 
 
 def fleet_key(number: int) -> str:
@@ -67,16 +72,19 @@ def fleet_key(number: int) -> str:
 
 
 def address_in(key: str) -> str:
-    """Return the address that a row's key is; a fleet's row has that of the fleet."""
+    """Return the address for a row's key.
+
+    A fleet's row has the address of the fleet.
+    """
     return "" if key.startswith(_FLEET) else key
 
 
 @dataclass(slots=True)
 class Expansion:
-    """Which nodes are open: a depth for whole subtrees, and single nodes that are the other way round."""
+    """Open nodes: a depth per subtree, and single nodes toggled against it."""
 
     depths: dict[str, Level] = field(default_factory=lambda: {"": Level.ULTRASERVER})
-    """For the subtree at an address, the level down to which it is open to; the fleet's is always there."""
+    """Level down to which a subtree is open, by address. The fleet's entry always exists."""
     toggled: set[str] = field(default_factory=set)
 
     def toggle(self, path: str) -> None:
@@ -89,26 +97,29 @@ class Expansion:
             self.toggle(path)
 
     def set_depth(self, path: str, depth: Level) -> None:
-        """Open everything from `path` down to a level, and close what is below it."""
+        """Open everything from `path` down to a level, and close everything below."""
         below = path + "/" if path else ""
         self.toggled = {
-            each for each in self.toggled if each != path and not each.startswith(below)
+            place for place in self.toggled if place != path and not place.startswith(below)
         }
         self.depths = {
-            each: level for each, level in self.depths.items() if not each.startswith(below)
+            place: level for place, level in self.depths.items() if not place.startswith(below)
         }
         self.depths[path] = depth
         self.depths.setdefault("", Level.ULTRASERVER)
 
     def depth_at(self, path: str) -> Level:
-        """Return the depth that holds for the node at `path`."""
+        """Return the depth in force for the node at `path`."""
         while path not in self.depths:
             path = address.parent(path)
         return self.depths[path]
 
 
 class TreeIndex:
-    """Rows of the tree over one layout, from the clusters down; the fleet itself has a row where there are several."""
+    """Rows of the tree over one layout, from the clusters down.
+
+    With several fleets, each fleet has a row.
+    """
 
     def __init__(
         self,
@@ -122,10 +133,10 @@ class TreeIndex:
 
         Args:
             layout: The fleet.
-            expansion: What is open; call `refresh` after it has changed.
-            selection: What a filter leaves of it.
-            order: Returns the order in which siblings (a level and their numbers) are shown, None for that of their
-                addresses; call `resort` when it would return another.
+            expansion: The open nodes; call `refresh` after a change.
+            selection: The matches of a filter.
+            order: Returns the display order of siblings (a level and their numbers), None for that
+                of their addresses; call `resort` when its result changes.
             fleets: The rows of fleets.
         """
         self.fleets = fleets
@@ -164,14 +175,15 @@ class TreeIndex:
         self.rows = self._below + self.fleets.total
 
     def resort(self) -> None:
-        """Forget in which order siblings are shown."""
+        """Drop the cached order of siblings."""
         self._branches.clear()
 
     def window(self, top: int, count: int) -> list[Row]:
         rows: list[Row] = []
         if count <= 0 or not 0 <= top < self.rows:
             return rows
-        fleets, first = self.fleets, self.fleets.above
+        fleets = self.fleets
+        first = self.fleets.above
         rows += [
             Row(FLEET_NODE, number == fleets.own and self._below > 0, number)
             for number in range(top, min(first, top + count))
@@ -187,16 +199,18 @@ class TreeIndex:
         return rows
 
     def at(self, row: int) -> Row | None:
-        found = self.window(row, 1)
-        return found[0] if found else None
+        rows = self.window(row, 1)
+        return rows[0] if rows else None
 
     def row_of(self, node: Node) -> int | None:
-        """Return the row that shows a node; None where it is filtered out or something above it is closed."""
+        """Return the row of a node; None if filtered out or below a closed node."""
         row, reached = self._locate(node)
         return row + self.fleets.above if reached == node and not self.fleets.is_shut else None
 
     def nearest(self, path: str) -> int:
-        """Return the row that shows the node at `path`, or the deepest thing above it that is shown; 0 for none.
+        """Return the row of the node at `path`, or of its nearest visible ancestor.
+
+        0 if there is neither.
 
         Args:
             path: An address, or the key of a fleet's row.
@@ -224,8 +238,9 @@ class TreeIndex:
         self.refresh()
 
     def lacks_chips(self, row: Row) -> bool:
-        """Return whether a row is one of roll-ups, which stands for an UltraServer, or for an instance that stands alone."""
-        layout, node = self.layout, row.node
+        """Return whether a row is an UltraServer or instance known only from roll-ups."""
+        layout = self.layout
+        node = row.node
         if row.fleet >= 0 or node.level not in {Level.ULTRASERVER, Level.INSTANCE}:
             return False
         return layout.is_rolled_up(node) and not layout.children(node)
@@ -235,11 +250,13 @@ class TreeIndex:
         return (node.level < self._expansion.depth_at(path)) != (path in self._expansion.toggled)
 
     def _locate(self, node: Node) -> tuple[int, Node]:
-        """Return the row of a node or of the deepest thing above it that is shown, and which that is."""
+        """Return the row and node of a node, or of its nearest visible ancestor."""
         chain = [node]
         while chain[-1].level is not Level.FLEET:
             chain.append(parent_of(self.layout, chain[-1]))
-        row, depth, above = -1, self._expansion.depths[""], chain.pop()
+        row = -1
+        depth = self._expansion.depths[""]
+        above = chain.pop()
         while chain:
             child = chain.pop()
             branch = self._branch(above, depth)
@@ -249,7 +266,8 @@ class TreeIndex:
             place = int(places[0])
             start = int(branch.ends[place - 1]) if place else 0
             row += 1 + start
-            depth, above = self._depth(above, child, depth), child
+            depth = self._depth(above, child, depth)
+            above = child
             if branch.ends[place] - start == 1:
                 break
         return row, above
@@ -278,7 +296,7 @@ class TreeIndex:
             start = end
 
     def _depth(self, above: Node, node: Node, inherited: Level) -> Level:
-        """Return the depth that holds below a node, a child of `above`."""
+        """Return the depth in force below a node, a child of `above`."""
         if node not in self._special.get(above, ()):
             return inherited
         return self._expansion.depths.get(node_path(self.layout, node), inherited)
@@ -294,14 +312,18 @@ class TreeIndex:
                 else None
             )
             if order is not None:
-                numbers, heights = numbers[order], heights[order]
+                numbers = numbers[order]
+                heights = heights[order]
             if len(self._branches) > _MOST_BRANCHES:
                 self._branches.clear()
             branch = self._branches[node] = _Branch(numbers, np.cumsum(heights))
         return branch
 
     def _children(self, node: Node, depth: Level) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the numbers and heights (rows, their own among them) of a node's children that are not hidden."""
+        """Return the numbers and heights of a node's visible children.
+
+        A height counts the child's own row.
+        """
         layout = self.layout
         span = layout.children(node)
         level = Level(node.level + 1)
@@ -318,7 +340,8 @@ class TreeIndex:
             heights = self._plain_heights(depth)[level][span.start : span.stop]
             if self._selection is not None:
                 shown = heights > 0
-                numbers, heights = numbers[shown], heights[shown]
+                numbers = numbers[shown]
+                heights = heights[shown]
         special = self._special.get(node)
         if special:
             heights = heights.copy()
@@ -329,7 +352,10 @@ class TreeIndex:
         return numbers, heights
 
     def _special_height(self, node: Node, depth: Level) -> int:
-        """Return the rows of a node at or below which something is not as the depth above says."""
+        """Return the rows of a node.
+
+        Nodes at or below it are toggled or have a depth of their own.
+        """
         path = node_path(self.layout, node)
         depth = self._expansion.depths.get(path, depth)
         if (node.level < depth) == (path in self._expansion.toggled):
@@ -337,7 +363,10 @@ class TreeIndex:
         return 1 + int(self._children(node, depth)[1].sum())
 
     def _plain_heights(self, depth: Level) -> dict[Level, NDArray[np.int64]]:
-        """Return the rows of every cluster, UltraServer and instance where all is open to `depth`; 0 for hidden."""
+        """Return the rows per cluster, UltraServer and instance if all is open to `depth`.
+
+        0 for hidden nodes.
+        """
         known = self._heights.get(depth)
         if known is not None:
             return known
@@ -368,7 +397,7 @@ class _Branch(NamedTuple):
 
 
 _MOST_BRANCHES = 4_096
-"""Parents whose children are remembered; beyond that, scrolling through a large tree starts over."""
+"""Most parents with cached children. Beyond it, the cache of a large tree starts over."""
 
 
 def parent_of(layout: Layout, node: Node) -> Node:
@@ -379,7 +408,7 @@ def parent_of(layout: Layout, node: Node) -> Node:
 
 
 def row_key(layout: Layout, row: Row) -> str:
-    """Return the key of a row: its address, or that of a fleet's row."""
+    """Return the key of a row: its address, or a fleet's key."""
     return node_path(layout, row.node) if row.fleet < 0 else fleet_key(row.fleet)
 
 
@@ -407,7 +436,7 @@ class Selection:
     """The instances and chips that a filter leaves."""
 
     mask: NDArray[np.bool_]
-    """Which chips are left; shape (chips,)."""
+    """Mask of matching chips; shape (chips,)."""
     chips: NDArray[np.int64]
     """How many chips of each instance are left; an instance with none is hidden."""
     depth: Level
@@ -415,7 +444,7 @@ class Selection:
 
     @staticmethod
     def of(layout: Layout, mask: NDArray[np.bool_], depth: Level) -> Selection:
-        """Return the selection of the chips that `mask` marks in a layout."""
+        """Return the selection of the chips marked in `mask`."""
         chips = np.zeros(len(layout.instances), np.int64)
         if len(mask):
             chips = np.add.reduceat(mask, layout.chip_start[:-1], dtype=np.int64)

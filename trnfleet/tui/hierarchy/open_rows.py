@@ -1,4 +1,4 @@
-"""The rows of the tree that are open, as a table with all figures of each."""
+"""The open rows of the tree as a table with all figures."""
 
 from __future__ import annotations
 
@@ -21,18 +21,20 @@ _FIRST = ("address", "level", "chips", "live")
 
 
 def open_rows(context: UiContext, descriptions: Descriptions, index: TreeIndex) -> Table:
-    """Return the rows of an index over the present layout; those of other fleets are not among them.
+    """Return the rows of an index over the present layout, without rows of other fleets.
 
-    What is made of chips' values in each pass is not known until there was one of that layout.
+    Figures computed from the chips in each pass are unknown until the first pass of that layout.
     """
-    reader, layout = TreeRows(context, descriptions), index.layout
+    reader = TreeRows(context, descriptions)
+    layout = index.layout
     rows = [row for row in index.window(0, min(index.rows, MOST_ROWS)) if row.fleet < 0]
     table: list[list[Value]] = [[] for _ in rows]
     for level, (places, numbers) in by_level(rows).items():
         counts = reader.counts(level, numbers)
         figures = [reader.values(shown.field.key, level, numbers).tolist() for shown in TREE]
         has_counts = level is not Level.CORE and reader.has_counts(level)
-        chips, live = counts.sum(axis=1).tolist(), counts[:, Freshness.LIVE].tolist()
+        chips = counts.sum(axis=1).tolist()
+        live = counts[:, Freshness.LIVE].tolist()
         for number, place in enumerate(places):
             node = rows[place].node
             table[place] = [

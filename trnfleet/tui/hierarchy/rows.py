@@ -1,6 +1,7 @@
-"""Rows of the tree as styled texts: store, roll-ups and history are read for a window of rows, all of them at once.
+"""Rows of the tree as styled texts.
 
-Values of a level are read with one call a column. It keeps nothing but the sparklines of the last second.
+Store, roll-ups and history are read for a window of rows at once, with one call per column and
+level. Only the sparklines of the last second are cached.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _CORE_METRIC = BY_NAME["nc_util_pct"]
 
 
 class TreeRows:
-    """Reads what rows show."""
+    """Reader of rows' contents."""
 
     def __init__(self, context: UiContext, descriptions: Descriptions) -> None:
         self._monitor = context.monitor
@@ -65,7 +66,7 @@ class TreeRows:
 
     @property
     def indent(self) -> int:
-        """Steps by which everything stands further to the right: one where fleets have rows of their own."""
+        """Extra indentation steps: 1 if fleets have rows of their own, else 0."""
         return int(self._context.fleets.are_several)
 
     def renew(self) -> None:
@@ -92,8 +93,8 @@ class TreeRows:
         limits = self._alerts.limits
         judges = {
             level: [
-                None if each.display is None else limits.judge(each.display, level)
-                for each in plan.columns
+                None if column.display is None else limits.judge(column.display, level)
+                for column in plan.columns
             ]
             for level in groups
         }
@@ -110,8 +111,9 @@ class TreeRows:
         ]
 
     def values(self, key: str, level: Level, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return a column's values of nodes of one level, as they are shown; NaN where there are none."""
-        store, averages = self._monitor.store, self._frame.averages
+        """Return a column's values for nodes of one level, as shown; NaN if unknown."""
+        store = self._monitor.store
+        averages = self._frame.averages
         if key == columns.STATE:
             counts = self.counts(level, numbers)
             # The worst are lowest: what is offline, then what has nothing live.
@@ -132,23 +134,27 @@ class TreeRows:
 
     def _field(self, field: Field, rows: list[Row], groups: dict[Level, Group]) -> list[float]:
         """Return a field's value for each row."""
-        found = [np.nan] * len(rows)
+        values = [np.nan] * len(rows)
         for level, (places, numbers) in groups.items():
             for place, value in zip(
                 places, self.values(field.key, level, numbers).tolist(), strict=True
             ):
-                found[place] = value
-        return found
+                values[place] = value
+        return values
 
     def has_counts(self, level: Level) -> bool:
-        """Return whether `counts` of a level are known: of a new layout they are after the next pass, of chips at once."""
+        """Return whether `counts` of a level are known.
+
+        Chips are known at once; the levels above need a pass after a new layout.
+        """
         return (
             level >= Level.CHIP or self._frame.rollups.generation == self._monitor.store.generation
         )
 
     def counts(self, level: Level, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return nodes x 5: how many chips of each node are in each state."""
-        store, rollups = self._monitor.store, self._frame.rollups
+        store = self._monitor.store
+        rollups = self._frame.rollups
         if level >= Level.CHIP:
             chips = numbers // CORE_LANES if level is Level.CORE else numbers
             return np.eye(len(Freshness), dtype=np.int64)[store.chip_state[chips]]
@@ -160,11 +166,11 @@ class TreeRows:
 
     def _states(self, rows: list[Row], groups: dict[Level, Group], now_s: float) -> list[State]:
         store = self._monitor.store
-        found: dict[int, State] = {}
+        states: dict[int, State] = {}
         for level, (places, numbers) in groups.items():
-            for place, each in zip(places, self.counts(level, numbers).tolist(), strict=True):
+            for place, counts in zip(places, self.counts(level, numbers).tolist(), strict=True):
                 age_s = np.inf
-                if not each[Freshness.LIVE] and each[Freshness.UNKNOWN] != sum(each):
+                if not counts[Freshness.LIVE] and counts[Freshness.UNKNOWN] != sum(counts):
                     node = rows[place].node
                     below = store.layout.chip_range(
                         parent_of(store.layout, node) if level is Level.CORE else node
@@ -172,8 +178,8 @@ class TreeRows:
                     age_s = now_s - float(
                         store.chip_seen_s[below.start : below.stop].max(initial=-np.inf)
                     )
-                found[place] = describe(tuple(each), age_s)
-        return [found[place] for place in range(len(rows))]
+                states[place] = describe(tuple(counts), age_s)
+        return [states[place] for place in range(len(rows))]
 
     def _row(
         self,
@@ -203,9 +209,10 @@ class TreeRows:
             else:
                 value = values[place]
                 text = columns.cell(column.field, value)
-                found = judge(value) if is_live and judge is not None else None
-                if found is not None:
-                    text, style = theme.SEVERITY_GLYPH[found] + text, theme.SEVERITY_STYLE[found]
+                severity = judge(value) if is_live and judge is not None else None
+                if severity is not None:
+                    text = theme.SEVERITY_GLYPH[severity] + text
+                    style = theme.SEVERITY_STYLE[severity]
                 elif is_live and value != value:  # noqa: PLR0124  NaN is the one value unlike itself
                     style = theme.GHOST
                 text = right(text, column.width)
@@ -233,8 +240,12 @@ class TreeRows:
         return tuple(parts)
 
     def _text(self, row: Row, column: TreeColumn, state: State) -> tuple[str, Style | None]:
-        """Return a cell that is no field's, and its style where it is not the row's."""
-        node, width = row.node, column.width
+        """Return the text of a cell without a field, and its own style.
+
+        None: the row's style.
+        """
+        node = row.node
+        width = column.width
         if column.key == columns.NAME:
             return _fit_name(self._name(row), width), self._name_style(node, state)
         if column.key == columns.STATE and node.level is Level.FLEET:
@@ -250,7 +261,8 @@ class TreeRows:
         return "  " + fit(self.job(node), width - 2), theme.QUIET
 
     def _name(self, row: Row) -> str:
-        layout, node = self._monitor.store.layout, row.node
+        layout = self._monitor.store.layout
+        node = row.node
         if node.level is Level.CORE:
             chip, core = divmod(node.number, CORE_LANES)
             instance = layout.instances[int(layout.instance_of_chip[chip])]
@@ -263,7 +275,7 @@ class TreeRows:
         return self._mark(node) + "  " * (node.level - 1 + self.indent) + f"{triangle} {name}"
 
     def _mark(self, node: Node) -> str:
-        """Return the sign of what is picked out, or a space."""
+        """Return the sign of a highlighted node, or a space."""
         mask = self._highlight.mask()
         if mask is None:
             return " "
@@ -271,10 +283,13 @@ class TreeRows:
         return PICKED if mask[below.start : below.stop].any() else " "
 
     def _alert(self, node: Node) -> tuple[str, Style] | None:
-        """Return the sign of the worst alert at or below a node, a quiet one where all are acknowledged or silenced."""
-        found = self._alerts.marks.at(node)
-        if found is not None:
-            return theme.SEVERITY_GLYPH[found], theme.SEVERITY_STYLE[found]
+        """Return the sign of the worst alert at or below a node.
+
+        It is quiet if all are acknowledged or silenced.
+        """
+        severity = self._alerts.marks.at(node)
+        if severity is not None:
+            return theme.SEVERITY_GLYPH[severity], theme.SEVERITY_STYLE[severity]
         handled = self._alerts.handled_marks.at(node)
         return None if handled is None else (theme.SEVERITY_GLYPH[handled], theme.QUIET)
 
@@ -293,7 +308,8 @@ class TreeRows:
     def _spark(self, node: Node, width: int) -> str:
         if node.level is Level.CORE:
             return ""
-        history, layout = self._monitor.history, self._monitor.store.layout
+        history = self._monitor.history
+        layout = self._monitor.store.layout
         known, samples, cells = self._sparks_of
         if known is not layout or (samples, cells) != (history.samples, width):
             self._sparks_of = layout, history.samples, width
@@ -303,7 +319,8 @@ class TreeRows:
             if not history.seconds(node.level):
                 history.glance(layout.path(node))
             series = history.series(layout, node, columns.SPARK_FIELD)
-            # Steps of training take about as long as a cell: without a longer mean, cells would be a saw.
+            # Steps of training take about as long as a cell: without a longer mean, cells would be
+            # a saw.
             steady = trailing_mean(series, columns.SPARK_MEAN_S)
             values = sparks.bucket(steady, width - 2, columns.SPARK_CELL_S, history.samples)
             # Without the highest block, so that rows below each other stay apart.
@@ -311,20 +328,25 @@ class TreeRows:
         return text
 
     def _spark_style(self, node: Node) -> Style:
-        """Return a quiet style, or that of charts where an alert fires at or below a node."""
+        """Return the style of a sparkline.
+
+        It is a chart's if an alert fires at or below the node, else quiet.
+        """
         return theme.SPARK if self._alerts.marks.at(node) is None else theme.CHART
 
     def _chips(self, node: Node) -> str:
         if node.level >= Level.CHIP:
             return ""
         counts = self.counts(node.level, np.array([node.number]))[0]
-        live, total = int(counts[Freshness.LIVE]), int(counts.sum())
+        live = int(counts[Freshness.LIVE])
+        total = int(counts.sum())
         return f"{live}/{total}" if total < 10_000 else f"{total:,}"
 
     def _fleet_state(self, state: State) -> str:
-        """Return the state of the fleet: a broker of it that is away, else its problems behind its freshness.
+        """Return the state of the fleet: a broker that is away, or freshness and problems.
 
-        Where all of its publishers have ended it is gone; what is shown of it is the last known.
+        "Gone" replaces "offline": all of its publishers have ended, and the row shows the last
+        known values.
         """
         if away := away_from(self._context.live):
             return f"✖ {counted(len(away), 'broker')} away"
@@ -354,7 +376,10 @@ class TreeRows:
         return f"{self._signs() or 'OK'}  {where}"
 
     def job(self, node: Node) -> str:
-        """Return the job that holds all of a node, or how many there are; of a fleet its problems and brokers."""
+        """Return a node's only job, or the number of its jobs.
+
+        A fleet's row shows its problems and brokers.
+        """
         if node.level >= Level.CHIP:
             return ""
         if node.level is Level.FLEET:
@@ -369,11 +394,11 @@ class TreeRows:
 
 
 def triangle_at(row: Row, indent: int = 0) -> range:
-    """Return the cells of a row's line in which its triangle is to be clicked.
+    """Return the clickable cells of a row's triangle.
 
     Args:
         row: The row.
-        indent: Steps by which it stands further to the right.
+        indent: Extra indentation steps.
     """
     if row.node.level is Level.CORE:
         return range(0)
@@ -382,24 +407,28 @@ def triangle_at(row: Row, indent: int = 0) -> range:
 
 
 def _fit_name(text: str, width: int) -> str:
-    """Return a row's name in `width` cells; too long a one loses its beginning, because names beside each other differ in their ends."""
+    """Return a row's name cut to `width` cells.
+
+    The beginning is cut, because names of neighbours differ at their ends.
+    """
     before, space, name = text.rpartition(" ")
-    kept = width - len(before) - len(space) - 1
-    return fit(text if len(text) <= width or kept < 1 else f"{before}{space}…{name[-kept:]}", width)
+    room = width - len(before) - len(space) - 1
+    return fit(text if len(text) <= width or room < 1 else f"{before}{space}…{name[-room:]}", width)
 
 
 def _core_name(core: int, lnc: int) -> str:
-    """Return a core's name with the bracket of the logical core that it is part of."""
+    """Return a core's name with the bracket of its logical core."""
     name = address.format_core(core)
     if lnc == 1:
         return f"  {name}"
-    first, last = core % lnc == 0, core % lnc == lnc - 1
+    first = core % lnc == 0
+    last = core % lnc == lnc - 1
     bracket = "╭" if first else "╰" if last else "│"
     return f"{bracket} {name}  LNC {core // lnc}" if first else f"{bracket} {name}"
 
 
 def by_level(rows: list[Row]) -> dict[Level, Group]:
-    """Return the places in a list of rows, and the numbers, of the nodes of each level."""
+    """Return the list positions and node numbers of rows, by level."""
     levels: dict[Level, list[int]] = {}
     for place, row in enumerate(rows):
         levels.setdefault(row.node.level, []).append(place)

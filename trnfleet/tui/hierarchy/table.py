@@ -1,7 +1,7 @@
-"""The tree-table's lines: cursor, opening and closing, order of siblings, filter.
+"""The tree-table's lines: cursor, expansion, sort order, filter.
 
-The cursor is an address: it stays on its entity when order or layout change. What rows show is `treerows`, which row
-is which node `treeindex`.
+The cursor is an address: it stays on its entity when order or layout change. `rows` makes the texts
+of rows, `index` maps rows to nodes.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 RESORT_EVERY_S = 1.0
 """Siblings sorted by living values change places at most so often."""
 _SEARCHED_ROWS = 200
-"""Rows from the top among which the first match of a filter is; what it is in stands above it."""
+"""Rows from the top searched for a filter's first match. Its ancestors have rows above it."""
 SMALL_FLEET = 40
 """Fleets up to this number of instances start expanded to instances."""
 
@@ -63,8 +63,8 @@ class TreeTable(CursorList[str]):
     """The rows of the tree; the key of a row is its address."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right,l", "open", "open, or go to the first below", show=False),
-        Binding("left,h", "close", "Close, or go to the parent", show=False),
+        Binding("right,l", "open", "Expand", show=False),
+        Binding("left,h", "close", "Collapse", show=False),
         Binding("enter", "enter", "Open; the chip's own view on a chip"),
         Binding("x", "all", "Open or close everything below"),
         Binding("asterisk", "level", "Open one more level of everything below", show=False),
@@ -79,7 +79,7 @@ class TreeTable(CursorList[str]):
         self._frame = context.frame
         self._texts = FleetTreeRows(context, descriptions)
         self._is_shut = False
-        """Whether the tree is closed, of which there are several."""
+        """Whether the tree is closed, with several fleets."""
         self._expansion = Expansion()
         self._found_expansion: Expansion | None = None
         self._selection: Selection | None = None
@@ -107,7 +107,7 @@ class TreeTable(CursorList[str]):
 
     @property
     def mean_s(self) -> float:
-        """Seconds of the fleet's time that the rows above chips are means over; 0 for none."""
+        """Seconds of fleet time averaged in rows above chips; 0 if not averaged."""
         return self._frame.averages.seconds
 
     @property
@@ -121,12 +121,12 @@ class TreeTable(CursorList[str]):
 
     @property
     def cursor(self) -> str:
-        """The address under the cursor; empty where there is no row, and on that of a fleet."""
+        """The address under the cursor; empty without rows and on a fleet's row."""
         return address_in(self._key or "")
 
     @property
     def fleet(self) -> UiContext | None:
-        """The fleet whose row the cursor is on; None on any other row."""
+        """The fleet of the row under the cursor; None on any other row."""
         here = self._index.at(self._row)
         return None if here is None or here.fleet < 0 else self._ui.fleets.contexts[here.fleet]
 
@@ -139,7 +139,7 @@ class TreeTable(CursorList[str]):
         return self._key or "" if here is None else row_key(self._index.layout, here)
 
     def find(self, key: str) -> int:
-        """Return the row that shows an address, or the deepest thing above it that is shown."""
+        """Return the row of an address, or of its nearest visible ancestor."""
         return self._index.nearest(key)
 
     @property
@@ -162,9 +162,10 @@ class TreeTable(CursorList[str]):
         ]
 
     def tick(self, limit: int | None = None) -> int:
-        """Follow a changed layout and order, then paint what changed."""
+        """Apply a changed layout and order, then repaint changed lines."""
         if self._behind() and self._signatures:
-            # The roll-ups of a new layout are not there yet; what is on the screen stands a moment longer.
+            # The roll-ups of a new layout are not there yet; what is on the screen stands a moment
+            # longer.
             return 0
         self.follow_layout()
         if self._ui.clock.monotonic_s() - self._sorted_s >= RESORT_EVERY_S:
@@ -178,12 +179,14 @@ class TreeTable(CursorList[str]):
     def renew(self) -> None:
         """Drop caches, and repaint everything at the next tick: another monitor is shown."""
         self._texts.own.renew()
-        # What is on the screen is another time's, so that it may not stand until there are roll-ups.
+        # What is on the screen is another time's, so that it may not stand until there are
+        # roll-ups.
         self._signatures.clear()
         self._sorted_s = -math.inf
 
     def _behind(self) -> bool:
-        store, rollups = self._monitor.store, self._frame.rollups
+        store = self._monitor.store
+        rollups = self._frame.rollups
         return bool(store.layout.instances) and rollups.generation != store.generation
 
     def _nothing(self, width: int) -> list[Line]:
@@ -226,8 +229,8 @@ class TreeTable(CursorList[str]):
         self._take_row(keep_visible=was_visible)
 
     def _select(self, layout: Layout) -> Selection | None:
-        found = self._chips.select(self.wanted) if layout.chips else None
-        return None if found is None else Selection.of(layout, *found)
+        matches = self._chips.select(self.wanted) if layout.chips else None
+        return None if matches is None else Selection.of(layout, *matches)
 
     def _resort(self) -> None:
         was_visible = self._is_visible()
@@ -271,7 +274,10 @@ class TreeTable(CursorList[str]):
     # Where the cursor goes
 
     def point(self, number: int) -> None:
-        """Put the cursor on a row, or on the nearest there is, show it, and report that."""
+        """Move the cursor to a row, or to the nearest one.
+
+        Scroll to it and report the change.
+        """
         self._row = max(0, min(self._index.rows - 1, number))
         self._take_cursor()
         before = self.top
@@ -280,12 +286,16 @@ class TreeTable(CursorList[str]):
         self._paint(is_done=self.top != before)
 
     def show_address(self, path: str) -> None:
-        """Put the cursor on an address, opening what is above it; wait for it where it is not known yet."""
+        """Move the cursor to an address and open its ancestors.
+
+        An unknown address is awaited.
+        """
         self.follow_layout()
         if not path or path == self.cursor:
             self.reveal()
             return
-        self._key, self._is_shut = path, False
+        self._key = path
+        self._is_shut = False
         if self._index.fleets.is_shut:
             self._rebuild(self._monitor.store.layout)
         known = self._index.layout.find(path) is not None
@@ -296,7 +306,7 @@ class TreeTable(CursorList[str]):
         self.tick()
 
     def reveal(self) -> None:
-        """Move the window, at once, so that the cursor is in it."""
+        """Scroll the cursor into the window at once."""
         height = self.lines_size().height
         if height <= 0:
             return
@@ -312,7 +322,10 @@ class TreeTable(CursorList[str]):
     # What can be asked for
 
     def filter(self, wanted: Filter) -> None:
-        """Show only what a filter leaves and what that is in; an empty filter shows everything again."""
+        """Show only the matches of a filter and their ancestors.
+
+        An empty filter shows everything.
+        """
         self.wanted = wanted
         self._found_expansion = None
         self._rebuild(self._monitor.store.layout)
@@ -324,8 +337,9 @@ class TreeTable(CursorList[str]):
         self._paint()
 
     def _go_to_match(self) -> None:
-        """Put the cursor on the first match where what it is on is none."""
-        layout, selection = self._index.layout, self._selection
+        """Move the cursor to the first match unless it is on a match."""
+        layout = self._index.layout
+        selection = self._selection
         node = find_node(layout, self.cursor)
         is_match = node is not None and selection is not None and node.level >= selection.depth
         if selection is not None and not (
@@ -339,16 +353,20 @@ class TreeTable(CursorList[str]):
         self.reveal()
 
     def sort_by(self, key: str) -> None:
-        """Sort siblings by a column; the largest first, but names from A to Z and states from the worst."""
+        """Sort siblings by a column.
+
+        Numbers are sorted largest first, names from A to Z, states from the worst.
+        """
         if key == self.sorting.key:
             self.sorting = self.sorting.reversed()
         else:
             self.sorting = columns.Sorting(key, descending=key not in {columns.NAME, columns.STATE})
         self._resort()
         self._paint()
+        self.to_top()
 
     def _change(self, change: Callable[[Expansion, str], None]) -> None:
-        """Change what is open, at the cursor."""
+        """Change the expansion at the cursor."""
         here = self._index.at(self._row)
         if here is None or here.node.level is Level.CORE:
             return
@@ -361,7 +379,10 @@ class TreeTable(CursorList[str]):
         self._paint()
 
     def _open_fleet(self, row: Row) -> None:
-        """Open the tree of a fleet, or close it where it is open; that of another fleet is in its own view."""
+        """Open or close the tree of a fleet.
+
+        The tree of another fleet is in its own view.
+        """
         if row.fleet != self._texts.number:
             self.post_message(View.OpenFleet(self._ui.fleets.names[row.fleet]))
             return
@@ -370,13 +391,16 @@ class TreeTable(CursorList[str]):
         self._paint()
 
     def _paint(self, *, is_done: bool = False) -> None:
-        """Paint at once what a key or click changed, and let head and foot do the same."""
+        """Paint the change of a key or click at once, head and foot included."""
         if not is_done:
             self.tick()
         self.post_message(self.Changed())
 
     def action_open(self) -> None:
-        """Open what the cursor is on; go to the first below where it is open; ask for the chips of what is known from roll-ups."""
+        """Open the row under the cursor, or go to its first child if open.
+
+        On a row known only from roll-ups, ask for its chips.
+        """
         here = self._index.at(self._row)
         if here is not None and here.fleet < 0:
             open_chips(self._ui, node_path(self._index.layout, here.node))
@@ -388,7 +412,7 @@ class TreeTable(CursorList[str]):
             self._change(Expansion.toggle)
 
     def action_close(self) -> None:
-        """Close what the cursor is on; go to its parent where it is closed."""
+        """Close the row under the cursor, or go to its parent if it is closed."""
         here = self._index.at(self._row)
         if here is not None and here.is_open:
             self._change(Expansion.toggle)
@@ -400,7 +424,10 @@ class TreeTable(CursorList[str]):
             )
 
     def action_enter(self) -> None:
-        """Open what the cursor is on; ask for the chip's own view on a chip or core."""
+        """Open the row under the cursor.
+
+        On a chip or core, ask for the Chip view.
+        """
         here = self._index.at(self._row)
         if here is None:
             return
@@ -442,7 +469,10 @@ class TreeTable(CursorList[str]):
         self.sort_by(self.sorting.key)
 
     def click_row(self, number: int, event: events.Click) -> None:
-        """Put the cursor on a row; a click on its triangle opens or closes it, two on its name go deeper."""
+        """Move the cursor to a row.
+
+        A click on its triangle opens or closes it; a double click on its name goes deeper.
+        """
         row = self._index.at(number)
         if row is not None and event.x in triangle_at(row, self._texts.own.indent):
             self.point(number)

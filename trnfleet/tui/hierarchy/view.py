@@ -1,4 +1,7 @@
-"""The Hierarchy view: a tree-table from cluster to NeuronCore with its head, its filter, and the row under the cursor in a line and in charts."""
+"""The Hierarchy view: a tree-table from cluster to NeuronCore.
+
+It has a head, a filter, and the row under the cursor as a line and as charts.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from trnfleet.domain import address
 from trnfleet.domain.address import LEVEL_NAMES, Level
 from trnfleet.domain.filters.language import hint
 from trnfleet.domain.quantities import count, counted, mean_label
+from trnfleet.monitor.store.last_known import jobs_text
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.bars.brokers import where_text
@@ -40,15 +44,16 @@ if TYPE_CHECKING:
     from trnfleet.tui.state.context import UiContext
 
 _CHARTS_FROM = 120
-"""Cells from which the rows that the tree leaves empty have charts of the row under the cursor."""
-_TALL_FROM, _TALL_ROWS = 48, 14
-"""Rows of the view from which there are charts beside a tree of any length, and their rows then."""
+"""Least width in cells for charts. They fill the rows left empty by the tree."""
+_TALL_FROM = 48
+_TALL_ROWS = 14
+"""Least rows of the view for charts beside any tree, and their rows."""
 _STEP = 4
-"""Rows in steps of which the tree takes its room, so that charts do not move with each row."""
+"""Step in rows of the tree's height. It keeps charts from moving with each row."""
 
 
 class HierarchyView(FilteredView):
-    """The tree-table with its head, its foot and the filter's prompt, and charts where there is room."""
+    """The tree-table with head, foot and filter prompt, and with charts if there is room."""
 
     DEFAULT_CSS = """
     HierarchyView { layout: vertical; }
@@ -97,7 +102,10 @@ class HierarchyView(FilteredView):
         return self.table.cursor
 
     def show_place(self, address: str) -> None:
-        """Put the cursor on an address, opening what is above it; a filter that hides it goes."""
+        """Move the cursor to an address and open its ancestors.
+
+        A filter hiding it is cleared.
+        """
         self.table.show_address(address)
         index = self.table.index
         node = index.layout.find(address)
@@ -109,7 +117,10 @@ class HierarchyView(FilteredView):
         self.table.renew()
 
     def tick(self, allowance: int) -> int:
-        """Paint what changed: head and foot first, they are three lines."""
+        """Paint changes.
+
+        Head and foot come first: they are only three lines.
+        """
         self._lend_rows()
         painted = self._tell()
         painted += self.table.tick(max(1, allowance - painted))
@@ -117,7 +128,7 @@ class HierarchyView(FilteredView):
 
     @property
     def orders(self) -> tuple[str, ...]:
-        """The columns that there is room for, by their keys."""
+        """Keys of the visible columns."""
         return self.table.plan.sortable
 
     def put_in_order(self, order: str) -> None:
@@ -131,7 +142,7 @@ class HierarchyView(FilteredView):
         return CHIP_COLUMNS
 
     def export(self) -> Table:
-        """Return the rows that are open, with all figures of each."""
+        """Return the open rows with all figures."""
         self.table.follow_layout()
         return open_rows(self.context, self.descriptions, self.table.index)
 
@@ -162,12 +173,15 @@ class HierarchyView(FilteredView):
         return self.head.tick() + self.foot.tick()
 
     def _charted(self) -> Place:
-        """Return what the charts are of: the row under the cursor."""
+        """Return the place for the charts: the row under the cursor."""
         fleet = self.table.fleet
         return Place(self.context, self.table.cursor) if fleet is None else Place(fleet)
 
     def _lend_rows(self) -> None:
-        """Lend the rows that the tree leaves empty to the charts; a tall view keeps some for them."""
+        """Assign the rows left empty by the tree to the charts.
+
+        A tall view reserves some for them.
+        """
         width, height = self.size
         rows = height - self.head.size.height - 1 - 2 * self.has_class("asking")
         if width < _CHARTS_FROM or not self.table.count:
@@ -178,7 +192,7 @@ class HierarchyView(FilteredView):
 
 
 class TreeFoot(LineView, can_focus=False):
-    """The entity under the cursor in full, and its place in the tree, in a line."""
+    """The entity under the cursor and its place in the tree, in one line."""
 
     DEFAULT_CSS = "TreeFoot { height: 1; background: $bg-surface; }"
 
@@ -250,7 +264,10 @@ class TreeFoot(LineView, can_focus=False):
         return [word for word in (*words, *self._source_words(node, path)) if word]
 
     def _source_words(self, node: Node, path: str) -> list[str]:
-        """Return on a top broker the words that say where figures are from, and why there are no chips."""
+        """Return the source of the figures and the reason for missing chips.
+
+        Used on a top broker.
+        """
         store = self._monitor.store
         if not store.rolled.blocks:
             return []
@@ -264,14 +281,15 @@ class TreeFoot(LineView, can_focus=False):
         )
 
     def _fleet_words(self, fleet: UiContext) -> list[str]:
-        """Return the words about a fleet: its name, what it has, where it is heard."""
-        layout, monitor = fleet.monitor.store.layout, fleet.monitor
+        """Return the texts about a fleet: name, contents, brokers."""
+        layout = fleet.monitor.store.layout
+        monitor = fleet.monitor
         return [
             plain(monitor.fleet_name, 64),
             "fleet",
             counted(layout.instance_count, "instance"),
             counted(layout.chip_count, "chip"),
-            counted(len(monitor.ingest.jobs), "job"),
+            jobs_text(len(monitor.ingest.jobs), len(monitor.ingest.job_table.last_known)),
             where_text(fleet.live, fleet.clock.monotonic_s()),
         ]
 
@@ -297,9 +315,11 @@ class TreeHead(LineView, can_focus=False):
         titles: list[tuple[str, Style]] = []
         units: list[tuple[str, Style]] = []
         for column in self._table.plan.columns:
-            title, unit, style = column.title, column.unit, theme.HEAD
+            title = column.title
+            unit = column.unit
+            style = theme.HEAD
             if column.key == self._table.sorting.key:
-                title = ("↓" if self._table.sorting.descending else "↑") + title
+                title = theme.sort_mark(is_descending=self._table.sorting.descending) + title
                 style = theme.HEAD_ACCENT
             if column.key == columns.NAME and self._table.mean_s:
                 unit = mean_label(self._table.mean_s)
@@ -328,6 +348,6 @@ def _placed(text: str, column: columns.TreeColumn) -> str:
     gap = _NAME_GAP if column.key == columns.NAME else 2 if column.key == columns.JOB else 1
     if column.key == columns.SPARK:
         gap = 2
-    if text[:1] in {"↑", "↓"} and column.key == columns.NAME:
+    if not text[:1].isalpha() and column.key == columns.NAME:
         gap -= 1
     return (" " * gap + text)[: column.width].ljust(column.width)

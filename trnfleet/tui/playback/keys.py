@@ -1,6 +1,7 @@
-"""The keys of playback, which seek, pause, change the rate and save; without a playback they only say why.
+"""The keys of playback: seek, pause, change the rate, save.
 
-They send requests to the playback, and prompt for times and file names. The app renders.
+They send requests to the playback, and prompt for times and file names. Without a playback they
+only show the reason. The app renders.
 """
 
 from __future__ import annotations
@@ -29,12 +30,13 @@ if TYPE_CHECKING:
     from trnfleet.monitor.replay.controls import Playback
 
 LEAD_S = 5.0
+"""Seconds before an opened alert or event to begin its playback."""
 AFTER_S = 1.0
-"""Seconds after an event at which it has come: messages take less on their way."""
-"""Seconds before an alert or event at which playback begins when it is opened."""
+"""Seconds after an event until its messages have arrived; they need less."""
 NOTE_S = 8.0
-"""Seconds for which a note stays in the status line."""
-TIME, FILE = "go to", "save as"
+"""Seconds a note stays in the status line."""
+TIME = "go to"
+FILE = "save as"
 """Prompts."""
 ALERTS_ALONE = ("alert",)
 ANY = ("alert", "resolved", "event")
@@ -82,7 +84,7 @@ class TimeKeys(App[None]):
         self.seek_bar = SeekBar(playback, id="seek")
         self.ask_line = AskLine(self._answered, self._left, id="ask")
         self._shown_note = ""
-        """The note of the playback that was shown last."""
+        """The last note of the playback shown."""
 
     # What subclasses do
 
@@ -91,16 +93,18 @@ class TimeKeys(App[None]):
 
     def tell(self, note: str, *, is_problem: bool = False) -> None:
         """Show a note in the status line for a while; printable characters only."""
-        self.note, self.is_problem = note, is_problem
+        self.note = note
+        self.is_problem = is_problem
 
     def clear_note(self) -> None:
-        self.note, self.is_problem = "", False
+        self.note = ""
+        self.is_problem = False
 
     def focus_page(self) -> None:
         """Return the focus to the view."""
 
     def widen_charts(self, fleet_ns: int) -> bool:
-        """Let charts reach back to a moment of history; return whether it has that."""
+        """Widen charts back to a moment of history; return whether history has it."""
         del fleet_ns
         return False
 
@@ -127,7 +131,7 @@ class TimeKeys(App[None]):
         return True
 
     def _playback_or_note(self) -> Playback | None:
-        """Return the playback, or show a note that there is none."""
+        """Return the playback; without one, show a note and return None."""
         if self.playback is None:
             self._say(NO_PLAYBACK)
         return self.playback
@@ -178,17 +182,17 @@ class TimeKeys(App[None]):
         playback = self._playback_or_note()
         if playback is None:
             return
+        # Between the last place that was scanned and where one looks there may be more.
+        until_ns = playback.end_ns if direction > 0 else playback.position_ns
+        is_scanning = not playback.is_live_possible and playback.surveyed_ns < until_ns
         is_there = playback.next_mark(kinds, direction)
         self._show_request()
+        what = "alert" if kinds == ALERTS_ALONE else "mark"
+        so_far = " so far: the recording is still being scanned" if is_scanning else ""
         if not is_there:
-            what = "alert" if kinds == ALERTS_ALONE else "mark"
-            is_scanning = (
-                direction > 0
-                and not playback.is_live_possible
-                and playback.surveyed_ns < playback.end_ns
-            )
-            so_far = " so far: the recording is still being scanned" if is_scanning else ""
             self._say(f"no {'earlier' if direction < 0 else 'later'} {what} is known{so_far}")
+        elif is_scanning and direction < 0:
+            self._say(f"the last {what} known{so_far}")
 
     def action_time_end(self) -> None:
         """Go to the present, or to a file's end."""
@@ -216,7 +220,7 @@ class TimeKeys(App[None]):
     def action_time_ask(self) -> None:
         """Prompt for a time."""
         if self._playback_or_note() is not None:
-            self.ask_line.ask(TIME, hint=UNDERSTOOD)
+            self.ask_line.ask(TIME, hint=UNDERSTOOD, key="@")
 
     def action_time_save(self) -> None:
         """Prompt for the name of a file to save the recorded past to."""
@@ -235,7 +239,7 @@ class TimeKeys(App[None]):
         self.focus_page()
 
     def answer(self, asked: str, text: str) -> bool:
-        """Take an answer to something that is not about time; return whether it was."""
+        """Handle an answer to a prompt unrelated to time; return whether it was one."""
         del asked, text
         return False
 
@@ -256,16 +260,17 @@ class TimeKeys(App[None]):
                 self._show_request()
         except ValueError as error:
             if asked == FILE or not self._show_in_charts(text):
-                self._say(str(error), is_problem=True)
+                self.ask_line.refuse(plain(str(error)))
             else:
                 self._left()
         else:
             self._left()
 
     def _show_in_charts(self, text: str) -> bool:
-        """Let charts reach back to a time that cannot be gone back to; return whether history has it.
+        """Widen charts back to a time out of playback's reach; return success.
 
-        Files have the fleet's own time, whatever its speed; the recorder's is the wall clock's.
+        Success means history has that time. History files have the fleet's own time, whatever its
+        speed; the recorder has the wall clock's.
         """
         context = self.seek_bar.shown
         reach = None if context is None or context.history is None else context.history.reach
@@ -335,7 +340,10 @@ class TimeKeys(App[None]):
         self.repaint_time()
 
     def _say(self, note: str, *, is_problem: bool = False) -> None:
-        """Show a note at once, whatever characters are in it."""
+        """Show a note at once.
+
+        It may contain any characters.
+        """
         self.tell(plain(note), is_problem=is_problem)
         self.repaint_time()
 
@@ -368,4 +376,4 @@ def free_path(name: str) -> Path:
 
 def default_name(fleet: str, time_ns: int) -> str:
     """Return a file name for the recorded past of a fleet."""
-    return f"trnfleet-{re.sub(r'[^A-Za-z0-9._-]+', '-', fleet)[:60] or 'fleet'}-{format_basic(time_ns)}.mcap"
+    return f"trnfleet-{re.sub(r'[^A-Za-z0-9._-]+', '-', fleet)[:60] or 'fleet'}-{format_basic(time_ns)}.mcap"  # noqa: E501

@@ -1,4 +1,7 @@
-"""The seek bar: one line with position, bar, marks and both ends; a click or drag on the bar seeks."""
+"""The seek bar: one line with position, bar, marks and both ends.
+
+A click or drag on the bar seeks.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class SeekBar(Bar):
-    """The line of a playback, which it only reads; a click or drag posts `Sought`."""
+    """The line of a playback, read only; a click or drag posts `Sought`."""
 
     DEFAULT_CSS = "SeekBar { display: none; } SeekBar.-shown { display: block; }"
 
@@ -34,7 +37,7 @@ class SeekBar(Bar):
             super().__init__()
             self.time_ns = time_ns
             self.is_end = is_end
-            """Whether it is the end, which may have moved since."""
+            """Whether the end is meant, even if it has moved since."""
 
     def __init__(self, playback: Playback | None, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
         super().__init__(fill=lambda: theme.BAR_SEEK, id=id)
@@ -46,15 +49,18 @@ class SeekBar(Bar):
         self._marked_of: tuple[int, ...] = ()
         self._marked_cells: Marked = {}
         self._pulled = -1
-        """Cell of the bar to which the pointer was dragged; -1 while no button is down."""
+        """Cell of the bar under the dragged pointer; -1 while no button is down."""
         self._held: tuple[Seek, range] | None = None
-        """What was drawn when the button went down: while it is held, a cell means the same time."""
+        """The bar as drawn when the button went down. During a drag, a cell means the same time."""
 
     def show_playback(self, playback: Playback | None, context: UiContext | None = None) -> None:
         """Show another playback from now on, and how far the history of its fleet reaches."""
         self._of = context
-        self._playback, self._drawn, self._held = playback, None, None
-        self._marked_marks, self._marked_of = (), ()
+        self._playback = playback
+        self._drawn = None
+        self._held = None
+        self._marked_marks = ()
+        self._marked_of = ()
 
     @property
     def shown(self) -> UiContext | None:
@@ -63,7 +69,7 @@ class SeekBar(Bar):
 
     @property
     def track(self) -> range:
-        """The cells of the line that are the bar itself."""
+        """Cells of the line used by the bar."""
         return self._track
 
     def follow(self) -> None:
@@ -81,11 +87,15 @@ class SeekBar(Bar):
         return [line.parts]
 
     def _marked(self, marks: Sequence[Mark], seek: Seek, cells: int) -> Marked:
-        """Return the marked cells; kept until a mark or an end has moved by a cell, because there may be many marks."""
+        """Return the marked cells.
+
+        They are cached until a mark or an end moves by a cell: there may be many marks.
+        """
         cell_ns = max(1, seek.span_ns // cells)
-        of = (len(marks), seek.start_ns // cell_ns, seek.end_ns // cell_ns, cells)
-        if marks is not self._marked_marks or of != self._marked_of:
-            self._marked_marks, self._marked_of = marks, of
+        key = (len(marks), seek.start_ns // cell_ns, seek.end_ns // cell_ns, cells)
+        if marks is not self._marked_marks or key != self._marked_of:
+            self._marked_marks = marks
+            self._marked_of = key
             self._marked_cells = marked_cells(marks, seek, cells)
         return self._marked_cells
 
@@ -104,7 +114,8 @@ class SeekBar(Bar):
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
         """Stop following the pointer."""
-        self._pulled, self._held = -1, None
+        self._pulled = -1
+        self._held = None
         self.release_mouse()
         event.stop()
 

@@ -1,6 +1,7 @@
-"""The seek bar's line at every width: position, times, marks and the bar itself; pure functions of a playback's figures.
+"""The seek bar's line at every width: position, times, marks and bar.
 
-Times are the recorder's wall clock in UTC; the fleet's own time is the header's.
+These are pure functions of a playback's figures. Times are the recorder's wall clock in UTC; the
+header shows the fleet's own time.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.quantities import DurationStyle, duration
 from trnfleet.domain.severity import Severity
+from trnfleet.monitor.fleet_state import LOADING
 from trnfleet.monitor.replay.controls import Mode
 from trnfleet.text import plain
 from trnfleet.tui import theme
@@ -28,24 +30,29 @@ if TYPE_CHECKING:
     Marked = dict[int, tuple[str, Style]]
     """Sign and style by cell of the bar."""
 
-PLAYING, PAUSED = "▶", "‖"
+PLAYING = "▶"
+PAUSED = "‖"
 LEAST_TRACK = 16
-"""Cells that the bar itself has before texts are dropped."""
+"""Least cells of the bar; texts are dropped first."""
 GOOD_TRACK = 0.3
-"""Share of the line that it has before texts are dropped."""
+"""Least share of the line for the bar; texts are dropped first."""
 _KEEPS_UP = 0.85
-"""Share of the rate below which the rate that the machine reaches is shown."""
+"""Share of the rate. Below it the reached rate is shown, too."""
 _REACHES, _SHORT_REACHES = len("(reaches x0.95)"), len("(x0.95)")
-"""Cells of that text, and of its short form."""
+"""Cells of the text for the reached rate, long and short."""
 _NEAR_SHARE = 0.015
-"""Share of the recording, and at least two seconds, after a mark in which its text is shown."""
-_LONG_NOTE, _SHORT_NOTE = 44, 20
-"""Cells of that text."""
+"""Share of the recording after a mark for showing its text; at least two seconds."""
+_LONG_NOTE = 44
+_SHORT_NOTE = 20
+"""Cells of a mark's text, long and short."""
 _LEAST_KEPT_S = 60
-"""Seconds by which history reaches farther back than the bar where it is shown."""
+"""Least seconds of history before the bar's begin for showing them."""
 _HOUR_NS = 3_600 * NS_PER_S
-HERE, KNOWN, UNKNOWN, NOT_YET = "┃", "─", "┄", " "
-"""Position, scanned, not scanned yet, and the future: they differ by shape, not by colour alone."""
+HERE = "┃"
+KNOWN = "─"
+UNKNOWN = "┄"
+NOT_YET = " "
+"""Position, scanned, not scanned yet, and the future. They differ by shape, not by colour alone."""
 ALERT_GLYPH = theme.SEVERITY_GLYPH
 EVENT_GLYPH = {Severity.CRITICAL: "!", Severity.WARNING: "▵", Severity.INFO: "·"}
 """Events have smaller signs than alerts of the same severity."""
@@ -56,13 +63,13 @@ SIGNS = (
     (" ".join(EVENT_GLYPH.values()), "An event"),
     (HERE, "The position"),
     (UNKNOWN, "Not scanned yet"),
-    ("≈", "Alerts are approximate so far"),
+    ("≈", "Events and alerts are loading, or not known from before"),
 )
 """Meaning of the bar's signs, for the help."""
 _SURVEY_LAG_NS = 3 * NS_PER_S
-"""Delay of scanning a recording that grows, which is not shown as unscanned."""
+"""Delay of scanning a growing recording. It is not shown as unscanned."""
 _STEPS = 16
-"""Least number of the scale's steps in a span that grows."""
+"""Least steps of the scale in a growing span."""
 _ALERT_RANK = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.INFO: 5}
 _EVENT_RANK = {Severity.CRITICAL: 2, Severity.WARNING: 3, Severity.INFO: 6}
 _RESOLVED_RANK = 4
@@ -78,20 +85,20 @@ class Seek(NamedTuple):
     reached_rate: float
     loops: bool
     seeking: bool
-    is_exact: bool
-    alerts_since_ns: int | None
+    incomplete: str
+    """The missing part of events and alerts; empty for nothing."""
     position_ns: int
     start_ns: int
     end_ns: int
     surveyed_ns: int
     kept_s: int = 0
-    """Seconds for which history reaches back from the position."""
+    """Seconds of history before the position."""
     one_in: int = 1
     """Of how many messages of a topic one is kept at the position."""
 
     @staticmethod
     def of(playback: Playback, kept_s: int = 0) -> Seek:
-        """Read a playback, of whose fleet history reaches back so far."""
+        """Return the figures of a playback and of its history's length."""
         return Seek(
             playback.mode,
             playback.is_live_possible,
@@ -99,8 +106,7 @@ class Seek(NamedTuple):
             playback.reached_rate,
             playback.loops,
             playback.seeking,
-            playback.is_exact,
-            playback.alerts_since_ns,
+            playback.state.incomplete,
             playback.position_ns,
             playback.start_ns,
             playback.end_ns,
@@ -116,9 +122,10 @@ class Seek(NamedTuple):
 
     @property
     def scale_ns(self) -> int:
-        """Length that the bar's cells stand for: a file's length; of a recording that grows, up to a sixteenth more.
+        """Length of the whole bar: a file's length, or a growing recording's rounded up.
 
-        It grows in steps, so that marks stand still for a while instead of creeping, each at its own moment.
+        The scale of a growing recording is up to a sixteenth longer and grows in steps: marks stay
+        in place for a while instead of creeping, each at its own moment.
         """
         if not self.is_live_possible:
             return self.span_ns
@@ -137,7 +144,10 @@ class Seek(NamedTuple):
 
 
 def cell_of(time_ns: int, seek: Seek, cells: int) -> int:
-    """Return the cell of the bar for a time: the first for its begin, the last for the end of its scale."""
+    """Return the bar's cell for a time.
+
+    The first cell is the begin, the last is the end of the scale.
+    """
     if seek.span_ns <= 0 or cells <= 1:
         return 0
     share = (min(max(time_ns, seek.start_ns), seek.end_ns) - seek.start_ns) / seek.scale_ns
@@ -145,7 +155,10 @@ def cell_of(time_ns: int, seek: Seek, cells: int) -> int:
 
 
 def time_at(cell: int, seek: Seek, cells: int) -> int:
-    """Return the time of a cell of the bar; what lies beyond its ends is the end."""
+    """Return the time of a cell of the bar.
+
+    Cells beyond its ends are clamped.
+    """
     if cells <= 1:
         return seek.start_ns
     if cell >= cell_of(seek.end_ns, seek, cells):
@@ -154,7 +167,10 @@ def time_at(cell: int, seek: Seek, cells: int) -> int:
 
 
 def mark_look(mark: Mark) -> tuple[int, str, Style]:
-    """Return a mark's rank (the lowest is drawn where several share a cell), its sign and its style."""
+    """Return a mark's rank, sign and style.
+
+    In a shared cell the lowest rank is drawn.
+    """
     if mark.kind == "resolved":
         return _RESOLVED_RANK, RESOLVED_GLYPH, theme.BAR_SEEK_QUIET
     style = theme.SEEK_SEVERITY[mark.severity]
@@ -164,18 +180,19 @@ def mark_look(mark: Mark) -> tuple[int, str, Style]:
 
 
 def marked_cells(marks: Sequence[Mark], seek: Seek, cells: int) -> Marked:
-    """Return sign and style of each cell of the bar that has marks: those of its worst mark."""
-    found: dict[int, tuple[int, str, Style]] = {}
+    """Return sign and style of each cell with marks, from its worst mark."""
+    looks: dict[int, tuple[int, str, Style]] = {}
     for mark in marks:
         if seek.start_ns <= mark.time_ns <= seek.end_ns:
-            cell, look = cell_of(mark.time_ns, seek, cells), mark_look(mark)
-            if cell not in found or look[0] < found[cell][0]:
-                found[cell] = look
-    return {cell: (glyph, style) for cell, (_, glyph, style) in found.items()}
+            cell = cell_of(mark.time_ns, seek, cells)
+            look = mark_look(mark)
+            if cell not in looks or look[0] < looks[cell][0]:
+                looks[cell] = look
+    return {cell: (glyph, style) for cell, (_, glyph, style) in looks.items()}
 
 
 def track(seek: Seek, cells: int, marked: Marked) -> Parts:
-    """Return the bar itself: past and future of the position, the scanned part, marks and the position."""
+    """Return the bar: past and future, the scanned part, marks and the position."""
     here = cell_of(seek.position_ns, seek, cells)
     is_known = seek.end_ns - seek.surveyed_ns <= _SURVEY_LAG_NS
     known = cells if is_known else cell_of(seek.surveyed_ns, seek, cells)
@@ -183,7 +200,8 @@ def track(seek: Seek, cells: int, marked: Marked) -> Parts:
     parts: Parts = []
     for cell in range(cells):
         if cell == here:
-            text, style = HERE, theme.BAR_SEEK_STRONG
+            text = HERE
+            style = theme.BAR_SEEK_STRONG
         elif cell in marked:
             text, style = marked[cell]
         else:
@@ -222,7 +240,10 @@ def back_text(seek: Seek) -> str:
 
 
 def _longest_back(seek: Seek) -> int:
-    """Return the most cells of `back_text` in this recording, so that the bar keeps its place while the position moves."""
+    """Return the most cells of `back_text` in this recording.
+
+    Reserving them fixes the bar while the position moves.
+    """
     at_ns = seek.start_ns if seek.is_live_possible else seek.end_ns
     longest = len(back_text(seek._replace(position_ns=at_ns)))
     # An hour has a shorter text than a little less.
@@ -235,7 +256,9 @@ def seek_line(
     marks: Sequence[Mark] = (),
     find: Callable[[Sequence[Mark], Seek, int], Marked] = marked_cells,
 ) -> SeekLine:
-    """Return the whole line for a width: texts shrink where there is little room, the time never does.
+    """Return the whole line for a width.
+
+    Texts shrink if there is little room, the time never does.
 
     Args:
         seek: The playback.
@@ -244,16 +267,17 @@ def seek_line(
         find: Returns the cells of the bar that are marked.
     """
     words = _words(seek, marks)
-    wanted = max(LEAST_TRACK, round(width * GOOD_TRACK))
+    track_cells = max(LEAST_TRACK, round(width * GOOD_TRACK))
     for name, room in _SHRINKING:
-        if _used(words) + wanted <= width:
+        if _used(words) + track_cells <= width:
             break
         if not room:
             words.pop(name, None)
         elif name in words:
             words[name] = _shortened(name, room, seek, marks)
     cells = max(1, width - _used(words))
-    left, right = _side(words, _LEFT), _side(words, _RIGHT)
+    left = _side(words, _LEFT)
+    right = _side(words, _RIGHT)
     parts: Parts = [
         *left,
         ("├", theme.BAR_SEEK_QUIET),
@@ -268,10 +292,23 @@ def seek_line(
 _LEFT = ("sign", "mode", "rate", "date", "time", "thinned", "kept", "start")
 _RIGHT = ("end", "back", "note", "loop")
 _SHRINKING = (
-    ("note", _SHORT_NOTE), ("date", 0), ("kept", 0), ("start", 0), ("end", 0), ("note", 1), ("loop", 1), ("thinned", 1), ("rate", 1),
-    ("mode", 0), ("back", 1), ("back", 0), ("note", 0), ("loop", 0),
-)  # fmt: skip  # a list of names
-"""Texts that shrink where there is little room, first to last: to these cells, to a short form (1), or to nothing (0)."""
+    ("note", _SHORT_NOTE),
+    ("date", 0),
+    ("kept", 0),
+    ("start", 0),
+    ("end", 0),
+    ("note", 1),
+    ("loop", 1),
+    ("thinned", 1),
+    ("rate", 1),
+    ("mode", 0),
+    ("back", 1),
+    ("back", 0),
+    ("note", 0),
+    ("loop", 0),
+)
+"""Texts to shrink if there is little room, in this order. Each shrinks to these cells, to a short
+form (1), or to nothing (0)."""
 
 
 def _shortened(name: str, room: int, seek: Seek, marks: Sequence[Mark]) -> tuple[str, Style]:
@@ -322,7 +359,7 @@ def _words(seek: Seek, marks: Sequence[Mark]) -> dict[str, tuple[str, Style]]:
 
 
 def _rate(seek: Seek, *, is_short: bool = False) -> str:
-    """Return the rate, and the one that the machine reaches where that is less."""
+    """Return the rate, and the reached rate if it is lower."""
     rate = rate_text(seek.rate)
     if seek.mode is not Mode.PLAYING or seek.reached_rate >= _KEEPS_UP * seek.rate:
         return rate
@@ -341,7 +378,7 @@ def thinned_text(one_in: int) -> str:
 
 
 def _end_text(time_ns: int, seek: Seek) -> str:
-    """Return the time of an end of the bar, with its day where that is another one."""
+    """Return the time of an end of the bar, with its day if it differs."""
     day, time = format_rfc3339(time_ns)[:19].split("T")
     return time if day == format_rfc3339(seek.position_ns)[:10] else f"{day[5:]} {time}"
 
@@ -357,17 +394,16 @@ def _clock(span_ns: int) -> str:
 
 
 def _note(seek: Seek, marks: Sequence[Mark], room: int) -> tuple[str, Style]:
-    """Return whether alerts are approximate, else the last mark before the position, in exactly `room` cells.
+    """Return the note in exactly `room` cells: missing alerts, or the last mark.
 
-    An empty text takes these cells, too, so that the bar keeps its place.
+    Gaps in events and alerts come first, then the last mark before the position. An empty text has
+    the same width, so that the bar stays in place.
     """
-    if not seek.is_exact:
-        since = (
-            "" if seek.alerts_since_ns is None else f" since {clock_text(seek.alerts_since_ns)[:5]}"
+    if seek.incomplete:
+        text = (
+            f"≈ {seek.incomplete}" if seek.incomplete == LOADING else f"≈ alerts {seek.incomplete}"
         )
-        return fit(f"≈ alerts{since}", room) if room > 1 else "≈", theme.SEEK_SEVERITY[
-            Severity.WARNING
-        ]
+        return fit(text, room) if room > 1 else "≈", theme.SEEK_SEVERITY[Severity.WARNING]
     near_ns = max(2 * NS_PER_S, round(_NEAR_SHARE * seek.span_ns))
     place = bisect.bisect_right(marks, seek.position_ns, key=lambda mark: mark.time_ns)
     last = marks[place - 1] if place else None
@@ -380,7 +416,7 @@ def _note(seek: Seek, marks: Sequence[Mark], room: int) -> tuple[str, Style]:
 
 def _used(words: dict[str, tuple[str, Style]]) -> int:
     """Return the cells of texts with the blanks between and the bar's two ends."""
-    return sum(width_of([each]) + 1 for each in words.values()) + 4
+    return sum(width_of([word]) + 1 for word in words.values()) + 4
 
 
 def _side(words: dict[str, tuple[str, Style]], names: tuple[str, ...]) -> Parts:

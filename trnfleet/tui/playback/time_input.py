@@ -1,4 +1,4 @@
-"""Times that a user types to seek to: a time of day, a step back or forward, or an instant in full."""
+"""Times typed to seek: time of day, a step, or a full instant."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ UNDERSTOOD = "14:03, 14:03:10, -5m, +30s or 2026-01-31T14:03:10Z"
 def parse_time(text: str, position_ns: int, start_ns: int, end_ns: int) -> int:
     """Return a time in ns since 1970.
 
-    A time of day is one on the day of the position if the recording has it, else on another of its days. A step starts at the
-    position and ends at the recording's ends. Times are UTC where they name no zone.
+    A time of day is one on the day of the position if the recording has it, else on another of its
+    days. A step starts at the position and ends at the recording's ends. Times are UTC where they
+    name no zone.
 
     Args:
         text: The input.
@@ -22,7 +23,8 @@ def parse_time(text: str, position_ns: int, start_ns: int, end_ns: int) -> int:
         end_ns: The recording's end.
 
     Raises:
-        ValueError: no form matches, or the recording does not have the time; the message says which times it has.
+        ValueError: no form matches, or the recording does not have the time; the message says which
+            times it has.
     """
     text = text.strip()
     try:
@@ -42,5 +44,5 @@ def parse_time(text: str, position_ns: int, start_ns: int, end_ns: int) -> int:
 
 
 def _range_text(start_ns: int, end_ns: int) -> str:
-    first, last = (format_rfc3339(each)[:19].replace("T", " ") for each in (start_ns, end_ns))
+    first, last = (format_rfc3339(time_ns)[:19].replace("T", " ") for time_ns in (start_ns, end_ns))
     return f"it goes from {first} to {last[11:] if first[:10] == last[:10] else last} UTC"

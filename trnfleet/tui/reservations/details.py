@@ -1,4 +1,7 @@
-"""Details of reservations: all of them in one line, and the one under the cursor at the foot and at length."""
+"""Details of reservations.
+
+All of them in one line, and the one under the cursor at the foot and at length.
+"""
 
 from __future__ import annotations
 
@@ -49,37 +52,43 @@ if TYPE_CHECKING:
 _NEAR_H = round(NEAR_END_S / 3_600)
 _CHART_ROWS = 6
 _LEAST_CHARTED = 6
-"""Cells of the timeline with use, below which a chart of it would be a column or two and show no course."""
+"""Least timeline cells with use for a chart. Fewer would be a column or two and show no course."""
 _STEP = 4
-"""Rows in steps of which the details take their room."""
+"""Step in rows of the details' height."""
 _NAME = LABEL + 1
-"""Cells of a fact's name, so that its words stand where the timeline begins."""
+"""Cells of a fact's name. Its text begins where the timeline begins."""
 
 
 def summary(
     table: list[Reservation], shown: int, order: str, pattern: str, note: str, width: int
 ) -> Parts:
-    """Return all reservations in a line: states that need an action and idle cost come first.
+    """Return a summary of all reservations in one line.
+
+    States that need an action and idle cost come first.
 
     Args:
-        table: All that are known.
-        shown: How many of them the filter leaves.
-        order: What they are ordered by.
+        table: All known reservations.
+        shown: Number of matches of the filter.
+        order: The sort order.
         pattern: The filter, empty for none.
         note: Shown instead, empty for none.
-        width: Of the line, in cells.
+        width: Cells of the line.
     """
     critical, warning = (
-        theme.SEVERITY_STYLE[each] for each in (Severity.CRITICAL, Severity.WARNING)
+        theme.SEVERITY_STYLE[severity] for severity in (Severity.CRITICAL, Severity.WARNING)
     )
-    current = [each for each in table if each.is_current and not is_ended(each)]
+    current = [
+        reservation for reservation in table if reservation.is_current and not is_ended(reservation)
+    ]
     # Those that have ended are listed for a while; the tab does not count them either.
     held = reserved(table)["reservations"]
     parts: Parts = [(f" {count(held)} reserved", theme.STRONG)]
-    bad = sum(is_impaired(each) or bool(each.message.unavailable) for each in current)
+    bad = sum(
+        is_impaired(reservation) or bool(reservation.message.unavailable) for reservation in current
+    )
     if bad:
         parts.append((f"  ✖ {bad} impaired or out", critical))
-    near = sum(each.is_near_end for each in current)
+    near = sum(reservation.is_near_end for reservation in current)
     if near:
         parts.append((f"  ▲ {near} ending within {_NEAR_H} h", warning))
     idle = idle_texts(current)
@@ -102,19 +111,19 @@ def summary(
 
 
 def idle_texts(table: list[Reservation]) -> list[str]:
-    """Return what goes to instances that do nothing, by currency, such as `43.81 USD`."""
+    """Return the cost of idle instances by currency, such as `43.81 USD`."""
     amounts: dict[str, Decimal] = {}
-    for each in table:
-        if each.idle_per_h:
-            currency = each.message.currency
-            amounts[currency] = amounts.get(currency, Decimal(0)) + each.idle_per_h
+    for reservation in table:
+        if reservation.idle_per_h:
+            currency = reservation.message.currency
+            amounts[currency] = amounts.get(currency, Decimal(0)) + reservation.idle_per_h
     return [money(amounts[currency], currency) for currency in sorted(amounts)]
 
 
 def foot(
     chosen: Reservation | None, layout: Layout, width: int, alerts: Sequence[AlertWithStatus] = ()
 ) -> list[Parts]:
-    """Return the two lines about the chosen reservation: what it is, then its alerts and what is due first.
+    """Return two lines about the chosen reservation: identity, then alerts and due dates.
 
     Args:
         chosen: The reservation; None for none.
@@ -148,13 +157,13 @@ def foot(
 
 
 def alerts_of(board: AlertSnapshot, reservation: Reservation) -> list[AlertWithStatus]:
-    """Return the unhandled alerts of a reservation, then those of its instances."""
+    """Return the unhandled alerts of a reservation, then its instances' alerts."""
     own = board.of_reservation(reservation.message.id)
     return [*own, *board.on_instances(reservation.rows)]
 
 
 def due_words(reservation: Reservation) -> list[str]:
-    """Return what is due, and whether it can be extended."""
+    """Return the next due dates, and whether an extension is possible."""
     words = []
     due_s = _until_s(reservation)
     if due_s is not None and due_s >= 0:
@@ -171,13 +180,16 @@ def due_words(reservation: Reservation) -> list[str]:
 
 
 def facts(reservation: Reservation, layout: Layout) -> list[tuple[str, str]]:
-    """Return name and words of everything that is known of a reservation."""
+    """Return all known facts of a reservation as name and text."""
     message = reservation.message
     currency = message.currency
     lines = [
         (
             "capacity",
-            f"{what_text(reservation)} in {plain(message.zone, 40)}: {places_text(reservation, layout)}",
+            (
+                f"{what_text(reservation)} in {plain(message.zone, 40)}:"
+                f" {places_text(reservation, layout)}"
+            ),
         ),
         ("term", _span_text(reservation)),
     ]
@@ -198,11 +210,15 @@ def facts(reservation: Reservation, layout: Layout) -> list[tuple[str, str]]:
         words = "instance fails its" if message.unavailable == 1 else "instances fail their"
         lines.append(("out", f"{message.unavailable} {words} status check"))
     if message.interconnect is not None:
-        lines.append(("links", f"interconnect {message.interconnect.value}"))
-    lines.extend(("extension", _extension_words(each)) for each in message.extensions)
+        # EC2's word: what telemetry says of the links is among the alerts.
+        lines.append(("EC2 says", f"interconnect {message.interconnect.value}"))
+    lines.extend(("extension", _extension_words(extension)) for extension in message.extensions)
     if message.reservation_ids:
         lines.append(
-            ("reservation", ", ".join(plain(each, 64) for each in message.reservation_ids))
+            (
+                "reservation",
+                ", ".join(plain(reservation_id, 64) for reservation_id in message.reservation_ids),
+            )
         )
     origin = "EC2" if message.origin == "ec2" else "a simulator"
     lines.append(
@@ -212,7 +228,10 @@ def facts(reservation: Reservation, layout: Layout) -> list[tuple[str, str]]:
 
 
 class ReservationDetails(LineView, can_focus=False):
-    """The chosen reservation at length: how it was used, below the timeline and at its scale, and what is known of it."""
+    """The chosen reservation at length.
+
+    Its use is charted below the timeline and at its scale, next to all known facts.
+    """
 
     def __init__(self, context: UiContext, table: ReservationTable, timeline: TimelineView) -> None:
         super().__init__()
@@ -223,7 +242,10 @@ class ReservationDetails(LineView, can_focus=False):
 
     @property
     def rows_wanted(self) -> int:
-        """Rows that the chosen reservation needs, its chart with them, in steps so that what is below stands still."""
+        """Rows needed for the chosen reservation and its chart, in steps.
+
+        Steps keep the lines below in place.
+        """
         chosen = self._table.picked
         if chosen is None:
             return 0
@@ -232,7 +254,10 @@ class ReservationDetails(LineView, can_focus=False):
         return -(-rows // _STEP) * _STEP
 
     def _used(self, chosen: Reservation) -> NDArray[np.float64] | None:
-        """Return how it was used in each cell of the timeline; None where that is too little to show a course."""
+        """Return the use in each cell of the timeline.
+
+        None if there are too few cells to show a course.
+        """
         used_pct = used_by_cell(self._timeline.watched(chosen.message.id), self._timeline.window())
         return used_pct if np.count_nonzero(~np.isnan(used_pct)) >= _LEAST_CHARTED else None
 
@@ -243,7 +268,7 @@ class ReservationDetails(LineView, can_focus=False):
             return []
         room = max(0, width - _NAME)
         critical = theme.SEVERITY_STYLE[Severity.CRITICAL]
-        bad = {"out"} | ({"links"} if is_impaired(chosen) else set())
+        bad = {"out"} | ({"EC2 says"} if is_impaired(chosen) else set())
         lines: list[tuple[str, Parts]] = [
             (name, [(fit(words, room), critical if name in bad else theme.BASE)])
             for name, words in facts(chosen, self._monitor.store.layout)

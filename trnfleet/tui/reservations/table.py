@@ -1,4 +1,7 @@
-"""The table of reservations: one a line, with a cursor that stays on its reservation, an order and a filter."""
+"""The table of reservations, one per line.
+
+The cursor stays on its reservation; the table has an order and a filter.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from trnfleet.tui.widgets.cells import Parts
 
 SORTS = ("next event", "idle cost", "utilisation", "id")
-"""Orders that `s` goes through; the first is the monitor's."""
+"""Orders cycled with `s`; the first is the monitor's."""
 NOTHING = (
     " Nothing is reserved here. Reservations come from",
     "",
@@ -35,7 +38,7 @@ NOTHING = (
     "   a purchase in the simulator  trnfleet reserve buy --help",
     "   a real AWS account           trnfleet bridge --help",
 )
-"""What stands there while there is nothing."""
+"""Text for an empty table."""
 NOT_FOUND = "Nothing that is reserved matches. Esc clears the filter."
 RESERVATION_COLUMNS = Columns(
     (
@@ -51,7 +54,7 @@ RESERVATION_COLUMNS = Columns(
         Column("at", Kind.PLACE),
     )
 )
-"""What reservations can be filtered by; `ends` counts from now."""
+"""Columns for filters of reservations; `ends` counts from now."""
 
 
 class ReservationRow(NamedTuple):
@@ -62,24 +65,27 @@ class ReservationRow(NamedTuple):
     """Its mean utilisation over the last seconds."""
 
     def value(self, column: str) -> str | float | None:
-        each = self.reservation
-        message = each.message
-        found: dict[str, str | float | None] = {
+        reservation = self.reservation
+        message = reservation.message
+        values: dict[str, str | float | None] = {
             "id": message.id,
             "state": message.state.value,
-            "idle": None if each.idle_per_h is None else float(each.idle_per_h),
+            "idle": None if reservation.idle_per_h is None else float(reservation.idle_per_h),
             "util": self.util_pct,
-            "ends": each.to_end_s,
+            # What has ended does not end any more.
+            "ends": None
+            if is_ended(reservation) or (reservation.to_end_s or 0) < 0
+            else reservation.to_end_s,
             "type": message.instance_type,
             "zone": message.zone,
             "instances": message.instances,
-            "used": each.used,
+            "used": reservation.used,
             "at": message.on[0].partition("..")[0] if message.on else "",
         }
-        return found[column]
+        return values[column]
 
-    def text(self) -> str:
-        return "\n".join(texts_of(self.reservation)).lower()
+    def has(self, part: str) -> bool:
+        return part in "\n".join(texts_of(self.reservation)).lower()
 
 
 class ReservationTable(RowList[str, "Reservation"]):
@@ -117,12 +123,14 @@ class ReservationTable(RowList[str, "Reservation"]):
     def sync(self) -> None:
         """Read the table, and keep the cursor on its reservation, from the first one on."""
         table = self._monitor.reservations.table()
-        wanted = self.wanted
+        query = self.wanted
         use = self.use
         left = table
-        if wanted:
+        if query:
             left = [
-                each for each in table if wanted.keeps(ReservationRow(each, use.util_pct(each)))
+                reservation
+                for reservation in table
+                if query.keeps(ReservationRow(reservation, use.util_pct(reservation)))
             ]
         self.rows = ordered(left, self.sort, use)
         super().sync()
@@ -131,8 +139,9 @@ class ReservationTable(RowList[str, "Reservation"]):
 
     @property
     def use(self) -> MeanUse:
-        """The mean utilisation of reservations, of the means that are on the screen."""
-        averages, generation = self._frame.averages, self._monitor.store.generation
+        """The mean utilisation of reservations, from the means on the screen."""
+        averages = self._frame.averages
+        generation = self._monitor.store.generation
         if not self._use.is_of(averages, generation):
             self._use = MeanUse(averages, generation)
         return self._use
@@ -157,7 +166,7 @@ class ReservationTable(RowList[str, "Reservation"]):
 
 
 def texts_of(reservation: Reservation) -> tuple[str, ...]:
-    """Return everything of a reservation that a filter looks at."""
+    """Return all texts of a reservation searched by a filter."""
     message = reservation.message
     return (
         message.id,
@@ -171,19 +180,21 @@ def texts_of(reservation: Reservation) -> tuple[str, ...]:
 
 
 def ordered(table: list[Reservation], sort: int, use: MeanUse) -> list[Reservation]:
-    """Return reservations in one of `SORTS`; what has ended or is not known comes last."""
+    """Return reservations in one of `SORTS`; ended and unknown ones come last."""
     if sort == 1:
-        return sorted(table, key=lambda each: (is_ended(each), -(each.idle_per_h or 0)))
+        return sorted(
+            table, key=lambda reservation: (is_ended(reservation), -(reservation.idle_per_h or 0))
+        )
     if sort == 2:
         unknown = 1_000.0
-        utils = {each.message.id: use.util_pct(each) for each in table}
+        utils = {reservation.message.id: use.util_pct(reservation) for reservation in table}
         return sorted(
             table,
-            key=lambda each: (
-                is_ended(each),
-                unknown if (util := utils[each.message.id]) is None else util,
+            key=lambda reservation: (
+                is_ended(reservation),
+                unknown if (util := utils[reservation.message.id]) is None else util,
             ),
         )
     if sort == 3:
-        return sorted(table, key=lambda each: each.message.id)
+        return sorted(table, key=lambda reservation: reservation.message.id)
     return list(table)

@@ -1,7 +1,7 @@
-"""The timeline of reservations: its axis, the look of a reservation in its cells, and the widget that pans and zooms it.
+"""The timeline of reservations: axis, cells of a reservation, and widget.
 
-Cells are half-open intervals. Past, present and future, paid and unpaid, watched and unwatched differ in their characters,
-not in colour alone.
+The widget pans and zooms it. Cells are half-open intervals. Past, present and future, paid and
+unpaid, watched and unwatched differ in their characters, not in colour alone.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from trnfleet.tui.widgets.cells import Parts
 
 CELLS_S = (900, 1_800, 3_600, 7_200, 14_400, 28_800, 86_400, 172_800, 604_800)
-"""Seconds that a cell can stand for, from near to far."""
+"""Possible seconds per cell, from near to far."""
 DEFAULT_ZOOM = 4
 NOW_AT = 0.3
 """Where now stands in the window, as a share of it."""
@@ -50,25 +50,23 @@ _DAY_S = 86_400
 _HOUR_S = 3_600
 
 HEIGHTS = "▁▂▃▄▅▆▇"
-"""Of use in a cell; none is full, so that lines stay apart."""
-UNKNOWN, AHEAD, EXTENDED, SCHEDULED, UNPAID, ENDED, FAILED, NOW = (
-    "·",
-    "━",
-    "═",
-    "╌",
-    "?",
-    "─",
-    "✖",
-    "│",
-)
+"""Glyphs for the use in a cell. None is full, so that lines stay apart."""
+UNKNOWN = "·"
+AHEAD = "━"
+EXTENDED = "═"
+SCHEDULED = "╌"
+UNPAID = "?"
+ENDED = "─"
+FAILED = "✖"
+NOW = "│"
 LEGEND = (
-    f"{HEIGHTS[0]}{HEIGHTS[3]}{HEIGHTS[6]} use  {UNKNOWN} not watched  {AHEAD} active  {EXTENDED} extension  "
-    f"{SCHEDULED} scheduled  {UNPAID} unpaid  {ENDED} ended  {FAILED} failed"
+    f"{HEIGHTS[0]}{HEIGHTS[3]}{HEIGHTS[6]} use  {UNKNOWN} no data  {AHEAD} active  {EXTENDED}"
+    f" extension  {SCHEDULED} scheduled  {UNPAID} unpaid  {ENDED} ended  {FAILED} failed"
 )
 
 
 class Window(NamedTuple):
-    """What part of time is on the screen."""
+    """The visible part of time."""
 
     begin_ns: int
     """Of the first cell."""
@@ -83,7 +81,8 @@ class Window(NamedTuple):
         Args:
             now_ns: The present.
             zoom: Index into `CELLS_S`.
-            pan: Cells that it is moved into the future (past: negative) from where now stands at `NOW_AT`.
+            pan: Cells that it is moved into the future (past: negative) from where now stands at
+                `NOW_AT`.
             cells: Its width.
         """
         cell_ns = CELLS_S[zoom] * NS_PER_S
@@ -99,11 +98,11 @@ class Window(NamedTuple):
 
     @property
     def now_cell(self) -> int:
-        """The cell that holds now; may be out of the window."""
+        """The cell of the present; may be out of the window."""
         return (self.now_ns - self.begin_ns) // self.cell_ns
 
     def cell_of(self, instant_ns: int) -> int:
-        """Return the cell that holds an instant; may be out of the window."""
+        """Return the cell of an instant; may be out of the window."""
         return (instant_ns - self.begin_ns) // self.cell_ns
 
     def begin_of(self, cell: int) -> int:
@@ -120,18 +119,18 @@ class Watched(NamedTuple):
     """How a reservation was used hour by hour, ascending."""
 
     hours: NDArray[np.int64]
-    """Hours since 1970 at which they begin."""
+    """Begins of the hours, in hours since 1970."""
     watched_s: NDArray[np.float64]
     util_pct: NDArray[np.float64]
 
     @staticmethod
     def of(hours: Sequence[UsageHour]) -> Watched:
-        """Return hours as columns, those of no watched second left out."""
-        known = [each for each in hours if each.watched_s > 0]
+        """Return hours as columns, without hours of no watched second."""
+        known = [hour for hour in hours if hour.watched_s > 0]
         return Watched(
-            np.array([each.hour_ns // HOUR_NS for each in known], np.int64),
-            np.array([each.watched_s for each in known], np.float64),
-            np.array([each.util_pct for each in known], np.float64),
+            np.array([hour.hour_ns // HOUR_NS for hour in known], np.int64),
+            np.array([hour.watched_s for hour in known], np.float64),
+            np.array([hour.util_pct for hour in known], np.float64),
         )
 
 
@@ -139,18 +138,22 @@ NEVER_WATCHED = Watched.of(())
 
 
 def used_by_cell(watched: Watched, window: Window) -> NDArray[np.float64]:
-    """Return the mean utilisation in each cell, in %; NaN where nothing was watched. Cells of an hour share its value."""
+    """Return the mean utilisation in each cell, in %; NaN where nothing was watched.
+
+    Cells of an hour share its value.
+    """
     first = window.begin_ns // HOUR_NS
     if window.cell_s < _HOUR_S:
         if not len(watched.hours):
             return np.full(window.cells, np.nan)
         numbers = window.begin_ns // window.cell_ns + np.arange(window.cells, dtype=np.int64)
-        wanted = numbers // (_HOUR_S // window.cell_s)
-        found = np.minimum(np.searchsorted(watched.hours, wanted), len(watched.hours) - 1)
-        return np.where(watched.hours[found] == wanted, watched.util_pct[found], np.nan)
+        hours = numbers // (_HOUR_S // window.cell_s)
+        indices = np.minimum(np.searchsorted(watched.hours, hours), len(watched.hours) - 1)
+        return np.where(watched.hours[indices] == hours, watched.util_pct[indices], np.nan)
     cells = (watched.hours - first) // (window.cell_s // _HOUR_S)
     inside = (cells >= 0) & (cells < window.cells)
-    cells, seconds = cells[inside], watched.watched_s[inside]
+    cells = cells[inside]
+    seconds = watched.watched_s[inside]
     total_s = np.bincount(cells, seconds, window.cells)
     util_s = np.bincount(cells, seconds * watched.util_pct[inside], window.cells)
     return np.where(total_s > 0, util_s / np.where(total_s > 0, total_s, 1.0), np.nan)
@@ -161,10 +164,8 @@ def glyphs(reservation: Reservation, watched: Watched, window: Window) -> list[s
     start_ns = reservation.starts_ns
     end_ns = _end_ns(reservation)
     made = [" "] * window.cells
-    first, after = (
-        max(0, window.cell_of(start_ns)),
-        min(window.cells, window.cell_of(end_ns - 1) + 1),
-    )
+    first = max(0, window.cell_of(start_ns))
+    after = min(window.cells, window.cell_of(end_ns - 1) + 1)
     fixed = _fixed(reservation)
     if first < after and fixed:
         made[first:after] = [fixed] * (after - first)
@@ -217,13 +218,13 @@ def _fixed(reservation: Reservation) -> str:
 
 
 def line(reservation: Reservation, watched: Watched, window: Window, *, selected: bool) -> Parts:
-    """Return a reservation's line: its name, then its time with the now-line, and when it ends where there is room."""
-    found = severity(reservation)
+    """Return a reservation's line: name, time with the now-line, and end if there is room."""
+    trouble = severity(reservation)
     body: Style = theme.BASE
     if is_ended(reservation) or not reservation.is_current:
         body = theme.GHOST
-    elif found is not None:
-        body = theme.SEVERITY_STYLE[found]
+    elif trouble is not None:
+        body = theme.SEVERITY_STYLE[trouble]
     name = theme.SELECTED if selected else theme.GHOST if is_ended(reservation) else theme.QUIET
     parts: Parts = [
         ((">" if selected else " ") + fit(short_id(reservation.message.id, LABEL - 1), LABEL), name)
@@ -231,28 +232,34 @@ def line(reservation: Reservation, watched: Watched, window: Window, *, selected
     now = window.now_cell
     drawn = glyphs(reservation, watched, window)
     at, note = words(reservation, drawn, window)
-    chart = theme.CHART if found is None and body is not theme.GHOST else body
+    chart = theme.CHART if trouble is None and body is not theme.GHOST else body
     quiet = theme.GHOST if body is theme.GHOST else theme.QUIET
     looks = {UNKNOWN: theme.GHOST, **dict.fromkeys(HEIGHTS, chart)}
-    text, before = "", body
+    text = ""
+    before = body
     for cell, own in enumerate(drawn):
-        glyph, style = own, looks.get(own, body)
+        glyph = own
+        style = looks.get(own, body)
         if at <= cell < at + len(note):
-            glyph, style = note[cell - at], quiet
+            glyph = note[cell - at]
+            style = quiet
         if cell == now:
-            glyph, style = NOW if glyph == " " else glyph, theme.LINK
+            glyph = NOW if glyph == " " else glyph
+            style = theme.LINK
         if style is not before:
             parts.append((text, before))
-            text, before = "", style
+            text = ""
+            before = style
         text += glyph
     parts.append((text, before))
     return parts
 
 
 def words(reservation: Reservation, drawn: Sequence[str], window: Window) -> tuple[int, str]:
-    """Return what is written beside a reservation, and from which cell: its end, or where it is when it is out of sight.
+    """Return the text beside a reservation and its first cell.
 
-    Nothing is written over the now-line, nor what is not there in full.
+    The text is the end, or the direction and time of a reservation out of sight. Text never covers
+    the now-line and is never cut: empty if it does not fit.
     """
     cells = [cell for cell, glyph in enumerate(drawn) if glyph != " "]
     if cells:
@@ -265,7 +272,8 @@ def words(reservation: Reservation, drawn: Sequence[str], window: Window) -> tup
         )
         at = last + 1
     elif window.begin_of(0) >= _end_ns(reservation):
-        at, text = 0, f"◂ {end_text(_end_ns(reservation), window)}"
+        at = 0
+        text = f"◂ {end_text(_end_ns(reservation), window)}"
     else:
         text = f"{end_text(reservation.starts_ns, window)} ▸"
         at = window.cells - len(text)
@@ -274,19 +282,23 @@ def words(reservation: Reservation, drawn: Sequence[str], window: Window) -> tup
 
 
 def _drawn_end_ns(reservation: Reservation) -> int | None:
-    """Return the end of all that is drawn: an extension that is not paid yet included."""
+    """Return the end of the drawn time, unpaid extensions included."""
     ends = [] if reservation.ends_ns is None else [reservation.ends_ns]
     ends += [
-        _span(each.start, each.end)[1]
-        for each in reservation.message.extensions
-        if each.state is ExtensionState.PAYMENT_PENDING
+        _span(extension.start, extension.end)[1]
+        for extension in reservation.message.extensions
+        if extension.state is ExtensionState.PAYMENT_PENDING
     ]
     return max(ends, default=None)
 
 
 def axis(window: Window) -> list[str]:
-    """Return the axis: a line of dates or times, and a line of ticks with the mark of now; texts of the window's width."""
-    labels, ticks = [" "] * window.cells, [" "] * window.cells
+    """Return the axis: a line of dates or times, and a line of ticks.
+
+    Both have the window's width; the second has the mark of now.
+    """
+    labels = [" "] * window.cells
+    ticks = [" "] * window.cells
     free = 0
     for cell in range(window.cells):
         text = label(window, cell)
@@ -302,7 +314,10 @@ def axis(window: Window) -> list[str]:
 
 
 def label(window: Window, cell: int) -> str:
-    """Return what is written at a cell: the day that begins in it, or the hour where cells are short; else nothing."""
+    """Return the label of a cell: its new day, or its hour.
+
+    Hours appear if cells are short; most cells have no label.
+    """
     begin_ns = window.begin_of(cell)
     end_ns = begin_ns + window.cell_ns
     day_ns = -(-begin_ns // (_DAY_S * NS_PER_S)) * _DAY_S * NS_PER_S
@@ -316,7 +331,10 @@ def label(window: Window, cell: int) -> str:
 
 
 def end_text(instant_ns: int, window: Window) -> str:
-    """Return an instant's day and minute in UTC, or its year and day where the year would not be understood."""
+    """Return an instant's day and minute in UTC.
+
+    Beyond 300 days from now it is year and day.
+    """
     is_near = abs(instant_ns - window.now_ns) < 300 * _DAY_S * NS_PER_S
     return _text(instant_ns, "%m-%d %H:%M" if is_near else "%Y-%m-%d")
 
@@ -335,12 +353,12 @@ def cell_text(window: Window) -> str:
 
 
 FRESH_S = 1.0
-"""Wall seconds for which the hours of a reservation are not asked for again; longer where there are more than `FEW_HOURS`."""
+"""Wall seconds before the hours of a reservation are read again. Longer above `FEW_HOURS`."""
 FEW_HOURS = 400
 MOST_HOURS_A_TICK = 4_000
-"""Hours that are asked for again in one tick: about 8 ms. What has never been asked for comes at once."""
+"""Hours refreshed per tick: about 8 ms. Hours never read before are read at once."""
 MOST_KEPT = 256
-"""Reservations whose hours are kept: more than any screen has lines."""
+"""Reservations with cached hours: more than any screen has lines."""
 
 
 class TimelineView(LineView, can_focus=False):
@@ -353,7 +371,7 @@ class TimelineView(LineView, can_focus=False):
         self._monitor = context.monitor
         self._clock = context.clock
         self._watched: dict[str, tuple[float, Watched]] = {}
-        """How visible reservations were used, and when that was asked for."""
+        """Use of visible reservations, with the time of reading."""
         self._asked = 0
         """Hours that were asked for in this tick."""
         self._table = table
@@ -368,11 +386,14 @@ class TimelineView(LineView, can_focus=False):
         return max(1, self.scrollable_content_region.width - LABEL - 1)
 
     def window(self) -> Window:
-        """Return what part of time is on the screen."""
+        """Return the visible part of time."""
         return Window.of(self._monitor.moment().time_ns, self.zoom, self.pan, self.cells)
 
     def rezoom(self, zoom: int) -> None:
-        """Choose another length of cells; what is at the window's middle stays there, now where it is in the window."""
+        """Change the length of cells.
+
+        A panned window's middle stays in place; without panning, now does.
+        """
         window = self.window()
         if zoom == self.zoom:
             return
@@ -380,20 +401,21 @@ class TimelineView(LineView, can_focus=False):
             self.zoom = zoom
             return
         middle_ns = window.begin_of(self.cells // 2)
-        self.zoom, self.pan = zoom, 0
+        self.zoom = zoom
+        self.pan = 0
         self.pan = self.window().cell_of(middle_ns) - self.cells // 2
 
     def watched(self, reservation_id: str) -> Watched:
         """Return how a reservation was used, as of a moment ago."""
         now_s = self._clock.monotonic_s()
-        kept = self._watched.get(reservation_id)
-        if kept is not None:
-            hours = len(kept[1].hours)
+        memo = self._watched.get(reservation_id)
+        if memo is not None:
+            hours = len(memo[1].hours)
             if (
-                now_s - kept[0] < FRESH_S * max(1.0, hours / FEW_HOURS)
+                now_s - memo[0] < FRESH_S * max(1.0, hours / FEW_HOURS)
                 or self._asked >= MOST_HOURS_A_TICK
             ):
-                return kept[1]
+                return memo[1]
         if len(self._watched) >= MOST_KEPT:
             self._watched.clear()
         fresh = Watched.of(self._monitor.reservations.usage(reservation_id))
@@ -410,7 +432,7 @@ class TimelineView(LineView, can_focus=False):
             self._table.point(number)
 
     def tick(self, limit: int | None = None) -> int:
-        """Keep the table's cursor in the window, and paint what changed."""
+        """Scroll to the table's cursor, and paint changes."""
         self._asked = 0
         shown = self._table.rows
         self.set_extent(0, len(shown))
@@ -424,9 +446,9 @@ class TimelineView(LineView, can_focus=False):
         window = self.window()
         made: list[Line] = []
         for number in range(top, min(top + height, len(self._table.rows))):
-            each = self._table.rows[number]
-            watched = self.watched(each.message.id)
-            parts = line(each, watched, window, selected=number == self._table.row)
+            reservation = self._table.rows[number]
+            watched = self.watched(reservation.message.id)
+            parts = line(reservation, watched, window, selected=number == self._table.row)
             made.append(text_line(parts, width))
         if self._table.rows and len(made) < height:
             made.append(text_line([(" " * (LABEL + 1) + LEGEND, theme.GHOST)], width))

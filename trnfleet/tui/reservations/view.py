@@ -1,6 +1,7 @@
-"""The Reservations view: reserved capacity as a table and as a timeline, with the part of the fleet that each reservation holds.
+"""The Reservations view: reserved capacity as a table and as a timeline.
 
-It owns the keys of the timeline and the filter's prompt, and divides the space. The highlight in other views is the app's.
+It shows the part of the fleet held by each reservation, owns the keys of the timeline and the
+filter's prompt, and divides the space. The highlight in other views is the app's.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ MOST_LINES = 1_000
 _FIXED_ROWS = 6
 """Summary, head, the axis' two and the foot's two."""
 _LEAST_DETAILS = 9
-"""Spare rows from which the details of the reservation under the cursor are shown."""
+"""Least spare rows for details of the reservation under the cursor."""
 _CHARTS_FROM = 120
-"""Cells of the view from which charts of the reservation's place are below its details."""
+"""Least cells of the view for charts of the reservation's place below its details."""
 
 
 class ReservationsView(FilteredView):
@@ -127,12 +128,15 @@ class ReservationsView(FilteredView):
         return of_reservation(self.context.alerts, chosen.message.id, chosen.rows)
 
     def show_place(self, address: str) -> None:
-        """Paint: which reservation the cursor is on is chosen by its id."""
+        """Paint only: the reservation under the cursor is chosen by its id."""
         del address
         self.tick(MOST_LINES)
 
     def show_reservation(self, reservation_id: str) -> None:
-        """Put the cursor on a reservation; a filter that hides it goes."""
+        """Move the cursor to a reservation.
+
+        A filter hiding it is cleared.
+        """
         self._note = ""
         self.table.choose(reservation_id)
         chosen = self.table.picked
@@ -173,7 +177,7 @@ class ReservationsView(FilteredView):
         self.tick(MOST_LINES)
 
     def action_zoom(self, step: int) -> None:
-        """Let a cell of the timeline stand for a longer (1) or a shorter (-1) time."""
+        """Make a cell of the timeline longer (1) or shorter (-1)."""
         self.timeline.rezoom(min(max(self.timeline.zoom + step, 0), len(CELLS_S) - 1))
         self.tick(MOST_LINES)
 
@@ -185,14 +189,14 @@ class ReservationsView(FilteredView):
     def put_in_order(self, order: str) -> None:
         self.table.sort = SORTS.index(order)
         self.tick(MOST_LINES)
+        self.table.to_top()
 
     def action_sort_by(self, order: str) -> None:
         """Sort by one of the orders."""
         self.put_in_order(order)
 
     def action_sort(self) -> None:
-        self.table.sort = (self.table.sort + 1) % len(SORTS)
-        self.tick(MOST_LINES)
+        self.put_in_order(SORTS[(self.table.sort + 1) % len(SORTS)])
 
     @on(ReservationTable.Changed)
     def _pointed(self, event: ReservationTable.Changed) -> None:
@@ -209,7 +213,10 @@ class ReservationsView(FilteredView):
         use = self.table.use
         return table_of(
             RESERVATION_COLUMNS,
-            [ReservationRow(each, use.util_pct(each)) for each in self.table.rows],
+            [
+                ReservationRow(reservation, use.util_pct(reservation))
+                for reservation in self.table.rows
+            ],
         )
 
     def take_filter(self, wanted: Filter) -> None:
@@ -225,7 +232,10 @@ class ReservationsView(FilteredView):
         )
 
     def _share_space(self) -> None:
-        """Give the table what it needs, up to half; the timeline takes the rest, of which it lends what it leaves empty."""
+        """Divide the space: up to half for the table, the rest for the timeline.
+
+        Rows left empty by the timeline go to the details.
+        """
         rows = self.size.height - _FIXED_ROWS - 2 * self.has_class("asking")
         if rows <= 0:
             return
@@ -235,16 +245,16 @@ class ReservationsView(FilteredView):
             self.table.sync()
         is_listed = bool(self.table.rows)
         if self._foot.display is not is_listed:
-            for each in (self._axis, self.timeline, self._foot):
-                each.display = is_listed
+            for pane in (self._axis, self.timeline, self._foot):
+                pane.display = is_listed
         if not is_listed:
             self.charts.lend(0)
             self.details.display = False
             self.table.styles.height = "1fr"
             return
-        wanted = max(3, min(known, rows // 2)) if known else len(NOTHING)
+        table_rows = max(3, min(known, rows // 2)) if known else len(NOTHING)
         # The legend stands below the last line.
-        spare = rows - wanted - known - 2
+        spare = rows - table_rows - known - 2
         lent = spare if known and spare >= _LEAST_DETAILS else 0
         details = max(_LEAST_DETAILS, self.details.rows_wanted) if lent else 0
         charts = lent - details if self.size.width >= _CHARTS_FROM else 0
@@ -253,12 +263,15 @@ class ReservationsView(FilteredView):
         else:
             charts = 0
         self.charts.lend(charts)
-        _set_height(self.table, wanted)
+        _set_height(self.table, table_rows)
         _set_height(self.details, lent)
         self.details.display = lent > 0
 
     def _charted(self) -> Place | None:
-        """Return what the charts are of: the first place of the reservation under the cursor; None where it is not known."""
+        """Return the place for the charts: the first one of the reservation under the cursor.
+
+        None if unknown.
+        """
         place = self.place
         return Place(self.context, place) if place else None
 
@@ -270,7 +283,7 @@ class ReservationsView(FilteredView):
             lambda _width: [
                 [(indent + labels, theme.HEAD)],
                 [
-                    (fit(f" {timeline.cell_text(window)} a cell", LABEL + 1), theme.HEAD),
+                    (fit(f" scale {timeline.cell_text(window)}", LABEL + 1), theme.HEAD),
                     (ticks, theme.HEAD_ACCENT),
                 ],
             ]

@@ -1,7 +1,8 @@
-"""A terminal's screen as an SVG that looks the same everywhere: no font is embedded, and nothing is fetched.
+"""A terminal's screen as an SVG with the same look everywhere.
 
-Every cell is 8 x 16 units. Blocks, braille and lines are drawn as shapes; other characters are text of any monospace font, each run
-with the length that its cells take. Equal screens are equal bytes.
+No font is embedded, and nothing is fetched. Every cell is 8 x 16 units. Blocks, braille and lines
+are drawn as shapes; other characters are text of any monospace font, each run with the length of
+its cells. Equal screens are equal bytes.
 """
 
 from __future__ import annotations
@@ -21,25 +22,45 @@ if TYPE_CHECKING:
     from rich.color import Color
     from rich.style import Style
 
-WIDTH, HEIGHT = 8, 16
+WIDTH = 8
+HEIGHT = 16
 BASELINE = 12
 FONT_SIZE = 13.3
-"""With which a character of DejaVu Sans Mono is 8 units wide, where `textLength` is not heeded."""
-LINE, HEAVY_LINE, DOT = 1.2, 2.4, 2
+"""Size of DejaVu Sans Mono with 8 units per character. For viewers without `textLength`."""
+LINE = 1.2
+HEAVY_LINE = 2.4
+DOT = 2
 """Widths of strokes."""
 DIM = 0.55
 """Share of the ink that dim text keeps."""
 Rgb = tuple[int, int, int]
-FOREGROUND, BACKGROUND = (201, 209, 217), (14, 17, 22)
-"""What the terminal itself has: text and page where an app sends no colour."""
+FOREGROUND = (201, 209, 217)
+BACKGROUND = (14, 17, 22)
+"""The terminal's own colours, for text and page without a colour of the app."""
 TERMINAL = TerminalTheme(
     BACKGROUND,
     FOREGROUND,
-    [(72, 79, 88), (255, 123, 114), (63, 185, 80), (210, 153, 34), (88, 166, 255), (188, 140, 255), (57, 197, 207),
-     (177, 186, 196)],
-    [(110, 118, 129), (255, 161, 152), (86, 211, 100), (227, 179, 65), (121, 192, 255), (210, 168, 255), (86, 212, 221),
-     (255, 255, 255)],
-)  # fmt: skip  # two rows of eight
+    [
+        (72, 79, 88),
+        (255, 123, 114),
+        (63, 185, 80),
+        (210, 153, 34),
+        (88, 166, 255),
+        (188, 140, 255),
+        (57, 197, 207),
+        (177, 186, 196),
+    ],
+    [
+        (110, 118, 129),
+        (255, 161, 152),
+        (86, 211, 100),
+        (227, 179, 65),
+        (121, 192, 255),
+        (210, 168, 255),
+        (86, 212, 221),
+        (255, 255, 255),
+    ],
+)
 _FONT = (
     f'font-family="\'DejaVu Sans Mono\',Menlo,Consolas,monospace" font-size="{FONT_SIZE}" '
     'style="font-variant-ligatures:none" role="img"'
@@ -88,7 +109,7 @@ def picture(
     Args:
         lines: Texts of each row with their styles.
         size: Columns and rows.
-        title: What it shows, for those who hear it.
+        title: Title for screen readers.
     """
     columns, rows = size
     screen = [list(_cells(line, columns)) for line in lines][:rows]
@@ -96,9 +117,13 @@ def picture(
     drawing = _Drawing()
     for row, cells in enumerate(screen):
         drawing.add(row, cells, page)
-    width, height = columns * WIDTH, rows * HEIGHT
+    width = columns * WIDTH
+    height = rows * HEIGHT
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" {_FONT}>',
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}"'
+            f' width="{width}" height="{height}" {_FONT}>'
+        ),
         f"<title>{escape(title)}</title>",
         f'<path fill="{_hex(page)}" d="M0 0h{width}v{height}h-{width}z"/>',
         *drawing.parts(),
@@ -126,7 +151,8 @@ def _cells(line: Iterable[tuple[str, Style | None]], columns: int) -> Iterator[C
 def _colours(style: Style | None) -> tuple[Rgb, Rgb]:
     if style is None:
         return FOREGROUND, BACKGROUND
-    ink, paper = _rgb(style.color, FOREGROUND), _rgb(style.bgcolor, BACKGROUND)
+    ink = _rgb(style.color, FOREGROUND)
+    paper = _rgb(style.bgcolor, BACKGROUND)
     if style.reverse:
         ink, paper = paper, ink
     return (_blend(ink, paper, DIM) if style.dim else ink), paper
@@ -170,7 +196,8 @@ class _Drawing:
 
     def add(self, row: int, cells: Sequence[Cell], page: Rgb) -> None:
         """Take a row."""
-        y, x = row * HEIGHT, 0
+        y = row * HEIGHT
+        x = 0
         places = []
         for cell in cells:
             places.append((x, cell))
@@ -178,7 +205,7 @@ class _Drawing:
         for start, run in _runs(places, lambda cell: cell.paper):
             if run[0].paper != page:
                 self._papers[run[0].paper].append(
-                    _Rectangle(start, y, sum(_width(each) for each in run), HEIGHT)
+                    _Rectangle(start, y, sum(_width(cell) for cell in run), HEIGHT)
                 )
         for start, run in _runs(
             places,
@@ -207,13 +234,19 @@ class _Drawing:
                 self._strokes[first.ink, width].append(path)
 
     def _text(self, x: int, y: int, run: Sequence[Cell]) -> None:
-        """Write a run of one style: words with single spaces together, what other fonts may draw wider cell by cell."""
-        ink, is_bold = run[0].ink, run[0].is_bold
+        """Write a run of one style.
+
+        Words with single spaces are one text; characters with a width that depends on the font are
+        written cell by cell.
+        """
+        ink = run[0].ink
+        is_bold = run[0].is_bold
         texts = self._texts[ink, is_bold]
         if run[0].is_underlined:
             width = sum(_width(cell) for cell in run)
             self._fills[ink].append(_Rectangle(x, y + BASELINE + 2, width, 1))
-        words, start = "", x
+        words = ""
+        start = x
         for cell in run:
             is_plain = len(cell.text) == 1 and (cell.text.isascii() or cell.text in "°·²…")
             if is_plain and (cell.text != " " or (words and words[-1] != " ")):
@@ -226,7 +259,8 @@ class _Drawing:
                 if not is_plain and _kind(cell.text) == "text":
                     centre = x + _width(cell) / 2
                     texts.append(
-                        f'<text x="{centre:g}" y="{y + BASELINE}" text-anchor="middle">{escape(cell.text)}</text>'
+                        f'<text x="{centre:g}" y="{y + BASELINE}"'
+                        f' text-anchor="middle">{escape(cell.text)}</text>'
                     )
             x += _width(cell)
         if words.strip():
@@ -239,7 +273,10 @@ class _Drawing:
         for ink, rectangles in sorted(self._fills.items()):
             yield _filled(ink, rectangles)
         for (ink, width), paths in sorted(self._strokes.items()):
-            yield f'<path fill="none" stroke="{_hex(ink)}" stroke-width="{width}" d="{"".join(paths)}"/>'
+            yield (
+                f'<path fill="none" stroke="{_hex(ink)}" stroke-width="{width}"'
+                f' d="{"".join(paths)}"/>'
+            )
         for (ink, is_bold), texts in sorted(self._texts.items()):
             if texts:
                 bold = ' font-weight="bold"' if is_bold else ""
@@ -253,8 +290,9 @@ def _width(cell: Cell) -> int:
 def _runs(
     places: Iterable[tuple[int, Cell]], key: Callable[[Cell], object]
 ) -> Iterator[tuple[int, list[Cell]]]:
-    """Yield runs of cells that have the same key, with their places."""
-    start, run = 0, list[Cell]()
+    """Yield runs of cells with the same key, with their places."""
+    start = 0
+    run = list[Cell]()
     for x, cell in places:
         if run and key(run[0]) != key(cell):
             yield start, run
@@ -282,7 +320,8 @@ def _block(text: str, x: int, y: int) -> list[_Rectangle]:
     if text in _SHADES:
         return [_Rectangle(x, y, WIDTH, HEIGHT)]
     if text in _QUARTERS:
-        half, tall = WIDTH // 2, HEIGHT // 2
+        half = WIDTH // 2
+        tall = HEIGHT // 2
         return [
             _Rectangle(x + bit % 2 * half, y + bit // 2 * tall, half, tall)
             for bit in range(4)
@@ -304,14 +343,19 @@ def _block(text: str, x: int, y: int) -> list[_Rectangle]:
 
 
 def _braille(texts: Sequence[str], x: int, y: int) -> str:
-    """Return the strokes of a row of braille; dots of one height that stand side by side follow each other."""
-    pen, path = None, ""
+    """Return the strokes of a row of braille.
+
+    Dots side by side at one height are adjacent in the path.
+    """
+    pen = None
+    path = ""
     for row in range(4):
         for number, text in enumerate(texts):
             for bit, (column, height) in enumerate(_DOTS):
                 if height != row or not (ord(text) - 0x2800) >> bit & 1:
                     continue
-                left, middle = x + number * WIDTH + column * 4 + 1, y + row * 4 + 2
+                left = x + number * WIDTH + column * 4 + 1
+                middle = y + row * 4 + 2
                 path += (
                     f"M{left} {middle}h2"
                     if pen is None
@@ -322,21 +366,27 @@ def _braille(texts: Sequence[str], x: int, y: int) -> str:
 
 
 def _arms(text: str) -> tuple[float, float, float, float] | None:
-    """Return the widths of a line's arms to the left, up, right and down; None for what is no light or heavy line."""
+    """Return the widths of a line's arms: left, up, right, down.
+
+    None for characters other than light and heavy lines.
+    """
     words = unicodedata.name(text).removeprefix("BOX DRAWINGS ").replace(" ARC ", " ").split()
-    arms, width = dict.fromkeys(("LEFT", "UP", "RIGHT", "DOWN"), 0.0), LINE
+    arms = dict.fromkeys(("LEFT", "UP", "RIGHT", "DOWN"), 0.0)
+    width = LINE
     pending: list[str] = []
     weight_follows = words[0] not in {"LIGHT", "HEAVY"}
     for word in words:
         if word in {"LIGHT", "HEAVY"}:
             width = LINE if word == "LIGHT" else HEAVY_LINE
-            for each in pending if weight_follows else ():
-                arms[each] = width
+            for arm in pending if weight_follows else ():
+                arms[arm] = width
             pending.clear()
         elif word in {"HORIZONTAL", "VERTICAL", *arms}:
-            found = {"HORIZONTAL": ["LEFT", "RIGHT"], "VERTICAL": ["UP", "DOWN"]}.get(word, [word])
-            pending += found
-            arms.update(dict.fromkeys(found, width))
+            directions = {"HORIZONTAL": ["LEFT", "RIGHT"], "VERTICAL": ["UP", "DOWN"]}.get(
+                word, [word]
+            )
+            pending += directions
+            arms.update(dict.fromkeys(directions, width))
         elif word != "AND":
             return None
     return arms["LEFT"], arms["UP"], arms["RIGHT"], arms["DOWN"]
@@ -344,7 +394,8 @@ def _arms(text: str) -> tuple[float, float, float, float] | None:
 
 def _line(text: str, count: int, x: int, y: int) -> Iterator[tuple[float, str]]:
     """Yield widths and strokes of a run of one line character."""
-    middle, centre = y + HEIGHT // 2, x + WIDTH // 2
+    middle = y + HEIGHT // 2
+    centre = x + WIDTH // 2
     if text in _DASHES:
         for number in range(count):
             yield from _dashes(text, x + number * WIDTH, y)
@@ -358,7 +409,8 @@ def _line(text: str, count: int, x: int, y: int) -> Iterator[tuple[float, str]]:
     for number in range(count):
         at = centre + number * WIDTH
         if text in "╭╮╰╯":
-            side, end = (4 if text in "╭╰" else -4), (8 if text in "╭╮" else -8)
+            side = 4 if text in "╭╰" else -4
+            end = 8 if text in "╭╮" else -8
             yield LINE, f"M{at} {middle + end}v{-end // 2}q0 {-end // 2} {side} {-end // 2}"
             continue
         for width, begin, stroke in arms:
@@ -391,28 +443,30 @@ def _filled(ink: Rgb, rectangles: list[_Rectangle]) -> str:
 
 
 def _joined(rectangles: Iterable[_Rectangle]) -> list[_Rectangle]:
-    """Return rectangles with neighbours joined: side by side first, then those that stand on each other."""
+    """Return rectangles with neighbours joined, first horizontally, then vertically."""
     flat: list[_Rectangle] = []
-    for each in rectangles:
+    for rectangle in rectangles:
         last = flat[-1] if flat else None
         if (
             last is not None
-            and last.x + last.width == each.x
-            and (last.y, last.height) == (each.y, each.height)
+            and last.x + last.width == rectangle.x
+            and (last.y, last.height) == (rectangle.y, rectangle.height)
         ):
-            flat[-1] = last._replace(width=last.width + each.width)
+            flat[-1] = last._replace(width=last.width + rectangle.width)
         else:
-            flat.append(each)
+            flat.append(rectangle)
     above: dict[tuple[int, int, int], int] = {}
     joined: list[_Rectangle] = []
-    for each in flat:
-        number = above.pop((each.x, each.width, each.y), None)
+    for rectangle in flat:
+        number = above.pop((rectangle.x, rectangle.width, rectangle.y), None)
         if number is None:
             number = len(joined)
-            joined.append(each)
+            joined.append(rectangle)
         else:
-            joined[number] = joined[number]._replace(height=joined[number].height + each.height)
-        above[each.x, each.width, each.y + each.height] = number
+            joined[number] = joined[number]._replace(
+                height=joined[number].height + rectangle.height
+            )
+        above[rectangle.x, rectangle.width, rectangle.y + rectangle.height] = number
     return joined
 
 

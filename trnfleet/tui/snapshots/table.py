@@ -1,4 +1,4 @@
-"""The rows of a view as a table of names and values, and that as CSV."""
+"""The rows of a view as a table of names and values, and as CSV."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 Value = str | float | None
 MOST_ROWS = 100_000
-"""Rows of a table, at most: a tree of a large fleet may have a million of them open."""
+"""Most rows of a table. A tree of a large fleet may have a million open."""
 LONGEST = 1_000
 """Characters of a value, at most."""
 _EXACT_BELOW = 2**63
-"""Whole numbers that are written with all of their digits."""
+"""Limit for whole numbers written with all of their digits."""
 _FORMULA = ("=", "+", "-", "@")
-"""What a spreadsheet takes for a formula where a text begins with it; tab and line break, the others, are written out."""
+"""Prefixes of a spreadsheet formula. Tab and line break, the other ones, are escaped."""
 
 
 class Table(NamedTuple):
@@ -32,17 +32,18 @@ class Table(NamedTuple):
     columns: tuple[str, ...] = ()
     rows: Sequence[Sequence[Value]] = ()
     total: int = 0
-    """Rows that the view has, where they are more than `MOST_ROWS`; else 0."""
+    """Rows of the view if more than `MOST_ROWS`; else 0."""
 
 
 def table_of(columns: Columns, rows: Iterable[Row]) -> Table:
-    """Return rows as a filter sees them, with all columns that it can compare."""
+    """Return rows as seen by a filter, with all comparable columns."""
     named = columns.all
     return Table(
         tuple(
-            titled(each.name, "s" if each.kind is Kind.DURATION else each.unit) for each in named
+            titled(column.name, "s" if column.kind is Kind.DURATION else column.unit)
+            for column in named
         ),
-        [[_value(each, row.value(each.name)) for each in named] for row in rows],
+        [[_value(column, row.value(column.name)) for column in named] for row in rows],
     )
 
 
@@ -52,9 +53,11 @@ def titled(name: str, unit: str) -> str:
 
 
 def csv_text(table: Table) -> str:
-    """Return a table as CSV (RFC 4180): what is not known is empty, texts have printable characters only.
+    """Return a table as CSV (RFC 4180), in printable characters.
 
-    Publishers write texts: one that would be a formula to a spreadsheet begins with an apostrophe.
+    Unknown values are empty.
+
+    Publishers write texts: a text read as a formula by spreadsheets is prefixed with an apostrophe.
     """
     import csv  # noqa: PLC0415  for this alone, which few runs of the app need
 

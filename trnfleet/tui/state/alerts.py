@@ -1,7 +1,8 @@
-"""Alerts with their status, computed once for all widgets, and marked on the nodes of the hierarchy.
+"""Alerts with their status, and their marks on the hierarchy's nodes.
 
-Every view asks here, so that header, lists and marks agree. Marks are columns by the number of a node; chips are sparse, because few have an
-alert. It reads the monitor and draws nothing.
+They are computed once for all widgets, so that header, lists and marks agree. Marks are columns by
+node number; chips are sparse, because few have an alert. The module reads the monitor and draws
+nothing.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from trnfleet.domain.address import Level
-from trnfleet.domain.alerts.alert import address_of, cause_address, is_below
-from trnfleet.domain.alerts.signals import LEVEL_OF
+from trnfleet.domain.alerts.alert import address_of, is_below
+from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.alerts.watches import (
     MUTED_S,
@@ -46,16 +47,20 @@ if TYPE_CHECKING:
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.problems.problem import Problems
     from trnfleet.monitor.store.findings import Findings
+    from trnfleet.wire.messages import JobMessage
 
 
 _MOST_MEMBERS = 1_000
-"""Members of alerts that are looked up for one reading; beyond them alerts mark their own place alone."""
+"""Members of alerts looked up per reading. Beyond it, alerts mark only their own place."""
 NONE = len(Severity)
 """Above the rank of every severity: of a node without an alert."""
 
 
 class Marks(NamedTuple):
-    """The rank of the worst severity of the alerts at or below every node of one layout; `NONE` where there is none."""
+    """Rank of the worst alert at or below every node of one layout.
+
+    `NONE` without an alert.
+    """
 
     fleet: int
     clusters: NDArray[np.int8]
@@ -65,36 +70,40 @@ class Marks(NamedTuple):
     instances: NDArray[np.int8]
     """Shape (instances,)."""
     chips: Mapping[int, int]
-    """By chip row; what is not there has none."""
+    """By chip row; chips without an alert are missing."""
 
     def at(self, node: Node) -> Severity | None:
-        """Return the worst severity at or below a node of the layout; None for no alert, or a node of another layout."""
+        """Return the worst severity at or below a node of the layout.
+
+        None without an alert, or for a node of another layout.
+        """
         level, number = node
         if level is Level.FLEET:
-            found = self.fleet
+            rank = self.fleet
         elif level >= Level.CHIP:
-            found = self.chips.get(number, NONE) if level is Level.CHIP else NONE
+            rank = self.chips.get(number, NONE) if level is Level.CHIP else NONE
         else:
             column = {
                 Level.CLUSTER: self.clusters,
                 Level.ULTRASERVER: self.ultraservers,
                 Level.INSTANCE: self.instances,
             }[level]
-            found = int(column[number]) if number < len(column) else NONE
-        return None if found == NONE else BY_RANK[found]
+            rank = int(column[number]) if number < len(column) else NONE
+        return None if rank == NONE else BY_RANK[rank]
 
 
 def mark(layout: Layout, places: Iterable[tuple[Node | None, Severity]]) -> Marks:
     """Return the marks of alerts.
 
     Args:
-        layout: What nodes are numbers of.
-        places: The node of each alert, with its severity; None for what is nowhere in the fleet, which marks nothing.
+        layout: The layout of the nodes.
+        places: The node of each alert, with its severity. A node of None is outside the fleet and
+            marks nothing.
     """
-    found = [
+    node_ranks = [
         (node.level, node.number, severity.rank) for node, severity in places if node is not None
     ]
-    rows = np.array(found, np.int64).reshape(-1, 3)
+    rows = np.array(node_ranks, np.int64).reshape(-1, 3)
     columns = {
         level: np.full(layout.count(level), NONE, np.int8)
         for level in (Level.FLEET, Level.CLUSTER, Level.ULTRASERVER, Level.INSTANCE)
@@ -106,7 +115,8 @@ def mark(layout: Layout, places: Iterable[tuple[Node | None, Severity]]) -> Mark
     chips: dict[int, int] = {}
     for number, severity in on_chips[:, 1:].tolist():
         chips[number] = min(chips.get(number, NONE), severity)
-    instances, ultraservers = columns[Level.INSTANCE], columns[Level.ULTRASERVER]
+    instances = columns[Level.INSTANCE]
+    ultraservers = columns[Level.ULTRASERVER]
     if len(on_chips):
         owners = layout.instance_of_chip[on_chips[:, 1]]
         np.minimum.at(instances, owners, on_chips[:, 2].astype(np.int8))
@@ -117,7 +127,10 @@ def mark(layout: Layout, places: Iterable[tuple[Node | None, Severity]]) -> Mark
 
 
 def _lift(below: NDArray[np.int8], starts: NDArray[np.int64], above: NDArray[np.int8]) -> None:
-    """Mark what is above marked nodes; a node's children are `starts[node]` to `starts[node + 1]`."""
+    """Mark the parents of marked nodes.
+
+    A node's children are `starts[node]` to `starts[node + 1]`.
+    """
     marked = np.flatnonzero(below < NONE)
     if len(marked):
         np.minimum.at(above, np.searchsorted(starts, marked, side="right") - 1, below[marked])
@@ -134,17 +147,18 @@ NO_COUNTS = AlertCounts(0, 0, 0, 0, 0, 0, 0)
 
 
 class AlertSnapshot:
-    """What there is of alerts, as of the last reading."""
+    """All alerts as of the last reading."""
 
     def __init__(self, monitor: FleetState) -> None:
         self._monitor = monitor
         self.limits = MarkLimits(monitor)
-        """Values from which figures are marked."""
+        """Limits for marking figures."""
         self.active: list[AlertWithStatus] = []
         """Pending and firing alerts: firing ones first, then by severity, the newest first."""
         self.counts = NO_COUNTS
         self.problems: Problems = NO_PROBLEMS
-        """The problems that these alerts make, with findings; read with them, so that everything shown agrees."""
+        """Problems of these alerts, with findings. Read together with them, so that all views
+        agree."""
         self.problem_counts = ProblemCounts()
         self._findings: Findings | None = None
         self._found_s = -math.inf
@@ -155,7 +169,7 @@ class AlertSnapshot:
         self.revision = 0
         """Goes up with every reading."""
         self.source = 0
-        """Source of the monitor that was read last, from its `MonitorRevision`."""
+        """Source of the monitor read last, from its `MonitorRevision`."""
         self._read_s = -math.inf
         self._of: tuple[int, ...] = ()
         self._nodes: dict[str, Node | None] = {}
@@ -171,12 +185,17 @@ class AlertSnapshot:
         return self._monitor.alerts
 
     @property
+    def incomplete(self) -> str:
+        """The part of the alerts missing at the moment shown; empty if complete."""
+        return self._monitor.incomplete
+
+    @property
     def has_rules(self) -> bool:
         return bool(self._monitor.alerts.rules)
 
     @property
     def now_ns(self) -> int:
-        """Monitor time of the last evaluation, by which ages are counted."""
+        """Monitor time of the last evaluation; ages count from it."""
         return self._monitor.alerts.instant.now_ns
 
     def refresh(self, now_s: float) -> bool:
@@ -187,8 +206,8 @@ class AlertSnapshot:
         """
         alerts = self._monitor.alerts
         revision = self._monitor.revision
-        of = (revision.source, revision.layout, revision.alerts, revision.silences)
-        if of == self._of or now_s - self._read_s < EVERY_S:
+        key = (revision.source, revision.layout, revision.alerts, revision.silences)
+        if key == self._of or now_s - self._read_s < EVERY_S:
             # Findings change with every pass, and alerts do not wait because of them.
             if self._monitor.findings is self._findings or now_s - self._found_s < EVERY_S:
                 return False
@@ -196,18 +215,20 @@ class AlertSnapshot:
             changed = self._find_problems()
             self.revision += changed
             return changed
-        self._of, self._read_s, self._found_s = of, now_s, now_s
+        self._of = key
+        self._read_s = now_s
+        self._found_s = now_s
         self.active = [AlertWithStatus(alert, alerts.status(alert)) for alert in alerts.active()]
         self.counts = _counted(self.active)
-        loud = [each for each in self.active if each.status is AlertStatus.FIRING]
+        loud = [held for held in self.active if held.status is AlertStatus.FIRING]
         self._find_problems()
         self._by_name = {}
-        for each in loud:
-            labels = each.alert.labels
+        for held in loud:
+            labels = held.alert.labels
             for label in ("job", "reservation"):
                 if label in labels:
-                    self._by_name.setdefault((label, labels[label]), []).append(each)
-        leads = any(each.leads is not False for each in self._present())
+                    self._by_name.setdefault((label, labels[label]), []).append(held)
+        leads = any(watch.leads is not False for watch in self._present())
         if revision.source != self.source or not self._monitor.link.connected or not leads:
             # Nobody could have published anything, or it could not be seen here.
             self._unpublished.reset()
@@ -220,32 +241,36 @@ class AlertSnapshot:
     def _find_problems(self) -> bool:
         """Find the problems again; return whether they are others."""
         self._findings = self._monitor.findings
-        found = problems_of(self._monitor, self.active)
-        if found == self.problems and self._layout is self._monitor.store.layout:
+        problems = problems_of(self._monitor, self.active)
+        if problems == self.problems and self._layout is self._monitor.store.layout:
             return False
-        self.problems, self.problem_counts = found, found.counts()
+        self.problems, self.problem_counts = problems, problems.counts()
         layout = self._monitor.store.layout
         if layout is not self._layout:
-            self._layout, self._nodes = layout, {}
+            self._layout = layout
+            self._nodes = {}
         self.marks = mark(layout, self._marked(layout, is_loud=True))
         self.handled_marks = mark(layout, self._marked(layout, is_loud=False))
         return True
 
     def _marked(self, layout: Layout, *, is_loud: bool) -> Iterator[tuple[Node | None, Severity]]:
-        """Yield the nodes that are marked: causes of problems, and what alerts about hardware are about, with those of their members that fire."""
+        """Yield the nodes to mark: causes of problems, and places of hardware alerts.
+
+        Firing members of hardware alerts are marked, too.
+        """
         room = _MOST_MEMBERS
         for problem in self.problems.all:
             if problem.is_loud is not is_loud:
                 continue
             addresses = {problem.place.address, problem.place.other_end.partition(":")[0]}
-            for each in problem.alerts:
+            for held in problem.alerts:
                 if (
-                    each.status is AlertStatus.FIRING
-                ) is is_loud and each.alert.rule.scope in LEVEL_OF:
-                    addresses.add(address_of(each.alert))
-                    if 1 < each.alert.members <= room:
-                        room -= each.alert.members
-                        members = self.alerts.members(each.alert, each.alert.members)
+                    held.status is AlertStatus.FIRING
+                ) is is_loud and held.alert.rule.scope in LEVEL_OF:
+                    addresses.add(address_of(held.alert))
+                    if 1 < held.alert.members <= room:
+                        room -= held.alert.members
+                        members = self.alerts.members(held.alert, held.alert.members)
                         addresses.update(
                             name.partition(":")[0] for name, _, fires in members if fires
                         )
@@ -253,7 +278,9 @@ class AlertSnapshot:
                 yield self._node_at(address, layout), problem.severity
 
     def word(self, now_s: float) -> Word:
-        """Return which watch leads and what speaks against it: also alerts that fire here and that it does not publish, and doubts of cells.
+        """Return the leading watch and the doubts about it.
+
+        Doubts include alerts firing here but not published by it, and doubts of cells.
 
         Args:
             now_s: Monotonic seconds, as for `refresh`.
@@ -264,17 +291,20 @@ class AlertSnapshot:
         if not present:
             return Word(None, doubts)
         missing = self._unpublished.missing(self._monitor.alerts, now_s, MUTED_S)
-        published = sum(each.state == "firing" for each in ingest.alert_messages.values())
+        published = sum(message.state == "firing" for message in ingest.alert_messages.values())
         word = word_of(present, published, missing=len(missing.alerts), missing_s=missing.longest_s)
         return word._replace(doubts=(*word.doubts, *doubts))
 
     @property
     def receiver_errors(self) -> ReceiverErrors:
-        """What receivers of the watch that leads do not take."""
+        """Errors of the leading watch's receivers."""
         return receiver_errors(self._present())
 
     def receiver_error(self) -> str:
-        """Return the first of them in a line, with the number of others; empty for none."""
+        """Return the first receiver error in a line, with their number.
+
+        Empty for none.
+        """
         errors = self.receiver_errors
         if not errors.first:
             return ""
@@ -286,52 +316,61 @@ class AlertSnapshot:
         return self._monitor.ingest.watches.present(self._monitor.clock.monotonic_s())
 
     def renew(self) -> None:
-        """Read again at the next chance, whenever the last reading was: another monitor is shown."""
+        """Read again at the next chance: another monitor is shown."""
         self._read_s = -math.inf
 
     def touching(self, place: str) -> list[AlertWithStatus]:
-        """Return unhandled alerts at an address, below it or above it; the fleet's own only at the fleet."""
+        """Return unhandled alerts at, below or above an address.
+
+        Alerts of the fleet itself count only at the fleet.
+        """
         if self._touching[:2] != (self.revision, place):
-            found = [
-                each
-                for each in self.active
-                if each.status is AlertStatus.FIRING and self._is_about(each.alert, place)
+            alerts = [
+                held
+                for held in self.active
+                if held.status is AlertStatus.FIRING and self._is_about(held.alert, place)
             ]
-            self._touching = (self.revision, place, found)
+            self._touching = (self.revision, place, alerts)
         return self._touching[2]
 
     def handled_touching(self, place: str) -> dict[AlertStatus, int]:
-        """Return how many alerts at, below or above an address are acknowledged or silenced, by status."""
+        """Return the number of handled alerts at, below or above an address, by status.
+
+        Handled means acknowledged or silenced.
+        """
         if self._handled[:2] != (self.revision, place):
             statuses = Counter(
-                each.status
-                for each in self.active
-                if each.status in _HANDLED and self._is_about(each.alert, place)
+                held.status
+                for held in self.active
+                if held.status in _HANDLED and self._is_about(held.alert, place)
             )
             self._handled = (
                 self.revision,
                 place,
-                {each: statuses[each] for each in _HANDLED if statuses[each]},
+                {status: statuses[status] for status in _HANDLED if statuses[status]},
             )
         return self._handled[2]
 
     def _is_about(self, alert: Alert, place: str) -> bool:
         """Return whether an alert is at, below or above a place.
 
-        One of a job whose cause is known is where that is: the first place of a job that goes on is as good as all others.
+        One of a job is at its cause; without a known one, or of a job that is down, wherever it
+        runs.
         """
         address = address_of(alert)
-        if (
-            alert.rule.scope in LEVEL_OF
-            or not alert.cause
-            or (place != address and is_below(address, place))
-        ):
+        job = self._monitor.ingest.jobs.get(alert.target) if alert.rule.scope is Scope.JOB else None
+        if touches(address, place) or job is None:
             return touches(address, place)
-        job = self._monitor.ingest.jobs.get(alert.job)
-        is_down = job is not None and job.state in JOBS_DOWN
-        return touches(cause_address(alert).partition(":")[0], place) or (
-            is_down and touches(address, place)
-        )
+        return (not address or job.state in JOBS_DOWN) and self._runs_at(job, place)
+
+    def _runs_at(self, job: JobMessage, place: str) -> bool:
+        layout = self._monitor.store.layout
+        node = layout.find(place)
+        if node is None:
+            return False
+        there = layout.instance_range(node)
+        runs = filter(None, map(layout.find_instances, job.on))
+        return any(run.start < there.stop and there.start < run.stop for run in runs)
 
     def of_job(self, job: str) -> list[AlertWithStatus]:
         """Return unhandled alerts of a job or of the place where it runs."""
@@ -350,19 +389,19 @@ class AlertSnapshot:
         if not rows or self._layout is None or self._layout is not self._monitor.store.layout:
             return []
         if self._on_instances[:2] != (self.revision, rows):
-            found: list[AlertWithStatus] = []
-            for each in self.active:
+            alerts: list[AlertWithStatus] = []
+            for held in self.active:
                 node = (
-                    self._node(each.alert, self._layout)
-                    if each.status is AlertStatus.FIRING
+                    self._node(held.alert, self._layout)
+                    if held.status is AlertStatus.FIRING
                     else None
                 )
                 if node is None or node.level < Level.INSTANCE:
                     continue
                 first = self._layout.instance_range(node).start
                 if any(first in run for run in rows):
-                    found.append(each)
-            self._on_instances = (self.revision, rows, found)
+                    alerts.append(held)
+            self._on_instances = (self.revision, rows, alerts)
         return self._on_instances[2]
 
     def _node(self, alert: Alert, layout: Layout) -> Node | None:
@@ -377,17 +416,20 @@ class AlertSnapshot:
 
 
 def touches(address: str, place: str) -> bool:
-    """Return whether an alert's address is at, below or above a place; what has no address is at the fleet alone."""
+    """Return whether an alert's address is at, below or above a place.
+
+    An alert without an address is at the fleet alone.
+    """
     return is_below(address, place) or (bool(address) and is_below(place, address))
 
 
 def _counted(alerts: list[AlertWithStatus]) -> AlertCounts:
     by_status = dict.fromkeys(AlertStatus, 0)
     by_severity = {severity.value: 0 for severity in Severity}
-    for each in alerts:
-        by_status[each.status] += 1
-        if each.status is AlertStatus.FIRING:
-            by_severity[each.severity.value] += 1
+    for held in alerts:
+        by_status[held.status] += 1
+        if held.status is AlertStatus.FIRING:
+            by_severity[held.severity.value] += 1
     return AlertCounts(
         **by_severity,
         acked=by_status[AlertStatus.ACKED],

@@ -1,6 +1,7 @@
-"""What charts have of history before the app's own samples, and why there is nothing where that is so.
+"""History for charts before the app's own samples, and the reasons for gaps.
 
-A chart counts wall seconds from the first sample; history has the fleet's time. What lies before the first sample has negative seconds.
+A chart counts wall seconds from the first sample; history has the fleet's time. Times before the
+first sample are negative seconds.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ if TYPE_CHECKING:
     from trnfleet.tui.widgets.charts import Times
 
 FROM_S = 3_600
-"""Spans from which on history is read: a shorter one is the app's own soon."""
+"""Least span for reading history. The app soon has the samples of a shorter one itself."""
 MOST_STEPS = 1_500
 _STEPS_S = (60, 600, 3_600, 21_600, 86_400)
 _QUANTA = 16
-"""What is asked for moves on by a sixteenth of the span."""
+"""Steps per span for moving the range read from history."""
 
 
 class Kept(NamedTuple):
@@ -58,18 +59,18 @@ class Kept(NamedTuple):
             return (Gap(self.from_s, until, reason),)
         first = self._first
         missing = np.isnan(self.series.chips).astype(np.int64)
-        found = [Gap(self.from_s, until, Reason.NOT_IN_HISTORY)]
+        gaps = [Gap(self.from_s, until, Reason.NOT_IN_HISTORY)]
         for begin, after, is_missing in row_runs(missing[np.newaxis])[0]:
             if not is_missing:
-                found.append(
+                gaps.append(
                     Gap((first + begin) * self.step_s, (first + after) * self.step_s, Reason.SILENT)
                 )
         if self.reach_s is not None and self.reach_s[0] > self.from_s:
-            found.append(Gap(self.from_s, min(until, int(self.reach_s[0])), Reason.BEFORE_HISTORY))
-        return tuple(each for each in found if each.after > each.first and each.first < until)
+            gaps.append(Gap(self.from_s, min(until, int(self.reach_s[0])), Reason.BEFORE_HISTORY))
+        return tuple(gap for gap in gaps if gap.after > gap.first and gap.first < until)
 
     def field(self, field: Field, figure: float, own: Track) -> Track | None:
-        """Return a field's part that ends where the app's own begins; None where there is nothing."""
+        """Return a field's part before the app's own samples; None if empty."""
         if self.series is None or any(name not in self.series.columns for name in field.parts):
             return None
         parts = [self.series.columns[name] for name in field.parts]
@@ -77,10 +78,10 @@ class Kept(NamedTuple):
         is_node = level_of(self.series.wanted.address) < Level.CHIP
         if is_node and field.is_max:
             # The highest of all chips, as the app's own line is.
-            parts = [each._replace(low=each.high, mean=each.high) for each in parts]
+            parts = [part._replace(low=part.high, mean=part.high) for part in parts]
         made = []
         for at in range(3):
-            values = [each[at].astype(np.float64) for each in parts]
+            values = [part[at].astype(np.float64) for part in parts]
             if is_node and field.is_ratio:
                 values = [
                     value / self.series.chips if BY_NAME[name].aggregate is Aggregate.SUM else value
@@ -134,15 +135,18 @@ def begin_of(own: Track) -> int:
 def read_kept(
     context: UiContext, times: Times, address: str, jobs: tuple[str, ...] = ()
 ) -> Kept | None:
-    """Return history for the charts of a span; None without a folder, and for a short span.
+    """Return history for the charts of a span.
+
+    None without a folder, and for a short span.
 
     Args:
         context: The fleet.
         times: The span.
         address: The node.
-        jobs: Jobs that are wanted instead of it.
+        jobs: Jobs to chart instead of the node.
     """
-    history, span_s = context.history, times.span_s
+    history = context.history
+    span_s = times.span_s
     if history is None or span_s < FROM_S:
         return None
     moment = context.monitor.moment()
@@ -151,7 +155,7 @@ def read_kept(
     rows_s = 600 if is_coarse else 60
     # No step is shorter than a row of history, whatever the fleet's speed.
     step_s = next(
-        (each for each in _STEPS_S if each * speed >= rows_s and span_s <= MOST_STEPS * each),
+        (step for step in _STEPS_S if step * speed >= rows_s and span_s <= MOST_STEPS * step),
         _STEPS_S[-1],
     )
     step_ns = round(step_s * speed) * NS_PER_S
@@ -182,7 +186,10 @@ def read_kept(
 
 
 def resolution(kept: Kept | None) -> str:
-    """Return the length of a step of history for a chart's note; empty where there is none."""
+    """Return the length of a step of history for a chart's note.
+
+    Empty without history.
+    """
     if kept is None or kept.series is None:
         return ""
     step_s = kept.step_s
@@ -197,7 +204,10 @@ def resolution(kept: Kept | None) -> str:
 
 
 def figure_of(field: Field, layout: Layout) -> float:
-    """Return the hardware figure of one chip that a field's join needs: the mean of the fleet's types, by their chips."""
+    """Return the hardware figure per chip for a field's join.
+
+    It is the mean of the fleet's types, weighted by chips.
+    """
     if field.hardware is None or not layout.types:
         return 1.0
     by_type = np.array([field.hardware(kind.chip) for kind in layout.types])

@@ -1,4 +1,4 @@
-"""What charts of all views have in common: the span of time that they show, and the alerts and limits that they mark.
+"""The shared part of all charts: span, marked alerts and limits.
 
 The span is remembered while the app runs.
 """
@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from trnfleet.monitor.store.gaps import Gap
 
 WINDOWS_S = (60, 300, 900, 3_600, 21_600, None)
-"""Spans to choose from, wall seconds; None for all that is kept."""
+"""Spans to choose from in wall seconds; None for the whole history."""
 LONG_WINDOWS_S = (*WINDOWS_S[:-1], 86_400, 7 * 86_400, 30 * 86_400, None)
 """The same with a folder of history."""
 _USUAL = 1
 MEAN_S = 10
-"""Seconds that lines are means of, as headlines are: two steps of training, so that no line is the swing of single steps."""
+"""Seconds averaged in lines and headlines. Two steps of training: no line shows the swing of single
+steps."""
 LEAST_ALL_S = 60
 MOST_ALL_S = 86_400
 """Seconds that history keeps at most."""
@@ -51,31 +52,34 @@ class ChartWindow:
 
     @property
     def place(self) -> int:
-        """Number of the span among those to choose from."""
+        """Number of the chosen span."""
         return self._place
 
     def step(self, by: int) -> None:
-        """Choose a longer span, or a shorter one where `by` is negative; the longest and the shortest are ends."""
+        """Choose a longer span, or a shorter one if `by` is negative.
+
+        Stops at the longest and the shortest.
+        """
         self._place = min(len(self.spans_s) - 1, max(0, self._place + by))
 
     def span_s(self, end_s: int) -> int:
-        """Return the span, wall seconds.
+        """Return the span in wall seconds.
 
         Args:
-            end_s: Seconds from the first sample to the chart's end, which is as long as all that is kept can be.
+            end_s: Seconds from the first sample to the chart's end: the most the samples can cover.
         """
         chosen = self.spans_s[self._place]
         if chosen is not None:
             return chosen
         own_s = min(MOST_ALL_S, max(LEAST_ALL_S, end_s))
-        return max([own_s, *(each() for each in self.kept_s)])
+        return max([own_s, *(reach() for reach in self.kept_s)])
 
     def reach_back(self, seconds: float) -> None:
-        """Choose the shortest span that reaches back so far, or the longest."""
+        """Widen the span to cover some seconds, or to the longest."""
         places = [
             number
-            for number, each in enumerate(self.spans_s)
-            if each is not None and each >= seconds
+            for number, span_s in enumerate(self.spans_s)
+            if span_s is not None and span_s >= seconds
         ]
         self._place = max(self._place, min(places, default=len(self.spans_s) - 1))
 
@@ -91,33 +95,35 @@ class ChartWindow:
 
 
 class ChartInputs(NamedTuple):
-    """What every chart of one moment has in common."""
+    """The inputs shared by all charts of one moment."""
 
     times: Times
     gaps: tuple[Gap, ...]
     note: str
     """The span in words."""
     mean_s: int
-    """Seconds that the lines of single nodes are means of: their samples in the shortest span, in which single steps can be seen."""
+    """Seconds averaged in the lines of single nodes. 1 in the shortest span, so that single steps
+    show."""
 
     @property
     def line_note(self) -> str:
-        """The span and what lines are means of, in words."""
+        """The span and the averaging of lines, in words."""
         return self.note if self.mean_s == 1 else f"{self.note}, {self.mean_s} s mean"
 
 
 def chart_inputs(
     monitor: FleetState, window: ChartWindow, *, shows_past: bool, least_s: int = 0
 ) -> ChartInputs:
-    """Return what charts have in common at present.
+    """Return the shared inputs of charts at present.
 
     Args:
-        monitor: What is shown.
+        monitor: The monitor shown.
         window: The span.
         shows_past: Whether ticks are times, because the end is not now.
-        least_s: Seconds that the span has at least.
+        least_s: Least seconds of the span.
     """
-    history, moment = monitor.history, monitor.moment()
+    history = monitor.history
+    moment = monitor.moment()
     end_s = history.end
     span_s = max(window.span_s(end_s), least_s)
     # History has a sample for each second of the wall clock, whatever the fleet's own time does.
@@ -129,37 +135,43 @@ def chart_inputs(
 
 
 def before_of(monitor: FleetState, level: Level) -> Reason:
-    """Return why a node of a level has no samples between history's first and its own: whether all of the level are kept."""
+    """Return the reason for missing samples between history's first and a node's own.
+
+    It depends on whether history has samples of the node's level.
+    """
     return Reason.BEFORE_START if monitor.history.seconds(level) else Reason.NOT_KEPT
 
 
 def fired_marks(
     monitor: FleetState, span_s: int, pick: Callable[[Alert], bool] | None = None
 ) -> tuple[Mark, ...]:
-    """Return marks of the alerts that began to fire within a span of wall seconds; those of information have none.
+    """Return marks of alerts that began to fire within a span.
+
+    Alerts of severity info have none.
 
     Args:
-        monitor: What is shown.
-        span_s: The span, which ends at present.
-        pick: Returns whether an alert has a mark; all have by default.
+        monitor: The monitor shown.
+        span_s: The span in wall seconds; it ends at present.
+        pick: Predicate for alerts to mark; all by default.
     """
-    alerts, speed = monitor.alerts, monitor.moment().speed or 1.0
+    alerts = monitor.alerts
+    speed = monitor.moment().speed or 1.0
     marks: list[Mark] = []
-    for each in reversed(alerts.history):
-        back_s = (alerts.instant.now_ns - each.at_ns) / NS_PER_S / speed
+    for transition in reversed(alerts.history):
+        back_s = (alerts.instant.now_ns - transition.at_ns) / NS_PER_S / speed
         if back_s > span_s:
             break
-        is_loud = each.alert.rule.severity is not Severity.INFO
-        if each.kind == "firing" and is_loud and (pick is None or pick(each.alert)):
-            marks.append(Mark(back_s, each.alert.rule.severity))
+        is_loud = transition.alert.rule.severity is not Severity.INFO
+        if transition.kind == "firing" and is_loud and (pick is None or pick(transition.alert)):
+            marks.append(Mark(back_s, transition.alert.rule.severity))
     return tuple(marks)
 
 
 def thresholds(monitor: FleetState, field: Field, level: Level) -> tuple[Limit, ...]:
-    """Return the limits at which rules fire for a field of nodes of a level."""
-    found = {
+    """Return the rules' limits for a field at a level."""
+    limits = {
         rule.limit: Limit(rule.limit, "alert", theme.CHART_THRESHOLD, is_always_shown=True)
         for rule in rules_about(monitor.alerts.rules, field.key, level)
         if rule.limit is not None
     }
-    return tuple(found.values())
+    return tuple(limits.values())

@@ -1,6 +1,7 @@
-"""The fleet's chips as a table that a filter masks: metrics, jobs, types, freshness, alerts and addresses, without a loop over chips.
+"""The fleet's chips as a table for filters, without a loop over chips.
 
-Names are compared once an instance, a job or a reservation; values once a chip, by numpy.
+Its columns are metrics, jobs, types, freshness, alerts and addresses. Names are compared once per
+instance, job or reservation; values once per chip, by numpy.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _SHORT = {
 
 
 def column_of(field: Field) -> Column:
-    """Return a field as a column: named as its head in the tree, such as `power` or `nc_util`."""
+    """Return a field as a column, named as in the tree: `power` or `nc_util`."""
     name = field.title.lower().replace(" %", "_pct").replace(" ", "_").replace("/", "_per_")
     return Column(name, Kind.NUMBER, field.unit, (field.key, *_SHORT.get(field.key, ())))
 
@@ -68,7 +69,7 @@ CHIP_COLUMNS = Columns(
         ),
     )
 )
-"""What chips can be filtered by, the most usual first."""
+"""Columns for filters of chips, the most usual first."""
 _CHIP = "chip"
 _CORE = re.compile(r"/nc\d*$")
 _NUMBERED = re.compile(r"(.*/)(\d{1,3})")
@@ -97,7 +98,7 @@ class ChipTable:
         self._lower: tuple[Layout | None, list[str]] = (None, [])
 
     def select(self, wanted: Filter) -> ChipSelection | None:
-        """Return the chips that a filter leaves; None for one that leaves everything."""
+        """Return the chips matching a filter; None for a filter matching everything."""
         mask = wanted.mask(self)
         if mask is None:
             return None
@@ -105,7 +106,7 @@ class ChipTable:
 
     @staticmethod
     def is_living(wanted: Filter) -> bool:
-        """Return whether what a filter leaves changes while the layout stays."""
+        """Return whether a filter's result may change while the layout stays."""
         return bool(wanted.columns - {"type", "at"}) or bool(wanted.parts)
 
     def _is_of_chips(self, wanted: Filter) -> bool:
@@ -119,40 +120,41 @@ class ChipTable:
     # What a filter asks
 
     def having(self, part: str) -> NDArray[np.bool_]:
-        """Return which chips have a part of text in their address, or in the name of their job."""
+        """Return a mask of chips with a text in their address or job name."""
         store = self._monitor.store
-        found = self.addressed(part)
+        mask = self.addressed(part)
         jobs = np.array(
             [part in name.lower() for name in self._monitor.ingest.jobs] + [False], np.bool_
         )
         if jobs.any():
             whole = jobs[np.where(store.job_of < len(jobs) - 1, store.job_of, -1)]
-            found |= whole[self._layout.instance_of_chip]
-        return found
+            mask |= whole[self._layout.instance_of_chip]
+        return mask
 
     def addressed(self, part: str) -> NDArray[np.bool_]:
-        """Return which chips have a part of text in their address."""
+        """Return a mask of chips with a part of text in their address."""
         layout = self._layout
         text = _CORE.sub("", _expanded(part))
         lower = self._lower_paths()
         whole = np.fromiter((text in path for path in lower), np.bool_, len(lower))
-        found: NDArray[np.bool_] = whole[layout.instance_of_chip]
+        mask: NDArray[np.bool_] = whole[layout.instance_of_chip]
         if _CHIP in text:
-            self._add_chips(found, text, lower)
-        return found
+            self._add_chips(mask, text, lower)
+        return mask
 
     def find(self, part: str, most: int) -> list[Node]:
-        """Return the nodes that have a part of text in their address: the one of that address, then in the order of levels and names.
+        """Return the nodes with a part of text in their address.
 
-        A part that only chips have, such as `0001-2/07`, finds these.
+        An exact match comes first, then the order of levels and names. A part found only in chips,
+        such as `0001-2/07`, returns chips.
 
         Args:
-            part: In any case; a slash at the end asks for the chips of what ends so.
-            most: Nodes to return at most.
+            part: In any case; a slash at the end asks for the chips of nodes with this ending.
+            most: Most nodes to return.
         """
         layout = self._layout
         exact = layout.find(part) if part else None
-        found = [] if exact is None else [exact]
+        matches = [] if exact is None else [exact]
         part = part.lower()
         text = _CORE.sub("", _expanded(part))
         levels = (
@@ -163,19 +165,22 @@ class ChipTable:
         for level, paths in levels:
             having = (number for number, path in enumerate(paths) if text in path.lower())
             nodes = (Node(level, number) for number in having)
-            found += itertools.islice((node for node in nodes if node != exact), most - len(found))
-        if not found and part.endswith("/"):
+            matches += itertools.islice(
+                (node for node in nodes if node != exact), most - len(matches)
+            )
+        if not matches and part.endswith("/"):
             text = part + _CHIP
-        if len(found) < most and _CHIP in text:
+        if len(matches) < most and _CHIP in text:
             chips = np.flatnonzero(self.addressed(text))[: most + 1].tolist()
-            known = set(found)
-            found += [node for chip in chips if (node := Node(Level.CHIP, chip)) not in known]
-        return found[:most]
+            known = set(matches)
+            matches += [node for chip in chips if (node := Node(Level.CHIP, chip)) not in known]
+        return matches[:most]
 
     def _add_chips(self, found: NDArray[np.bool_], text: str, lower: list[str]) -> None:
-        """Add the chips whose own segment has the text, or in which the text ends."""
+        """Add chips with the text in their own segment, or ending in it."""
         layout = self._layout
-        starts, sizes = layout.chip_start[:-1], np.diff(layout.chip_start)
+        starts = layout.chip_start[:-1]
+        sizes = np.diff(layout.chip_start)
         ends: dict[str, NDArray[np.bool_]] = {}
         for number in range(int(sizes.max(initial=0))):
             tail = f"/{format_chip(number)}"
@@ -193,42 +198,46 @@ class ChipTable:
                     found[starts[there & ends[before]] + number] = True
 
     def numbers(self, column: str) -> NDArray[np.float64]:
-        """Return a field's values as the tree shows them of chips, or severities of what alerts are about."""
+        """Return a column of numbers.
+
+        These are a field's values for chips as shown in the tree, or severities of their alerts.
+        """
         if column == SEVERITY.name:
             return self._severities()
         store = self._monitor.store
         return FIELD_OF[column].values(store, self._monitor.averages, Level.CHIP, None)
 
     def named(self, column: str, fits: Callable[[str], bool]) -> NDArray[np.bool_]:
-        """Return which chips have a text in a column."""
-        store, layout = self._monitor.store, self._layout
+        """Return a mask of chips with a fitting text in a column."""
+        store = self._monitor.store
+        layout = self._layout
         if column == "state":
             known = np.array([fits(state.name.lower()) for state in Freshness], np.bool_)
             return known[store.chip_state]
         if column == "type":
             kinds = np.array([fits(kind.name) for kind in layout.types], np.bool_)
-            found = kinds[layout.instance_type] if len(kinds) else np.zeros(0, np.bool_)
+            mask = kinds[layout.instance_type] if len(kinds) else np.zeros(0, np.bool_)
         elif column == "job":
             jobs = np.array([*map(fits, self._monitor.ingest.jobs), fits("")], np.bool_)
-            found = jobs[np.where(store.job_of < len(jobs) - 1, store.job_of, -1)]
+            mask = jobs[np.where(store.job_of < len(jobs) - 1, store.job_of, -1)]
         else:
-            found = np.full(len(layout.instances), fits(""), np.bool_)
-            for each in self._monitor.reservations.table():
-                fit = fits(each.message.id)
-                for run in each.rows:
-                    found[run.start : run.stop] = fit
-        chips: NDArray[np.bool_] = found[layout.instance_of_chip]
+            mask = np.full(len(layout.instances), fits(""), np.bool_)
+            for reservation in self._monitor.reservations.table():
+                fit = fits(reservation.message.id)
+                for run in reservation.rows:
+                    mask[run.start : run.stop] = fit
+        chips: NDArray[np.bool_] = mask[layout.instance_of_chip]
         return chips
 
     def at(self, address: str) -> NDArray[np.bool_]:
         """Return the chips at or below an address."""
         layout = self._layout
-        found = np.zeros(layout.chips, np.bool_)
+        mask = np.zeros(layout.chips, np.bool_)
         node = layout.find(address.strip("/"))
         if node is not None:
             rows = layout.chip_range(node)
-            found[rows.start : rows.stop] = True
-        return found
+            mask[rows.start : rows.stop] = True
+        return mask
 
     @property
     def _layout(self) -> Layout:
@@ -241,13 +250,18 @@ class ChipTable:
         return self._lower[1]
 
     def _severities(self) -> NDArray[np.float64]:
-        """Return the worst severity of the alerts that are about each chip, or all of its instance or UltraServer."""
-        layout, marks = self._layout, self._alerts.marks
+        """Return the worst severity of each chip's alerts.
+
+        Alerts of its whole instance or UltraServer count.
+        """
+        layout = self._layout
+        marks = self._alerts.marks
         if len(marks.instances) != len(layout.instances):
             return np.full(layout.chips, np.nan)
         rows = np.fromiter(marks.chips, np.int64, len(marks.chips))
         own = np.fromiter(marks.chips.values(), np.int8, len(marks.chips))
-        # The marks of a level have those of what is below it: what is worse than these is about all of it.
+        # The marks of a level have those of what is below it: what is worse than these is about all
+        # of it.
         below = np.full(len(layout.instances), NONE, np.int8)
         np.minimum.at(below, layout.instance_of_chip[rows], own)
         ranks = np.where(marks.instances < below, marks.instances, NONE)
@@ -258,11 +272,11 @@ class ChipTable:
         of_chips = ranks[layout.instance_of_chip]
         of_chips[rows] = np.minimum(of_chips[rows], own)
         numbers = np.array([*map(severity_number, BY_RANK), np.nan])
-        found: NDArray[np.float64] = numbers[of_chips]
-        return found
+        severities: NDArray[np.float64] = numbers[of_chips]
+        return severities
 
 
 def _expanded(part: str) -> str:
     """Return a text with the short form of a chip written out: `0001-2/07` is `0001-2/chip07`."""
-    found = _NUMBERED.fullmatch(part)
-    return f"{found[1]}{format_chip(int(found[2]))}" if found else part
+    match = _NUMBERED.fullmatch(part)
+    return f"{match[1]}{format_chip(int(match[2]))}" if match else part

@@ -1,7 +1,8 @@
-"""The context of the views of a fleet: made once by the app, given to each view, and by it to its widgets.
+"""The context of the views of a fleet.
 
-An app that watches several fleets has a context for each, and `Fleets` has what counts for all of them: their problems as one list, their
-brokers. With one fleet that is what the fleet itself has.
+The app makes it once and passes it to each view, and the view to its widgets. An app watching
+several fleets has a context for each; `Fleets` has the common part: their problems as one list,
+their brokers. With one fleet, that is the fleet's own.
 """
 
 from __future__ import annotations
@@ -30,30 +31,30 @@ if TYPE_CHECKING:
 
 
 class UiContext(NamedTuple):
-    """The fleet that is shown, and what all views share about it."""
+    """The fleet shown, and the state shared by all views of it."""
 
     monitor: FleetState
-    """What is shown; another monitor may be behind it at any time, which `View.renew` reports."""
+    """The monitor shown. It may be replaced at any time; `View.renew` reports it."""
     clock: Clock
-    """The real one, by which painting is paced; ages go by the monitor's own."""
+    """The real clock for the pace of painting; ages use the monitor's own."""
     alerts: AlertSnapshot
     """The alerts that are shown."""
     highlight: Highlight
     """The reservation that is picked out."""
     frame: Frame
-    """The pass of which everything on the screen is."""
+    """The pass shown on the whole screen."""
     window: ChartWindow
     """The span that charts show."""
     fleets: Fleets
-    """All fleets that the app watches, this one among them."""
+    """All fleets of the app, including this one."""
     playback: Playback | None = None
-    """What goes back in time; None where nothing is kept."""
+    """Playback of the past; None without a recording."""
     operator: OperatorActions | None = None
-    """Where acknowledgements and silences are written; None for a screen that only reads."""
+    """Writer of acknowledgements and silences; None for a read-only screen."""
     history: FleetHistory | None = None
     """The files of months; None for none."""
     leases: Leases | None = None
-    """What asks relays for chips; None where nothing is live."""
+    """Requests to relays for chips; None without a live source."""
 
     @staticmethod
     def of(
@@ -66,15 +67,15 @@ class UiContext(NamedTuple):
         leases: Leases | None = None,
         beside: UiContext | None = None,
     ) -> UiContext:
-        """Return the context of a fleet, and enter it among all of them.
+        """Return the context of a fleet, and register it with the app's fleets.
 
         Args:
-            monitor: What is shown of the fleet.
+            monitor: The monitor shown.
             clock: The real clock.
-            playback: What goes back in time.
-            operator: Where acknowledgements and silences are written.
+            playback: Playback of the past.
+            operator: Writer of acknowledgements and silences.
             history: The files of months.
-            leases: What asks relays for chips.
+            leases: Requests to relays for chips.
             beside: The context of another fleet of the same app; None for the first.
         """
         fleets = Fleets() if beside is None else beside.fleets
@@ -98,15 +99,16 @@ class UiContext(NamedTuple):
 
     @property
     def kept_s(self) -> int:
-        """Wall seconds for which history reaches back; 0 where it has nothing."""
-        reach, moment = None if self.history is None else self.history.reach, self.monitor.moment()
+        """Wall seconds covered by history; 0 without history."""
+        reach = None if self.history is None else self.history.reach
+        moment = self.monitor.moment()
         if reach is None:
             return 0
         return max(0, int((moment.time_ns - reach.first_ns) / NS_PER_S / (moment.speed or 1.0)))
 
     @property
     def live(self) -> FleetState:
-        """The fleet's present; what is shown where there is no other."""
+        """The fleet's present; the monitor shown if there is no other."""
         live = None if self.playback is None else self.playback.live
         return self.monitor if live is None else live
 
@@ -121,21 +123,24 @@ _OF = "\n"
 
 
 class WatchedFleet(NamedTuple):
-    """A fleet for the app, whose coroutines the caller runs."""
+    """A fleet for the app.
+
+    The caller runs its coroutines.
+    """
 
     state: FleetState
-    """What is shown of it; with a playback, what that shows."""
+    """The state shown; with a playback, the playback's."""
     playback: Playback | None = None
-    """What goes back in time; None where nothing is kept."""
+    """Playback of the past; None without a recording."""
     operator: OperatorActions | None = None
-    """Where acknowledgements and silences are written; None for a screen that only reads."""
+    """Writer of acknowledgements and silences; None for a read-only screen."""
     history: FleetHistory | None = None
     """The files of months; None for none."""
     leases: Leases | None = None
-    """What asks relays for chips; None where nothing is live."""
+    """Requests to relays for chips; None without a live source."""
 
     def context(self, clock: Clock, beside: UiContext | None = None) -> UiContext:
-        """Return the context of the fleet, and enter it among those of the app."""
+        """Return the context of the fleet, and register it with the app's fleets."""
         return UiContext.of(
             self.state,
             clock,
@@ -148,12 +153,12 @@ class WatchedFleet(NamedTuple):
 
 
 class Fleets:
-    """The contexts of all fleets, in the order in which they are shown."""
+    """The contexts of all fleets, in display order."""
 
     def __init__(self) -> None:
         self.contexts: list[UiContext] = []
         self.not_shown = 0
-        """Fleets that have come and are not among them, because they are as many as the app takes."""
+        """Fleets not shown because the app has reached its limit of fleets."""
         self._problems = Problems()
         self._problems_of: tuple[Problems, ...] = ()
 
@@ -165,47 +170,52 @@ class Fleets:
     @property
     def names(self) -> list[str]:
         """Their names."""
-        return [each.monitor.fleet_name for each in self.contexts]
+        return [context.monitor.fleet_name for context in self.contexts]
 
     def find(self, name: str) -> UiContext:
-        """Return the context of a fleet that there is."""
+        """Return the context of an existing fleet."""
         return self.contexts[self.names.index(name)]
 
     def beside(self, context: UiContext) -> dict[str, AlertSnapshot]:
         """Return the alerts of the fleets but one, by the fleets' names."""
         return {
-            each.monitor.fleet_name: each.alerts for each in self.contexts if each is not context
+            other.monitor.fleet_name: other.alerts
+            for other in self.contexts
+            if other is not context
         }
 
     @property
     def revision(self) -> int:
         """Goes up with every reading of alerts of any of them."""
-        return sum([each.alerts.revision for each in self.contexts])
+        return sum([context.alerts.revision for context in self.contexts])
 
     @property
     def problems(self) -> Problems:
-        """The problems of all, the most urgent first; with several fleets each has the fleet's name in its key."""
+        """The problems of all fleets, the most urgent first.
+
+        With several fleets, keys have the fleet's name.
+        """
         if not self.are_several:
             return self.contexts[0].alerts.problems
-        found = tuple([each.alerts.problems for each in self.contexts])
-        if len(found) != len(self._problems_of) or any(
-            one is not other for one, other in zip(found, self._problems_of, strict=True)
+        fleet_problems = tuple([context.alerts.problems for context in self.contexts])
+        if len(fleet_problems) != len(self._problems_of) or any(
+            one is not other for one, other in zip(fleet_problems, self._problems_of, strict=True)
         ):
-            self._problems_of = found
+            self._problems_of = fleet_problems
             keyed = [
-                each._replace(key=f"{name}{_OF}{each.key}")
-                for name, problems in zip(self.names, found, strict=True)
-                for each in problems.all
+                problem._replace(key=f"{name}{_OF}{problem.key}")
+                for name, problems in zip(self.names, fleet_problems, strict=True)
+                for problem in problems.all
             ]
             self._problems = Problems(
                 tuple(sorted(keyed, key=urgency)),
-                tuple(each for problems in found for each in problems.pending),
-                sum(problems.left_out for problems in found),
+                tuple(problem for problems in fleet_problems for problem in problems.pending),
+                sum(problems.left_out for problems in fleet_problems),
             )
         return self._problems
 
     def of_problem(self, problem: Problem) -> UiContext:
-        """Return the context of the fleet that one of `problems` is of."""
+        """Return the context of the fleet of one of `problems`."""
         return self.find(problem.key.partition(_OF)[0]) if self.are_several else self.contexts[0]
 
     @property
@@ -214,22 +224,34 @@ class Fleets:
         if not self.are_several:
             return self.contexts[0].alerts.problem_counts
         return ProblemCounts(
-            *map(sum, zip(*(each.alerts.problem_counts for each in self.contexts), strict=True))
+            *map(
+                sum, zip(*(context.alerts.problem_counts for context in self.contexts), strict=True)
+            )
         )
 
     @property
     def links(self) -> list[LinkStatus]:
-        """The live connections to brokers, one a broker: one that is away where a fleet has lost it."""
-        found: dict[str, LinkStatus] = {}
-        for each in self.contexts:
-            link = each.live.link
+        """The live connections, one per broker.
+
+        A broker is away if any fleet has lost it.
+        """
+        links: dict[str, LinkStatus] = {}
+        for context in self.contexts:
+            link = context.live.link
             for part in link.parts or (link,):
-                if part.broker not in found or not part.connected:
-                    found[part.broker] = part
-        return list(found.values())
+                if part.broker not in links or not part.connected:
+                    links[part.broker] = part
+        return list(links.values())
 
     def news(self, shown: UiContext) -> Hashable:
-        """Return what differs once anything has changed that is shown of the fleets but one."""
+        """Return a value that differs after any change of the other fleets.
+
+        Only their visible parts count.
+        """
         return tuple(
-            [each.monitor.revision._replace(store=0) for each in self.contexts if each is not shown]
+            [
+                context.monitor.revision._replace(store=0)
+                for context in self.contexts
+                if context is not shown
+            ]
         )

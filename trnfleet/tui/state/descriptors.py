@@ -1,4 +1,4 @@
-"""Descriptors and jobs of an instance, looked up by its path and cached while they stay the same."""
+"""Descriptors and jobs of an instance by path, cached until they change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class InstanceDescription(NamedTuple):
 
 
 class Descriptions:
-    """Descriptors by instance, and names of jobs by the numbers that the store uses."""
+    """Descriptors by instance, and names of jobs by the store's numbers."""
 
     def __init__(self, monitor: FleetState) -> None:
         self._monitor = monitor
@@ -35,18 +35,19 @@ class Descriptions:
 
     def of(self, instance: str) -> InstanceDescription | None:
         """Return the description of the instance at a path."""
-        layout, descriptors = self._monitor.store.layout, self._monitor.ingest.descriptors
+        layout = self._monitor.store.layout
+        descriptors = self._monitor.ingest.descriptors
         if layout is not self._layout:
             self._layout = layout
             self._known.clear()
         known = self._known.get(instance)
         # Searching blocks takes a while; comparing the block with the one found last does not.
         if known is None or descriptors.get(known[0].path) is not known[0]:
-            found = descriptors.whole(instance)
-            short = descriptors.get(found[0].path) if found else None
-            if found is None or short is None:
+            description = descriptors.whole(instance)
+            short = descriptors.get(description[0].path) if description else None
+            if description is None or short is None:
                 return None
-            known = self._known[instance] = (short, InstanceDescription(*found))
+            known = self._known[instance] = (short, InstanceDescription(*description))
         return known[1]
 
     def lnc(self, instance: str) -> int | None:
@@ -60,7 +61,10 @@ class Descriptions:
         return plain(described.spec.ec2_id, 24) if described and described.spec.ec2_id else ""
 
     def job_state(self, number: int) -> str:
-        """Return what the job with a number of the store's does, fit for the screen; empty for none."""
+        """Return the state of a job by the store's number.
+
+        Safe for the screen; empty if unknown.
+        """
         job = self.job(number)
         return plain(job.state, 32) if job else ""
 
@@ -70,9 +74,13 @@ class Descriptions:
         return next(itertools.islice(jobs.values(), number, None), None) if number >= 0 else None
 
     def job_name(self, number: int) -> str:
-        """Return the name of the job with a number of the store's, fit for the screen; empty for none."""
+        """Return the name of a job by the store's number.
+
+        Safe for the screen; empty if unknown.
+        """
         ingest = self._monitor.ingest
-        # Another monitor has another ingest; asked for every row, this is cheaper than all revisions.
+        # Another monitor has another ingest; asked for every row, this is cheaper than all
+        # revisions.
         if ingest is not self._ingest or ingest.jobs_revision != self._jobs_revision:
             self._ingest, self._jobs_revision = ingest, ingest.jobs_revision
             self._jobs = tuple(plain(name, 64) for name in ingest.jobs)

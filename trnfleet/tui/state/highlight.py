@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Highlight:
-    """Which reservation's instances stand out; none where `reservation_id` is empty."""
+    """The highlighted reservation; none if `reservation_id` is empty."""
 
     def __init__(self, monitor: FleetState) -> None:
         self.reservation_id = ""
@@ -28,11 +28,14 @@ class Highlight:
         self._of: tuple[str, Layout | None, tuple[range, ...]] = ("", None, ())
         self._table: list[Reservation] = []
         self._found: tuple[str, Reservation | None] = ("", None)
-        """What was looked for in `_table`, and found: it is asked for with every line of a tree."""
+        """Cached lookup in `_table`: id and result. It is read for every line of a tree."""
 
     @property
     def reservation(self) -> Reservation | None:
-        """The reservation, as of the monitor's last pass; None where none is picked out or it is not known any more."""
+        """The reservation as of the monitor's last pass.
+
+        None without a highlight, or if it is no longer known.
+        """
         if not self.reservation_id:
             return None
         table = self._monitor.reservations.table()
@@ -42,10 +45,7 @@ class Highlight:
         return self._found[1]
 
     def mask(self) -> NDArray[np.bool_] | None:
-        """Return which instances of the present layout stand out; None where nothing is picked out.
-
-        Shape (instances,).
-        """
+        """Return a mask of the present layout's highlighted instances; None without a highlight."""
         reservation = self.reservation
         if reservation is None:
             return None
@@ -63,7 +63,10 @@ class Highlight:
         return self._mask
 
     def words(self) -> str:
-        """Return the words about it for every view, with the key that ends it; empty where nothing is highlighted."""
+        """Return the text about the highlight for every view, with the key to end it.
+
+        Empty without a highlight.
+        """
         picked = self.reservation
         if picked is None:
             return ""
@@ -73,7 +76,7 @@ class Highlight:
         return f"{PICKED} {plain(picked.message.id, 24)} ({amount})  u: clear"
 
     def place(self) -> str:
-        """Return the first address of what is picked out; empty for the fleet where none is known."""
+        """Return the first address of the highlight; empty (the fleet) if unknown."""
         return (
             ""
             if self.reservation is None
@@ -82,20 +85,23 @@ class Highlight:
 
 
 def holders(table: list[Reservation], layout: Layout, place: str) -> list[str]:
-    """Return the ids of the reservations that hold a place, or any of it, those that hold it now first; ended ones do not."""
+    """Return the ids of reservations that hold a place or part of it.
+
+    Active ones come first; ended ones are left out.
+    """
     covered = layout.find_instances("/".join(place.split("/")[: Level.INSTANCE]))
     if not covered:
         return []
     return [
-        each.message.id
-        for each in table
-        if not is_ended(each)
-        and any(run.start < covered.stop and covered.start < run.stop for run in each.rows)
+        reservation.message.id
+        for reservation in table
+        if not is_ended(reservation)
+        and any(run.start < covered.stop and covered.start < run.stop for run in reservation.rows)
     ]
 
 
 def place_of(reservation: Reservation, layout: Layout) -> str:
-    """Return the first address of a reservation that there is; empty for the fleet where none is known."""
+    """Return the first existing address of a reservation; empty (the fleet) if unknown."""
     for path in reservation.message.on[:1]:
         first = path.partition("..")[0]
         if layout.find(first) is not None:
@@ -105,7 +111,7 @@ def place_of(reservation: Reservation, layout: Layout) -> str:
 
 
 def places_text(reservation: Reservation, layout: Layout) -> str:
-    """Return what part of the fleet a reservation holds, in words."""
+    """Return the part of the fleet held by a reservation, in words."""
     if reservation.message.on:
         return ", ".join(plain(place, 80) for place in reservation.message.on)
     names = [

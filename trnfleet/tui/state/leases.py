@@ -1,4 +1,7 @@
-"""Chips on a top broker: asked for when a row of roll-ups is opened, and in words why they are not there."""
+"""Chips on a top broker, requested when a row of roll-ups is opened.
+
+The module also words the reason for missing chips.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,12 @@ LONGEST_CELL = 40
 
 
 def open_chips(context: UiContext, address: str) -> None:
-    """Ask for the chips of an UltraServer, or of an instance that stands alone, where an address is in one that is known from roll-ups."""
-    leases, live = context.leases, context.live
+    """Request the chips of the row of roll-ups with an address.
+
+    The row is an UltraServer or a standalone instance.
+    """
+    leases = context.leases
+    live = context.live
     if leases is None or context.shows_past or not live.store.rolled.blocks:
         return
     row, cell = live.store.rolled.row_of(address)
@@ -26,8 +33,13 @@ def open_chips(context: UiContext, address: str) -> None:
 
 
 def look_at_chips(context: UiContext, address: str) -> None:
-    """Hold what was asked for as long as an address in it is looked at; so is what is there because somebody else holds it."""
-    leases, store, now_s = context.leases, context.live.store, context.clock.monotonic_s()
+    """Renew the lease of chips while an address among them is viewed.
+
+    Chips forwarded under another viewer's lease are leased as well.
+    """
+    leases = context.leases
+    store = context.live.store
+    now_s = context.clock.monotonic_s()
     if leases is None or context.shows_past or not store.rolled.blocks:
         return
     if leases.can_ask and leases.of(address) is None:
@@ -38,7 +50,10 @@ def look_at_chips(context: UiContext, address: str) -> None:
 
 
 def _row_above(store: Store, address: str) -> tuple[str, str]:
-    """Return the row whose hosts are forwarded that an address is in, and its cell; both empty where it is in none, or the row itself."""
+    """Return the forwarded row above an address, and its cell.
+
+    Both are empty for the row itself, and if no such row is forwarded.
+    """
     node = store.layout.find(address)
     if node is None or node.level < Level.INSTANCE:
         return "", ""
@@ -49,12 +64,16 @@ def _row_above(store: Store, address: str) -> tuple[str, str]:
 
 
 def why_no_chips(context: UiContext, address: str) -> str:
-    """Return why there are no chips of a row of roll-ups that an address is in; empty where it is in none."""
+    """Return why a row of roll-ups has no chips.
+
+    Empty for an address in no such row.
+    """
     store = context.monitor.store
     cell = store.rolled.cell_of(address) if store.rolled.blocks else ""
     if not cell:
         return ""
-    cell, leases = plain(cell, LONGEST_CELL), context.leases
+    cell = plain(cell, LONGEST_CELL)
+    leases = context.leases
     if context.shows_past or leases is None:
         return (
             f"chips of cell {cell} were not forwarded then"

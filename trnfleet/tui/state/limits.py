@@ -1,4 +1,7 @@
-"""Values from which figures are marked: those at which rules in force fire; without a rule about a figure its own in the table of displays."""
+"""Limits for marking figures, from the rules in force.
+
+A figure without a rule uses its own limits from the table of displays.
+"""
 
 from __future__ import annotations
 
@@ -20,35 +23,37 @@ if TYPE_CHECKING:
 
 
 class Figure(Protocol):
-    """A figure that is shown, with limits of its own."""
+    """A figure on the screen with limits of its own."""
 
     @property
     def key(self) -> str:
         """Its name in rules."""
 
     def severity(self, value: float) -> Severity | None:
-        """Return how bad a value is by its own limits; None for a good one, or none."""
+        """Return the severity of a value by its own limits; None if good or NaN."""
 
 
 def rules_about(rules: Sequence[Rule], figure: str, level: Level) -> list[Rule]:
-    """Return the rules that compare a figure of nodes of a level with one limit, and ask for nothing else.
+    """Return the plain rules with one limit for a figure at a level.
 
-    A rule of chips says something of what is above them only where that is the largest of them all.
+    Plain rules have no other condition.
+
+    A rule of chips applies to higher levels only if their figure is the maximum over chips.
     """
     metric = BY_NAME.get(figure)
     is_largest = metric is not None and metric.aggregate is Aggregate.MAX
-    found = []
+    plain_rules = []
     for rule in rules:
         if rule.figure != figure or not rule.is_plain or rule.also or rule.limit is None:
             continue
         here = LEVEL_OF.get(rule.scope) is level and rule.scope not in {Scope.CORE, Scope.LINK}
         if here or (is_largest and rule.scope is Scope.CHIP and rule.comparison.key == "above"):
-            found.append(rule)
-    return found
+            plain_rules.append(rule)
+    return plain_rules
 
 
 class MarkLimits:
-    """The severities of values, by the rules of the monitor that is shown."""
+    """The severities of values, by the rules of the monitor shown."""
 
     def __init__(self, monitor: FleetState) -> None:
         self._monitor = monitor
@@ -56,12 +61,12 @@ class MarkLimits:
         self._found: dict[tuple[str, Level], Judge | None] = {}
 
     def severity(self, figure: Figure, value: float, level: Level) -> Severity | None:
-        """Return how bad a value of a node of a level is; None for a good one, or none."""
+        """Return the severity of a value at a level; None if good or NaN."""
         judge = self.judge(figure, level)
         return None if judge is None else judge(value)
 
     def judge(self, figure: Figure, level: Level) -> Judge | None:
-        """Return what says how bad values of nodes of a level are; None for a figure that is never marked."""
+        """Return a function from values at a level to severities; None for an unmarked figure."""
         rules = self._monitor.alerts.rules
         if rules is not self._rules:
             self._rules = rules
@@ -69,9 +74,9 @@ class MarkLimits:
         key = figure.key, level
         if key not in self._found:
             above = [
-                (each.limit, each.severity)
-                for each in rules_about(rules, figure.key, level)
-                if each.comparison.key == "above" and each.limit is not None
+                (rule.limit, rule.severity)
+                for rule in rules_about(rules, figure.key, level)
+                if rule.comparison.key == "above" and rule.limit is not None
             ]
             self._found[key] = (
                 _judge(above) if above else figure.severity if figure.severity(math.inf) else None
@@ -80,8 +85,8 @@ class MarkLimits:
 
 
 def _judge(limits: list[tuple[float, Severity]]) -> Judge:
-    """Return what says how bad values are by limits above which they are."""
-    ranked = sorted(limits, key=lambda each: each[1].rank)
+    """Return a function from values to severities, by the limits they exceed."""
+    ranked = sorted(limits, key=lambda pair: pair[1].rank)
     least = min(limit for limit, _ in limits)
 
     def judge(value: float) -> Severity | None:

@@ -1,4 +1,7 @@
-"""Subjects of acknowledgements and silences: what the cursor is on, with the alerts about it and the matchers that pick it."""
+"""Subjects of acknowledgements and silences: the entity under the cursor.
+
+A subject has the alerts about it and the matchers that select it.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.alert import address_of, is_below
-from trnfleet.domain.alerts.matchers import Matcher
-from trnfleet.tui.format.alerts import matchers_of
+from trnfleet.domain.alerts.matchers import Matcher, matchers_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.monitor.alerting.store import AlertWithStatus
@@ -28,28 +30,29 @@ class Subject(NamedTuple):
     """Something that alerts may be about."""
 
     matchers: str
-    """Matchers of its alerts, as a silence has them; empty for the fleet, of which nothing in particular is meant."""
+    """Matchers of its alerts in a silence's syntax; empty for the whole fleet."""
     alerts: tuple[Alert, ...] = ()
-    """The alerts about it: what an acknowledgement is for."""
+    """The alerts about it, for an acknowledgement."""
 
 
 def of_place(snapshot: AlertSnapshot, address: str) -> Subject:
-    """Return what is at an address, a core's chip for a core; its alerts are those at it or below, else those of what it is part of.
+    """Return the subject at an address; for a core, its chip.
 
-    Alerts of chips that a rule groups by instance have no label of a chip: where none of a place's alerts has its label, the matchers are
-    those of the alert of the narrowest group.
+    Its alerts are those at or below it, else those of its ancestors. Alerts of chips grouped by
+    instance have no chip label. If none of a place's alerts has its label, the matchers come from
+    the alert of the narrowest group.
     """
     segments = address.split("/")[: Level.CHIP] if address else []
     place = "/".join(segments)
-    inside = _alerts(each for each in snapshot.active if is_below(address_of(each.alert), place))
+    inside = _alerts(held for held in snapshot.active if is_below(address_of(held.alert), place))
     alerts = inside or _alerts(snapshot.touching(place))
     if not segments:
         return Subject("", alerts)
     own = Matcher(_LABELS[Level(len(segments))], "=", place)
-    if not inside or any(own.matches(each.labels) for each in inside):
+    if not inside or any(own.matches(alert.labels) for alert in inside):
         return Subject(str(own), alerts)
-    narrowest = max(inside, key=lambda each: each.target.count("/"))
-    return Subject(matchers_of(narrowest.labels), alerts)
+    narrowest = max(inside, key=lambda alert: alert.target.count("/"))
+    return Subject(_exact((narrowest,), snapshot), alerts)
 
 
 def of_job(snapshot: AlertSnapshot, job: str) -> Subject:
@@ -60,24 +63,32 @@ def of_job(snapshot: AlertSnapshot, job: str) -> Subject:
 def of_reservation(
     snapshot: AlertSnapshot, reservation_id: str, rows: tuple[range, ...] = ()
 ) -> Subject:
-    """Return a reservation; its alerts are also those of the instances that it holds."""
+    """Return a reservation as a subject, with the alerts of its instances."""
     held = (*snapshot.of_reservation(reservation_id), *snapshot.on_instances(rows))
     return Subject(_matcher("reservation", reservation_id), _alerts(held))
 
 
-def of_alerts(alerts: Iterable[Alert]) -> Subject | None:
-    """Return what alerts have in common; None for no alert."""
-    found = tuple(alerts)
-    if not found:
-        return None
-    shared = dict(found[0].labels)
-    for alert in found[1:]:
-        shared = {name: value for name, value in shared.items() if alert.labels.get(name) == value}
-    return Subject(matchers_of(shared), found)
+def of_alerts(snapshot: AlertSnapshot, alerts: Iterable[Alert]) -> Subject | None:
+    """Return a subject for some alerts; None for no alert.
+
+    Its matchers select them and no other firing alert.
+    """
+    members = tuple(alerts)
+    return Subject(_exact(members, snapshot), members) if members else None
+
+
+def _exact(alerts: Sequence[Alert], snapshot: AlertSnapshot) -> str:
+    chosen = {alert.fingerprint for alert in alerts}
+    others = (
+        held.alert.labels
+        for held in snapshot.active
+        if held.alert.fired_ns is not None and held.alert.fingerprint not in chosen
+    )
+    return " ".join(map(str, matchers_for([alert.labels for alert in alerts], others)))
 
 
 def _alerts(found: Iterable[AlertWithStatus]) -> tuple[Alert, ...]:
-    return tuple(each.alert for each in found)
+    return tuple(held.alert for held in found)
 
 
 def _matcher(label: str, value: str) -> str:

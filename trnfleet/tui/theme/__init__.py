@@ -1,7 +1,9 @@
-"""Colours, styles and glyphs of the app: one theme at a time, whose tokens are attributes of this module.
+"""Colours, styles and glyphs of the app.
 
-No other module names a colour. Take styles as `theme.QUIET` at the time of painting and never keep them in a constant: `use` replaces
-all of them. `SEVERITY_GLYPH` and the like are the same in all themes: no colour alone says anything.
+One theme is active at a time; its tokens are attributes of this module. No other module names a
+colour. Read styles as `theme.QUIET` at the time of painting and never store them in a constant:
+`use` replaces all of them. `SEVERITY_GLYPH` and the like are the same in all themes: no information
+depends on colour alone.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store.store import Freshness
-from trnfleet.tui.theme.glyphs import has_utf8 as has_utf8
+from trnfleet.tui.theme.glyphs import shows_glyphs as shows_glyphs
 from trnfleet.tui.theme.glyphs import to_ascii as to_ascii
 from trnfleet.tui.theme.palettes import ANSI, DARK, HUES, MONOCHROME, PALETTES
 from trnfleet.tui.theme.palettes import Tile as Tile
@@ -26,17 +28,17 @@ if TYPE_CHECKING:
     from textual.theme import Theme
 
 NAMES = tuple(PALETTES)
-"""All themes, in the order in which a key goes through them."""
+"""All themes, in the order cycled by a key."""
 DEFAULT = DARK.name
 
 # The tokens of the present theme, which `use` sets.
 NAME: str
 HAS_COLOR: bool
-"""Whether there are colours at all; without, only glyphs, bold, dim and reverse tell things apart."""
+"""Whether there are colours at all. Without them, only glyphs, bold, dim and reverse differ."""
 HAS_RAMP: bool
 """Whether the colours of `RAMP` show values."""
 VARIABLES: dict[str, str]
-"""The colours that style sheets use, by the names of Textual's variables."""
+"""The colours of style sheets, by the names of Textual's variables."""
 BASE: Style
 STRONG: Style
 QUIET: Style
@@ -59,7 +61,7 @@ BAR_SEEK: Style
 BAR_SEEK_STRONG: Style
 BAR_SEEK_QUIET: Style
 BAR_SEEK_DONE: Style
-"""Of the seek bar: of the past's hue, but as quiet as the bars around it."""
+"""Played part of the seek bar: the past's hue, but quiet."""
 SELECTED: Style
 SELECTED_QUIET: Style
 CURSOR_FILL: Style
@@ -74,16 +76,16 @@ RAMP: tuple[Color, ...]
 RAMP_TEXT: tuple[Style, ...]
 """Text on each step of the ramp."""
 MISSING_COLOR: Color
-"""Of a heat map's cell whose value is not available."""
+"""A heat map's cell without a value."""
 BACKGROUND: Color
 BRIGHT: Color
 MUTED: Color
 RED: Color
 MAP_CURSOR: Style
 TILE_STYLE: dict[Tile, Style]
-"""Of a tile of the health map that shows a glyph or a value."""
+"""A tile of the health map with a glyph or a value."""
 TILE_COLOR: dict[Tile, Color]
-"""Of a tile of the health map that is a pixel without a glyph; only where `HAS_COLOR`."""
+"""A tile of the health map drawn as a pixel; only with `HAS_COLOR`."""
 JOB_STYLES: tuple[Style, ...]
 CHART: Style
 """Of charts and sparklines: quieter than text, because they cover more."""
@@ -93,7 +95,7 @@ CHART_THRESHOLD: Style
 """Of an alert's limit in a chart."""
 CHART_AXIS: Style
 CHART_GAP: Style
-"""Of what marks samples that are not there."""
+"""Marks of missing samples."""
 FILL: Style
 """Of a bar's filled part; the rest is its track."""
 FILL_WARNING: Style
@@ -102,7 +104,8 @@ FILL_DIM: Style
 revision = 0
 """Number of changes of the theme so far, for caches."""
 is_ascii = False
-"""Whether the terminal gets ASCII only. What glyphs alone cannot show there, such as half blocks and braille, is drawn otherwise."""
+"""Whether the terminal gets ASCII only. Half blocks and braille have no twin as glyphs alone and
+are drawn differently."""
 
 SEVERITY_GLYPH = {Severity.CRITICAL: "✖", Severity.WARNING: "▲", Severity.INFO: "•"}
 """Severity is never shown by colour alone."""
@@ -126,7 +129,7 @@ TILE_GLYPH = {
     Tile.OUTSIDE: " ",
 }
 JOB_MARKS = "*+ox#%"
-"""A mark for each of `JOB_STYLES`, where lines are told apart without colours."""
+"""A mark for each of `JOB_STYLES`, for lines without colours."""
 
 
 def use(name: str, *, ascii_only: bool | None = None) -> None:
@@ -141,8 +144,13 @@ def use(name: str, *, ascii_only: bool | None = None) -> None:
     globals().update(styles_of(PALETTES[name]), revision=revision + 1)
 
 
+def sort_mark(*, is_descending: bool) -> str:
+    """Return the mark before the title of the sorted column."""
+    return ("+-" if is_ascii else "↑↓")[is_descending]
+
+
 def textual_themes() -> list[Theme]:
-    """Return the themes for Textual's registry, which carries the variables of style sheets."""
+    """Return the themes for Textual's registry, with the variables of style sheets."""
     return [textual_theme(palette) for palette in PALETTES.values()]
 
 
@@ -152,7 +160,7 @@ def following(name: str) -> str:
 
 
 def default_for(color_system: str | None, *, no_color: bool) -> str:
-    """Return the theme for a terminal for which none was chosen.
+    """Return the default theme for a terminal.
 
     Args:
         color_system: Its colours, in Rich's words; None for none.
@@ -164,30 +172,34 @@ def default_for(color_system: str | None, *, no_color: bool) -> str:
 
 
 def job_slots(names: Iterable[str]) -> dict[str, int]:
-    """Return the places in `JOB_STYLES` of jobs that are shown together: that of the name's hash, or the next free one.
+    """Return the places in `JOB_STYLES` of jobs shown together.
 
-    A job keeps its colour while others come and go, unless two share a hash; more jobs than colours share them.
+    A job's place is that of its name's hash, or the next free one. A job's colour stays while
+    others come and go, unless two share a hash. More jobs than colours share them.
     """
     slots: dict[str, int] = {}
-    taken: set[int] = set()
+    used_slots: set[int] = set()
     for name in sorted(names):
-        if len(taken) == HUES:
-            taken.clear()
+        if len(used_slots) == HUES:
+            used_slots.clear()
         slot = job_slot(name)
-        while slot in taken:
+        while slot in used_slots:
             slot = (slot + 1) % HUES
         slots[name] = slot
-        taken.add(slot)
+        used_slots.add(slot)
     return slots
 
 
 def job_slot(name: str) -> int:
-    """Return the place in `JOB_STYLES` of a job by itself, by the hash of its name."""
+    """Return the place in `JOB_STYLES` of a single job, by its name's hash."""
     return zlib.crc32(name.encode("utf-8", "surrogatepass")) % HUES
 
 
 def ramp_step(value: float, low: float, high: float) -> int:
-    """Return the step of the ramp for a value: 0 to `RAMP_STEPS` - 1; the ends take what lies beyond them."""
+    """Return the ramp's step for a value: 0 to `RAMP_STEPS` - 1.
+
+    Values beyond the ends are clamped.
+    """
     if not value > low:
         return 0
     return min(RAMP_STEPS - 1, int((value - low) / (high - low) * RAMP_STEPS))

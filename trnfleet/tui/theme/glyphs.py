@@ -1,6 +1,7 @@
-"""The glyphs that the app draws beyond ASCII, each with the ASCII character that stands in for it where the terminal has no UTF-8.
+"""Glyphs of the app beyond ASCII, each with an ASCII twin for terminals without UTF-8.
 
-Each twin takes as many cells as its glyph. What was not drawn by the app, such as a job's name, is shown as `?` where it has none.
+Each twin has as many cells as its glyph. Other texts, such as a job's name, have `?` for characters
+without a twin.
 """
 
 # ruff: noqa: RUF001  the glyphs are meant
@@ -9,24 +10,28 @@ from __future__ import annotations
 
 import codecs
 import locale
+import re
 from functools import lru_cache
 
 from rich.cells import cell_len
 
 ERRORS = "trnfleet-ascii"
-"""Name of the codec's error handler that writes twins."""
-_BRAILLE, _BRAILLE_END = 0x2800, 0x2900
+"""Name of the codec error handler for twins."""
+_TEXT_TERMINALS = re.compile(r"(linux|vt\d|ansi|cons25|sun|wsvt)")
+"""TERM of consoles and of real terminals. Their fonts have a few hundred glyphs."""
+_BRAILLE = 0x2800
+_BRAILLE_END = 0x2900
 _BRAILLE_ROWS = (0b0000_1001, 0b0001_0010, 0b0010_0100, 0b1100_0000)
 """Dots of the four rows of a braille cell, from the top."""
 
 _PAIRS = (
     # Severities, states and marks.
-    "✖X ▲! •* ●o ◌~ ◐% ○. ·. ×x ◦o ▪. ◆# ▼v ▾v ▸> ▷> ▶> ◀< ◂< ◃< ▹> ‖= ▵^ ✓+ ✔+ ≈~ ↻@ …. °d ±+ Δd σs "
+    "✖X ▲! •* ●o ◌~ ◐% ○. ·. ×x ◦o ▪. ◆# ▼v ▾v ▸> ▷> ▶> ◀< ◂< ◃< ▹> ‖= ▵^ ✓+ ✔+ ≈~ ↻@ …. ±+ Δd σs "
     # Arrows.
     "←< →> ↑^ ↓v ↔= ⇄= "
     # Lines, corners and ticks.
-    "─- ━= ═~ ╌: ┄. ┈. ┅- ┉- │| ┃| ┆: ┊: ╎: ║| ╭+ ╮+ ╰+ ╯+ ┌+ ┐+ └+ ┘+ ┬+ ┴+ ├+ ┤+ ┼+ ╔+ ╗+ ╚+ ╝+ ╠+ ╣+ ╦+ ╩+ ╬+ "
-    "╞+ ╡+ ╪+ ╴- ╶- ╸= ╵| ╷| ▔- ▕| ⎯- "
+    "─- ━= ═~ ╌: ┄. ┈. ┅- ┉- │| ┃| ┆: ┊: ╎: ║| ╭+ ╮+ ╰+ ╯+ ┌+ ┐+ └+ ┘+ ┬+ ┴+ ├+ ┤+ ┼+ ╔+ ╗+ ╚+ ╝+"
+    " ╠+ ╣+ ╦+ ╩+ ╬+ ╞+ ╡+ ╪+ ╴- ╶- ╸= ╵| ╷| ▔- ▕| ⎯- "
     # Heights of a sparkline, then shares of a bar's cell.
     "▁_ ▂. ▃- ▄= ▅+ ▆* ▇% █# ▏| ▎: ▍: ▌= ▋= ▊= ▉# ▐= "
     # Shades, halves and quarters.
@@ -38,6 +43,7 @@ TWINS: dict[str, str] = {pair[0]: pair[1] for pair in _PAIRS.split() if len(pair
     "²": "2",
     "³": "3",
     "¹": "1",
+    "°": " ",
     "\N{NO-BREAK SPACE}": " ",
 }
 """The ASCII character for each glyph."""
@@ -45,9 +51,9 @@ TWINS: dict[str, str] = {pair[0]: pair[1] for pair in _PAIRS.split() if len(pair
 
 def twin(glyph: str) -> str:
     """Return the ASCII characters for a glyph: as many as it takes cells."""
-    found = TWINS.get(glyph)
-    if found is not None:
-        return found
+    replacement = TWINS.get(glyph)
+    if replacement is not None:
+        return replacement
     point = ord(glyph)
     if _BRAILLE <= point < _BRAILLE_END:
         return _braille(point - _BRAILLE)
@@ -55,30 +61,36 @@ def twin(glyph: str) -> str:
 
 
 def _braille(dots: int) -> str:
-    """Return a character as high as the dots of a braille cell, of which a chart is made."""
+    """Return a character as high as a chart's braille dots."""
     rows = [bool(dots & row) for row in _BRAILLE_ROWS]
     if not any(rows):
         return " "
     if sum(rows) > 2:
         return "#" if dots.bit_count() > 5 else "|"
-    top, bottom = rows.index(True), 3 - rows[::-1].index(True)
+    top = rows.index(True)
+    bottom = 3 - rows[::-1].index(True)
     return "'" if bottom <= 1 else "." if top >= 2 else "+"
 
 
 @lru_cache(maxsize=4096)
 def to_ascii(text: str) -> str:
-    """Return a text with twins in place of what is beyond ASCII, in as many cells."""
+    """Return a text with ASCII twins, in as many cells."""
     return (
-        text if text.isascii() else "".join(each if each.isascii() else twin(each) for each in text)
+        text
+        if text.isascii()
+        else "".join(character if character.isascii() else twin(character) for character in text)
     )
 
 
-def has_utf8(encoding: str | None) -> bool:
-    """Return whether the terminal shows UTF-8, by the locale and by the encoding of the stream to it.
+def shows_glyphs(term: str, encoding: str | None) -> bool:
+    """Return whether the terminal shows more than ASCII.
 
-    Python itself takes a locale that is not set at all for UTF-8, and says so here; LC_ALL=C means what it says.
+    The terminal's name, the locale and the encoding of its stream decide. Python treats an unset
+    locale as UTF-8, and so does this; LC_ALL=C means ASCII.
     """
-    return all(_is_utf8(each) for each in (locale.getencoding(), encoding or "utf-8"))
+    return not _TEXT_TERMINALS.match(term) and all(
+        _is_utf8(name) for name in (locale.getencoding(), encoding or "utf-8")
+    )
 
 
 def _is_utf8(encoding: str) -> bool:
@@ -89,7 +101,7 @@ def _is_utf8(encoding: str) -> bool:
 
 
 def _write_twins(error: UnicodeError) -> tuple[str, int]:
-    """Return twins for what an encoding lacks; an error handler of codecs."""
+    """Return twins for characters missing in an encoding; a codec error handler."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     return to_ascii(error.object[error.start : error.end]), error.end

@@ -1,7 +1,8 @@
-"""The themes' colours: a palette each, in the words of Rich's styles, so that a token may be a colour, an attribute or both.
+"""The themes' colours: one palette each, as Rich style definitions.
 
-The only place of the app that names colours. Contrasts are those of WCAG: text has at least 4.5:1 on every background that it is
-drawn on, 7:1 in `high-contrast`; tiles of the map that ask for attention and lines of charts have at least 3:1. Tests compute them.
+A token may be a colour, an attribute or both. Only this module names colours. Contrasts follow
+WCAG: text has at least 4.5:1 on every background used, 7:1 in `high-contrast`; urgent tiles of the
+map and lines of charts have at least 3:1. Tests compute them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ HUES = 6
 
 
 class Tile(Enum):
-    """What a tile of the health map says."""
+    """Kinds of tiles of the health map."""
 
     NORMAL = "normal"
     WARNING = "warning"
@@ -30,7 +31,10 @@ class Tile(Enum):
 
 @dataclass(frozen=True)
 class Palette:
-    """The tokens of a theme, each a Rich style definition; an empty one leaves a cell to the terminal."""
+    """The tokens of a theme, each a Rich style definition.
+
+    An empty one uses the terminal's own style.
+    """
 
     name: str
     is_dark: bool
@@ -44,7 +48,7 @@ class Palette:
     seek: str
 
     value: str
-    """The first of four levels of text: figures and names that are looked for."""
+    """The first of four levels of text: figures and names."""
     body: str
     label: str
     rule: str
@@ -64,14 +68,14 @@ class Palette:
     map_cursor: str
 
     jobs: tuple[str, ...]
-    """Six hues that people with the common colour deficiencies tell apart, none of them amber or red."""
+    """Six hues distinct under the common colour deficiencies, none of them amber or red."""
     tiles: dict[Tile, str]
     ramp: tuple[str, ...]
     """Colours from low to high; empty where the terminal has too few for one."""
     missing: str
     chart: str
     spark: str
-    """Areas of sparklines, which fill whole columns of a table."""
+    """Areas of sparklines; they fill whole columns of a table."""
     cap: str
     threshold: str
     gap: str
@@ -119,7 +123,8 @@ DARK = Palette(
         Tile.MISSING: "#7d8590 on #0e1116",
         Tile.OUTSIDE: "#3d4652 on #0e1116",
     },
-    # One hue, which is nobody's alarm; eight steps stay distinct and monotone in luminance in 256 colours.
+    # One hue, which is nobody's alarm; eight steps stay distinct and monotone in luminance in 256
+    # colours.
     ramp=("#3a6ea5", "#3d81b7", "#4494c8", "#56a9d6", "#73bee2", "#88d0f4", "#a5dcf6", "#c6e7f5"),
     missing="#23282f",
     chart="#5b93c9",
@@ -227,7 +232,8 @@ HIGH_CONTRAST = Palette(
 COLOUR_BLIND = replace(
     DARK,
     name="colour-blind",
-    # Severities differ in luminance as well as in hue, along the axis from blue to yellow that most people see.
+    # Severities differ in luminance as well as in hue, along the axis from blue to yellow that most
+    # people see.
     accent="#6fc3f2",
     critical="bold #ff8f4d",
     warning="#f0e442",
@@ -249,7 +255,8 @@ COLOUR_BLIND = replace(
 ANSI = Palette(
     name="ansi",
     is_dark=True,
-    # The terminal's own colours are anybody's: the default ones, which are read there all day, for all text; backgrounds by reverse.
+    # The terminal's own colours are anybody's: the default ones, which are read there all day, for
+    # all text; backgrounds by reverse.
     page="",
     surface="",
     raised="",
@@ -331,6 +338,7 @@ MONOCHROME = replace(
 )
 
 PALETTES = {
-    each.name: each for each in (DARK, LIGHT, HIGH_CONTRAST, COLOUR_BLIND, ANSI, MONOCHROME)
+    palette.name: palette
+    for palette in (DARK, LIGHT, HIGH_CONTRAST, COLOUR_BLIND, ANSI, MONOCHROME)
 }
-"""Themes by name, in the order in which a key goes through them."""
+"""Themes by name, in the order cycled by a key."""

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from trnfleet.tui.theme.palettes import Palette
 
 RAMP_STEPS = 8
-"""Steps of the ramp: as many as stay distinct and monotone in luminance in 256 colours."""
+"""Steps of the ramp. More would not stay distinct and monotone in luminance in 256 colours."""
 _CSS_DEFAULT = "ansi_default"
 
 
 def styles_of(palette: Palette) -> dict[str, Any]:
-    """Return what the attributes of the module `theme` are in a palette, by their names."""
+    """Return a palette's attributes for the module `theme`, by name."""
 
     def on(background: str, text: str) -> Style:
         return Style.parse(background) + Style.parse(text)
@@ -39,7 +39,7 @@ def styles_of(palette: Palette) -> dict[str, Any]:
         Freshness.UNKNOWN: palette.stale,
         Freshness.UNOBSERVED: palette.stale,
     }
-    ramp = tuple(Color.parse(each) for each in palette.ramp)
+    ramp = tuple(Color.parse(color) for color in palette.ramp)
     background = _background(page)
     tiles = {tile: on(page, text) for tile, text in palette.tiles.items()}
     return {
@@ -83,7 +83,7 @@ def styles_of(palette: Palette) -> dict[str, Any]:
         "MAP_CURSOR": Style.parse(palette.map_cursor),
         "TILE_STYLE": tiles,
         "TILE_COLOR": {tile: _tile_color(style, background) for tile, style in tiles.items()},
-        "JOB_STYLES": tuple(on(page, each) for each in palette.jobs),
+        "JOB_STYLES": tuple(on(page, text) for text in palette.jobs),
         "CHART": on(page, palette.chart),
         "SPARK": on(page, palette.spark),
         "CHART_CAP": on(page, palette.cap),
@@ -97,7 +97,7 @@ def styles_of(palette: Palette) -> dict[str, Any]:
 
 
 def textual_theme(palette: Palette) -> Theme:
-    """Return Textual's theme of a palette: what style sheets see of it."""
+    """Return Textual's theme for a palette, with the part used by style sheets."""
     variables = variables_of(palette)
     page = variables["bg"]
     return Theme(
@@ -117,8 +117,12 @@ def textual_theme(palette: Palette) -> Theme:
 
 
 def variables_of(palette: Palette) -> dict[str, str]:
-    """Return the colours that style sheets use, by the names of Textual's variables; unlike those of its own themes."""
-    page, value = _css(_background(palette.page)), _css(_foreground(palette.value))
+    """Return the colours of style sheets, by the names of Textual's variables.
+
+    They differ from Textual's own themes.
+    """
+    page = _css(_background(palette.page))
+    value = _css(_foreground(palette.value))
     return {
         "bg": page,
         "bg-surface": _css(_background(palette.surface)),
@@ -139,7 +143,7 @@ def variables_of(palette: Palette) -> dict[str, str]:
 
 
 def _text_on(color: Color, palette: Palette) -> Style:
-    """Return the style of text on a colour: the page's or that of figures, whichever stands out more."""
+    """Return a style for text on a colour: the page's or the figures', by contrast."""
     texts = (_background(palette.page), _foreground(palette.value))
     return Style(color=max(texts, key=lambda text: contrast(text, color)), bgcolor=color)
 
@@ -152,15 +156,18 @@ def contrast(one: Color, other: Color) -> float:
 
 def _luminance(color: Color) -> float:
     """Return a colour's relative luminance after WCAG."""
-    shares = [each / 255 for each in color.get_truecolor()]
+    shares = [channel / 255 for channel in color.get_truecolor()]
     linear = [
-        each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in shares
+        share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares
     ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 def _tile_color(style: Style, page: Color) -> Color:
-    """Return the colour of a tile where it is one pixel: its background's, or its glyph's where that is the page's."""
+    """Return the colour of a tile drawn as one pixel.
+
+    It is the background's, or the glyph's if the background is the page's.
+    """
     if style.bgcolor is not None and style.bgcolor != page:
         return style.bgcolor
     return style.color or Color.default()

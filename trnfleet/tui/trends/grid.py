@@ -1,4 +1,7 @@
-"""The widget that draws charts beside and below each other, in whole rows, once a sample."""
+"""The widget for charts beside and below each other.
+
+They are drawn in whole rows, once per sample.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,11 @@ if TYPE_CHECKING:
     from trnfleet.tui.trends.trend import Trend
 
 LEAST_ROWS = 7
-"""Title, four rows, time axis and a blank line: below this a chart says no more than a number."""
+"""Title, four rows, time axis and a blank line. A smaller chart shows no more than a number."""
 MOST_ROWS = 40
-_CHART_WIDTH, _WORDS_FROM = 42, 60
-"""Cells of a chart, at least, and those from which its title and limits have all of their words."""
+_CHART_WIDTH = 42
+_WORDS_FROM = 60
+"""Least cells of a chart, and least cells for unabridged titles and limits."""
 _COMFORTABLE_ROWS = 9
 _MOST_COLUMNS = 3
 _GAP = 2
@@ -34,34 +38,38 @@ class Plan(NamedTuple):
 
     @staticmethod
     def of(number: int, width: int, height: int) -> Plan:
-        """Return how as many of a number of charts as there is room for stand beside and below each other, in whole rows."""
+        """Return the arrangement of as many charts as fit, in whole rows."""
         most = max(1, min(_MOST_COLUMNS, number, (width + _GAP) // (_CHART_WIDTH + _GAP)))
         high = max(1, height // _COMFORTABLE_ROWS)
         roomy = (width + _GAP) // (_WORDS_FROM + _GAP)
         # Below each other where beside each other titles and limits would lack their words.
         columns = next(
-            (each for each in range(min(most, roomy), 0, -1) if each * high >= number), most
+            (across for across in range(min(most, roomy), 0, -1) if across * high >= number), most
         )
         rows = max(1, min(number // columns, high))
         return Plan(columns, rows, (width - _GAP * (columns - 1)) // columns)
 
 
 class ChartGrid(LineView, can_focus=False):
-    """Charts beside and below each other; subclasses say which."""
+    """Charts beside and below each other; subclasses choose them."""
 
     def __init__(self, context: UiContext, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
         super().__init__(id=id)
         self._ui = context
         self._drawn_of: Hashable = None
         self._drawn: list[tuple[Trend, list[FixedParts]]] = []
-        self._plan, self._heights = Plan(1, 1, 1), [1]
+        self._plan = Plan(1, 1, 1)
+        self._heights = [1]
 
     def makers(self) -> list[Callable[[], Trend]]:
-        """Return what makes each chart, the most telling one first: as many are made as there is room for."""
+        """Return a function per chart, the most important first.
+
+        Only charts with room are made.
+        """
         raise TypeError(f"{type(self).__name__} does not implement makers()")
 
     def figure(self, key: str) -> str:
-        """Return the present value of a field, written: what is now is a chart's last column."""
+        """Return the text of a field's present value, the value of a chart's last column."""
         raise TypeError(f"{type(self).__name__} does not implement figure({key!r})")
 
     def lines(self, top: int, height: int, width: int) -> list[Line]:
@@ -86,7 +94,10 @@ class ChartGrid(LineView, can_focus=False):
         self._drawn_of = None
 
     def drawn_of(self) -> tuple[Hashable, ...]:
-        """Return what the charts are made of besides their size: they are drawn again when it is new."""
+        """Return the inputs of the charts besides their size.
+
+        A change redraws them.
+        """
         context = self._ui
         monitor = context.monitor
         return (
@@ -102,7 +113,7 @@ class ChartGrid(LineView, can_focus=False):
     def _charts(
         self, width: int, height: int
     ) -> tuple[list[tuple[Trend, list[FixedParts]]], Plan, list[int]]:
-        """Return the charts as they were drawn last, unless a sample, an alert or the space is new."""
+        """Return the charts, redrawn only for a new sample, alert or size."""
         drawn_of = (*self.drawn_of(), width, height)
         if drawn_of != self._drawn_of:
             self._drawn_of = drawn_of
@@ -122,7 +133,8 @@ class ChartGrid(LineView, can_focus=False):
                 (trend, charts.draw(trend.chart, plan.width, rows, axis=shared[column], own=axis))
                 for (trend, column, rows), axis in zip(placed, axes, strict=True)
             ]
-            self._plan, self._heights = plan, heights
+            self._plan = plan
+            self._heights = heights
         return self._drawn, self._plan, self._heights
 
 

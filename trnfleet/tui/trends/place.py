@@ -1,6 +1,7 @@
-"""The past of one place, from the fleet to a chip, or of one job: charts beside a list for what its cursor is on.
+"""The past of one place, from the fleet to a chip, or of one job.
 
-Figures in the titles are those that the tree's rows have: means of the last seconds, of a chip what is now.
+The charts stand beside a list, for the entity under its cursor. Figures in the titles are those of
+the tree's rows: means of the last seconds; for a chip the present value.
 """
 
 from __future__ import annotations
@@ -39,23 +40,24 @@ if TYPE_CHECKING:
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.widgets.charts import Mark
 
-_UTIL, _MFU = "nc_util_pct", "mfu_pct"
+_UTIL = "nc_util_pct"
+_MFU = "mfu_pct"
 
 
 class Place(NamedTuple):
-    """What charts are wanted of."""
+    """The subject of charts."""
 
     context: UiContext
     address: str = ""
     """Of a node; empty for the fleet, and for a job alone."""
     job: str = ""
-    """Name of a job, whose own charts come first."""
+    """Name of a job; its own charts come first."""
     without: str = ""
-    """Key of the field whose chart stands elsewhere on the screen."""
+    """Key of a field charted elsewhere on the screen."""
 
 
 class PlaceCharts(ChartGrid):
-    """Charts of the place that a list's cursor is on, under a line that names it."""
+    """Charts of the place under a list's cursor, below a line with its name."""
 
     DEFAULT_CSS = "PlaceCharts { display: none; overflow: hidden; }"
 
@@ -66,7 +68,7 @@ class PlaceCharts(ChartGrid):
         self._source: _Source | None = None
 
     def lend(self, rows: int) -> None:
-        """Take a number of rows, or none where that is too few."""
+        """Use a number of rows, or none if they are too few."""
         super().lend(rows if rows >= LEAST_ROWS else 0)
 
     def tick(self, limit: int | None = None) -> int:
@@ -107,22 +109,22 @@ class PlaceCharts(ChartGrid):
 
 
 class _Source(NamedTuple):
-    """What is read once for all charts of a place."""
+    """Data read once for all charts of a place."""
 
     place: Place
     node: Node | None
-    """None for what is not in the layout, and for a job alone."""
+    """None for a place missing in the layout, and for a job alone."""
     inputs: ChartInputs
     marks: tuple[Mark, ...]
     kept: Kept | None
     title: str
     words: str
     state: State | None
-    """Its freshness where nothing of it is live: what was last known is no present value."""
+    """Its freshness if nothing in it is live: last known values are no present values."""
 
     @staticmethod
     def of(place: Place) -> _Source | None:
-        """Return what is there of a place; None where it is not known."""
+        """Return the data of a place; None if it is unknown."""
         context, monitor = place.context, place.context.monitor
         node = _node_of(place)
         if node is None and not place.job:
@@ -139,7 +141,7 @@ class _Source(NamedTuple):
             marks = fired_marks(
                 monitor, span_s, lambda alert: is_below(address_of(alert).partition(":")[0], path)
             )
-        kept = None if node is None else read_kept(context, inputs.times, path)
+        chart_history = None if node is None else read_kept(context, inputs.times, path)
         name = plain(path) if path else plain(monitor.fleet_name, 64)
         level = "" if node is None else LEVEL_NAMES[node.level]
         if (
@@ -153,12 +155,13 @@ class _Source(NamedTuple):
             words = f"  {title}{words}" if title else ""
             title = f"job {plain(place.job, 64)}"
         state = None if node is None else _state_of(context, node)
-        return _Source(place, node, inputs, marks, kept, title, words, state)
+        return _Source(place, node, inputs, marks, chart_history, title, words, state)
 
     def makers(self) -> list[Callable[[], Trend]]:
-        """Return what makes each chart, the most telling one first."""
+        """Return a function per chart, the most important first."""
         made: list[Callable[[], Trend]] = []
-        history, job = self.place.context.monitor.history, self.place.job
+        history = self.place.context.monitor.history
+        job = self.place.job
         if job and job in history.job_names():
             for key in (STEP_TIME, POWER):
                 known = history.job_track(job, key, self.inputs.times.span_s).mean
@@ -166,15 +169,17 @@ class _Source(NamedTuple):
                     made.append(partial(self._of_job, key))
         if self.node is None:
             return made
-        fields = [each for each in FLEET_CHARTS if each.key != self.place.without]
+        fields = [field for field in FLEET_CHARTS if field.key != self.place.without]
         if self.place.without != _UTIL:
             made.append(self._busy)
-        return made + [partial(self._single, each) for each in fields if each.key != _UTIL]
+        return made + [partial(self._single, field) for field in fields if field.key != _UTIL]
 
     def figure(self, key: str) -> str:
         """Return a field's value as the tree's row of the place has it."""
-        node, store = self.node, self.place.context.monitor.store
-        averages, field = self.place.context.frame.averages, BY_KEY[key]
+        node = self.node
+        store = self.place.context.monitor.store
+        averages = self.place.context.frame.averages
+        field = BY_KEY[key]
         if node is None or (
             node.level is not Level.CHIP and averages.generation != store.generation
         ):
@@ -197,8 +202,10 @@ class _Source(NamedTuple):
         return f"{self.inputs.note}, {MEAN_S} s mean{resolution(self.kept)}"
 
     def _series(self, field: Field) -> Series:
-        context, node = self.place.context, self.node or FLEET_NODE
-        layout, history = context.monitor.store.layout, context.monitor.history
+        context = self.place.context
+        node = self.node or FLEET_NODE
+        layout = context.monitor.store.layout
+        history = context.monitor.history
         track = history.track(layout, node, field.key, self.inputs.times.span_s)
         before = (
             None if self.kept is None else self.kept.field(field, figure_of(field, layout), track)
@@ -212,12 +219,13 @@ class _Source(NamedTuple):
             series, unit, self.inputs.times, marks=self.marks, gaps=self.inputs.gaps, before=reason
         )
         if self.kept is not None:
-            chart = chart._replace(kept_gaps=self.kept.gaps([each.track for each in series]))
+            chart = chart._replace(kept_gaps=self.kept.gaps([line.track for line in series]))
         return chart._replace(**rest)  # type: ignore[arg-type]  # the names are checked by tests that draw all charts
 
     def _busy(self) -> Trend:
         """Return utilisation of NeuronCores with MFU."""
-        util, mfu = BY_KEY[_UTIL], BY_KEY[_MFU]
+        util = BY_KEY[_UTIL]
+        mfu = BY_KEY[_MFU]
         series = [
             self._series(util)._replace(name=util.title),
             self._series(mfu)._replace(name=mfu.title, style=theme.LINK, has_band=False),
@@ -227,22 +235,23 @@ class _Source(NamedTuple):
 
     def _single(self, field: Field) -> Trend:
         """Return one field with the limits of rules and hardware."""
-        monitor, node = self.place.context.monitor, self.node or FLEET_NODE
+        monitor = self.place.context.monitor
+        node = self.node or FLEET_NODE
         limits = list(thresholds(monitor, field, node.level))
-        of = ""
+        peak_text = ""
         if not field.is_ratio and field.peak is not None:
             most = self._most(field, node)
             limits.append(Limit(most, "cap" if field.key == POWER else "peak", theme.CHART_CAP))
-            of = f" of {with_unit(most, field.unit)}"
+            peak_text = f" of {with_unit(most, field.unit)}"
         ceiling = 100.0 if field.unit == "%" else np.inf
         chart = self._chart(
             [self._series(field)], field.unit, floor=field.low, ceiling=ceiling, limits=limits
         )
         name = field.title if self._is_chip else fleet_name(field)
-        return Trend(name, field.key, of, chart, (), self._note)
+        return Trend(name, field.key, peak_text, chart, (), self._note)
 
     def _most(self, field: Field, node: Node) -> float:
-        """Return the most that the hardware of a node can have of a field."""
+        """Return the hardware's maximum of a field for a node."""
         context = self.place.context
         layout = context.monitor.store.layout
         if (
@@ -261,8 +270,12 @@ class _Source(NamedTuple):
         return float((by_type[layout.instance_type[rows]] * chips).sum())
 
     def _of_job(self, key: str) -> Trend:
-        """Return the time of a job's steps with what is usual and the rule's limit, or the power of its chips."""
-        monitor, name = self.place.context.monitor, self.place.job
+        """Return the chart of a job's step time or of its chips' power.
+
+        Step time has its usual value and the rule's limit.
+        """
+        monitor = self.place.context.monitor
+        name = self.place.job
         track = monitor.history.job_track(name, key, self.inputs.times.span_s).smoothed(MEAN_S)
         note = f"{self.inputs.note}, {MEAN_S} s mean"
         limits: list[Limit] = []
@@ -270,9 +283,9 @@ class _Source(NamedTuple):
             usual_s = monitor.alerts.usual(STEP_TIME, name)
             rule = next(
                 (
-                    each
-                    for each in monitor.alerts.rules
-                    if each.figure == STEP_TIME and each.reference
+                    candidate
+                    for candidate in monitor.alerts.rules
+                    if candidate.figure == STEP_TIME and candidate.reference
                 ),
                 None,
             )
@@ -295,8 +308,12 @@ class _Source(NamedTuple):
 
 
 def _state_of(context: UiContext, node: Node) -> State | None:
-    """Return the freshness of a node of which nothing is live; None for others, and until that is known."""
-    store, rollups = context.monitor.store, context.frame.rollups
+    """Return the freshness of a node with nothing live.
+
+    None for other nodes, and while it is unknown.
+    """
+    store = context.monitor.store
+    rollups = context.frame.rollups
     if node.level is Level.CHIP:
         counts = np.eye(len(Freshness), dtype=np.int64)[store.chip_state[node.number]]
     elif rollups.generation != store.generation or not rollups.ready:
@@ -311,7 +328,10 @@ def _state_of(context: UiContext, node: Node) -> State | None:
 
 
 def _node_of(place: Place) -> Node | None:
-    """Return the node that charts are of: a core's chip; the fleet without an address, unless a job is wanted."""
+    """Return the node to chart: for a core its chip.
+
+    Without an address it is the fleet, or None if a job is charted.
+    """
     if not place.address:
         return None if place.job else FLEET_NODE
     layout = place.context.monitor.store.layout

@@ -1,4 +1,4 @@
-"""A chart with what stands over it: its name, the present figures, and the span."""
+"""A chart with its heading: name, present figures and span."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ if TYPE_CHECKING:
 
 
 class Trend(NamedTuple):
-    """One chart with what stands over it."""
+    """One chart with its title."""
 
     name: str
     key: str
-    """The field whose present mean stands beside the name; empty for none."""
+    """Field of the present mean in the title; empty for none."""
     of: str
-    """What that is to be compared with, such as a cap."""
+    """Text of a value for comparison, such as a cap."""
     chart: Chart
     figures: tuple[str, ...]
     """Of the series in the legend; keys of fields where `has_keys`."""
     note: str
     has_keys: bool = False
     jobs: tuple[str, ...] = ()
-    """Names of all jobs, where the series are of some: a part of a name must be that of no other."""
+    """Names of all jobs if the series are a selection. Shortened names must be unique among them.
+    """
 
     def title(self, figure: Callable[[str], str], width: int) -> Parts:
         """Return the title: its name, the fleet's present value, and the legend.
@@ -39,14 +40,14 @@ class Trend(NamedTuple):
         """
         value = f" {figure(self.key)}" if self.key else ""
         parts: Parts = [(self.name, theme.STRONG), (value + self.of, theme.BASE)]
-        series = [each for each in self.chart.series if each.name]
+        series = [line for line in self.chart.series if line.name]
         if not series:
             return parts
         written = tuple(map(figure, self.figures)) if self.has_keys else self.figures
         bare: Parts = [parts[0], (value, theme.BASE)]
         room = width - sum(len(text) for text, _ in parts)
         whole = sum(
-            len(each.name) + len(text) + 3 for each, text in zip(series, written, strict=True)
+            len(line.name) + len(text) + 3 for line, text in zip(series, written, strict=True)
         )
         # What the line is a mean over goes before figures; with these the span stays.
         span = len(self.note.partition(", ")[0]) + 3
@@ -54,12 +55,12 @@ class Trend(NamedTuple):
             return [*parts, *legend(series, written, room - span, self.jobs)]
         # The note goes before names are cut, then what the value is compared with.
         for title, note in ((parts, len(self.note) + 3), (parts, 2), (bare, 2)):
-            found = [
+            head = [
                 *title,
                 *legend(
                     series, written, width - note - sum(len(text) for text, _ in title), self.jobs
                 ),
             ]
-            if len(found) == len(title) + len(series) and not found[-1][0].startswith(" +"):
+            if len(head) == len(title) + len(series) and not head[-1][0].startswith(" +"):
                 break
-        return found
+        return head

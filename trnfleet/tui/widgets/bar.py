@@ -1,4 +1,6 @@
-"""Lines of text that stand still: header, breadcrumbs, status, legends. They draw parts, and only when these changed.
+"""Lines of text that stand still: header, breadcrumbs, status, legends.
+
+They draw parts, and only when these changed.
 
 A bar owns no figures; its owner writes a pure function from figures and width to parts.
 """
@@ -28,13 +30,16 @@ if TYPE_CHECKING:
 
 
 MOST_LINES = 6
-"""Lines of a reason, which may be one about TLS with a path in it, on a narrow terminal."""
+"""Most lines of a reason. A TLS error with a path is long on a narrow terminal."""
 LONGEST_REASON = 400
 """Characters of it."""
 
 
 def justified(left: Parts, right: Parts, width: int, fill: Style) -> Parts:
-    """Return `left` and `right` at the two ends of a line; `right` is left out where there is no room."""
+    """Return `left` and `right` at the two ends of a line.
+
+    `right` is left out if there is no room.
+    """
     room = width - width_of(left) - width_of(right)
     if room < 1:
         return left
@@ -53,39 +58,41 @@ def cut(parts: Parts, room: int) -> Parts:
 
 
 def paragraph(text: str, width: int, style: Style) -> list[Parts]:
-    """Return a text in as many lines as it takes, at most `MOST_LINES`, each with a space before it."""
+    """Return a text in up to `MOST_LINES` lines, each with a space before it."""
     return [[(f" {line}", style)] for line in wrapped(text, width - 1, MOST_LINES) if line.strip()]
 
 
 class Item(NamedTuple):
-    """A figure with its name, for lines that show as much as fits."""
+    """A figure with its name, for lines fitted to the width."""
 
     name: str
     short: str
     """The name where room is scarce; may be empty."""
     value: str
     room: int
-    """Cells that the value takes at most, so that the line does not jump about."""
+    """Most cells of the value. They are reserved, so that the line does not jump about."""
     rank: int
-    """Which go first where there is no room at all: the highest."""
+    """Order of omission if there is no room: the highest goes first."""
     brief: str = ""
     """The value where room is scarce; empty for the same."""
     brief_room: int = 0
     target: Target | None = None
-    """What a click on the value asks for."""
+    """Target of a click on the value."""
 
 
 def fitted(
     items: list[Item], width: int, name_style: Style, value_style: Style, *, optional_from: int = 0
 ) -> Parts:
-    """Return a line of figures that fits `width`: the highest ranks are left out, and names and values shortened.
+    """Return a line of figures fitted to `width`.
+
+    The highest ranks are left out, and names and values shortened.
 
     Args:
         items: The figures.
         width: Cells.
-        name_style: Of names.
-        value_style: Of values.
-        optional_from: The rank from which on figures are left out before any is shortened.
+        name_style: Style of names.
+        value_style: Style of values.
+        optional_from: Figures from this rank on are left out before any is shortened.
     """
     needed = [item for item in items if item.rank < optional_from]
     for gap in (3, 2):
@@ -104,12 +111,14 @@ def _filled(
     is_short: bool,
 ) -> Parts:
     """Return as many figures of one form as fit, without the highest ranks."""
-    chosen, cells = items, [_cells(item, gap, is_short=is_short) for item in items]
+    chosen = items
+    cells = [_cells(item, gap, is_short=is_short) for item in items]
     # The first one has a single space before it.
     while len(chosen) > 1 and sum(cells) - gap + 1 > width:
         last = max(item.rank for item in chosen)
-        kept = [place for place, item in enumerate(chosen) if item.rank != last]
-        chosen, cells = [chosen[place] for place in kept], [cells[place] for place in kept]
+        places = [place for place, item in enumerate(chosen) if item.rank != last]
+        chosen = [chosen[place] for place in places]
+        cells = [cells[place] for place in places]
     return _line(chosen, gap, name_style, value_style, is_short=is_short)
 
 
@@ -139,7 +148,7 @@ def _line(
 
 
 class Bar(SelectableWidget):
-    """Lines of parts; `show` paints those that changed."""
+    """Lines of parts; `show` paints changed ones."""
 
     DEFAULT_CSS = "Bar { height: 1; background: $bg; }"
 
@@ -153,8 +162,8 @@ class Bar(SelectableWidget):
         """Make the bar.
 
         Args:
-            fill: Style of what is beside the parts.
-            least: Lines that it has at least, and more where it shows more; None for the style sheet's number.
+            fill: Style beside the parts.
+            least: Least number of lines; None for the style sheet's number.
             id: Its name.
         """
         super().__init__(id=id)
@@ -168,7 +177,7 @@ class Bar(SelectableWidget):
     def show(
         self, compose: Callable[[int], list[Parts]], *, fill: Callable[[], Style] | None = None
     ) -> None:
-        """Show the lines that `compose` makes for a width, now and after every change of size."""
+        """Show the lines made by `compose` for a width, now and after every resize."""
         self._words = compose
         if fill is not None:
             self._fill = fill
@@ -184,7 +193,8 @@ class Bar(SelectableWidget):
         return self.line_at(y, self.size)
 
     def line_at(self, y: int, size: Size) -> Strip:
-        strip, width = self._strips.get(y), size.width
+        strip = self._strips.get(y)
+        width = size.width
         if strip is None or strip.cell_length != width:
             row = self._rows[y] if y < len(self._rows) else []
             strip = self._strips[y] = (
@@ -193,7 +203,7 @@ class Bar(SelectableWidget):
         return self.with_selection(y, strip)
 
     def target_at(self, x: int, y: int) -> Target | None:
-        """Return what the cell at column `x` of line `y` leads to; None for nowhere."""
+        """Return the target of the cell at column `x` of line `y`; None for none."""
         for text, style in self._rows[y] if 0 <= y < len(self._rows) else []:
             x -= cell_len(text)
             if x < 0:
@@ -201,7 +211,7 @@ class Bar(SelectableWidget):
         return None
 
     def on_click(self, event: events.Click) -> None:
-        """Ask for what is under the pointer."""
+        """Follow the target under the pointer."""
         target = self.target_at(event.x, event.y)
         if target is not None:
             event.stop()

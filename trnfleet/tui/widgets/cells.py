@@ -1,6 +1,6 @@
-"""Texts of a fixed number of terminal cells, bars among them: what lines are put together from.
+"""Texts with a fixed number of terminal cells, including bars; lines are composed of them.
 
-Texts hold printable characters only; what came from the wire has been through `plain` before.
+Texts contain printable characters only; data from the wire has passed `plain`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ if TYPE_CHECKING:
     from textual.strip import Strip
 
 Parts = list[tuple[str, Style]]
-"""Styled texts of a line, left to right, while it is put together; printable characters only."""
+"""Styled texts of a line under construction, left to right; printable characters only."""
 FixedParts = tuple[tuple[str, Style], ...]
-"""The same, finished: equal parts are equal pictures, so that a line may be compared by them."""
+"""The same, finished. Equal parts are equal pictures, so that lines can be compared by them."""
 
-FILLED, HALF, TRACK = "━", "╸", "─"
-"""A bar is a line, so that bars below each other stay apart; its track is a lighter one, which shows without colours, too."""
+FILLED = "━"
+HALF = "╸"
+TRACK = "─"
+"""Glyphs of a bar: a line, so that bars below each other stay apart. The lighter track shows
+without colours, too."""
 
 
 def fit(text: str, width: int) -> str:
@@ -46,7 +49,10 @@ def right(text: str, width: int) -> str:
 
 
 def bar(share: float, width: int, style: Style | None = None) -> FixedParts:
-    """Return a bar of `width` cells filled to a share of 0 to 1 upon its track; nothing where the share is NaN."""
+    """Return a bar filled to a share of 0 to 1, on its track.
+
+    Blank for NaN.
+    """
     if math.isnan(share):
         return ((" " * width, theme.RULE),)
     halves = round(min(1.0, max(0.0, share)) * width * 2)
@@ -68,7 +74,10 @@ def width_of(parts: Iterable[tuple[str, Style]]) -> int:
 
 
 def wrapped(text: str, width: int, lines: int) -> list[str]:
-    """Return a text in a number of lines, broken between words where possible; the last line is cut."""
+    """Return a text in a number of lines, broken between words if possible.
+
+    The last line is cut.
+    """
     if lines < 1 or width < 1:
         return []
     made: list[str] = []
@@ -92,7 +101,7 @@ def beside(columns: Sequence[Column], width: int) -> list[Line]:
 
 
 class Column(NamedTuple):
-    """Lines of parts that take a number of cells, in which they are cut or filled."""
+    """Lines of parts, each cut or filled to a number of cells."""
 
     lines: Sequence[FixedParts]
     width: int
@@ -104,7 +113,7 @@ class Column(NamedTuple):
 
 def _joined(parts: tuple[tuple[FixedParts, int], ...], width: int) -> Line:
     def make() -> Strip:
-        segments = [segment for each, cells in parts for segment in make_strip(each, cells)]
+        segments = [segment for part, cells in parts for segment in make_strip(part, cells)]
         return LineStrip.fitted(segments, width, theme.BASE)
 
     return Line((parts, width), make)

@@ -1,6 +1,7 @@
-"""Charts: lines and bands of samples with axes, limits, marks of alerts, and gaps that say why.
+"""Charts: lines and bands of samples with axes, limits, marks of alerts, and labelled gaps.
 
-`draw` makes lines of styled texts for any width and height; a view says what it shows. The dots come from `plot`.
+`draw` makes lines of styled texts for any width and height; a view chooses the contents. The dots
+come from `plot`.
 """
 
 from __future__ import annotations
@@ -29,12 +30,13 @@ if TYPE_CHECKING:
     from trnfleet.monitor.store.gaps import Gap
     from trnfleet.monitor.store.rings.record import Track
 
-LEAST_WIDTH, LEAST_ROWS = 12, 3
+LEAST_WIDTH = 12
+LEAST_ROWS = 3
 """Below these a chart says no more than a number."""
 _NAMED_LIMITS_FROM = 56
-"""Cells from which the labels of limits have their names beside their values."""
+"""Least cells for names of limits beside their values."""
 _NEAR_LIMIT = 1.6
-"""A limit is on the scale unless it is above this many times the largest value; then only the title has it."""
+"""Most times the largest value for a limit on the scale. Higher limits are only in the title."""
 _REASONS = tuple(Reason)
 _PRESENT = -1
 _NO_VALUE = math.nan
@@ -50,10 +52,13 @@ class Series(NamedTuple):
     has_band: bool = True
     """Whether least and largest samples are drawn as a band around the line."""
     before: Track | None = None
-    """What was there before its first value, in steps of another length; None for nothing."""
+    """Samples before its first value, in steps of another length; None for nothing."""
 
     def bands(self, grid: plot.Grid) -> plot.Bands:
-        """Return its bands: of its own samples, and where it has none of what was there before."""
+        """Return its bands.
+
+        Gaps of its own samples are filled from the samples before.
+        """
         own = grid.bands(self.track, has_extremes=self.has_band)
         if self.before is None:
             return own
@@ -83,19 +88,19 @@ class Mark(NamedTuple):
 
 
 class Times(NamedTuple):
-    """What a chart's columns stand for."""
+    """The time covered by a chart's columns."""
 
     span_s: int
     end_s: int
     """Where it ends: seconds since the first sample ever."""
     end_ns: int | None = None
-    """The same by the fleet's clock, where ticks show times; None where they show how long ago that is."""
+    """The end by the fleet's clock, if ticks show times. None: ticks show ages."""
     speed: float = 1.0
     """Seconds of the fleet's time a wall second."""
 
 
 class Chart(NamedTuple):
-    """What is to be drawn."""
+    """The contents of a chart."""
 
     series: Sequence[Series]
     unit: str
@@ -108,13 +113,13 @@ class Chart(NamedTuple):
     marks: Sequence[Mark] = ()
     gaps: Sequence[Gap] = ()
     kept_gaps: Sequence[Gap] = ()
-    """Gaps of what was there before the first sample."""
+    """Gaps of the history before the first sample."""
     is_signed: bool = False
     """Whether values are distances, written with a sign."""
     lacking: Reason = Reason.SILENT
-    """Why there is no value where none of the gaps says it."""
+    """Reason for a missing value outside of the gaps."""
     before: Reason = Reason.BEFORE_START
-    """Why there is none between the first sample ever and that of the series."""
+    """Reason for missing values between the first sample ever and the series' first."""
 
 
 class ValueAxis(NamedTuple):
@@ -126,20 +131,23 @@ class ValueAxis(NamedTuple):
     labels: dict[int, tuple[str, Style]]
     """By row."""
     cells: int
-    """What it takes; 0 below the least size."""
+    """Its width; 0 below the least size."""
 
 
 def draw(
     chart: Chart, width: int, height: int, *, axis: int = 0, own: ValueAxis | None = None
 ) -> list[FixedParts]:
-    """Return a chart of `height` lines, the last one its time axis; all blank below the least size.
+    """Return a chart of `height` lines; the last is its time axis.
+
+    Below the least size, all lines are blank.
 
     Args:
-        chart: What is to be drawn.
+        chart: The contents.
         width: Cells.
         height: Lines.
-        axis: Least cells of the value axis: charts below each other share it, so that their instants are in one column.
-        own: The axis that it needs, where that has been made already.
+        axis: Least cells of the value axis. Charts below each other share it, so that their times
+            line up.
+        own: The chart's value axis if known.
     """
     if width < 1 or height < 1:
         return []
@@ -151,7 +159,7 @@ def draw(
     cells = width - gutter
     grid = plot.Grid(chart.times.span_s, cells * plot.COLUMNS, chart.times.end_s)
     canvas = _Canvas(rows, cells)
-    bands = [each.bands(grid) for each in chart.series]
+    bands = [series.bands(grid) for series in chart.series]
     for limit in chart.limits:
         if low <= limit.value <= high:
             canvas.dash(limit, low, high)
@@ -181,9 +189,11 @@ def axis_cells(chart: Chart, width: int, height: int) -> int:
 
 
 def head(title: Parts, note: str, width: int) -> FixedParts:
-    """Return a chart's first line: its title with figures or a legend, a rule, and a note, or the first parts of it, where there is room.
+    """Return a chart's first line: title with figures or legend, a rule, and a note.
 
-    A click on rule or note shows a longer span, as the key does.
+    The note may be shortened to its first parts, or left out.
+
+    A click on rule or note shows a longer span, like the key.
     """
     used = width_of(title)
     if used >= width:
@@ -192,7 +202,8 @@ def head(title: Parts, note: str, width: int) -> FixedParts:
         note = note.rpartition(", ")[0]
     room = width - used - (len(note) + 1 if note else 0)
     if room < 2:
-        note, room = "", width - used
+        note = ""
+        room = width - used
     rule = " " + "─" * max(0, room - (2 if note else 1)) + (" " if note else "")
     longer = Target(TargetKind.KEY, "v")
     return (
@@ -207,10 +218,11 @@ def legend(
 ) -> Parts:
     """Return the names of series in their styles, with figures.
 
-    Figures go first where there is not room for all, then ends of names, then the beginnings that several share before ends that no
-    other has; then the last ones are only counted. A part of a name stands for it only where it is that of none of the `others` either.
+    Figures go first where there is not room for all, then ends of names, then the beginnings that
+    several share before ends that no other has; then the last ones are only counted. A part of a
+    name stands for it only where it is that of none of the `others` either.
     """
-    names = [each.name for each in series]
+    names = [line.name for line in series]
     with_figures = [f"{name} {figure}" for name, figure in zip(names, figures, strict=True)]
     every = {*names, *others}
     stems = parts_of(names, every, before=True)
@@ -222,21 +234,24 @@ def legend(
         shortest = stems
     for texts in (with_figures, names, stems, shortest):
         if sum(len(text) + 2 for text in texts) <= width:
-            return [(f" {text} ", each.style) for text, each in zip(texts, series, strict=True)]
+            return [(f" {text} ", line.style) for text, line in zip(texts, series, strict=True)]
     shown: Parts = []
     left = width - 4
-    for name, each in zip(shortest, series, strict=True):
+    for name, line in zip(shortest, series, strict=True):
         text = f" {fit(name, 9).rstrip()} "
         if len(text) > left:
             break
-        shown.append((text, each.style))
+        shown.append((text, line.style))
         left -= len(text)
     rest = len(series) - len(shown)
     return [*shown, (f" +{rest}", theme.QUIET)] if rest else shown
 
 
 def parts_of(names: Sequence[str], every: Iterable[str], *, before: bool) -> list[str]:
-    """Return what stands before (or behind) the first hyphen of names, and the whole name where another one has the same or there is nothing."""
+    """Return the part of names before (or behind) the first hyphen.
+
+    The whole name is used if the part is empty or not unique.
+    """
     side = 0 if before else 2
     shared = Counter(name.partition("-")[side] for name in every)
     parts = [name.partition("-")[side] for name in names]
@@ -247,24 +262,28 @@ def parts_of(names: Sequence[str], every: Iterable[str], *, before: bool) -> lis
 
 
 def scale_of(chart: Chart) -> tuple[float, float]:
-    """Return the ends of a chart's scale: round numbers around what there is, and around the limits that are near."""
-    lows, highs = [chart.floor], [chart.floor]
+    """Return the ends of a chart's scale: round numbers around values and near limits."""
+    lows = [chart.floor]
+    highs = [chart.floor]
     tracks = [
-        (each, track)
-        for each in chart.series
-        for track in (each.track, each.before)
+        (line, track)
+        for line in chart.series
+        for track in (line.track, line.before)
         if track is not None
     ]
-    for each, former in tracks:
+    for line, former in tracks:
         track = former.last(chart.times.span_s)
-        least, most = (track.low, track.high) if each.has_band else (track.mean, track.mean)
-        lowest, highest = _NO_VALUE, _NO_VALUE
+        least, most = (track.low, track.high) if line.has_band else (track.mean, track.mean)
+        lowest = _NO_VALUE
+        highest = _NO_VALUE
         if len(least):
-            lowest, highest = float(np.fmin.reduce(least)), float(np.fmax.reduce(most))
+            lowest = float(np.fmin.reduce(least))
+            highest = float(np.fmax.reduce(most))
         if not math.isnan(lowest):
             lows.append(lowest)
             highs.append(highest)
-    low, high = min(lows), max(highs)
+    low = min(lows)
+    high = max(highs)
     if low < chart.floor:
         low = chart.floor - plot.nice_ceiling(chart.floor - low)
     over = high - chart.floor
@@ -282,12 +301,15 @@ def scale_of(chart: Chart) -> tuple[float, float]:
         return low, chart.ceiling if np.isfinite(chart.ceiling) else low + 1.0
     top = chart.floor + plot.nice_ceiling(top)
     return low, max(
-        min(top, chart.ceiling), high, *(chart.floor + each for each in near), low + 1e-9
+        min(top, chart.ceiling), high, *(chart.floor + distance for distance in near), low + 1e-9
     )
 
 
 def axis_text(value: float, unit: str, *, is_signed: bool = False) -> str:
-    """Return a value as short as it is on an axis: `32kW`, `4.1TB/s`, `100%`, or `+10%` for a distance."""
+    """Return the short text of a value on an axis.
+
+    Examples are `32kW`, `4.1TB/s`, `100%`, and `+10%` for a distance.
+    """
     text = with_unit(value, unit).replace(" ", "")
     number = len(text) - len(text.lstrip("0123456789.,-"))
     digits = text[:number]
@@ -304,7 +326,7 @@ class _Canvas:
         self._dots = rows * plot.ROWS
         self._bits = np.zeros((rows, cells), np.int64)
         self._under = np.zeros((rows, cells), np.int64)
-        """Bits of the limits, which show where there is nothing else."""
+        """Dot bits of the limits; drawn only in empty cells."""
         self._owner = np.zeros((rows, cells), np.int64)
         self._styles: list[Style] = [theme.BASE]
         self._texts: list[tuple[int, int, str]] = []
@@ -331,7 +353,10 @@ class _Canvas:
         self._add(plot.cells_of(plot.picture(*plot.reach(mean, mean), self._dots)), series.style)
 
     def gap(self, first: int, after: int, text: str) -> None:
-        """Mark cells without values: a dotted line, with the reason in it where it has room, else where there is some near it."""
+        """Mark cells without values: a dotted line with the reason.
+
+        The reason is in the gap, or near it if there is no room.
+        """
         cells = after - first
         if cells <= 0:
             return
@@ -339,10 +364,10 @@ class _Canvas:
         said = f" {text} " if cells >= len(text) + 4 else text if cells >= len(text) else ""
         self._texts.append((row, first, said.center(cells, "┄")))
         if not said:
-            taken = self._bits > 0
-            for each, at, other in self._texts:
-                taken[each, at : at + len(other)] = True
-            self._texts += plot.words_near(taken, first, after, text)
+            mask = self._bits > 0
+            for text_row, at, other in self._texts:
+                mask[text_row, at : at + len(other)] = True
+            self._texts += plot.words_near(mask, first, after, text)
 
     def lines(self) -> list[FixedParts]:
         """Return the rows as styled texts."""
@@ -354,8 +379,8 @@ class _Canvas:
             characters[row, first : first + len(text)] = list(text)
             owner[row, first : first + len(text)] = len(self._styles) - 1
         made: list[FixedParts] = []
-        for each, runs in zip(characters.tolist(), plot.row_runs(owner), strict=True):
-            text = "".join(each)
+        for letters, runs in zip(characters.tolist(), plot.row_runs(owner), strict=True):
+            text = "".join(letters)
             made.append(
                 tuple((text[first:after], self._styles[number]) for first, after, number in runs)
             )
@@ -373,7 +398,10 @@ class _Canvas:
 def _labels(
     chart: Chart, low: float, high: float, rows: int, width: int
 ) -> dict[int, tuple[str, Style]]:
-    """Return the labels of the value axis by row: its ends, and the limits, which win where two are in one row."""
+    """Return the labels of the value axis by row: its ends and the limits.
+
+    In a shared row the limit wins.
+    """
     labels = {
         0: (axis_text(high, chart.unit, is_signed=chart.is_signed), theme.CHART_AXIS),
         rows - 1: (axis_text(low, chart.unit, is_signed=chart.is_signed), theme.CHART_AXIS),
@@ -390,24 +418,26 @@ def _labels(
 
 
 def _gaps(chart: Chart, grid: plot.Grid, bands: list[plot.Bands]) -> list[tuple[int, int, Reason]]:
-    """Return the columns in which no series has a value: the first, the one after the last, and why."""
+    """Return the gaps of all series: first column, the one after the last, reason."""
     missing = np.ones(grid.columns, np.bool_)
-    for each in bands:
-        missing &= np.isnan(each.mean)
+    for band in bands:
+        missing &= np.isnan(band.mean)
     if not missing.any():
         return []
     reasons = np.full(grid.columns, _REASONS.index(chart.lacking))
     begins_s = min(
-        ((each.track.total - len(each.track.mean)) * each.track.step_s for each in chart.series),
+        ((line.track.total - len(line.track.mean)) * line.track.step_s for line in chart.series),
         default=chart.times.end_s,
     )
     for gap in chart.gaps:
-        first, last = grid.column_of(gap.first), grid.column_of(gap.after - 1)
+        first = grid.column_of(gap.first)
+        last = grid.column_of(gap.after - 1)
         reasons[max(0, first) : max(0, last + 1)] = _REASONS.index(gap.reason)
     reasons[: max(0, grid.column_of(begins_s))] = _REASONS.index(chart.before)
     reasons[: max(0, grid.column_of(0))] = _REASONS.index(Reason.BEFORE_START)
     for gap in chart.kept_gaps:
-        first, after = grid.column_of(gap.first), grid.column_of(gap.after)
+        first = grid.column_of(gap.first)
+        after = grid.column_of(gap.after)
         reasons[max(0, first) : max(0, after)] = _REASONS.index(gap.reason)
     return [
         (first, after, _REASONS[number])
@@ -419,17 +449,17 @@ def _gaps(chart: Chart, grid: plot.Grid, bands: list[plot.Bands]) -> list[tuple[
 
 
 def time_axis(chart: Chart, grid: plot.Grid, cells: int) -> FixedParts:
-    """Return the line below a chart: ticks, and over them a sign where an alert began to fire."""
+    """Return the line below a chart: ticks, with a sign at each firing alert."""
     times = chart.times
     line: list[tuple[str, Style]] = [(" ", theme.CHART_AXIS)] * cells
     marked: set[int] = set()
-    for mark in sorted(chart.marks, key=lambda each: -each.severity.rank):
+    for mark in sorted(chart.marks, key=lambda mark: -mark.severity.rank):
         column = grid.column_of(times.end_s - max(0.0, mark.back_s))
         if column >= 0:
             cell = min(column, grid.columns - 1) // plot.COLUMNS
             marked.add(cell)
             line[cell] = (theme.SEVERITY_GLYPH[mark.severity], theme.SEVERITY_STYLE[mark.severity])
-    taken = cells
+    free_cells = cells
     for back_s, text in _ticks(times, cells):
         at = cells - 1 - int(back_s * cells / times.span_s)
         # Beside marks a label stands as near to its instant as it can, and still over or beside it.
@@ -439,12 +469,12 @@ def time_axis(chart: Chart, grid: plot.Grid, cells: int) -> FixedParts:
         )
         rooms = (range(first, first + len(text)) for first in firsts)
         room = next(
-            (each for each in rooms if each.stop <= taken and marked.isdisjoint(each)), None
+            (span for span in rooms if span.stop <= free_cells and marked.isdisjoint(span)), None
         )
         if at < 0 or room is None:
             continue
         line[room.start : room.stop] = [(character, theme.CHART_AXIS) for character in text]
-        taken = room.start - 2
+        free_cells = room.start - 2
     parts: list[tuple[str, Style]] = []
     for character, style in line:
         # Most are the very same, which is quicker to see than that two are equal.
@@ -456,7 +486,7 @@ def time_axis(chart: Chart, grid: plot.Grid, cells: int) -> FixedParts:
 
 
 def _ticks(times: Times, cells: int) -> list[tuple[float, str]]:
-    """Return the ticks from the last to the first: how many wall seconds back each is, and its label."""
+    """Return the ticks from last to first: wall seconds back, and label."""
     if times.end_ns is None:
         every_s = max(plot.tick_every(times.span_s, cells, 4), 30 if times.span_s > 60 else 1)
         ticks = [(0.0, "now")]

@@ -1,7 +1,8 @@
-"""The one list with a cursor: its keys, its pointer, and a cursor that keeps to its row's key while rows come and go.
+"""The base of all lists with a cursor: keys, pointer and cursor.
 
-`CursorList` asks its subclass how many rows there are and which key each has, so that a list of a million rows need not exist.
-`RowList` keeps its rows; most lists are of that kind.
+The cursor stays on its row's key while rows come and go. `CursorList` asks its subclass for the
+number of rows and the key of each, so that a list of a million rows need not exist. `RowList`
+stores its rows; most lists are of that kind.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ if TYPE_CHECKING:
     from trnfleet.tui.widgets.cells import Parts
 
 K = TypeVar("K")
-"""Key of a row: unlike that of any other row, and the same while the row's text changes."""
+"""Key of a row: unique, and constant while the row's text changes."""
 R = TypeVar("R")
 """A row."""
-FIRST, LAST = -1_000_000_000, 1_000_000_000
-"""Steps that end at the first and at the last row."""
+FIRST = -1_000_000_000
+LAST = 1_000_000_000
+"""Steps to the first and to the last row."""
 
 
 class CursorList(LineView, Generic[K]):
@@ -46,15 +48,15 @@ class CursorList(LineView, Generic[K]):
     IS_FEED: ClassVar[bool] = False
     """Whether new rows come in at the top, as in a feed.
 
-    There a cursor on the first row has no key but goes on to whatever comes first; anywhere else the window moves with the cursor, so that
-    what is read stands still.
+    A cursor on the first row of a feed has no key and stays on the newest row. Anywhere else the
+    window moves with the cursor, so that the visible text stays in place.
     """
 
     class Changed(Message):
-        """A key or click changed the cursor, or what it is on."""
+        """A key or click moved the cursor or changed its row."""
 
     class Entered(Message):
-        """What is under the cursor was asked for."""
+        """The row under the cursor was opened."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
         super().__init__(id=id)
@@ -62,9 +64,9 @@ class CursorList(LineView, Generic[K]):
         """Lines of each row."""
         self._row = 0
         self._key: K | None = None
-        """Key of what the cursor is on; None for the first row, whatever that is."""
+        """Key under the cursor; None for the first row."""
         self._awaited: K | None = None
-        """Key of what the cursor goes to as soon as it is there; None for nothing."""
+        """Key to move the cursor to once it exists; None for nothing."""
 
     # What subclasses say
 
@@ -77,11 +79,12 @@ class CursorList(LineView, Generic[K]):
     def row_key(self, number: int) -> K:
         """Return the key of a row that there is.
 
-        It is not called `key_at`, because Textual calls a method `key_NAME` when the key of that name is pressed, such as `@`.
+        It is not called `key_at`, because Textual calls a method `key_NAME` when the key of that
+        name is pressed, such as `@`.
         """
 
     def find(self, key: K) -> int | None:
-        """Return the row of a key, or the row that stands in for it; None where neither is there."""
+        """Return the row of a key, or its stand-in; None if there is neither."""
         if self._row < self.count and self.row_key(self._row) == key:
             return self._row
         return next((number for number in range(self.count) if self.row_key(number) == key), None)
@@ -97,7 +100,7 @@ class CursorList(LineView, Generic[K]):
         return made
 
     def row_parts(self, number: int, width: int, *, selected: bool) -> Parts:
-        """Return the line of a row, for lists whose lines do not depend on each other."""
+        """Return the line of a row, for lists with independent lines."""
         raise TypeError(
             f"{type(self).__name__} does not implement row_parts({number}, {width}, {selected})"
         )
@@ -124,36 +127,46 @@ class CursorList(LineView, Generic[K]):
 
     @property
     def line_width(self) -> int:
-        """Cells of a row's text: no text moves or hides when the scrollbar, which has the last column, comes or goes."""
+        """Cells of a row's text.
+
+        The scrollbar's column is always free, so that no text moves when it appears.
+        """
         return max(1, self.size.width - self.styles.scrollbar_size_vertical)
 
     def sync(self) -> None:
-        """Find the cursor's row again after rows have come or gone, or the nearest to it where its own is gone."""
+        """Find the cursor's row again after a change of rows.
+
+        If it is gone, the nearest row is used.
+        """
         self.set_extent(0, self.count * self.lines_per_row)
         before = self._row
         self._go_back()
         if self._key is None:
             self._row = 0
             return
-        found = self.find(self._key)
-        if found is None:
-            found = max(0, min(before, self.count - 1))
-            self._key = self._kept_key(found)
-        self._row = found
-        if self.IS_FEED and found != before and 0 <= before - self._top_row < self.rows_visible:
-            moved = (found - before) * self.lines_per_row
+        row = self.find(self._key)
+        if row is None:
+            row = max(0, min(before, self.count - 1))
+            self._key = self._kept_key(row)
+        self._row = row
+        if self.IS_FEED and row != before and 0 <= before - self._top_row < self.rows_visible:
+            moved = (row - before) * self.lines_per_row
             self.scroll_to(y=max(0, self.top + moved), animate=False, force=True)
 
     def _go_back(self) -> None:
-        """Put the cursor back on what it awaits, once that is there."""
+        """Move the cursor back to the awaited key once it exists."""
         if self._awaited is not None and self.find(self._awaited) is not None:
-            self._key, self._awaited = self._awaited, None
+            self._key = self._awaited
+            self._awaited = None
 
     def hold(self, *, is_asked: bool = False) -> None:
-        """Await what the cursor is on, should it be gone for a while; moving the cursor ends that.
+        """Await the key under the cursor, should it vanish.
+
+        Moving the cursor ends this.
 
         Args:
-            is_asked: Whether that is meant for the first row of a feed, too, where the cursor goes on to whatever comes first.
+            is_asked: Whether this applies to the first row of a feed, too. There the cursor
+                otherwise follows the newest row.
         """
         if is_asked:
             self._awaited = self.row_key(self._row) if self._row < self.count else None
@@ -161,12 +174,17 @@ class CursorList(LineView, Generic[K]):
             self._awaited = self._key
 
     def point(self, number: int) -> None:
-        """Put the cursor on a row, show it, and report that."""
-        self._row, self._awaited = number, None
+        """Move the cursor to a row, scroll to it, and report the change."""
+        self._row = number
+        self._awaited = None
         self._key = self._kept_key(number)
         self.reveal()
         self.tick()
         self.post_message(self.Changed())
+
+    def to_top(self) -> None:
+        """Move the cursor to the first row, as after sorting."""
+        self.action_move(FIRST)
 
     def point_at(self, key: K) -> bool:
         """Put the cursor on the row of a key; return whether there is one."""
@@ -176,16 +194,20 @@ class CursorList(LineView, Generic[K]):
         return number is not None
 
     def reveal(self) -> None:
-        """Move the window so that the cursor is in it."""
+        """Scroll the cursor into the window."""
         height = self.scrollable_content_region.height
-        first, last = self._row * self.lines_per_row, (self._row + 1) * self.lines_per_row
+        first = self._row * self.lines_per_row
+        last = (self._row + 1) * self.lines_per_row
         if first < self.top:
             self.scroll_to(y=first, animate=False, force=True)
         elif last > self.top + height:
             self.scroll_to(y=min(first, last - height), animate=False, force=True)
 
     def _kept_key(self, number: int) -> K | None:
-        """Return the key that the cursor keeps to on a row."""
+        """Return the key that the cursor follows from a row.
+
+        None after the last row, and for the first row of a feed.
+        """
         return (
             None if number >= self.count or (self.IS_FEED and not number) else self.row_key(number)
         )
@@ -197,11 +219,11 @@ class CursorList(LineView, Generic[K]):
         if not count:
             return [text_line([part], width) for part in self.empty_lines()]
         # Until the list is laid out again it is scrolled to where a longer one ended.
-        each = self.lines_per_row
-        top = max(0, min(top, count * each - height))
-        first = top // each
-        made = self.row_lines(range(first, min(-(-(top + height) // each), count)), width)
-        return made[top - first * each :]
+        row_height = self.lines_per_row
+        top = max(0, min(top, count * row_height - height))
+        first = top // row_height
+        made = self.row_lines(range(first, min(-(-(top + height) // row_height), count)), width)
+        return made[top - first * row_height :]
 
     # Keys and pointer
 
@@ -211,11 +233,11 @@ class CursorList(LineView, Generic[K]):
             self.point(min(max(self._row + step, 0), self.count - 1))
 
     def action_page(self, step: int) -> None:
-        """Move the cursor by what is visible."""
+        """Move the cursor by the visible height."""
         self.action_move(step * max(1, self.rows_visible - 1))
 
     def action_enter(self) -> None:
-        """Ask for what is under the cursor."""
+        """Open the row under the cursor."""
         self.post_message(self.Entered())
 
     def on_click(self, event: events.Click) -> None:
@@ -224,14 +246,17 @@ class CursorList(LineView, Generic[K]):
             self.click_row(number, event)
 
     def click_row(self, number: int, event: events.Click) -> None:
-        """Put the cursor on the row under the pointer; ask for it on the second click."""
+        """Move the cursor to the clicked row; a second click opens it."""
         self.point(number)
         if event.chain == 2:
             self.action_enter()
 
 
 class RowList(CursorList[K], Generic[K, R]):
-    """A list that keeps its rows; subclasses implement `key_of` and `parts_of` and hand their rows to `put`."""
+    """A list that stores its rows.
+
+    Subclasses implement `key_of` and `parts_of` and pass their rows to `put`.
+    """
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
         super().__init__(id=id)
@@ -242,7 +267,7 @@ class RowList(CursorList[K], Generic[K, R]):
         """Return a row's key."""
 
     def parts_of(self, row: R, width: int, *, selected: bool) -> Parts:
-        """Return a row's line, for lists whose lines do not depend on each other."""
+        """Return a row's line, for lists with independent lines."""
         raise TypeError(
             f"{type(self).__name__} does not implement parts_of({row!r}, {width}, {selected})"
         )
@@ -253,7 +278,10 @@ class RowList(CursorList[K], Generic[K, R]):
         return self.rows[self._row] if self._row < len(self.rows) else None
 
     def put(self, rows: Sequence[R]) -> None:
-        """Take new rows; the cursor keeps to its key, or goes to the nearest row where that is gone."""
+        """Replace the rows.
+
+        The cursor stays on its key, or moves to the nearest row.
+        """
         self.rows = rows
         self.sync()
 

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 NAME = 12
 """Cells of a fact's name."""
 _MOST_LINES = 6
-"""Lines of one fact, such as what to do."""
+"""Most lines of one fact, such as a remedy."""
 _SIGN_FROM = 4
-"""Lines from which one of them tells what is left out."""
+"""Least lines for spending one on the facts left out."""
 
 
 class Fact(NamedTuple):
@@ -28,26 +28,26 @@ class Fact(NamedTuple):
 
 
 def fact_lines(facts: list[Fact], width: int, height: int) -> list[FixedParts]:
-    """Return facts below each other, each in as many lines as it needs, at most `height` in all.
+    """Return facts below each other, at most `height` lines in all.
 
-    Where not all fit, quiet ones at the end are left out, then long ones are cut, to two lines at the least. What is left out
-    beyond that is named in the last line.
+    If not all fit, quiet ones at the end are left out, then long ones are cut to no less than two
+    lines. The last line names all further omissions.
     """
     name_cells = max(NAME, *(len(fact.name) for fact in facts[:1])) if facts else NAME
     room = max(1, width - name_cells - 3)
-    wanted = [(fact, _lines_of(fact, room, _MOST_LINES)) for fact in facts]
-    told = [lines for fact, lines in wanted if fact.style != theme.QUIET]
+    heights = [(fact, _lines_of(fact, room, _MOST_LINES)) for fact in facts]
+    told = [lines for fact, lines in heights if fact.style != theme.QUIET]
     most = next(
         (
             most
             for most in range(_MOST_LINES, 2, -1)
-            if sum(min(each, most) for each in told) <= height
+            if sum(min(lines, most) for lines in told) <= height
         ),
         2,
     )
-    made, shown = _laid_out(wanted, most, name_cells, room, height)
+    made, shown = _laid_out(heights, most, name_cells, room, height)
     if height >= _SIGN_FROM and any(fact.style != theme.QUIET for fact in facts[shown:]):
-        made, shown = _laid_out(wanted, most, name_cells, room, height - 1)
+        made, shown = _laid_out(heights, most, name_cells, room, height - 1)
         names = ", ".join(fact.name for fact in facts[shown:] if fact.style != theme.QUIET)
         made.append(
             ((f" {'…':{name_cells}} ", theme.QUIET), (fit(names, room).rstrip(), theme.QUIET))
@@ -58,7 +58,10 @@ def fact_lines(facts: list[Fact], width: int, height: int) -> list[FixedParts]:
 def _laid_out(
     wanted: list[tuple[Fact, int]], most: int, name_cells: int, room: int, height: int
 ) -> tuple[list[FixedParts], int]:
-    """Return the lines of the facts that begin within a height, none longer than `most` or the rest of it, and how many facts these are."""
+    """Return the lines of the facts within a height, and the number of these facts.
+
+    None is longer than `most` or the rest of the height.
+    """
     made: list[FixedParts] = []
     shown = 0
     for fact, lines in wanted:
@@ -78,7 +81,10 @@ def _laid_out(
 
 
 def _lines_of(fact: Fact, room: int, most: int) -> int:
-    """Return the lines that a fact takes: some words are broken before the line is full."""
+    """Return the number of lines of a fact.
+
+    Some words break before the line is full.
+    """
     for lines in range(1, most):
         if "…" not in wrapped(fact.words, room, lines)[-1] or not fact.words:
             return lines
@@ -86,5 +92,7 @@ def _lines_of(fact: Fact, room: int, most: int) -> int:
 
 
 def _sign_style(text: str) -> Style:
-    severity = next(each for each, glyph in theme.SEVERITY_GLYPH.items() if text.startswith(glyph))
+    severity = next(
+        level for level, glyph in theme.SEVERITY_GLYPH.items() if text.startswith(glyph)
+    )
     return theme.SEVERITY_STYLE[severity]

@@ -1,4 +1,7 @@
-"""The prompt of a filter: the field, and above it what is wrong with it, how much it leaves, or what can be compared."""
+"""The prompt of a filter.
+
+Above the field is its mistake, the number of matches, or the columns to compare.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ class FilterPrompt(Vertical):
     FilterPrompt Input {
         display: block; width: 1fr; height: 1; padding: 0; border: none; background: $bg-raised; color: $fg-bright;
     }
-    """
+    """  # noqa: E501
 
     class Changed(Message):
         """The text of the field has changed."""
@@ -46,14 +49,15 @@ class FilterPrompt(Vertical):
         """Make a prompt.
 
         Args:
-            submit: Takes a filter that was submitted.
+            submit: Receives a submitted filter.
         """
         super().__init__()
         self._submit = submit
         self._said = Bar(fill=lambda: theme.BAR)
         self._label = Bar(fill=lambda: theme.BAR)
         self._is_submitted = False
-        """Whether what stands in the field was submitted: a mistake is loud then, and not while one types on."""
+        """Whether the field's text was submitted. A mistake is loud then, and quiet during typing.
+        """
         self._field = Field(self._accepted, placeholder=SYNTAX, max_length=LONGEST)
 
     def compose(self) -> ComposeResult:
@@ -65,7 +69,7 @@ class FilterPrompt(Vertical):
 
     @property
     def value(self) -> str:
-        """What the field says."""
+        """The field's text."""
         return self._field.value
 
     @property
@@ -74,14 +78,20 @@ class FilterPrompt(Vertical):
         return self._said.text
 
     def open(self, pattern: str) -> None:
-        """Give the keys to the field, which begins with a filter."""
+        """Focus the field with a filter selected.
+
+        The next key replaces it.
+        """
         self._is_submitted = False
         self._field.value = pattern
-        self._field.cursor_position = len(pattern)
         focus_on(self._field)
+        self._field.action_select_all()
 
     def say(self, problem: str, found: str, columns: Sequence[str]) -> None:
-        """Show what is wrong, else how much is left, else what can be compared; printable characters only."""
+        """Show the mistake, else the number of matches, else the columns.
+
+        Printable characters only.
+        """
         loud = theme.BAR_ALERT if self._is_submitted else theme.BAR_STRONG
         style = loud if problem else theme.BAR
         text = f"▲ {problem}" if problem else found or f"columns: {' '.join(columns)}"

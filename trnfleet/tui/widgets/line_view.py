@@ -1,7 +1,8 @@
-"""The base of every live view: a scrolling widget whose visible lines are made in one batch and compared.
+"""The base of every live view: a scrolling widget of lines.
 
-Nothing is a widget or a node for a chip. A view makes its visible lines, each with a signature; `tick` remakes
-them and repaints only those whose signature changed. Lines are whole: repainting part of a line saves nothing.
+Visible lines are made in one batch and compared. There is no widget or node per chip. A view makes
+its visible lines, each with a signature; `tick` remakes them and repaints those with a new
+signature. Lines are whole: repainting part of a line saves nothing.
 """
 
 from __future__ import annotations
@@ -31,11 +32,14 @@ class Line(NamedTuple):
     signature: Hashable
     """Equal signatures mean equal pictures; None is never equal to anything."""
     make: Callable[[], Strip]
-    """Makes the picture; called only for lines that are repainted."""
+    """Makes the picture; called only for repainted lines."""
 
 
 def text_line(parts: Iterable[tuple[str, Style]], width: int, fill: Style | None = None) -> Line:
-    """Return a line of styled texts, cut or filled to `width` cells; texts hold printable characters only."""
+    """Return a line of styled texts, cut or filled to `width` cells.
+
+    Texts have printable characters only.
+    """
     fixed = tuple(parts)
     fill = theme.BASE if fill is None else fill
     return Line((fixed, width, fill), lambda: make_strip(fixed, width, fill))
@@ -50,7 +54,10 @@ def make_strip(parts: Iterable[tuple[str, Style]], width: int, fill: Style | Non
 
 
 def _trimmed(parts: Iterable[tuple[str, Style]]) -> Iterator[tuple[str, Style]]:
-    """Yield parts whose blanks at the ends are not reversed: a column's room is no part of the word that stands out in it."""
+    """Yield parts without reversed blanks at their ends.
+
+    A column's padding is not part of a highlighted word.
+    """
     for text, style in parts:
         body = text.strip()
         if not style.reverse or len(body) == len(text):
@@ -58,9 +65,9 @@ def _trimmed(parts: Iterable[tuple[str, Style]]) -> Iterator[tuple[str, Style]]:
             continue
         before, _, after = text.partition(body) if body else (text, "", "")
         yield from (
-            (each, look)
-            for each, look in ((before, theme.BASE), (body, style), (after, theme.BASE))
-            if each
+            (part, look)
+            for part, look in ((before, theme.BASE), (body, style), (after, theme.BASE))
+            if part
         )
 
 
@@ -70,9 +77,10 @@ def blank_line(width: int) -> Line:
 
 
 class LineView(ScrollView, SelectableWidget, can_focus=True):
-    """A view of lines; subclasses implement `lines` and set `virtual_size` when their extent changes.
+    """A view of lines.
 
-    `ScrollView` comes first: Textual takes bindings and styles from the first base alone.
+    Subclasses implement `lines` and set `virtual_size` on changes of their extent. `ScrollView` is
+    the first base: Textual reads bindings and styles from the first base alone.
     """
 
     DEFAULT_CSS = (
@@ -88,7 +96,7 @@ class LineView(ScrollView, SelectableWidget, can_focus=True):
         """Lines remade since the start, for tests and measurements."""
 
     def lines(self, top: int, height: int, width: int) -> list[Line]:
-        """Return the lines to show: `height` of them from line `top` of the view's content, `width` cells each."""
+        """Return `height` lines from line `top` of the content, `width` cells each."""
         raise TypeError(f"{type(self).__name__} does not implement lines({top}, {height}, {width})")
 
     @property
@@ -97,10 +105,11 @@ class LineView(ScrollView, SelectableWidget, can_focus=True):
         return int(self.scroll_offset.y)
 
     def tick(self, limit: int | None = None) -> int:
-        """Remake the visible lines and repaint those that changed; return their number.
+        """Remake the visible lines and repaint changed ones; return their number.
 
         Args:
-            limit: Most lines to repaint, for a terminal that cannot keep up; the rest stays due for a later tick.
+            limit: Most lines to repaint, for a terminal that cannot keep up. The rest stays due for
+                a later tick.
         """
         width, height = self.lines_size()
         if width <= 0 or height <= 0 or not self.is_attached:
@@ -127,7 +136,10 @@ class LineView(ScrollView, SelectableWidget, can_focus=True):
         return len(due)
 
     def lend(self, rows: int) -> None:
-        """Take a number of rows, or none, where others leave some; lays out again only where that is new."""
+        """Use a number of rows left over by others, or none.
+
+        Lays out again only on a change.
+        """
         if self.display != (rows > 0):
             self.display = rows > 0
         height = self.styles.height
@@ -142,14 +154,17 @@ class LineView(ScrollView, SelectableWidget, can_focus=True):
         self.tick()
 
     def restyle(self) -> None:
-        """Paint again in another theme: what was made before is in the colours of the last one."""
+        """Repaint in another theme: all previous lines have the old colours."""
         self._signatures.clear()
         self._strips.clear()
         self.restyled()
         self.refresh()
 
     def restyled(self) -> None:
-        """Drop what was made in the colours of another theme, before lines are made; nothing to do here."""
+        """Drop caches with the old theme's colours before lines are made.
+
+        Nothing to do here.
+        """
 
     def render_line(self, y: int) -> Strip:
         return self.line_at(y, self.lines_size())
@@ -180,7 +195,8 @@ class LineView(ScrollView, SelectableWidget, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         """Ask for the target of the text under the pointer."""
-        x, strip = event.x, self._strips.get(event.y)
+        x = event.x
+        strip = self._strips.get(event.y)
         for segment in strip or ():
             x -= segment.cell_length
             if x < 0:
@@ -206,7 +222,7 @@ class LineView(ScrollView, SelectableWidget, can_focus=True):
             self.virtual_size = extent
 
     def lines_size(self) -> Size:
-        """Return the cells that lines have room in, without those of scroll bars."""
+        """Return the cells for lines, without scroll bars."""
         return self.scrollable_content_region.size
 
     def _made(self, width: int, height: int) -> list[Line]:
@@ -216,7 +232,7 @@ class LineView(ScrollView, SelectableWidget, can_focus=True):
 
 
 def _regions(rows: list[int], width: int) -> list[Region]:
-    """Return regions that cover sorted rows, consecutive ones together."""
+    """Return regions covering sorted rows; consecutive rows share one."""
     regions: list[Region] = []
     first = last = rows[0]
     for row in rows[1:]:

@@ -1,7 +1,8 @@
-"""Lines and bands of samples in braille dots, two by four a cell: pure functions from values to dots and cells.
+"""Lines and bands of samples in braille dots, two by four per cell.
 
-Time goes in columns of dots, two a cell. A column knows the least, the mean and the largest of its samples, so that nothing aliases;
-which samples are a column's depends on their numbers alone, so that a chart moves by whole columns and does not shimmer.
+These are pure functions from values to dots and cells. Time is in columns of dots, two per cell. A
+column has the least, mean and largest of its samples, so that nothing aliases. The columns of
+samples depend only on sample numbers, so that a chart moves by whole columns and does not shimmer.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Dots = NDArray[np.bool_]
 
-ROWS, COLUMNS = 4, 2
+ROWS = 4
+COLUMNS = 2
 """Dots of a cell."""
 _WEIGHTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]])
 """Bits of a braille character, top row first."""
@@ -30,7 +32,7 @@ CHARACTERS = np.array([" ", *(chr(0x2800 + bits) for bits in range(1, 256))])
 
 
 class Bands(NamedTuple):
-    """The least, mean and largest sample of each column of dots; NaN where there is none."""
+    """The least, mean and largest sample of each column of dots; NaN without one."""
 
     low: Floats
     mean: Floats
@@ -51,21 +53,26 @@ class Grid(NamedTuple):
         return -(-self.end_s * self.columns // self.span_s) - 1
 
     def edges(self, step_s: int) -> tuple[Ints, Ints]:
-        """Return for each column the number of its first sample of a length, and of the one after its last.
+        """Return the first sample of each column, and the one after its last.
 
-        Where a sample is longer than a column, several columns have it.
+        Samples have a length of `step_s`. If it exceeds a column, several columns share a sample.
         """
         return _edges(self.span_s, self.columns, self._last, step_s)
 
     def column_of(self, time_s: float) -> int:
-        """Return the column of a moment; negative before the first, and from `columns` on after the last."""
+        """Return the column of a moment.
+
+        It is negative before the first column, and at least `columns` after the last.
+        """
         return int(time_s * self.columns // self.span_s) - self._last + self.columns - 1
 
     def bands(self, track: Track, *, has_extremes: bool = True) -> Bands:
         """Return the bands of a track; without extremes, means in their place."""
         starts, ends = self.edges(track.step_s)
-        first, kept = track.total - len(track.mean), len(track.mean)
-        starts, ends = np.clip(starts - first, 0, kept), np.clip(ends - first, 0, kept)
+        first = track.total - len(track.mean)
+        samples = len(track.mean)
+        starts = np.clip(starts - first, 0, samples)
+        ends = np.clip(ends - first, 0, samples)
         has = np.flatnonzero(ends > starts)
         mean = np.full(len(starts), np.nan)
         if not len(has):
@@ -75,7 +82,8 @@ class Grid(NamedTuple):
             mean[has] = track.mean[begins]
             if not has_extremes:
                 return Bands(mean, mean, mean)
-            low, high = mean.copy(), mean.copy()
+            low = mean.copy()
+            high = mean.copy()
             low[has], high[has] = track.low[begins], track.high[begins]
             return Bands(low, mean, high)
         # Ranges follow on each other without overlap where any is longer than one value.
@@ -83,7 +91,8 @@ class Grid(NamedTuple):
         mean[has] = _means(track.mean[:last], begins)
         if not has_extremes:
             return Bands(mean, mean, mean)
-        low, high = mean.copy(), mean.copy()
+        low = mean.copy()
+        high = mean.copy()
         low[has] = np.fmin.reduceat(track.low[:last].astype(np.float64), begins)
         high[has] = np.fmax.reduceat(track.high[:last].astype(np.float64), begins)
         return Bands(low, mean, high)
@@ -91,7 +100,10 @@ class Grid(NamedTuple):
 
 @functools.lru_cache(maxsize=16)
 def _edges(span_s: int, columns: int, last: int, step_s: int) -> tuple[Ints, Ints]:
-    """Return a grid's edges, which all series of the charts of a moment share and none changes."""
+    """Return a grid's edges.
+
+    They are shared by all series of a moment's charts and never changed.
+    """
     # In whole numbers: no sample may change its column by what a quotient is wrong by.
     numbers = np.arange(last - columns + 1, last + 2, dtype=np.int64)
     starts = numbers * span_s // (columns * step_s)
@@ -99,7 +111,10 @@ def _edges(span_s: int, columns: int, last: int, step_s: int) -> tuple[Ints, Int
 
 
 def _means(values: NDArray[np.floating], begins: Ints) -> Floats:
-    """Return the mean of what is known of each of the ranges that begin there; NaN for nothing."""
+    """Return the mean of the known values of each range; NaN if none.
+
+    Ranges start at `begins`.
+    """
     known = ~np.isnan(values)
     sums = np.add.reduceat(np.where(known, values, 0.0).astype(np.float64), begins)
     if known.all():
@@ -110,7 +125,10 @@ def _means(values: NDArray[np.floating], begins: Ints) -> Floats:
 
 
 def row_of(values: Floats, low: float, high: float, rows: int) -> Ints:
-    """Return the row of dots of each value, 0 the lowest; ends take what lies beyond them, and NaN is -1."""
+    """Return the row of dots of each value, 0 the lowest.
+
+    Values beyond the ends are clamped; NaN is -1.
+    """
     share = np.clip((values - low) / (high - low if high > low else 1.0), 0.0, 1.0)
     return np.where(np.isnan(share), -1, np.rint(np.nan_to_num(share) * (rows - 1))).astype(
         np.int64
@@ -118,8 +136,9 @@ def row_of(values: Floats, low: float, high: float, rows: int) -> Ints:
 
 
 def reach(bottom: Ints, top: Ints) -> tuple[Ints, Ints]:
-    """Return the rows of columns, each drawn up or down to the one before it where they do not touch; -1 stays a gap."""
-    lower, upper = bottom.copy(), top.copy()
+    """Return the rows of columns, extended to touch the column before. -1 stays a gap."""
+    lower = bottom.copy()
+    upper = top.copy()
     known = bottom >= 0
     both = known[1:] & known[:-1]
     rises = both & (bottom[1:] > top[:-1] + 1)
@@ -130,14 +149,17 @@ def reach(bottom: Ints, top: Ints) -> tuple[Ints, Ints]:
 
 
 def picture(bottom: Ints, top: Ints, rows: int) -> Dots:
-    """Return rows x columns of dots, top row first: each column filled from one row to another; none for -1."""
+    """Return rows x columns of dots, top row first.
+
+    Each column is filled from one row to another; -1 leaves it empty.
+    """
     row = np.arange(rows - 1, -1, -1)[:, np.newaxis]
     filled: Dots = (row >= bottom) & (row <= top) & (bottom >= 0)
     return filled
 
 
 def cells_of(dots: Dots) -> Ints:
-    """Return the bits of the cells of a picture: rows of cells x columns of cells."""
+    """Return the bits of a picture's cells: rows x columns of cells."""
     rows, columns = dots.shape
     blocks = dots.reshape(rows // ROWS, ROWS, columns // COLUMNS, COLUMNS)
     bits: Ints = np.einsum("arbc,rc->ab", blocks, _WEIGHTS)
@@ -145,12 +167,12 @@ def cells_of(dots: Dots) -> Ints:
 
 
 def bits_across(row: int) -> int:
-    """Return the bits of a cell whose dots are all of one row, 0 the topmost."""
+    """Return the bits of a cell with one full row of dots, 0 the topmost."""
     return int(_WEIGHTS[row].sum())
 
 
 def row_runs(values: Ints) -> list[list[tuple[int, int, int]]]:
-    """Return runs of equal values in each row: first place, the place after the last, and the value."""
+    """Return runs of equal values in each row: first place, end (exclusive), value."""
     firsts: list[list[int]] = [[0] for _ in values]
     rows, places = np.nonzero(values[:, 1:] != values[:, :-1])
     for row, place in zip(rows.tolist(), places.tolist(), strict=True):
@@ -164,12 +186,13 @@ def row_runs(values: Ints) -> list[list[tuple[int, int, int]]]:
 def words_near(
     taken: NDArray[np.bool_], first: int, after: int, text: str
 ) -> list[tuple[int, int, str]]:
-    """Return where the words stand that a gap in the middle row has no room for, as row, first cell and text; nothing where no place is free.
+    """Return places for the words of a gap too small for them.
 
-    They are below each other in the gap where each fits, else in one line across it, in the free row that is the nearest.
+    A place is row, first cell and text. Words are stacked in the gap if each fits. Otherwise they
+    are in one line across it, in the nearest free row. Empty if no place is free.
 
     Args:
-        taken: Cells that are not free.
+        taken: Occupied cells.
         first: The gap's first cell.
         after: The cell after its last.
         text: The words.
@@ -194,23 +217,52 @@ _NICE = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 
 def nice_ceiling(value: float) -> float:
-    """Return the round number at or above a positive value: 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6 or 8 times a power of ten."""
+    """Return the round number at or above a positive value.
+
+    It is 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6 or 8 times a power of ten.
+    """
     power = 10.0 ** np.floor(np.log10(value))
     return float(
-        next((each * power for each in _NICE if each * power >= value * (1 - 1e-9)), 10.0 * power)
+        next(
+            (factor * power for factor in _NICE if factor * power >= value * (1 - 1e-9)),
+            10.0 * power,
+        )
     )
 
 
 _TICKS_S = (
-    1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200,
-    86_400, 172_800, 345_600, 604_800, 1_209_600, 2_592_000, 7_776_000, 31_536_000,
-)  # fmt: skip  # a list of numbers
+    1,
+    2,
+    5,
+    10,
+    15,
+    30,
+    60,
+    120,
+    300,
+    600,
+    900,
+    1_800,
+    3_600,
+    7_200,
+    10_800,
+    21_600,
+    43_200,
+    86_400,
+    172_800,
+    345_600,
+    604_800,
+    1_209_600,
+    2_592_000,
+    7_776_000,
+    31_536_000,
+)
 
 
 def tick_every(span_s: int, cells: int, label: int) -> int:
-    """Return the seconds between two ticks, so that labels of a number of cells have room between them."""
+    """Return the seconds between ticks with room for labels of `label` cells."""
     least_s = span_s * (label + 3) / max(1, cells)
-    return next((each for each in _TICKS_S if each >= least_s), _TICKS_S[-1])
+    return next((tick_s for tick_s in _TICKS_S if tick_s >= least_s), _TICKS_S[-1])
 
 
 def back_text(seconds: int) -> str:

@@ -1,4 +1,4 @@
-"""One input line at the foot of the screen that asks for something: a time, a file's name."""
+"""One input line at the foot of the screen: a time or a file's name."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal
+from textual.containers import Horizontal, Vertical
 from textual.widgets import Input
 
 from trnfleet.tui import theme
-from trnfleet.tui.widgets.bar import Bar
+from trnfleet.tui.widgets.bar import Bar, paragraph
 from trnfleet.tui.widgets.field import Field
 from trnfleet.tui.widgets.focus import focus_on
 
@@ -20,15 +20,22 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.suggester import Suggester
 
+    from trnfleet.tui.widgets.cells import Parts
 
-class AskLine(Horizontal):
-    """A label and a field; hidden until something is asked."""
+
+class AskLine(Vertical):
+    """A label and a field, with a hint or mistake above.
+
+    Hidden until used.
+    """
 
     DEFAULT_CSS = """
-    AskLine { display: none; height: 1; background: $bg-raised; }
-    AskLine.-shown { display: block; layout: horizontal; }
+    AskLine { display: none; height: auto; background: $bg-raised; }
+    AskLine.-shown { display: block; }
+    AskLine Bar { background: $bg-raised; }
+    AskLine Horizontal { height: 1; }
     AskLine Input { width: 1fr; height: 1; padding: 0; border: none; background: $bg; color: $fg-bright; }
-    """
+    """  # noqa: E501
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "cancel", show=False),
         Binding("tab", "complete", "take the completion", show=False),
@@ -43,24 +50,31 @@ class AskLine(Horizontal):
         *,
         id: str | None = None,  # noqa: A002  Textual's name
     ) -> None:
-        """Make a line.
+        """Make the line.
 
         Args:
-            answer: Takes what was asked for, and the answer that was typed.
+            answer: Receives the question and the typed answer; it closes the line or refuses the
+                answer.
             leave: Closes the line without an answer.
             id: Its id.
         """
         super().__init__(id=id)
-        self._answer, self._leave = answer, leave
+        self._answer = answer
+        self._leave = leave
+        self._said = Bar(fill=lambda: theme.BAR, least=0)
         self._label = Bar(fill=lambda: theme.BAR_STRONG)
         self._field = Field(self._accepted, max_length=400)
         self._asked = ""
+        self._hint = ""
+        self._key = ""
         self._history: Sequence[str] = ()
         self._place = 0
 
     def compose(self) -> ComposeResult:
-        yield self._label
-        yield self._field
+        yield self._said
+        with Horizontal():
+            yield self._label
+            yield self._field
 
     @property
     def is_open(self) -> bool:
@@ -72,29 +86,48 @@ class AskLine(Horizontal):
         *,
         value: str = "",
         hint: str = "",
+        key: str = "",
         suggester: Suggester | None = None,
         history: Sequence[str] = (),
     ) -> None:
         """Ask for something.
 
         Args:
-            asked: What; also the label.
-            value: What stands in the field.
-            hint: What stands there while it is empty.
-            suggester: Completes what is typed; Tab or → takes that.
-            history: What was typed before, the newest last, for up and down.
+            asked: The subject, also the label.
+            value: Initial text of the field.
+            hint: Possible inputs.
+            key: The character that opened the line. Typed again, it empties the field.
+            suggester: Source of completions; Tab or → accepts one.
+            history: Earlier inputs for up and down, the newest last.
         """
         self._field.suggester = suggester
         self._history, self._place = history, len(history)
         self._asked = asked
+        self._hint = hint
+        self._key = key
         label = f" {asked}: "
         self._label.styles.width = len(label)
         self._label.show(lambda _width: [[(label, theme.BAR_STRONG)]])
-        self._field.placeholder = hint
         self._field.value = value
         self._field.cursor_position = len(value)
+        self._say("")
         self.add_class("-shown")
         focus_on(self._field)
+
+    def refuse(self, problem: str) -> None:
+        """Show the mistake in the answer; printable characters only."""
+        self._say(problem)
+        if self._key:
+            self._field.action_select_all()
+
+    def _say(self, problem: str) -> None:
+        hint = self._hint
+
+        def lines(width: int) -> list[Parts]:
+            wrong = paragraph(f"▲ {problem}", width, theme.BAR_ALERT) if problem else []
+            return [*wrong, *paragraph(hint, width, theme.BAR)]
+
+        self._said.show(lines)
 
     def close(self) -> None:
         self.remove_class("-shown")
@@ -105,7 +138,7 @@ class AskLine(Horizontal):
         self._field.action_cursor_right()
 
     def action_before(self, by: int) -> None:
-        """Write what was typed before, or after that."""
+        """Insert an earlier or later entry of the history."""
         if not self._history:
             return
         self._place = min(max(self._place + by, 0), len(self._history))
@@ -119,6 +152,8 @@ class AskLine(Horizontal):
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
         event.stop()
+        if self._key and event.value == self._key:
+            self._field.value = ""
 
     def _accepted(self, text: str) -> None:
         self._answer(self._asked, text)

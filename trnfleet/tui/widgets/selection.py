@@ -1,6 +1,7 @@
-"""Text that is selected with the mouse: cells of one widget, from where the button went down to where the pointer is.
+"""Text selected with the mouse: cells of one widget, from button press to pointer.
 
-Strips carry nothing for it, so that it costs painting nothing: a strip is cut up only while a selection is on it.
+Strips carry no data for it, so that painting costs nothing more: a strip is cut up only during a
+selection.
 """
 
 from __future__ import annotations
@@ -41,13 +42,20 @@ class Selection(NamedTuple):
 
 
 class SelectableWidget(Widget):
-    """A widget of lines whose text can be selected; subclasses pass what they render through `with_selection`."""
+    """A widget of lines with selectable text.
+
+    Subclasses pass their rendered lines through `with_selection`.
+    """
 
     selection: Selection | None = None
-    """What is selected; None for nothing."""
+    """The selection; None for nothing."""
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Return lines as they were made; with a border, padding or a scroll bar, by Textual's way, which takes as long as making them."""
+        """Return lines as made.
+
+        With a border, padding or scroll bar, Textual's own way is used; it costs as much as making
+        the lines.
+        """
         size = self.lines_size()
         if size != self.outer_size:
             return super().render_lines(crop)
@@ -74,26 +82,27 @@ class SelectableWidget(Widget):
         return self.render_line(y)
 
     def select(self, selection: Selection | None) -> None:
-        """Select cells instead of those that were selected."""
+        """Replace the selection."""
         if selection != self.selection:
             self.selection = selection
             self.refresh()
 
     def selected_text(self) -> str:
-        """Return the selected text as it is on the screen now, without the spaces at the ends of lines."""
-        selection, width = self.selection, self.size.width
+        """Return the selected text as on the screen now, without trailing spaces."""
+        selection = self.selection
+        width = self.size.width
         if selection is None:
             return ""
         self.selection = None
-        found: list[str] = []
+        lines: list[str] = []
         for y in range(selection.first[0], min(selection.last[0], self.size.height - 1) + 1):
             strip = self.render_line(y)
-            found.append(strip.crop(*selection.columns(y, width)).text.rstrip())
+            lines.append(strip.crop(*selection.columns(y, width)).text.rstrip())
         self.selection = selection
-        return "\n".join(found)
+        return "\n".join(lines)
 
     def with_selection(self, y: int, strip: Strip) -> Strip:
-        """Return a line with what is selected of it in reverse."""
+        """Return a line with its selected part in reverse."""
         if self.selection is None:
             return strip
         begin, end = self.selection.columns(y, strip.cell_length)

@@ -1,4 +1,7 @@
-"""Targets: what a click on a part of a line asks for. They are in the styles of texts, so that whatever draws a text need not know of them."""
+"""Targets: the requests of clicks on parts of a line.
+
+They are in the styles of texts, so that code drawing a text need not know them.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +14,22 @@ from textual.message import Message
 
 
 class TargetKind(enum.Enum):
-    """Kinds of what a part of a line leads to."""
+    """Kinds of targets."""
 
     VIEW = enum.auto()
     """A view, by its title."""
     PLACE = enum.auto()
     """An address, in the view where it is usually shown."""
     JOB = enum.auto()
-    """A job that has no place, by its name."""
+    """A job without a place, by its name."""
     FLEET = enum.auto()
     """The alerts of another fleet, by its name."""
     KEY = enum.auto()
-    """What a key does, by its name in bindings."""
+    """A key's action, by its name in bindings."""
 
 
 class Target(NamedTuple):
-    """What a click on a part of a line asks for."""
+    """The request of a click on a part of a line."""
 
     kind: TargetKind
     value: str
@@ -37,14 +40,17 @@ _TARGET = "target"
 
 @lru_cache(maxsize=1024)
 def linked(style: Style, target: Target) -> Style:
-    """Return a style whose text asks for a target when it is clicked; it looks the same."""
+    """Return a style with a target for clicks on its text.
+
+    It looks the same.
+    """
     return style + Style(meta={_TARGET: (target.kind.name, target.value)})
 
 
 def target_of(style: Style) -> Target | None:
     """Return the target of a style from `linked`; None for any other."""
-    found = style.meta.get(_TARGET)
-    return None if found is None else Target(TargetKind[found[0]], found[1])
+    pair = style.meta.get(_TARGET)
+    return None if pair is None else Target(TargetKind[pair[0]], pair[1])
 
 
 class Pressed(Message):

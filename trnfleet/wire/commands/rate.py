@@ -1,7 +1,7 @@
-"""Rate limits of commands: a token bucket for each client, and one for all commands of a kind.
+"""Rate limits of commands: a token bucket per client, and one per kind of command.
 
-A client is who a command says it is from, so that the buckets of all clients together are bounded, too. Commands that change
-nothing have a total of their own: however many come, they leave room for those that change something.
+The command itself names its client, so the buckets of all clients together are bounded, too.
+Read-only commands have a separate total: any number of them leaves room for changing ones.
 """
 
 from __future__ import annotations
@@ -17,15 +17,19 @@ TOTAL_PER_S = 4.0
 TOTAL_BURST = 60
 """Commands of all clients at once: three with a full burst."""
 MOST_CLIENTS = 1_024
-"""Buckets that are kept; the one that was used longest ago goes first, and its client begins with a full one again."""
-READ_PER_S, READ_BURST = 100.0, 200
-"""Payloads that are parsed to see who asks: at 16 KiB each far below one percent of a core."""
-ANSWERED_PER_S, ANSWERED_BURST = 10.0, 40
-"""Refusals for the rate that are answered; the others are only counted, so that a flood brings no flood of replies."""
+"""Most buckets. The least recently used is dropped first; its client then begins with a full one.
+"""
+READ_PER_S = 100.0
+READ_BURST = 200
+"""Payloads parsed to find the client. At 16 KiB each far below one percent of a core."""
+ANSWERED_PER_S = 10.0
+ANSWERED_BURST = 40
+"""Rate refusals with an answer. Further ones are only counted, so that a flood causes no flood of
+replies."""
 
 
 class TokenBucket:
-    """Tokens that come back at a rate, up to a burst."""
+    """Tokens refilled at a rate, up to a burst."""
 
     def __init__(self, rate_per_s: float, burst: int) -> None:
         self._rate_per_s = rate_per_s
@@ -67,10 +71,10 @@ class CommandRates:
         return self._answered.take(now_s)
 
     def refusal(self, client: str, now_s: float, *, changes: bool) -> str:
-        """Take a token for a command; return the reason why there is none, empty where there was one.
+        """Use a token for a command; return the reason if there is none, else empty.
 
         Args:
-            client: Who asks, by the command's own word.
+            client: The sender named by the command.
             now_s: Monotonic seconds.
             changes: Whether the command may change something.
         """
@@ -81,7 +85,8 @@ class CommandRates:
                 self._clients.popitem(last=False)
         self._clients.move_to_end(client)
         total = self._totals[changes]
-        own_wait_s, total_wait_s = own.wait_s(now_s), total.wait_s(now_s)
+        own_wait_s = own.wait_s(now_s)
+        total_wait_s = total.wait_s(now_s)
         if own_wait_s > 0.0:
             return _reason("one client", RATE_PER_S, BURST, own_wait_s)
         if total_wait_s > 0.0:

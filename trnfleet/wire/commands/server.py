@@ -1,7 +1,7 @@
 """Commands to a running program: permissions, rate limits and answers.
 
-Owns every check between a topic and what is carried out. It answers on `reply/` alone, and no input can stop it, fill memory or
-reach a log raw. It knows no broker; the effect of a command is behind `Actions`.
+Owns every check between a topic and an action. It answers on `reply/` alone, and no input can stop
+it, fill memory or reach a log raw. It knows no broker; the effect of a command is behind `Actions`.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ log = logs.get_logger(__name__)
 MAX_COMMAND_BYTES = 16_384
 """Every field of a command at its longest fits into it."""
 LONGEST_EXPIRY_S = 3_600.0
-"""A command that would be valid for longer is refused: it could be recorded and sent again for as long."""
+"""Longest validity of an accepted command. A recorded command could be sent again for as long."""
 REMEMBERED = 16_384
-"""Ids kept: more than `TOTAL_PER_S` and `TOTAL_BURST` let through within `LONGEST_EXPIRY_S`, so that no command that changes
-something is forgotten before it has expired."""
+"""Ids remembered. More than `TOTAL_PER_S` and `TOTAL_BURST` allow within `LONGEST_EXPIRY_S`, so
+that no changing command is forgotten before it has expired."""
 LONGEST_REASON = 500
 """Characters of a reply's reason."""
 LOGGED_OF_A_KIND = 20
-"""The first dropped commands of a kind, up to this number, are logged each; of later ones, one in this number."""
+"""Dropped commands of a kind logged singly; later, one in this number is logged."""
 
 
 class Actions(Protocol):
-    """The actions that commands can ask of a program."""
+    """Actions of a program available to commands."""
 
     @property
     def arguments(self) -> Mapping[str, tuple[str, ...]]:
@@ -65,22 +65,26 @@ class Actions(Protocol):
 
     @property
     def harmless(self) -> Collection[str]:
-        """Actions that change nothing, and are carried out without leave."""
+        """Actions that change nothing, carried out without permission."""
 
     @property
     def how_to_allow(self) -> str:
-        """Answer to a command that changes something, where none is allowed."""
+        """Answer to a changing command if none is allowed."""
 
     def concerns(self, action: object, target: object) -> bool:
-        """Return whether a command is for this program; one that is not is neither counted nor answered.
+        """Return whether a command is for this program.
+
+        Other commands are neither counted nor answered.
 
         Args:
-            action: What the command has there, of any type.
+            action: The command's value of this field, of any type.
             target: Likewise.
         """
 
     def carry_out(self, command: CommandMessage) -> tuple[str, dict[str, Any]]:
-        """Carry a command out that has been checked, and return at once: an answer of one line, and the result as JSON values.
+        """Carry out a checked command, and return at once.
+
+        Return an answer of one line, and the result as JSON values.
 
         Raises:
             ConfigError: it cannot be done; the message is the answer.
@@ -95,20 +99,20 @@ class CommandCounts:
     refused: int = 0
     """Answered with a reason why nothing was done."""
     failed: int = 0
-    """Ended by a bug, which is in the log."""
+    """Ended by a bug; the log has the error."""
     retained: int = 0
     """Retained messages: their age is unknown, so they are no requests any more."""
     repeated: int = 0
     """Had been dealt with before; neither carried out nor answered again."""
     flooded: int = 0
-    """More than the rate allows; answered with the reason, as far as answers have a rate of their own."""
+    """Above the rate limit; answered with the reason, within the rate of answers."""
     oversize: int = 0
     undecodable: int = 0
-    """Neither topic nor payload says who asks."""
+    """Sender unknown from both topic and payload."""
 
 
 class _Sender(BaseModel):
-    """The sender of a command: all that is needed to answer a command that is otherwise invalid."""
+    """The sender of a command: enough to answer an otherwise invalid command."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True, cache_strings="keys")
 
@@ -119,14 +123,14 @@ class _Sender(BaseModel):
 
 
 class _ReplyTo(NamedTuple):
-    """The topic of a reply, and the properties that it carries."""
+    """The topic of a reply, and its properties."""
 
     topic: str
     properties: MessageProperties | None = None
 
 
 class _CommandRefused(Exception):  # noqa: N818  it is an answer more than an error
-    """A command that is not carried out; its text says why."""
+    """A refused command; its text is the reason."""
 
 
 class CommandServer:
@@ -152,7 +156,8 @@ class CommandServer:
             names: Who answers, as every reply's result has it.
             root: First part of the topics.
             limits: Of replies.
-            answers: Whether replies are sent; of several programs that do the same one answers for all.
+            answers: Whether replies are sent; of several programs that do the same one answers for
+                all.
         """
         self.counts = CommandCounts()
         self._actions = actions
@@ -166,19 +171,19 @@ class CommandServer:
         )
         self._answers = answers
         self.seen: OrderedDict[tuple[str, str], None] = OrderedDict()
-        """Clients and ids of the latest commands that may change something, `REMEMBERED` at most."""
+        """Clients and ids of the latest possibly changing commands, `REMEMBERED` at most."""
         self._rates = CommandRates()
 
     def filters(self) -> list[tuple[str, int]]:
-        """Return the (filter, QoS) pairs that a source of these commands subscribes to."""
+        """Return the (filter, QoS) pairs of a source for these commands."""
         return [(build_filter(self._fleet, TopicClass.COMMAND, self._root), 1)]
 
     def handle(self, envelope: Envelope, wall_ns: int) -> list[Envelope]:
-        """Handle one message: carry it out if it is an allowed command, and return the replies to publish.
+        """Handle one message: carry out an allowed command, and return the replies to publish.
 
         Args:
-            envelope: As it came; `received_s` is what the rate goes by.
-            wall_ns: Wall clock, which expiry goes by.
+            envelope: As received; `received_s` is the clock of the rate.
+            wall_ns: Wall clock, for expiry.
         """
         if envelope.retain:
             self._drop("retained", envelope, "retained commands are ignored")
@@ -198,7 +203,8 @@ class CommandServer:
         if not self._actions.concerns(asker.action, asker.target):
             return []
         changes = not (isinstance(asker.action, str) and asker.action in self._actions.harmless)
-        to, wrong = self._usual_reply(asker), ""
+        to = self._usual_reply(asker)
+        wrong = ""
         try:
             to = self._reply_to(asker, envelope.properties)
         except WireError as error:
@@ -230,10 +236,14 @@ class CommandServer:
         return _ReplyTo(build_topic(self._fleet, TopicClass.REPLY, path, self._root))
 
     def _reply_to(self, asker: _Sender, properties: MessageProperties | None) -> _ReplyTo:
-        """Return where a command is answered: on its response topic, where it has one, with its correlation data.
+        """Return where to answer a command.
+
+        Its response topic with its correlation data, if present.
 
         Raises:
-            WireError: the response topic is none of this fleet's replies. Who may send commands could write anywhere with it.
+            WireError: the response topic is not one of this fleet's replies. Any client allowed to
+                send
+                commands could write anywhere with it.
         """
         if properties is None:
             return self._usual_reply(asker)
@@ -247,7 +257,8 @@ class CommandServer:
         try:
             fleet, topic_class, _ = parse_topic(properties.response_topic, self._root)
         except WireError:
-            fleet, topic_class = "", TopicClass.COMMAND
+            fleet = ""
+            topic_class = TopicClass.COMMAND
         if fleet != self._fleet or topic_class is not TopicClass.REPLY:
             where = build_topic(self._fleet, TopicClass.REPLY, "", self._root)
             raise WireError(f"its response topic is not below {where}")
@@ -267,7 +278,10 @@ class CommandServer:
     def _deal_with(
         self, payload: bytes, path: str, asker: _Sender, wall_ns: int
     ) -> tuple[bool, str, dict[str, Any]]:
-        """Carry a command out if it is allowed; return whether it was, an answer of one line, and the result."""
+        """Carry a command out if allowed.
+
+        Return whether it was, an answer of one line, and the result.
+        """
         audit = {"client": asker.client, "id": asker.id}
         try:
             command = decode_message(payload, CommandMessage, self._command_limits)
@@ -301,15 +315,16 @@ class CommandServer:
             ) from None
         if expires_ns <= wall_ns:
             raise _CommandRefused(
-                f"it expired at {format_rfc3339(expires_ns)}, and here it is {format_rfc3339(wall_ns)}; "
-                "compare the clocks of both machines"
+                f"it expired at {format_rfc3339(expires_ns)}, and here it is"
+                f" {format_rfc3339(wall_ns)}; compare the clocks of both machines"
             )
         if expires_ns - wall_ns > LONGEST_EXPIRY_S * NS_PER_S:
             raise _CommandRefused(f"it expires more than {LONGEST_EXPIRY_S / 60:g} min from now")
         arguments = self._actions.arguments.get(command.action)
         if arguments is None:
             raise _CommandRefused(
-                f"unknown action {command.action!r}: {nearest(command.action, self._actions.arguments)}"
+                f"unknown action {command.action!r}:"
+                f" {nearest(command.action, self._actions.arguments)}"
             )
         for name in command.args:
             if name not in arguments:
@@ -357,12 +372,14 @@ class CommandServer:
 async def serve(
     commands: CommandServer, source: Source, publisher: Publisher, clock: Clock
 ) -> None:
-    """Carry out what comes from a source, and publish the answers, until the source ends or this is cancelled.
+    """Carry out commands from a source and publish the answers.
+
+    Ends with the source, or when cancelled.
 
     Args:
         commands: Checks and carries them out.
         source: Subscribed to `commands.filters()`.
-        publisher: Where the answers go.
+        publisher: Receives the answers.
         clock: Decides whether a command has expired.
     """
     while batch := await source.take():

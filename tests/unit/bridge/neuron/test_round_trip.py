@@ -1,4 +1,4 @@
-"""Values that become documents of neuron-monitor and are read again."""
+"""Values written as documents of neuron-monitor and read again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 
 def scattered(kind: InstanceType, seed: int) -> dict[str, NDArray[Any]]:
-    """Return wire codes of what neuron-monitor can say; a share of them 0 or not available, whole chips among them."""
+    """Return wire codes for neuron-monitor's metrics.
+
+    Some are 0 or not available, including whole chips.
+    """
     random = np.random.default_rng(seed)
     cores = kind.chip.neuroncores
     plain = random.random(kind.chips)
@@ -52,11 +55,15 @@ def scattered(kind: InstanceType, seed: int) -> dict[str, NDArray[Any]]:
 def sayable(
     columns: dict[str, NDArray[Any]], kind: InstanceType, lnc: int
 ) -> dict[str, NDArray[Any]]:
-    """Return what documents can have of it: no number is null, and nothing is said of what no process uses."""
+    """Return the part expressible in documents.
+
+    No number is null, and unused chips have no values.
+    """
     result = {name: codes.copy() for name, codes in columns.items()}
     known = {name: codes != BY_NAME[name].top for name, codes in columns.items()}
     lanes = known["nc_util_pct"][:, : kind.chip.neuroncores].reshape(kind.chips, -1, lnc)
-    listed, hbm = lanes.any(axis=2), known["hbm_used_bytes"]
+    listed = lanes.any(axis=2)
+    hbm = known["hbm_used_bytes"]
     counted = known["exec_completed"] & known["exec_errors"]
     result["tflops"][~listed.any(axis=1)] = BY_NAME["tflops"].top
     if listed.all() and hbm.all() and counted.all():
@@ -89,8 +96,9 @@ def sayable(
     ),
 )
 def test_values_come_back_from_documents(seed: int, chosen: tuple[str, int]) -> None:
-    """What becomes a document and is read again has the same codes, what is not available included."""
-    kind, lnc = INSTANCE_TYPES[chosen[0]], chosen[1]
+    """Written and read again, values have the same codes, including "not available"."""
+    kind = INSTANCE_TYPES[chosen[0]]
+    lnc = chosen[1]
     columns = scattered(kind, seed)
 
     reader = HostReader()
@@ -104,10 +112,12 @@ def test_values_come_back_from_documents(seed: int, chosen: tuple[str, int]) -> 
 
 @given(st.lists(st.one_of(st.none(), st.integers(0, 50)), min_size=1, max_size=8))
 def test_counters_come_back_as_what_they_grew(steps: list[int | None]) -> None:
-    """Counts of periods add up to what a counter grew since it was first known, over ticks without it."""
-    writer, reader = DocumentWriter(Host("uc1/standalone/x", TRN1, 1)), HostReader()
+    """Counts of periods add up to a counter's growth, over ticks without it."""
+    writer = DocumentWriter(Host("uc1/standalone/x", TRN1, 1))
+    reader = HostReader()
     columns = {name: codes.copy() for name, codes in _read(trn1()).items()}
-    counter, first = 1_000_000, None
+    counter = 1_000_000
+    first = None
     for step in steps:
         counter += step or 0
         columns["exec_completed"][0] = BY_NAME["exec_completed"].top if step is None else counter
@@ -124,6 +134,6 @@ def _read(document: dict[str, Any]) -> dict[str, NDArray[Any]]:
 
 
 def test_hosts_that_neuron_monitor_cannot_tell_of() -> None:
-    """Cores that cannot be paired so are refused with the numbers."""
+    """Cores with an impossible pairing are refused with the numbers."""
     with pytest.raises(ConfigError, match="3 does not divide the 2 cores of a chip"):
         DocumentWriter(Host("uc1/standalone/x", TRN1, 3))

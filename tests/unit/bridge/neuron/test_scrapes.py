@@ -27,7 +27,8 @@ GIB = 2**30
 FOLDER = FIXTURES / "neuron-monitor"
 ONE = (FOLDER / "exporter.prom").read_text()
 SEVERAL = (FOLDER / "exporter-scrapes.prom").read_text()
-SMALL, LARGE = "i-00000000000000088", "i-00000000000000099"
+SMALL = "i-00000000000000088"
+LARGE = "i-00000000000000099"
 START_MS = 1_767_571_200_000
 
 
@@ -42,7 +43,10 @@ def values(reader: HostReader, scrape: Scrape) -> dict[str, NDArray[np.float64]]
 
 
 def test_a_scrape_is_read_as_a_document() -> None:
-    """Ratios become percent and labels the instance's; what the exporter does not have is not available."""
+    """Ratios become percent and labels the instance's.
+
+    Values missing in the exporter are not available.
+    """
     (scrape,), left_out = scrapes(ONE)
     reader = HostReader()
 
@@ -62,7 +66,10 @@ def test_a_scrape_is_read_as_a_document() -> None:
 
 
 def test_scrapes_with_timestamps_are_those_of_each_host() -> None:
-    """Counters go on over them, and begin again with the exporter, without a count that is lost or counted twice."""
+    """Counters continue over scrapes, and restart with the exporter.
+
+    No count is lost or counted twice.
+    """
     told, left_out = scrapes(SEVERAL)
     readers = {SMALL: HostReader(), LARGE: HostReader()}
 
@@ -125,11 +132,69 @@ def test_damaged_lines_are_counted_and_end_nothing() -> None:
 
     read = values(HostReader(), told[0])
     assert (left_out.count, left_out.first) == (
-        5,
+        4,
         "line 4: no sample of Prometheus' text format: '\\x00\\x01'",
     )
+    said = f"line {place + 2}: neuroncore_utilization_ratio is 'half', no number"
+    assert (left_out.doubts, left_out.first_doubt) == (2, said)
     assert read["nc_util_pct"][0, 1] == 25
-    assert read["nc_util_pct"][0, 0] == 0
+    assert np.isnan(read["nc_util_pct"][0, 0])
+
+
+LABELS = f'instance_id="{LARGE}",instance_type="trn2.48xlarge",runtime_tag="9"'
+MANY = "".join(
+    f'neuroncore_utilization_ratio{{{LABELS},neuroncore="{core}"}} 0.25\n' for core in range(64)
+)
+
+
+@pytest.mark.parametrize(
+    ("written", "problem"),
+    [
+        ("NaN", "is NaN"),
+        ("+Inf", "is +Inf"),
+        ("-Inf", "is -Inf"),
+        ("", "has no value"),
+        ("4.294967295e+09", ""),
+        ("-0.01", ""),
+    ],
+)
+def test_what_a_line_does_not_say_is_not_available(written: str, problem: str) -> None:
+    """A core with an invalid number is unknown, not idle, and counted."""
+    lines = MANY.splitlines()
+    lines[5] = lines[5].replace(" 0.25", f" {written}")
+    reader = HostReader()
+    (scrape,), left_out = scrapes("\n".join(lines) + "\n")
+
+    read = values(reader, scrape)["nc_util_pct"]
+
+    assert np.argwhere(np.isnan(read)).tolist() == [[1, 2], [1, 3]]
+    assert set(read[~np.isnan(read)].tolist()) == {25.0}
+    if problem:
+        assert (left_out.doubts, left_out.first_doubt) == (
+            1,
+            f"line 6: neuroncore_utilization_ratio {problem}",
+        )
+    else:
+        assert (
+            "neuroncore_utilization of core 5 must be a number from 0 to 101" in reader.doubts.first
+        )
+
+
+@pytest.mark.parametrize("cut", [-1, -2, -30, -160])
+def test_what_a_cut_text_would_have_said_is_not_known(cut: int) -> None:
+    """After a cut nothing is idle, neither on the cut line nor below."""
+    (whole,), _ = scrapes("".join(MANY.splitlines(keepends=True)[:40]))
+    (part,), left_out = scrapes("".join(MANY.splitlines(keepends=True)[:40])[:cut])
+
+    idle = values(HostReader(), whole)
+    unknown = values(HostReader(), part)
+
+    assert idle["nc_util_pct"][10].tolist() == [0.0] * 8
+    assert left_out.doubts == 1
+    assert "ends within a line" in left_out.first_doubt
+    for name in ("nc_util_pct", "tflops", "hbm_used_bytes"):
+        assert np.isnan(unknown[name][10:]).all()
+    assert unknown["nc_util_pct"][0].tolist() == [25.0] * 8
 
 
 def test_samples_that_are_older_are_left_out() -> None:
@@ -151,9 +216,7 @@ def test_samples_that_are_older_are_left_out() -> None:
     [
         ('system_vcpu_count{a="b} 1', "labels"),
         ('system_vcpu_count{a="b"', "no sample"),
-        ("system_vcpu_count", "no sample"),
         ("system_vcpu_count 1 2 3", "no sample"),
-        ("system_vcpu_count one", "'one' is no number"),
         ("7system 1", "no sample"),
         ("system_vcpu_count 1 999999999999999999", "no time in milliseconds"),
     ],
@@ -172,7 +235,8 @@ def test_labels_are_unescaped() -> None:
 
     assert sample is not None
     assert sample.labels == {"a": 'x"},{\\\n', "b": "2"}
-    assert sample.value == float("inf")
+    assert np.isnan(sample.value)
+    assert sample.problem == "is +Inf"
     assert (
         parse_sample(b"# HELP x y") is parse_sample(b"") is parse_sample(b"python_info 1") is None
     )

@@ -1,4 +1,4 @@
-"""Documents in every shape in which real ones have been seen, made up, with the values that must be read of them."""
+"""Made-up documents in every shape seen in real ones, with the expected values."""
 
 from __future__ import annotations
 
@@ -64,9 +64,13 @@ def test_failures_are_counted_by_outcome_and_else_by_cause(
 
 
 def test_causes_count_where_a_document_has_no_outcomes_at_all() -> None:
-    """Without an execution_summary only the completed executions of a period are not known, and no failure is lost."""
+    """Without an execution_summary only a period's completed executions are unknown.
+
+    No failure is lost.
+    """
     reader = HostReader()
-    failed, completed = [], []
+    failed = []
+    completed = []
     for stats in (
         {"execution_summary": {"completed": 9, "completed_with_err": 3}},
         {"error_summary": {"generic": 500, "numerical": 5}},
@@ -84,7 +88,7 @@ def test_causes_count_where_a_document_has_no_outcomes_at_all() -> None:
 
 
 def test_processes_that_each_list_all_cores() -> None:
-    """Memory and executions are those of the process's own chip, and utilisation that of its own cores."""
+    """Memory and executions are of the process's own chip, utilisation of its own cores."""
     (document,) = documents("trn1n.32xlarge-16-processes.ndjson")
     reader = HostReader()
 
@@ -146,7 +150,10 @@ def test_indented_documents_follow_each_other() -> None:
 
 
 def test_a_host_without_a_process() -> None:
-    """The first record has only memory, and no interval; the next has idle cores, not unknown ones."""
+    """The first record has only memory and no interval; the next has idle cores.
+
+    They are not unknown.
+    """
     reader = HostReader()
     first, second = documents("trn1.2xlarge-idle.ndjson")
 
@@ -166,9 +173,13 @@ def test_a_host_without_a_process() -> None:
     ("name", "utilisation", "expected"),
     [
         ("inf2.xlarge.ndjson", [88.5, 0], {"hbm_used_bytes": 3 * GIB, "tflops": 0.9}),
-        ("trn3p.48xlarge.ndjson", [40, 60, 40, 60, 40, 60, 40, 60], {"hbm_used_bytes": 64 * GIB, "tflops": 400.0}),
+        (
+            "trn3p.48xlarge.ndjson",
+            [40, 60, 40, 60, 40, 60, 40, 60],
+            {"hbm_used_bytes": 64 * GIB, "tflops": 400.0},
+        ),
     ],
-)  # fmt: skip  # a line a case
+)
 def test_other_generations_are_read(
     name: str, utilisation: list[float], expected: dict[str, float]
 ) -> None:
@@ -182,7 +193,10 @@ def test_other_generations_are_read(
 
 
 def test_processes_that_share_chips_have_their_own_executions() -> None:
-    """Four that each have memory on one core, two cores a chip: nothing is counted on the cores of the others."""
+    """Four processes with one core each count nothing on other cores.
+
+    Two cores are on a chip.
+    """
     document = json.loads(documents("inf1.xlarge-indented.json")[0])
     document["instance_info"]["instance_type"] = "trn1.32xlarge"
     document["neuron_hardware_info"] = {"neuron_device_count": 16, "neuroncore_per_device_count": 2}
@@ -206,7 +220,7 @@ def test_processes_that_share_chips_have_their_own_executions() -> None:
     ],
 )
 def test_a_type_that_is_not_known_is_named(type_name: str, problem: str) -> None:
-    """What is wrong with it depends on how much of it is known."""
+    """The problem named depends on the known part of a type."""
     document = json.loads(documents("inf2.xlarge.ndjson")[0])
     document["instance_info"]["instance_type"] = type_name
     with pytest.raises(ConfigError, match=problem):
@@ -215,7 +229,10 @@ def test_a_type_that_is_not_known_is_named(type_name: str, problem: str) -> None
 
 @pytest.mark.parametrize("type_name", ["trn3.48xlarge", "trn4x.48xlarge"])
 def test_names_of_trn3_instance_types_are_assumed(type_name: str) -> None:
-    """A host with Trainium3 devices under another name is no typing error: EC2's API has none of the names yet."""
+    """A host with Trainium3 devices under another name is no typing error.
+
+    EC2's API has none of the names yet.
+    """
     document = json.loads(documents("trn3p.48xlarge.ndjson")[0])
     document["instance_info"]["instance_type"] = type_name
 
@@ -236,7 +253,10 @@ def devices(name: str) -> DeviceList:
 
 
 def test_a_containers_devices_are_the_chips_at_their_addresses() -> None:
-    """Device 0 at the address of chip 13 is chip 13; the chips of which the container has none are not available."""
+    """Device 0 at the address of chip 13 is chip 13.
+
+    Chips outside the container are not available.
+    """
     reader = HostReader(devices("container"))
 
     read = feed(reader, documents("trn2.48xlarge-container.ndjson")[0])
@@ -251,7 +271,7 @@ def test_a_containers_devices_are_the_chips_at_their_addresses() -> None:
 
 
 def test_a_hosts_devices_are_its_chips() -> None:
-    """On the host itself the numbers are the chips', and each is where its neighbours say, too."""
+    """On the host itself device numbers are chip numbers, confirmed by neighbours."""
     kind = INSTANCE_TYPES["trn2.48xlarge"]
     listed = devices("trn2.48xlarge")
     elsewhere = listed._replace(devices=tuple(each._replace(bdf="") for each in listed.devices))
@@ -261,9 +281,13 @@ def test_a_hosts_devices_are_its_chips() -> None:
 
 
 def test_devices_without_a_known_address_are_placed_by_their_neighbours() -> None:
-    """Neighbours stay the host's; where they say nothing, only a whole host may be taken as it is numbered."""
+    """Neighbours are the host's numbers.
+
+    Without them, only a whole host is placed by device numbers.
+    """
     kind = INSTANCE_TYPES["trn2.48xlarge"]
-    container, host = devices("container"), devices("trn2.48xlarge")
+    container = devices("container")
+    host = devices("trn2.48xlarge")
     moved = DeviceList(tuple(each._replace(bdf="0000:10:1e.0") for each in container.devices))
     assert moved.place(kind) == {0: 13, 1: 9}
 

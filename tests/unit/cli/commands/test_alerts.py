@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from trnfleet.cli.commands import alerts
-from trnfleet.cli.commands.silence import list_all
+from trnfleet.cli.commands.silence import add, list_all
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.alert import fingerprint_of
 from trnfleet.domain.alerts.watches import (
@@ -48,7 +48,7 @@ def alert(severity: str) -> AlertMessage:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Run a command against what is said to be seen."""
+    """Run a command against the given observation."""
 
     def ask(
         *arguments: str,
@@ -76,8 +76,96 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Any:
     return ask
 
 
+def test_a_command_ends_in_time(asked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command ends in time with a reason, however much must be matched."""
+
+    def match_for_ever(_fleet: FleetAlerts) -> None:
+        while True:
+            pass
+
+    monkeypatch.setattr("trnfleet.services.alerts_client.silence_facts", match_for_ever)
+    monkeypatch.setattr(alerts, "MATCHING_S", 0.01)
+    status, _, error = asked("--wait", "10ms", command=list_all)
+    assert status == 1
+    assert (
+        "no end within 0.02 s: too many retained alerts and silences, or too costly ones" in error
+    )
+
+
+def test_what_no_broker_says_is_not_known(asked: Any) -> None:
+    """With retained messages withheld, a live watch does not help.
+
+    Nothing is reported as none, and nothing is proposed.
+    """
+    seen: dict[str, Any] = {
+        "watches": ("w",),
+        "present": (WatchPresence("w", BEGIN_NS, 3.0, leads=True, firing=3),),
+        "is_withheld": True,
+    }
+    status, out, _ = asked(told=(alert("critical"),), **seen)
+    assert status == 1
+    assert out.startswith("alerts, silences and acknowledgements are not known")
+    assert "firing (last known)" in out
+    status, out, error = asked("--json", **seen)
+    facts = json.loads(out)
+    assert (status, facts["watched"], facts["silences"], facts["doubts"]) == (1, False, None, [])
+    assert "start `trnfleet watch`" not in error
+    status, out, error = asked(command=list_all, **seen)
+    assert (status, out) == (1, "silences are not known\n")
+    assert "not known" in error
+    assert asked("--json", command=list_all, **seen)[:2] == (1, "null\n")
+    add_one = ("alertname=hot", "--for", "1h", "--why", "swap")
+    assert (
+        asked(*add_one, command=add, **seen)[1]
+        == "matches, with --yes: alerts that are not known\n"
+    )
+
+
+def test_alerts_that_a_text_names(asked: Any) -> None:
+    """A text is an id or its beginning, a rule or a place.
+
+    The exit status is about these alone.
+    """
+    hot = alert("critical")
+    cold = hot.model_copy(
+        update={
+            "fingerprint": fingerprint_of("demo", "cold", "b"),
+            "rule": "cold",
+            "target": "b",
+            "severity": Severity.WARNING,
+        }
+    )
+    for text in (cold.fingerprint, cold.fingerprint[:5], "cold", "cold b"):
+        status, out, _ = asked(text, "--json", told=(hot, cold), watches=("w",))
+        assert (status, [each["rule"] for each in json.loads(out)["alerts"]]) == (0, ["cold"]), text
+    assert asked("hot", told=(hot, cold), watches=("w",))[0] == alerts.UNHANDLED
+    assert asked("cool", told=(hot, cold), watches=("w",))[0] == 1
+
+
+def test_a_silence_for_an_alert_by_its_id(asked: Any) -> None:
+    """Its matchers are the alert's alone; what names several alerts is refused with their ids."""
+    hot = alert("critical").model_copy(update={"labels": {"alertname": "hot", "target": "a"}})
+    other = hot.model_copy(
+        update={
+            "fingerprint": fingerprint_of("demo", "hot", "b"),
+            "target": "b",
+            "labels": {"alertname": "hot", "target": "b"},
+        }
+    )
+    known: dict[str, Any] = {"told": (hot, other), "watches": ("w",), "command": add}
+    status, out, _ = asked(hot.fingerprint[:6], "--for", "1d12h", "--why", "swap", **known)
+    assert (status, out.splitlines()[0]) == (0, "matches, with --yes: 1 firing alert, 1 critical")
+    status, _, _ = asked("hot", "--for", "1w", "--why", "swap", **known)
+    assert status == 1
+    status, _, error = asked("alertname=hot", "--for", "90", "--why", "swap", **known)
+    assert status == 2
+    assert "90 has no unit; write 90s, 90m or 90h" in error
+    status, _, error = asked("alertname=hott,target=a", "--for", "1h30m", "--why", "swap", **known)
+    assert (status, error) == (0, "no rule here is called 'hott': did you mean 'hot'?\n")
+
+
 def test_without_a_watch_it_does_not_say_that_nothing_fires(asked: Any) -> None:
-    """Nobody knows what fires: one line says so and what to do, with status 1."""
+    """Without a watch firing alerts are unknown: one line gives advice, with status 1."""
     status, out, _ = asked()
     assert (status, out) == (1, "no watch publishes alerts of fleet demo; start `trnfleet watch`\n")
     status, out, _ = asked(gone=("w",))
@@ -88,7 +176,7 @@ def test_without_a_watch_it_does_not_say_that_nothing_fires(asked: Any) -> None:
 
 
 def test_whose_word_it_shows(asked: Any) -> None:
-    """Stderr names the watch that leads, since when, and when it was heard; so does --json."""
+    """Stderr and --json name the leading watch, its start, and its last heartbeat."""
     leader = WatchPresence("w", BEGIN_NS, 3.0, leads=True, firing=0)
     status, out, err = asked(watches=("w",), present=(leader,))
     assert (status, out) == (0, "0 firing\n")
@@ -104,7 +192,10 @@ def test_whose_word_it_shows(asked: Any) -> None:
 
 
 def test_a_leader_that_publishes_nothing_is_doubted(asked: Any) -> None:
-    """Where another watch sees alerts it does not say that nothing fires, and exits with status 1; commands of operators warn."""
+    """If another watch sees alerts, the command exits with status 1.
+
+    It does not report an absence of alerts, and operators' commands warn.
+    """
     present = (
         WatchPresence("evil", 0, 1.0, leads=True, firing=None),
         WatchPresence("w", BEGIN_NS, 3.0, leads=False, firing=6),
@@ -123,7 +214,7 @@ def test_a_leader_that_publishes_nothing_is_doubted(asked: Any) -> None:
 
 @pytest.mark.parametrize("severity", ["critical", "warning"])
 def test_what_a_dead_watch_left_is_last_known(asked: Any, severity: str) -> None:
-    """Alerts of a watch that is gone are listed as last known, with their age and status 1."""
+    """A former watch's alerts are listed as last known, with age and status 1."""
     status, out, _ = asked(told=(alert(severity),), gone=("w",))
     first, heading, row = out.splitlines()
     assert status == 1
@@ -133,7 +224,7 @@ def test_what_a_dead_watch_left_is_last_known(asked: Any, severity: str) -> None
 
 
 def test_json_says_whether_it_is_watched(asked: Any) -> None:
-    """Scripts find in a field of its own whether what is listed holds now, and stderr says it in words."""
+    """A JSON field shows whether the list is current, and stderr states it in words."""
     status, out, told = asked("--json", told=(alert("critical"),), gone=("w",))
     facts = json.loads(out)
     assert (status, facts["watched"], facts["watches"], facts["gone"]) == (1, False, [], ["w"])
@@ -157,7 +248,10 @@ def test_with_a_watch_nothing_fires_or_something_does(asked: Any) -> None:
 
 
 def test_a_cell_without_a_watch_is_named_and_hides_no_other(asked: Any) -> None:
-    """A critical alert of a watched cell counts; what another cell's watch has left is as last known, and stderr names that cell."""
+    """A critical alert of a watched cell counts.
+
+    Alerts of a cell without a watch are as last known, and stderr names the cell.
+    """
     kept, left = (
         CellAlertMessage(
             **{
@@ -192,14 +286,20 @@ def test_a_cell_without_a_watch_is_named_and_hides_no_other(asked: Any) -> None:
 
 
 def test_silences_are_listed_with_a_word_about_what_they_hide(asked: Any) -> None:
-    """Silences need no watch; that what they hide is only last known is told on stderr."""
+    """Silences need no watch.
+
+    Stderr notes that the hidden alerts are only last known.
+    """
     status, out, told = asked(command=list_all)
     assert (status, out) == (0, "no silences\n")
     assert told == "no watch publishes alerts of fleet demo; start `trnfleet watch`\n"
 
 
 def test_silences_of_alertmanager_have_owner_and_origin(asked: Any) -> None:
-    """A silence that was made there says whose it is and where; one that is not applied says why, in the list and in --json."""
+    """A silence made there has its owner and origin.
+
+    One that is not applied has a reason, in the list and in --json.
+    """
     lasts: dict[str, Any] = {
         "starts": format_rfc3339(BEGIN_NS),
         "until": format_rfc3339(BEGIN_NS + 9 * NS_PER_S),
@@ -239,7 +339,10 @@ def test_silences_of_alertmanager_have_owner_and_origin(asked: Any) -> None:
 
 
 def test_what_receivers_do_not_take(asked: Any) -> None:
-    """Stderr names it with the reason, an alert by its name; --json has it, and the list of silences beside the silence."""
+    """Stderr names a refused alert with the reason.
+
+    --json has it, and the list of silences has it beside the silence.
+    """
     fingerprint = fingerprint_of("demo", "hot", "a")
     errors = (
         ReceiverError("alertmanager", "silence", "s-1", "HTTP 400 'bad\x1b[2J'"),
@@ -258,8 +361,11 @@ def test_what_receivers_do_not_take(asked: Any) -> None:
         why="swap",
     )
     seen: dict[str, Any] = {
-        "watches": ("w", "z"), "present": (standby, leader), "told": (alert("warning"),), "silenced": (silence,)
-    }  # fmt: skip
+        "watches": ("w", "z"),
+        "present": (standby, leader),
+        "told": (alert("warning"),),
+        "silenced": (silence,),
+    }
     status, _, err = asked(**seen)
     assert status == 0
     assert err.startswith(
@@ -269,8 +375,11 @@ def test_what_receivers_do_not_take(asked: Any) -> None:
     facts = json.loads(asked("--json", **seen)[1])
     assert facts["receiver_error_count"] == 3
     assert facts["receiver_errors"][1] == {
-        "receiver": "alertmanager", "kind": "acknowledgement", "id": fingerprint, "reason": "HTTP 400"
-    }  # fmt: skip
+        "receiver": "alertmanager",
+        "kind": "acknowledgement",
+        "id": fingerprint,
+        "reason": "HTTP 400",
+    }
     assert facts["silences"][0]["refused"] == {"alertmanager": "HTTP 400 'bad\x1b[2J'"}
     out = asked(command=list_all, **seen)[1]
     assert "swap: refused by alertmanager (HTTP 400 'bad\\u001b[2J')" in out
@@ -279,7 +388,7 @@ def test_what_receivers_do_not_take(asked: Any) -> None:
 def several(
     monkeypatch: pytest.MonkeyPatch, *arguments: str, **changed: Any
 ) -> tuple[int, str, str]:
-    """Run `alerts` against fleets alpha, which has a warning, and beta, which has a critical alert."""
+    """Run `alerts` against fleets alpha, with a warning, and beta, with a critical alert."""
 
     async def read(*_: object, **__: object) -> list[FleetAlerts]:
         made = []
@@ -300,7 +409,10 @@ def several(
 def test_several_fleets_are_one_list_with_the_fleet_in_each_row(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The worst comes first, whichever fleet it is in; in --json each alert has its fleet, and each fleet what is known of it."""
+    """The worst alert comes first, in any fleet.
+
+    In --json each alert has its fleet, and each fleet its facts.
+    """
     status, out, _ = several(monkeypatch)
     head, *rows = out.splitlines()
     assert status == 3
@@ -323,7 +435,10 @@ def test_several_fleets_are_one_list_with_the_fleet_in_each_row(
 def test_of_several_fleets_what_is_unknown_is_named_with_its_fleet(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A fleet without a watch, and one with a broker that is away, are never well; what both had is as last known."""
+    """A fleet without a watch, or with an unreachable broker, is never well.
+
+    Its alerts are as last known.
+    """
     assert several(monkeypatch, is_quiet=True)[:2] == (0, "0 firing in 2 fleets\n")
     status, out, told = several(monkeypatch, is_quiet=True, beta={"away": ("mqtt://b2:1883",)})
     assert (status, out) == (1, "no alert is published, which is in doubt\n")

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
+from support.monitor.feed import Feed, standalone
 from support.paths import FIXTURES, ROOT
 
 from trnfleet.cli.commands.check import command
@@ -48,7 +50,7 @@ def test_what_ships_is_recognised_and_valid(file: Path, said: str) -> None:
 
 
 def test_valid_files_beside_an_invalid_one_are_told() -> None:
-    """What is wrong with files of each kind stands in fixtures/bad."""
+    """Mistakes of each kind of file are in fixtures/bad."""
     bad = FIXTURES / "bad" / "fleets" / "no-clusters.toml"
     status, lines = check(bad, shipped_folder("fleets") / "lab.toml")
     assert status == 2
@@ -57,7 +59,10 @@ def test_valid_files_beside_an_invalid_one_are_told() -> None:
 
 
 def test_recordings(tmp_path: Path) -> None:
-    """A finished recording is valid; one with a broken chunk, one cut off, and a file of noise are not."""
+    """A finished recording is valid.
+
+    A broken chunk, a cut end, and noise are not.
+    """
     file = tmp_path / "a.mcap"
     writer = RecordingWriter(file, About(id="test", fleets=("demo",)))
     for number in range(1_000):
@@ -78,8 +83,35 @@ def test_recordings(tmp_path: Path) -> None:
     assert check(tmp_path / "none.mcap")[1][0].endswith("INVALID: No such file or directory")
 
 
+def test_telemetry_that_a_monitor_cannot_use_is_named(tmp_path: Path) -> None:
+    """Misspelt metrics and impossible values are named once each.
+
+    The line has their number and first place.
+    """
+    feed = Feed(standalone(1), json=True)
+    file = tmp_path / "a.mcap"
+    writer = RecordingWriter(file, About(id="test", fleets=("demo",)))
+    for number, envelope in enumerate(feed.telemetry()):
+        data = json.loads(envelope.payload)
+        if "chip" in data:
+            data |= {"temp_c": 60.0, "nc_util_pct": [4294967295, *[50.0] * 7]}
+        writer.write(START_NS + number, envelope._replace(payload=json.dumps(data).encode()))
+    writer.close()
+    where = f"{file}: INVALID: telemetry of uc1/standalone/trn2-0001/chip00:"
+    assert check(file) == (
+        2,
+        [
+            f"{where} temp_c: did you mean temperature_c? (16 times)",
+            f"{where} nc_util_pct must be from 0 to 101, not 4294967295 (16 times)",
+        ],
+    )
+
+
 def test_other_people_s_files(tmp_path: Path) -> None:
-    """Lines and documents are named by their content, whatever their name; what has to be left out is no valid part of them."""
+    """Lines and documents are recognised by content, whatever their name.
+
+    Parts to leave out are not valid.
+    """
     torn = tmp_path / "torn.ndjson"
     torn.write_bytes(LINES.read_bytes())
     sound = tmp_path / "sound.json"
@@ -105,9 +137,10 @@ def test_other_people_s_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ending", ["ndjson", "jsonl", "json"])
 def test_a_file_of_messages_is_never_taken_for_toml(ending: str, tmp_path: Path) -> None:
-    """Its name says that messages should be in it."""
+    """A message file is not read as TOML: its name decides."""
     file = tmp_path / f"odd.{ending}"
     file.write_text("hello\n")
     assert check(file) == (
-        2, [f"{file}: INVALID: no MCAP, no lines of mosquitto_sub -F %j, no neuron-monitor"]
-    )  # fmt: skip  # status and line
+        2,
+        [f"{file}: INVALID: no MCAP, no lines of mosquitto_sub -F %j, no neuron-monitor"],
+    )

@@ -1,4 +1,4 @@
-"""The claims that `trnfleet fleet compare` prints, on terminals of several widths, and the files that it finds."""
+"""Claims of `trnfleet fleet compare` on terminals of several widths, and its files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def claims_on(monkeypatch: pytest.MonkeyPatch, columns: int | None) -> list[str]
 @pytest.mark.parametrize("columns", [40, 80, 120, 170, 200])
 def test_claims_fit_the_terminal(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     """Each line is at most as wide as the terminal, and no word is lost."""
-    whole, fitted = claims_on(monkeypatch, None), claims_on(monkeypatch, columns)
+    whole = claims_on(monkeypatch, None)
+    fitted = claims_on(monkeypatch, columns)
     assert max(map(len, whole)) > columns
     assert max(map(len, fitted)) <= columns
     assert sum(line.count("2023-11") for line in fitted) == sum(

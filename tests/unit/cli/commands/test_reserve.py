@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from trnfleet.cli.commands import reserve
 from trnfleet.cli.commands.reserve import command
+from trnfleet.cli.main import run
 from trnfleet.domain.reservations.states import ReservationState
 from trnfleet.services.simulator import client
 from trnfleet.services.simulator.client import Command, Reply
@@ -31,7 +32,7 @@ NASTY = "cbo-\x1b[2J"
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Command]:
-    """Note what is asked, and answer with an offering or a reservation."""
+    """Note the requests, and answer with an offering or a reservation."""
     requests: list[Command] = []
 
     async def send(_session: object, _name: object, request: Command, **_: object) -> list[Reply]:
@@ -55,7 +56,7 @@ def call(*arguments: str) -> Any:
 
 
 def test_buying_is_a_dry_run_unless_told(asked: list[Command]) -> None:
-    """Without --yes only offerings are asked for, and what would be bought is shown."""
+    """Without --yes only offerings are requested, and the purchase is shown."""
     shown = call("buy", "--instance-type", "trn2.48xlarge", "--instances", "2", "--days", "1")
     assert shown.exit_code == 0
     assert "would buy" in shown.output
@@ -100,9 +101,18 @@ def test_extending(asked: list[Command]) -> None:
 def test_times_and_zone_are_passed_on(asked: list[Command]) -> None:
     """Earliest start, latest end and zone reach the simulator."""
     result = call(
-        "offerings", "--ultraserver", "--days", "1", "--zone", "us-east-2b",
-        "--from", "2026-01-06T00:00:00Z", "--until", "2026-02-01T00:00:00Z", "--json",
-    )  # fmt: skip  # as on a command line
+        "offerings",
+        "--ultraserver",
+        "--days",
+        "1",
+        "--zone",
+        "us-east-2b",
+        "--from",
+        "2026-01-06T00:00:00Z",
+        "--until",
+        "2026-02-01T00:00:00Z",
+        "--json",
+    )
     assert result.exit_code == 0
     assert asked[0].args == {
         "days": 1.0,
@@ -125,7 +135,10 @@ def test_times_and_zone_are_passed_on(asked: list[Command]) -> None:
 def test_when_prices_change_is_said(
     monkeypatch: pytest.MonkeyPatch, until: object, said: str
 ) -> None:
-    """Below the offerings stands when prices change, where a change is known; JSON is offerings alone."""
+    """A known price change is shown below the offerings.
+
+    JSON has the offerings only.
+    """
     answer_with(
         monkeypatch, Reply("sim-1", True, "", {"offerings": [OFFERING], "prices_until": until})
     )
@@ -136,34 +149,32 @@ def test_when_prices_change_is_said(
     assert [each["id"] for each in json.loads(call(*wanted, "--json").output)] == ["cbo-1"]
 
 
-def test_a_refusal_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """What a simulator refuses is told in one line on stderr, with exit status 1."""
     answer_with(monkeypatch, Reply("sim-1", False, "duration-in-days-then-weeks: not 15", {}))
-    result = call("buy", "--ultraserver", "--days", "15", "--yes")
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == "trnfleet: duration-in-days-then-weeks: not 15\n"
+    assert run(["reserve", "buy", "--ultraserver", "--days", "15", "--yes", *BROKER]) == 1
+    assert capsys.readouterr() == ("", "trnfleet: duration-in-days-then-weeks: not 15\n")
 
 
 @pytest.mark.parametrize("more", [(), ("--yes",)])
 def test_what_is_not_on_offer_is_no_success(
-    monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], more: tuple[str, ...]
 ) -> None:
     """With and without --yes the simulator's reason is told, and the exit status is 1."""
     answer_with(
         monkeypatch, Reply("sim-1", False, "'nope' is not on offer; did you mean 'cbo-1'?", {})
     )
-    refused = call("buy", "nope", *more)
-    assert (refused.exit_code, refused.output) == (
-        1,
-        "trnfleet: 'nope' is not on offer; did you mean 'cbo-1'?\n",
-    )
+    assert run(["reserve", "buy", "nope", *more, *BROKER]) == 1
+    assert capsys.readouterr() == ("", "trnfleet: 'nope' is not on offer; did you mean 'cbo-1'?\n")
 
 
 @pytest.mark.parametrize("result", [{}, {"offerings": []}, {"offerings": [{}]}, {"offerings": 3}])
 def test_an_answer_that_makes_no_sense(
     monkeypatch: pytest.MonkeyPatch, result: dict[str, Any]
 ) -> None:
-    """An answer without offerings, or with what is none, is told as such."""
+    """An answer without offerings, or with invalid ones, is reported as such."""
     answer_with(monkeypatch, Reply("sim-1", True, "", result))
     failed = call("offerings", "--ultraserver", "--days", "1")
     assert failed.exit_code != 0
@@ -195,9 +206,14 @@ def test_wrong_use(arguments: tuple[str, ...]) -> None:
 def test_a_block_of_which_nothing_is_used_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in the app; an unknown use is no idleness."""
     told: dict[str, Any] = {
-        "state": ReservationState.ACTIVE, "ts": "2026-01-03T11:30:00Z", "instance_type": "trn2.48xlarge", "zone": "us-east-2b",
-        "instances": 2, "created": "2026-01-01T11:30:00Z", "start": "2026-01-03T11:30:00Z",
-    }  # fmt: skip  # fields of a message
+        "state": ReservationState.ACTIVE,
+        "ts": "2026-01-03T11:30:00Z",
+        "instance_type": "trn2.48xlarge",
+        "zone": "us-east-2b",
+        "instances": 2,
+        "created": "2026-01-01T11:30:00Z",
+        "start": "2026-01-03T11:30:00Z",
+    }
     found = [
         ReservationMessage(id=name, launched=used, **told)
         for name, used in (("cb-used", 1), ("cb-idle", 0), ("cb-unknown", None))

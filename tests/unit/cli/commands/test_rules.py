@@ -35,7 +35,7 @@ expect = [
     { at = "15s", rule = "hot", alerts = [{ target = "uc1/us-0001/trn2u-0001-0/chip00", state = "pending" }] },
     { at = "20s", rule = "hot", alerts = [{ target = "uc1/us-0001/trn2u-0001-0/chip00", value = 93 }] },
 ]
-"""
+"""  # noqa: E501
 
 
 def call(*arguments: str) -> Result:
@@ -57,7 +57,10 @@ def test_a_test_that_succeeds(folder: Path) -> None:
 
 
 def test_a_test_that_fails(folder: Path) -> None:
-    """Expected and got stand one below the other, with test, rule and instant; exit status 1."""
+    """Expected and actual are printed below each other, with test, rule and instant.
+
+    The exit status is 1.
+    """
     (folder / "bad.toml").write_text(
         TEST.replace("value = 93", "value = 94, members = 2"), encoding="utf-8"
     )
@@ -69,7 +72,10 @@ def test_a_test_that_fails(folder: Path) -> None:
         f"FAILED   {folder / 'bad.toml'}: 1 of 1 test",
         "  a hot chip: hot at 20 s",
         "    expected: uc1/us-0001/trn2u-0001-0/chip00 firing value=94 members=2",
-        "         got: uc1/us-0001/trn2u-0001-0/chip00 firing value=93 members=1  uc1/us-0001/trn2u-0001-0/chip00 is at 93.0 °C",
+        (
+            "         got: uc1/us-0001/trn2u-0001-0/chip00 firing value=93 members=1 "
+            " uc1/us-0001/trn2u-0001-0/chip00 is at 93.0 °C"
+        ),
         f"SUCCESS  {folder / 'good.toml'}: 1 test",
     ]
 
@@ -85,7 +91,10 @@ def test_a_test_that_fails(folder: Path) -> None:
     ],
 )
 def test_each_difference_is_seen(folder: Path, before: str, after: str, said: str) -> None:
-    """An alert too many, one too few, another state, place or summary: each fails the test."""
+    """Any difference fails the test.
+
+    It is an alert more or less, or another state, place or summary.
+    """
     text = TEST.replace(before, after, 1)
     assert text != TEST
     (folder / "bad.toml").write_text(text, encoding="utf-8")
@@ -101,8 +110,16 @@ def test_each_difference_is_seen(folder: Path, before: str, after: str, said: st
     [
         ('rules = ["hot.toml"]', 'rules = ["cold.toml"]', "cold.toml: no such file"),
         ('rules = ["hot.toml"]', 'rules = ["hardwear"]', "did you mean 'hardware'?"),
-        ('rule = "hot"', 'rule = "hott"', "test 'a hot chip': there is no rule 'hott': did you mean 'hot'?"),
-        ("temperature_c", "temprature_c", "a test cannot set 'temprature_c' of an address: did you mean 'temperature_c'?"),
+        (
+            'rule = "hot"',
+            'rule = "hott"',
+            "test 'a hot chip': there is no rule 'hott': did you mean 'hot'?",
+        ),
+        (
+            "temperature_c",
+            "temprature_c",
+            "a test cannot set 'temprature_c' of an address: did you mean 'temperature_c'?",
+        ),
         ("80 93x4", "80 93y4", "'93y4' is no sample"),
         ("80 93x4", "80 99999", "temperature_c 99999.0 is outside 0 to 6553.4 degC"),
         ("80 93x4", "80 -1", "temperature_c -1.0 is outside"),
@@ -111,15 +128,30 @@ def test_each_difference_is_seen(folder: Path, before: str, after: str, said: st
         ('chip00", values', 'chip00..chap15", values', "is no range such as chip00..chip15"),
         ('chip00", values', 'chip00:up", values', "temperature_c is no figure of a link"),
         ('chip00", values', 'chip00/nc0", values', "temperature_c is no figure of a core"),
-        ("[[tests]]", 'interval = "1s"\n[[tests]]\nexpects = 3', "unknown key 'tests.0.expects': did you mean 'expect'?"),
+        (
+            "[[tests]]",
+            'interval = "1s"\n[[tests]]\nexpects = 3',
+            "unknown key 'tests.0.expects': did you mean 'expect'?",
+        ),
         ("15s", "9d", "is more than 20000 intervals of 10 s away"),
-        ("[[tests]]", '[[tests]]\ninstances = [{address = "uc1/us-0001/a", type = "trn9"}]', "trn9"),
-        ("[[tests]]", '[[tests]]\njobs = [{name = "j", on = ["uc9"]}]', "job j runs on 'uc9', which is not there"),
+        (
+            "[[tests]]",
+            '[[tests]]\ninstances = [{address = "uc1/us-0001/a", type = "trn9"}]',
+            "trn9",
+        ),
+        (
+            "[[tests]]",
+            '[[tests]]\njobs = [{name = "j", on = ["uc9"]}]',
+            "job j runs on 'uc9', which is not there",
+        ),
         ("[[tests]]", "[[tests]", "not valid TOML"),
     ],
-)  # fmt: skip  # a table reads as rows
+)
 def test_an_invalid_file(folder: Path, before: str, after: str, said: str) -> None:
-    """One line says what is wrong where; the other files are tested all the same; exit status 2."""
+    """One line names the error and its place.
+
+    The other files are tested, and the exit status is 2.
+    """
     text = TEST.replace(before, after, 1)
     assert text != TEST
     (folder / "bad.toml").write_text(text, encoding="utf-8")
@@ -136,7 +168,8 @@ def test_an_invalid_file(folder: Path, before: str, after: str, said: str) -> No
 def test_an_invalid_file_outdoes_a_failed_test(folder: Path) -> None:
     """Exit status 2, also where another test failed before and after."""
     (folder / "bad.toml").write_text(TEST.replace("value = 93", "value = 94"), encoding="utf-8")
-    bad, none = str(folder / "bad.toml"), str(folder / "none.toml")
+    bad = str(folder / "bad.toml")
+    none = str(folder / "none.toml")
 
     assert call("test", bad, none).exit_code == 2
     assert call("test", none, bad).exit_code == 2
@@ -148,12 +181,15 @@ def test_a_file_that_is_valid(folder: Path) -> None:
 
     assert (result.exit_code, result.output) == (
         0,
-        f"valid    {folder / 'hot.toml'}: 1 rule (1 warning)\n",
+        f"valid    {folder / 'hot.toml'}: 1 rule (severity: 1 warning)\n",
     )
 
 
 def test_files_that_are_not_valid(folder: Path) -> None:
-    """Each that is not is said with its key; what is valid alone and not together, too; exit status 2."""
+    """Each invalid file is named with its key, also if invalid only together with others.
+
+    The exit status is 2.
+    """
     (folder / "bad.toml").write_text(RULE.replace("above = 90", "abov = 90"), encoding="utf-8")
     (folder / "same.toml").write_text(RULE, encoding="utf-8")
 
@@ -178,13 +214,13 @@ def test_what_ships_is_valid() -> None:
 
 @pytest.mark.parametrize("name", shipped_names("alerts"))
 def test_each_shipped_file_stands_alone(name: str) -> None:
-    """A shipped file may inhibit rules of another one that ships, and is valid without it."""
+    """A shipped file may inhibit another one's rules, and is valid without it."""
     assert call("check", name).exit_code == 0
     assert call("list", "--rules", name).exit_code == 0
 
 
 def test_the_rules_are_listed(folder: Path) -> None:
-    """One line a rule with what it is checked against; of one scope, or of one's own files."""
+    """Each rule has one line with its condition, for one scope or own files."""
     every = call("list")
     assert every.exit_code == 0
     assert "telemetry-lost" in every.output or "silent" in every.output
@@ -193,8 +229,8 @@ def test_the_rules_are_listed(folder: Path) -> None:
     assert jobs[0].split() == ["RULE", "SCOPE", "SEVERITY", "FOR", "CONDITION"]
     assert all(" job " in line for line in jobs[1:-2])
     own = call("list", "--rules", str(folder / "hot.toml")).output.splitlines()
-    assert own[1].split() == ["hot", "chip", "warning", "10s", "temperature_c", "above", "90", "°C"]
-    assert own[-1] == "1 rule (1 warning)"
+    assert own[1].split() == ["hot", "chip", "warning", "10", "s", "temperature", ">", "90", "°C"]
+    assert own[-1] == "1 rule (severity: 1 warning)"
 
 
 def test_the_figures_are_listed() -> None:

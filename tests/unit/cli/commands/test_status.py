@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -66,8 +67,30 @@ def asked(feed: Feed) -> dict[str, object]:
     return again
 
 
+async def test_each_chip_is_in_one_state() -> None:
+    """Text and JSON count silent and offline chips separately.
+
+    The states add up to all chips.
+    """
+    feed = fed()
+    summary = replace(feed.monitor.summary(), live_chips=40, stale_chips=16, offline_chips=16)
+    summary = replace(summary, unknown_chips=4, unobserved_chips=4)
+    line = text(
+        summary, feed.monitor, published_problems(feed.monitor), healthy=False
+    ).splitlines()[0]
+    assert "40 of 80 chips live, 16 stale, 16 offline, 4 not heard yet, 4 not observed" in line
+    await feed.advance(10.0)
+    feed.tick([path for path in feed.layout.instances if "us-0001" in path])
+    found: Any = asked(feed)
+    assert found["v"] == 1
+    assert (found["live_chips"], found["stale_chips"], found["offline_chips"]) == (64, 16, 0)
+
+
 def test_chips_that_are_not_described() -> None:
-    """They are counted, with what to do; a fleet of which a part is unknown is not healthy."""
+    """Undescribed chips are counted, with advice.
+
+    A partly unknown fleet is not healthy.
+    """
     feed = Feed(ultraservers(2), json=True)
     feed.describe(list(feed.layout.instances[:4]))
     feed.tick()
@@ -82,13 +105,82 @@ def test_chips_that_are_not_described() -> None:
     assert is_healthy(feed.monitor, feed.monitor.summary(), published_problems(feed.monitor))
 
 
+async def test_two_publishers_of_the_same_hosts() -> None:
+    """Both publishers are named in text and JSON, and the fleet is not healthy.
+
+    Their telemetry is not undescribed.
+    """
+    first = Feed(ultraservers(1), json=True)
+    second = Feed(ultraservers(1), json=True)
+    second.publisher, second.boot, second.monitor = "host-b", "boot-2", first.monitor
+    first.publisher = "host-a"
+    for feed in (first, second):
+        # A later reader gets the newest descriptors and both presences.
+        first.monitor.apply(feed.announcements()[:1])
+    second.describe()
+    for tick in range(6):
+        await first.clock.advance(1.0)
+        for feed in (first, second):
+            first.monitor.apply(feed.telemetry())
+        if tick == 0:
+            undescribed = first.monitor.counts.undescribed
+            assert first.monitor.ingest.contests.is_open(first.clock.monotonic_s())
+    first.monitor.compute()
+    assert asked(first)["contested"] == {"host-a and host-b": 4}
+    assert "host-a and host-b publish the same 4 paths: values change between them" in said(first)
+    assert not is_well(first)
+    assert first.monitor.counts.undescribed == undescribed > 0
+    [problem] = [
+        each for each in first.monitor.pipeline().problems if each.name == "two-publishers"
+    ]
+    assert problem.severity.value == "critical"
+
+
+async def test_a_restart_is_no_contest() -> None:
+    """A publisher that goes on with another boot, before its descriptor comes, is one publisher."""
+    feed = Feed(ultraservers(1), json=True)
+    feed.describe()
+    feed.tick()
+    feed.boot = "boot-2"
+    feed.seq = 0
+    for _ in range(6):
+        await feed.clock.advance(1.0)
+        feed.monitor.apply(feed.telemetry())
+    feed.describe()
+    for _ in range(6):
+        await feed.clock.advance(1.0)
+        feed.monitor.apply(feed.telemetry())
+    feed.monitor.compute()
+    assert asked(feed)["contested"] == {}
+    assert is_well(feed)
+
+
+async def test_two_processes_with_one_client_id() -> None:
+    """A boot to which a client id returns has gone on beside the other one."""
+    feed = Feed(ultraservers(1))
+    for boot in ("boot-1", "boot-2", "boot-1"):
+        assert asked(feed)["contested"] == {}
+        feed.boot = boot
+        feed.describe()
+        feed.tick()
+        await feed.clock.advance(1.0)
+    assert asked(feed)["contested"] == {"feed and feed": 1}
+    assert (
+        "two processes take turns under the client id feed: each ends the other's connection"
+        in said(feed)
+    )
+    assert not is_well(feed)
+    await feed.clock.advance(90.0)
+    assert asked(feed)["contested"] == {}
+
+
 def test_a_broker_that_withholds_is_named() -> None:
     """Where wildcards get no retained messages, silences are not none but unknown."""
     feed = fed()
     assert "broker" not in said(feed)
     feed.monitor.link.retained_exactly = 3
     assert (
-        "broker          the broker gives retained messages to no subscription with wildcards"
+        "broker          alerts, silences and acknowledgements are not known: the broker sent no"
         in said(feed)
     )
     feed.monitor.link.retained = 1
@@ -110,7 +202,10 @@ def test_power_down_to_racks() -> None:
 
 
 async def test_figures_are_means_and_say_over_what() -> None:
-    """Text has the header's means; JSON has the present at the top, and the means with their seconds under `mean`."""
+    """Text has the header's means.
+
+    JSON has present values at the top, and means with their seconds under `mean`.
+    """
     feed = fed()
     for watts in (100.0, 200.0, 300.0):
         feed.set("power_w", watts)
@@ -132,7 +227,10 @@ async def test_figures_are_means_and_say_over_what() -> None:
 
 
 def test_jobs_with_every_figure() -> None:
-    """Each job comes with its state and all figures of the table, null where they make no sense; text counts states."""
+    """Each job has its state and the table's figures, null without meaning.
+
+    Text counts states.
+    """
     feed = fed()
     jobs = asked(feed)["job_list"]
     assert isinstance(jobs, list)
@@ -146,8 +244,27 @@ def test_jobs_with_every_figure() -> None:
     assert "critical        llama: job hung" in said(feed)
 
 
+async def test_jobs_without_a_live_chip_are_not_counted_as_running() -> None:
+    """Text counts them apart; JSON has a flag, the age, and no pace."""
+    feed = fed()
+    for _ in range(12):
+        await feed.clock.advance(1.0)
+        feed.tick(list(feed.layout.instances[1:]))
+    assert feed.layout.instances[0].startswith("uc1/standalone")
+    jobs = asked(feed)["job_list"]
+    assert isinstance(jobs, list)
+    assert [(job["job"], job["live"], job["age_s"], job["mfu"]) for job in jobs] == [
+        ("llama", True, None, 0.4),
+        ("serve", False, 12.0, None),
+    ]
+    assert "2: 1 hung, 1 last known (1 running)" in said(feed)
+    assert asked(feed)["last_known_jobs"] == 1
+    assert "hits serve last known" in said(feed)
+    assert "now of 64 live\n" in said(feed) or "s mean of 64 live\n" in said(feed)
+
+
 def test_the_last_events() -> None:
-    """The newest events that were heard, newest first, made plain for the terminal."""
+    """The newest events come first, made plain for the terminal."""
     feed = fed()
     feed.monitor.apply(
         [
@@ -168,13 +285,17 @@ def test_the_last_events() -> None:
 
 
 def test_the_fleets_time() -> None:
-    """A fleet with a time of its own says so; at the wall clock nothing is said but in the JSON."""
+    """A fleet's own time is shown.
+
+    Wall clock time is only in the JSON.
+    """
     feed = fed()
     assert not any(line.startswith("time") for line in said(feed).splitlines())
     assert asked(feed)["monitor_time"] == "2026-01-05T00:00:00.000Z"
     fast = Feed(ultraservers(1))
     fast.scatter()
-    fast.epoch, fast.speed = "2025-03-01T12:00:00Z", 3_600.0
+    fast.epoch = "2025-03-01T12:00:00Z"
+    fast.speed = 3_600.0
     fast.describe()
     fast.monitor.apply(fast.telemetry(ts_ns=1_740_830_400_000_000_000))
     fast.monitor.compute()
@@ -183,7 +304,7 @@ def test_the_fleets_time() -> None:
 
 
 def test_a_wrong_clock() -> None:
-    """A host whose clock is ahead by more than 5 s is told."""
+    """A host clock more than 5 s ahead is reported."""
     feed = fed()
     feed.clock.step_wall(-12)
     ahead = feed.telemetry(ts_ns=feed.clock.wall_ns() + 12_000_000_000)
@@ -193,7 +314,7 @@ def test_a_wrong_clock() -> None:
 
 
 def test_facts_for_scripts() -> None:
-    """JSON has exact money as text, states as EC2 names them, and null for what is not known."""
+    """JSON has exact money as text, EC2's state names, and null for unknown values."""
     facts = reservation_facts(
         made(used=None, idle_per_h=None, fee_per_h=Decimal("35.76")), NO_MEANS
     )
@@ -202,7 +323,10 @@ def test_facts_for_scripts() -> None:
 
 
 def test_lines_for_people() -> None:
-    """The table has a line a reservation with state, use, countdowns and money, and none without reservations."""
+    """The table has a line per reservation with state, use, countdowns and money.
+
+    Without reservations there is none.
+    """
     shown = reservation_lines(
         [made(is_idle=True, idle_per_h=Decimal(100))], NO_MEANS, 86_400 * NS_PER_S
     )
@@ -214,7 +338,10 @@ def test_lines_for_people() -> None:
 
 
 async def test_the_utilisation_of_reservations_is_a_mean_and_says_so() -> None:
-    """Text has the mean of the last seconds; JSON both, under the names that the fleet's own figures have."""
+    """Text has the mean of the last seconds.
+
+    JSON has both values under the fleet's names.
+    """
     feed = Feed(ultraservers(1))
     feed.set("nc_util_pct", 80.0)
     feed.describe()
@@ -239,7 +366,7 @@ def test_problems_are_listed_with_place_and_impact() -> None:
     """Text and JSON have the problems; without a watch they say that alerts are unknown."""
     feed = fed()
     assert "1 critical" in said(feed).splitlines()[0]
-    assert "; hits llama hung" in said(feed)
+    assert "; stopped llama (hung)" in said(feed)
     assert "unknown: no watch is online" in said(feed)
     found: Any = asked(feed)
     (problem,) = found["problems"]
@@ -251,7 +378,10 @@ def test_problems_are_listed_with_place_and_impact() -> None:
 
 
 def test_a_cell_without_a_watch_is_named_and_not_healthy() -> None:
-    """On a top broker, where another watch than one there is what is missing: what is wrong with its chips is not known."""
+    """A cell without a watch is named and not healthy: its problems are unknown.
+
+    It is healthy on the top broker once the cell's own watch is online.
+    """
     top = Top()
     top.frame((4_000.0, 20_000.0, 10_000.0))
     top.look()
@@ -269,7 +399,10 @@ def test_a_cell_without_a_watch_is_named_and_not_healthy() -> None:
 
 
 def test_what_receivers_of_the_watch_do_not_take() -> None:
-    """A line with the first of them, and all that its heartbeat has in --json; what a standby says does not count."""
+    """Text has a line with the first receiver errors, --json all of the heartbeat.
+
+    A standby's errors do not count.
+    """
     feed = fed()
     assert "receivers" not in said(feed)
     assert (asked(feed)["receiver_error_count"], asked(feed)["receiver_errors"]) == (0, [])
@@ -282,10 +415,16 @@ def test_what_receivers_of_the_watch_do_not_take() -> None:
     for client, leads, count in (("a", False, 7), ("w", True, 2)):
         message = WatchMessage.model_validate(
             {
-                "client": client, "state": "online", "boot": "b", "role": "watch", "since": f"2026-01-0{count}T00:00:00Z",
-                "leads": leads, "errors": count, "receiver_errors": (error,),
+                "client": client,
+                "state": "online",
+                "boot": "b",
+                "role": "watch",
+                "since": f"2026-01-0{count}T00:00:00Z",
+                "leads": leads,
+                "errors": count,
+                "receiver_errors": (error,),
             }
-        )  # fmt: skip
+        )
         feed.monitor.apply(
             [Envelope(f"trnfleet/v1/demo/publisher/{client}", encode_message(message), 1)]
         )

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        (["--alertmanager", "am:9093"], "--alertmanager: not a URL"),
-        (["--webhook", "ftp://u:secret@h"], "--webhook: not a URL"),
+        (
+            ["--alertmanager", "am:9093"],
+            "'--alertmanager' (env var: 'TRNFLEET_ALERTMANAGER'): not a URL",
+        ),
+        (["--webhook", "ftp://u:secret@h"], "'--webhook' (env var: 'TRNFLEET_WEBHOOK'): not a URL"),
         (["--exec", "no-such-program-here"], "no such program"),
         (["--rules", "no-such-rules"], "no-such-rules"),
         (["--owner", "x"], "--owner"),
@@ -25,10 +28,11 @@ if TYPE_CHECKING:
     ],
 )
 def test_wrong_use_is_told_in_one_line(tmp_path: Path, option: list[str], said: str) -> None:
-    """What cannot be is refused before anything is connected, without showing a password."""
+    """Wrong use is refused before any connection, without showing a password."""
     file = tmp_path / "rules.toml"
     file.write_text(
-        '[[rules]]\nname = "down"\nscope = "publisher"\nseverity = "info"\nfigure = "state"\nequals = "offline"\nsummary = "x"\n'
+        '[[rules]]\nname = "down"\nscope = "publisher"\nseverity = "info"\nfigure = "state"\nequals'
+        ' = "offline"\nsummary = "x"\n'
     )
     rules = [] if option[0] == "--rules" else ["--rules", str(file)]
     result = CliRunner().invoke(command, ["--broker", "mqtt://127.0.0.1:1", *rules, *option])

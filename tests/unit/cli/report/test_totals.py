@@ -31,7 +31,10 @@ def report(name: str, servers: int, watts: float, *brokers: BrokerState) -> Repo
 
 
 def test_totals_are_sums_and_count_the_healthy() -> None:
-    """Chips and watts add up; a fleet of which nothing is known adds none, and is not healthy."""
+    """Chips and watts add up.
+
+    An unknown fleet adds none, and is not healthy.
+    """
     gone = Report.of(
         Observation("gone", (AWAY,), None, BrokerError("mqtt://b2:1883: connection refused"))
     )
@@ -47,6 +50,7 @@ def test_totals_are_sums_and_count_the_healthy() -> None:
         "total           3 fleets, 1 UNHEALTHY, 192 of 192 chips live, power 12.8 kW"
     )
     assert fleets[2] == {
+        "v": 1,
         "fleet": "gone",
         "error": "mqtt://b2:1883: connection refused",
         "healthy": False,
@@ -58,8 +62,12 @@ def test_totals_are_sums_and_count_the_healthy() -> None:
 
 
 def test_a_fleet_with_a_broker_that_is_away_is_not_healthy() -> None:
-    """What that broker has of it is not known; the brokers are named where there are several."""
-    whole, part = report("one", 1, 100.0, HERE), report("one", 1, 100.0, HERE, AWAY)
+    """The unreachable broker's part is unknown.
+
+    The brokers are named if there are several.
+    """
+    whole = report("one", 1, 100.0, HERE)
+    part = report("one", 1, 100.0, HERE, AWAY)
     assert whole.is_healthy
     assert "brokers" not in whole.text()
     assert not part.is_healthy

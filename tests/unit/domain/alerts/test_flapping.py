@@ -32,14 +32,14 @@ def test_time_that_goes_back_forgets_what_is_to_come() -> None:
 
 
 def test_it_flaps_from_the_threshold_on_until_it_is_quiet() -> None:
-    """What flaps goes on to; only its owner ends that."""
+    """A flapping alert keeps flapping until its owner ends it."""
     assert not is_flapping(FLAPS_FROM - 1, was=False)
     assert is_flapping(FLAPS_FROM, was=False)
     assert is_flapping(1, was=True)
 
 
 def test_the_oldest_is_forgotten() -> None:
-    """Memory is bounded: the alert that fired longest ago makes room."""
+    """Memory is bounded: the oldest alert is forgotten."""
     flaps = Flaps()
     flaps.begin("first", 0)
     flaps.begin("second", 1)
@@ -48,3 +48,14 @@ def test_the_oldest_is_forgotten() -> None:
         flaps.begin(f"alert-{number}", 3)
 
     assert (flaps.count("first", 4), flaps.count("second", 4)) == (2, 0)
+
+
+def test_what_is_over_is_forgotten() -> None:
+    """Beginnings are kept for the window alone, however many alerts have begun."""
+    flaps = Flaps()
+    for number in range(100):
+        assert flaps.begin(f"{number}", number * WINDOW_NS // 10) == 1
+    assert len(flaps._begun) == 10
+    flaps.retract("99")
+    assert flaps.begin("x", 100 * WINDOW_NS) == 1
+    assert list(flaps._begun) == ["x"]

@@ -22,7 +22,6 @@ LINK = {"scope": "link", "figure": "link_up", "above": None, "equals": 0.0}
         ({**JOB, "max_over": "10m"}, "only equals or changes_over goes with it"),
         ({"name": None}, "key 'rules.0.name' is missing"),
         ({"name": "a b"}, "rules.0.name = 'a b'"),
-        ({"summary": None}, "key 'rules.0.summary' is missing"),
         ({"abov": 3}, "unknown key 'rules.0.abov': did you mean 'above'?"),
         ({"scope": "chips"}, "rules.0.scope = 'chips'"),
         ({"severity": "bad"}, "rules.0.severity = 'bad'"),
@@ -42,23 +41,41 @@ LINK = {"scope": "link", "figure": "link_up", "above": None, "equals": 0.0}
         ({"increase_over": "1m"}, "temperature_c is no counter"),
         ({"figure": "mem_ecc_corrected"}, "is a counter, which only grows"),
         ({"figure": "mem_ecc_corrected", "increase_over": "2d"}, "longer than 86400 s"),
-        ({"figure": "mem_ecc_corrected", "increase_over": "1m", "rate_over": "1m"}, "exclude each other"),
-        ({"figure": "mem_ecc_corrected", "increase_over": "1m", "minus_median_of": "job"}, "does not go with a median"),
+        (
+            {"figure": "mem_ecc_corrected", "increase_over": "1m", "rate_over": "1m"},
+            "exclude each other",
+        ),
+        (
+            {"figure": "mem_ecc_corrected", "increase_over": "1m", "minus_median_of": "job"},
+            "does not go with a median",
+        ),
         ({"max_over": "1m"}, "max_over is for jobs"),
         ({"minus_median_of": "job", "share_of_median_of": "job"}, "exclude each other"),
         ({"minus_median_of": "instance"}, "rules.0.minus_median_of = 'instance'"),
         ({"share_of_median_of": "past"}, 'past goes with share_of_median_of = "past"'),
         ({"past": "1h"}, 'past goes with share_of_median_of = "past"'),
         ({"share_of_median_of": "past", "past": "1h"}, "is for jobs, reservations"),
-        ({"scope": "instance", "minus_median_of": "job"}, "a median of the job is for chips and links"),
+        (
+            {"scope": "instance", "minus_median_of": "job"},
+            "a median of the job is for chips and links",
+        ),
         ({"figure": "health"}, "health is a bit mask: only has goes with it"),
-        ({"figure": "health", "above": None, "has": ["hbmm"]}, "health has no bit 'hbmm': did you mean 'hbm'?"),
+        (
+            {"figure": "health", "above": None, "has": ["hbmm"]},
+            "health has no bit 'hbmm': did you mean 'hbm'?",
+        ),
         ({"above": None, "has": ["hbm"]}, "temperature_c is no bit mask"),
         ({"above": None, "equals": "hot"}, "temperature_c is no text"),
         ({**JOB, "equals": 3.0}, "state is a text: only equals or changes_over goes with it"),
-        ({**JOB, "equals": None, "above": 1}, "state is a text: only equals or changes_over goes with it"),
+        (
+            {**JOB, "equals": None, "above": 1},
+            "state is a text: only equals or changes_over goes with it",
+        ),
         ({**JOB, "group": "instance"}, "group goes with scopes that have addresses, not with job"),
-        ({**JOB, "figure": None, "equals": None, "absent": True}, "absent goes with the scopes chip"),
+        (
+            {**JOB, "figure": None, "equals": None, "absent": True},
+            "absent goes with the scopes chip",
+        ),
         ({**PIPELINE, "increase_over": None}, "lost is a counter, which only grows"),
         ({"figure": "events"}, "events is a counter, which only grows"),
         ({"figure": "events", "increase_over": "1m"}, 'named goes with figure = "events"'),
@@ -70,15 +87,34 @@ LINK = {"scope": "link", "figure": "link_up", "above": None, "equals": 0.0}
         ({"summary": "{wurst} is hot"}, "{wurst} is no placeholder: did you mean 'worst'?"),
         ({"summary": "{worst is hot"}, "expected '}'"),
         ({"summary": "{}"}, "{} is no placeholder"),
-        ({"summary": "{value:9999999d}"}, "{value} is no placeholder"),
+        (
+            {"summary": "{value:9999999d}"},
+            "{value:9999999d}: a noun goes with count, links, value alone",
+        ),
+        (
+            {"title": "{worst:chip}"},
+            "{worst:chip}: a noun goes with count, links, value alone, as in {value:error}",
+        ),
         ({"summary": "{worst.__class__}"}, "is no placeholder"),
         ({"summary": "{value!r}"}, "is no placeholder"),
-        ({"also": [{"figure": "tflops", "below": 1, "clear": 2}]}, "clear stands beside the rule's own condition"),
-        ({"also": [{"figure": "exec_errors", "above": 1, "increase_over": "1m"}]}, "looks at the value of the moment"),
+        (
+            {"also": [{"figure": "tflops", "below": 1, "clear": 2}]},
+            "clear stands beside the rule's own condition",
+        ),
+        (
+            {"also": [{"figure": "exec_errors", "above": 1, "increase_over": "1m"}]},
+            "looks at the value of the moment",
+        ),
         ({"also": [{"figure": "tflop", "below": 1}]}, "did you mean 'tflops'?"),
         ({"also": [{"figure": "tflops", "below": 1}] * 9}, "rules.0.also"),
-        ({"runbook_url": "Look at it."}, "rules.toml: in 'hot': rules.0.runbook_url = 'Look at it.': not a URL such as https://"),
-        ({"runbook_url": "ftp://wiki.example/hot"}, "rules.0.runbook_url = 'ftp://wiki.example/hot': not a URL"),
+        (
+            {"runbook_url": "Look at it."},
+            "rules.toml: in 'hot': rules.0.runbook_url = 'Look at it.': not a URL such as https://",
+        ),
+        (
+            {"runbook_url": "ftp://wiki.example/hot"},
+            "rules.0.runbook_url = 'ftp://wiki.example/hot': not a URL",
+        ),
         ({"runbook_url": "https:///hot"}, "not a URL such as https://"),
         ({"runbook_url": "https://[::/hot"}, "not a URL such as https://"),
         ({"runbook_url": "https://ann:secret@wiki.example/hot"}, "a URL with a user name"),
@@ -87,9 +123,9 @@ LINK = {"scope": "link", "figure": "link_up", "above": None, "equals": 0.0}
         ({"runbook_url": "https://wiki.example/" + "x" * 380}, "rules.0.runbook_url"),
         ({"when_silent": "maybe"}, "rules.0.when_silent = 'maybe'"),
     ],
-)  # fmt: skip  # a table reads as rows
+)
 def test_what_is_wrong_with_a_rule_is_said(changed: dict[str, Any], said: str) -> None:
-    """Each refusal is one line with the file, the key or figure, and what is allowed."""
+    """Each refusal is one line with the file, the key or figure, and valid values."""
     with pytest.raises(ConfigError) as caught:
         rule_of(**changed)
 
@@ -117,14 +153,22 @@ def test_what_is_wrong_with_a_rule_is_said(changed: dict[str, Any], said: str) -
         {"also": [{"figure": "tflops", "below": 1}, {"figure": "health", "has": ["hbm"]}]},
         JOB,
         {**JOB, "equals": ["hung", "failed"]},
-        {**JOB, "above": 3, "equals": None, "figure": "step_time_s", "max_over": "1m", "share_of_median_of": "past", "past": "1h"},
+        {
+            **JOB,
+            "above": 3,
+            "equals": None,
+            "figure": "step_time_s",
+            "max_over": "1m",
+            "share_of_median_of": "past",
+            "past": "1h",
+        },
         PIPELINE,
         LINK,
         {**LINK, "group": "chip"},
     ],
-)  # fmt: skip  # a table reads as rows
+)
 def test_what_makes_sense_is_taken(changed: dict[str, Any]) -> None:
-    """The forms that the files of the shipped pack use, and their borders."""
+    """The forms used by the shipped pack are accepted, limits included."""
     assert rule_of(**changed).name == "hot"
 
 
@@ -144,7 +188,10 @@ def test_links_and_cores_are_grouped_by_instance() -> None:
 
 
 def test_names_are_one_over_all_files() -> None:
-    """Two rules with one name are refused with both files; so is what inhibits a rule that is not there."""
+    """Two rules with one name are refused with both files.
+
+    So is a rule that inhibits an unknown one.
+    """
     one, two = (RuleFile(rules=rules_of(HOT)) for _ in range(2))
     with pytest.raises(
         ConfigError, match=r"b\.toml: rules\.0\.name = 'hot' is there already, in a\.toml"
@@ -159,7 +206,7 @@ def test_names_are_one_over_all_files() -> None:
 
 
 def test_a_star_inhibits_all_but_what_stands_before_it() -> None:
-    """`*` is for every other rule but those with a star that come first; nothing inhibits itself."""
+    """`*` is every other rule except earlier ones with `*`; a rule never inhibits itself."""
     rules = rules_of(
         {**HOT, "name": "dead", "inhibits": ["*"]},
         {**HOT, "name": "silent", "inhibits": ["*"]},
@@ -180,7 +227,7 @@ def test_a_star_inhibits_all_but_what_stands_before_it() -> None:
     ],
 )
 def test_rules_that_inhibit_each_other_are_refused(inhibits: dict[str, list[str]]) -> None:
-    """Alerts that inhibit each other in a circle would never notify, so there are no such rules."""
+    """Rules that inhibit each other in a circle would never notify and are refused."""
     rules = rules_of(
         *({**HOT, "name": name, "inhibits": names} for name, names in inhibits.items())
     )

@@ -5,6 +5,7 @@ from support.monitor.rules import alert_of
 
 from trnfleet.domain.alerts.matchers import parse_matchers
 from trnfleet.domain.alerts.preview import preview
+from trnfleet.domain.alerts.reach import Known
 from trnfleet.domain.alerts.silences import Ack, Silence, Span, span_at
 from trnfleet.domain.alerts.status import AlertState
 
@@ -23,7 +24,7 @@ S = 1_000_000_000
     ],
 )
 def test_a_span_has_its_start_and_not_its_end(now: int, expected: Span) -> None:
-    """`[starts, ends)`: one function for all that lasts, at both ends and a tick either side."""
+    """`[starts, ends)`: one function for all spans, at both ends and one tick either side."""
     silence = Silence("s", parse_matchers(["a=b"]), 10, 20, "me", "")
     ack = Ack("f", "me", "", 10, 20)
 
@@ -32,12 +33,15 @@ def test_a_span_has_its_start_and_not_its_end(now: int, expected: Span) -> None:
 
 @pytest.mark.parametrize("now", [9, 10, 11])
 def test_an_empty_span_is_never_active(now: int) -> None:
-    """What ends where it starts lasts for no instant."""
+    """A span that ends at its start is never active."""
     assert span_at(now, 10, 10) is not Span.ACTIVE
 
 
 def test_a_preview_counts_what_would_be_hidden() -> None:
-    """Firing and pending alerts that match are counted, firing ones are the examples, what resolved is left out."""
+    """Matching firing and pending alerts are counted; firing ones are the examples.
+
+    Resolved alerts are left out.
+    """
     alerts = [
         alert_of("hot", f"uc1/us-0001/trn2u-0001-0/chip0{number}", state=state, severity=severity)
         for number, (state, severity) in enumerate(
@@ -51,9 +55,10 @@ def test_a_preview_counts_what_would_be_hidden() -> None:
     ]
     alerts.append(alert_of("cold", "uc2/us-0001/trn2u-0001-0/chip00", state=AlertState.FIRING))
 
-    seen = preview(parse_matchers(["cluster=uc1"]), alerts, most=1)
+    known = Known("demo", (), alerts=alerts)
+    seen = preview(parse_matchers(["cluster=uc1"]), known, most=1)
 
     assert (seen.firing, seen.pending, seen.critical) == (2, 1, 1)
     assert seen.examples == (alerts[0],)
-    only_pending = preview(parse_matchers([f"chip={alerts[2].target}"]), alerts)
+    only_pending = preview(parse_matchers([f"chip={alerts[2].target}"]), known)
     assert only_pending.examples == (alerts[2],)

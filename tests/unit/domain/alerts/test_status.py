@@ -36,14 +36,17 @@ class Plain:
             self.clear = None if self.clear is None else min(self.clear, now)
         if look.raised:
             if not active:
-                self.state, self.since, self.fired = AlertState.PENDING, now, None
+                self.state = AlertState.PENDING
+                self.since = now
+                self.fired = None
             self.clear, self.silent, self.value = None, False, look.value
         elif self.state is AlertState.PENDING:
             self.state = AlertState.INACTIVE
         elif active:
             self._without(now, look, keep_ns, holds_silent=holds_silent)
         if self.state is AlertState.PENDING and now - self.since >= for_ns:
-            self.state, self.fired = AlertState.FIRING, now
+            self.state = AlertState.FIRING
+            self.fired = now
 
     def _without(self, now: int, look: Look, keep_ns: int, *, holds_silent: bool) -> None:
         self.silent = not look.known
@@ -84,7 +87,7 @@ def step(
     holds_silent: bool = True,
     waits_silent: bool = False,
 ) -> None:
-    """Go on to an instant at which all targets are looked at."""
+    """Advance to an instant, with all targets known."""
 
     def look(
         rows: NDArray[np.int64],
@@ -111,8 +114,10 @@ def step(
 def test_a_track_is_as_each_target_alone(
     played: list[tuple[int, list[Look]]], for_s: int, keep_s: int, holds_silent: bool
 ) -> None:
-    """Columns say of every target what a plain state machine for it alone says, also where time goes back."""
-    track, plain, now = Track(), [Plain() for _ in range(TARGETS)], 100
+    """Columns agree with a plain state machine per target, also if time goes back."""
+    track = Track()
+    plain = [Plain() for _ in range(TARGETS)]
+    now = 100
     for passed, seen in played:
         now += passed
         step(track, now, seen, for_s, keep_s, holds_silent=holds_silent)
@@ -151,7 +156,7 @@ def state(track: Track) -> AlertState:
 
 @pytest.mark.parametrize(("late", "expected"), [(-1, "PENDING"), (0, "FIRING"), (1, "FIRING")])
 def test_for_is_over_at_its_end(late: int, expected: str) -> None:
-    """With `for = 10s` the instant 10 s after the first one fires, a tick before it does not."""
+    """With `for = 10s` it fires after 10 s, not a tick earlier."""
     track = Track()
     step(track, 0, UP, 10 * S, 0)
 
@@ -162,7 +167,7 @@ def test_for_is_over_at_its_end(late: int, expected: str) -> None:
 
 @pytest.mark.parametrize(("late", "expected"), [(-1, "FIRING"), (0, "INACTIVE"), (1, "INACTIVE")])
 def test_keep_firing_for_is_over_at_its_end(late: int, expected: str) -> None:
-    """With `keep_firing_for = 10s` it fires until just before the instant 10 s after the first good one."""
+    """With `keep_firing_for = 10s` it fires until just before 10 s of good values."""
     track = Track()
     step(track, 0, UP, 0, 10 * S)
     step(track, 5 * S, DOWN, 0, 10 * S)
@@ -183,7 +188,10 @@ def test_without_for_it_fires_at_once_and_without_keep_it_ends_at_once() -> None
 
 
 def test_between_limit_and_clear_it_goes_on() -> None:
-    """What is not on the good side of `clear` yet starts no end, and a pending target does not profit from it."""
+    """A value between limit and `clear` starts no end.
+
+    A pending target does not profit from it.
+    """
     track = Track()
     step(track, 0, UP, 0, 10)
     step(track, 5, DOWN, 0, 10)
@@ -198,8 +206,12 @@ def test_between_limit_and_clear_it_goes_on() -> None:
 
 
 def test_silence_holds_or_resolves() -> None:
-    """Of what nothing is known goes on firing as last known, or resolves; the end of a quiet time waits for news."""
-    held, ended = Track(), Track()
+    """A target without values stays firing or resolves.
+
+    The end of a quiet time waits for news.
+    """
+    held = Track()
+    ended = Track()
     for track, holds in ((held, True), (ended, False)):
         step(track, 0, UP, 0, 10, holds_silent=holds)
         step(track, 1, DOWN, 0, 10, holds_silent=holds)
@@ -226,7 +238,10 @@ def test_a_pending_target_falls_silent() -> None:
 
 
 def test_a_pending_target_of_which_nothing_can_be_known_waits() -> None:
-    """The times in which it is unknown do not count, the others add up; where it is known to be over, it is forgotten."""
+    """Unknown times do not count, the others add up.
+
+    A target known to be over is forgotten.
+    """
     track = Track()
     for begin in (0, 20, 40):
         for now in (begin, begin + 2, begin + 4):
@@ -244,8 +259,9 @@ def test_a_pending_target_of_which_nothing_can_be_known_waits() -> None:
 
 
 def test_a_time_in_which_nobody_watched_is_left_out() -> None:
-    """What is pending, or about to end, has as long to go as before; what fires has fired since then."""
-    pending, ending = Track(), Track()
+    """Pending and resolving targets have the same time left; firing ones their old start."""
+    pending = Track()
+    ending = Track()
     step(pending, 0, UP, 10, 0)
     step(ending, 0, UP, 0, 10)
     step(ending, 2, DOWN, 0, 10)
@@ -262,7 +278,7 @@ def test_a_time_in_which_nobody_watched_is_left_out() -> None:
 
 
 def test_targets_move_with_a_new_layout() -> None:
-    """Targets keep what is known of them under their new numbers, in order; what is gone is forgotten."""
+    """Targets retain their state under new numbers, in order; missing ones are forgotten."""
     track = Track()
     seen = [
         Look(raised, True, False, float(row))
@@ -278,7 +294,7 @@ def test_targets_move_with_a_new_layout() -> None:
 
 
 def test_a_remembered_target_fires_since_then() -> None:
-    """Restoring makes a target that is new or pending fire since the remembered instant, in its place among others."""
+    """A restored new or pending target fires from the recorded instant on."""
     track = Track()
     step(track, 50, [Look(True, True, False, 1.0) for _ in range(2)], 100, 0)
 

@@ -1,4 +1,4 @@
-"""Whose word the published alerts are, and what speaks against it."""
+"""Which watch to believe about published alerts, and the doubts."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ def watch(
 
 
 def test_the_word_is_that_of_the_leader() -> None:
-    """Of several watches it is the one that says so; of those that do not say, the one that began first."""
-    a, b, old = (
-        watch("a", 1, leads=False, firing=0),
-        watch("b", 2, leads=True, firing=0),
-        watch("old", 0),
-    )
+    """The watch that claims to lead is believed; without claims, the oldest."""
+    a = watch("a", 1, leads=False, firing=0)
+    b = watch("b", 2, leads=True, firing=0)
+    old = watch("old", 0)
     assert word_of([a, b], 0) == Word(b)
     assert word_of([watch("z", 5), old], 0).leader == old
     assert word_of([a, b, old], 3) == Word(b)
@@ -38,19 +36,31 @@ def test_without_a_leader_there_is_no_word() -> None:
 @pytest.mark.parametrize(
     ("present", "published", "missing", "doubt"),
     [
-        ([watch("a", leads=True), watch("b", leads=True)], 1, 0, "2 watches lead, and their alerts may contradict: a, b"),
         (
-            [watch("evil", leads=True), watch("b", leads=False, firing=6)], 0, 0,
+            [watch("a", leads=True), watch("b", leads=True)],
+            1,
+            0,
+            "2 watches lead, and their alerts may contradict: a, b",
+        ),
+        (
+            [watch("evil", leads=True), watch("b", leads=False, firing=6)],
+            0,
+            0,
             "evil leads and publishes no alert, while b sees 6 fire",
         ),
-        ([watch("a", leads=True, firing=2)], 0, 0, "a leads and publishes no alert, while it sees 2 fire"),
+        (
+            [watch("a", leads=True, firing=2)],
+            0,
+            0,
+            "a leads and publishes no alert, while it sees 2 fire",
+        ),
         ([watch("a", leads=True)], 1, 2, "a leads and does not publish 2 that fire here, for 30 s"),
     ],
-)  # fmt: skip
+)
 def test_what_speaks_against_a_leader(
     present: list[WatchPresence], published: int, missing: int, doubt: str
 ) -> None:
-    """Another leader, alerts that somebody else sees or the reader itself sees, and that are not published."""
+    """Another leader, or unpublished alerts seen by another watch or the reader."""
     assert word_of(present, published, missing=missing, missing_s=MUTED_S).doubts == (doubt,)
     if sum(bool(each.leads) for each in present) == 1:
         assert word_of(present, 6, missing=missing, missing_s=MUTED_S - 1).doubts == ()

@@ -49,7 +49,7 @@ def test_trn1_totals() -> None:
 
 @pytest.mark.parametrize("chip", CHIP_TYPES.values(), ids=CHIP_TYPES)
 def test_every_figure_has_a_source(chip: catalogue.ChipType) -> None:
-    """Each figure of a chip says where it comes from, and in which unit."""
+    """Each figure of a chip has a source and a unit."""
     figures = [
         getattr(part, field.name)
         for part in (chip, chip.air, chip.liquid)
@@ -62,14 +62,14 @@ def test_every_figure_has_a_source(chip: catalogue.ChipType) -> None:
 
 
 def test_unknown_type_names_the_nearest() -> None:
-    """A type that is not in the catalogue is refused with the nearest that is."""
+    """An unknown type is refused with the nearest known one."""
     with pytest.raises(ConfigError, match=r"trn2\.48xlarge"):
         catalogue.find_instance_type("trn2.48xlrge")
 
 
 @pytest.mark.parametrize("chip", CHIP_TYPES.values(), ids=CHIP_TYPES)
 def test_no_wattage_or_temperature_is_published(chip: catalogue.ChipType) -> None:
-    """AWS publishes no wattage, and no Neuron interface has a temperature: all of them are assumed."""
+    """All are assumed: AWS publishes no wattage, and no Neuron interface has a temperature."""
     figures = [
         chip.power_background_w,
         chip.power_max_w,
@@ -83,8 +83,12 @@ def test_no_wattage_or_temperature_is_published(chip: catalogue.ChipType) -> Non
 
 @pytest.mark.parametrize("chip", CHIP_TYPES.values(), ids=CHIP_TYPES)
 def test_liquid_takes_more_heat_from_a_chip_than_air(chip: catalogue.ChipType) -> None:
-    """A cold plate has less resistance and stores less heat; throttling starts below its limit, above full load."""
-    air, liquid = chip.cooling("air"), chip.cooling("liquid")
+    """A cold plate has less resistance and stores less heat.
+
+    Throttling starts below its limit, above full load.
+    """
+    air = chip.cooling("air")
+    liquid = chip.cooling("liquid")
     assert liquid.thermal_resistance_c_per_w.value < air.thermal_resistance_c_per_w.value
     assert liquid.thermal_time_constant_s.value < air.thermal_time_constant_s.value
     hottest_c = 27.0 + 1.5 + air.thermal_resistance_c_per_w.value * chip.power_max_w.value
@@ -92,6 +96,9 @@ def test_liquid_takes_more_heat_from_a_chip_than_air(chip: catalogue.ChipType) -
 
 
 def test_trainium2_draws_about_500_w() -> None:
-    """SemiAnalysis estimates about 500 W a Trainium2 chip: 64 of them are 32 kW an UltraServer."""
+    """SemiAnalysis estimates about 500 W per Trainium2 chip.
+
+    64 of them are 32 kW per UltraServer.
+    """
     got = totals({"trn2u.48xlarge": 4}, ultraservers={"u-trn2x64": 1})
     assert got.chip_power_max_w == pytest.approx(32_000)

@@ -1,4 +1,4 @@
-"""The generations of the catalogue against what is published of them, and what sources say differently."""
+"""The catalogue's generations against published values and conflicting sources."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from trnfleet.domain.hardware.topology import DIRECTIONS, TopologyKind
 from trnfleet.errors import ConfigError
 
 PUBLISHED_INSTANCES = {
-    # chips, vCPUs, host GiB, dense BF16 PF, FP32 PF, HBM GiB, HBM TB/s; AWS Neuron SDK 2.32, architecture pages.
+    # chips, vCPUs, host GiB, dense BF16 PF, FP32 PF, HBM GiB, HBM TB/s; AWS Neuron SDK 2.32,
+    # architecture pages.
     "trn1.2xlarge": (1, 8, 32, 0.19, 0.0475, 32, 0.82),
     "trn1.32xlarge": (16, 128, 512, 3.04, 0.76, 512, 13.12),
     "trn1n.32xlarge": (16, 128, 512, 3.04, 0.76, 512, 13.12),
@@ -33,7 +34,8 @@ PUBLISHED_INSTANCES = {
     "trn2u.48xlarge": (16, 192, 2_048, 10.7, 2.9, 1_536, 46.4),
 }
 PUBLISHED_ULTRASERVERS = {
-    # instances, chips, vCPUs, host GiB, dense FP8 PF, dense BF16 PF, FP32 PF, HBM GiB, HBM TB/s, EFA Gb/s
+    # instances, chips, vCPUs, host GiB, dense FP8 PF, dense BF16 PF, FP32 PF, HBM GiB, HBM TB/s,
+    # EFA Gb/s
     "u-trn2x64": (4, 64, 768, 8_192, 83.2, 42.8, 11.6, 6_144, 185.6, 12_800),
     "u-trn3x64": (4, 64, 768, 8_192, 161.1, 42.9, 11.7, 9_216, 313.6, 12_800),
     "u-trn3x144": (36, 144, 2_304, 27_648, 362.4, 96.6, 26.4, 20_736, 705.6, 28_800),
@@ -42,7 +44,8 @@ PUBLISHED_ULTRASERVERS = {
 
 @pytest.mark.parametrize("name", PUBLISHED_INSTANCES)
 def test_instances_add_up_to_what_is_published(name: str) -> None:
-    got, kind = totals({name: 1}), INSTANCE_TYPES[name]
+    got = totals({name: 1})
+    kind = INSTANCE_TYPES[name]
     chips, vcpus, host_gib, bf16_pf, fp32_pf, hbm_gib, hbm_tb = PUBLISHED_INSTANCES[name]
     assert (got.chips, got.vcpus, got.host_memory_bytes >> 30) == (chips, vcpus, host_gib)
     assert got.hbm_bytes == hbm_gib * 2**30
@@ -77,15 +80,22 @@ def test_ultraservers_add_up_to_what_is_published(name: str) -> None:
 
 
 def test_trn3_gen1_has_the_lanes_of_trn2_and_twice_their_bandwidth() -> None:
-    """Without switches: the same torus and ring, whose lanes add up to NeuronLink-v4's 2,560 GB/s a chip, both ways."""
-    gen1, trn2 = INSTANCE_TYPES["trn3p.48xlarge"], INSTANCE_TYPES["trn2u.48xlarge"]
+    """Without switches: the same torus and ring.
+
+    Its lanes add up to NeuronLink-v4's 2,560 GB/s a chip, both ways.
+    """
+    gen1 = INSTANCE_TYPES["trn3p.48xlarge"]
+    trn2 = INSTANCE_TYPES["trn2u.48xlarge"]
     assert gen1.lane_names == trn2.lane_names == DIRECTIONS
     assert 2 * links_bytes_per_s(gen1.chip) == pytest.approx(2_560e9)
     assert links_bytes_per_s(gen1.chip) == pytest.approx(2 * links_bytes_per_s(trn2.chip))
 
 
 def test_trn3_gen2_joins_all_to_all_through_ports() -> None:
-    """Each level of switches is one lane of a chip: 4, 5 and 2 links of PCIe Gen6 x8, which carry 64 GB/s each way."""
+    """Each level of switches is one lane of a chip.
+
+    4, 5 and 2 links of PCIe Gen6 x8, with 64 GB/s each way.
+    """
     kind = INSTANCE_TYPES["trn3s.16xlarge"]
     assert kind.lane_names == ("sled", "server", "rack")
     rates = [figure.value for lane in range(3) if (figure := kind.lane_bytes_per_s(lane))]
@@ -109,7 +119,7 @@ def test_inferentia2_is_a_ring_or_a_line() -> None:
 
 
 def test_sources_that_differ_have_both_figures_with_their_source() -> None:
-    """What is used is the SDK's; what the launch said is beside it."""
+    """The SDK's value is used; the launch's is listed beside it."""
     chip = INSTANCE_TYPES["trn2.48xlarge"].chip
     sparse = next(claim for claim in chip.claims if "sparse" in claim.subject)
     assert chip.sparse_flops is not None
@@ -123,13 +133,14 @@ def test_sources_that_differ_have_both_figures_with_their_source() -> None:
 
 
 def test_claims_are_computed_and_disagreements_named() -> None:
-    """What the catalogue gives for each claim, and whether it agrees within a tenth."""
+    """The catalogue's value for each claim, and whether it agrees within a tenth."""
     found = {
         (claim.claim, claim.basis): claim
         for claim in PUBLISHED_CLAIMS
         if claim.subject.startswith("trn2.48xlarge over trn1")
     }
-    speed, fp8 = found["4 x the speed", "dense BF16"], found["4 x the speed", "dense FP8"]
+    speed = found["4 x the speed", "dense BF16"]
+    fp8 = found["4 x the speed", "dense FP8"]
     assert speed.value == pytest.approx(3.51, abs=0.01)
     assert (speed.verdict, fp8.verdict) == ("disagrees: lower", "disagrees: higher")
     assert found["4 x the HBM bandwidth", "HBM bandwidth"].value == pytest.approx(3.54, abs=0.01)
@@ -151,7 +162,7 @@ def fleet(**cluster: object) -> FleetFile:
 
 
 def test_lnc_of_a_fleet_file() -> None:
-    """A run says how many physical cores make a logical one; other instances have their chip's own."""
+    """A run sets the physical cores per logical core; other instances have the chip's default."""
     file = fleet(
         ultraservers=[{"count": 1, "lnc": 1}], instances=[{"type": "trn2.48xlarge", "count": 2}]
     )

@@ -1,4 +1,4 @@
-"""Hardware side by side, and what training a model takes on it."""
+"""Hardware side by side, and the cost of training a model on it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trnfleet.errors import ConfigError
 
 
 def test_every_name_is_known() -> None:
-    """Types, aliases and families; a family is its largest instance that stands alone."""
+    """Types, aliases and families are known; a family is its largest standalone instance."""
     assert all(hardware_called(name) for name in hardware_names())
     largest = {
         "trn1": "trn1.32xlarge",
@@ -37,7 +37,10 @@ def test_every_name_is_known() -> None:
 
 
 def test_training_takes_6nd_over_the_peak_at_an_mfu() -> None:
-    """300B parameters on 6T tokens are 1.08e25 FLOP: 4.7 days of 100,000 Trainium2 at an MFU of 0.4."""
+    """300B parameters on 6T tokens are 1.08e25 FLOP.
+
+    4.7 days of 100,000 Trainium2 at an MFU of 0.4.
+    """
     hardware = hardware_called("trn2-ultraserver")
     assert hardware is not None
     training = parse_training("300B:6e12", 0.4, "bf16")
@@ -62,7 +65,10 @@ def test_a_training_that_is_none_is_refused(text: str) -> None:
 
 
 def test_what_is_assumed_is_marked_with_its_source() -> None:
-    """Power is assumed for all of AWS's own chips; a price only where none is published."""
+    """Power is assumed for all of AWS's own chips.
+
+    A price only if none is published.
+    """
     trn2, trn3, p5 = (
         hardware_called(name) for name in ("trn2.48xlarge", "u-trn3x64", "p5.48xlarge")
     )
@@ -75,7 +81,8 @@ def test_what_is_assumed_is_marked_with_its_source() -> None:
 
 
 def test_claims_are_those_about_the_hardware_that_is_compared() -> None:
-    trn1, trn2 = hardware_called("trn1"), hardware_called("trn2")
+    trn1 = hardware_called("trn1")
+    trn2 = hardware_called("trn2")
     assert trn1 is not None
     assert trn2 is not None
     assert not claims_about([trn1])
@@ -87,7 +94,7 @@ def test_claims_are_those_about_the_hardware_that_is_compared() -> None:
 
 
 def test_a_fleet_that_is_one_ultraserver_has_its_published_totals() -> None:
-    """So a job on one UltraServer, and the UltraServer, have the same figures beside each other."""
+    """A job on one UltraServer has the UltraServer's figures."""
     ultraserver = hardware_called("u-trn2x64")
     assert ultraserver is not None
     part = of_fleet("demo:pretrain-70b", "", {"trn2u.48xlarge": 4}, {"u-trn2x64": 1})

@@ -8,11 +8,14 @@ from trnfleet.domain.reservations.search_request import OfferingKind
 from trnfleet.domain.reservations.states import HOLDING, BlockState
 
 DAY = at("2026-01-07 11:30")
-"""The instant at which the first block ends and the last begins."""
+"""End of the first block and start of the last."""
 
 
 def held() -> tuple[Occupancy, list[str]]:
-    """Return four instances and an UltraServer: 4 and 5 are held until `DAY`, 4 from then on, 6 all the time."""
+    """Return four instances and an UltraServer with blocks.
+
+    4 and 5 are held until `DAY`, 4 from then on, 6 all the time.
+    """
     ledger = ledger_of(pool_of((TRN2, "a", 4), ultraservers=["a"]))
     made = [
         enter(ledger, TRN2, (4, 5), "2026-01-04 11:30", "2026-01-07 11:30"),
@@ -33,21 +36,24 @@ def held() -> tuple[Occupancy, list[str]]:
     ],
 )
 def test_what_is_held_in_a_time(start_ns: int, end_ns: int, busy: list[int], most: int) -> None:
-    """Instances count from their block's begin until before its end; of blocks one after another, the most at one instant."""
+    """Instances count from their block's start until before its end.
+
+    Of successive blocks, the most at one instant.
+    """
     occupancy, _ = held()
     assert occupancy.busy(start_ns, end_ns).nonzero()[0].tolist() == busy
     assert occupancy.held(start_ns, end_ns) == most
 
 
 def test_a_block_can_be_left_out() -> None:
-    """A question on behalf of a block leaves that block out."""
+    """A query for a block excludes that block."""
     occupancy, (first, *_) = held()
     assert occupancy.busy(DAY - 1, DAY, but=first).nonzero()[0].tolist() == [6]
     assert occupancy.held(DAY - 1, DAY, but=first) == 1
 
 
 def test_only_blocks_of_some_states_count() -> None:
-    """A block that has expired holds nothing, unless it is asked for."""
+    """An expired block holds nothing, unless its state is requested."""
     ledger = ledger_of(pool_of((TRN2, "a", 1)), at("2026-01-05 10:00"))
     enter(ledger, TRN2, (0,), "2025-12-01 11:30", "2025-12-08 11:30")
     occupancy = Occupancy(ledger.pool, ledger.blocks)
@@ -69,10 +75,8 @@ def test_what_is_free_is_chosen() -> None:
     """Free instances are chosen, and none where too few are left."""
     ledger = ledger_of(pool_of((TRN2, "a", 2), ultraservers=["a"]))
     occupancy = Occupancy(ledger.pool, ledger.blocks)
-    one, two = (
-        OfferingKind(TRN2, 1, is_ultraserver=False),
-        OfferingKind(TRN2, 2, is_ultraserver=False),
-    )
+    one = OfferingKind(TRN2, 1, is_ultraserver=False)
+    two = OfferingKind(TRN2, 2, is_ultraserver=False)
     assert occupancy.choose(two, "a", DAY, DAY + DAY_NS) == (4, 5)
     enter(ledger, TRN2, (4,), "2026-01-07 11:30", "2026-01-08 11:30")
     assert occupancy.choose(two, "a", DAY, DAY + DAY_NS) is None

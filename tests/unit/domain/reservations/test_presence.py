@@ -61,7 +61,7 @@ def there(
 def test_a_paid_block_is_as_it_would_have_become(
     now_ns: int, state: str, changes: int, changed_ns: int
 ) -> None:
-    """A block that is entered is in the state that its life has brought it to, with as many changes."""
+    """An entered block has the state reached by now, with the same number of changes."""
     _, block = there(now_ns)
     assert (block.state, block.changes, block.changed_ns) == (state, changes, changed_ns)
     assert (block.warned, block.interrupting, block.terminating) == (
@@ -91,7 +91,7 @@ def test_a_paid_block_is_as_it_would_have_become(
 def test_a_block_entered_late_goes_on_as_one_entered_early(
     now_ns: int, market: dict[str, Any]
 ) -> None:
-    """A block becomes the same whether it is entered early and time passes, or entered late."""
+    """A block becomes the same whether entered early or late."""
     early, block = there(BOUGHT_NS + HOUR_NS, **market)
     early.set_up([block])
     early.advance(now_ns)
@@ -105,7 +105,7 @@ def test_a_block_entered_late_goes_on_as_one_entered_early(
 
 
 def test_an_unpaid_block_fails_in_the_end() -> None:
-    """A block with a payment pending waits for it until its window closes, and it never comes."""
+    """A pending payment waits until its window closes, and never arrives."""
     ledger, block = there(BOUGHT_NS, "pending")
     ledger.set_up([block])
     assert (block.state, block.pay_by_ns) == (BlockState.PAYMENT_PENDING, BOUGHT_NS + 12 * HOUR_NS)
@@ -115,7 +115,7 @@ def test_an_unpaid_block_fails_in_the_end() -> None:
 
 
 def test_a_block_whose_payment_failed_failed_when_its_window_closed() -> None:
-    """A failed payment has failed when its window closed, or now where that is yet to come."""
+    """A failed payment failed when its window closed, at the latest now."""
     assert there(START_NS, "failed")[1].changed_ns == BOUGHT_NS + 12 * HOUR_NS
     _, block = there(BOUGHT_NS + 1, "failed")
     assert (block.state, block.changes, block.changed_ns) == (
@@ -126,7 +126,7 @@ def test_a_block_whose_payment_failed_failed_when_its_window_closed() -> None:
 
 
 def test_entered_blocks_are_changes_of_now() -> None:
-    """Blocks that are entered come to be at the instant at which the ledger is, so that its changes stay in order."""
+    """Entered blocks are created at the ledger's instant, so that changes stay in order."""
     ledger = ledger_of(pool_of((TRN2, "b", 2)))
     enter(ledger, TRN2, (1,), "2026-01-04 11:30", "2026-01-11 11:30")
     enter(ledger, TRN2, (0,), "2025-12-01 11:30", "2025-12-08 11:30")
@@ -135,7 +135,7 @@ def test_entered_blocks_are_changes_of_now() -> None:
 
 
 def test_a_block_is_entered_once() -> None:
-    """Two blocks that are made before either is entered have the same id, which is an error."""
+    """Two blocks made before either is entered have the same id: an error."""
     ledger, block = there(START_NS)
     with pytest.raises(ValueError, match="cannot be made"):
         ledger.set_up([block, block])
@@ -173,7 +173,7 @@ def test_what_cannot_have_been_bought(
 
 
 def test_nothing_was_bought_after_now() -> None:
-    """A purchase that is yet to come is an error."""
+    """A purchase in the future is an error."""
     assert there(BOUGHT_NS)[1].created_ns == BOUGHT_NS
     with pytest.raises(ValueError, match="which is yet to come"):
         there(BOUGHT_NS - 1)
@@ -194,7 +194,10 @@ def test_a_pending_block_has_not_begun() -> None:
     ("off_days", "overlaps"), [(-1, True), (0, True), (1, True), (2, False), (-7, False)]
 )
 def test_entered_blocks_do_not_overlap(first: str, off_days: int, overlaps: bool) -> None:
-    """No instance is held by two blocks at a time, whatever became of the first by now; one may follow another."""
+    """No instance is in two blocks at a time, whatever their states.
+
+    One may follow another.
+    """
     starts = {
         "active": "2026-01-04",
         "scheduled": "2026-01-20",
@@ -237,7 +240,7 @@ def test_a_block_that_was_never_paid_overlaps_nothing() -> None:
 
 @pytest.mark.parametrize("count", [64, 65])
 def test_256_instances_in_all_are_entered(count: int) -> None:
-    """Blocks of a file hold at most 256 instances at a time, past ones as well."""
+    """A file's blocks have at most 256 instances at a time, past ones included."""
     for start in ("2026-01-04 11:30", "2025-12-01 11:30"):
         ledger = ledger_of(pool_of((TRN2, "b", 300)))
         end = start.replace("-04 ", "-05 ").replace("-01 ", "-02 ")
@@ -253,7 +256,7 @@ def test_256_instances_in_all_are_entered(count: int) -> None:
 
 
 def test_what_is_there_is_not_sold_and_can_be_extended() -> None:
-    """Entered blocks hold their instances as those that are bought do."""
+    """Entered blocks reserve their instances like bought ones."""
     ledger = ledger_of(pool_of((TRN2, "b", 2)))
     block = enter(ledger, TRN2, (0,), "2026-01-04 11:30", "2026-01-11 11:30")
     assert buy(ledger, SearchRequest(7, TRN2, starts_from_ns=at("2026-01-05 11:30"))).places == (1,)
@@ -268,6 +271,7 @@ def test_what_is_there_is_not_sold_and_can_be_extended() -> None:
 
 def test_ids_do_not_depend_on_the_time() -> None:
     """The same blocks have the same ids whenever the ledger is opened."""
-    first, second = there(START_NS)[1], there(END_NS)[1]
+    first = there(START_NS)[1]
+    second = there(END_NS)[1]
     assert (first.id, first.reservation_id) == (second.id, second.reservation_id)
     assert replace(first, id="").offering.id == second.offering.id

@@ -1,4 +1,7 @@
-"""Random programs of looking, buying, extending, waiting and failing, checked against invariants."""
+"""Random programs of searches, purchases, extensions, waits and failures.
+
+Checked against invariants.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.reservations.ledger import Ledger
 
 MOST_INSTANCES = 9
-"""Instead of 256, so that a small fleet can reach it."""
+"""Limit instead of 256, so that a small fleet can reach it."""
 BEGUN = frozenset({BlockState.ACTIVE, BlockState.UNAVAILABLE})
 Step = tuple[Any, ...]
 
@@ -63,9 +66,21 @@ MARKETS = st.fixed_dictionaries(
 )
 WAITS = (0, 1, 6 * MINUTE_NS, 25 * MINUTE_NS, 3 * HOUR_NS, DAY_NS, DAY_NS, 5 * DAY_NS, 30 * DAY_NS)
 STEPS = (
-    "look", "buy", "look_and_buy", "look_and_buy", "look_longer", "extend", "look_longer_and_extend",
-    "look_longer_and_extend", "wait", "wait", "wait_for_next", "wait_for_next", "health", "outage",
-)  # fmt: skip  # a table reads as rows
+    "look",
+    "buy",
+    "look_and_buy",
+    "look_and_buy",
+    "look_longer",
+    "extend",
+    "look_longer_and_extend",
+    "look_longer_and_extend",
+    "wait",
+    "wait",
+    "wait_for_next",
+    "wait_for_next",
+    "health",
+    "outage",
+)
 
 
 def search_of(draw: Random) -> SearchRequest:
@@ -83,7 +98,10 @@ def search_of(draw: Random) -> SearchRequest:
 
 
 def step_of(number: int) -> Step:
-    """Return the step that a number stands for: a draw of strategies for each part would take longer than the tests."""
+    """Return the step for a number.
+
+    Strategies for each part would be slower than the tests.
+    """
     draw = Random(number)  # noqa: S311  a draw of test data
     name = draw.choice(STEPS)
     arguments: dict[str, Callable[[], Step]] = {
@@ -102,7 +120,7 @@ PROGRAMS = st.lists(st.integers(0, 2**32 - 1).map(step_of), min_size=25, max_siz
 
 
 class Run:
-    """A ledger over two UltraServers and six instances in two zones, and the program that it is put through."""
+    """A ledger over two UltraServers and six instances in two zones, and its program."""
 
     def __init__(self, market: dict[str, Any], pieces: int = 1) -> None:
         pool = pool_of((TRN2, "a", 4), (TRN2, "b", 2), ultraservers=["a", "b"])
@@ -156,11 +174,12 @@ class Run:
         self.offered = [each.id for each in found] + self.offered[:10]
 
     def check_fit(self, search_request: SearchRequest, refusal: RuleViolation) -> None:
-        """Check that the offering named by a refusal is for sale."""
+        """Check that a refusal's suggested offering is for sale."""
         found = re.search(r"(\d+) (days|instances) from (\S+ \S+) UTC on would fit", str(refusal))
         if found is None:
             return
-        days, instances = search_request.days, search_request.instances
+        days = search_request.days
+        instances = search_request.instances
         if found[2] == "days":
             days = int(found[1])
             assert days < search_request.days
@@ -241,7 +260,7 @@ class Run:
 
 
 def states(changes: list[Change]) -> Iterator[tuple[dict[str, Block], Block | None, Block]]:
-    """Apply changes to nothing; yield all blocks, and the one that changes before and after, at each."""
+    """Replay changes; yield all blocks, and the changed one before and after, at each."""
     blocks: dict[str, Block] = {}
     for change in changes:
         before = blocks.get(change.block_id)
@@ -311,7 +330,10 @@ def check_next(run: Run) -> None:
 
 
 def check_replay(ledger: Ledger) -> None:
-    """Apply all changes to nothing: they give the ledger's blocks; times ascend, and states follow the table."""
+    """Replay all changes: they restore the ledger's blocks.
+
+    Times ascend, and states follow the table.
+    """
     assert all(one.time_ns <= other.time_ns for one, other in pairwise(ledger.changes))
     blocks: dict[str, Block] = {}
     for each, before, after in states(ledger.changes):
@@ -326,7 +348,10 @@ def check_replay(ledger: Ledger) -> None:
 
 
 def check_pending(ledger: Ledger, search_request: SearchRequest) -> None:
-    """Search: nothing lies on a block's instances before its end, nor before that of an extension not paid yet."""
+    """Search: nothing is offered on a block's instances before its end.
+
+    Nor before the end of an unpaid extension.
+    """
     try:
         found = ledger.offerings(search_request)
     except RuleViolation:
@@ -345,8 +370,9 @@ def searches(program: list[Step]) -> list[SearchRequest]:
 
 
 def run_program(market: dict[str, Any], program: list[Step], pieces: int = 1) -> Run:
-    """Return a ledger after a program; its blocks are checked after every step that has changed something."""
-    run, seen = Run(market, pieces), (0, 0)
+    """Return a ledger after a program, with its blocks checked after every change."""
+    run = Run(market, pieces)
+    seen = (0, 0)
     for step in program:
         run.take(step)
         if seen != (now := (len(run.ledger.changes), run.ledger.now_ns)):
@@ -356,17 +382,25 @@ def run_program(market: dict[str, Any], program: list[Step], pieces: int = 1) ->
 
 
 FREQUENT_RULES = {
-    Rule.DURATION, Rule.CAPACITY, Rule.ACCOUNT_SIZE, Rule.STARTS_TOO_SOON, Rule.OFFERING, Rule.EXTENSION_PENDING,
-    Rule.EXTENSION_STATE, Rule.EXTENSION_TOO_EARLY, Rule.EXTENSION_TOTAL,
-}  # fmt: skip  # a set reads as a line
+    Rule.DURATION,
+    Rule.CAPACITY,
+    Rule.ACCOUNT_SIZE,
+    Rule.STARTS_TOO_SOON,
+    Rule.OFFERING,
+    Rule.EXTENSION_PENDING,
+    Rule.EXTENSION_STATE,
+    Rule.EXTENSION_TOO_EARLY,
+    Rule.EXTENSION_TOTAL,
+}
 
 
 def test_programs_keep_the_invariants() -> None:
-    """Random programs: no instance is held twice, ends, fees and counts are right, and changes give the state.
+    """Random programs: no instance is held twice; ends, fees and counts are right.
 
-    One program is generated once for all properties, since that takes longer than to run it. The programs are not all
-    refusals: every kind of change is seen, and the most frequent rules. What Hypothesis draws depends on the constants of
-    all modules that happen to be loaded, so that a few programs more may be needed for that.
+    Replaying the changes restores the state. One program is generated once for all properties,
+    since that takes longer than running it. The programs are not all refusals: every kind of change
+    is seen, and the most frequent rules. Hypothesis's draws depend on the constants of all loaded
+    modules, so a few programs more may be needed for that.
     """
     seen: set[ChangeKind] = set()
     rules_seen: set[Rule] = set()
@@ -403,7 +437,7 @@ def test_programs_keep_the_invariants() -> None:
 @settings(max_examples=100, deadline=None, derandomize=True, database=None)
 @given(MARKETS, PROGRAMS)
 def test_the_next_change_is_the_next(market: dict[str, Any], program: list[Step]) -> None:
-    """Up to a nanosecond before the instant of the next change nothing changes, and at that instant something does."""
+    """Nothing changes up to a nanosecond before the next change, and something at it."""
     with patch.object(rules, "MOST_INSTANCES", MOST_INSTANCES):
         run = Run(market)
         for step in program:

@@ -63,7 +63,10 @@ class Look(NamedTuple):
 
 
 class Buy(NamedTuple):
-    """Look for offerings at 10:00, and buy the first of them at the row's time; `after` is bought in between."""
+    """Search at 10:00, and buy the first offering at the row's time.
+
+    `after` is bought in between.
+    """
 
     look: Look
     after: Look | None = None
@@ -112,7 +115,7 @@ Request = Look | Buy | Named | Longer | Cancel
 
 
 class Row(NamedTuple):
-    """A request, the time of 2026 at which it is made, the rule that refuses it, and figures that the refusal names."""
+    """A request, its time in 2026, the refusing rule, and figures in the refusal."""
 
     search_request: Request
     now: str = "01-05 10:00"
@@ -123,7 +126,8 @@ class Row(NamedTuple):
 def account() -> Account:
     """Open an account with blocks in many states.
 
-    Zone a has 70 trn2.48xlarge, 2 trn1.32xlarge and an UltraServer, zone b 5 trn2.48xlarge and another UltraServer.
+    Zone a has 70 trn2.48xlarge, 2 trn1.32xlarge and an UltraServer, zone b 5 trn2.48xlarge and
+    another UltraServer.
     """
     pool = pool_of((TRN2, "a", 70), (TRN1, "a", 2), (TRN2, "b", 5), ultraservers=["a", "b"])
     ledger = ledger_of(pool)
@@ -161,9 +165,25 @@ ROWS = [
     # What
     Row(Look(1, TRN1, 2)),
     Row(Look(1, TRN1, 3), rule=Rule.CAPACITY, says=("3 x trn1.32xlarge", "1 day", "2 instances")),
-    Row(Look(1, "trn1.2xlarge"), rule=Rule.NOT_SOLD, says=("trn1.2xlarge", "what is: trn1.32xlarge, trn2.3xlarge, trn2.48xlarge, UltraServers (u-trn2x64)", "did you mean 'trn1.32xlarge'?")),
-    Row(Look(1, "trn1n.32xlarge"), rule=Rule.NOT_SOLD, says=("trn1n.32xlarge", "did you mean 'trn1.32xlarge'?")),
-    Row(Look(1, "trn2.3xlarge"), rule=Rule.INSTANCE_TYPE, says=("no trn2.3xlarge here", "did you mean 'trn2.48xlarge'?")),
+    Row(
+        Look(1, "trn1.2xlarge"),
+        rule=Rule.NOT_SOLD,
+        says=(
+            "trn1.2xlarge",
+            "what is: trn1.32xlarge, trn2.3xlarge, trn2.48xlarge, UltraServers (u-trn2x64)",
+            "did you mean 'trn1.32xlarge'?",
+        ),
+    ),
+    Row(
+        Look(1, "trn1n.32xlarge"),
+        rule=Rule.NOT_SOLD,
+        says=("trn1n.32xlarge", "did you mean 'trn1.32xlarge'?"),
+    ),
+    Row(
+        Look(1, "trn2.3xlarge"),
+        rule=Rule.INSTANCE_TYPE,
+        says=("no trn2.3xlarge here", "did you mean 'trn2.48xlarge'?"),
+    ),
     Row(Look(1, "p5.48xlarge"), rule=Rule.INSTANCE_TYPE, says=("no p5.48xlarge here",)),
     Row(Look(1, None), rule=Rule.INSTANCE_TYPE, says=("choose from trn1.32xlarge, trn2.48xlarge",)),
     Row(Look(1, TRN2U, 4), rule=Rule.ULTRASERVER_ONLY, says=(TRN2U,)),
@@ -184,36 +204,97 @@ ROWS = [
     Row(Look(1, zone="c"), rule=Rule.SINGLE_ZONE, says=("'c'", "a, b")),
     Row(Look(1, TRN1, zone="b"), rule=Rule.SINGLE_ZONE, says=("'b'", TRN1)),
     Row(Look(1, zone="a,b"), rule=Rule.SINGLE_ZONE, says=("'a,b'", "single zone")),
-    Row(Look(1, instances=6, zone="b"), rule=Rule.CAPACITY, says=("6 x trn2.48xlarge", "4 instances")),
+    Row(
+        Look(1, instances=6, zone="b"),
+        rule=Rule.CAPACITY,
+        says=("6 x trn2.48xlarge", "4 instances"),
+    ),
     # When
     Row(Look(1, start="2026-01-05 10:30")),
     Row(Look(1, start="2026-01-05 10:31")),
-    Row(Look(1, start="2026-01-05 10:29"), rule=Rule.STARTS_TOO_SOON, says=("10:29", "30 minutes", "10:30")),
-    Row(Look(1, start="2026-01-04 11:30"), rule=Rule.STARTS_TOO_SOON, says=("2026-01-04 11:30", "30 minutes")),
+    Row(
+        Look(1, start="2026-01-05 10:29"),
+        rule=Rule.STARTS_TOO_SOON,
+        says=("10:29", "30 minutes", "10:30"),
+    ),
+    Row(
+        Look(1, start="2026-01-04 11:30"),
+        rule=Rule.STARTS_TOO_SOON,
+        says=("2026-01-04 11:30", "30 minutes"),
+    ),
     Row(Look(1, start="2026-03-02 10:00")),
-    Row(Look(1, start="2026-03-02 10:01"), rule=Rule.STARTS_TOO_LATE, says=("10:01", "8 weeks", "2026-03-02 10:00")),
+    Row(
+        Look(1, start="2026-03-02 10:01"),
+        rule=Rule.STARTS_TOO_LATE,
+        says=("10:01", "8 weeks", "2026-03-02 10:00"),
+    ),
     Row(Look(1, end="2026-01-05 11:30")),
-    Row(Look(1, end="2026-01-05 11:29"), rule=Rule.DATES, says=("2026-01-05 11:30", "2026-01-05 11:29")),
-    Row(Look(2, end="2026-01-05 11:30"), rule=Rule.DATES, says=("2 days", "2026-01-06 11:30", "1 would fit")),
-    Row(Look(28, end="2026-01-29 11:30"), rule=Rule.DATES, says=("28 days", "2026-01-29 11:30", "21 would fit")),
-    Row(Look(1, start="2026-01-08 00:00", end="2026-01-07 00:00"), rule=Rule.DATES, says=("2026-01-07 00:00",)),
-    Row(Look(1, start="2026-01-05 10:31", end="2026-01-05 11:30"), rule=Rule.DURATION, says=("60 minutes", "not 59")),
-    Row(Look(1, start="2026-01-05 11:00", end="2026-01-05 11:30"), rule=Rule.DURATION, says=("60 minutes", "not 30")),
+    Row(
+        Look(1, end="2026-01-05 11:29"),
+        rule=Rule.DATES,
+        says=("2026-01-05 11:30", "2026-01-05 11:29"),
+    ),
+    Row(
+        Look(2, end="2026-01-05 11:30"),
+        rule=Rule.DATES,
+        says=("2 days", "2026-01-06 11:30", "1 would fit"),
+    ),
+    Row(
+        Look(28, end="2026-01-29 11:30"),
+        rule=Rule.DATES,
+        says=("28 days", "2026-01-29 11:30", "21 would fit"),
+    ),
+    Row(
+        Look(1, start="2026-01-08 00:00", end="2026-01-07 00:00"),
+        rule=Rule.DATES,
+        says=("2026-01-07 00:00",),
+    ),
+    Row(
+        Look(1, start="2026-01-05 10:31", end="2026-01-05 11:30"),
+        rule=Rule.DURATION,
+        says=("60 minutes", "not 59"),
+    ),
+    Row(
+        Look(1, start="2026-01-05 11:00", end="2026-01-05 11:30"),
+        rule=Rule.DURATION,
+        says=("60 minutes", "not 30"),
+    ),
     Row(Look(1, start="2026-03-02 11:00"), now="01-05 11:10"),
     # What is free
     Row(Look(1, ultraservers=1, zone="b")),
-    Row(Look(5, ultraservers=1, zone="b", end="2026-01-14 11:30"), rule=Rule.CAPACITY, says=("5 days", "4 days", "2026-01-10 11:30")),
+    Row(
+        Look(5, ultraservers=1, zone="b", end="2026-01-14 11:30"),
+        rule=Rule.CAPACITY,
+        says=("5 days", "4 days", "2026-01-10 11:30"),
+    ),
     Row(Look(4, ultraservers=1, zone="b", end="2026-01-14 11:30")),
-    Row(Look(1, instances=5, zone="b", end="2026-06-19 11:30"), rule=Rule.CAPACITY, says=("5 x", "1 day", "4 instances")),
+    Row(
+        Look(1, instances=5, zone="b", end="2026-06-19 11:30"),
+        rule=Rule.CAPACITY,
+        says=("5 x", "1 day", "4 instances"),
+    ),
     Row(Look(14, instances=64, end="2026-01-24 11:30")),
     # Buying
     Row(Buy(Look(1))),
     Row(Buy(Look(2, start="2026-01-05 10:40")), now="01-05 10:10"),
-    Row(Buy(Look(2, start="2026-01-05 10:40")), "01-05 10:11", Rule.STARTS_TOO_SOON, ("10:40", "10:41")),
+    Row(
+        Buy(Look(2, start="2026-01-05 10:40")),
+        "01-05 10:11",
+        Rule.STARTS_TOO_SOON,
+        ("10:40", "10:41"),
+    ),
     Row(Buy(Look(1, start="2026-01-07 11:30")), now="01-06 09:59"),
-    Row(Buy(Look(1, start="2026-01-07 11:30")), "01-06 10:00", Rule.OFFERING, ("2026-01-06 10:00",)),
-    Row(Buy(Look(1, ultraservers=1, zone="a"), after=Look(1, ultraservers=1, zone="a")), rule=Rule.CAPACITY, says=("sold meanwhile",)),
-    Row(Buy(Look(1, TRN1, 2), after=Look(1, TRN1, 1)), rule=Rule.CAPACITY, says=("sold meanwhile",)),
+    Row(
+        Buy(Look(1, start="2026-01-07 11:30")), "01-06 10:00", Rule.OFFERING, ("2026-01-06 10:00",)
+    ),
+    Row(
+        Buy(Look(1, ultraservers=1, zone="a"), after=Look(1, ultraservers=1, zone="a")),
+        rule=Rule.CAPACITY,
+        says=("sold meanwhile",),
+    ),
+    Row(
+        Buy(Look(1, TRN1, 2), after=Look(1, TRN1, 1)), rule=Rule.CAPACITY, says=("sold meanwhile",)
+    ),
     Row(Buy(Look(1, TRN1, 1), after=Look(1, TRN1, 1))),
     Row(Named("cbo-0123456789abcdef0"), rule=Rule.OFFERING, says=("cbo-0123456789abcdef0",)),
     # Extending
@@ -224,17 +305,30 @@ ROWS = [
     Row(Longer("ultra", 1)),
     Row(Longer("active", 15), rule=Rule.DURATION, says=("an extension", "not 15", "14 or 21")),
     Row(Longer("active", 0), rule=Rule.DURATION, says=("not 0", "1 to 14")),
-    Row(Longer("active", 182), rule=Rule.EXTENSION_TOTAL, says=("189 days", "182", "175 more days")),
+    Row(
+        Longer("active", 182), rule=Rule.EXTENSION_TOTAL, says=("189 days", "182", "175 more days")
+    ),
     Row(Longer("active", 1), now="01-10 10:29"),
-    Row(Longer("active", 1), "01-10 10:30", Rule.EXTENSION_TOO_LATE, ("an hour", "2026-01-10 10:30")),
-    Row(Longer("active", 1), "01-10 11:30", Rule.EXTENSION_STATE, ("expired", "active and scheduled")),
+    Row(
+        Longer("active", 1), "01-10 10:30", Rule.EXTENSION_TOO_LATE, ("an hour", "2026-01-10 10:30")
+    ),
+    Row(
+        Longer("active", 1),
+        "01-10 11:30",
+        Rule.EXTENSION_STATE,
+        ("expired", "active and scheduled"),
+    ),
     Row(Longer("expired", 1), rule=Rule.EXTENSION_STATE, says=("expired",)),
     Row(Longer("unpaid", 1), rule=Rule.EXTENSION_STATE, says=("payment-pending",)),
     Row(Longer("failed", 1), rule=Rule.EXTENSION_STATE, says=("payment-failed",)),
-    Row(Longer("long", 1), "04-25 11:29", Rule.EXTENSION_TOO_EARLY, ("56 days", "2026-04-25 11:30")),
+    Row(
+        Longer("long", 1), "04-25 11:29", Rule.EXTENSION_TOO_EARLY, ("56 days", "2026-04-25 11:30")
+    ),
     Row(Longer("long", 1), now="04-25 11:30"),
     Row(Longer("long", 14), now="06-01 00:00"),
-    Row(Longer("long", 21), "06-01 00:00", Rule.EXTENSION_TOTAL, ("189 days", "182", "14 more days")),
+    Row(
+        Longer("long", 21), "06-01 00:00", Rule.EXTENSION_TOTAL, ("189 days", "182", "14 more days")
+    ),
     Row(Longer("followed", 3)),
     Row(Longer("followed", 4), rule=Rule.CAPACITY, says=("4 days", "3 more days")),
     Row(Longer("followed", 28), rule=Rule.CAPACITY, says=("28 days", "3 more days")),
@@ -244,7 +338,7 @@ ROWS = [
     Row(Cancel("scheduled"), rule=Rule.NOT_CANCELLABLE, says=("2026-01-15 11:30",)),
     Row(Cancel("unpaid"), rule=Rule.NOT_CANCELLABLE, says=("2026-01-27 11:30",)),
     Row(Cancel("nothing"), rule=Rule.NO_SUCH_BLOCK, says=("'nothing'",)),
-]  # fmt: skip  # a request a row
+]
 
 
 def called(row: Row) -> str:
@@ -269,8 +363,9 @@ UTC = r"(\d{4}-\d\d-\d\d \d\d:\d\d) UTC"
 
 
 def fits(row: Row, text: str) -> Iterator[tuple[str, Request]]:
-    """Yield what a refusal says would be accepted, as time and request."""
-    search_request, now = row.search_request, row.now
+    """Yield a refusal's accepted alternatives, as time and request."""
+    search_request = row.search_request
+    now = row.now
     if isinstance(search_request, Longer):
         for days in re.findall(r"(\d+)(?= or \d+ would fit| would fit| more days would fit)", text):
             yield now, search_request._replace(days=int(days))
@@ -283,7 +378,7 @@ def fits(row: Row, text: str) -> Iterator[tuple[str, Request]]:
 
 
 def looks(search_request: Look, rule: Rule | None, text: str) -> Iterator[Look]:
-    """Yield what a refusal says could be looked for."""
+    """Yield a refusal's suggested searches."""
     if rule is Rule.BLOCK_SIZE:
         yield search_request._replace(instances=int(re.findall(r"(\d+) would fit", text)[0]))
     elif rule in {Rule.DURATION, Rule.DATES}:
@@ -307,7 +402,10 @@ def looks(search_request: Look, rule: Rule | None, text: str) -> Iterator[Look]:
 
 
 def test_there_are_enough_rows() -> None:
-    """Every rule but the account's size, which needs a larger one, refuses a row at least, and many are accepted."""
+    """Every rule except the account's size refuses a row, and many rows are accepted.
+
+    The account's size needs a larger account.
+    """
     refusals = [row for row in ROWS if row.rule is not None]
     assert len(ROWS) >= 60
     assert len(ROWS) - len(refusals) >= 25
@@ -316,7 +414,7 @@ def test_there_are_enough_rows() -> None:
 
 @pytest.mark.parametrize("row", ROWS, ids=called)
 def test_a_request(row: Row) -> None:
-    """A request is accepted, or refused by its rule; what the refusal says would fit is accepted when asked for."""
+    """A request is accepted, or refused by its rule; the suggested choice is accepted."""
     opened = prepare(row)
     if row.rule is None:
         row.search_request.ask(opened)
@@ -345,7 +443,7 @@ NAMING = (
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.rule is not None], ids=called)
 def test_no_fit_is_left_out(row: Row) -> None:
-    """Whatever a refusal of a look or an extension names as possible is among what is asked again above."""
+    """Every suggestion of a refused search or extension is tried above."""
     opened = prepare(row)
     with pytest.raises(RuleViolation) as caught:
         row.search_request.ask(opened)
@@ -358,7 +456,7 @@ def test_no_fit_is_left_out(row: Row) -> None:
 
 
 def test_a_pending_extension_in_the_table_s_account() -> None:
-    """The second extension is refused while the first is unpaid, until the instant at which it is paid."""
+    """The second extension is refused until the first is paid."""
     opened = account()
     Longer("active", 1).ask(opened)
     opened.ledger.advance(NOW_NS + 5 * MINUTE_NS - 1)

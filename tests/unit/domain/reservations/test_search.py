@@ -21,15 +21,19 @@ from trnfleet.domain.reservations.search_request import SearchRequest
 
 
 def test_offerings_come_earliest_first_and_six_at_most() -> None:
-    """Six offerings are returned where there are more: the soonest start, shorter and longer, then each end of a day, zone by zone."""
+    """At most six offerings are returned, the soonest start first.
+
+    The soonest start has a shorter and a longer one; then comes each end of a day, zone by zone.
+    """
     got = [
         (each.start_ns, each.end_ns, each.zone)
         for each in small().offerings(SearchRequest(1, TRN2))
     ]
-    soonest_ns, end_ns = at("2026-01-05 10:30"), at("2026-01-05 11:30")
+    soonest_ns = at("2026-01-05 10:30")
+    end_ns = at("2026-01-05 11:30")
     spans = [(soonest_ns, end_ns), (soonest_ns, end_ns + DAY_NS), (end_ns, end_ns + DAY_NS)]
     assert got == [(*span, zone) for span in spans for zone in "ab"]
-    (_, *others) = ledger_of(pool_of((TRN2, "a", 1))).offerings(SearchRequest(1, TRN2))
+    _, *others = ledger_of(pool_of((TRN2, "a", 1))).offerings(SearchRequest(1, TRN2))
     assert [each.start_ns for each in others] == [
         soonest_ns,
         *(end_ns + day * DAY_NS for day in range(4)),
@@ -37,7 +41,10 @@ def test_offerings_come_earliest_first_and_six_at_most() -> None:
 
 
 def test_offerings_end_at_half_past_eleven() -> None:
-    """Offerings that start at once have a partial first day, in place of a whole one or besides, and all end at 11:30 UTC."""
+    """Offerings that start at once have a partial first day.
+
+    All end at 11:30 UTC. The partial day replaces a whole one or is added.
+    """
     shorter, longer, *others = small().offerings(SearchRequest(2, TRN2, zone="a"))
     assert (shorter.end_ns - shorter.start_ns, longer.end_ns - longer.start_ns) == (
         25 * HOUR_NS,
@@ -47,7 +54,10 @@ def test_offerings_end_at_half_past_eleven() -> None:
 
 
 def test_only_what_is_free_is_offered_longer() -> None:
-    """Where another block follows, the shorter offering is made alone; before what is too short for one, the longer."""
+    """Before another block only the shorter offering is made.
+
+    If the gap is too short for one, the longer.
+    """
     ledger = ledger_of(pool_of((TRN2, "a", 1)))
     buy(ledger, SearchRequest(7, TRN2, starts_from_ns=at("2026-01-06 11:30")))
     soonest = SearchRequest(1, TRN2, ends_by_ns=at("2026-01-07 11:30"))
@@ -63,7 +73,7 @@ def test_only_what_is_free_is_offered_longer() -> None:
 
 
 def test_what_is_held_is_not_offered() -> None:
-    """A block that begins when another ends is offered, and none that would overlap it by any time."""
+    """A block from another one's end on is offered, and none that overlaps it."""
     ledger = small()
     held = buy(ledger, SearchRequest(3, TRN2, 2, starts_from_ns=at("2026-01-07 11:30")))
     spans = [(each.start_ns, each.end_ns) for each in ledger.offerings(SearchRequest(2, TRN2, 2))]
@@ -95,7 +105,7 @@ def test_what_is_held_is_not_offered() -> None:
     ],
 )
 def test_the_nearest_that_fits_is_named(search_request: SearchRequest, said: str) -> None:
-    """Where nothing is free, the longest shorter time is named, or where there is none the most instances."""
+    """If nothing is free, the longest shorter time is named, else the most instances."""
     ledger = ledger_of(pool_of((TRN2, "a", 2), (TRN2, "b", 1), (TRN1, "b", 1)))
     enter(ledger, TRN2, (0, 1), "2026-01-07 11:30", "2026-02-04 11:30")
     rule, text = refused(lambda: ledger.offerings(search_request))
@@ -126,7 +136,7 @@ def test_an_ultraserver_has_no_part() -> None:
 
 
 def test_no_partial_day_is_named_that_is_too_short() -> None:
-    """45 minutes before the end of the day are not named as the rest of a day: they are not sold."""
+    """45 minutes before the end of the day are not suggested: they are not sold."""
     ledger = ledger_of(pool_of((TRN2, "a", 1)), at("2026-01-05 10:15"))
     buy(ledger, SearchRequest(7, TRN2, starts_from_ns=at("2026-01-05 11:30")))
     rule, text = refused(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from trnfleet.errors import TrnfleetError
 from trnfleet.export.history import catalogue
 from trnfleet.export.history import compact as module
 from trnfleet.export.history.compact import Compacted, compact
+from trnfleet.export.history.database import Database
 from trnfleet.export.history.files import (
     EXPIRED,
     Partition,
@@ -52,12 +54,12 @@ def asked(folder: Path, sql: str = SUMS) -> list[tuple[object, ...]]:
 
 
 def files(folder: Path) -> list[str]:
-    """Return the tables of the files that are there."""
+    """Return the tables of the existing files."""
     return sorted(each.name.partition("-")[0] for each in PARTITION.below(folder).glob("*.parquet"))
 
 
 def test_many_files_become_one_a_table_and_say_the_same(tmp_path: Path) -> None:
-    """Ten minutes that were missing are there, and another compaction changes nothing."""
+    """Missing ten minutes are made, and another compaction changes nothing."""
     write_minutes(tmp_path, range(FIRST, FIRST + 13))
     before = asked(tmp_path)
     done = compacted(tmp_path)
@@ -75,7 +77,7 @@ def test_many_files_become_one_a_table_and_say_the_same(tmp_path: Path) -> None:
 
 
 def test_rows_are_sorted_by_address_and_time(tmp_path: Path) -> None:
-    """So that a chip's past is read in one go."""
+    """A chip's past is read in one go."""
     write_minutes(tmp_path, range(FIRST, FIRST + 3))
     compacted(tmp_path)
     rows = asked(tmp_path, "SELECT address, time FROM chips")
@@ -86,7 +88,7 @@ def test_rows_are_sorted_by_address_and_time(tmp_path: Path) -> None:
 def test_minutes_that_come_later_are_merged_and_their_ten_minutes_made_again(
     tmp_path: Path,
 ) -> None:
-    """A window that has more minutes now has one row."""
+    """A window with later minutes has one row."""
     write_minutes(tmp_path, range(FIRST, FIRST + 4))
     compacted(tmp_path)
     write_minutes(tmp_path, range(FIRST + 4, FIRST + 10))
@@ -109,7 +111,7 @@ def test_while_a_writer_is_at_work_its_last_ten_minutes_are_left_to_it(tmp_path:
 def test_a_compaction_that_ends_half_way_leaves_each_row_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: str
 ) -> None:
-    """What the new file stands for does not count, though it is there; the next compaction deletes it."""
+    """Replaced files do not count, though present; the next compaction deletes them."""
     write_minutes(tmp_path, range(FIRST, FIRST + 5))
     before = asked(tmp_path)
 
@@ -132,8 +134,65 @@ def test_a_compaction_that_ends_half_way_leaves_each_row_once(
     assert asked(tmp_path) == before
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "SELECT * FROM ({}) LIMIT 100",
+        "SELECT * REPLACE (power_w + 1 AS power_w) FROM ({})",
+        "SELECT * REPLACE (power_w::VARCHAR AS power_w) FROM ({})",
+    ],
+)
+def test_a_file_that_does_not_read_back_replaces_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """Rows, values and types are compared before a file that was merged gets its name."""
+    write_minutes(tmp_path, [FIRST, FIRST + 1], windows=[FIRST])
+    before, named = (
+        asked(tmp_path),
+        sorted(each.name for each in PARTITION.below(tmp_path).iterdir()),
+    )
+    copy = Database.copy
+
+    def change_copy(database: Database, sql: str, path: Path, metadata: dict[str, str]) -> None:
+        copy(database, change.format(sql), path, metadata)
+
+    monkeypatch.setattr(Database, "copy", change_copy)
+    with pytest.raises(TrnfleetError, match="chips does not read back as it was written"):
+        compacted(tmp_path)
+    assert sorted(each.name for each in PARTITION.below(tmp_path).iterdir()) == named
+    assert asked(tmp_path) == before
+
+
+def test_a_full_disk_is_one_line_with_the_file(tmp_path: Path) -> None:
+    """No file is lost and none is added."""
+    write_minutes(tmp_path, [FIRST, FIRST + 1])
+    before = sorted(PARTITION.below(tmp_path).iterdir())
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, limits[1]))
+        with pytest.raises(TrnfleetError) as raised:
+            compacted(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    file = PARTITION.below(tmp_path) / "ultraservers-20260105T0000Z-20260105T0009Z-host-a.parquet"
+    assert str(raised.value) == f"{file}: cannot be written: File too large"
+    assert sorted(PARTITION.below(tmp_path).iterdir()) == before
+
+
+def test_a_damaged_file_keeps_no_compaction_from_the_others(tmp_path: Path) -> None:
+    """A damaged file is named and stays; sound ones are merged."""
+    write_minutes(tmp_path, range(FIRST, FIRST + 4))
+    damaged = min(PARTITION.below(tmp_path).iterdir())
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[:4] + b"\xff" * 300 + whole[304:])
+    done = compacted(tmp_path)
+    assert [each.path for each in done.left_out] == [damaged]
+    assert files(tmp_path).count("chips") == 2
+    assert asked(tmp_path)[0][:2] == (3 * CHIPS, 3)
+
+
 def test_rows_of_two_writers_become_one_that_covers_most(tmp_path: Path) -> None:
-    """And a file that comes later is compared with it again."""
+    """A later file is compared with it again."""
     write_minutes(tmp_path, [FIRST], writer="host-a", covered_s=20.0)
     write_minutes(tmp_path / "other", [FIRST], writer="host-b", covered_s=60.0)
     for file in PARTITION.below(tmp_path / "other").iterdir():
@@ -172,7 +231,7 @@ def test_two_compactions_do_not_work_at_once(tmp_path: Path) -> None:
 def test_a_query_that_a_compaction_overtakes_lists_the_files_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seen: int
 ) -> None:
-    """No row lacks because its file has become part of another, before it was looked at or after."""
+    """No row is missing because its file was merged before or during the query."""
     write_minutes(tmp_path, range(FIRST, FIRST + 3))
     before = asked(tmp_path)
     looked: list[Path] = []

@@ -31,18 +31,27 @@ PARTITION = Partition("demo", day_of(FIRST), "main")
 
 
 def test_a_minute_comes_back_with_null_for_what_is_not_known(tmp_path: Path) -> None:
-    """Addresses, jobs and figures are those that were written."""
+    """Addresses, jobs and figures are read as written."""
     write_minutes(tmp_path, [FIRST])
     with open_history(tmp_path) as history:
         [row] = history.query(
-            "SELECT time::VARCHAR, fleet, cell, address, job, covered_s, power_w, tflops, exec_errors, writer FROM chips "
-            "WHERE instance = 'trn2u-0001-1' AND chip = 5"
+            "SELECT time::VARCHAR, fleet, cell, address, job, covered_s, power_w, tflops,"
+            " exec_errors, writer FROM chips WHERE instance = 'trn2u-0001-1' AND chip = 5"
         ).rows
         [(count, jobs)] = history.query("SELECT count(*), count(job) FROM chips").rows
 
     assert row == (
-        "2026-01-05 00:00:00", "demo", "main", "uc1/us-0001/trn2u-0001-1/chip05", "train", 60.0, 121.0, None, None, "host-a",
-    )  # fmt: skip  # a row
+        "2026-01-05 00:00:00",
+        "demo",
+        "main",
+        "uc1/us-0001/trn2u-0001-1/chip05",
+        "train",
+        60.0,
+        121.0,
+        None,
+        None,
+        "host-a",
+    )
     assert (count, jobs) == (CHIPS, CHIPS // 2)
 
 
@@ -73,7 +82,7 @@ def test_a_writer_that_starts_again_knows_what_is_written(tmp_path: Path) -> Non
 
 
 def test_ten_minutes_are_totals_means_and_maxima_of_what_was_covered(tmp_path: Path) -> None:
-    """An UltraServer's power is that of its chips together, and a minute half covered counts half."""
+    """An UltraServer's power is its chips' sum; a half covered minute counts half."""
     history = HistoryWriter(tmp_path, "demo", "main", "host-a")
     try:
         history.write_chips([chip_minute(FIRST, power_w=100.0)])
@@ -88,8 +97,8 @@ def test_ten_minutes_are_totals_means_and_maxima_of_what_was_covered(tmp_path: P
         history.close()
     with open_history(tmp_path) as reader:
         rows = reader.query(
-            "SELECT address, minutes, chips, covered_s, power_w, power_w_max, nc_util_pct, tflops, mem_ecc_corrected_increase "
-            "FROM ultraservers ORDER BY address"
+            "SELECT address, minutes, chips, covered_s, power_w, power_w_max, nc_util_pct, tflops,"
+            " mem_ecc_corrected_increase FROM ultraservers ORDER BY address"
         ).rows
         job = reader.query("SELECT job, chips, round(power_w), kind, mfu FROM jobs").rows
         fleet = reader.query("SELECT chips, round(power_w) FROM fleets").rows
@@ -101,7 +110,7 @@ def test_ten_minutes_are_totals_means_and_maxima_of_what_was_covered(tmp_path: P
 
 
 def test_events_of_one_minute_are_all_there_and_each_once(tmp_path: Path) -> None:
-    """However often they are written, as from a recording that is read again."""
+    """However often they are written, as from a repeated recording."""
     history = HistoryWriter(tmp_path, "demo", "main", "host-a")
     rows: list[tuple[object, ...]] = [
         (FIRST * 60_000_000, "critical", "kernel", "nrt", f"uc1/{each}", None, None, "text")
@@ -120,7 +129,7 @@ def test_events_of_one_minute_are_all_there_and_each_once(tmp_path: Path) -> Non
 
 
 def test_texts_are_kept_as_they_came_and_what_does_not_fit_is_null(tmp_path: Path) -> None:
-    """No row holds up those that come after it."""
+    """No row blocks later ones."""
     history = HistoryWriter(tmp_path, "demo", "main", "host-a")
     text = "\x1b[2J nul \0 quote ' \N{ZERO WIDTH JOINER} 'x'); COPY"
     try:
@@ -135,7 +144,7 @@ def test_texts_are_kept_as_they_came_and_what_does_not_fit_is_null(tmp_path: Pat
 
 
 def test_a_second_writer_of_a_cell_is_refused_with_the_name_of_the_first(tmp_path: Path) -> None:
-    """The lock says who has it, and is free once that is gone."""
+    """The lock names its owner, and is free once that is gone."""
     lock = cell_lock(tmp_path, "demo", "main")
     with locked(lock, "the cell", "host-a, process 1"):
         assert is_locked(lock)
@@ -158,7 +167,7 @@ def test_a_name_says_what_is_in_a_file(tmp_path: Path, mark: Mark) -> None:
     )
 
     assert file is not None
-    assert file[1:] == (PARTITION, "job_minutes", FIRST, FIRST + 9, "host-a", mark is Mark.MERGED)
+    assert file[1:7] == (PARTITION, "job_minutes", FIRST, FIRST + 9, "host-a", mark is Mark.MERGED)
     assert parse_file(tmp_path / "chips-now-then-host.parquet", PARTITION) is None
     assert (
         parse_file(tmp_path / "cups-20260105T0000Z-20260105T0000Z-host-a.parquet", PARTITION)
@@ -182,7 +191,10 @@ def test_what_a_killed_writer_left_is_no_file_of_history(tmp_path: Path) -> None
 
 
 def test_a_writer_that_starts_deletes_nothing_of_a_cell_with_a_similar_name(tmp_path: Path) -> None:
-    """What a killed run of the same cell has spilled goes, and no other writer's, however names are put together."""
+    """Only spill files of a killed run of the same cell are deleted.
+
+    However names are composed.
+    """
     for fleet, cell in (("prod-eu", "main"), ("prod", "eu-main")):
         (spill_folder(tmp_path, fleet, cell) / "block").mkdir(parents=True)
     HistoryWriter(tmp_path, "prod", "eu-main", "host-a").close()
@@ -193,13 +205,14 @@ def test_a_writer_that_starts_deletes_nothing_of_a_cell_with_a_similar_name(tmp_
 def test_days_that_are_long_over_are_forgotten_and_read_from_their_files_again(
     tmp_path: Path,
 ) -> None:
-    """A writer that runs for months remembers a few days; also of a day that it has forgotten it knows every minute."""
+    """A writer remembers a few days, and reads a forgotten day's minutes again."""
     days = [FIRST + 1_440 * number for number in range(MOST_DAYS + 1)]
     write_minutes(tmp_path, [days[0], days[0] + 1])
     history = HistoryWriter(tmp_path, "demo", "main", "host-a")
     try:
         assert [history.is_written(minute) for minute in days] == [True, False, False, False]
-        # The first day is forgotten by now: a late minute of it that is written must not be all that is known of it.
+        # The first day is forgotten by now: a late minute of it that is written must not be all
+        # that is known of it.
         history.write_chips([chip_minute(days[0] + 2)])
         assert [history.is_written(days[0] + number) for number in range(4)] == [
             True,

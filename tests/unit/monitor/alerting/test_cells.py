@@ -1,4 +1,7 @@
-"""Alerts of cells on a top broker: shown with their cell and once, as last known where no relay sees it, evaluated by nobody here."""
+"""Alerts of cells on a top broker: shown once, with their cell, not evaluated here.
+
+Alerts of a cell not visible to any relay stay as last known.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from support.monitor.top import BOOT, Top
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.alert import fingerprint_of
 from trnfleet.domain.alerts.preview import preview
+from trnfleet.domain.alerts.reach import Known
 from trnfleet.domain.alerts.signals import Scope
 from trnfleet.domain.alerts.status import AlertState, AlertStatus
 from trnfleet.domain.alerts.templates import summary
@@ -38,7 +42,8 @@ from trnfleet.wire.messages import (
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import TopicClass, build_topic
 
-PLACE, PLACE_OF_B = "uc1/us-0001", "uc1/us-0009"
+PLACE = "uc1/us-0001"
+PLACE_OF_B = "uc1/us-0009"
 POWER = (4_000.0, 20_000.0, 10_000.0)
 
 
@@ -58,7 +63,7 @@ def firing(cell: str = "cell-a", target: str = PLACE, **change: Any) -> CellAler
 
 
 def take(top: Top, message: AlertMessage, path: str | None = None, *, clears: bool = False) -> None:
-    """Let a top's monitor take an alert of a cell."""
+    """Apply an alert of a cell to a top's monitor."""
     path = path or (message.path if isinstance(message, CellAlertMessage) else message.fingerprint)
     payload = b"" if clears else encode_message(message)
     top.monitor.apply(
@@ -67,7 +72,7 @@ def take(top: Top, message: AlertMessage, path: str | None = None, *, clears: bo
 
 
 def watched(top: Top) -> None:
-    """Let a watch of the cell say that it leads."""
+    """Publish a leading watch of the cell."""
     message = WatchMessage(
         client="watch-1", state="online", boot="b", role="watch", leads=True, cell="cell-a"
     )
@@ -75,7 +80,10 @@ def watched(top: Top) -> None:
 
 
 def test_an_alert_of_a_cell_is_shown_and_counted_with_its_cell() -> None:
-    """In the list, the header's numbers, the problems of app and `status`, by the text that its watch gave it; until it is cleared."""
+    """An alert of a cell is shown and counted with its cell until cleared.
+
+    This covers the list, the header, the problems of app and `status`, and the text of its watch.
+    """
     top = Top()
     top.frame(POWER)
     watched(top)
@@ -97,7 +105,10 @@ def test_an_alert_of_a_cell_is_shown_and_counted_with_its_cell() -> None:
 
 
 def test_a_cell_without_a_watch_is_in_doubt() -> None:
-    """Nobody evaluates rules about its chips: the app's header counts it and its Alerts view names it, until one leads or it is not seen."""
+    """The app reports a visible cell without a leading watch.
+
+    Nobody evaluates rules about its chips. The header counts it and the Alerts view names it.
+    """
     top = Top()
     top.frame(POWER)
     top.look()
@@ -175,7 +186,10 @@ async def test_without_its_relay_it_is_not_observed_and_not_resolved() -> None:
 
 
 async def test_a_cell_is_not_observed_either_where_leases_show_all_of_its_rows() -> None:
-    """Its block has no row of the layout then, and its alerts are as last known all the same."""
+    """Leases for all rows of a lost cell leave its alerts as last known.
+
+    Its block has no row in the layout then.
+    """
     top = Top()
     top.describe_row(PLACE_OF_B)
     top.frame_of_row(400.0)
@@ -183,10 +197,20 @@ async def test_a_cell_is_not_observed_either_where_leases_show_all_of_its_rows()
     forwarded = ForwardedBy(cell="cell-b", relay="relay-2", boot=BOOT)
     for number in range(4):
         path = f"{PLACE_OF_B}/trn2u-9-{number}"
-        top.take(TopicClass.NODE, path, Descriptor(
-            path=path, publisher="host", boot="h", period_s=1.0, clock=ClockSpec(epoch="2026-01-05T00:00:00Z"),
-            instances=(InstanceSpec(path=path, type="trn2u.48xlarge"),), columns=(), forwarded=forwarded,
-        ))  # fmt: skip
+        top.take(
+            TopicClass.NODE,
+            path,
+            Descriptor(
+                path=path,
+                publisher="host",
+                boot="h",
+                period_s=1.0,
+                clock=ClockSpec(epoch="2026-01-05T00:00:00Z"),
+                instances=(InstanceSpec(path=path, type="trn2u.48xlarge"),),
+                columns=(),
+                forwarded=forwarded,
+            ),
+        )
     await top.clock.advance(1.0)
     top.frame_of_row(400.0, seq=1)
     assert top.look().forwarded_chips == 64
@@ -197,7 +221,10 @@ async def test_a_cell_is_not_observed_either_where_leases_show_all_of_its_rows()
 
 
 def test_an_alert_about_what_two_cells_have_is_one() -> None:
-    """Such as of a job on both; it goes on while one of them has it, and names both."""
+    """An alert of two cells is shown once and names both.
+
+    An example is a shared job. The alert goes on while one of them has it.
+    """
     top = Top()
     for cell in ("cell-b", "cell-a"):
         take(top, firing(cell))
@@ -209,7 +236,7 @@ def test_an_alert_about_what_two_cells_have_is_one() -> None:
 
 @pytest.mark.parametrize("change", [{"ack"}, {"silence"}, {"inhibited_by"}, {"severity"}])
 def test_what_one_cell_sees_to_is_not_hidden_in_another(change: set[str]) -> None:
-    """Of two cells with the same alert the one where nobody has seen to it counts, or where it is worse, also if it began later."""
+    """Of two equal alerts, the unhandled or worse one is shown, even if younger."""
     top = Top()
     handling = Handling(who="ana", at="2026-01-05T00:00:00Z", until="2036-01-05T00:00:00Z")
     seen_to: dict[str, Any] = {
@@ -227,7 +254,7 @@ def test_what_one_cell_sees_to_is_not_hidden_in_another(change: set[str]) -> Non
 
 
 def test_what_people_in_the_cell_do_counts_and_what_they_do_on_the_top_does_not() -> None:
-    """An acknowledgement and a silence come with the alert; a silence of the top that matches it hides nothing."""
+    """Acknowledgements and silences of the cell apply; a matching top silence does not."""
     top = Top()
     handling = Handling(
         who="ana", why="on it", at="2026-01-05T00:00:00Z", until="2036-01-05T00:00:00Z"
@@ -245,7 +272,7 @@ def test_what_people_in_the_cell_do_counts_and_what_they_do_on_the_top_does_not(
         assert silences.status(alert, now_ns) is status
     until = format_rfc3339(now_ns + 3_600_000_000_000)
     payload = (
-        f'{{"id":"s","matchers":["severity=\\"critical\\""],"starts":"{format_rfc3339(now_ns - 1_000_000)}",'
+        f'{{"id":"s","matchers":["severity=\\"critical\\""],"starts":"{format_rfc3339(now_ns - 1_000_000)}",'  # noqa: E501
         f'"until":"{until}","who":"bo"}}'
     )
     top.monitor.apply(
@@ -253,11 +280,11 @@ def test_what_people_in_the_cell_do_counts_and_what_they_do_on_the_top_does_not(
     )
     assert silences.status(alert, now_ns) is AlertStatus.FIRING
     (silence,) = silences.known
-    assert preview(silence.matchers, [alert]).firing == 1
+    assert preview(silence.matchers, Known("demo", (), alerts=[alert])).firing == 1
 
 
 class Log:
-    """What a watch has notified of."""
+    """The notifications of a watch."""
 
     def __init__(self, *fingerprints: str) -> None:
         self._known = fingerprints
@@ -267,7 +294,10 @@ class Log:
 
 
 async def test_the_top_s_own_rules_do_not_fire_what_a_cell_publishes() -> None:
-    """Nor show it before the cell's has come; what no cell publishes fires after that, and what was notified of here goes on."""
+    """The top's rules wait for an alert of the cell, and fire only without one.
+
+    An alert already notified here goes on.
+    """
     rule = rule_of(
         name="held-back", scope="ultraserver", figure="power_w", above=15_000.0, severity="critical"
     )
@@ -298,7 +328,10 @@ async def test_the_top_s_own_rules_do_not_fire_what_a_cell_publishes() -> None:
 
 
 async def test_what_is_pending_here_while_it_fires_in_a_cell_is_one_alert() -> None:
-    """Of one fingerprint the lists show one, by which a cursor finds it again; the header counts no pending one beside it."""
+    """An alert pending here and firing in a cell is listed and counted once.
+
+    The cursor finds it again by its fingerprint.
+    """
     rule = rule_of(
         name="held-back", scope="ultraserver", figure="power_w", above=15_000.0, **{"for": "1h"}
     )
@@ -315,7 +348,10 @@ async def test_what_is_pending_here_while_it_fires_in_a_cell_is_one_alert() -> N
 
 
 async def test_a_relay_that_has_gone_is_no_publisher_any_more() -> None:
-    """Once its successor has described its rows and cleared its presence: it is neither offline nor silent."""
+    """A replaced relay is neither offline nor silent.
+
+    Its successor has described its rows and cleared its presence.
+    """
     top = Top()
     top.frame(POWER)
     relay = WatchMessage(
@@ -340,7 +376,10 @@ async def test_a_relay_that_has_gone_is_no_publisher_any_more() -> None:
 
 
 async def test_what_happens_to_them_is_in_the_history() -> None:
-    """Also as events; not what the broker had retained for longer than a minute, nor each message about one that goes on."""
+    """Transitions of cell alerts are in the history and the events.
+
+    Messages retained for over a minute and repeated ones are not.
+    """
     top = Top((rule_of(),))
     await top.clock.advance(BEGIN_NS / 1e9)
     for number, fired_s, members in ((1, -3_600.0, 1), (2, 0.0, 1), (2, 0.0, 5)):
@@ -364,7 +403,10 @@ async def test_what_happens_to_them_is_in_the_history() -> None:
 
 
 def test_one_that_comes_of_a_cell_that_is_not_seen_is_as_last_known() -> None:
-    """A broker gives what it has retained one by one, and a relay may end in between."""
+    """A late retained alert of a cell not visible is as last known.
+
+    A broker sends retained messages one by one, and a relay may end in between.
+    """
     cells = CellAlerts()
     cells.put(firing())
     cells.observe({"cell-a": False}, ())
@@ -395,14 +437,14 @@ def test_what_a_cell_s_watch_does_not_see_is_not_left_to_it(scope: Scope) -> Non
 
 
 def test_an_alert_on_another_cell_s_topic_is_refused() -> None:
-    """And counted; what is there stays."""
+    """An alert on another cell's topic is refused and counted, without any change."""
     top = Top()
     take(top, firing("cell-a"), "cell-b/" + firing().fingerprint)
     assert (top.monitor.counts.misplaced, top.monitor.alerts.active()) == (1, [])
 
 
 def test_a_copy_keeps_its_alerts() -> None:
-    """What happens to one later changes nothing in the other."""
+    """A copy does not change with the original."""
     top = Top()
     take(top, firing())
     twin = top.monitor.alerts.copy()
@@ -412,7 +454,10 @@ def test_a_copy_keeps_its_alerts() -> None:
 
 @pytest.mark.parametrize("scope", ["", "unheard-of", *Scope])
 def test_every_text_of_an_unknown_rule_can_be_written(scope: str) -> None:
-    """Braces in what a watch wrote are none of a template's; the figure is the watch's where the scope has it."""
+    """Braces in a watch's text are not treated as a template.
+
+    The watch's figure is shown if the scope has it.
+    """
     message = firing(description="{value} of {x}", summary="{y}", figure="power_w", value=3.0)
     message = message.model_copy(update={"labels": {**message.labels, "scope": scope}})
     alert = alert_of(message)

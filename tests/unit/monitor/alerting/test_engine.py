@@ -18,7 +18,10 @@ QUICK = rule_of()
 
 
 def test_the_course_of_an_alert() -> None:
-    """Pending, firing after `for`, on until `clear` is reached and `keep_firing_for` is over, resolved; each told once."""
+    """An alert is pending, fires after `for`, and resolves; each is reported once.
+
+    It resolves when `clear` is reached and `keep_firing_for` is over.
+    """
     bench = AlertBench(ultraservers(1), (HOT,))
     hot(bench)
     assert bench.tick() == []
@@ -50,7 +53,7 @@ def test_the_course_of_an_alert() -> None:
 
 
 def test_what_is_pending_is_never_told() -> None:
-    """A value that is good again before `for` is over makes no news and leaves nothing."""
+    """An alert with a recovery before `for` is over is never reported."""
     bench = AlertBench(ultraservers(1), (HOT,))
     hot(bench)
     bench.tick()
@@ -62,7 +65,7 @@ def test_what_is_pending_is_never_told() -> None:
 
 
 def test_a_dead_ultraserver_is_one_alert() -> None:
-    """Its 64 silent chips are one alert, with their number, their place, and for how long."""
+    """The 64 silent chips of an UltraServer are one alert with number, place and duration."""
     silent = rule_of(
         name="silent", figure=None, above=None, absent=True, group="ultraserver", **{"for": "5s"}
     )
@@ -80,7 +83,10 @@ def test_a_dead_ultraserver_is_one_alert() -> None:
 
 
 def test_groups_that_follow_their_members() -> None:
-    """One alert a group: members come and go without news, the last one that goes ends it, the place follows."""
+    """A group is one alert: members come and go silently, the last one ends it.
+
+    Its place follows the members.
+    """
     bench = AlertBench(ultraservers(2), (rule_of(group="ultraserver", **{"for": "2s"}),))
     hot(bench)
     bench.play(3)
@@ -101,15 +107,49 @@ def test_groups_that_follow_their_members() -> None:
     assert kinds(bench.tick()) == [(8.0, "resolved", US)]
 
 
+@pytest.mark.parametrize("group", [None, "instance", "ultraserver"])
+def test_the_label_of_a_rack(group: str | None) -> None:
+    """An alert has a rack label while all members are in one rack.
+
+    The layout of the whole UltraServer must be known.
+    """
+    bench = AlertBench([*ultraservers(1), *standalone(1)], (rule_of(group=group),))
+    hot(bench, f"{US}/trn2u-0001-3")
+    bench.tick()
+    assert {each.labels.get("rack") for each in bench.alerts.active()} == {f"{US}/rack-b"}
+
+    hot(bench, f"{US}/trn2u-0001-0")
+    bench.tick()
+    racks = {None} if group == "ultraserver" else {f"{US}/rack-a", f"{US}/rack-b"}
+    assert {each.labels.get("rack") for each in bench.alerts.active()} == racks
+
+    # Without all four the order of the others does not tell where they stand.
+    bench.arrange(ultraservers(1)[1:])
+    bench.tick()
+    assert {each.labels.get("rack") for each in bench.alerts.active()} == {None}
+
+
 def test_chips_of_a_dead_instance_are_not_told() -> None:
-    """What covers all members of another alert inhibits it; what reaches beyond it is told."""
+    """An alert is inhibited if another covers all its members, otherwise reported."""
     rules = rules_of(
         {
-            "name": "dead", "scope": "instance", "severity": "critical", "absent": True, "for": "2s", "summary": "dead",
+            "name": "dead",
+            "scope": "instance",
+            "severity": "critical",
+            "absent": True,
+            "for": "2s",
+            "summary": "dead",
             "inhibits": ["*"],
         },
-        {"name": "hot", "scope": "chip", "severity": "warning", "figure": "temperature_c", "above": 90, "summary": "hot"},
-    )  # fmt: skip  # two rules
+        {
+            "name": "hot",
+            "scope": "chip",
+            "severity": "warning",
+            "figure": "temperature_c",
+            "above": 90,
+            "summary": "hot",
+        },
+    )
     bench = AlertBench(ultraservers(1), rules)
     other = f"{US}/trn2u-0001-1/chip07"
     hot(bench, CHIP)
@@ -125,8 +165,14 @@ def test_chips_of_a_dead_instance_are_not_told() -> None:
     assert by_target[CHIP].is_silent
     assert by_target[other].inhibited_by == ""
     assert bench.alerts.counts()._asdict() == {
-        "critical": 1, "warning": 1, "info": 0, "acked": 0, "silenced": 0, "inhibited": 1, "pending": 0,
-    }  # fmt: skip  # one line is the list
+        "critical": 1,
+        "warning": 1,
+        "info": 0,
+        "acked": 0,
+        "silenced": 0,
+        "inhibited": 1,
+        "pending": 0,
+    }
 
     bench.silence(bench.rows(HOST), Freshness.LIVE)
     bench.play(2)
@@ -135,14 +181,26 @@ def test_chips_of_a_dead_instance_are_not_told() -> None:
 
 
 def test_an_alert_that_is_only_partly_covered_is_told() -> None:
-    """A group with one member outside of what is dead is not inhibited."""
+    """A group with one member outside the dead instance is not inhibited."""
     rules = rules_of(
-        {"name": "dead", "scope": "instance", "severity": "critical", "absent": True, "summary": "dead", "inhibits": ["hot"]},
         {
-            "name": "hot", "scope": "chip", "severity": "warning", "figure": "temperature_c", "above": 90, "summary": "hot",
+            "name": "dead",
+            "scope": "instance",
+            "severity": "critical",
+            "absent": True,
+            "summary": "dead",
+            "inhibits": ["hot"],
+        },
+        {
+            "name": "hot",
+            "scope": "chip",
+            "severity": "warning",
+            "figure": "temperature_c",
+            "above": 90,
+            "summary": "hot",
             "group": "ultraserver",
         },
-    )  # fmt: skip  # two rules
+    )
     bench = AlertBench(ultraservers(1), rules)
     hot(bench, CHIP)
     hot(bench, f"{US}/trn2u-0001-1/chip07")
@@ -168,7 +226,7 @@ HUNG = rule_of(
 
 
 def test_the_cause_of_a_job() -> None:
-    """What a publisher said of a chip of the job just before is the cause, and is told with the alert."""
+    """A publisher's event about a chip just before is reported as the job's cause."""
     bench = AlertBench(ultraservers(2), (HUNG,))
     bench.job("train", US)
     bench.tick()
@@ -179,13 +237,13 @@ def test_the_cause_of_a_job() -> None:
 
     assert kinds(bench.tick()) == [(3.0, "firing", "train")]
     alert = bench.only()
-    assert (alert.text, alert.job, alert.place) == ("hung", "train", US)
+    assert (alert.text, alert.job, alert.place) == ("hung", "train", f"{HOST}/chip04")
     assert alert.cause == f"{HOST}/chip04 (xid)"
     assert bench.alerts.history[-1].summary.startswith("train is hung")
 
 
 def test_what_slows_a_job_down_is_not_the_cause_of_its_end() -> None:
-    """A power limit of before does not end a job; the lost link does, though its event comes later."""
+    """A lost link ends a job, not an earlier power limit."""
     bench = AlertBench(ultraservers(2), (HUNG,))
     bench.job("train", US)
     bench.tick()
@@ -198,7 +256,7 @@ def test_what_slows_a_job_down_is_not_the_cause_of_its_end() -> None:
 
 
 def test_a_cause_has_no_figure_of_another_moment() -> None:
-    """The alert that is the cause goes on changing; its figure stands there alone, so that no two contradict each other."""
+    """A cause is named without its figure: it changes and would contradict the alert."""
     hot_rule = rule_of(
         name="hot", scope="chip", figure="temperature_c", above=90, summary="{worst} {value}"
     )
@@ -213,7 +271,7 @@ def test_a_cause_has_no_figure_of_another_moment() -> None:
 
 
 def test_a_job_that_goes_from_bad_to_worse_is_the_same_alert() -> None:
-    """Another bad state is no news; a job that is gone has no alert."""
+    """Another bad state is the same alert; a removed job has none."""
     bench = AlertBench(ultraservers(1), (HUNG,))
     bench.job("train", US, state="hung")
     bench.tick()
@@ -243,7 +301,7 @@ def test_a_storm_loses_nothing() -> None:
 
 
 def test_alerts_survive_a_new_layout() -> None:
-    """Instances that come before it change rows, not the alert; its instance that goes ends it."""
+    """A layout with moved rows preserves an alert; removal of its instance ends it."""
     bench = AlertBench(ultraservers(2), (HOT,))
     target = "uc1/us-0002/trn2u-0002-1/chip03"
     hot(bench, target)
@@ -260,7 +318,7 @@ def test_alerts_survive_a_new_layout() -> None:
 
 
 def test_a_pending_alert_survives_a_new_layout() -> None:
-    """What was pending fires when it would have."""
+    """A pending alert fires at the same time despite a new layout."""
     bench = AlertBench(ultraservers(2), (HOT,))
     hot(bench, "uc1/us-0002")
     bench.tick()
@@ -270,7 +328,7 @@ def test_a_pending_alert_survives_a_new_layout() -> None:
 
 
 def test_time_that_goes_back() -> None:
-    """What fires goes on and is not older than time; what comes then is timed from there."""
+    """A firing alert survives a step back in time; new ones start there."""
     bench = AlertBench(ultraservers(1), (HOT,))
     bench.tick(10_000)
     hot(bench)
@@ -288,7 +346,7 @@ def test_time_that_goes_back() -> None:
 
 
 def test_a_leap_that_nobody_watched_is_no_time() -> None:
-    """After a jump of an hour `for` goes on from where it was; silence is timed by what flows, not by the jump."""
+    """A jump of an hour counts neither for `for` nor as silence."""
     rules = (
         rule_of(**{"for": "10s"}),
         rule_of(name="silent", figure=None, above=None, absent=True, **{"for": "10s"}),
@@ -323,12 +381,17 @@ def test_alerts_in_the_order_in_which_they_matter() -> None:
 
     shown = [(alert.name, alert.target[-2:]) for alert in bench.alerts.active()]
     assert shown == [
-        ("burns", "01"), ("burns", "00"), ("warm", "01"), ("warm", "00"), ("late", "01"), ("late", "00"),
-    ]  # fmt: skip  # one line is the list
+        ("burns", "01"),
+        ("burns", "00"),
+        ("warm", "01"),
+        ("warm", "00"),
+        ("late", "01"),
+        ("late", "00"),
+    ]
 
 
 def test_events_are_counted_over_a_window() -> None:
-    """A rule on events fires where they were told, for as long as its window, and holds through other events."""
+    """A rule on events fires at the event's target for its window, despite other events."""
     rule = rule_of(
         name="retires",
         scope="instance",
@@ -347,7 +410,7 @@ def test_events_are_counted_over_a_window() -> None:
 
 
 def test_targets_with_names_come_and_go() -> None:
-    """Publishers are told offline; one that is forgotten ends its alert, and its name can come again."""
+    """Publishers fire as offline; forgetting one ends its alert, and its name may return."""
     rule = rule_of(name="offline", scope="publisher", figure="state", above=None, equals="offline")
     bench = AlertBench(ultraservers(1), (rule,))
     bench.named[Scope.PUBLISHER] = {"a": {"state": "offline"}, "b": {"state": "online"}}
@@ -360,7 +423,7 @@ def test_targets_with_names_come_and_go() -> None:
 
 
 def test_a_figure_that_nobody_can_say_holds_an_alert() -> None:
-    """By default an alert of a target of which nothing is known goes on; with `resolve` it ends."""
+    """An alert of an unknown target goes on by default, and ends with `resolve`."""
     rules = (
         rule_of(name="slow", scope="job", figure="step_time_s", above=1.0),
         rule_of(
@@ -378,13 +441,16 @@ def test_a_figure_that_nobody_can_say_holds_an_alert() -> None:
 
 
 def test_a_fleet_without_instances_or_rules_has_no_alerts() -> None:
-    """Nothing is evaluated that is not there, and nothing breaks."""
+    """A fleet without instances or rules is evaluated without alerts or errors."""
     assert AlertBench([], (HOT,)).play(2) == []
     assert AlertBench(ultraservers(1), ()).play(2) == []
 
 
 def test_a_layout_that_changes_in_the_middle_leaves_no_alert_out() -> None:
-    """An evaluation that it ends is made up for by the next one, also where nothing else has changed."""
+    """The next evaluation repeats one interrupted by a layout change.
+
+    This holds even if nothing else has changed.
+    """
     rule = rule_of(name="offline", scope="publisher", figure="state", above=None, equals="offline")
     bench = AlertBench(ultraservers(1), (rule,))
     bench.named[Scope.PUBLISHER] = {f"p{number}": {"state": "offline"} for number in range(500)}

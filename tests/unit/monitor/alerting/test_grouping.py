@@ -57,7 +57,7 @@ def rule(scope: Scope, kind: Group, **changed: Any) -> Any:
 
 
 def plain_target(scope: Scope, kind: Group, name: str) -> str:
-    """Return what a target's alert is about, from its address alone."""
+    """Return the target of a target's alert, from its address alone."""
     if kind is Group.NONE:
         return name
     segments = name.partition(":")[0].split("/")
@@ -79,7 +79,7 @@ def plain_target(scope: Scope, kind: Group, name: str) -> str:
 
 @pytest.mark.parametrize(("scope", "kind"), KINDS, ids=str)
 def test_every_target_has_its_group(scope: Scope, kind: Group) -> None:
-    """For each row: name and row are each other's inverse, and so are group and target; groups ascend with rows."""
+    """Names and rows, groups and targets are inverse; groups ascend with rows."""
     rows = np.arange(count_of(LAYOUT, scope))
     made = rule(scope, kind)
     ids = group_ids(made, rows, LAYOUT)
@@ -106,14 +106,14 @@ def test_every_target_has_its_group(scope: Scope, kind: Group) -> None:
     ],
 )
 def test_what_is_not_there_has_no_row(name: str) -> None:
-    """Addresses of another level, of nothing, or of no link are none of a link's rows."""
+    """Addresses of another level, unknown ones and bad links have no row."""
     assert find_row(Scope.LINK, name, LAYOUT) is None
     assert find_row(Scope.CORE, name.replace(":", "/"), LAYOUT) is None
 
 
 @pytest.mark.parametrize("kind", [Group.ULTRASERVER, Group.INSTANCE, Group.CLUSTER])
 def test_what_is_not_there_has_no_group(kind: Group) -> None:
-    """A target of another level, or that is gone, has none."""
+    """A target of another level or a removed one has no group."""
     for target in ("", "uc9", "uc9/us-0001", "uc1/standalone", "uc1/us-0001/trn2u-0001-0/chip00"):
         assert find_group(rule(Scope.CHIP, kind), target, LAYOUT) is None
 
@@ -138,7 +138,7 @@ members = st.lists(
 def test_groups_are_as_a_loop_makes_them(
     scope: Scope, kind: Group, comparison: str, drawn: list[tuple[int, bool, int, float, bool]]
 ) -> None:
-    """Members, chips, beginning, farthest value, first, last and silence of each group, as one by one."""
+    """Groups equal a plain loop's: members, chips, start, worst value, ends, silence."""
     made = rule(scope, kind, **{"above": None, comparison: 1.0})
     total = count_of(LAYOUT, scope)
     chosen = {row % total: member for row, *member in drawn}
@@ -187,20 +187,22 @@ def test_groups_are_as_a_loop_makes_them(
 
 
 def chips_of(scope: Scope, row: int) -> range:
-    """Return the chips that a target is or has."""
+    """Return the chips of a target."""
     if scope in LANES:
         return range(row // len(LANES[scope]), row // len(LANES[scope]) + 1)
     if scope is Scope.CHIP:
         return range(row, row + 1)
-    first, last = (row, row + 1)
+    first = row
+    last = row + 1
     if scope is Scope.ULTRASERVER:
-        first, last = int(LAYOUT.ultraserver_start[row]), int(LAYOUT.ultraserver_start[row + 1])
+        first = int(LAYOUT.ultraserver_start[row])
+        last = int(LAYOUT.ultraserver_start[row + 1])
     return range(int(LAYOUT.chip_start[first]), int(LAYOUT.chip_start[last]))
 
 
 @pytest.mark.parametrize("scope", FIGURES)
 def test_the_chips_that_an_alert_covers(scope: Scope) -> None:
-    """Firing targets cover the chips that they are or have; pending ones none, and without any there is nothing."""
+    """Firing targets cover their chips, pending ones none; None without any."""
     made = rule(scope, Group.NONE)
     track = Track()
     assert covered_chips(made, track, LAYOUT) is None
@@ -218,7 +220,10 @@ def test_the_chips_that_an_alert_covers(scope: Scope) -> None:
 
 
 def test_groups_that_are_not_as_they_were() -> None:
-    """All of them are where these were others; otherwise those with any other figure, where no value is like no value."""
+    """All groups count as changed if the set changed, otherwise the ones with new figures.
+
+    Two missing values are equal.
+    """
     rows = np.array([3, 5, 9])
     track = Track()
     track.step(

@@ -1,4 +1,4 @@
-"""Inhibition where what inhibits and what is inhibited are not seen at one time."""
+"""Inhibition with source and target seen at different times."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from trnfleet.monitor.store.store import Freshness
 
 
 def amid(bench: AlertBench, slices: int, power_w: float, temperature_c: float) -> bool:
-    """Evaluate for a second in which a chip's values come in after a number of slices; return whether that was amid it."""
+    """Evaluate a second in which a chip's values arrive after some slices.
+
+    Return whether they arrived during the evaluation.
+    """
     bench.now_s += 1
     bench.flow_s += 1
     evaluation = bench.alerts.evaluate(bench.readings(), bench.jobs)
@@ -29,17 +32,31 @@ def amid(bench: AlertBench, slices: int, power_w: float, temperature_c: float) -
 
 @pytest.mark.parametrize("for_s", [0, 3])
 def test_messages_amid_an_evaluation_part_no_alert_from_its_inhibitor(for_s: int) -> None:
-    """An instant that a rule sees and its inhibitor does not yet tells nobody of the inhibited alert, at its begin and its end."""
+    """Messages during an evaluation never expose an alert without its inhibitor.
+
+    This holds at its start and its end.
+    """
     rules = rules_of(
         {
-            "name": "dead", "scope": "chip", "severity": "critical", "figure": "power_w", "below": 10, "for": f"{for_s}s",
-            "summary": "dead", "inhibits": ["hot"],
+            "name": "dead",
+            "scope": "chip",
+            "severity": "critical",
+            "figure": "power_w",
+            "below": 10,
+            "for": f"{for_s}s",
+            "summary": "dead",
+            "inhibits": ["hot"],
         },
         {
-            "name": "hot", "scope": "chip", "severity": "warning", "figure": "temperature_c", "above": 90, "for": f"{for_s}s",
+            "name": "hot",
+            "scope": "chip",
+            "severity": "warning",
+            "figure": "temperature_c",
+            "above": 90,
+            "for": f"{for_s}s",
             "summary": "hot",
         },
-    )  # fmt: skip  # two rules
+    )
     places = 0
     for slices in itertools.count(1):
         bench = AlertBench(ultraservers(1), rules)
@@ -69,7 +86,7 @@ def test_messages_amid_an_evaluation_part_no_alert_from_its_inhibitor(for_s: int
 
 
 def test_an_inhibition_that_ends_amid_messages_ends_with_the_next_evaluation() -> None:
-    """A steady flow of messages keeps neither the alert from firing nor its inhibition from ending."""
+    """A steady message flow delays neither alerts nor the end of inhibitions."""
     dead = {
         "scope": "chip",
         "severity": "critical",
@@ -94,25 +111,39 @@ def test_an_inhibition_that_ends_amid_messages_ends_with_the_next_evaluation() -
         amid(bench, 1, power_w=power_w, temperature_c=95)
         (alert,) = [each for each in bench.alerts.active() if each.name == "hot"]
         seen.append((alert.fired_ns is not None, bool(alert.inhibited_by)))
-    told, inhibited = (True, False), (True, True)
+    told = (True, False)
+    inhibited = (True, True)
     assert seen == [(False, False), told, inhibited, inhibited, inhibited, told, told]
 
 
 SILENT = rules_of(
     {
-        "name": "silent", "scope": "instance", "severity": "critical", "absent": True, "for": "5s", "summary": "silent",
+        "name": "silent",
+        "scope": "instance",
+        "severity": "critical",
+        "absent": True,
+        "for": "5s",
+        "summary": "silent",
         "inhibits": ["*"],
     },
     {
-        "name": "chips-silent", "scope": "chip", "severity": "critical", "absent": True, "for": "5s", "group": "instance",
+        "name": "chips-silent",
+        "scope": "chip",
+        "severity": "critical",
+        "absent": True,
+        "for": "5s",
+        "group": "instance",
         "summary": "chips silent",
     },
-)  # fmt: skip  # two rules
+)
 
 
 @pytest.mark.parametrize("comes_whole", [True, False])
 def test_a_host_whose_chips_come_back_one_after_the_other(*, comes_whole: bool) -> None:
-    """An evaluation between two of its messages tells nobody of the others; chips that stay away are told a second later."""
+    """An evaluation between a host's messages reports no other chips.
+
+    Chips still missing are reported a second later.
+    """
     bench = AlertBench(ultraservers(1), SILENT)
     bench.tick()
     chips = bench.rows(HOST)
@@ -130,5 +161,6 @@ def test_a_host_whose_chips_come_back_one_after_the_other(*, comes_whole: bool) 
         bench.tick()
         seen.append({alert.name: bench.alerts.status(alert) for alert in bench.alerts.active()})
 
-    inhibited, fires = {"chips-silent": AlertStatus.INHIBITED}, {"chips-silent": AlertStatus.FIRING}
+    inhibited = {"chips-silent": AlertStatus.INHIBITED}
+    fires = {"chips-silent": AlertStatus.FIRING}
     assert seen == ([inhibited, {}, {}, {}] if comes_whole else [inhibited, fires, fires, fires])

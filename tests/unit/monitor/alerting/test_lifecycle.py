@@ -23,7 +23,7 @@ QUICK = rule_of()
 
 
 def test_one_alert_a_rule_and_target() -> None:
-    """What is active is opened again, with the time at which it began."""
+    """An active alert is reopened with its original start."""
     store = AlertStore("demo")
     alert = store.open(QUICK, CHIP, 1)
     assert store.open(QUICK, CHIP, 2) is alert
@@ -44,9 +44,10 @@ def test_an_alert_is_labelled_with_the_job_that_runs_there() -> None:
 
 
 def test_a_copy_goes_on_on_its_own_with_what_is_active() -> None:
-    """Its history and its news are about its own alerts; what is over it shares."""
+    """A copy has its own active alerts, history and news, and shares finished ones."""
     store = AlertStore("demo")
-    over, goes_on = store.open(QUICK, CHIP, 1), store.open(QUICK, HOST, 1)
+    over = store.open(QUICK, CHIP, 1)
+    goes_on = store.open(QUICK, HOST, 1)
     for alert in (over, goes_on):
         alert.state = AlertState.FIRING
         store.record("firing", alert, 1)
@@ -93,7 +94,7 @@ def times(alert: Alert) -> tuple[int, int | None, int | None]:
 
 
 def test_what_fires_ends_in_the_book() -> None:
-    """It is told once that it fires, however often that is seen, and once that it is over."""
+    """A firing alert is reported once at its start and once at its end."""
     store, _, lifecycle = begin()
     alert = store.open(QUICK, CHIP, 1)
     lifecycle.fire(alert, 1, 2, at(2))
@@ -115,7 +116,10 @@ def test_what_is_pending_ends_without_a_word() -> None:
 
 
 def test_what_has_only_pending_members_left_resolves_and_goes_on() -> None:
-    """What is remembered of it is as it was when it resolved; the alert itself is pending since then."""
+    """An alert with only pending members left resolves and is pending again.
+
+    The stored copy has the state at the time it resolved.
+    """
     store, _, lifecycle = begin()
     alert = store.open(QUICK, CHIP, 1)
     lifecycle.fire(alert, 1, 2, at(2))
@@ -161,7 +165,7 @@ def flap(bench: AlertBench, times: int) -> list[News]:
 
 
 def test_what_flaps_is_held_until_it_is_quiet() -> None:
-    """From the fourth time on it is told as flapping and not as resolved; once it has been quiet for long, it resolves."""
+    """From the fourth start an alert flaps instead of resolving, until a long quiet."""
     bench = AlertBench(ultraservers(1), (QUICK,))
     news = flap(bench, FLAPS_FROM + 3)
 
@@ -179,7 +183,7 @@ def test_what_flaps_is_held_until_it_is_quiet() -> None:
 
 
 def test_what_flaps_stays_so_over_a_new_layout() -> None:
-    """A fleet that grows does not end what is held."""
+    """A growing fleet does not end a held flapping alert."""
     bench = AlertBench(ultraservers(1), (QUICK,))
     flap(bench, FLAPS_FROM)
     assert bench.only().is_flapping
@@ -192,7 +196,7 @@ def test_what_flaps_stays_so_over_a_new_layout() -> None:
 
 
 def test_what_flaps_when_time_goes_back() -> None:
-    """A time that goes back by a day does not hold an alert for a day."""
+    """A step back by a day does not hold a flapping alert for a day."""
     bench = AlertBench(ultraservers(1), (QUICK,))
     flap(bench, FLAPS_FROM)
 

@@ -15,7 +15,10 @@ HOUR_S = 3_600.0
 
 
 class Stepped:
-    """A fleet with two Capacity Blocks, whose clock is right while the monitor's is set."""
+    """A fleet with two Capacity Blocks, and a monitor with a stepped clock.
+
+    The fleet's clock is right.
+    """
 
     def __init__(self, origin: Literal["simulated", "neuron"]) -> None:
         self.feed = Feed(ultraservers(1), grouped=True)
@@ -60,7 +63,10 @@ class Stepped:
 
 @pytest.mark.parametrize("step_h", [-8.0, -1.0, 1.0, 8.0])
 async def test_a_step_of_hours_fires_nothing_but_the_skew(step_h: float) -> None:
-    """No block that lasts is near its end, none that ends is far from it, no telemetry is late: our clock is off, and says so."""
+    """A step of our clock by hours fires only the skew alert.
+
+    No reservation's end moves, and no telemetry is late.
+    """
     fleet = Stepped("neuron")
     await fleet.play(5)
     before = [("firing", "block-near-end cb-near")]
@@ -79,12 +85,13 @@ async def test_a_step_of_hours_fires_nothing_but_the_skew(step_h: float) -> None
 
 
 async def test_late_telemetry_is_late_beside_a_step() -> None:
-    """What is behind by more than our clock was set ahead by is late, by what is left."""
+    """Telemetry behind by more than our clock's step is late by the rest."""
     fleet = Stepped("neuron")
     await fleet.play(5)
     fleet.feed.clock.step_wall(HOUR_S)
     await fleet.play(2)
-    monitor, clock = fleet.feed.monitor, fleet.feed.clock
+    monitor = fleet.feed.monitor
+    clock = fleet.feed.clock
     late_ns = START_NS + round((clock.monotonic_s() - 1_000.0 - 600.0) * NS_PER_S)
     monitor.apply(fleet.feed.telemetry(ts_ns=late_ns))
     monitor.compute()
@@ -92,7 +99,10 @@ async def test_late_telemetry_is_late_beside_a_step() -> None:
 
 
 async def test_a_simulator_goes_on_by_its_own_time() -> None:
-    """One whose time is then hours ahead of our clock is taken to be dated: nothing fires, and its blocks end as before."""
+    """A simulator hours ahead of our clock counts as dated: nothing fires.
+
+    Its reservations end as before.
+    """
     fleet = Stepped("simulated")
     await fleet.play(5)
     fleet.feed.clock.step_wall(-8.0 * HOUR_S)

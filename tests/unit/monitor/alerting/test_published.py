@@ -20,7 +20,7 @@ HOT = rule_of(**{"for": "2s", "keep_firing_for": "2s", "clear": 80})
 def said(
     bench: AlertBench, *, target: str = CHIP, state: str = "firing", since_s: float = -100.0
 ) -> AlertMessage:
-    """Return what a `watch` said of an alert."""
+    """Return a `watch`'s message of an alert."""
     return AlertMessage.model_validate(
         {
             "fingerprint": fingerprint_of("demo", "hot", target),
@@ -37,7 +37,7 @@ def said(
 
 
 def test_a_screen_that_starts_late_shows_the_same_age() -> None:
-    """What a `watch` says fires is firing as soon as it is seen here, since when the `watch` has seen it."""
+    """A published alert fires as soon as it is seen here, with the `watch`'s start."""
     bench = AlertBench(ultraservers(1), (HOT,))
     bench.alerts.remember(said(bench))
     start_ns = bench.now_ns
@@ -55,7 +55,7 @@ def test_a_screen_that_starts_late_shows_the_same_age() -> None:
 
 
 def test_a_watch_that_starts_again_goes_on() -> None:
-    """What it left firing fires at once, as last known; what is not seen any more resolves once it could be seen."""
+    """A restarted watch fires former alerts as last known, until their targets were visible."""
     bench = AlertBench(ultraservers(1), (HOT,), adopts=True)
     other = f"{HOST}/chip01"
     for target in (CHIP, other):
@@ -73,9 +73,20 @@ def test_a_watch_that_starts_again_goes_on() -> None:
     assert alert.fired_ns == bench.now_ns - 10 * NS_PER_S - 98 * NS_PER_S
 
 
+def test_what_is_taken_over_has_its_labels() -> None:
+    """A silence for job or rack covers an inherited alert before it is seen here."""
+    bench = AlertBench(ultraservers(1), (HOT,), adopts=True)
+    message = said(bench).model_copy(update={"labels": {"job": "train"}, "rack": "rack-a"})
+    bench.alerts.remember(message)
+
+    labels = bench.only().labels
+
+    assert (labels["job"], labels["rack"]) == ("train", "uc1/us-0001/rack-a")
+
+
 @pytest.mark.parametrize("adopts", [True, False])
 def test_what_is_taken_over_and_ends_at_once_resolves(adopts: bool) -> None:
-    """What a `watch` says fires, and what is still wrong here for less than `for`, resolves like everything else."""
+    """A published alert resolves as usual even if wrong here for less than `for`."""
     bench = AlertBench(ultraservers(1), (HOT,), adopts=adopts)
     bench.alerts.remember(said(bench))
     hot(bench)
@@ -89,7 +100,7 @@ def test_what_is_taken_over_and_ends_at_once_resolves(adopts: bool) -> None:
 
 
 def test_what_is_taken_over_flapping_and_never_seen_resolves_once_it_was_quiet() -> None:
-    """A `watch` that starts does not keep for ever what the one before it left flapping."""
+    """A new `watch` ends an inherited flapping alert after a quiet time."""
     bench = AlertBench(ultraservers(1), (HOT,), adopts=True)
     bench.alerts.remember(said(bench).model_copy(update={"flapping": True}))
     quiet_s = QUIET_NS // NS_PER_S
@@ -103,18 +114,19 @@ COUNTED = rule_of(figure="mem_ecc_uncorrected", increase_over="60s", above=0, ke
 
 
 def test_an_increase_that_was_not_heard_here_is_held_for_its_window() -> None:
-    """A standby that was cut off while errors were counted, and leads later, cannot say that there were none."""
+    """A standby cut off during errors holds their alert for the rule's window."""
     bench = AlertBench(ultraservers(1), (COUNTED,), adopts=True)
     bench.alerts.remember(said(bench))
 
-    # For as long as that of an error just before this watch began: its window, and what the rule keeps firing for.
+    # For as long as that of an error just before this watch began: its window, and what the rule
+    # keeps firing for.
     assert bench.play(61) == []
     assert bench.only().state is AlertState.FIRING
     assert [each.kind for each in bench.play(6)] == ["resolved"]
 
 
 def test_an_increase_is_held_no_longer_than_it_is_published() -> None:
-    """The leader, which heard it, says that it is over."""
+    """The leader's resolution ends an alert held here."""
     bench = AlertBench(ultraservers(1), (COUNTED,), adopts=True)
     message = said(bench)
     bench.alerts.remember(message)
@@ -126,7 +138,7 @@ def test_an_increase_is_held_no_longer_than_it_is_published() -> None:
 
 
 def test_what_nobody_describes_any_more_resolves() -> None:
-    """An alert left over of a chip that is gone ends after a while."""
+    """A leftover alert of a removed chip ends after a while."""
     bench = AlertBench(ultraservers(1), (HOT,), adopts=True)
     bench.alerts.remember(said(bench, target="uc9/us-0001/trn2u-0001-0/chip00"))
 
@@ -136,7 +148,7 @@ def test_what_nobody_describes_any_more_resolves() -> None:
 
 @pytest.mark.parametrize("change", ["rule", "fingerprint", "resolved", "forgotten"])
 def test_what_is_not_to_be_taken_over(change: str) -> None:
-    """Other rules, other fleets' alerts, what has resolved and what was cleared is not adopted."""
+    """Alerts of other rules or fleets, resolved and cleared ones are not inherited."""
     bench = AlertBench(ultraservers(1), (HOT,), adopts=True)
     message = said(bench, state="resolved" if change == "resolved" else "firing")
     if change == "rule":
@@ -152,12 +164,13 @@ def test_what_is_not_to_be_taken_over(change: str) -> None:
 
 
 def test_times_are_those_that_were_said_and_are_not_of_later() -> None:
-    """What is said to fire only later, or was taken back, says nothing of now."""
+    """An alert published as firing later, or withdrawn, has no published times."""
     bench = AlertBench(ultraservers(1), ())
     message = said(bench, since_s=-10.0)
     published = PublishedAlerts(AlertStore("demo"))
     assert not published.take(message)
-    since_ns, fired_ns = bench.now_ns - 10 * NS_PER_S, bench.now_ns - 8 * NS_PER_S
+    since_ns = bench.now_ns - 10 * NS_PER_S
+    fired_ns = bench.now_ns - 8 * NS_PER_S
     assert published.times(message.fingerprint, fired_ns) == (since_ns, fired_ns)
     assert published.times(message.fingerprint, fired_ns - 1) is None
     published.forget(message.fingerprint)
@@ -165,7 +178,7 @@ def test_times_are_those_that_were_said_and_are_not_of_later() -> None:
 
 
 def test_what_is_taken_over_is_held_until_it_is_seen() -> None:
-    """It is in the store as it was said, and its own condition takes its word's place."""
+    """An inherited alert is stored as published, until its own condition replaces it."""
     bench = AlertBench(ultraservers(1), ())
     store = AlertStore("demo")
     published = PublishedAlerts(store, (HOT,))

@@ -1,4 +1,4 @@
-"""Frames that are applied many at once, beside the same frames one by one."""
+"""Frames applied in bulk, compared with the same frames applied singly."""
 
 from __future__ import annotations
 
@@ -19,7 +19,14 @@ from trnfleet.monitor.ingest.sequence import LARGEST_GAP
 from trnfleet.monitor.ingest.topic_state import TopicState
 from trnfleet.monitor.pipeline.traffic import _COLUMNS, _RINGS
 from trnfleet.wire.frame_head import seq_at
-from trnfleet.wire.messages import STANDARD_COLUMNS, ClockSpec, Descriptor, message_envelope
+from trnfleet.wire.messages import (
+    STANDARD_COLUMNS,
+    ClockSpec,
+    Descriptor,
+    ForwardedBy,
+    WatchMessage,
+    message_envelope,
+)
 from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope
 from trnfleet.wire.rollups import RollupDescriptor, RollupRow
 from trnfleet.wire.telemetry import Head
@@ -28,8 +35,8 @@ from trnfleet.wire.topics import TopicClass, build_topic
 INSTANCES = [*ultraservers(8), *standalone(8)]
 
 
-def rolled_block(relay: str, ultraserver: str) -> Envelope:
-    """Return a relay's descriptor of one UltraServer."""
+def rolled_block(relay: str, ultraserver: str) -> list[Envelope]:
+    """Return a relay's presence, and its descriptor of one UltraServer."""
     descriptor = RollupDescriptor(
         path="uc1/cell-a/0000",
         publisher=relay,
@@ -40,9 +47,17 @@ def rolled_block(relay: str, ultraserver: str) -> Envelope:
         clock=ClockSpec(epoch="2026-01-05T00:00:00Z"),
         origin="neuron",
     )
-    return message_envelope(
-        build_topic("demo", TopicClass.NODE, descriptor.path), descriptor, retain=True
+    presence = WatchMessage(
+        client=relay, state="online", boot=descriptor.boot, role="relay", cell=descriptor.cell
     )
+    return [
+        message_envelope(
+            build_topic("demo", TopicClass.PUBLISHER, f"cell-a/{relay}"), presence, retain=True
+        ),
+        message_envelope(
+            build_topic("demo", TopicClass.NODE, descriptor.path), descriptor, retain=True
+        ),
+    ]
 
 
 def entered(feed: Feed) -> int:
@@ -66,7 +81,7 @@ def sequences(feed: Feed) -> dict[str, Any]:
 
 
 def differences(one: Feed, other: Feed) -> list[str]:
-    """Return what two monitors know differently."""
+    """Return the differences between the states of two monitors."""
     found = stored_difference(one.monitor.store, other.monitor.store)
     for name in ("chip_seen_s", "chip_ts_ns", "instance_seen_s", "publisher_of"):
         if not np.array_equal(getattr(one.monitor.store, name), getattr(other.monitor.store, name)):
@@ -83,24 +98,40 @@ def differences(one: Feed, other: Feed) -> list[str]:
         if not np.allclose(mine, theirs, equal_nan=True):
             found.append(name)
     clocks = [
-        {key: (each.heard_s, each.is_wall, each.skew_s, each.late_s) for key, each in feed.monitor.ingest.timebase._clocks.items()}
+        {
+            key: (each.heard_s, each.is_wall, each.skew_s, each.late_s)
+            for key, each in feed.monitor.ingest.timebase._clocks.items()
+        }
         for feed in (one, other)
-    ]  # fmt: skip  # one expression
+    ]
     if clocks[0] != clocks[1]:
         found.append("clocks")
     return found
 
 
 def jumped(message: Envelope, chance: random.Random) -> Envelope:
-    """Return a frame, now and then with a number or a time that is far from that of the one before, be it a gap or more."""
+    """Return a frame, sometimes with a number or time far from the former one's."""
     payload = message.payload
     if chance.random() > 0.06:
         return message
     places = {b"seq": seq_at(payload) or 0, b"ts": payload.index(b"bts\x1b") + 4}
     at, by = chance.choice(
-        [(places[b"seq"], by) for by in (-LARGEST_GAP - 1, -LARGEST_GAP, -64, -1, 1, 63, 64, LARGEST_GAP, LARGEST_GAP + 1)]
+        [
+            (places[b"seq"], by)
+            for by in (
+                -LARGEST_GAP - 1,
+                -LARGEST_GAP,
+                -64,
+                -1,
+                1,
+                63,
+                64,
+                LARGEST_GAP,
+                LARGEST_GAP + 1,
+            )
+        ]
         + [(places[b"ts"], by * NS_PER_S) for by in (-61, -1, 1, 61)]
-    )  # fmt: skip  # a line each
+    )
     number = max(0, int.from_bytes(payload[at : at + 8], "big") + by)
     return message._replace(payload=payload[:at] + number.to_bytes(8, "big") + payload[at + 8 :])
 
@@ -108,14 +139,18 @@ def jumped(message: Envelope, chance: random.Random) -> Envelope:
 def hostile(
     messages: list[Envelope], former: list[Envelope], chance: random.Random
 ) -> list[Envelope]:
-    """Return the messages of a tick as they may come: some lost, twice, late, damaged, misplaced or retained."""
+    """Return a tick's messages with some lost, duplicate, late, damaged or retained.
+
+    Some are also misplaced.
+    """
     came: list[Envelope] = []
     for place, message in enumerate(messages):
         dice = chance.random()
         if dice < 0.05:
             continue
         if dice < 0.10:
-            at, payload = chance.randrange(len(message.payload)), bytearray(message.payload)
+            at = chance.randrange(len(message.payload))
+            payload = bytearray(message.payload)
             payload[at] ^= 1 << chance.randrange(8)
             came.append(message._replace(payload=bytes(payload)))
         elif dice < 0.13:
@@ -141,9 +176,14 @@ def hostile(
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_many_at_once_end_as_one_by_one_whatever_comes(seed: int) -> None:
-    """Lost, late, doubled, damaged, misplaced, silent, restarted and described again: store, counts, sequences, clocks are the same."""
+    """Bulk application ends in the same state for any damaged sequence of messages.
+
+    Store, counts, sequences and clocks are compared after lost, late, duplicate, damaged, misplaced
+    and silent messages, restarts and new descriptors.
+    """
     chance = random.Random(seed)  # noqa: S311  messages, nothing secret
-    together, alone = Feed(INSTANCES), Feed(INSTANCES)
+    together = Feed(INSTANCES)
+    alone = Feed(INSTANCES)
     for feed in (together, alone):
         feed.describe()
     former: list[Envelope] = []
@@ -166,7 +206,8 @@ async def test_many_at_once_end_as_one_by_one_whatever_comes(seed: int) -> None:
             again = chance.sample(together.announcements(), 20)
             at = chance.randrange(len(came))
             came = [*came[:at], *again, *came[at:]]
-        now_s, wall_ns = together.clock.monotonic_s(), together.clock.wall_ns()
+        now_s = together.clock.monotonic_s()
+        wall_ns = together.clock.wall_ns()
         if tick % 5 == 4:
             for feed in (together, alone):
                 feed.monitor.ingest.heard_since_s = now_s - 0.5
@@ -187,10 +228,11 @@ async def test_many_at_once_end_as_one_by_one_whatever_comes(seed: int) -> None:
 
 
 def first_frames(messages: list[Envelope], chance: random.Random) -> list[Envelope]:
-    """Return frames of a tick of which many are damaged in their heads, come twice, are another topic's, or come after one in another form."""
+    """Return a tick's frames, many damaged, duplicate, misplaced or in another form."""
     came: list[Envelope] = []
     for place, message in enumerate(messages):
-        payload, dice = bytearray(message.payload), chance.random()
+        payload = bytearray(message.payload)
+        dice = chance.random()
         if dice < 0.3:
             payload[chance.randrange(150)] ^= 1 << chance.randrange(8)
         elif dice < 0.4:
@@ -207,9 +249,10 @@ def first_frames(messages: list[Envelope], chance: random.Random) -> list[Envelo
 
 @pytest.mark.parametrize("seed", range(2))
 async def test_first_frames_many_at_once_end_as_one_by_one(seed: int) -> None:
-    """Of new boots, whose frames are of a known form, the first ones are damaged, doubled, misplaced or silent: nothing differs."""
+    """Damaged, duplicate or silent first frames of new boots end in the same state."""
     chance = random.Random(seed)  # noqa: S311  messages, nothing secret
-    together, alone = Feed(INSTANCES), Feed(INSTANCES)
+    together = Feed(INSTANCES)
+    alone = Feed(INSTANCES)
     most = 0
     for boot in range(7):
         together.restart(f"boot-{boot}")
@@ -221,7 +264,8 @@ async def test_first_frames_many_at_once_end_as_one_by_one(seed: int) -> None:
         described = together.announcements()
         together.revision = 0
         ticks = [described, first_frames(together.telemetry(), chance), together.telemetry()]
-        now_s, wall_ns = together.clock.monotonic_s(), together.clock.wall_ns()
+        now_s = together.clock.monotonic_s()
+        wall_ns = together.clock.wall_ns()
         for feed in (together, alone):
             feed.monitor.apply(ticks[0])
             feed.monitor.compute()
@@ -238,7 +282,7 @@ async def test_first_frames_many_at_once_end_as_one_by_one(seed: int) -> None:
 
 
 def test_a_topic_whose_first_frame_is_not_applied_is_as_it_was() -> None:
-    """Where it is silent, which is looked at by itself, nothing is left of its number until another frame begins the topic."""
+    """A silent first frame leaves no number until another frame starts the topic."""
     feed = Feed(INSTANCES)
     feed.describe()
     feed.tick()
@@ -259,8 +303,12 @@ def test_a_topic_whose_first_frame_is_not_applied_is_as_it_was() -> None:
 
 
 def test_what_comes_before_a_restart_teaches_nothing_about_the_time_after_it() -> None:
-    """Frames with a wrong time are dated before the presence of the next boot, in one batch with it as in another."""
-    together, alone = Feed(INSTANCES), Feed(INSTANCES)
+    """Frames with a wrong time are dated before the next boot's presence in one batch.
+
+    The result equals two batches.
+    """
+    together = Feed(INSTANCES)
+    alone = Feed(INSTANCES)
     for feed in (together, alone):
         feed.describe()
         feed.tick()
@@ -275,9 +323,10 @@ def test_what_comes_before_a_restart_teaches_nothing_about_the_time_after_it() -
 
 
 def test_a_topic_that_another_describes_too_goes_by_itself() -> None:
-    """Where two paths have the same instances, the last message has the rows, as it came."""
+    """If two paths share instances, the last message wins in order of arrival."""
     whole = ultraservers(8)
-    single, grouped = Feed(whole), Feed(whole, grouped=True)
+    single = Feed(whole)
+    grouped = Feed(whole, grouped=True)
     single.describe()
     single.monitor.apply(grouped.announcements())
     single.monitor.compute()
@@ -287,8 +336,12 @@ def test_a_topic_that_another_describes_too_goes_by_itself() -> None:
 
 
 def test_topics_of_one_descriptor_go_by_themselves() -> None:
-    """A host that begins to publish chips beside its frames leaves the table, and stays out of it: the last message has the chip."""
-    feed, by_chip = Feed(INSTANCES), Feed(INSTANCES, json=True)
+    """A host with chip topics beside its frames leaves the table for good.
+
+    The last message sets the chip.
+    """
+    feed = Feed(INSTANCES)
+    by_chip = Feed(INSTANCES, json=True)
     feed.describe()
     for _ in range(3):
         feed.tick()
@@ -306,13 +359,15 @@ def test_topics_of_one_descriptor_go_by_themselves() -> None:
 
 
 def test_instances_that_another_describes_later_leave_together() -> None:
-    """A block that comes to be described over the first UltraServer: its hosts' frames go by themselves, and the rest as before."""
-    feed, block = Feed(INSTANCES), Feed(ultraservers(1), grouped=True)
+    """Hosts under a later block leave the table, the others stay."""
+    feed = Feed(INSTANCES)
+    block = Feed(ultraservers(1), grouped=True)
     feed.describe()
     for _ in range(3):
         feed.tick()
     assert entered(feed) == len(INSTANCES)
-    block.publisher, block.boot = "other", "boot-other"
+    block.publisher = "other"
+    block.boot = "boot-other"
     feed.monitor.apply(block.announcements())
     feed.monitor.compute()
     for seed in (1, 2):
@@ -325,13 +380,17 @@ def test_instances_that_another_describes_later_leave_together() -> None:
 
 
 def test_instances_whose_rows_are_a_relay_s_now_leave() -> None:
-    """A part of an UltraServer that a relay shows as a whole: its frames are undescribed, and none is written into other rows."""
+    """Frames of an UltraServer now shown by a relay are undescribed.
+
+    None is written into other rows.
+    """
     feed = Feed(INSTANCES)
+    feed.forwarded = ForwardedBy(cell="cell-a", relay="relay", boot="boot-relay")
     feed.describe()
     for _ in range(3):
         feed.tick()
     gone = [path for path in feed.layout.instances if path.startswith("uc1/us-0001/")]
-    feed.monitor.apply([rolled_block("relay", gone[0].rpartition("/")[0])])
+    feed.monitor.apply(rolled_block("relay", gone[0].rpartition("/")[0]))
     topics = [build_topic("demo", TopicClass.NODE, path) for path in gone[1:]]
     feed.monitor.apply([Envelope(topic, b"", qos=1, retain=True) for topic in topics])
     feed.monitor.compute()
@@ -345,7 +404,7 @@ def test_instances_whose_rows_are_a_relay_s_now_leave() -> None:
 
 
 def test_with_a_new_layout_frames_go_to_their_new_rows() -> None:
-    """Instances that come in front of those that are entered move their rows."""
+    """New instances before entered ones move their rows."""
     feed = Feed(INSTANCES)
     feed.describe()
     for _ in range(3):
@@ -363,7 +422,7 @@ def test_with_a_new_layout_frames_go_to_their_new_rows() -> None:
 
 
 def test_instances_that_come_to_lie_apart_leave() -> None:
-    """A block of which another publisher has an instance in between: its frames are written row by row, each to its own."""
+    """A block with a foreign instance in between is written row by row."""
     every = [(f"uc1/standalone/trn2-{number:04d}", "trn2.48xlarge") for number in range(60)]
     alone = Feed([every[1]])
     feed = Feed([each for number, each in enumerate(every) if number != 1])
@@ -373,9 +432,15 @@ def test_instances_that_come_to_lie_apart_leave() -> None:
     for name, rows in zip(names, blocks, strict=True):
         instances = tuple(map(feed._spec, feed.layout.instances[rows]))
         descriptor = Descriptor(
-            path=name, publisher="feed", boot=feed.boot, period_s=1.0, clock=ClockSpec(epoch=feed.epoch),
-            origin="simulated", instances=instances, columns=STANDARD_COLUMNS,
-        )  # fmt: skip
+            path=name,
+            publisher="feed",
+            boot=feed.boot,
+            period_s=1.0,
+            clock=ClockSpec(epoch=feed.epoch),
+            origin="simulated",
+            instances=instances,
+            columns=STANDARD_COLUMNS,
+        )
         described.append(
             message_envelope(build_topic("demo", TopicClass.NODE, name), descriptor, retain=True)
         )
@@ -392,7 +457,8 @@ def test_instances_that_come_to_lie_apart_leave() -> None:
             feed.monitor.apply(alone.announcements())
             feed.monitor.compute()
     assert entered(feed) == len(blocks) - 1
-    store, expected = feed.monitor.store, feed.columns["power_w"]
+    store = feed.monitor.store
+    expected = feed.columns["power_w"]
     assert feed.monitor.counts.messages == 4 * len(blocks)
     assert np.array_equal(store.columns["power_w"][:16], expected[:16])
     assert (store.columns["power_w"][16:32] == BY_NAME["power_w"].top).all()
@@ -400,7 +466,7 @@ def test_instances_that_come_to_lie_apart_leave() -> None:
 
 
 def test_what_is_lost_takes_no_topic_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a tick that never came all are applied together again, and what is missing is counted for its publisher."""
+    """After a lost tick all frames stay in bulk, and losses count for their publisher."""
     feed = Feed(INSTANCES)
     feed.scatter()
     feed.describe()

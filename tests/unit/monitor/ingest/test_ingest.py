@@ -16,7 +16,7 @@ from trnfleet.wire.topics import TopicClass, build_topic
 
 
 def test_undescribed_is_not_lost() -> None:
-    """Telemetry without a descriptor counts as undescribed, and is taken once its descriptor has come."""
+    """Telemetry without a descriptor counts as undescribed until its descriptor arrives."""
     feed = Feed(DEMO)
     feed.scatter()
     feed.monitor.apply(feed.telemetry())
@@ -30,7 +30,7 @@ def test_undescribed_is_not_lost() -> None:
 
 @pytest.mark.parametrize(("as_json", "counts"), [(True, (144, 0)), (False, (0, 9))])
 def test_what_is_not_described_is_in_the_summary(as_json: bool, counts: tuple[int, int]) -> None:
-    """By chips where these publish themselves, else by what publishes; until it is described, or silent."""
+    """Undescribed chips or publishing paths are in the summary until described or silent."""
     feed = Feed(DEMO, json=as_json)
     feed.scatter()
     described = list(feed.layout.instances[:3])
@@ -52,7 +52,7 @@ def test_what_is_not_described_is_in_the_summary(as_json: bool, counts: tuple[in
 
 
 def test_telemetry_waits_for_the_layout_of_its_descriptor() -> None:
-    """Telemetry that follows its descriptor before the layout is rebuilt is held, not lost."""
+    """Telemetry between its descriptor and the layout is buffered, not lost."""
     feed = Feed(DEMO)
     feed.scatter()
     feed.monitor.apply([*feed.announcements(), *feed.telemetry()])
@@ -62,7 +62,7 @@ def test_telemetry_waits_for_the_layout_of_its_descriptor() -> None:
 
 
 def test_garbage_is_counted_and_nothing_stops() -> None:
-    """Bytes and topics of any kind are counted; what follows is applied."""
+    """Garbage payloads and topics are counted, and later messages applied."""
     feed = ready()
     good = feed.telemetry()
     topic = good[0].topic
@@ -93,7 +93,7 @@ def test_garbage_is_counted_and_nothing_stops() -> None:
 
 
 def test_commands_and_replies_are_passed_over() -> None:
-    """A recording of all topics has them; they are no fault of the pipeline, so that no alert fires for them."""
+    """Commands and replies in a recording cause no alert."""
     feed = ready()
     for kind in (TopicClass.COMMAND, TopicClass.REPLY):
         feed.monitor.apply([Envelope(build_topic("demo", kind, "x"), b"{}")])
@@ -103,7 +103,8 @@ def test_commands_and_replies_are_passed_over() -> None:
 
 def test_another_fleets_messages_are_not_ours() -> None:
     """A second fleet on the broker changes nothing."""
-    feed, other = ready(), Feed(DEMO, fleet="other")
+    feed = ready()
+    other = Feed(DEMO, fleet="other")
     other.scatter()
     feed.monitor.apply([*other.announcements(), *other.telemetry()])
     feed.monitor.compute()
@@ -112,7 +113,7 @@ def test_another_fleets_messages_are_not_ours() -> None:
 
 
 def test_last_will() -> None:
-    """A publisher's will takes all that it describes offline; its values stay; `online` brings it back."""
+    """A last will takes everything of its publisher offline until `online`; values stay."""
     feed = ready()
     feed.tick()
     feed.monitor.apply([feed.publisher_envelope("offline")])
@@ -148,7 +149,7 @@ def test_lag_is_wall_clock_less_source_time() -> None:
 
 
 def test_the_will_of_a_former_start() -> None:
-    """A last will that comes after the same client has restarted takes nothing offline."""
+    """A last will of a former boot takes nothing offline."""
     feed = ready()
     feed.tick()
     will = feed.publisher_envelope("offline")
@@ -162,7 +163,7 @@ def test_the_will_of_a_former_start() -> None:
 
 
 def test_a_descriptor_speaks_only_for_what_is_below_it() -> None:
-    """A descriptor that lists another path's instances is refused."""
+    """A descriptor with another path's instances is refused."""
     feed = ready()
     feed.tick()
     forged = feed.announcements(["uc1/standalone/trn2-0001"])[1]
@@ -175,7 +176,7 @@ def test_a_descriptor_speaks_only_for_what_is_below_it() -> None:
 
 
 def test_lag_falls_again() -> None:
-    """The lag is the last batch's, also when that is none."""
+    """The lag is the last batch's, even if it has none."""
     feed = ready()
     messages = feed.telemetry()
     feed.clock.step_wall(5)
@@ -188,13 +189,15 @@ def test_lag_falls_again() -> None:
 
 
 def test_state_is_bounded_in_bytes() -> None:
-    """Padding of descriptors is not kept, and neither are more places than jobs may name together."""
+    """Padding of descriptors is not stored, and the places of all jobs are limited."""
     feed = ready()
     plain = feed.monitor.ingest.descriptors.size_bytes
     messages = [
-        each._replace(payload=each.payload[:-1] + b',"padding":"' + b"x" * 100_000 + b'"}')
-        if "/node/" in each.topic
-        else each
+        (
+            each._replace(payload=each.payload[:-1] + b',"padding":"' + b"x" * 100_000 + b'"}')
+            if "/node/" in each.topic
+            else each
+        )
         for each in feed.announcements()
     ]
     feed.monitor.apply(messages)
@@ -208,7 +211,7 @@ def test_state_is_bounded_in_bytes() -> None:
 
 @pytest.mark.parametrize("later", [2, 100])
 def test_what_is_described_and_waits_for_the_layout_is_not_asked_for(later: int) -> None:
-    """Where there is no room to hold its telemetry that is counted, and only what no descriptor has come of is missing."""
+    """Without buffer space, telemetry is counted; only missing descriptors are requested."""
     feed = Feed(standalone(7 + later))
     ingest = feed.monitor.ingest
     ingest._pending = PendingTelemetry(most_messages=0)
@@ -227,7 +230,10 @@ def test_what_is_described_and_waits_for_the_layout_is_not_asked_for(later: int)
 
 
 async def test_hosts_that_are_missing_count_on_over_a_new_layout() -> None:
-    """What is described waits for the layout by number; what is not counts until it is heard again, or has had time to be."""
+    """Undescribed paths count across a layout until heard again or timed out.
+
+    Described ones wait for the layout by number.
+    """
     feed = Feed(standalone(9))
     ingest = feed.monitor.ingest
     names = list(feed.layout.instances)
@@ -249,7 +255,10 @@ async def test_hosts_that_are_missing_count_on_over_a_new_layout() -> None:
 async def test_what_nothing_describes_is_noted_once_in_a_while_and_counted_each_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of tens of thousands of hosts that join most messages are such; those that stay missing are asked for again at their times."""
+    """Undescribed topics are requested again at intervals and counted each time.
+
+    Most messages are undescribed while tens of thousands of hosts join.
+    """
     heard: list[str] = []
     feed = Feed(standalone(3))
     feed.scatter()

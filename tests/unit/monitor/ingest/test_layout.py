@@ -1,4 +1,4 @@
-"""Descriptors over the wire, and the layout and rows that they make."""
+"""Descriptors from the wire, and the resulting layout and rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_hierarchy_stands_before_the_first_frame() -> None:
 
 
 def test_a_grown_fleet_keeps_its_values() -> None:
-    """New instances get a new layout; the ones that stay keep values and freshness at their new rows."""
+    """In a grown fleet, old instances have their values and freshness at new rows."""
     feed = Feed(DEMO)
     feed.scatter()
     some = [path for path in feed.layout.instances if "us-0001" not in path]
@@ -44,7 +44,7 @@ def test_a_grown_fleet_keeps_its_values() -> None:
 
 
 def test_a_removed_descriptor_removes_its_instances() -> None:
-    """An empty retained descriptor takes its instances away."""
+    """An empty retained descriptor removes its instances."""
     feed = ready()
     feed.tick()
     topic = build_topic("demo", TopicClass.NODE, "uc1/us-0001/trn2u-0001-0")
@@ -55,7 +55,7 @@ def test_a_removed_descriptor_removes_its_instances() -> None:
 
 
 def test_repeated_descriptors_change_nothing() -> None:
-    """The minute's repetition of descriptors gives no new layout."""
+    """Descriptors repeated every minute cause no new layout."""
     feed = ready()
     generation = feed.monitor.store.generation
     feed.describe()
@@ -63,7 +63,7 @@ def test_repeated_descriptors_change_nothing() -> None:
 
 
 def test_a_former_publishers_descriptor_does_not_take_rows_offline() -> None:
-    """Where a dead and a living publisher describe the same instances, they are the living one's, in either order."""
+    """Instances described twice belong to the live publisher, in either order."""
     for first, second in (("dead", "alive"), ("alive", "dead")):
         feed = Feed(DEMO)
         feed.scatter()
@@ -77,14 +77,18 @@ def test_a_former_publishers_descriptor_does_not_take_rows_offline() -> None:
                 messages = [each for each in messages if "us-000" not in each.topic]
             feed.monitor.apply(messages)
         feed.monitor.compute()
-        feed.publisher, feed.boot = "alive", "boot-alive"
+        feed.publisher = "alive"
+        feed.boot = "boot-alive"
         feed.describe()
         feed.tick()
         assert feed.monitor.store.count(Freshness.LIVE) == 192, first
 
 
 async def test_what_never_comes_is_not_healthy() -> None:
-    """Described chips that are not heard of become stale after three periods, or offline by their publisher's word."""
+    """Silent described chips become stale after three periods.
+
+    If their publisher is offline, they become offline.
+    """
     feed = ready()
     feed.tick(["uc1/us-0001/trn2u-0001-0"])
     assert feed.monitor.store.count(Freshness.UNKNOWN) == 176
@@ -114,7 +118,7 @@ def test_a_column_that_is_gone_is_not_available() -> None:
 
 
 def test_the_narrower_descriptor_knows_better() -> None:
-    """A block that claims an instance to be of another type does not change what the instance's own descriptor says."""
+    """A block's other instance type does not override the instance's own descriptor."""
     feed = ready()
     feed.tick()
     wide = feed.announcements(["uc1/us-0001/trn2u-0001-0"])[1]
@@ -139,7 +143,10 @@ def test_the_narrower_descriptor_knows_better() -> None:
 
 
 def test_of_several_publishers_the_last_that_is_there_has_an_instance() -> None:
-    """Those that are gone have it only where none is there, however the descriptors follow each other."""
+    """An instance belongs to its last online publisher, in any descriptor order.
+
+    Offline publishers have it only if none is online.
+    """
     for states, wanted in (
         (("online", "offline", "online", "offline"), 2),
         (("offline", "offline"), 0),
@@ -167,14 +174,16 @@ def test_of_several_publishers_the_last_that_is_there_has_an_instance() -> None:
 
 
 def test_a_layout_in_slices_is_seen_as_a_whole() -> None:
-    """Between slices the former layout is seen with its values, then the new one; where messages come, they find all of it."""
+    """Between slices the former layout is visible; a message completes the new one."""
     slices = 1
     while True:
-        feed, later = Feed(ultraservers(2)), Feed(standalone(3, cluster="uc0"))
+        feed = Feed(ultraservers(2))
+        later = Feed(standalone(3, cluster="uc0"))
         feed.scatter()
         feed.describe()
         feed.tick()
-        ingest, store = feed.monitor.ingest, feed.monitor.store
+        ingest = feed.monitor.ingest
+        store = feed.monitor.store
         before = store.columns["power_w"].tolist()
         ingest.apply(later.announcements(), 1.0, 0)
         work = ingest.rebuilding(1.0, 0)
@@ -200,7 +209,7 @@ def test_a_layout_in_slices_is_seen_as_a_whole() -> None:
 
 
 def test_telemetry_that_waits_for_a_layout_is_applied_before_what_comes_after_it() -> None:
-    """Where a message comes amid the slices, the rest is done first: with what was pending, in the order in which it came."""
+    """A message during a rebuild completes it first, with pending telemetry in order."""
     feed = Feed(ultraservers(2))
     feed.scatter()
     ingest = feed.monitor.ingest
@@ -216,8 +225,9 @@ def test_telemetry_that_waits_for_a_layout_is_applied_before_what_comes_after_it
 
 
 def test_who_was_overtaken_ends_no_work_of_others() -> None:
-    """Where the layout was finished for somebody who goes on later, the one that has begun meanwhile is done whole."""
-    feed, later = Feed(ultraservers(2)), Feed(standalone(3, cluster="uc0"))
+    """An overtaken rebuild does not end a later one."""
+    feed = Feed(ultraservers(2))
+    later = Feed(standalone(3, cluster="uc0"))
     ingest = feed.monitor.ingest
     ingest.apply(feed.announcements(), 1.0, 0)
     overtaken = ingest.rebuilding(1.0, 0)
@@ -232,7 +242,7 @@ def test_who_was_overtaken_ends_no_work_of_others() -> None:
 
 
 def test_a_copy_amid_the_slices_is_of_the_new_layout() -> None:
-    """Who copies all that is known gets one layout, and what is copied goes on by itself."""
+    """A copy during a rebuild has the new layout and is independent."""
     feed = Feed(ultraservers(2))
     feed.scatter()
     feed.monitor.ingest.apply(feed.announcements(), 1.0, 0)

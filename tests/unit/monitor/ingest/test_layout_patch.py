@@ -46,7 +46,10 @@ def patches(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 
 class Fleet:
-    """Hosts of which any may join, leave, boot again and become of another type, and UltraServers that describe themselves as a whole."""
+    """Hosts that join, leave, reboot and change type, with whole UltraServers.
+
+    The UltraServers describe themselves.
+    """
 
     def __init__(self) -> None:
         self.feed = Feed([(path, "trn2.48xlarge") for path in PATHS])
@@ -56,7 +59,7 @@ class Fleet:
         self.ingest = self.feed.monitor.ingest
         self.boots = dict.fromkeys(PATHS, 0)
         self.present: dict[str, Feed] = {}
-        """What describes each path, of a host or of an UltraServer."""
+        """The describing feed of each path, a host's or an UltraServer's."""
 
     def _of(self, feed: Feed, path: str) -> Feed:
         feed.publisher, feed.boot = (
@@ -66,7 +69,7 @@ class Fleet:
         return feed
 
     def join(self, path: str, feed: Feed, *, state: str = "online") -> list[Envelope]:
-        """Return the messages with which a path is described."""
+        """Return the messages describing a path."""
         self.present[path] = feed
         made = self._of(feed, path).announcements(None if feed.grouped else [path])
         return [
@@ -75,13 +78,16 @@ class Fleet:
         ]
 
     def leave(self, path: str) -> list[Envelope]:
-        """Return the messages with which a path goes."""
+        """Return the messages that remove a path."""
         feed = self._of(self.present.pop(path), path)
         offline = feed.publisher_envelope("offline")
         return [offline, feed._state(TopicClass.NODE, path, b"")]
 
     def telemetry(self, chosen: list[str]) -> list[Envelope]:
-        """Return a tick's telemetry of some that are there; one host publishes JSON, and a topic a chip."""
+        """Return a tick's telemetry of some feeds.
+
+        One host publishes JSON, with a topic per chip.
+        """
         found: list[Envelope] = []
         for path in chosen:
             feed = self.present[path]
@@ -93,11 +99,14 @@ class Fleet:
 
 
 def known(ingest: Ingest) -> dict[str, Any]:
-    """Return what an ingest knows, with names in place of numbers."""
-    store, publishers, topics = ingest.store, ingest.publishers, ingest.topics
+    """Return an ingest's state, with names instead of numbers."""
+    store = ingest.store
+    publishers = ingest.publishers
+    topics = ingest.topics
     clocks = {clock.row: key for key, clock in ingest.timebase._clocks.items()}
     boots = {-1: None} | {state.number: key for key, state in publishers._boots.items()}
-    traffic, online = publishers.traffic, publishers.online()
+    traffic = publishers.traffic
+    online = publishers.online()
     assert sorted(boots)[1:] == sorted(
         {*range(len(boots) - 1 + len(publishers._free))} - {*publishers._free}
     )
@@ -163,7 +172,8 @@ def known(ingest: Ingest) -> dict[str, Any]:
 
 def assert_same(one: Ingest, other: Ingest) -> None:
     """Raise AssertionError unless two know the same."""
-    mine, theirs = known(one), known(other)
+    mine = known(one)
+    theirs = known(other)
     assert mine.keys() == theirs.keys()
     for name, value in mine.items():
         if isinstance(value, np.ndarray):
@@ -178,10 +188,11 @@ def assert_same(one: Ingest, other: Ingest) -> None:
 async def test_a_layout_with_changes_is_the_one_from_nothing(
     seed: int, patches: list[bool]
 ) -> None:
-    """Whatever joins, leaves, boots again or becomes another one, and wherever its name is, all is as if it was made from nothing."""
+    """A patched layout equals a rebuilt one after any joins, leaves, reboots and changes."""
     random = np.random.default_rng(seed)
     fleet = Fleet()
-    ingest, clock = fleet.ingest, fleet.feed.clock
+    ingest = fleet.ingest
+    clock = fleet.feed.clock
     ultraserver_paths = ("a/us-0002", "b/us-0001")
     messages = [each for path in PATHS for each in fleet.join(path, fleet.feed)]
     for step in range(30):
@@ -199,16 +210,19 @@ async def test_a_layout_with_changes_is_the_one_from_nothing(
                 continue
             below = path in ultraserver_paths
             for other in [*fleet.present]:
-                # Who describes an instance in the place of another one takes that one's descriptor away.
+                # Who describes an instance in the place of another one takes that one's descriptor
+                # away.
                 if other.startswith(f"{path}/") or path.startswith(f"{other}/"):
                     messages += fleet.leave(other)
             host = fleet.other if random.random() < 0.3 else fleet.feed
             messages += fleet.join(path, fleet.whole if below else host)
         if step % 5 == 4:
             # Boots that nothing describes.
-            fleet.feed.publisher, fleet.feed.boot = f"lone-{step}", "b"
+            fleet.feed.publisher = f"lone-{step}"
+            fleet.feed.boot = "b"
             messages.append(fleet.feed.publisher_envelope("offline" if step % 2 else "online"))
-        now_s, wall_ns = clock.monotonic_s(), clock.wall_ns()
+        now_s = clock.monotonic_s()
+        wall_ns = clock.wall_ns()
         ingest.apply(messages, now_s, wall_ns)
         twin = ingest.copy()
         assert twin.descriptors.changed.take() is not None
@@ -230,7 +244,10 @@ async def test_a_layout_with_changes_is_the_one_from_nothing(
 
 
 def test_what_has_more_than_one_description_is_made_from_nothing(patches: list[bool]) -> None:
-    """Where another descriptor has the instance of one that goes, it is not gone; and of too many changes none is looked at by itself."""
+    """An instance with another descriptor stays when one is removed.
+
+    Too many changes cause a rebuild.
+    """
     fleet = Fleet()
     for messages, is_patch, count in (
         ([each for path in PATHS for each in fleet.join(path, fleet.feed)], True, len(PATHS)),
@@ -255,7 +272,7 @@ def test_what_has_more_than_one_description_is_made_from_nothing(patches: list[b
 
 
 def test_a_boot_that_is_forgotten_is_named_by_no_row() -> None:
-    """Where a publisher's next boot has the number of its former one, and goes, the rows and topics of the former one are nobody's."""
+    """A removed boot leaves no rows or topics, even if its number was reused."""
     feed = Feed(standalone(4))
     monitor, paths = feed.monitor, feed.layout.instances
     store, publishers = monitor.store, monitor.ingest.publishers
@@ -264,7 +281,8 @@ def test_a_boot_that_is_forgotten_is_named_by_no_row() -> None:
         monitor.apply([feed._state(TopicClass.NODE, path, b"")])
         monitor.compute()
 
-    feed.publisher, feed.boot = "one", "b-1"
+    feed.publisher = "one"
+    feed.boot = "b-1"
     monitor.apply(feed.announcements(list(paths))[1:])
     monitor.compute()
     feed.tick()
@@ -288,9 +306,10 @@ def test_a_boot_that_is_forgotten_is_named_by_no_row() -> None:
 
 
 def test_rows_of_a_topic_may_be_parted(patches: list[bool]) -> None:
-    """An instance that comes between those of one descriptor parts the rows of its frames, and going again joins them."""
+    """An instance inserted into a descriptor's rows splits them; removal joins them."""
     every = [path for path, _ in ultraservers(1)]
-    between, wide = every[2], [*every[:2], every[3]]
+    between = every[2]
+    wide = [*every[:2], every[3]]
     alone = Feed(ultraservers(1))
     feed = Feed([(path, "trn2u.48xlarge") for path in wide], grouped=True)
     feed.scatter()
@@ -320,7 +339,7 @@ def test_rows_of_a_topic_may_be_parted(patches: list[bool]) -> None:
 def test_an_instance_without_a_publisher_gets_its_own_with_the_next_layout(
     patches: list[bool],
 ) -> None:
-    """Its boot was forgotten, and is described still: the next layout is made from all descriptors, among which that is found."""
+    """A described row without a publisher causes a rebuild and receives its publisher."""
     fleet = Fleet()
     store = fleet.ingest.store
     fleet.ingest.apply([each for path in PATHS for each in fleet.join(path, fleet.feed)], 0.0, 0)
@@ -339,7 +358,10 @@ def test_an_instance_without_a_publisher_gets_its_own_with_the_next_layout(
 def test_a_layout_that_failed_midway_is_followed_by_one_from_nothing(
     step: str, patches: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What had yet to follow it, such as topics, would keep the rows of the layout before."""
+    """A failed patch is followed by a full rebuild.
+
+    Topics and others not updated yet would have rows of the former layout.
+    """
     fleet = Fleet()
     ingest = fleet.ingest
     ingest.apply([each for path in PATHS for each in fleet.join(path, fleet.feed)], 0.0, 0)

@@ -22,7 +22,7 @@ NODE, PUBLISHER = TopicClass.NODE, TopicClass.PUBLISHER
 
 
 def test_what_comes_by_itself_is_not_asked_for() -> None:
-    """A message has a moment to come before it is asked for, and is then asked for once."""
+    """A message is requested once, after a moment to arrive by itself."""
     missing = MissingState(10)
     missing.hear(NODE, "a")
     missing.hear(NODE, "b")
@@ -33,8 +33,10 @@ def test_what_comes_by_itself_is_not_asked_for() -> None:
 
 
 def test_it_is_asked_for_again_while_it_is_missing() -> None:
-    """The waits double; what is not missed again in one of them is forgotten."""
-    missing, now_s, asked = MissingState(10), 100.0, []
+    """The waits double; a message not missed again during one is forgotten."""
+    missing = MissingState(10)
+    now_s = 100.0
+    asked = []
     while now_s < 100.0 + GRACE_S + 7 * AGAIN_S[0] + 1.0:
         missing.hear(NODE, "a")
         asked += [now_s - 100.0] * len(missing.due(now_s))
@@ -51,7 +53,7 @@ def test_it_is_asked_for_again_while_it_is_missing() -> None:
 
 
 def test_what_was_refused_is_not_asked_for() -> None:
-    """A message that has come and cannot be used is left alone until another takes its place, or it is removed."""
+    """A refused message is not requested until it is replaced or removed."""
     missing = MissingState(10)
     missing.hear(NODE, "a")
     missing.refused(NODE, "a")
@@ -63,7 +65,7 @@ def test_what_was_refused_is_not_asked_for() -> None:
 
 
 def test_presences_are_asked_for_after_descriptors() -> None:
-    """Hosts that are heard wait for descriptors; presences come after the last of them, or after a while."""
+    """Presences are requested after the last descriptor, or after a while."""
     missing = MissingState(10)
     missing.hear(NODE, "a")
     for client in ("p", "q"):
@@ -89,7 +91,7 @@ def test_presences_are_asked_for_after_descriptors() -> None:
 
 
 def test_what_one_call_asks_for_is_bounded() -> None:
-    """Tens of thousands that are missing are asked for in the order in which they were, some thousand a call."""
+    """Tens of thousands of requests go out in order, some thousand per call."""
     missing = MissingState(100_000)
     names = [str(number) for number in range(3 * AT_ONCE)]
     for name in names:
@@ -102,7 +104,7 @@ def test_what_one_call_asks_for_is_bounded() -> None:
 
 
 def test_made_up_names_take_a_bounded_room() -> None:
-    """Beyond the limit no further ones are kept, even where each is found at once."""
+    """No names beyond the limit are stored, even if each is found at once."""
     missing = MissingState(100)
     for number in range(1_000):
         missing.hear(NODE, str(number))
@@ -129,8 +131,9 @@ async def monitored(
 
 
 async def test_a_refused_descriptor_is_counted_once() -> None:
-    """A retained descriptor that cannot be read is refused when it comes, and not fetched again while its path publishes."""
-    feed, clock = Feed(ultraservers(1)), ManualClock(monotonic_s=50.0)
+    """An unreadable retained descriptor is refused once and not requested again."""
+    feed = Feed(ultraservers(1))
+    clock = ManualClock(monotonic_s=50.0)
     online, descriptor, *_ = feed.announcements()
     announced = [online, descriptor._replace(payload=b"{}")]
     source, monitor, running = await monitored(feed, clock, MemoryBus(clock), announced)
@@ -143,16 +146,25 @@ async def test_a_refused_descriptor_is_counted_once() -> None:
 
 
 async def test_a_monitor_fills_up_on_a_broker_that_withholds() -> None:
-    """Where wildcards get no retained messages, descriptors and presences are asked for by their topics, and then no more."""
-    feed, clock = Feed(ultraservers(1)), ManualClock(monotonic_s=50.0)
+    """If wildcards return no retained messages, each missing one is requested once."""
+    feed = Feed(ultraservers(1))
+    clock = ManualClock(monotonic_s=50.0)
     feed.scatter()
     bus = MemoryBus(clock)
     bus.withholds_retained = True
     source, monitor, running = await monitored(feed, clock, bus, feed.announcements())
     summary = monitor.summary()
-    assert (summary.chips, summary.live_chips, summary.undescribed_chips, summary.undescribed_paths) == (
-        64, 64, 0, 0,
-    )  # fmt: skip
+    assert (
+        summary.chips,
+        summary.live_chips,
+        summary.undescribed_chips,
+        summary.undescribed_paths,
+    ) == (
+        64,
+        64,
+        0,
+        0,
+    )
     assert summary.publishers_online == 1
     nodes = [each for each in source.requested if "/node/" in each]
     assert sorted(nodes) == sorted(

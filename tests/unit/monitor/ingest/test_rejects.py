@@ -1,4 +1,4 @@
-"""Rejected messages, and telemetry that waits for its descriptor."""
+"""Rejected messages, and telemetry waiting for its descriptor."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from trnfleet.wire.ports import Envelope
 
 
 class Log:
-    """Keeps what is logged."""
+    """Stores log lines."""
 
     def __init__(self) -> None:
         self.lines: list[dict[str, Any]] = []
 
     def warning(self, _event: str, **fields: Any) -> None:
-        """Take a line."""
+        """Store a line."""
         self.lines.append(fields)
 
 
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> Log:
-    """Return what stands in the place of the module's log."""
+    """Return a replacement for the module's log."""
     kept = Log()
     monkeypatch.setattr(rejects, "log", kept)
     return kept
@@ -46,7 +46,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     ],
 )
 def test_each_kind_has_its_count(log: Log, error: WireError, kind: str) -> None:
-    """A rejected message is counted once, by what is wrong with it."""
+    """A rejected message is counted once, by its fault."""
     counts = PipelineCounts()
     reject(counts, Envelope("a/topic", b""), error)
     assert counts.refused == {"other": 1}
@@ -58,8 +58,12 @@ def test_each_kind_has_its_count(log: Log, error: WireError, kind: str) -> None:
 
 
 def test_a_bug_is_named_by_its_type_and_logged_whole(log: Log) -> None:
-    """What nobody foresaw may quote the message: the screen gets its type, the log its traceback."""
-    counts, bug = PipelineCounts(), ZeroDivisionError("of secrets")
+    """An unexpected error is shown by type only, with its traceback in the log.
+
+    Its text may quote the message.
+    """
+    counts = PipelineCounts()
+    bug = ZeroDivisionError("of secrets")
     reject(counts, Envelope("t" * 1_000, b""), bug)
     assert counts.undecodable == 1
     assert counts.last_problem == "t" * 200 + ": ZeroDivisionError"
@@ -67,7 +71,7 @@ def test_a_bug_is_named_by_its_type_and_logged_whole(log: Log) -> None:
 
 
 def test_what_was_held_is_released_once_and_in_order() -> None:
-    """Messages come out as they came in, and then no more."""
+    """Pending messages are released once, in order of arrival."""
     held = PendingTelemetry()
     messages = [Envelope(f"t/{number}", b"x") for number in range(5)]
     assert all(held.hold(each) for each in messages)
@@ -76,7 +80,7 @@ def test_what_was_held_is_released_once_and_in_order() -> None:
 
 
 def test_room_is_bounded_by_number_and_by_bytes() -> None:
-    """Beyond either bound nothing is held, and what was released makes room."""
+    """The buffer is limited in messages and bytes, and released ones make room."""
     held = PendingTelemetry(most_messages=3, most_bytes=10)
     assert [held.hold(Envelope("t", b"x")) for _ in range(4)] == [True, True, True, False]
     held.take()
@@ -91,7 +95,7 @@ def test_room_is_bounded_by_number_and_by_bytes() -> None:
 
 
 def test_a_half_of_the_room_is_for_what_is_described() -> None:
-    """Telemetry that nothing describes leaves room for what waits for its layout."""
+    """Undescribed telemetry leaves room for telemetry waiting for its layout."""
     held = PendingTelemetry(most_messages=4, most_bytes=100)
     assert [held.hold(Envelope("t", b"x"), is_described=False) for _ in range(3)] == [
         True,
@@ -105,7 +109,7 @@ def test_a_half_of_the_room_is_for_what_is_described() -> None:
 
 
 def test_refused_messages_are_counted_by_class() -> None:
-    """Whatever is wrong with them, a descriptor is told from an alert; a topic of no class is another."""
+    """Refused messages are counted by topic class, or as other without one."""
     counts = PipelineCounts()
     for topic in (
         "site/v1/demo/node/a/b/c",

@@ -1,24 +1,39 @@
-"""Roll-ups in a monitor: totals of rows without chips, what is not observed, and chips in a row's place."""
+"""Roll-ups in a monitor: totals of rows without chips, and rows not observed.
+
+Chips may replace a row.
+"""
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pytest
-from support.monitor.feed import Feed
+from support.monitor.feed import Feed, SilentSource
 from support.monitor.top import BOOT, OTHER_PATH, PATH, ROWS, Top
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.layout import Node
 from trnfleet.monitor.minutes.minutes import Minutes
+from trnfleet.monitor.monitor import Monitor
+from trnfleet.monitor.store.store import Freshness
+from trnfleet.services.files.rules import load_rules
 from trnfleet.tui.chip.reading import chip_at
-from trnfleet.wire.messages import ClockSpec, Descriptor, InstanceSpec, PublisherMessage
+from trnfleet.wire.messages import (
+    ClockSpec,
+    Descriptor,
+    InstanceSpec,
+    PublisherMessage,
+    WatchMessage,
+    message_envelope,
+)
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.rollups import RollupDescriptor, RollupRow
 from trnfleet.wire.topics import TopicClass, build_topic
 
 
 def test_totals_of_every_level_come_from_roll_ups() -> None:
-    """The fleet's hardware is counted by the catalogue, and no row is taken for a chip."""
+    """The fleet's hardware is counted from the catalogue, and no row counts as a chip."""
     top = Top()
     top.frame((4_000.0, 20_000.0, 10_000.0), stale=14)
     seen = top.look()
@@ -30,7 +45,8 @@ def test_totals_of_every_level_come_from_roll_ups() -> None:
         ("cell-a",),
     )
     assert seen.power_w == 34_000.0
-    rollups, layout = top.monitor.rollups, top.monitor.store.layout
+    rollups = top.monitor.rollups
+    layout = top.monitor.store.layout
     assert rollups.value("power_w", Level.ULTRASERVER).tolist() == [4_000.0, 20_000.0, 10_000.0]
     assert rollups.value("power_w", Level.CLUSTER).tolist() == [34_000.0]
     assert layout.find("uc1/us-0001/trn2u-1-1") is None
@@ -38,8 +54,21 @@ def test_totals_of_every_level_come_from_roll_ups() -> None:
     assert list(layout.children(Node(Level.ULTRASERVER, 1))) == []
 
 
+def test_every_chip_has_one_state() -> None:
+    """The states add up to all chips, even without a pass.
+
+    A row counts for all chips of its instances.
+    """
+    top = Top()
+    top.frame((4_000.0, 20_000.0, 10_000.0), stale=14)
+    seen = top.look()
+    assert seen.chip_states[:2] == ((130, "live"), (14, "stale"))
+    assert sum(chips for chips, _ in seen.chip_states) == 144
+    assert sum(top.monitor.store.chips_by_state()) == 144
+
+
 def test_a_later_frame_replaces_states_coverage_and_alerts() -> None:
-    """Also where totals are as before, and where all is again as it was at first."""
+    """A later frame replaces states, coverage and alerts, even with unchanged totals."""
     top = Top()
     for stale in (0, 14, 0):
         top.frame((4_000.0, 20_000.0, 10_000.0), stale=stale, critical=stale)
@@ -54,7 +83,7 @@ def test_a_later_frame_replaces_states_coverage_and_alerts() -> None:
 
 
 def test_rows_have_their_own_figures_whatever_block_they_are_in() -> None:
-    """A block that is described later may have rows between those of another."""
+    """A later block may have rows between another block's."""
     top = Top()
     top.frame((4_000.0, 20_000.0, 10_000.0))
     top.describe_row("uc1/us-0000")
@@ -73,7 +102,10 @@ def test_rows_have_their_own_figures_whatever_block_they_are_in() -> None:
 
 
 async def test_rows_without_a_relay_are_not_observed() -> None:
-    """By its last will at once, else after three periods; the figures are the last known ones, and none is stale."""
+    """Rows of a lost relay are not observed, with last known figures, never stale.
+
+    They are lost at once by last will, otherwise after three periods.
+    """
     top = Top()
     top.frame((4_000.0, 20_000.0, 10_000.0))
     await top.clock.advance(2.0)
@@ -100,12 +132,12 @@ async def test_rows_without_a_relay_are_not_observed() -> None:
 
 
 def test_chips_take_a_row_s_place_once_all_of_it_are_described() -> None:
-    """A part of an UltraServer is not shown for the whole; where its chips go again, the row is back with its figures."""
+    """Chips replace a row only if all are described, and the row returns after them."""
     top = Top()
     top.frame((4_000.0, 20_000.0, 10_000.0))
-    top.describe_hosts((0, 1))
+    top.describe_hosts((0, 1), relay_boot=BOOT)
     assert (top.look().chips, top.look().rolled_chips, top.look().power_w) == (144, 144, 34_000.0)
-    top.describe_hosts((2, 3))
+    top.describe_hosts((2, 3), relay_boot=BOOT)
     assert (top.look().chips, top.look().rolled_chips, top.look().power_w) == (144, 80, 14_000.0)
     for name in range(4):
         topic = build_topic("demo", TopicClass.NODE, f"uc1/us-0001/trn2u-1-{name}")
@@ -114,7 +146,7 @@ def test_chips_take_a_row_s_place_once_all_of_it_are_described() -> None:
 
 
 def test_frames_are_counted_and_old_ones_left_out() -> None:
-    """A frame that comes twice is a duplicate, one of another boot is undescribed, the last ones of a former relay are late, and all add up."""
+    """Duplicate, undescribed and late frames are counted and add up."""
     top = Top()
     top.frame((1.0, 2.0, 3.0))
     top.seq = 0
@@ -127,7 +159,8 @@ def test_frames_are_counted_and_old_ones_left_out() -> None:
     top.frame((9.0, 9.0, 9.0))
     top.describe("next", "relay-2")
     top.frame((7.0, 8.0, 9.0))
-    top.boot, top.seq = BOOT, 4
+    top.boot = BOOT
+    top.seq = 4
     top.frame((9.0, 9.0, 9.0))
     counts = top.monitor.counts
     assert (counts.messages, counts.undescribed, counts.late, top.look().power_w) == (3, 1, 1, 24.0)
@@ -146,7 +179,7 @@ async def test_a_copy_of_what_is_known_stays_as_it_was() -> None:
 
 
 def test_a_reservation_of_an_ultraserver_counts_all_of_its_instances() -> None:
-    """A row stands for as many instances as the UltraServer has."""
+    """A row counts for all instances of its UltraServer."""
     top = Top()
     top.frame((4_000.0, 20_000.0, 10_000.0))
     envelope = Feed([]).reservation("cb-1", "uc1/us-0001", instances=4)
@@ -157,7 +190,7 @@ def test_a_reservation_of_an_ultraserver_counts_all_of_its_instances() -> None:
 
 
 def test_the_row_of_an_ultraserver_is_no_chip() -> None:
-    """The chip view shows none for it, and no minute of history has it."""
+    """A row of an UltraServer is neither in the chip view nor in minutes."""
     top = Top()
     top.frame((4_000.0, 20_000.0, 10_000.0))
     top.look()
@@ -175,15 +208,28 @@ def test_an_instance_of_an_ultraserver_that_another_block_has_is_not_counted_twi
     top = Top()
     row = RollupRow(path=f"{ROWS[1]}/trn2u-1-1", type="trn2u.48xlarge", instances=1)
     path = "uc1/cell-b/0000"
-    top.take(TopicClass.NODE, path, RollupDescriptor(
-        path=path, publisher="relay-2", boot="other", period_s=1.0, cell="cell-b", rows=(row,),
-        clock=ClockSpec(epoch="2026-01-05T00:00:00Z"), origin="neuron",
-    ))  # fmt: skip
+    top.take(
+        TopicClass.NODE,
+        path,
+        RollupDescriptor(
+            path=path,
+            publisher="relay-2",
+            boot="other",
+            period_s=1.0,
+            cell="cell-b",
+            rows=(row,),
+            clock=ClockSpec(epoch="2026-01-05T00:00:00Z"),
+            origin="neuron",
+        ),
+    )
     assert (top.look().chips, top.look().instances) == (144, 9)
 
 
 def test_a_frame_of_other_rows_is_never_taken_for_the_rows_of_before() -> None:
-    """A relay that describes fewer rows, or others in between, publishes them before the layout has them."""
+    """A frame with changed rows is not applied to the former rows.
+
+    A relay publishes them before they are in the layout.
+    """
     for changed in (
         {"uc1/us-0002": 3_000.0},
         {"uc1/us-0000": 1_000.0, "uc1/us-0001": 2_000.0, "uc1/us-0002": 3_000.0},
@@ -192,7 +238,8 @@ def test_a_frame_of_other_rows_is_never_taken_for_the_rows_of_before() -> None:
         top.frame((4_000.0, 20_000.0, 10_000.0))
         top.look()
         top.change_rows(changed)
-        rolled, index = top.monitor.store.rolled, top.monitor.store.layout.instance_index
+        rolled = top.monitor.store.rolled
+        index = top.monitor.store.layout.instance_index
         power_w = dict(
             zip(rolled.numbers.tolist(), rolled.parts("power_w")[0].tolist(), strict=True)
         )
@@ -206,7 +253,7 @@ def test_a_frame_of_other_rows_is_never_taken_for_the_rows_of_before() -> None:
 
 
 def test_other_metrics_of_the_same_rows_take_effect() -> None:
-    """Such as of a relay of another release: columns are read by their own names, not by the places of before."""
+    """Columns of another relay release are read by name, not by former position."""
     top = Top()
     top.change_rows({"uc1/us-0001": 1_000.0})
     top.look()
@@ -219,7 +266,7 @@ def test_other_metrics_of_the_same_rows_take_effect() -> None:
 def block(
     path: str, relay: str, rows: dict[str, int], kind: str = "trn2u.48xlarge"
 ) -> RollupDescriptor:
-    """Return the descriptor of a relay of another cell, with rows and the instances that each stands for."""
+    """Return a relay descriptor of another cell, with rows and their instances."""
     return RollupDescriptor(
         path=path,
         publisher=relay,
@@ -233,19 +280,22 @@ def block(
 
 
 def test_chips_take_a_row_s_place_in_a_block_of_ultraservers_alone() -> None:
-    """As in any block: a part of one is not shown for the whole, and all of it is shown once, as chips."""
+    """A partly described UltraServer is not shown as chips; a whole one is shown once."""
     top = Top()
     top.change_rows({"uc1/us-0001": 1_000.0, "uc1/us-0002": 2_000.0})
     assert (top.look().chips, top.look().rolled_chips) == (128, 128)
-    top.describe_hosts((0, 1))
+    top.describe_hosts((0, 1), relay_boot=BOOT)
     assert (top.look().chips, top.look().rolled_chips, top.look().power_w) == (128, 128, 3_000.0)
-    top.describe_hosts((2, 3))
+    top.describe_hosts((2, 3), relay_boot=BOOT)
     assert (top.look().chips, top.look().rolled_chips, top.look().power_w) == (128, 64, 2_000.0)
 
 
 @pytest.mark.parametrize("beside", [(), ("uc1/standalone/trn2-1",)])
 def test_of_two_blocks_with_the_same_row_the_first_has_it(beside: tuple[str, ...]) -> None:
-    """Such as of a cell under two names, or one that somebody makes up: sizes and figures are the first's, and nothing counts twice."""
+    """A row in two blocks has the first one's size and figures, and counts once.
+
+    A cell may have two names, or somebody makes one up.
+    """
     top = Top()
     top.change_rows({"uc1/us-0001": 1_000.0, "uc1/us-0002": 2_000.0})
     rows = {"uc1/us-0001": 4, **dict.fromkeys(beside, 1)}
@@ -264,17 +314,26 @@ def test_an_instance_that_is_described_has_no_row_beside_it() -> None:
     top = Top()
     top.frame((4_000.0, 20_000.0, 10_000.0))
     path = ROWS[0]
-    top.take(TopicClass.NODE, path, Descriptor(
-        path=path, publisher="host", boot="h", period_s=1.0, clock=ClockSpec(epoch="2026-01-05T00:00:00Z"),
-        instances=(InstanceSpec(path=path, type="trn2.48xlarge"),), columns=(),
-    ))  # fmt: skip
+    top.take(
+        TopicClass.NODE,
+        path,
+        Descriptor(
+            path=path,
+            publisher="host",
+            boot="h",
+            period_s=1.0,
+            clock=ClockSpec(epoch="2026-01-05T00:00:00Z"),
+            instances=(InstanceSpec(path=path, type="trn2.48xlarge"),),
+            columns=(),
+        ),
+    )
     assert (top.look().chips, top.look().rolled_chips, top.look().power_w) == (144, 128, 30_000.0)
     top.monitor.apply([Envelope(build_topic("demo", TopicClass.NODE, path), b"")])
     assert (top.look().rolled_chips, top.look().power_w) == (144, 34_000.0)
 
 
 def test_a_frame_that_came_before_its_layout_counts_for_that_descriptor_alone() -> None:
-    """Where the descriptor is another one by then, the frame is no row's; and it does not come back with the descriptor."""
+    """A pending frame is dropped if its descriptor changed before the layout."""
     top = Top()
     top.frame((4_000.0, 20_000.0, 10_000.0))
     top.look()
@@ -293,18 +352,111 @@ def test_a_frame_that_came_before_its_layout_counts_for_that_descriptor_alone() 
 
 
 async def test_a_relay_whose_new_rows_wait_for_a_layout_is_heard() -> None:
-    """Its frames come for rows that are not there yet: what is described beside them is not taken for out of its sight."""
+    """A relay with frames for rows not in the layout yet counts as heard.
+
+    Chips described beside them stay observed.
+    """
     top = Top()
     top.change_rows({"uc1/us-0001": 1_000.0})
     top.describe_hosts((0, 1, 2, 3))
     top.look()
-    rolled, instances = top.monitor.store.rolled, 4
+    rolled = top.monitor.store.rolled
+    instances = 4
     await top.clock.advance(5.0)
     top.change_rows({"uc1/us-0001": 1_000.0, "uc1/us-0002": 2_000.0})
-    now_s, every = top.clock.monotonic_s(), np.ones(instances, np.bool_)
+    now_s = top.clock.monotonic_s()
+    every = np.ones(instances, np.bool_)
     unseen = rolled.observe(np.full(instances, now_s), every, ~every, now_s, np.ones(3, np.bool_))
     assert unseen.tolist() == []
     await top.clock.advance(5.0)
     now_s = top.clock.monotonic_s()
     unseen = rolled.observe(np.full(instances, now_s), every, ~every, now_s, np.ones(3, np.bool_))
     assert unseen.tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("is_row_first", [True, False])
+@pytest.mark.parametrize("relay", ["", "offline", "online"])
+@pytest.mark.parametrize("instances", [1, 3, 4, 63])
+async def test_chips_with_a_descriptor_of_their_own_are_never_out_of_sight(
+    relay: Literal["", "online", "offline"], instances: int, *, is_row_first: bool
+) -> None:
+    """Chips with their own descriptor are live or silent, whatever a row reports.
+
+    The order of arrival does not matter.
+    """
+    hosts = Feed([(f"uc1/us-0001/trn2u-1-{name}", "trn2u.48xlarge") for name in range(3)])
+    hosts.monitor = Monitor(SilentSource(), "demo", clock=hosts.clock, rules=load_rules(()))
+    row = "uc1/us-0001" if instances > 1 else hosts.layout.instances[2]
+    made = block("uc1/evil/0000", "relay-9", {row: instances})
+    messages = [
+        message_envelope(build_topic("demo", TopicClass.NODE, made.path), made, retain=True)
+    ]
+    if relay:
+        presence = WatchMessage(
+            client="relay-9", state=relay, boot=made.boot, role="relay", cell="evil", hears=True
+        )
+        topic = build_topic("demo", TopicClass.PUBLISHER, "evil/relay-9")
+        messages.append(message_envelope(topic, presence, retain=True))
+    if is_row_first:
+        hosts.monitor.apply(messages)
+        hosts.monitor.compute()
+    hosts.monitor.apply(hosts.announcements())
+    hosts.tick()
+    if not is_row_first:
+        hosts.monitor.apply(messages)
+    states = set()
+    for second in range(12):
+        await hosts.clock.advance(1.0)
+        hosts.tick(list(hosts.layout.instances[:2]) if second > 4 else None)
+        if second == 4:
+            rest = 16 * (instances - 3) if relay and instances > 3 else 0
+            seen = hosts.monitor.summary()
+            assert (seen.live_chips, seen.unobserved_chips, seen.chips) == (48, rest, 48 + rest)
+        if second == 8:
+            # Descriptors are repeated, and the same is true in this order.
+            hosts.monitor.apply([*hosts.announcements(), *messages])
+        states |= set(hosts.monitor.store.chip_state[-48:].tolist())
+    seen = hosts.monitor.summary()
+    assert (seen.live_chips, seen.stale_chips, seen.internal_errors) == (32, 16, 0)
+    assert states == {Freshness.LIVE, Freshness.STALE}
+    assert "instance-silent" in {each.name for each in hosts.monitor.alerts.active()}
+
+
+def test_a_row_counts_once_its_relay_has_announced_itself() -> None:
+    """A row exists only with its relay's presence."""
+    top = Top()
+    top.frame((4_000.0, 20_000.0, 10_000.0))
+    assert top.look().chips == 144
+    presence = build_topic("demo", TopicClass.PUBLISHER, "cell-a/relay-1")
+    top.monitor.apply([Envelope(presence, b"", retain=True)])
+    assert (top.look().chips, top.monitor.store.rolled.blocks) == (0, 0)
+    online = WatchMessage(client="relay-1", state="online", boot=BOOT, role="relay", cell="cell-a")
+    top.take(TopicClass.PUBLISHER, "cell-a/relay-1", online)
+    top.look()
+    top.frame((4_000.0, 20_000.0, 10_000.0))
+    assert (top.look().live_chips, top.look().power_w) == (144, 34_000.0)
+
+
+def test_the_rest_of_an_ultraserver_is_not_observed_beside_hosts_that_publish_here() -> None:
+    """Beside hosts with own telemetry, the rest of an UltraServer is not observed.
+
+    The row's figures cannot be split. It returns when the hosts leave.
+    """
+    top = Top()
+    top.frame((4_000.0, 20_000.0, 10_000.0))
+    top.describe_hosts((0, 1))
+    top.look()
+    layout = top.monitor.store.layout
+    node = layout.find("uc1/us-0001")
+    assert node is not None
+    assert [layout.instances[number] for number in layout.children(node)] == [
+        "uc1/us-0001/trn2u-1-0",
+        "uc1/us-0001/trn2u-1-1",
+    ]
+    top.frame((4_000.0, 20_000.0, 10_000.0))
+    seen = top.look()
+    assert (seen.chips, seen.rolled_chips, seen.power_w) == (144, 112, 14_000.0)
+    for name in (0, 1):
+        topic = build_topic("demo", TopicClass.NODE, f"uc1/us-0001/trn2u-1-{name}")
+        top.monitor.apply([Envelope(topic, b"")])
+    assert (top.look().rolled_chips, top.look().power_w) == (144, 34_000.0)

@@ -8,39 +8,40 @@ from trnfleet.monitor.pipeline.counts import PipelineCounts
 
 
 def feed(numbers: list[int]) -> tuple[PipelineCounts, list[Verdict]]:
-    tracker, counts = SequenceTracker(), PipelineCounts()
+    tracker = SequenceTracker()
+    counts = PipelineCounts()
     return counts, [tracker.accept(seq, counts) for seq in numbers]
 
 
 def test_in_order() -> None:
-    """What comes in order is newest, and nothing is counted."""
+    """Messages in order are newest, and nothing is counted."""
     counts, verdicts = feed([3, 4, 5])
     assert set(verdicts) == {Verdict.NEWEST}
     assert counts == PipelineCounts(sent=3, accepted=3)
 
 
 def test_a_gap_is_lost_and_a_late_one_mends_it() -> None:
-    """Each missing tick counts once; one that comes late is not lost any more."""
+    """Each missing tick counts as lost until it arrives late."""
     counts, verdicts = feed([0, 4, 2])
     assert verdicts == [Verdict.NEWEST, Verdict.NEWEST, Verdict.LATE]
     assert (counts.lost, counts.late, counts.duplicates) == (2, 1, 0)
 
 
 def test_duplicates() -> None:
-    """The same tick twice counts as a duplicate, also when it was late the first time."""
+    """A repeated tick is a duplicate, even if it was late first."""
     counts, _ = feed([0, 2, 2, 1, 1])
     assert (counts.lost, counts.late, counts.duplicates) == (0, 1, 2)
 
 
 def test_before_the_first_is_nothing() -> None:
-    """What was sent before we listened was not lost: it is late when it comes, and a duplicate the second time."""
+    """Ticks before the first are not lost: late on arrival, then duplicates."""
     counts, verdicts = feed([10, 9, 9])
     assert verdicts[1:] == [Verdict.LATE, Verdict.DUPLICATE]
     assert (counts.lost, counts.late, counts.duplicates) == (0, 1, 1)
 
 
 def test_a_jump_beyond_reason_restarts() -> None:
-    """A seq that jumps by more than anybody could have lost is no loss, and costs nothing, either way."""
+    """An unreasonable jump in either direction is no loss and costs nothing."""
     counts, verdicts = feed([5, 2**62, 2**62 + 2, 7, 8])
     assert set(verdicts) == {Verdict.NEWEST}
     assert (counts.lost, counts.late, counts.duplicates) == (1, 0, 0)
@@ -51,7 +52,7 @@ def test_a_jump_beyond_reason_restarts() -> None:
     again=st.lists(st.integers(0, 40), max_size=10),
 )
 def test_counts_are_exact_within_the_window(order: list[int], again: list[int]) -> None:
-    """Whatever the order, lost is what never came, and every repetition is a duplicate."""
+    """In any order, missing ticks are lost and repetitions duplicates."""
     counts, _ = feed([0, *order, *(seq for seq in again if seq == 0 or seq in order)])
     highest = max(order)
     assert counts.lost == highest + 1 - len({0, *order})
@@ -59,15 +60,16 @@ def test_counts_are_exact_within_the_window(order: list[int], again: list[int]) 
 
 
 def test_far_behind() -> None:
-    """What is older than the window counts as a duplicate and mends nothing."""
+    """A tick older than the window is a duplicate and reduces no loss."""
     counts, verdicts = feed([0, WINDOW + 5, 1])
     assert verdicts[-1] is Verdict.DUPLICATE
     assert counts.lost == WINDOW + 4
 
 
 def test_what_was_left_out_here_is_not_lost() -> None:
-    """A gap is lost but for what the message says was shed before it; both add up to the gap."""
-    counts, tracker = PipelineCounts(), SequenceTracker()
+    """A gap is the sum of lost and shed messages."""
+    counts = PipelineCounts()
+    tracker = SequenceTracker()
     tracker.accept(0, counts)
     tracker.accept(6, counts, shed=5)
     assert (counts.lost, counts.gaps) == (0, 0)
@@ -78,16 +80,18 @@ def test_what_was_left_out_here_is_not_lost() -> None:
 
 
 def test_a_number_too_high_hides_what_is_newer_for_two_ticks() -> None:
-    """Behind in number and ahead in time, three times in a row: the counter has gone back, and counting starts again."""
-    tracker, counts = SequenceTracker(), PipelineCounts()
+    """Three messages behind in number but ahead in time restart the counting."""
+    tracker = SequenceTracker()
+    counts = PipelineCounts()
     sent = [(5, 5), (900_005, 6), (6, 7), (7, 8), (8, 9), (9, 10)]
     verdicts = [tracker.accept(seq, counts, ts_ns=ts_ns) for seq, ts_ns in sent]
     assert [each is Verdict.NEWEST for each in verdicts] == [True, True, False, False, True, True]
 
 
 def test_old_messages_again_do_not_start_it_again() -> None:
-    """What is delivered twice or late is behind in time, too, however many messages it is."""
-    tracker, counts = SequenceTracker(), PipelineCounts()
+    """Duplicate or late messages never restart the counting: they are behind in time."""
+    tracker = SequenceTracker()
+    counts = PipelineCounts()
     for _ in range(2):
         for seq in range(100):
             tracker.accept(seq, counts, ts_ns=1_000 + seq)

@@ -1,10 +1,11 @@
-"""Frames and samples as they come, and the rows in which they end."""
+"""Frames and samples as received, and their rows in the store."""
 
 from __future__ import annotations
 
 import random
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import pytest
 from support.monitor.feed import Feed, ready, ultraservers
@@ -27,7 +28,7 @@ ROWS = slice(32, 48)
 
 
 def test_values_arrive() -> None:
-    """What was published is in the store, row by row."""
+    """Published values are in the store, row by row."""
     feed = ready()
     feed.tick()
     store = feed.monitor.store
@@ -40,7 +41,8 @@ def test_values_arrive() -> None:
 
 def test_json_and_cbor_give_the_same_store() -> None:
     """Both encodings of the same ticks decode to equal stores."""
-    json, cbor = ready(json=True), ready()
+    json = ready(json=True)
+    cbor = ready()
     for feed in (json, cbor):
         for seed in range(3):
             feed.scatter(seed)
@@ -52,8 +54,9 @@ def test_json_and_cbor_give_the_same_store() -> None:
 
 @pytest.mark.parametrize("json", [False, True])
 def test_shuffled_and_doubled_messages_end_in_the_same_state(json: bool) -> None:
-    """Out of order and there twice, messages lead to the state that order gives, and are counted."""
-    feed, straight = ready(json=json), ready(json=json)
+    """Shuffled and duplicate messages end in the same state and are counted."""
+    feed = ready(json=json)
+    straight = ready(json=json)
     messages: list[Envelope] = []
     for seed in range(8):
         feed.scatter(seed)
@@ -61,7 +64,8 @@ def test_shuffled_and_doubled_messages_end_in_the_same_state(json: bool) -> None
         straight.scatter(seed)
         straight.tick()
     # The first tick first: what comes before the first message of a topic is no loss.
-    first, rest = messages[: len(messages) // 8], messages[len(messages) // 8 :]
+    first = messages[: len(messages) // 8]
+    rest = messages[len(messages) // 8 :]
     rest += rest[::3]
     random.Random(5).shuffle(rest)  # noqa: S311  an order, nothing secret
     feed.monitor.apply(first + rest)
@@ -74,7 +78,7 @@ def test_shuffled_and_doubled_messages_end_in_the_same_state(json: bool) -> None
 
 
 def test_a_frame_of_instances_that_do_not_follow_each_other() -> None:
-    """A block whose instances have others between them is written to its own rows."""
+    """A block with foreign instances in between is written to its own rows."""
     whole = ultraservers(3)
     parts = {"uc1/block-1": Feed([*whole[:4], *whole[8:]]), "uc1/block-2": Feed(whole[4:8])}
     feed = Feed(whole)
@@ -82,15 +86,16 @@ def test_a_frame_of_instances_that_do_not_follow_each_other() -> None:
         part.scatter(number + 1)
         descriptor = decode_message(part.announcements()[1].payload, Descriptor)
         specs = tuple(
-            descriptor.instances[0].model_copy(update={"path": each})
+            msgspec.structs.replace(descriptor.instances[0], path=each)
             for each in part.layout.instances
         )
-        payload = encode_message(descriptor.model_copy(update={"path": path, "instances": specs}))
+        payload = encode_message(msgspec.structs.replace(descriptor, path=path, instances=specs))
         feed.monitor.apply(
             [Envelope(build_topic("demo", TopicClass.NODE, path), payload, 1, retain=True)]
         )
     feed.monitor.compute()
-    layout, columns = feed.monitor.store.layout, feed.monitor.store.columns
+    layout = feed.monitor.store.layout
+    columns = feed.monitor.store.columns
     for path, part in parts.items():
         count = len(part.layout.instances)
         feed.monitor.apply(
@@ -107,8 +112,9 @@ def test_a_frame_of_instances_that_do_not_follow_each_other() -> None:
 
 @pytest.mark.parametrize("json", [False, True])
 def test_how_messages_are_batched_makes_no_difference(json: bool) -> None:
-    """A value that is followed by silence within a batch is no less known than one that came by itself."""
-    feed, straight = ready(json=json), ready(json=json)
+    """A value followed by silence in the same batch is known."""
+    feed = ready(json=json)
+    straight = ready(json=json)
     messages: list[Envelope] = []
     for each in (feed, straight):
         each.scatter(3)
@@ -129,28 +135,36 @@ def test_how_messages_are_batched_makes_no_difference(json: bool) -> None:
 
 @pytest.mark.parametrize("last", ["json", "cbor"])
 def test_of_both_encodings_in_one_batch_the_last_counts(last: str) -> None:
-    """Of a host that publishes chips beside its frames, and of one that goes over from one to the other on its own topic."""
-    json, cbor = Feed(ultraservers(1), json=True), Feed(ultraservers(1))
+    """In a batch with frames and samples of a host, the last message wins.
+
+    The host publishes chips beside frames, or changes the encoding of its topic.
+    """
+    json = Feed(ultraservers(1), json=True)
+    cbor = Feed(ultraservers(1))
     json.set("power_w", 100.0)
     cbor.set("power_w", 200.0)
     json.set("host_power_w", 1_000.0)
     cbor.set("host_power_w", 2_000.0)
     cbor.describe()
-    store, expected = cbor.monitor.store, (json if last == "json" else cbor).columns
+    store = cbor.monitor.store
+    expected = (json if last == "json" else cbor).columns
     for seq in range(3):
         json.seq = cbor.seq = 2 * seq
-        chips, frame = json.telemetry([BOOTING])[1:], cbor.telemetry([BOOTING])
+        chips = json.telemetry([BOOTING])[1:]
+        frame = cbor.telemetry([BOOTING])
         cbor.monitor.apply([*frame, *chips] if last == "json" else [*chips, *frame])
         assert np.array_equal(store.columns["power_w"][ROWS], expected["power_w"][ROWS])
-        json.seq, cbor.seq = 2 * seq + (last == "json"), 2 * seq + (last == "cbor")
+        json.seq = 2 * seq + (last == "json")
+        cbor.seq = 2 * seq + (last == "cbor")
         if seq:
-            own, frame = json.telemetry([BOOTING])[:1], cbor.telemetry([BOOTING])
+            own = json.telemetry([BOOTING])[:1]
+            frame = cbor.telemetry([BOOTING])
             cbor.monitor.apply([*frame, *own] if last == "json" else [*own, *frame])
             assert store.columns["host_power_w"][2] == expected["host_power_w"][2]
 
 
 def test_loss_is_counted_exactly() -> None:
-    """Every tick of a topic that does not come is one lost."""
+    """Every missing tick of a topic counts as one lost."""
     feed = ready()
     feed.tick()
     feed.telemetry()
@@ -198,7 +212,7 @@ async def test_staleness_ignores_the_wall_clock() -> None:
 
 
 def test_another_revision_is_undescribed_and_not_lost() -> None:
-    """Frames of a revision whose descriptor has not come are undescribed; the count goes on without a gap."""
+    """Frames of an unknown revision are undescribed and not lost."""
     feed = ready()
     feed.tick()
     feed.revision = 1
@@ -211,7 +225,7 @@ def test_another_revision_is_undescribed_and_not_lost() -> None:
 
 
 def test_huge_jumps_cost_nothing() -> None:
-    """A seq of 2^62 neither fills the memory nor counts as loss, and what follows is taken."""
+    """A number of 2^62 uses no memory and is no loss; later messages are applied."""
     feed = ready()
     feed.tick()
     feed.seq = 2**62
@@ -226,7 +240,7 @@ def test_huge_jumps_cost_nothing() -> None:
     "stamp", ["9999-01-01T00:00:00Z", "0001-01-01T00:00:00Z", "1969-12-31T23:59:59Z"]
 )
 def test_impossible_times(stamp: str) -> None:
-    """A time that the store cannot hold is undecodable and stops nothing."""
+    """A time outside the store's range is undecodable and stops nothing."""
     feed = ready(json=True)
     (message,) = [each for each in feed.telemetry() if each.topic.endswith("trn2u-0001-0/chip00")]
     feed.monitor.apply(
@@ -243,7 +257,7 @@ def test_impossible_times(stamp: str) -> None:
 
 @pytest.mark.parametrize("json", [False, True])
 def test_retained_telemetry_is_no_news(json: bool) -> None:
-    """Telemetry that a broker kept is refused and counted: nobody knows for how long it lay there."""
+    """Retained telemetry is refused and counted: its age is unknown."""
     feed = ready(json=json)
     feed.monitor.apply([each._replace(retain=True) for each in feed.telemetry()])
     feed.monitor.compute()
@@ -269,11 +283,12 @@ async def quiet(feed: Feed, seconds: int) -> None:
 
 @pytest.mark.parametrize("json", [False, True])
 async def test_an_instance_without_a_value_turns_stale(json: bool) -> None:
-    """In a live frame, rows that are all n/a are no news: last values stay with their age, and none is live."""
+    """Rows without any value in a live frame become stale with their last values."""
     feed = fed(json=json)
     store = feed.monitor.store
     before = store.columns["power_w"][ROWS].copy()
-    seen_s, ts_ns = store.chip_seen_s[ROWS].copy(), store.chip_ts_ns[ROWS].copy()
+    seen_s = store.chip_seen_s[ROWS].copy()
+    ts_ns = store.chip_ts_ns[ROWS].copy()
     await quiet(feed, 2)
     assert store.count(Freshness.LIVE) == 128
     await quiet(feed, 2)
@@ -293,7 +308,8 @@ async def test_an_instance_without_a_value_turns_stale(json: bool) -> None:
 
 async def test_both_encodings_go_silent_alike() -> None:
     """Frames and JSON of the same ticks lead to the same store."""
-    frames, json = fed(), fed(json=True)
+    frames = fed()
+    json = fed(json=True)
     for feed in (frames, json):
         await quiet(feed, 4)
     assert stored_difference(frames.monitor.store, json.monitor.store) == []
@@ -313,7 +329,7 @@ async def test_a_whole_frame_of_nothing() -> None:
 
 
 def test_one_value_is_enough() -> None:
-    """A source that knows a single metric is live by it, and the others stay n/a."""
+    """A source with one metric is live, and the others are n/a."""
     feed = fed()
     feed.silence(BOOTING)
     feed.set("power_w", 123.0, ROWS)
@@ -325,7 +341,7 @@ def test_one_value_is_enough() -> None:
 
 
 def test_rows_are_found_in_slices_and_lists() -> None:
-    """What reports keeps its place in the store, whether the rows follow each other or not."""
+    """Rows are found in the store, consecutive or not."""
     numbers = np.array([255, 1, 255], np.uint8)
     lanes = np.array([[65535] * 2, [65535] * 2, [65535, 7]], np.uint16)
     codes: dict[str, NDArray[Any]] = {"a": numbers, "b": lanes}

@@ -1,4 +1,4 @@
-"""Topics, the starts of their publishers, and what describes them."""
+"""Topics, the boots of their publishers, and their descriptors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trnfleet.wire.topics import TopicClass, build_topic
 
 @pytest.mark.parametrize("json", [False, True])
 def test_a_restarted_publisher(json: bool) -> None:
-    """A new start is taken with its descriptors, counts from 0 without loss, and the old start's messages are late."""
+    """A new boot counts from 0 without loss; the old boot's messages are late."""
     feed = ready(json=json)
     for _ in range(5):
         feed.tick()
@@ -33,13 +33,14 @@ def test_a_restarted_publisher(json: bool) -> None:
 
 
 def test_a_stray_start_changes_nothing() -> None:
-    """A message of a start that no descriptor names is undescribed, and the true publisher goes on."""
+    """A message of an unknown boot is undescribed and does not disturb the publisher."""
     feed = ready()
     feed.tick()
     seq = feed.seq
     feed.restart("stray")
     feed.monitor.apply(feed.telemetry(["uc1/us-0001/trn2u-0001-0"]))
-    feed.boot, feed.seq = "boot-1", seq
+    feed.boot = "boot-1"
+    feed.seq = seq
     feed.tick()
     counts = feed.monitor.counts
     assert (counts.undescribed, counts.lost, counts.late) == (1, 0, 0)
@@ -47,7 +48,7 @@ def test_a_stray_start_changes_nothing() -> None:
 
 
 async def test_two_publishers_take_turns() -> None:
-    """When the second publisher of the same fleet stops, the first has it again with its next announcement."""
+    """When the second publisher stops, the first takes over with its next descriptor."""
     feed = ready()
     feed.tick()
     feed.restart("boot-2")
@@ -55,7 +56,9 @@ async def test_two_publishers_take_turns() -> None:
     feed.describe()
     feed.tick()
     feed.monitor.apply([feed.publisher_envelope("offline")])
-    feed.boot, feed.seq, feed.publisher = "boot-1", 50, "feed"
+    feed.boot = "boot-1"
+    feed.seq = 50
+    feed.publisher = "feed"
     feed.describe()
     feed.tick()
     assert feed.monitor.store.count(Freshness.LIVE) == 192
@@ -80,7 +83,10 @@ def test_what_is_not_used_is_forgotten() -> None:
 
 
 async def test_topics_of_hosts_follow_their_rows() -> None:
-    """A host that goes, and one that comes between others, move the rows, clocks and boots of the topics behind it, of frames that come many at once, too."""
+    """A removed or inserted host moves the rows, clocks and boots of later topics.
+
+    This includes frames applied in bulk.
+    """
     hosts = Hosts(20)
     feed, monitor = hosts.feed, hosts.feed.monitor
     topics, layout = monitor.ingest.topics, feed.layout

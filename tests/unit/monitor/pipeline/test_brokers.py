@@ -34,7 +34,7 @@ def test_figures_as_mosquitto_publishes_them() -> None:
 
 @pytest.mark.parametrize("said", ["", " ", "many", "nan", "inf", "-"])
 def test_what_is_no_number_is_not_known(said: str) -> None:
-    """Whatever a broker says, a figure is a number or not known."""
+    """A broker's figure is a number or unknown, for any text."""
     figures = BrokerFigures.of({"uptime": said, "clients/connected": said})
     assert figures is not None
     assert figures.uptime_s is figures.clients is None
@@ -45,7 +45,9 @@ def test_a_broker_that_says_nothing_has_no_figures() -> None:
     link = LinkStatus(
         "mqtts://b:8883", connected=True, changed_s=90.0, connects=3, received=100, waiting=5
     )
-    link.shed, link.dropped, link.oversize = 7, 2, 1
+    link.shed = 7
+    link.dropped = 2
+    link.oversize = 1
     broker = BrokerHealth.of(link, 100.0)
     assert broker.figures is None
     assert (broker.kind, broker.is_secure, broker.reconnects, broker.for_s) == ("", True, 2, 10.0)

@@ -32,7 +32,7 @@ STEPS = (
 
 
 class Mishaps:
-    """A fleet of two instances to which everything happens that can happen to its messages."""
+    """A fleet of two instances with every possible mishap of messages."""
 
     def __init__(self, *, json: bool) -> None:
         self.feed = Feed(standalone(2), json=json)
@@ -40,7 +40,8 @@ class Mishaps:
 
     def step(self, what: str) -> None:
         """Let one thing happen."""
-        feed, apply = self.feed, self.feed.monitor.apply
+        feed = self.feed
+        apply = self.feed.monitor.apply
         if what == "restart":
             feed.restart(f"boot-{feed.seq + 2}")
         elif what == "revise":
@@ -60,7 +61,8 @@ class Mishaps:
 
     def changed(self, sent: list[Envelope], what: str) -> list[Envelope]:
         """Return what comes of a tick's telemetry."""
-        before, self.kept = self.kept, sent
+        before = self.kept
+        self.kept = sent
         ways = {
             "lose": [],
             "twice": [*sent, *sent],
@@ -80,14 +82,15 @@ class Mishaps:
 @settings(max_examples=40, deadline=None)
 @given(steps=st.lists(st.sampled_from(STEPS), min_size=1, max_size=25), json=st.booleans())
 def test_every_message_is_counted_once_and_every_tick_too(steps: list[str], json: bool) -> None:
-    """Whatever comes, in whatever order, what was read is what became of it, and what was published came or is missing."""
+    """Every read message and every published tick is counted exactly once, in any order."""
     mishaps = Mishaps(json=json)
     for step in ("describe", "tick", "lay out", *steps):
         mishaps.step(step)
         monitor = mishaps.feed.monitor
         assert monitor.counts.unaccounted(monitor.ingest.pending) == 0, step
         assert monitor.counts.unaccounted_ticks == 0, step
-        counts, traffic = monitor.counts, monitor.ingest.publishers.traffic
+        counts = monitor.counts
+        traffic = monitor.ingest.publishers.traffic
         assert {name: int(traffic.column(name).sum()) for name in SUMS if name != "size_bytes"} == {
             "messages": counts.messages,
             "lost": counts.lost,

@@ -1,4 +1,4 @@
-"""The pipeline as one value, of a fleet fed by hand: what its publishers and connection do shows in it, and adds up."""
+"""The pipeline as one value: it shows publishers and connection, and its sums add up."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from trnfleet.wire.ports import STOPPED, LinkStatus
 
 
 async def test_each_publisher_has_its_chips_rates_and_losses() -> None:
-    """Hosts of 16 chips at a message a second; one that misses two ticks has lost them, and no other."""
+    """Hosts of 16 chips have their rates.
+
+    A host that misses two ticks lost two.
+    """
     hosts = Hosts(3)
     for number in range(16):
         await hosts.tick(without=("host-2",) if number in {5, 6} else ())
@@ -38,7 +41,10 @@ async def test_each_publisher_has_its_chips_rates_and_losses() -> None:
 
 
 async def test_silent_and_offline_publishers_are_told_apart() -> None:
-    """Who is online and publishes nothing for three periods is silent since then; who is gone is offline."""
+    """An online publisher without messages for three periods is silent.
+
+    A gone one is offline.
+    """
     hosts = Hosts(4)
     for _ in range(5):
         await hosts.tick()
@@ -78,7 +84,10 @@ async def test_nobody_is_silent_while_nothing_can_be_heard() -> None:
 
 
 async def test_a_connection_that_only_reads_is_a_problem_of_its_own() -> None:
-    """While nothing can be written the figures go on, and the problem says of which broker and why; it ends with its cause."""
+    """A read-only connection is a problem with its broker and reason until its cause ends.
+
+    The figures go on meanwhile.
+    """
     hosts = Hosts(1)
     link = hosts.feed.monitor.link
     link.pair(LinkStatus(last_error="not authorised"))
@@ -95,7 +104,7 @@ async def test_a_connection_that_only_reads_is_a_problem_of_its_own() -> None:
 
 
 def test_each_of_several_brokers_is_written_to_beside_it() -> None:
-    """The connections that write to several brokers belong to those that read from them, in their order."""
+    """Connections for writing match the readers' brokers, in order."""
     parts = LinkStatus("a"), LinkStatus("b")
     LinkStatus(parts=parts).pair(
         LinkStatus(parts=(LinkStatus(connected=True), LinkStatus(last_error="x")))
@@ -106,7 +115,10 @@ def test_each_of_several_brokers_is_written_to_beside_it() -> None:
 
 
 async def test_a_clock_is_compared_with_the_median_of_all() -> None:
-    """One host ahead by 9 s is named; its peers' clocks are right by both measures."""
+    """A host 9 s ahead is named.
+
+    Its peers' clocks are right by both measures.
+    """
     hosts = Hosts(5, origin="neuron")
     for _ in range(4):
         await hosts.tick(ahead_s={"host-4": 9.0})
@@ -118,7 +130,7 @@ async def test_a_clock_is_compared_with_the_median_of_all() -> None:
 
 
 async def test_our_own_clock_is_at_fault_where_all_others_agree() -> None:
-    """Where most publishers are ahead alike it is this machine that is behind."""
+    """If most publishers are equally ahead, this machine is behind."""
     hosts = Hosts(5, origin="neuron")
     for _ in range(4):
         await hosts.tick(ahead_s=dict.fromkeys(hosts.names, 30.0))
@@ -132,7 +144,10 @@ async def test_our_own_clock_is_at_fault_where_all_others_agree() -> None:
 
 
 async def test_a_restart_is_counted_and_a_repeated_announcement_is_not() -> None:
-    """A new boot of a publisher is a restart; its announcement may come any number of times."""
+    """A publisher's new boot is a restart.
+
+    A repeated announcement is not.
+    """
     hosts = Hosts(1)
     feed = hosts.feed
     feed.publisher = "host-1"
@@ -144,13 +159,14 @@ async def test_a_restart_is_counted_and_a_repeated_announcement_is_not() -> None
 
 
 async def test_what_is_forgotten_stays_in_the_sums() -> None:
-    """A publisher whose descriptor is withdrawn has no row any more, and its messages are still counted."""
+    """A publisher with a withdrawn descriptor has no row, but its messages still count."""
     hosts = Hosts(3)
     for _ in range(3):
         await hosts.tick()
     feed = hosts.feed
     feed.publisher = "host-2"
-    offline, node = feed.publisher_envelope("offline"), feed.announcements(hosts.paths[1:2])
+    offline = feed.publisher_envelope("offline")
+    node = feed.announcements(hosts.paths[1:2])
     feed.monitor.apply(
         [offline, *(each._replace(payload=b"") for each in node if "/node/" in each.topic)]
     )
@@ -177,7 +193,7 @@ async def test_a_loss_is_a_warning_for_a_minute_and_is_told_for_ever() -> None:
 
 
 async def test_the_value_stands_for_a_second_and_never_changes() -> None:
-    """All who ask within a second get the same value; what comes meanwhile does not change it."""
+    """All readers within a second get the same value, unchanged by later messages."""
     hosts = Hosts(2)
     await hosts.tick()
     monitor = hosts.feed.monitor
@@ -194,7 +210,7 @@ async def test_the_value_stands_for_a_second_and_never_changes() -> None:
 
 
 async def test_a_publisher_of_a_message_a_minute_has_a_rate_and_a_lag() -> None:
-    """Rates go from arrival to arrival and lags by what came last, however far apart that is."""
+    """Rates go from arrival to arrival and lags by the last message, however rare."""
     hosts = Hosts(1)
     hosts.feed.period_s = 60.0
     hosts.feed.publisher = "host-1"
@@ -208,11 +224,13 @@ async def test_a_publisher_of_a_message_a_minute_has_a_rate_and_a_lag() -> None:
 
 
 async def test_an_observation_that_is_over_stays_what_was_seen() -> None:
-    """A connection that we end ourselves is no outage: status prints what it saw before."""
+    """A connection we end ourselves is no outage: status prints the state before."""
     hosts = Hosts(1)
     await hosts.tick()
-    seen, link = hosts.health(), hosts.feed.monitor.link
-    link.connected, link.last_error = False, STOPPED
+    seen = hosts.health()
+    link = hosts.feed.monitor.link
+    link.connected = False
+    link.last_error = STOPPED
     await hosts.feed.clock.advance(5.0)
     assert hosts.health() is seen
     assert seen.problems == ()

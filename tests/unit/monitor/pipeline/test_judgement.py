@@ -15,13 +15,16 @@ from trnfleet.services.files.rules import load_rules
 
 
 def test_alerts_and_problems_of_one_name_give_one_advice() -> None:
-    """A shipped rule about the pipeline or publishers has the runbook of the problem of its name."""
+    """A shipped rule on pipeline or publishers has the runbook of its namesake problem."""
     rules = {rule.name: rule.runbook for rule in load_rules(("pipeline",))}
     assert {name: ADVICE[name] for name in rules} == rules
 
 
 def test_an_overload_is_one_problem() -> None:
-    """Lag and losses while the monitor does not keep up are its consequences, and problems of their own once it does."""
+    """Lag and losses during an overload are part of it.
+
+    Afterwards they are separate problems.
+    """
     calm = Hosts(1).health()
     busy = replace(
         calm,
@@ -43,14 +46,15 @@ def test_an_overload_is_one_problem() -> None:
 
 @dataclass
 class Recorder:
-    """A recorder that has nothing to say, until its disk is full."""
+    """A recorder without problems until its disk is full."""
 
     problem: str = ""
 
 
 async def test_a_recorder_that_has_stopped_is_a_problem_and_an_alert_with_its_reason() -> None:
     """Within two seconds; live values and their rules go on."""
-    feed, recorder = Feed(ultraservers(1)), Recorder()
+    feed = Feed(ultraservers(1))
+    recorder = Recorder()
     rules = load_rules(("pipeline",))
     feed.monitor = Monitor(SilentSource(), "demo", clock=feed.clock, rules=rules, recorder=recorder)
     feed.describe()

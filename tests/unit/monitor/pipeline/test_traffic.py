@@ -1,4 +1,4 @@
-"""The columns of publishers' traffic: what was read stays as it was, whatever comes afterwards, and is the same while nothing does."""
+"""Traffic columns: once read they never change, and without messages they stay the same."""
 
 from __future__ import annotations
 
@@ -15,9 +15,27 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 COLUMNS = (
-    "messages", "size_bytes", "lost", "late", "duplicates", "old", "refused", "restarts", "paths", "presence", "heard_s",
-    "changed_s", "period_s", "former_s", "former_messages", "former_bytes", "second", "slot", "lag_sum_s", "lag_count",
-)  # fmt: skip  # names in a row
+    "messages",
+    "size_bytes",
+    "lost",
+    "late",
+    "duplicates",
+    "old",
+    "refused",
+    "restarts",
+    "paths",
+    "presence",
+    "heard_s",
+    "changed_s",
+    "period_s",
+    "former_s",
+    "former_messages",
+    "former_bytes",
+    "second",
+    "slot",
+    "lag_sum_s",
+    "lag_count",
+)
 
 
 def _go_on(traffic: PublisherTraffic) -> None:
@@ -36,7 +54,7 @@ CHANGES: dict[str, Callable[[PublisherTraffic], None]] = {
     "paths": lambda traffic: traffic.count_paths({"a": 2, "x": 1}),
     "what is missing": lambda traffic: traffic.miss(1, -1, 2, 3),
     "what many miss": lambda traffic: traffic.miss_many(np.array([1, 1, 2]), np.array([1, 2, 3])),
-    "a refusal": lambda traffic: traffic.refuse(2),
+    "a refusal": lambda traffic: traffic.refuse(2, 5.0),
     "a delay": lambda traffic: traffic.delay(2),
     "another row": lambda traffic: traffic.announce(traffic.add("c"), ONLINE, "boot-1", 5.0),
     "rows that go": lambda traffic: traffic.keep({"b"}),
@@ -45,7 +63,7 @@ CHANGES: dict[str, Callable[[PublisherTraffic], None]] = {
 
 
 def _traffic() -> PublisherTraffic:
-    """Return the traffic of two publishers, of which a message has come each."""
+    """Return the traffic of two publishers after a message each."""
     traffic = PublisherTraffic()
     for name in ("a", "b"):
         traffic.announce(traffic.add(name), ONLINE, "boot-1", 1.0)
@@ -56,11 +74,16 @@ def _traffic() -> PublisherTraffic:
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_columns_that_were_read_stay_as_they_were(change: str) -> None:
-    """After every change the columns read before are the same, and those read after are as of traffic that was never read."""
-    traffic, never_read = _traffic(), _traffic()
+    """Columns read before a change are the same after it.
+
+    Those read after it equal columns of traffic never read before.
+    """
+    traffic = _traffic()
+    never_read = _traffic()
     read = {name: traffic.column(name) for name in COLUMNS}
     before = {name: column.copy() for name, column in read.items()}
-    names, boots = traffic.client_names(), traffic.last_boots()
+    names = traffic.client_names()
+    boots = traffic.last_boots()
 
     CHANGES[change](traffic)
     CHANGES[change](never_read)
@@ -75,25 +98,40 @@ def test_columns_that_were_read_stay_as_they_were(change: str) -> None:
 
 
 def test_columns_in_which_nothing_changes_are_not_copied_again() -> None:
-    """A message makes new columns of what it counts in, and leaves the others; nobody can write into what was read."""
+    """A message makes new copies only of its columns.
+
+    Read columns are read-only.
+    """
     traffic = _traffic()
     before = {name: traffic.column(name) for name in COLUMNS}
     traffic.take([1], [100], [0.5], [0.5], 11.0)
     same = {name for name in COLUMNS if traffic.column(name) is before[name]}
     assert same == {
-        "lost", "late", "duplicates", "old", "refused", "restarts", "paths", "presence", "changed_s", "period_s",
-        "former_s", "former_messages", "former_bytes",
-    }  # fmt: skip  # names in a row
+        "lost",
+        "late",
+        "duplicates",
+        "old",
+        "refused",
+        "restarts",
+        "paths",
+        "presence",
+        "changed_s",
+        "period_s",
+        "former_s",
+        "former_messages",
+        "former_bytes",
+    }
     with pytest.raises(ValueError, match="read-only"):
         before["lost"][1] = 1
 
 
 async def test_the_pipeline_that_is_read_in_slices_is_of_the_first_one() -> None:
-    """Messages that are applied between two slices count in no column, in no sum and in no state."""
+    """Messages applied between two slices count in no column, sum or state."""
     hosts = Hosts(3)
     for _ in range(5):
         await hosts.tick()
-    monitor, clock = hosts.feed.monitor, hosts.feed.clock
+    monitor = hosts.feed.monitor
+    clock = hosts.feed.clock
     await clock.advance(0.5)
     begun_s = clock.monotonic_s()
     work = monitor._reading_pipeline(at_once=True)

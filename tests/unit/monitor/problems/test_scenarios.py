@@ -1,4 +1,4 @@
-"""Problems of the shipped scenarios: one for each cause, with its place, its alerts and the jobs that it hurts."""
+"""Problems of the shipped scenarios: one per cause, with place, alerts and affected jobs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from support.monitor.alert_run import AlertRun
 
+from trnfleet.clock import NS_PER_S
 from trnfleet.monitor.alerting.store import AlertWithStatus
 from trnfleet.monitor.problems import texts
 from trnfleet.monitor.problems.state import problems_of
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 async def problems_at(
     scenario: str, period_s: float, *instants_s: float
 ) -> tuple[list[Problems], list[Problems]]:
-    """Play a scenario and return its problems at some instants, and what they would be without rules."""
+    """Return a scenario's problems at some instants, with and without rules."""
     run = AlertRun(scenario, period_s=period_s)
     found: list[Problems] = []
     without: list[Problems] = []
@@ -36,8 +37,13 @@ async def problems_at(
 
 
 def brief(problem: Problem) -> tuple[str, str, str]:
-    """Return place, text and impact of a problem."""
-    return texts.place_text(problem.place), texts.text_of(problem), texts.impact_text(problem)
+    """Return a problem's place, text and impact, 10 s after its last job failed."""
+    now_ns = max((each.down_since_ns or 0 for each in problem.jobs), default=0) + 10 * NS_PER_S
+    return (
+        texts.place_text(problem.place),
+        texts.text_of(problem),
+        texts.impact_text(problem, now_ns),
+    )
 
 
 def about_hardware(problems: Problems) -> list[tuple[str, str, str]]:
@@ -50,7 +56,7 @@ async def test_a_hot_rack_is_one_problem_and_its_job_is_hurt() -> None:
     ((place, text, impact),) = about_hardware(late)
     assert place == "us-0001 rack B"
     # Those in the rear of their trays; they slow the job, which keeps the others cooler.
-    assert text.startswith("overheated: 16 chips, 8")
+    assert text.startswith("16 chips overheated, up to 8")
     assert impact.startswith("hits pretrain-70b step +")
     (early_key, late_key) = (
         {each.key for each in at.all if each.place.address} for at in (early, late)
@@ -58,7 +64,7 @@ async def test_a_hot_rack_is_one_problem_and_its_job_is_hurt() -> None:
     assert early_key == late_key
     hot = next(each for each in late.all if each.place.address)
     names = {each.alert.name for each in hot.alerts}
-    assert {"overheated", "rack-throttled", "cooling-or-power-event", "straggler"} <= names
+    assert {"overheated", "rack-throttled", "rack-event", "straggler"} <= names
 
 
 async def test_each_link_is_one_problem_and_a_split_is_one() -> None:
@@ -66,7 +72,7 @@ async def test_each_link_is_one_problem_and_a_split_is_one() -> None:
     ((place, text, impact),) = about_hardware(slow)
     assert place == "trn2u-0001-1/chip06:south ↔ chip10:north"
     assert text.endswith(" % of its peers")
-    assert impact == "", "steps take some per cent longer, which is no harm yet"
+    assert impact == "hits pretrain-70b step +6 %"
     assert [place for place, _, _ in about_hardware(both)] == [
         "trn2u-0001-0/chip12:z_next ↔ trn2u-0001-1/chip12:z_prev",
         # The instance of the lost torus link is drained, and silent.
@@ -76,7 +82,7 @@ async def test_each_link_is_one_problem_and_a_split_is_one() -> None:
     partitioned = (
         "us-0001",
         "33 Z links down: UltraServer partitioned",
-        "hits pretrain-70b waiting",
+        "stopped pretrain-70b (waiting, down 10 s)",
     )
     assert about_hardware(split) == [partitioned]
     # Without rules findings say the same.
@@ -103,14 +109,15 @@ async def test_game_day_has_one_problem_a_cause() -> None:
     assert [place for place, _, _ in about_hardware(silent)] == ["trn2u-0002-1"]
     impacts = {place: impact for place, _, impact in about_hardware(crash)}
     assert set(impacts) == {"trn2-0001/chip02", "trn2u-0002-1", "us-0001 rack B"}
-    assert impacts["trn2-0001/chip02"] == "hits finetune-8b failed"
+    assert impacts["trn2-0001/chip02"] == "stopped finetune-8b (failed 10 s ago)"
     assert impacts["us-0001 rack B"].startswith("hits pretrain-70b step +")
     assert crash.all[0].place.address == "uc1/standalone/trn2-0001/chip02"
-    # The power limit of a minute and a half before has slowed it down; the lost Z link has ended it.
+    # The power limit of a minute and a half before has slowed it down; the lost Z link has ended
+    # it.
     lost, *others = (brief(each) for each in ended.all)
     assert lost == (
         "trn2u-0001-1/chip08:z_next ↔ trn2u-0001-2/chip08:z_prev",
-        "NeuronLinks down: 1",
-        "hits pretrain-70b failed",
+        "1 NeuronLink down",
+        "stopped pretrain-70b (failed 10 s ago)",
     )
     assert not any("pretrain-70b" in impact for _, _, impact in others)

@@ -1,4 +1,4 @@
-"""The search for problems: keys, places, owners, jobs, findings, and what it costs in a storm of alerts."""
+"""Search for problems: keys, places, owners, jobs, findings, and cost in an alert storm."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ def found(feed: Feed, *alerts: Alert, rules: Any = None) -> Problems:
 
 
 def test_a_slow_job_is_at_its_cause() -> None:
-    """The cause that its alert names is where the job's problem is, though nothing fires there."""
+    """A slow job's problem is at its alert's named cause, even if nothing fires there."""
     chip = "uc1/standalone/trn2-0002/chip11"
     slow = firing(
         "job-slow", "finetune", "uc1/standalone/trn2-0001", cause=f"{chip} (throttled)", value=1.15
     )
     problems = found(fleet(), slow)
     assert [each.place.address for each in problems.all] == [chip]
-    assert texts.impact_text(problems.all[0]) == "hits finetune step +15 %"
+    assert texts.impact_text(problems.all[0], NOW_NS) == "hits finetune step +15 %"
     straggler = firing("straggler", "uc1/standalone/trn2-0002", chip, worst=chip)
     joined = found(fleet(), slow, straggler)
     assert [each.key for each in joined.all] == ["power-cooling uc1/standalone/trn2-0002"]
@@ -80,9 +80,12 @@ def test_a_slow_job_is_at_its_cause() -> None:
 
 
 def test_a_job_that_failed_is_not_the_fault_of_a_power_limit() -> None:
-    """What slows a job down does not end it: the lost link does, and before its alert fires the chip that the job's alert names."""
+    """A power limit does not end a job: a lost link does.
+
+    Before the link's alert fires, it is the chip named by the job's alert.
+    """
     chip = "uc1/us-0001/trn2u-0001-1/chip08"
-    capped = firing("cooling-or-power-event", "uc1/us-0001", chips=32, ago_s=300.0)
+    capped = firing("rack-event", "uc1/us-0001", chips=32, ago_s=300.0)
     failed = firing("job-failed", "pretrain", cause=f"{chip} (execution_failed)")
     errors = firing("exec-errors", "uc1/us-0001/trn2u-0001-1", chip, worst=chip)
     link = firing("link-down", "uc1/us-0001/trn2u-0001-1", worst=f"{chip}:z_next")
@@ -100,7 +103,10 @@ def test_a_job_that_failed_is_not_the_fault_of_a_power_limit() -> None:
 
 
 def test_a_job_that_failed_is_not_the_fault_of_a_slow_link() -> None:
-    """A link that carries less ends no job and impairs no block; the chip whose executions fail has the job, and comes first."""
+    """A slow link ends no job and impairs no block.
+
+    The chip with failed executions has the job, and comes first.
+    """
     slow_at = "uc1/us-0001/trn2u-0001-1/chip06:south"
     slow = firing("link-degraded", "uc1/us-0001/trn2u-0001-1", slow_at, worst=slow_at, ago_s=90.0)
     chip = "uc1/us-0001/trn2u-0001-2/chip09"
@@ -118,7 +124,7 @@ def test_a_job_that_failed_is_not_the_fault_of_a_slow_link() -> None:
 
 
 def test_a_job_that_starts_has_no_pace() -> None:
-    """The figure of a job-slow alert that has not resolved is of steps before the failure."""
+    """The figure of an unresolved job-slow alert is from steps before the failure."""
     slow = firing("job-slow", "pretrain", value=1.52)
     feed = fleet()
     for state, impact in (
@@ -127,11 +133,11 @@ def test_a_job_that_starts_has_no_pace() -> None:
     ):
         feed.states = {"pretrain": state}
         feed.describe()
-        assert [texts.impact_text(each) for each in found(feed, slow).all] == [impact]
+        assert [texts.impact_text(each, NOW_NS) for each in found(feed, slow).all] == [impact]
 
 
 def test_a_flapping_problem_says_that_it_comes_and_goes() -> None:
-    """Its alerts go on for ten minutes after the last time, so that their figures need not be of the present."""
+    """Flapping alerts last ten minutes, so their figures may be outdated."""
     chip = "uc1/us-0001/trn2u-0001-2/chip09"
     straggler = firing(
         "straggler", "uc1/us-0001/trn2u-0001-2", chip, worst=chip, value=35.0, is_flapping=True
@@ -139,7 +145,9 @@ def test_a_flapping_problem_says_that_it_comes_and_goes() -> None:
     slow = firing("job-slow", "pretrain", cause=f"{chip} (straggler)", value=1.5, is_flapping=True)
     (problem,) = found(fleet(), straggler, slow).all
     assert texts.text_of(problem).endswith(" (flapping)")
-    assert texts.impact_text(problem) == "hits pretrain"
+    # It stands for both.
+    assert texts.second_line(problem, 0).endswith("  2 alerts")
+    assert texts.impact_text(problem, NOW_NS) == "hits pretrain"
 
 
 def test_subsystems_at_one_place_are_problems_of_their_own() -> None:
@@ -258,7 +266,10 @@ def test_texts_of_the_wire_are_printable() -> None:
 
 
 def test_a_problem_of_the_pipeline_is_at_what_causes_it() -> None:
-    """A broker, a publisher or the recorder, none of which is an address that Enter could lead to; without a cause the fleet."""
+    """A pipeline problem is at a broker, a publisher or the recorder.
+
+    None is an address for Enter. Without a cause it is at the fleet.
+    """
     feed = fleet()
     for cause, place in (
         ("broker mqtt://10.0.0.7:1883: Connection refused", "broker mqtt://10.0.0.7:1883"),

@@ -1,4 +1,4 @@
-"""The timeline: marks in order, snapshots within their memory, and what the fleet's clock said when."""
+"""Timeline: marks in order, snapshots within their memory, and the fleet's clock."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BEGIN_NS = 1_700_000_000 * NS_PER_S
 
 
 def make(every_s: float = 10.0, cost_s: float = 0.0) -> RecordingIndex:
-    """Return a timeline whose recording began when monotonic time did, and whose every snapshot takes so long."""
+    """Return a timeline starting with monotonic time, with this cost per snapshot."""
     real_s = itertools.count()
     return RecordingIndex(
         lambda at_s: BEGIN_NS + round(at_s * NS_PER_S),
@@ -32,7 +32,7 @@ def make(every_s: float = 10.0, cost_s: float = 0.0) -> RecordingIndex:
 
 
 def make_feed() -> Feed:
-    """Return a feed whose monitor has heard of one instance."""
+    """Return a feed whose monitor knows one instance."""
     feed = Feed([("uc1/us-0001/trn2u-0001-0", "trn2u.48xlarge")])
     feed.describe()
     feed.tick()
@@ -40,7 +40,7 @@ def make_feed() -> Feed:
 
 
 def fed() -> Monitor:
-    """Return a monitor that has heard of a fleet."""
+    """Return a monitor with a known fleet."""
     monitor = make_feed().monitor
     monitor.applied_s = 0.0
     return monitor
@@ -79,7 +79,8 @@ def test_snapshots_are_so_far_apart_and_thin_out_when_memory_is_short(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(timeline_module, "MOST_SNAPSHOTS", 4)
-    timeline, monitor = make(10.0), fed()
+    timeline = make(10.0)
+    monitor = fed()
     for second in range(0, 200, 5):
         monitor.applied_s = float(second)
         timeline.take(monitor, BEGIN_NS + second * NS_PER_S)
@@ -98,7 +99,8 @@ def test_snapshots_are_so_far_apart_and_thin_out_when_memory_is_short(
 
 def test_snapshots_reach_their_number_and_stay_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timeline_module, "MOST_SNAPSHOTS", 8)
-    timeline, monitor = make(10.0), fed()
+    timeline = make(10.0)
+    monitor = fed()
     numbers = []
     for second in range(0, 3_000, 5):
         monitor.applied_s = float(second)
@@ -119,7 +121,10 @@ def test_a_fleet_that_does_not_fit_into_memory_has_no_snapshots(
 def test_a_fleet_of_too_many_publishers_has_none_and_nothing_is_packed_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of which not even two would fit none is made at all: that would hold up everything else for what is thrown away."""
+    """No snapshot is packed if not even two would fit.
+
+    Packing would block everything else for a result that is thrown away.
+    """
     packed: list[Monitor] = []
     monkeypatch.setattr(PackedSnapshot, "of", packed.append)
     monkeypatch.setattr(timeline_module, "PUBLISHER_BYTES", timeline_module.SNAPSHOT_BYTES)
@@ -143,7 +148,8 @@ def test_a_snapshot_does_not_change_with_the_monitor() -> None:
 
 
 def test_the_fleets_time_leads_to_the_recordings() -> None:
-    timeline, monitor = make(), fed()
+    timeline = make()
+    monitor = fed()
     fleet_ns = monitor.moment().time_ns
     timeline.take(monitor, BEGIN_NS + 7 * NS_PER_S)
     assert timeline.moment_of(fleet_ns) == BEGIN_NS + 7 * NS_PER_S
@@ -151,8 +157,12 @@ def test_the_fleets_time_leads_to_the_recordings() -> None:
 
 
 def test_what_lies_before_is_known_by_the_fleets_time_and_begins_with_a_snapshot() -> None:
-    """Times of minutes before the recording's own begin, and a snapshot that stays until they are cut off."""
-    timeline, monitor = make(), fed()
+    """Minutes before the recording have fleet times and begin with a snapshot.
+
+    It stays until they are cut off.
+    """
+    timeline = make()
+    monitor = fed()
     timeline.take(monitor, BEGIN_NS)
     own = monitor.moment().time_ns
     first = PackedSnapshot.of(monitor)
@@ -171,7 +181,8 @@ def test_what_lies_before_is_known_by_the_fleets_time_and_begins_with_a_snapshot
 
 
 def test_snapshots_that_take_long_are_rare() -> None:
-    timeline, monitor = make(10.0, cost_s=50 * SNAPSHOT_SHARE), fed()
+    timeline = make(10.0, cost_s=50 * SNAPSHOT_SHARE)
+    monitor = fed()
     for second in range(0, 200, 5):
         monitor.applied_s = float(second)
         timeline.take(monitor, BEGIN_NS + second * NS_PER_S)
@@ -203,8 +214,12 @@ def test_one_snapshot_that_took_long_makes_the_next_one_late_and_no_other() -> N
 
 
 def test_silence_makes_no_snapshots() -> None:
-    """What rules find in a silence is later than the last message, and the snapshots before it are worth keeping."""
-    timeline, monitor = make(10.0), fed()
+    """No snapshots are made in silence.
+
+    Earlier ones are worth more than later rule results.
+    """
+    timeline = make(10.0)
+    monitor = fed()
     for second in range(1_000):
         monitor.applied_s = float(min(second, 95))
         timeline.take(monitor, BEGIN_NS + second * NS_PER_S)
@@ -217,7 +232,8 @@ def test_silence_makes_no_snapshots() -> None:
 
 
 def test_times_are_kept_once_a_second_and_as_long_as_the_recording() -> None:
-    timeline, monitor = make(), fed()
+    timeline = make()
+    monitor = fed()
     for tenth in range(600):
         timeline.take(monitor, BEGIN_NS + tenth * NS_PER_S // 10)
     assert len(timeline._times) == 60
@@ -229,7 +245,8 @@ def test_times_are_kept_once_a_second_and_as_long_as_the_recording() -> None:
 
 def test_the_oldest_marks_make_room_and_a_new_list_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timeline_module, "MOST_MARKS", 3)
-    timeline, feed = make(), make_feed()
+    timeline = make()
+    feed = make_feed()
     for second in range(5):
         before = timeline.marks
         feed.monitor.apply([feed.event(text=f"event {second}", severity="warning")])

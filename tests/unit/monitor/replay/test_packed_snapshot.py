@@ -12,7 +12,7 @@ from trnfleet.services.files.rules import load_rules
 
 
 def make_feed() -> Feed:
-    """Return a feed whose monitor has heard of one instance."""
+    """Return a feed whose monitor knows one instance."""
     feed = Feed([("uc1/us-0001/trn2u-0001-0", "trn2u.48xlarge")])
     feed.describe()
     feed.tick()
@@ -32,14 +32,17 @@ def test_a_packed_snapshot_is_bytes_that_later_messages_do_not_change() -> None:
 
 
 async def test_alerts_are_packed_without_a_copy_and_without_their_listener() -> None:
-    """What is evaluated later changes no snapshot, and nothing that listens to the monitor's alerts is kept with one."""
-    feed, heard = make_feed(), list[object]()
+    """Later evaluations change no snapshot, and it contains no listener to alerts."""
+    feed = make_feed()
+    heard = list[object]()
     monitor = feed.monitor
     monitor.ingest.alerts = Alerts(feed.fleet, load_rules(()))
     monitor.alerts.listener = heard.append
     await feed.advance(1)
-    packed, copied = PackedSnapshot.of(monitor), PackedSnapshot(monitor.snapshot())
-    evaluations, alerts = monitor.alerts.evaluations, len(monitor.alerts.active())
+    packed = PackedSnapshot.of(monitor)
+    copied = PackedSnapshot(monitor.snapshot())
+    evaluations = monitor.alerts.evaluations
+    alerts = len(monitor.alerts.active())
     await feed.advance(30)
     assert monitor.alerts.evaluations > evaluations
     assert len(monitor.alerts.active()) > alerts
@@ -50,7 +53,10 @@ async def test_alerts_are_packed_without_a_copy_and_without_their_listener() -> 
 
 
 def test_layout_and_rules_are_the_monitors_own() -> None:
-    """Rows and nodes of a layout are compared by its identity, and a layout of many chips is not kept dozens of times."""
+    """A snapshot shares the layout: rows are compared by its identity.
+
+    Dozens of copies of a large layout would be too much.
+    """
     monitor = make_feed().monitor
     snapshot = PackedSnapshot(monitor.snapshot()).unpack()
     assert snapshot.ingest.store.layout is monitor.store.layout
@@ -58,7 +64,10 @@ def test_layout_and_rules_are_the_monitors_own() -> None:
 
 
 def test_descriptors_and_events_are_the_monitors_own() -> None:
-    """Standard columns are known by their identity, and of dozens of snapshots each has all events."""
+    """Snapshots share descriptors and events.
+
+    Standard columns are known by identity, and each of dozens of snapshots has all events.
+    """
     feed = make_feed()
     feed.monitor.apply([feed.event()])
     feed.monitor.compute()
@@ -71,7 +80,10 @@ def test_descriptors_and_events_are_the_monitors_own() -> None:
 
 
 def test_its_roll_ups_are_bytes_too() -> None:
-    """Those of a pass are no other snapshot's: kept as hundreds of small arrays they would be most of its memory."""
+    """Roll-ups are packed as bytes.
+
+    No other snapshot shares them: hundreds of small arrays would be most of its memory.
+    """
     monitor = make_feed().monitor
     kept = PackedSnapshot(monitor.snapshot()).unpack().sampling.averages.rollups
     assert kept is not monitor.averages.rollups

@@ -35,8 +35,9 @@ YEAR_S = 365 * 86_400
 
 
 def recorded(gap_s: int = 0) -> KeyframedRecording:
-    """Return a recording of an instance that speaks once a second, the last time after a gap."""
-    feed, recording = Feed(standalone(1)), KeyframedRecording()
+    """Return a recording of an instance: a message a second, the last after a gap."""
+    feed = Feed(standalone(1))
+    recording = KeyframedRecording()
     recording.put(BEGIN_NS, feed.announcements())
     for second in range(SECONDS):
         feed.set("temperature_c", 40.0 + second)
@@ -70,7 +71,8 @@ def passes(past: PastMonitor, until_ns: int) -> int:
 def test_a_place_is_the_same_from_the_begin_and_by_a_keyframe(second: int) -> None:
     recording = recorded()
     there_ns = BEGIN_NS + second * NS_PER_S
-    played, sought = past_of(recording), past_of(recording)
+    played = past_of(recording)
+    sought = past_of(recording)
     exhaust(played.begin())
     exhaust(played.advance(there_ns))
     exhaust(played.settle())
@@ -82,8 +84,12 @@ def test_a_place_is_the_same_from_the_begin_and_by_a_keyframe(second: int) -> No
 
 @pytest.mark.parametrize("left_out", [0, 3])
 def test_of_a_thinned_recording_nothing_is_lost_or_stale(left_out: int) -> None:
-    """Messages that say what was left out before them live for that much longer; what ends is stale after it."""
-    feed, recording = Feed(standalone(1)), KeyframedRecording()
+    """Thinned messages live longer by the number left out.
+
+    Then the instance is stale.
+    """
+    feed = Feed(standalone(1))
+    recording = KeyframedRecording()
     recording.put(BEGIN_NS, feed.announcements())
     for second in range(33):
         now_ns = BEGIN_NS + second * NS_PER_S
@@ -104,7 +110,9 @@ def test_of_a_thinned_recording_nothing_is_lost_or_stale(left_out: int) -> None:
 
 def test_a_past_goes_on_from_a_snapshot_as_if_it_had_never_stopped() -> None:
     recording = recorded()
-    whole, first, second = past_of(recording), past_of(recording), past_of(recording)
+    whole = past_of(recording)
+    first = past_of(recording)
+    second = past_of(recording)
     for past, seconds in ((whole, 20), (first, 8)):
         exhaust(past.begin())
         exhaust(past.advance(BEGIN_NS + seconds * NS_PER_S))
@@ -119,7 +127,8 @@ def test_a_past_goes_on_from_a_snapshot_as_if_it_had_never_stopped() -> None:
 
 def test_passes_are_at_whole_seconds_however_far_one_goes_at_a_time() -> None:
     recording = recorded()
-    far, near = past_of(recording), past_of(recording)
+    far = past_of(recording)
+    near = past_of(recording)
     exhaust(far.begin())
     exhaust(near.begin())
     whole = passes(far, BEGIN_NS + 20 * NS_PER_S)
@@ -221,7 +230,7 @@ WATCHED_S = 10
 
 
 async def watched(seconds: int = WATCHED_S, instances: int = 1) -> Feed:
-    """Return a feed whose chips were one degree hotter each second."""
+    """Return a feed with chips one degree hotter each second."""
     feed = Feed(standalone(instances))
     feed.describe()
     for second in range(seconds):
@@ -246,7 +255,10 @@ def series(history: PastHistory, monitor: Monitor) -> list[float]:
 
 
 def behind(feed: Feed, seconds: float) -> PastHistory:
-    """Return the history of a past that is so long before the feed's last sample; after it where that is negative."""
+    """Return the history some seconds before the feed's last sample.
+
+    After it if negative.
+    """
     return PastHistory(feed.monitor, lambda: feed.monitor.history_s - seconds)
 
 
@@ -283,7 +295,8 @@ async def test_a_node_is_found_by_its_path_where_the_layout_is_another() -> None
     history = behind(feed, 2)
     other = Layout.of(standalone(3)[1:])
     path = standalone(3)[1][0]
-    node, own = other.find(path), feed.monitor.store.layout.find(path)
+    node = other.find(path)
+    own = feed.monitor.store.layout.find(path)
     assert node is not None
     assert own is not None
     assert node.number != own.number
@@ -303,7 +316,7 @@ async def test_a_chart_is_as_long_as_the_other_ones() -> None:
 
 
 async def test_a_past_that_took_no_sample_yet_has_the_other_ones() -> None:
-    """Views draw charts only where there are samples; one that was resumed a moment ago has taken none itself."""
+    """A past resumed a moment ago has samples for charts without any of its own."""
     feed = await watched()
     history = behind(feed, 4)
     assert history.samples == feed.monitor.history.samples == WATCHED_S

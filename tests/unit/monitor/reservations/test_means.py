@@ -11,7 +11,9 @@ from trnfleet.monitor.reservations.means import MeanUse
 from trnfleet.monitor.store.fields import BY_KEY
 
 UTIL = "nc_util_pct"
-US, ONE, TWO = "uc1/us-0001", "uc1/standalone/trn2-0001", "uc1/standalone/trn2-0002"
+US = "uc1/us-0001"
+ONE = "uc1/standalone/trn2-0001"
+TWO = "uc1/standalone/trn2-0002"
 
 
 def fed() -> Feed:
@@ -23,9 +25,15 @@ def fed() -> Feed:
             feed.reservation("cb-us", US, instances=4),
             feed.reservation("cb-both", (ONE, TWO), instances=2),
             feed.reservation("cb-two", TWO),
-            feed.reservation("cb-next", TWO, state="scheduled", start="2026-01-08T11:30:00Z", end="2026-01-09T11:30:00Z"),
+            feed.reservation(
+                "cb-next",
+                TWO,
+                state="scheduled",
+                start="2026-01-08T11:30:00Z",
+                end="2026-01-09T11:30:00Z",
+            ),
         ]
-    )  # fmt: skip  # a message a row
+    )
     feed.tick()
     return feed
 
@@ -38,7 +46,8 @@ def means(feed: Feed) -> dict[str, float | None]:
 
 def row_of(feed: Feed, path: str) -> float:
     """Return the utilisation of a row of the tree."""
-    monitor, node = feed.monitor, feed.layout.find(path)
+    monitor = feed.monitor
+    node = feed.layout.find(path)
     assert node is not None
     number = np.array([node.number])
     return float(BY_KEY[UTIL].values(monitor.store, monitor.averages, node.level, number)[0])
@@ -64,7 +73,10 @@ async def test_a_reservation_has_the_value_of_its_rows_of_the_tree() -> None:
 
 
 async def test_only_what_is_live_counts() -> None:
-    """An instance that has fallen silent is in no mean; a reservation of which nothing is live has none."""
+    """A silent instance is in no mean.
+
+    A reservation without live instances has no mean.
+    """
     feed = fed()
     others = [each for each in feed.layout.instances if each != TWO]
     feed.set(UTIL, 50.0)
@@ -77,7 +89,10 @@ async def test_only_what_is_live_counts() -> None:
 
 
 def test_before_the_first_sample_and_of_another_layout() -> None:
-    """Of one pass alone it is the value of that pass; rows of another layout are nobody's."""
+    """With one pass the mean is its value.
+
+    Rows of another layout belong to nobody.
+    """
     feed = fed()
     assert means(feed)["cb-us"] == pytest.approx(80.0, abs=0.3)
     use = MeanUse(feed.monitor.averages, feed.monitor.store.generation + 1)

@@ -18,7 +18,8 @@ from trnfleet.wire.ports import Envelope
 if TYPE_CHECKING:
     from trnfleet.monitor.reservations.table import Reservation
 
-ONE, TWO = "uc1/standalone/trn2-0001", "uc1/standalone/trn2-0002"
+ONE = "uc1/standalone/trn2-0001"
+TWO = "uc1/standalone/trn2-0002"
 UTIL = "nc_util_pct"
 
 
@@ -73,7 +74,7 @@ def test_what_is_used_and_what_it_costs() -> None:
 
 
 def test_an_idle_block_stands_out() -> None:
-    """A block none of whose instances does anything is idle, and all of its price is for nothing."""
+    """A block of idle instances is idle, at its full price."""
     feed = Feed(standalone(1))
     feed.describe()
     feed.monitor.apply([feed.reservation("cb-1", ONE)])
@@ -84,7 +85,7 @@ def test_an_idle_block_stands_out() -> None:
 
 
 async def test_silent_instances_are_unknown_and_not_idle() -> None:
-    """Instances of which nothing live is known are neither used nor idle, and cost nothing for idleness."""
+    """Instances without live data are neither used nor idle, and have no idle cost."""
     feed = fed()
     feed.monitor.apply([feed.reservation("cb-1", ONE)])
     await feed.advance(10)
@@ -94,7 +95,7 @@ async def test_silent_instances_are_unknown_and_not_idle() -> None:
 
 
 def test_a_block_with_a_silent_part_is_not_called_idle() -> None:
-    """While a part of a block is silent nobody says that all of it is idle."""
+    """A partly silent block is not called idle."""
     feed = Feed(standalone(2))
     feed.describe()
     feed.monitor.apply([feed.reservation("cb-1", (ONE, TWO), instances=2)])
@@ -109,7 +110,7 @@ def test_a_block_with_a_silent_part_is_not_called_idle() -> None:
     ("left_s", "near"), [(NEAR_END_S, False), (NEAR_END_S - 1, True), (-60.0, True)]
 )
 def test_a_near_end_is_told_by_the_first_termination(left_s: float, near: bool) -> None:
-    """A block is near its end when less than six hours are left to its first termination."""
+    """A block is near its end less than six hours before its first termination."""
     feed = Feed(standalone(1))
     feed.describe()
     terminates = format_rfc3339(feed.clock.wall_ns() + round(left_s * 1e9))
@@ -119,7 +120,7 @@ def test_a_near_end_is_told_by_the_first_termination(left_s: float, near: bool) 
 
 
 def test_the_order_is_what_is_next() -> None:
-    """Active ones come first by their end, then what is to come by its start, then unpaid ones, ended ones last."""
+    """Active ones come first by end, then future ones by start, unpaid ones, ended ones."""
     later = {"start": "2026-01-08T11:30:00Z", "end": "2026-01-09T11:30:00Z"}
     feed = Feed(standalone(1))
     feed.describe()
@@ -140,7 +141,10 @@ def test_the_order_is_what_is_next() -> None:
 
 
 def test_a_late_change_is_no_news_and_another_boot_restarts() -> None:
-    """Of one start a message with fewer changes is old; another boot of the publisher counts from its own start."""
+    """A message with fewer changes of one boot is old.
+
+    Another boot counts afresh.
+    """
     feed = Feed(standalone(1))
     feed.describe()
     feed.monitor.apply([feed.reservation("cb-1", change=3, state="expired")])
@@ -165,7 +169,7 @@ def test_a_repetition_is_no_news() -> None:
 
 
 def test_what_it_holds_may_change() -> None:
-    """A reservation that comes to hold other instances, or none, is located again."""
+    """A reservation with changed instances, or none, is located again."""
     feed = fed()
     feed.monitor.apply([feed.reservation("cb-1", ONE)])
     feed.monitor.compute()
@@ -191,10 +195,14 @@ def test_rows_follow_the_layout() -> None:
 
 @pytest.mark.parametrize("interrupted_at", [1, 2, 3, 5, 7])
 def test_a_pass_that_messages_interrupt_ends_well(interrupted_at: int) -> None:
-    """Messages, descriptors and layouts that come between a pass's slices break nothing; the next pass has them all."""
+    """Messages, descriptors and layouts between slices break nothing.
+
+    The next pass includes all of them.
+    """
     feed = Feed(standalone(4))
     feed.ec2_ids = {f"uc1/standalone/trn2-{number:04d}": f"i-{number}" for number in range(1, 5)}
-    monitor, reservations = feed.monitor, feed.monitor.reservations
+    monitor = feed.monitor
+    reservations = feed.monitor.reservations
     feed.describe([ONE, TWO])
     monitor.apply([feed.reservation(f"cb-{number:03d}", ec2_ids=["i-2"]) for number in range(300)])
     args = (monitor.moment(), {feed.boot}, monitor.ingest.descriptors)
@@ -229,7 +237,7 @@ def test_a_cleared_message_is_forgotten() -> None:
 
 
 def test_what_is_cleared_at_once_is_not_looked_for() -> None:
-    """A reservation that comes and goes between two passes leaves nothing to do."""
+    """A reservation added and cleared between two passes leaves nothing to do."""
     feed = fed()
     feed.monitor.apply([feed.reservation("cb-2", TWO)])
     feed.monitor.compute()
@@ -240,7 +248,7 @@ def test_what_is_cleared_at_once_is_not_looked_for() -> None:
 
 
 def test_ec2_ids_lead_to_instances() -> None:
-    """A reservation that names EC2 ids instead of addresses holds the instances that have them, once they are known."""
+    """A reservation with EC2 ids has the instances of these ids once known."""
     feed = Feed(standalone(3))
     feed.ec2_ids = {TWO: "i-two", "uc1/standalone/trn2-0003": "i-three"}
     feed.monitor.apply(
@@ -257,7 +265,7 @@ def test_ec2_ids_lead_to_instances() -> None:
 
 
 def test_ec2_ids_move_with_instances() -> None:
-    """When an instance's place gets another EC2 id, as after a replacement, the reservation follows its ids."""
+    """When an instance gets a new EC2 id, the reservation follows its ids."""
     feed = Feed(standalone(2))
     feed.ec2_ids = {ONE: "i-1", TWO: "i-2"}
     feed.describe()
@@ -275,7 +283,7 @@ def test_ec2_ids_move_with_instances() -> None:
 
 
 def test_a_publisher_that_is_gone_is_known_from_before() -> None:
-    """A reservation whose publisher is offline is as last known, and current again with the publisher."""
+    """A reservation of an offline publisher is as last known until the publisher returns."""
     feed = fed()
     feed.monitor.apply([feed.reservation("cb-1", ONE)])
     feed.tick()
@@ -301,7 +309,10 @@ def test_a_publisher_that_is_gone_is_known_from_before() -> None:
     ],
 )
 def test_what_makes_no_sense_is_counted(change: dict[str, Any], kind: str) -> None:
-    """A message that is none is refused and counted by its kind, and what was known stays."""
+    """An invalid message is refused and counted by kind.
+
+    Earlier data stays.
+    """
     feed = fed()
     feed.monitor.apply([feed.reservation("cb-1", ONE)])
     bad = json.loads(feed.reservation("cb-1", ONE).payload) | change
@@ -328,7 +339,10 @@ def test_their_number_is_limited() -> None:
 
 
 def test_their_places_are_limited() -> None:
-    """What all reservations together name is limited; one that goes makes room, and one that changes is counted once."""
+    """The places of all reservations are limited.
+
+    A removed one makes room, and a changed one counts once.
+    """
     feed = Feed(standalone(1))
     limits = Limits(reservation_places=5)
     feed.monitor = Monitor(feed.monitor._source, "demo", clock=feed.clock, limits=limits)
@@ -360,7 +374,7 @@ async def test_a_running_monitor_watches_use() -> None:
 
 
 async def test_the_share_in_use_is_that_of_live_instances() -> None:
-    """A silent instance lowers neither utilisation nor the share in use of the hours that are kept."""
+    """A silent instance lowers neither utilisation nor used share of the stored hours."""
     feed = fed(count=2)
     feed.monitor.apply([feed.reservation("cb-1", (ONE, TWO), instances=2)])
     for _ in range(10):

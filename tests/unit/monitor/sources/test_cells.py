@@ -1,4 +1,7 @@
-"""Cells by the presence messages of their relays and watches: made-up ones keep no real one out."""
+"""Cells by presence of relays and watches.
+
+Made-up cells do not crowd out real ones.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,10 @@ def known(cells: Cells, role: Role, now_s: float) -> set[str]:
 @pytest.mark.parametrize("role", ["relay", "watch"])
 @pytest.mark.parametrize("is_retained", [True, False], ids=["retained", "heard"])
 def test_cells_that_are_gone_make_room(role: Role, *, is_retained: bool) -> None:
-    """Those that somebody made up, or that are not heard any more; what is heard stays, whatever comes."""
+    """Made-up and unheard cells make room.
+
+    Heard cells always stay.
+    """
     cells = Cells(MOST)
     assert put(cells, "real", role, 0.0)
     assert all(put(cells, name, role, 0.0, is_retained=is_retained) for name in ("x", "y"))
@@ -62,8 +68,19 @@ def test_a_cell_whose_messages_were_cleared_makes_room_at_once(role: Role) -> No
     assert known(cells, role, 1.0) == {"z", "late", "later"}
 
 
-def test_a_cell_without_relays_is_named_until_its_room_is_needed() -> None:
+def test_a_cell_is_known_until_the_message_of_its_last_relay_is_cleared() -> None:
+    """A cell with only offline relays stays known.
+
+    A cleared one leaves nothing.
+    """
     cells = Cells(MOST)
     assert put(cells, "x", "relay", 0.0)
-    cells.clear("x", "relay-x")
-    assert [(each.cell, each.active) for each in cells.relays(0.0)] == [("x", None)]
+    assert cells.put("x", presence("x", "relay", "offline"), 1.0, is_retained=False)
+    assert [(each.cell, each.active) for each in cells.relays(1.0)] == [("x", None)]
+    assert cells.has_relay("x", "relay-x")
+    assert put(cells, "x", "watch", 1.0)
+    for role in ("relay", "watch"):
+        cells.clear("x", f"{role}-x")
+    assert cells.relays(1.0) == ()
+    assert not cells.has_relay("x", "relay-x")
+    assert (cells._relays, cells._watches) == ({}, {})

@@ -1,4 +1,4 @@
-"""Clocks that are learned many at once, beside the same messages one by one."""
+"""Clocks updated in batches equal clocks updated one message at a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trnfleet.monitor.sources.clocks import MOST_OF_ONE, ClockKey, Timebase
 
 
 def sources() -> Timebase:
-    """Return the clocks of simulators and hosts, near the wall clock, dated, fast, and of a replay."""
+    """Return clocks of simulators, hosts and a replay: near wall time, dated, and fast."""
     timebase = Timebase()
     for number in range(12):
         timebase.clock(
@@ -32,9 +32,14 @@ def sources() -> Timebase:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_many_at_once_end_as_one_by_one(seed: int) -> None:
-    """Clocks that come once or more often in a batch, with one time or several, early, late, skewed and after long silences."""
+    """Batches equal single messages for any mix of times.
+
+    Clocks appear once or more often in a batch, with one time or several, early, late, skewed and
+    after long silences.
+    """
     chance = random.Random(seed)  # noqa: S311  times, nothing secret
-    together, alone = sources().columns, sources().columns
+    together = sources().columns
+    alone = sources().columns
     now_s = 500.0
     for _ in range(60):
         now_s += chance.choice([0.0, 0.05, 1.0, WINDOW_S / 4, 3 * WINDOW_S])
@@ -63,7 +68,10 @@ def test_many_at_once_end_as_one_by_one(seed: int) -> None:
 
 
 def test_clocks_that_are_kept_have_what_was_learned_of_them_in_other_rows() -> None:
-    """A layout without half of the publishers forgets their clocks; those of the others go on as they were."""
+    """A layout without half of the publishers drops their clocks.
+
+    The other clocks keep their values in new rows.
+    """
     timebase = sources()
     keys = list(timebase._clocks)
     rows = np.arange(len(keys))
@@ -81,7 +89,10 @@ def test_clocks_that_are_kept_have_what_was_learned_of_them_in_other_rows() -> N
 
 
 def test_a_publisher_whose_time_jumps_again_and_again_has_no_more_rows_than_clocks() -> None:
-    """Each jump is another clock; the one that was heard the longest ago makes room, and the columns do not grow."""
+    """Each jump creates a clock in place of the one heard longest ago.
+
+    The columns do not grow.
+    """
     timebase = Timebase()
     other = timebase.clock(ClockKey("q", START_NS, 1.0, is_simulated=False), 1.0)
     for number in range(100):

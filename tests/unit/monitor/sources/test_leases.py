@@ -1,4 +1,4 @@
-"""Leases that an app holds: what it sends when, and what it makes of the answers."""
+"""An app's leases: its messages over time, and the effect of replies."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ from trnfleet.wire.commands.leases import RENEW_S
 from trnfleet.wire.messages import ReplyMessage, message_envelope
 from trnfleet.wire.ports import Envelope
 
-ROW, CHIP = "uc1/us-0001", "uc1/us-0001/trn2u-0001-2/chip05"
+ROW = "uc1/us-0001"
+CHIP = "uc1/us-0001/trn2u-0001-2/chip05"
 WALL_NS = 1_767_600_000 * NS_PER_S
 
 
 class Viewer:
-    """An app that looks at a fleet, second by second."""
+    """An app with a fleet on screen, second by second."""
 
     def __init__(self, why_not: str = "") -> None:
         self.leases = Leases("demo", client="viewer", by="ann", why_not=why_not)
@@ -35,7 +36,7 @@ class Viewer:
         self.has_chips = True
 
     def sent(self, after_s: float = 0.0, looks_at: str = "") -> list[dict[str, Any]]:
-        """Return the commands that are sent after a time of looking at something."""
+        """Return the commands sent after some seconds of viewing an address."""
         until_s = self.now_s + after_s
         found: list[Envelope] = []
         while True:
@@ -129,7 +130,7 @@ def test_a_reply_to_something_else_changes_nothing(changed: dict[str, str]) -> N
 
 
 def test_chips_that_are_gone_are_asked_for_again_soon() -> None:
-    """The relay that has taken over knows nothing of the lease."""
+    """A new active relay knows no lease, so it is requested again soon."""
     viewer = Viewer()
     viewer.has_chips = False
     viewer.answer(viewer.open())
@@ -164,7 +165,10 @@ def test_rows_beyond_the_most_give_back_what_was_looked_at_longest_ago() -> None
 
 
 def test_what_the_broker_refuses_is_the_reason() -> None:
-    """A lease that was granted holds on for as long as the relay says."""
+    """A broker's refusal is the reason.
+
+    A granted lease lasts as long as the relay said.
+    """
     viewer = Viewer()
     viewer.answer(viewer.open())
     viewer.open("uc1/us-0002")

@@ -11,7 +11,10 @@ REBOOTED = "uc1/us-0001/trn2u-0001-1"
 
 
 def test_an_instance_that_booted_again_goes_with_its_publisher() -> None:
-    """A start that only a descriptor names is there while its client is: reconnects keep it, the last will ends it."""
+    """A boot named only by a descriptor is online while its client is.
+
+    It survives reconnects and ends with the last will.
+    """
     feed = Feed(ultraservers(1))
     feed.scatter()
     feed.describe()
@@ -31,7 +34,7 @@ def test_an_instance_that_booted_again_goes_with_its_publisher() -> None:
 
 
 def test_booting_again_and_again_uses_no_numbers_up() -> None:
-    """Of starts that follow each other and are not announced, one is kept."""
+    """Only one of consecutive unannounced boots is retained."""
     publishers = Publishers()
     run = publishers.number("sim", "run")
     publishers.announce(run, online=True)
@@ -48,7 +51,10 @@ def test_booting_again_and_again_uses_no_numbers_up() -> None:
 
 
 def test_starts_are_limited() -> None:
-    """Beyond the limit there is none, what is known stays known, and no client leaves nothing to the others."""
+    """Boots above the limit are refused, and known ones stay.
+
+    No client uses up the room of others.
+    """
     publishers = Publishers(Limits(publishers=1))
     publishers.number("a", "1", described=True)
     assert publishers.refusal("b", "1", described=True) == "more than 1 publishers"
@@ -63,7 +69,10 @@ def test_starts_are_limited() -> None:
 
 
 def test_made_up_publishers_leave_room_for_those_that_describe_something() -> None:
-    """Who describes nothing has a small room; one that a descriptor names counts elsewhere from then on, until nothing names it."""
+    """Publishers without a descriptor have little room.
+
+    A described one counts elsewhere until no descriptor names it.
+    """
     publishers = Publishers(Limits(publishers=1_000, undescribed_publishers=2))
 
     def come(client: str) -> str | None:
@@ -87,7 +96,10 @@ def test_made_up_publishers_leave_room_for_those_that_describe_something() -> No
 
 
 def test_what_is_described_takes_the_place_of_the_oldest_presence() -> None:
-    """Presences take all room that there is; with no more left a described boot has the number of the oldest, whose last will is no matter."""
+    """In a full table a described boot replaces the oldest presence.
+
+    It gets its number. The last will of the replaced one has no effect.
+    """
     publishers = Publishers(Limits(publishers=4, undescribed_publishers=4))
     for client in "abcd":
         publishers.announce(publishers.number(client, "1"), online=client != "b")
@@ -112,9 +124,12 @@ def test_what_is_described_takes_the_place_of_the_oldest_presence() -> None:
 
 
 def test_a_new_start_takes_the_place_of_the_former_ones() -> None:
-    """A client is online in one boot, its newest; after its presence was cleared all of its boots are, until it speaks again."""
+    """A client is online in its newest boot only.
+
+    A cleared presence removes all.
+    """
     publishers = Publishers()
-    states = [publishers.number("sim", str(boot)) for boot in range(3)]
+    states = [publishers.number("sim", str(boot), described=True) for boot in range(3)]
     for state in states:
         assert publishers.announce(state, online=True)
         assert not publishers.announce(state, online=True)
@@ -123,16 +138,36 @@ def test_a_new_start_takes_the_place_of_the_former_ones() -> None:
     assert publishers.clients() == {"sim": True}
     publishers.announce(states[2], online=False)
     assert publishers.clients() == {"sim": False}
-    publishers.clear("sim")
+    assert not publishers.clear("sim")
     assert publishers.online().tolist() == [True] * 4
     publishers.announce(states[1], online=False)
-    assert publishers.online().tolist() == [True, False, True, True]
+    assert publishers.online().tolist() == [False, False, False, True]
     publishers.announce(states[1], online=True)
-    assert publishers.online().tolist() == [False, True, False, True]
+    assert publishers.online().tolist() == [True, True, True, True]
+
+
+def test_a_cleared_presence_leaves_nothing() -> None:
+    """A client without a descriptor is removed at once, with its former boots."""
+    publishers = Publishers()
+    described = publishers.number("host", "1", described=True)
+    for client, boot in (("host", "1"), ("alone", "1"), ("alone", "2"), ("gone", "1")):
+        publishers.announce(publishers.number(client, boot), online=client != "gone")
+    assert len(publishers) == 3
+    assert publishers.clear("alone")
+    assert publishers.clear("gone")
+    assert not publishers.clear("host")
+    assert not publishers.clear("never-there")
+    assert (publishers.clients(), publishers.has_announced("host")) == ({"host": True}, False)
+    assert publishers.is_online(described)
+    publishers.drop([("host", "1")])
+    assert (len(publishers), publishers.traffic.names) == (0, [""])
 
 
 def test_a_forgotten_publisher_gets_a_new_number() -> None:
-    """Starts that are gone and that nobody describes go; the rest follow each other."""
+    """Offline, undescribed boots are removed.
+
+    The rest are renumbered.
+    """
     publishers = Publishers()
     for client in "abc":
         state = publishers.number(client, "1")
@@ -148,10 +183,11 @@ def test_a_forgotten_publisher_gets_a_new_number() -> None:
 
 
 def test_names_and_boots_are_those_of_now() -> None:
-    """What was read before does not hide a boot that came, went offline, or was forgotten since, nor is it changed itself."""
+    """Earlier results neither change nor hide a new, offline or removed boot."""
     publishers = Publishers()
     first = publishers.number("a", "1", described=True)
-    names, online = publishers.names(), publishers.boots_online()
+    names = publishers.names()
+    online = publishers.boots_online()
     second = publishers.number("b", "2")
     assert (names, online) == ({0: "a"}, {"1"})
     assert publishers.names() == {first.number: "a", second.number: "b"}
@@ -159,19 +195,23 @@ def test_names_and_boots_are_those_of_now() -> None:
     publishers.announce(second, online=False)
     assert publishers.boots_online() == {"1"}
     publishers.clear("b")
-    assert publishers.boots_online() == {"1", "2"}
-    assert publishers.copy().names() == publishers.names()
-    publishers.announce(second, online=False)
+    assert publishers.boots_online() == {"1"}
+    assert publishers.copy().names() == publishers.names() == {0: "a"}
+    publishers.announce(publishers.number("b", "2"), online=False)
     publishers.keep({("a", "1")})
     assert publishers.names() == {0: "a"}
 
 
 def test_presence_follows_what_is_announced() -> None:
-    """Whatever is announced, named, cleared and forgotten, presence is what a look at all boots finds, and what was read stays as it was."""
+    """Presence equals a scan of all boots after any change.
+
+    Earlier results are unchanged.
+    """
     random = np.random.default_rng(5)
     publishers = Publishers(Limits(publishers=12, undescribed_publishers=12))
     for _ in range(2_000):
-        client, boot = f"c{random.integers(6)}", f"b{random.integers(3)}"
+        client = f"c{random.integers(6)}"
+        boot = f"b{random.integers(3)}"
         before = publishers.online()
         values = before.tolist()
         action = random.integers(8)
@@ -182,10 +222,8 @@ def test_presence_follows_what_is_announced() -> None:
             )
             if action < 3:
                 publishers.announce(state, online=bool(random.integers(2)))
-        elif action == 5:
+        elif action in {5, 6}:
             publishers.clear(client)
-        elif action == 6:
-            publishers.retire(client)
         elif random.random() < 0.3:
             publishers.drop([(client, boot)])
             assert sorted(publishers.traffic.names[1:]) == sorted(publishers.clients())
@@ -195,7 +233,10 @@ def test_presence_follows_what_is_announced() -> None:
 
 
 def test_what_goes_makes_room_for_what_is_named_no_more() -> None:
-    """A boot that is there, and described no more, stays where those that go leave room for it, as with a layout that is made from nothing."""
+    """An online, no longer described boot stays if removed ones leave room.
+
+    As with a layout built from nothing.
+    """
     every = {}
     for way in ("drop", "keep"):
         publishers = Publishers(Limits(publishers=8, undescribed_publishers=2))

@@ -21,7 +21,7 @@ async def seconds(feed: Feed, watts: list[float]) -> None:
 
 
 def fed(feed: Feed | None = None) -> Feed:
-    """Return a feed that is described and has first values, of 100 W."""
+    """Return a described feed with first values of 100 W."""
     feed = feed or Feed([*standalone(2), *ultraservers(1)])
     feed.set("power_w", 100.0)
     feed.describe()
@@ -30,7 +30,8 @@ def fed(feed: Feed | None = None) -> Feed:
 
 
 def fleet(feed: Feed, key: str) -> float:
-    store, averages = feed.monitor.store, feed.monitor.averages
+    store = feed.monitor.store
+    averages = feed.monitor.averages
     return float(BY_KEY[key].values(store, averages, Level.FLEET, None)[0])
 
 
@@ -49,11 +50,12 @@ async def test_sums_are_means_over_ten_seconds_and_maxima_their_highest() -> Non
 
 
 async def test_each_tick_counts_once_wherever_a_second_begins() -> None:
-    """Halves of a tick come around the begin of a second, now before and now after it, with a pass between them."""
+    """Each tick counts once, even if split around a second with a pass in between."""
     feed = fed()
     halves = feed.layout.instances[:3], feed.layout.instances[3:]
     watts = [100.0, 200.0, 500.0, 300.0] * 5
-    at_s, now_s = 0.0, 0.0
+    at_s = 0.0
+    now_s = 0.0
     for number, power_w in enumerate(watts):
         feed.set("power_w", power_w)
         at_s = number + 1.0 + (-0.04, 0.02, 0.03, -0.01)[number % 4]
@@ -69,14 +71,18 @@ async def test_each_tick_counts_once_wherever_a_second_begins() -> None:
 
 
 async def test_rows_add_up_to_the_root_at_every_level() -> None:
-    """Sums of a level's rows, and their maxima, are the fleet's; so is a mean weighted by chips."""
+    """A level's sums and maxima equal the fleet's.
+
+    So does a mean weighted by chips.
+    """
     feed = Feed([*standalone(3), *ultraservers(2), *ultraservers(1, "uc2")])
     feed.describe()
     for seed in range(14):
         feed.scatter(seed=seed)
         feed.tick()
         await feed.advance(1.0)
-    store, averages = feed.monitor.store, feed.monitor.averages
+    store = feed.monitor.store
+    averages = feed.monitor.averages
     for field in FIELDS:
         root = field.values(store, averages, Level.FLEET, None)[0]
         for level in LEVELS[1:]:
@@ -94,7 +100,7 @@ async def test_rows_add_up_to_the_root_at_every_level() -> None:
 
 
 async def test_a_silent_part_leaves_the_shares_right() -> None:
-    """Where half of the chips fall silent amid the window, shares of peak stay what they are."""
+    """Shares of peak stay right if half of the chips fall silent amid the window."""
     feed = Feed(standalone(2))
     feed.set("tflops", 100.0)
     feed.describe()
@@ -147,10 +153,11 @@ async def test_counters_and_a_fleet_that_is_sped_up_are_of_the_present() -> None
 
 
 async def test_a_snapshot_keeps_its_means() -> None:
-    """What is kept is never changed by later passes."""
+    """Later passes do not change stored means."""
     feed = fed()
     await seconds(feed, [200.0] * 3)
-    snapshot, before = feed.monitor.snapshot(), fleet(feed, "power_w")
+    snapshot = feed.monitor.snapshot()
+    before = fleet(feed, "power_w")
     averages = feed.monitor.averages
     await seconds(feed, [500.0] * 3)
     assert float(averages.value("power_w", Level.FLEET)[0]) == before
@@ -159,7 +166,7 @@ async def test_a_snapshot_keeps_its_means() -> None:
 
 
 async def test_sums_of_a_part_that_was_heard_first_are_no_figure_of_the_whole() -> None:
-    """Where some hosts come seconds before the others, means begin when all are there: a sum over half would last 10 s."""
+    """Means begin once all hosts are heard: a sum over half would last 10 s."""
     feed = Feed([*standalone(2), *ultraservers(1)])
     feed.set("power_w", 100.0)
     feed.describe()
@@ -177,7 +184,10 @@ async def test_sums_of_a_part_that_was_heard_first_are_no_figure_of_the_whole() 
 
 
 async def test_a_second_of_a_part_is_left_out_in_the_pass_that_samples_it() -> None:
-    """`status` ends with the pass in which all chips are there, be it the one that samples the second before."""
+    """`status` ends with the first pass over all chips.
+
+    Even if that pass samples the second before.
+    """
     feed = Feed([*standalone(2), *ultraservers(1)])
     feed.set("power_w", 100.0)
     feed.describe()

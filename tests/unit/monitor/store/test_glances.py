@@ -1,4 +1,4 @@
-"""One figure of the nodes on a screen, where a fleet is too large to keep all nodes."""
+"""One figure of the nodes on a screen in a fleet too large to store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from trnfleet.domain.address import Level
 from trnfleet.monitor.store.history import GLANCED, KEPT, History
 from trnfleet.monitor.store.rings.glances import MOST_GLANCED, SAMPLES, Glances
 
-US, INSTANCE = "uc1/us-0001", "uc1/us-0001/trn2u-0001-2"
+US = "uc1/us-0001"
+INSTANCE = "uc1/us-0001/trn2u-0001-2"
 CHIP = f"{INSTANCE}/chip09"
 
 
@@ -65,7 +66,7 @@ async def test_what_is_silent_and_what_is_skipped_has_no_samples() -> None:
 
 
 async def test_a_chip_that_is_also_watched_has_what_either_has() -> None:
-    """Charts of the row under the cursor are kept for themselves; its sparkline loses nothing by it."""
+    """A watched chip has both its chart and its full sparkline."""
     feed = fed()
     history = feed.monitor.history
     history.glance(CHIP)
@@ -81,7 +82,8 @@ async def test_a_chip_that_is_also_watched_has_what_either_has() -> None:
 async def test_a_new_layout_moves_rows_and_not_what_was_kept() -> None:
     feed = Feed(ultraservers(2))
     feed.monitor.history = History(budget_bytes=2 * 130 * len(KEPT) * 4)
-    first, second = feed.layout.instances[:4], feed.layout.instances[4:]
+    first = feed.layout.instances[:4]
+    second = feed.layout.instances[4:]
     feed.describe(list(second))
     path = "uc1/us-0002"
     feed.monitor.history.glance(path)
@@ -114,7 +116,7 @@ def test_memory_is_bounded_and_taken_at_the_first_look() -> None:
 
 
 def test_samples_put_before_all_others_move_them() -> None:
-    """As the minutes before a start do, which come after it."""
+    """Earlier samples prepended later, such as the minutes before a start, move all others."""
     feed = Feed(ultraservers(1))
     feed.describe()
     feed.tick()

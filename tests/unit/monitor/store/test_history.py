@@ -38,11 +38,12 @@ async def test_one_sample_a_second_at_every_level() -> None:
 
 
 async def test_the_past_begins_once_most_of_the_fleet_is_heard() -> None:
-    """A sum over the first messages alone would stand in every chart as a fall that never was."""
+    """History begins with most of the fleet: a partial sum would look like a fall."""
     feed = Feed(ultraservers(2))
     feed.set("power_w", 100.0)
     feed.describe()
-    first, later = feed.layout.instances[:3], feed.layout.instances[3:]
+    first = feed.layout.instances[:3]
+    later = feed.layout.instances[3:]
     feed.tick(list(first))
     await feed.advance(0.4)
     assert series(feed, "") == []
@@ -77,7 +78,7 @@ async def test_the_ring_forgets_the_oldest() -> None:
 
 
 async def test_a_watched_chip_is_kept_where_its_level_is_not() -> None:
-    """What somebody looks at has a series from then on."""
+    """A viewed chip has a series from then on."""
     feed = Feed(ultraservers(1))
     feed.scatter()
     feed.monitor.history = History(budget_bytes=2 * 130 * len(KEPT) * 4)
@@ -91,7 +92,10 @@ async def test_a_watched_chip_is_kept_where_its_level_is_not() -> None:
 
 
 async def test_memory_comes_as_the_past_is_kept() -> None:
-    """The 192 chips of the demo take a third of all at seven minutes, and as much at a quarter of an hour as after four hours."""
+    """Memory of the demo's 192 chips is a third at seven minutes.
+
+    At a quarter of an hour it is as large as after four hours.
+    """
     feed = Feed(ultraservers(2) + standalone(4))
     feed.describe()
     await run(feed, 2)
@@ -109,7 +113,7 @@ async def test_memory_comes_as_the_past_is_kept() -> None:
     "kind", ["trn1.32xlarge", "trn2.48xlarge", "trn2u.48xlarge", "inf2.48xlarge"]
 )
 async def test_chips_have_the_samples_that_came(kind: str) -> None:
-    """What two bytes hold of wire codes is all of it, for each field that is kept."""
+    """Two bytes store wire codes exactly, for each stored field."""
     feed = Feed(standalone(4, kind))
     feed.scatter()
     feed.describe()
@@ -140,7 +144,7 @@ async def test_memory_is_bounded() -> None:
 
 
 async def test_a_new_layout_keeps_the_past() -> None:
-    """Nodes that stay keep their series when the fleet grows."""
+    """Remaining nodes keep their series when the fleet grows."""
     feed = Feed(ultraservers(2))
     feed.scatter()
     some = [path for path in feed.layout.instances if "us-0002" in path]
@@ -148,7 +152,8 @@ async def test_a_new_layout_keeps_the_past() -> None:
     await run(feed, 3)
     feed.describe()
     await run(feed, 2)
-    kept, new = series(feed, "uc1/us-0002"), series(feed, "uc1/us-0001")
+    kept = series(feed, "uc1/us-0002")
+    new = series(feed, "uc1/us-0001")
     assert len(kept) == len(new)
     assert kept[:3] == pytest.approx([6_400, 6_464, 6_528])
     assert kept[-1] == new[-1] == pytest.approx(6_464)
@@ -158,7 +163,7 @@ async def test_a_new_layout_keeps_the_past() -> None:
 
 
 async def test_silence_and_pauses_are_gaps() -> None:
-    """Where nothing lives, and where no sample was taken, the series has a gap; it counts one a second."""
+    """The series has a gap for each second without live nodes or without a sample."""
     feed = Feed(ultraservers(1))
     feed.scatter()
     feed.describe()
@@ -175,8 +180,12 @@ async def test_silence_and_pauses_are_gaps() -> None:
 
 
 async def test_the_samples_of_another_history_go_before_the_own_ones() -> None:
-    """By address, at every level; what was looked at alone has none of then, and reasons of gaps move along."""
-    earlier, later = Feed(ultraservers(1)), Feed(ultraservers(2))
+    """Samples of another history are prepended by address, at every level.
+
+    Single viewed nodes have none from then, and gap reasons move along.
+    """
+    earlier = Feed(ultraservers(1))
+    later = Feed(ultraservers(2))
     for feed in (earlier, later):
         feed.scatter()
         feed.describe()

@@ -42,8 +42,7 @@ def past(feed: Feed, job: str, key: str, span_s: int = 60) -> list[float]:
 
 def attend(feed: Feed, history: History, *, is_cut_off: bool = False) -> None:
     """Have a history sample the feed's jobs."""
-    ingest = feed.monitor.ingest
-    history.attend(ingest.jobs, ingest.job_table.placed, is_cut_off=is_cut_off)
+    history.attend(feed.monitor.ingest.job_table, is_cut_off=is_cut_off)
 
 
 async def two_jobs() -> Feed:
@@ -69,7 +68,10 @@ async def test_each_job_has_its_own_power_and_step_time() -> None:
 
 
 async def test_a_job_that_takes_no_steps_or_is_silent_has_a_gap() -> None:
-    """The time of its last step is no time of a step now, and the power of silent instances is not known."""
+    """A job without steps or live instances has a gap.
+
+    Its last step time is outdated, and the power of silent instances is unknown.
+    """
     feed = await two_jobs()
     running(feed, "pretrain", ("uc1/us-0001",), 5.0, state="checkpointing")
     await seconds(feed, 2)
@@ -113,7 +115,10 @@ async def test_the_largest_jobs_are_kept_and_those_that_have_ended_make_room() -
 
 
 async def test_a_cut_link_and_a_pause_are_named_gaps() -> None:
-    """A gap says why it is one; numbers are those of the samples."""
+    """A gap has a reason.
+
+    Its numbers are sample numbers.
+    """
     feed = await two_jobs()
     feed.monitor.link_health.is_cut_off = True
     attend(feed, feed.monitor.history, is_cut_off=True)

@@ -1,4 +1,4 @@
-"""Jobs told over the wire, and the rows that they get."""
+"""Published jobs and their rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_jobs_are_placed() -> None:
 
 
 def test_the_newest_job_has_the_instance() -> None:
-    """Where a former run's job is still retained, the job that was told of last has the instances."""
+    """An instance belongs to its newest job, even if an old run's job is retained."""
     feed = Feed(DEMO)
     feed.jobs = {"old": ("uc1/us-0001",), "new": ("uc1/us-0001",)}
     messages = feed.announcements()
@@ -41,7 +41,7 @@ def test_the_newest_job_has_the_instance() -> None:
 
 
 async def test_jobs_are_placed_at_most_once_a_second() -> None:
-    """A job that moves at every message does not take all the time."""
+    """A job with a move in every message does not use all the time."""
     feed = ready()
     await feed.clock.advance(1.1)
     for place in ("uc1/us-0001", "uc1/us-0002", "uc1/standalone"):
@@ -55,8 +55,9 @@ async def test_jobs_are_placed_at_most_once_a_second() -> None:
 
 
 def test_jobs_are_placed_again_only_when_one_has_moved_or_the_layout_is_new() -> None:
-    """What tells nothing new of where a job runs costs no placement."""
-    store, jobs = Store(), Jobs()
+    """A message without a change of instances costs no placement."""
+    store = Store()
+    jobs = Jobs()
     message = JobMessage(
         job="a", kind="training", state="running", ts="2026-01-05T00:00:00Z", on=("uc1/us-0001",)
     )
@@ -90,10 +91,11 @@ def test_what_follows_from_where_jobs_run_is_kept_until_one_moves() -> None:
 
 
 def test_sums_of_jobs_are_the_same_in_runs_and_scattered() -> None:
-    """What instances add up to for each job does not depend on whether those of a job follow each other."""
+    """Sums per job do not depend on the order of its instances."""
     feed = Feed(standalone(64))
     feed.describe()
-    store, values = feed.monitor.store, np.arange(64.0)
+    store = feed.monitor.store
+    values = np.arange(64.0)
     for owners in (np.arange(64) // 16, np.arange(64) % 4, np.where(np.arange(64) < 40, -1, 2)):
         store.job_of[:] = owners
         members = store.placement.members(4)
@@ -107,7 +109,10 @@ def test_sums_of_jobs_are_the_same_in_runs_and_scattered() -> None:
 
 
 def test_a_job_spans_domains_where_its_instances_are_of_several() -> None:
-    """Instances of one UltraServer are one domain, standalone ones one each; a job without instances spans none."""
+    """A job spans domains if its instances are in several.
+
+    An UltraServer or standalone instance is one domain; a job without instances spans none.
+    """
     feed = ready()
     store = feed.monitor.store
     paths = store.layout.instances

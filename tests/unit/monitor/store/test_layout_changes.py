@@ -22,7 +22,7 @@ from trnfleet.monitor.store.layout_changes import changed, moves, numbers_in, sa
 def test_nodes_are_found_in_another_layout(
     before: list[tuple[int, int, int]], after: list[tuple[int, int, int]], larger: set[int]
 ) -> None:
-    """At every level a node has the number of the same address, and an instance counts as the same with its type alone."""
+    """Nodes of every level are found by address; instances also need the same type."""
     old = Layout.of((f"uc{c}/us-{u}/i-{i}", "trn2.48xlarge") for c, u, i in before)
     new = Layout.of(
         (f"uc{c}/us-{u}/i-{i}", "trn2.3xlarge" if i in larger else "trn2.48xlarge")
@@ -44,7 +44,10 @@ def test_nodes_are_found_in_another_layout(
 
 @pytest.mark.parametrize("stride", [1, 2])
 def test_moves_are_ranges_or_rows(stride: int) -> None:
-    """What stays together is a range; where there are too many ranges it is one list of rows; new rows are left out."""
+    """Adjacent rows move as ranges, or as one list if there are too many.
+
+    New rows are left out.
+    """
     former = np.arange(0, 2_000, stride)
     former[[0, 500]] = -1
     moved = list(moves(former))
@@ -58,7 +61,10 @@ def test_moves_are_ranges_or_rows(stride: int) -> None:
 
 
 def test_a_changed_layout_is_that_of_its_instances() -> None:
-    """Instances that come and go anywhere, with UltraServers, clusters and types, make the layout that all of them make from nothing."""
+    """A changed layout equals one built from nothing.
+
+    Instances come and go anywhere, with UltraServers, clusters and types.
+    """
     random = np.random.default_rng(7)
     places = (
         "a/standalone",
@@ -83,7 +89,8 @@ def test_a_changed_layout_is_that_of_its_instances() -> None:
         made = changed(layout, gone, added, lanes)
         wanted = Layout.of(after.items(), lanes)
         for field in dataclasses.fields(Layout):
-            mine, theirs = getattr(made.layout, field.name), getattr(wanted, field.name)
+            mine = getattr(made.layout, field.name)
+            theirs = getattr(wanted, field.name)
             if isinstance(theirs, np.ndarray):
                 assert mine.dtype == theirs.dtype, field.name
                 assert mine.tolist() == theirs.tolist(), field.name

@@ -1,4 +1,4 @@
-"""What passes leave out in a fleet of more instances than a small one, compared with plain loops."""
+"""Shortcuts of passes over large fleets, compared with plain loops."""
 
 from __future__ import annotations
 
@@ -29,9 +29,16 @@ MIXED = [
     ("uc2/standalone/small-1", "trn2.3xlarge"),
 ]
 COMPARED = (
-    "link_tx_bytes_per_s", "power_util_pct", "temperature_c", "links_up", "health", "mem_ecc_corrected", "host_power_w",
-    "vcpu_util_pct", "exec_latency_p99_s",
-)  # fmt: skip  # names in a row
+    "link_tx_bytes_per_s",
+    "power_util_pct",
+    "temperature_c",
+    "links_up",
+    "health",
+    "mem_ecc_corrected",
+    "host_power_w",
+    "vcpu_util_pct",
+    "exec_latency_p99_s",
+)
 PLAIN: dict[Aggregate, Callable[[np.ndarray], float]] = {
     Aggregate.SUM: np.sum,
     Aggregate.MEAN: np.mean,
@@ -42,7 +49,7 @@ PLAIN: dict[Aggregate, Callable[[np.ndarray], float]] = {
 
 
 def scatter(bench: AlertBench, seed: int, missing: float = 0.0) -> None:
-    """Give every metric other values, of which a share is not available."""
+    """Set every metric to random values, with a share not available."""
     random = np.random.default_rng(seed)
     for metric in METRICS:
         column = bench.store.columns[metric.name]
@@ -64,8 +71,12 @@ def nodes(bench: AlertBench, level: Level, scope: Scope) -> list[np.ndarray]:
 
 
 def check(bench: AlertBench) -> None:
-    """Compare a pass with a loop over all nodes: the live ones of a node count, or all where none is."""
-    store, rollups = bench.store, bench.rollups
+    """Compare a pass with a loop over all nodes.
+
+    Live children of a node count, or all if none is live.
+    """
+    store = bench.store
+    rollups = bench.rollups
     finish(rollups.passes(store))
     live = store.chip_state == Freshness.LIVE
     parts = {
@@ -77,13 +88,16 @@ def check(bench: AlertBench) -> None:
     for name in COMPARED:
         metric: Metric = BY_NAME[name]
         if metric.scope is Scope.CHIP:
-            counts, values = live, store.chip_values(metric, slice(None))
+            counts = live
+            values = store.chip_values(metric, slice(None))
             usable = ~np.isnan(values)
         else:
-            counts, values = is_alive, store.values(metric, slice(None))
+            counts = is_alive
+            values = store.values(metric, slice(None))
             usable = ~np.isnan(values) & (store.instance_fresh | ~is_alive)
         for level in LEVELS:
-            wanted, covered = [], []
+            wanted = []
+            covered = []
             for rows in parts[level, metric.scope]:
                 taken = rows[counts[rows]] if counts[rows].any() else rows
                 taken = taken[usable[taken]]
@@ -103,7 +117,10 @@ def check(bench: AlertBench) -> None:
 def test_what_is_kept_while_all_chips_live_is_that_of_every_pass(
     instances: list[tuple[str, str]],
 ) -> None:
-    """States and coverage are of the chips as they are: all live, one or an instance silent, live again, and in another layout."""
+    """States and coverage follow the chips.
+
+    All live, one or an instance silent, live again, and in another layout.
+    """
     bench = AlertBench(instances, ())
     scatter(bench, 1)
     check(bench)
@@ -126,7 +143,7 @@ def test_what_is_kept_while_all_chips_live_is_that_of_every_pass(
 
 
 def test_nothing_is_kept_of_another_layout_without_instances() -> None:
-    """A fleet that ends and comes back has its own figures."""
+    """A fleet has its own figures after it disappeared and returned."""
     bench = AlertBench(ALIKE, ())
     scatter(bench, 1)
     check(bench)
@@ -140,7 +157,7 @@ def test_nothing_is_kept_of_another_layout_without_instances() -> None:
 
 
 def plain_findings(bench: AlertBench) -> set[tuple[str, str]]:
-    """Return the kind and chip of every finding about one live chip, by the values of all chips."""
+    """Return kind and chip of every finding on one live chip, from all values."""
     store, layout, found = bench.store, bench.layout, set()
 
     def values(name: str) -> np.ndarray:
@@ -172,16 +189,27 @@ def plain_findings(bench: AlertBench) -> set[tuple[str, str]]:
 def test_one_unusual_chip_of_many_is_found(
     instances: list[tuple[str, str]], is_missing: bool
 ) -> None:
-    """Findings end at the fleet's figures only where no live chip reaches a limit: not at it, beside missing codes or silent chips."""
+    """One unusual live chip among many is found.
+
+    Also at a limit, beside missing codes or silent chips. Only if no chip reaches a limit do the
+    fleet's figures suffice.
+    """
     bench = AlertBench(instances, ())
-    chips, store = bench.layout.chips, bench.store
+    chips = bench.layout.chips
+    store = bench.store
     bench.silence(5)
     cases = (
-        ("health", 1.0), ("mem_ecc_uncorrected", 1.0), ("sram_ecc_uncorrected", 1.0), ("links_up", 0.0), ("throttle_pct", THROTTLE_PCT),
-        ("temperature_c", HOT_C), ("hbm_used_bytes", 0.98),
-    )  # fmt: skip  # a figure and its value
+        ("health", 1.0),
+        ("mem_ecc_uncorrected", 1.0),
+        ("sram_ecc_uncorrected", 1.0),
+        ("links_up", 0.0),
+        ("throttle_pct", THROTTLE_PCT),
+        ("temperature_c", HOT_C),
+        ("hbm_used_bytes", 0.98),
+    )
     for name, value in cases:
-        column, metric = store.columns[name], BY_NAME[name]
+        column = store.columns[name]
+        metric = BY_NAME[name]
         usual = column.copy()
         for chip, expected in ((None, 0), (5, 0), (20, 1), (chips - 2, 1)):
             column[:] = usual

@@ -35,7 +35,7 @@ def codes(dtype: str, *shape: int) -> np.ndarray[tuple[int, ...], np.dtype[np.un
 def test_every_instance_has_what_its_own_chips_make(
     operation: np.ufunc, chips: int, width: int
 ) -> None:
-    """Codes of instances of one size are put together as chip after chip would be, lane by lane."""
+    """Codes of equal-sized instances are combined as chip by chip, lane by lane."""
     given = codes("u2", 5 * chips, width) if width else codes("u2", 5 * chips)
     # A slice of instances begins anywhere in the fleet.
     starts = np.arange(6) * chips + 48
@@ -48,7 +48,8 @@ def test_every_instance_has_what_its_own_chips_make(
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_instances_may_differ_in_size(operation: np.ufunc) -> None:
     """Without a common number of chips each instance has its own rows."""
-    given, starts = codes("u1", 24), np.array([0, 16, 17, 24])
+    given = codes("u1", 24)
+    starts = np.array([0, 16, 17, 24])
     expected = [operation.reduce(given[first:last]) for first, last in pairwise(starts)]
     assert combine(operation, given, starts, 0).tolist() == expected
 
@@ -57,7 +58,10 @@ def test_instances_may_differ_in_size(operation: np.ufunc) -> None:
 @pytest.mark.parametrize("chips", [1, 2, 3, 6, 12, 16])
 @pytest.mark.parametrize("shift", [0, 3, 8])
 def test_sums_are_exact(dtype: str, chips: int, shift: int) -> None:
-    """No sum runs over, however large the codes are; small ones are added up in their own type."""
+    """No sum overflows for the largest codes.
+
+    Small ones are added in their own type.
+    """
     given = codes(dtype, 5 * chips) >> np.array(shift, dtype)
     expected = [float(sum(row)) for row in given.reshape(5, chips).tolist()]
     found = sums(given, chips, int(given.max()))
@@ -69,7 +73,7 @@ def test_sums_are_exact(dtype: str, chips: int, shift: int) -> None:
 
 
 def test_sums_of_large_counters_are_exact_up_to_what_floats_hold() -> None:
-    """Counters whose sum is below 2^53 are added up as whole numbers."""
+    """Counters with a sum below 2^53 are added as integers."""
     given = np.full(16, 2**49 - 1, np.uint64)
     assert sums(given, 16, 2**49 - 1).tolist() == [16.0 * (2**49 - 1)]
 
@@ -82,9 +86,13 @@ def test_sums_of_nothing_but_zeros_are_zero() -> None:
 @pytest.mark.parametrize("operation", [np.add, np.maximum])
 @pytest.mark.parametrize("nodes", [1, 2, 3, 4, 17])
 def test_groups_of_one_size_have_what_reduceat_says(operation: np.ufunc, nodes: int) -> None:
-    """But for what rounding differs by, and the values stay as they are."""
+    """Results equal `reduceat` except for rounding.
+
+    The input is unchanged.
+    """
     values = np.random.default_rng(nodes).normal(size=5 * nodes)
-    before, starts = values.copy(), np.arange(5) * nodes
+    before = values.copy()
+    starts = np.arange(5) * nodes
     expected = operation.reduceat(values, starts)
     assert fold(operation, values, starts, nodes) == pytest.approx(expected, rel=1e-12)
     assert fold(operation, values, starts, 0).tolist() == expected.tolist()
@@ -95,9 +103,10 @@ def test_groups_of_one_size_have_what_reduceat_says(operation: np.ufunc, nodes: 
 @pytest.mark.parametrize("width", [1, 6])
 @pytest.mark.parametrize("instances", [1, 5, 1_030])
 def test_spreads_are_the_ends_of_each_lane(chips: int, width: int, instances: int) -> None:
-    """The least and the largest code of an instance's chips, lane by lane, of few instances and of more than are compared at once."""
+    """Spreads are the smallest and largest code per lane, also across several blocks."""
     given = codes("u2", instances * chips, width)
-    before, starts = given.copy(), np.arange(instances + 1) * chips + 32
+    before = given.copy()
+    starts = np.arange(instances + 1) * chips + 32
     found = spread(given, starts, chips)
     table = given.reshape(instances, chips, width)
     assert np.array_equal(found.lowest, table.min(axis=1))
@@ -106,7 +115,7 @@ def test_spreads_are_the_ends_of_each_lane(chips: int, width: int, instances: in
 
 
 def plain_alikeness(chips: np.ndarray[tuple[int, ...], np.dtype[np.uint16]], top: int) -> float:
-    """Return how alike the lanes of one instance's chips are, by a loop over pairs of lanes."""
+    """Return how alike one instance's lanes are, by a loop over pairs of lanes."""
     used = [
         lane
         for lane in range(chips.shape[1])
@@ -125,8 +134,12 @@ def plain_alikeness(chips: np.ndarray[tuple[int, ...], np.dtype[np.uint16]], top
 
 
 def test_alikeness_is_the_least_share_of_two_lanes_of_a_chip() -> None:
-    """Lanes that carry nothing, or are missing everywhere, do not count; a code that is missing makes its instance unlike."""
-    random, top = np.random.default_rng(3), 65_535
+    """Idle lanes, and lanes missing everywhere, do not count.
+
+    A missing code makes its instance unlike.
+    """
+    random = np.random.default_rng(3)
+    top = 65_535
     table = (random.uniform(0.2, 1, (400, 16, 1)) * random.uniform(500, 9_000, (400, 1, 6))).astype(
         np.uint16
     )
@@ -161,13 +174,19 @@ def test_alikeness_is_the_least_share_of_two_lanes_of_a_chip() -> None:
 def test_lanes_that_are_read_once_have_the_same_ends_and_sums(
     chips: int, instances: int, shift: int
 ) -> None:
-    """Whole blocks of instances and a rest, even ones and others, of codes whose sums fit into 16 bits or not, with missing ones or without."""
+    """Lanes read once have the same extremes and sums.
+
+    Whole blocks of instances and a rest, even ones and others, with sums in 16 bits or above, with
+    and without missing codes.
+    """
     given = codes("u2", instances * chips, 6) >> np.uint16(shift)
     given.reshape(-1, 6)[:: 7 * chips, 3] = 65_535 if not shift else 0
     given.reshape(instances, -1)[1::3] = 1_000
-    before, starts = given.copy(), np.arange(instances + 1) * chips
+    before = given.copy()
+    starts = np.arange(instances + 1) * chips
     assert has_word_lanes(given, chips)
-    found, ends = read_lanes(given, chips), spread(given, starts, chips)
+    found = read_lanes(given, chips)
+    ends = spread(given, starts, chips)
     assert found.highest == given.max()
     if found.total is not None:
         assert found.total.tolist() == given.reshape(instances, -1).sum(axis=1).tolist()
@@ -189,7 +208,7 @@ def test_lanes_that_are_read_once_have_the_same_ends_and_sums(
 
 
 def test_other_codes_are_not_read_as_words() -> None:
-    """Another width or type, an odd number of chips, or instances that differ."""
+    """Other widths or types, odd chip counts and differing instances are not read as words."""
     six = codes("u2", 48, 6)
     assert has_word_lanes(six, 16)
     for other, chips in (
@@ -204,8 +223,12 @@ def test_other_codes_are_not_read_as_words() -> None:
 
 
 def test_uneven_instances_are_those_below_seven_eighths_and_with_missing_codes() -> None:
-    """None is left out whose least code is further away, and of a lane that is missing as a whole nothing is said."""
-    random, top = np.random.default_rng(4), 65_535
+    """Every instance with a smaller code than seven eighths is found.
+
+    A lane missing as a whole does not count.
+    """
+    random = np.random.default_rng(4)
+    top = 65_535
     ends = np.sort(random.integers(0, 4_000, (2, 3_000, 6)).astype(np.uint16), axis=0)
     ends[1, 7::50, 2] = ends[1, 9::50, 2] = ends[0, 9::50, 2] = top
     lowest, highest = ends
@@ -223,9 +246,13 @@ def test_uneven_instances_are_those_below_seven_eighths_and_with_missing_codes()
 def test_every_one_of_many_instances_has_what_its_own_chips_make(
     operation: np.ufunc, chips: int, instances: int
 ) -> None:
-    """One value a chip of more instances than are put together at once: none has a code of the next one, the last none of nothing."""
+    """Instances beyond one block are combined correctly, with one value per chip.
+
+    None has a code of the next one, and the last has no code from nowhere.
+    """
     given = codes("u2", instances * chips)
-    before, starts = given.copy(), np.arange(instances + 1) * chips + 48
+    before = given.copy()
+    starts = np.arange(instances + 1) * chips + 48
     expected = [operation.reduce(row) for row in given.reshape(instances, chips)]
     assert combine(operation, given, starts, chips).tolist() == expected
     assert combine(operation, given[:, None], starts, chips)[:, 0].tolist() == expected
@@ -238,7 +265,7 @@ def test_every_one_of_many_instances_has_what_its_own_chips_make(
 def test_sums_of_many_instances_are_exact_where_words_begin_to_run_over(
     lanes: int, parts: int, beyond: int
 ) -> None:
-    """16-bit codes are added up four at a time: also at the largest code whose sums fit into 16 bits, and one above it."""
+    """Sums of four 16-bit codes at a time are exact at the limit and above."""
     highest = min(65_535, 65_535 * 4 * parts // lanes + beyond)
     given = np.random.default_rng(lanes).integers(
         0, highest, (600, lanes), np.uint16, endpoint=True

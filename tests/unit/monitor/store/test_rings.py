@@ -28,7 +28,10 @@ NAN = float("nan")
 
 
 def record_of(values: list[float], *, samples: int = 20, skips: bool = False) -> Record:
-    """Return a record of two nodes with the values in the second; gaps are skipped as a whole, or pushed."""
+    """Return a record of two nodes with the values in the second.
+
+    Gaps are skipped as a whole, or pushed.
+    """
     record = Record(samples, 2, 2, tiers=TIERS)
     missing = 0
     for value in values:
@@ -45,7 +48,7 @@ def record_of(values: list[float], *, samples: int = 20, skips: bool = False) ->
 
 
 def expected(values: list[float], step: int) -> list[tuple[float, float, float]]:
-    """Return the least, mean and largest of each step of values, the last one begun or not."""
+    """Return minimum, mean and maximum of each step, complete or not."""
     found = []
     for first in range(0, len(values), step):
         known = [each for each in values[first : first + step] if not np.isnan(each)]
@@ -67,7 +70,10 @@ WAVE = [float(second % 7) for second in range(97)]
     [(10, 1, 20), (20, 1, 20), (21, 5, 32), (30, 5, 32), (60, 20, 97), (900, 20, 97)],
 )
 def test_a_span_is_as_fine_as_it_is_kept_so_far_back(span: int, step: int, kept: int) -> None:
-    """Samples first, then the finest roll-ups that reach so far; the last one is of what has come of it."""
+    """A span has samples, or the finest roll-ups that reach back.
+
+    The last one covers only the samples so far.
+    """
     track = record_of(WAVE).track(1, 1, span)
     assert (track.step_s, track.end) == (step, len(WAVE))
     whole = expected(WAVE, step)
@@ -89,8 +95,9 @@ def test_roll_ups_are_of_their_own_node_and_field() -> None:
 def test_gaps_that_are_skipped_are_as_if_they_had_been_sampled(
     values: list[float], span: int
 ) -> None:
-    """Whatever is left out, wherever it begins and ends, rolls up as samples that are not available."""
-    one, other = record_of(values), record_of(values, skips=True)
+    """Skipped samples roll up like unavailable ones, at any place."""
+    one = record_of(values)
+    other = record_of(values, skips=True)
     for mine, theirs in zip(one.track(1, 1, span)[:3], other.track(1, 1, span)[:3], strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-6)
     assert one.total == other.total == len(values)
@@ -109,7 +116,7 @@ def test_the_past_is_what_was_there_then(ago: int, span: int) -> None:
 
 
 def test_a_record_that_begins_later_has_the_same_steps() -> None:
-    """Roll-ups begin at multiples of all samples, so that those of several records stand below each other."""
+    """Roll-ups begin at multiples of all samples, so steps of several records align."""
     record = Record(20, 1, 1, tiers=TIERS, total=3)
     for value in range(9):
         record.push([np.array([float(value)])])
@@ -123,18 +130,20 @@ def test_a_record_that_begins_later_has_the_same_steps() -> None:
 @pytest.mark.parametrize("span", [10, 20, 30, 60, 900])
 @pytest.mark.parametrize("count", [77, 80, 91, 96])
 def test_a_record_that_follows_on_goes_on_from_the_other(count: int, span: int) -> None:
-    """Single samples and roll-ups, with gaps on both sides, are as if one record had taken them all."""
+    """A record after another equals a single one, with gaps on both sides."""
     values = [*WAVE[:5], NAN, NAN, *WAVE[7:89], NAN, *WAVE[90:]]
-    record, whole = record_of(values[:count]), record_of(values)
+    record = record_of(values[:count])
+    whole = record_of(values)
     record.follow_on(record_of(values[count:]))
-    found, expected_track = record.track(1, 1, span), whole.track(1, 1, span)
+    found = record.track(1, 1, span)
+    expected_track = whole.track(1, 1, span)
     for part, expected_part in zip(found, expected_track, strict=True):
         np.testing.assert_array_equal(part, expected_part)
     assert record.total == whole.total
 
 
 def test_of_samples_that_are_not_kept_any_more_there_is_a_gap() -> None:
-    """A record that was begun two samples after the start of its history."""
+    """Dropped samples of a record begun two samples after its history are a gap."""
     record = Record(20, 1, 1, tiers=TIERS)
     for value in range(3):
         record.push([np.array([float(value)])])
@@ -184,7 +193,7 @@ def test_gaps_follow_on_each_other_and_are_bounded() -> None:
 
 
 def many(nodes: int, before: Record | None = None, numbers: list[int] | None = None) -> Record:
-    """Return a record of a number of nodes, with 70 samples of its own or with the past of another one."""
+    """Return a record of some nodes with 70 samples, or with another one's past."""
     record = Record(20, 1, nodes, tiers=TIERS, total=0 if before is None else before.total)
     if before is not None:
         record.carry_over(before, np.array(numbers))
@@ -198,7 +207,10 @@ def many(nodes: int, before: Record | None = None, numbers: list[int] | None = N
 
 @pytest.mark.parametrize("nodes", [CODED_NODES - 1, CODED_NODES])
 def test_roll_ups_of_many_nodes_are_as_good_as_their_samples(nodes: int) -> None:
-    """They are codes between the least and the largest value of all nodes; what is not available stays so."""
+    """Roll-ups are codes between the extremes of all nodes.
+
+    Missing values stay missing.
+    """
     record = many(nodes)
     most = 507.0 / 131_068 if nodes >= CODED_NODES else 1e-4
     for node in (0, 1, nodes // 2, nodes - 1):
@@ -213,8 +225,9 @@ def test_roll_ups_of_many_nodes_are_as_good_as_their_samples(nodes: int) -> None
 
 
 def test_roll_ups_are_carried_over_between_few_and_many_nodes() -> None:
-    """A fleet that grows or shrinks keeps the past of the nodes that stay, however it is kept."""
-    few, most = 10, CODED_NODES + 10
+    """Remaining nodes keep their past when a fleet grows or shrinks, in any format."""
+    few = 10
+    most = CODED_NODES + 10
     for before, after in ((few, most), (most, few), (most, most), (few, few)):
         record = many(before)
         numbers = [-1] * after
@@ -243,7 +256,10 @@ def stepped(rows: list[list[NDArray[Any]]]) -> SteppedRing:
 
 
 def test_multiples_of_a_step_come_out_as_they_went_in() -> None:
-    """In float32, whatever the other nodes have, with gaps, and over all codes that a wire of two bytes has."""
+    """Multiples of a step are stored exactly in float32.
+
+    For any values of other nodes, with gaps, and over all two-byte wire codes.
+    """
     rng = np.random.default_rng(1)
     rows: list[list[NDArray[Any]]] = []
     for number in range(70):
@@ -262,7 +278,7 @@ def test_multiples_of_a_step_come_out_as_they_went_in() -> None:
 
 
 def test_samples_that_were_rounded_to_float32_are_multiples_still() -> None:
-    """Those of a start are taken over from another record."""
+    """Samples rounded to float32 in another record still count as multiples."""
     exact: NDArray[Any] = np.arange(NODES) * 1e7 + 64_000 * 1e7 / 2
     rows: list[list[NDArray[Any]]] = [
         [np.zeros(NODES), np.zeros(NODES), exact.astype(np.float32), np.zeros(NODES)]
@@ -305,7 +321,10 @@ def values_of(ring: Ring | CodedRing) -> NDArray[Any]:
 @pytest.mark.parametrize("nodes", [1, CODED_NODES, 192])
 @pytest.mark.parametrize("growth", [None, Growth(90, 250), Growth(15, 60)])
 def test_a_ring_is_the_same_however_its_memory_came(nodes: int, growth: Growth | None) -> None:
-    """What is in it at any time, gaps and a second round included, is what the newest of all rows are."""
+    """A ring's content does not depend on the growth of its memory.
+
+    It equals the newest of all rows, including gaps and a second round.
+    """
     ring = Tier(TierSpec(10, 250, growth), 3, nodes).ring
     rows: list[float] = []
     for number in range(700):
@@ -322,7 +341,10 @@ def test_a_ring_is_the_same_however_its_memory_came(nodes: int, growth: Growth |
 
 @pytest.mark.parametrize("nodes", [1, CODED_NODES])
 def test_a_ring_takes_memory_as_it_fills(nodes: int) -> None:
-    """It has room for at most twice what is kept, so that the first hours of an app cost what they hold."""
+    """A ring has room for at most twice its content.
+
+    An app's first hours are cheap.
+    """
     ring = Tier(TierSpec(60, 4_096), 64, nodes).ring
     row_bytes = ring.nbytes // 4_096
     for number in range(400):
@@ -332,7 +354,10 @@ def test_a_ring_takes_memory_as_it_fills(nodes: int) -> None:
 
 @pytest.mark.parametrize("nodes", [1, CODED_NODES])
 def test_a_ring_of_an_hour_takes_its_memory_at_once_after_a_quarter(nodes: int) -> None:
-    """Else the app would grow for all that hour: samples have what they need by then."""
+    """An hour's ring is allocated in full after a quarter of an hour.
+
+    Otherwise the app would grow for all that hour: samples have their memory by then.
+    """
     ring = Tier(TierSpec(10, 4_096, Growth(90, 4_096)), 64, nodes).ring
     for _ in range(90):
         ring.push(np.zeros((192, nodes), np.float32))
@@ -345,7 +370,10 @@ def test_a_ring_of_an_hour_takes_its_memory_at_once_after_a_quarter(nodes: int) 
 
 @pytest.mark.parametrize("nodes", [1, CODED_NODES])
 def test_a_ring_of_a_day_takes_its_memory_four_hours_at_a_time(nodes: int) -> None:
-    """Between two blocks it does not grow, and all that it has room for is there."""
+    """A day's ring grows by blocks of four hours, not in between.
+
+    All of its room is allocated.
+    """
     ring = Tier(TierSpec(60, 1_440, Growth(15, 240)), 32, nodes).ring
     rooms: list[tuple[int, int]] = []
     for number in range(1_500):

@@ -37,7 +37,7 @@ def expected(feed: Feed, name: str, node: Node, only: np.ndarray | None = None) 
 
 
 def expected_of(feed: Feed, name: str, rows: np.ndarray) -> float:
-    """Put the values of some chips together, those that are available."""
+    """Return the aggregate of the available values of some chips."""
     metric = next(each for each in CHIP_METRICS if each.name == name)
     values = feed.monitor.store.chip_values(metric, rows)
     values = values[~np.isnan(values)]
@@ -71,7 +71,7 @@ def test_every_metric_at_every_level() -> None:
 
 
 def test_missing_values_are_skipped() -> None:
-    """A value that is not available takes no part, and coverage says so."""
+    """A missing value is skipped and not counted in the coverage."""
     feed = ready()
     power = feed.columns["power_w"]
     power[5] = power[70] = 65_535
@@ -89,7 +89,8 @@ async def test_stale_chips_take_no_part_while_others_live() -> None:
     await feed.advance(5)
     live = ["uc1/us-0001/trn2u-0001-0", "uc2/us-0001/trn2u-0001-3"]
     feed.tick(live)
-    store, rollups = feed.monitor.store, feed.monitor.rollups
+    store = feed.monitor.store
+    rollups = feed.monitor.rollups
     alive = store.chip_state == Freshness.LIVE
     assert int(alive.sum()) == 32
     assert rollups.value("power_w", Level.FLEET)[0] == pytest.approx(
@@ -105,8 +106,12 @@ async def test_stale_chips_take_no_part_while_others_live() -> None:
 
 
 def counting(feed: Feed, node: Node) -> list[int]:
-    """Return the chips that go into a node: of its children those of which any is live, or all where none is."""
-    layout, live = feed.monitor.store.layout, feed.monitor.store.chip_state == Freshness.LIVE
+    """Return the chips included in a node.
+
+    Chips of live children count, or of all if none is live.
+    """
+    layout = feed.monitor.store.layout
+    live = feed.monitor.store.chip_state == Freshness.LIVE
     if node.level is Level.CHIP:
         return [node.number]
     below = [Node(Level(node.level + 1), number) for number in layout.children(node)]
@@ -122,7 +127,10 @@ def counting(feed: Feed, node: Node) -> list[int]:
 def test_roll_ups_are_those_of_a_plain_loop(
     instances: list[tuple[str, str]], missing: float, silent: str
 ) -> None:
-    """Whatever is not available, stale or offline: what is put together as it is, and what is looked at value by value, agree."""
+    """Roll-ups equal a plain loop for any missing, stale or offline values.
+
+    Both for raw codes and value by value.
+    """
     feed = Feed(instances)
     feed.scatter(4)
     feed.describe()
@@ -145,7 +153,8 @@ def test_roll_ups_are_those_of_a_plain_loop(
     if silent == "instances":
         store.chip_state[: chips // 2] = Freshness.OFFLINE
     finish(feed.monitor.rollups.passes(store))
-    rollups, layout = feed.monitor.rollups, store.layout
+    rollups = feed.monitor.rollups
+    layout = store.layout
     chosen = {
         level: [
             np.array(counting(feed, Node(level, number))) for number in range(layout.count(level))
@@ -155,7 +164,8 @@ def test_roll_ups_are_those_of_a_plain_loop(
     for metric in CHIP_METRICS:
         known = ~np.isnan(store.chip_values(metric, slice(None)))
         for level in LEVELS:
-            got, covered = rollups.value(metric.name, level), rollups.covered(metric.name, level)
+            got = rollups.value(metric.name, level)
+            covered = rollups.covered(metric.name, level)
             only = chosen[level]
             want = [expected_of(feed, metric.name, rows) for rows in only]
             assert got == pytest.approx(want, nan_ok=True), (metric.name, level)
@@ -171,7 +181,10 @@ def test_roll_ups_are_those_of_a_plain_loop(
 
 
 def test_a_pass_yields_and_notices_a_new_layout() -> None:
-    """A pass is cut into slices, and one whose layout was replaced leaves the former results."""
+    """A pass runs in slices.
+
+    If its layout is replaced, the former results stay.
+    """
     feed = ready()
     rollups = feed.monitor.rollups
     revision = rollups.revision
@@ -188,13 +201,17 @@ def test_a_pass_yields_and_notices_a_new_layout() -> None:
 def test_what_all_chips_have_alike_is_rolled_up_as_anything_else(
     lanes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Columns of one value, in one slice or in several, of the same or another value in each, and one chip that differs later."""
+    """Columns of one value are rolled up like any other.
+
+    In one slice or several, the same or another value in each, and with one differing chip later.
+    """
     monkeypatch.setattr(instance_rollup, "_SLICE_LANES", lanes)
     feed = Feed(ultraservers(6))
     feed.scatter(4)
     feed.describe()
     feed.tick()
-    store, rollups = feed.monitor.store, feed.monitor.rollups
+    store = feed.monitor.store
+    rollups = feed.monitor.rollups
     halves = np.arange(store.layout.chips) < store.layout.chips // 2
     for links, errors in (
         (63, 0),
@@ -213,7 +230,7 @@ def test_what_all_chips_have_alike_is_rolled_up_as_anything_else(
 
 
 def test_values_of_one_revision_are_rolled_up_once() -> None:
-    """A pass computes again if the store's revision is another than when the last one began, and for an owner that tells none."""
+    """A pass computes only for a new store revision, or for an owner without one."""
     feed = ready()
     store, rollups = feed.monitor.store, feed.monitor.rollups
 
@@ -240,9 +257,13 @@ def test_values_of_one_revision_are_rolled_up_once() -> None:
 
 
 def test_the_largest_code_of_a_column_is_the_present_one() -> None:
-    """It is that of the last pass, of silent chips, too, until a value comes or the layout is new; codes of missing values are the largest."""
+    """The largest code is the last pass's until a new value or layout.
+
+    Silent chips count, and missing values have the largest codes.
+    """
     feed = ready()
-    store, rollups = feed.monitor.store, feed.monitor.rollups
+    store = feed.monitor.store
+    rollups = feed.monitor.rollups
     for name in ("exec_errors", "link_tx_bytes_per_s", "links_up"):
         assert rollups.highest_code(name, store) == int(store.columns[name].max())
         store.columns[name][3] = store.columns[name].max() + 1
@@ -262,13 +283,17 @@ def test_the_largest_code_of_a_column_is_the_present_one() -> None:
 def test_missing_codes_count_for_nothing_however_they_lie(
     lanes: int, instances: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A chip, a lane, an instance, an UltraServer or all without a value, beside the largest codes and beside nothing but zeros."""
+    """Missing codes do not count at any place.
+
+    A chip, a lane, an instance, an UltraServer or all, beside the largest codes and beside zeros.
+    """
     monkeypatch.setattr(instance_rollup, "_SLICE_LANES", lanes)
     feed = Feed(instances)
     feed.scatter(4)
     feed.describe()
     feed.tick()
-    store, rollups = feed.monitor.store, feed.monitor.rollups
+    store = feed.monitor.store
+    rollups = feed.monitor.rollups
     names = (
         "nc_util_pct",
         "tflops",
@@ -280,7 +305,8 @@ def test_missing_codes_count_for_nothing_however_they_lie(
     )
     for largest in (False, True):
         for name in names:
-            metric, column = BY_NAME[name], store.columns[name]
+            metric = BY_NAME[name]
+            column = store.columns[name]
             if largest and metric.wire != "u32":
                 column[16:48] = metric.top - 1
             elif largest:
@@ -297,9 +323,10 @@ def test_missing_codes_count_for_nothing_however_they_lie(
 
 
 def test_a_chip_that_falls_silent_and_comes_back_changes_what_counts() -> None:
-    """What metrics have in common is kept only for as long as the same chips live."""
+    """The basis of all metrics is cached only while the same chips are live."""
     feed = ready()
-    store, rollups = feed.monitor.store, feed.monitor.rollups
+    store = feed.monitor.store
+    rollups = feed.monitor.rollups
     for state in (Freshness.STALE, Freshness.STALE, Freshness.LIVE):
         store.chip_state[5] = state
         finish(rollups.passes(store))
@@ -310,7 +337,10 @@ def test_a_chip_that_falls_silent_and_comes_back_changes_what_counts() -> None:
 
 @pytest.mark.parametrize("field", fields.FIELDS, ids=lambda field: field.key)
 def test_fields_agree_between_levels(field: fields.Field) -> None:
-    """A field's values exist at every level, totals add up, and an instance of one chip has its chip's value."""
+    """A field has values at every level, and totals add up.
+
+    An instance of one chip has its chip's value.
+    """
     feed = ready()
     monitor = feed.monitor
     store, rollups = monitor.store, monitor.rollups
@@ -352,7 +382,10 @@ def test_bit_masks_are_no_fields() -> None:
 
 
 async def test_an_instances_own_values_must_be_fresh() -> None:
-    """An instance whose own message stops while its chips go on adds nothing of its own to totals."""
+    """Stale own values of an instance are not added to totals.
+
+    Even if its chips are live.
+    """
     feed = Feed(ultraservers(1), json=True)
     feed.scatter()
     feed.describe()
@@ -373,7 +406,7 @@ async def test_an_instances_own_values_must_be_fresh() -> None:
 
 
 async def test_peaks_are_those_of_what_lives() -> None:
-    """In a mixed fleet a share of peak is of the chips that went into the value."""
+    """A mixed fleet's share of peak is of the chips included in the value."""
     feed = Feed([*standalone(1), *standalone(1, "trn1.32xlarge")])
     feed.scatter()
     feed.set("tflops", 333.5)

@@ -22,11 +22,15 @@ MIXED = [
 
 
 def serving(seed: int, instances: list[tuple[str, str]], slow: float) -> Feed:
-    """Return a fleet in which four chips each are as busy, with a share of slow links, and values that are missing or late."""
+    """Return a fleet of equally busy groups of four chips.
+
+    It has a share of slow links, and missing or late values.
+    """
     feed = Feed(instances)
     feed.describe()
     feed.tick()
-    store, random = feed.monitor.store, np.random.default_rng(seed)
+    store = feed.monitor.store
+    random = np.random.default_rng(seed)
     chips = store.layout.chips
     load = np.repeat(random.uniform(0.3, 1.0, -(-chips // 4)), 4)[:chips]
     traffic = 4_000 * load[:, None] * np.array([1.0, 1.0, 0.7, 0.7, 0.2, 0.2])
@@ -44,9 +48,12 @@ def serving(seed: int, instances: list[tuple[str, str]], slow: float) -> Feed:
 def plain(feed: Feed) -> set[str]:
     """Return the chips that have a slow link, by a loop over instances and lanes."""
     store = feed.monitor.store
-    layout, least = store.layout, TX.code_of(SLOW_LINK_MIN_BYTES_PER_S)
-    codes, up = store.columns[TX.name].astype(float), store.columns["links_up"]
-    has_gaps, found = bool(layout.has_uneven_links.any()), set()
+    layout = store.layout
+    least = TX.code_of(SLOW_LINK_MIN_BYTES_PER_S)
+    codes = store.columns[TX.name].astype(float)
+    up = store.columns["links_up"]
+    has_gaps = bool(layout.has_uneven_links.any())
+    found = set()
     for number in range(len(layout.instances)):
         chips = np.arange(layout.chip_start[number], layout.chip_start[number + 1])
         newest = store.chip_ts_ns[chips] == store.chip_ts_ns[chips].max()
@@ -72,7 +79,7 @@ def plain(feed: Feed) -> set[str]:
 def test_slow_links_are_those_of_a_plain_loop(
     instances: list[tuple[str, str]], slow: float
 ) -> None:
-    """Whatever chooses the instances to look at leaves out none with a link that is slow."""
+    """The candidates include every instance with a slow link."""
     for seed in range(3):
         feed = serving(seed, instances, slow)
         found = find(feed.monitor.store, feed.monitor.rollups).shown

@@ -14,7 +14,10 @@ from trnfleet.monitor.store.store import Freshness, Store, join_lanes
     "metric", [each for each in CHIP_METRICS if each.is_vector], ids=lambda each: str(each.name)
 )
 def test_lanes_of_many_chips_are_joined_as_those_of_one(metric: Metric, missing: float) -> None:
-    """A chip's value is the same to the last bit in a column, picked out, and alone, also where lanes are not available."""
+    """A chip's value is bit-identical in a column, picked out, and alone.
+
+    Also with missing lanes.
+    """
     store = Store()
     store.replace_layout(Layout.of(ultraservers(2)))
     column, random = store.columns[metric.name], np.random.default_rng(3)
@@ -44,23 +47,39 @@ def plain_state(store: Store, chip: int, now_s: float, online: np.ndarray) -> Fr
 
 @pytest.mark.parametrize("periods", [(1.0,), (1.0, 5.0)], ids=["one", "several"])
 def test_freshness_is_that_of_a_loop_over_chips(periods: tuple[float, ...]) -> None:
-    """All in time, some late, at the last moment, never heard, of a publisher that left, and back; the revision tells of changes."""
-    store, random, now_s = Store(), np.random.default_rng(5), 1_000.0
+    """Freshness equals a loop over chips, and the revision shows changes.
+
+    All in time, some late, at the last moment, never heard, of an offline publisher, and back.
+    """
+    store = Store()
+    random = np.random.default_rng(5)
+    now_s = 1_000.0
     layout = Layout.of(
         [*ultraservers(128), *standalone(1), ("uc1/standalone/small-1", "trn2.3xlarge")]
     )
     store.replace_layout(layout)
-    chips, instances = layout.chips, len(layout.instances)
+    chips = layout.chips
+    instances = len(layout.instances)
     store.period_s[:] = random.choice(periods, instances)
     store.publisher_of[:] = random.integers(-1, 3, instances)
     store.described_s[:] = now_s
     store.instance_seen_s[:] = now_s
-    all_online, one_left = np.array([True, True, True, True]), np.array([True, False, True, True])
+    all_online = np.array([True, True, True, True])
+    one_left = np.array([True, False, True, True])
     seen: set[int] = set()
     for heard, online in (
-        (0.0, all_online), (0.9, all_online), (1.0, all_online), (1.0, all_online), (1.0, one_left), (1.0, all_online),
-        (0.9, all_online), (0.9, one_left), (0.9, all_online), (0.9, all_online), (1.0, all_online),
-    ):  # fmt: skip  # the share of chips that are heard, and who is there
+        (0.0, all_online),
+        (0.9, all_online),
+        (1.0, all_online),
+        (1.0, all_online),
+        (1.0, one_left),
+        (1.0, all_online),
+        (0.9, all_online),
+        (0.9, one_left),
+        (0.9, all_online),
+        (0.9, all_online),
+        (1.0, all_online),
+    ):
         now_s += 1.0
         some = random.random(chips) < heard
         # Late by up to what is just not too late.
@@ -69,7 +88,8 @@ def test_freshness_is_that_of_a_loop_over_chips(periods: tuple[float, ...]) -> N
             store.chip_seen_s[: 16 * 3] = -np.inf
             store.chip_seen_s[100] = now_s - 3.5 * max(periods)
         store.instance_seen_s[random.random(instances) < 0.999] = now_s
-        before, revision = (store.chip_state.copy(), store.instance_fresh.copy()), store.revision
+        before = (store.chip_state.copy(), store.instance_fresh.copy())
+        revision = store.revision
         store.refresh_states(now_s, online)
         assert store.chip_state.tolist() == [
             plain_state(store, chip, now_s, online) for chip in range(chips)

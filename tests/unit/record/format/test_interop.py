@@ -35,7 +35,8 @@ def test_the_mcap_packages_reader_reads_ours(tmp_path: Path) -> None:
 
     with path.open("rb") as stream:
         reader = make_reader(stream, validate_crcs=True)
-        header, summary = reader.get_header(), reader.get_summary()
+        header = reader.get_header()
+        summary = reader.get_summary()
         found = [(channel.topic, message) for _, channel, message in reader.iter_messages()]
         metadata = list(reader.iter_metadata())
         late = list(reader.iter_messages(topics=["telemetry"], starting_at=at(40)))
@@ -158,7 +159,7 @@ def test_messages_out_of_order_are_put_in_order(tmp_path: Path, options: dict[st
 
 
 def test_more_overlap_than_is_read_at_once_keeps_times_from_falling(tmp_path: Path) -> None:
-    """Every message comes, at a time that is not before the last."""
+    """With too much overlap every message comes, and times never fall."""
     path = tmp_path / "a.mcap"
     foreign(
         path, [each for start in range(40) for each in ticks(4_000)[start::40]], chunk_size=2_000

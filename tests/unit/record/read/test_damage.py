@@ -1,4 +1,7 @@
-"""Files that are damaged, hostile or not ours: read as far as they are sound, refused by name, never believed."""
+"""Damaged, hostile or foreign files: sound parts are read, the rest refused by name.
+
+Nothing in them is trusted.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ def unfinished(path: Path, *records: bytes) -> Path:
 
 
 def use(path: Path) -> None:
-    """Do everything with a file that can be done."""
+    """Use a file in every possible way."""
     recording = Recording.open([path])
     try:
         times = [stored.time_ns for stored in recording.all()]
@@ -65,7 +68,10 @@ def use(path: Path) -> None:
 
 
 def refusal(path: Path) -> str:
-    """Use a file; return why it is refused, in one line that names it, or nothing."""
+    """Use a file, and return the one-line refusal with its name.
+
+    Empty if accepted.
+    """
     try:
         use(path)
     except TrnfleetError as error:
@@ -136,7 +142,8 @@ def test_a_large_keyframe_is_whole_or_not_used(tmp_path: Path) -> None:
     assert len(chunks) >= 3
     assert len({entry.start_ns for entry in chunks}) == 1
     recording = Recording.open([path])
-    whole, before = recording.keyframe(at(200)), recording.keyframe(chunks[0].start_ns - 1)
+    whole = recording.keyframe(at(200))
+    before = recording.keyframe(chunks[0].start_ns - 1)
     recording.close()
     assert whole is not None
     assert before is not None
@@ -152,7 +159,7 @@ def test_a_large_keyframe_is_whole_or_not_used(tmp_path: Path) -> None:
 
 
 def test_a_byte_that_still_decodes_is_found_by_its_checksum(tmp_path: Path) -> None:
-    """In a chunk that is not compressed only the checksum can tell that a payload was changed."""
+    """In an uncompressed chunk only the checksum shows a changed payload."""
     path = tmp_path / "a.mcap"
     with path.open("wb") as stream:
         writer = Writer(stream, compression=CompressionType.NONE)
@@ -182,7 +189,8 @@ def test_an_index_that_does_not_hold_is_dropped(tmp_path: Path, place: str) -> N
     elif place == "footer":
         struct.pack_into("<QQI", data, len(data) - 28, 2**60, 2**60, 0)
     else:
-        # The chunk's place is moved and the checksum made to fit: only the check against the file can tell.
+        # The chunk's place is moved and the checksum made to fit: only the check against the file
+        # can tell.
         entry_at = summary_at
         while data[entry_at] != Opcode.CHUNK_INDEX:
             entry_at += HEAD.size + HEAD.unpack_from(data, entry_at)[1]
@@ -216,7 +224,10 @@ def test_an_index_that_does_not_hold_is_dropped(tmp_path: Path, place: str) -> N
 def test_a_bomb_is_not_decompressed(
     tmp_path: Path, compression: bytes, data: bytes, size: int
 ) -> None:
-    """What says or does more than the limits counts as damaged, quickly; sound messages beside it are read."""
+    """Chunks beyond the limits count as damaged, quickly.
+
+    Sound messages are read.
+    """
     whole = tmp_path / "whole.mcap"
     write(whole, ticks(5))
     part = PartReader(whole)
@@ -235,7 +246,7 @@ def test_a_bomb_is_not_decompressed(
 
 
 def test_a_frame_that_says_no_size_is_decompressed_up_to_the_limit(tmp_path: Path) -> None:
-    """A stream that goes on beyond what the chunk says is given up there."""
+    """A stream longer than the chunk's stated size is cut off there."""
     compressor = zstandard.ZstdCompressor(write_content_size=False)
     path = unfinished(
         tmp_path / "a.mcap", chunk(b"zstd", compressor.compress(bytes(100 * 2**20)), 2**20)
@@ -251,7 +262,10 @@ def test_a_frame_that_says_no_size_is_decompressed_up_to_the_limit(tmp_path: Pat
 
 
 def test_mutated_files_raise_nothing_unexpected(tmp_path: Path) -> None:
-    """2,000 mutations of whole and unfinished files: read or refused in one line, and never for long."""
+    """2,000 mutations of files: read or refused in one line, and never for long.
+
+    Of whole and unfinished ones.
+    """
     messages = [state(TopicClass.JOB, "j", "{}", 0), *(value(n, 0.1 + n / 4) for n in range(24))]
     write(tmp_path / "a.mcap", messages)
     with (tmp_path / "foreign.mcap").open("wb") as stream:
@@ -267,7 +281,8 @@ def test_mutated_files_raise_nothing_unexpected(tmp_path: Path) -> None:
     originals.append(originals[0][: len(originals[0]) * 2 // 3])
     chance = random.Random(9)  # noqa: S311  no secret
     path = tmp_path / "m.mcap"
-    slowest, opened = 0.0, 0
+    slowest = 0.0
+    opened = 0
 
     for _ in range(MUTATIONS):
         data = bytearray(chance.choice(originals))
@@ -307,7 +322,7 @@ def test_mutated_files_raise_nothing_unexpected(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_recording_is_refused(tmp_path: Path, data: bytes, why: str) -> None:
-    """The file is named, and what is wrong with it."""
+    """An invalid file is refused with its name and the reason."""
     path = tmp_path / "a.mcap"
     path.write_bytes(data)
 
@@ -364,7 +379,7 @@ def test_limits_bound_parts_and_chunks(tmp_path: Path) -> None:
 
 
 def test_the_index_may_not_lie_about_counts(tmp_path: Path) -> None:
-    """`verify` reads what is there and holds it against the statistics."""
+    """`verify` reads the messages and compares them with the statistics."""
     path = tmp_path / "a.mcap"
     write(path, ticks(64))
     assert read(path) == ticks(64)

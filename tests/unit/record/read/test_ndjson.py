@@ -1,4 +1,4 @@
-"""Lines of a recording in memory: jobs, order, and messages that are left out."""
+"""Lines of a recording in memory: jobs, order, and left-out messages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ def told(
 
 @pytest.mark.parametrize("grouped", [False, True])
 def test_frames_and_json_give_the_same_lines(grouped: bool) -> None:
-    """Whatever the encoding and granularity: each instance's line, then its chips', with the job that comes behind them."""
+    """Lines are the same for all encodings: each instance, then its chips.
+
+    They have the job received after them.
+    """
     results = []
     for is_json in (True, False):
         feed = Feed(ultraservers(1), json=is_json, grouped=grouped and not is_json)
@@ -53,7 +56,10 @@ def test_frames_and_json_give_the_same_lines(grouped: bool) -> None:
 
 
 def test_a_part_knows_what_came_before_it() -> None:
-    """From the middle on, frames are decoded with the keyframe's descriptors, and nothing earlier is written."""
+    """From the middle on, frames are decoded with the keyframe's descriptors.
+
+    Nothing earlier is written.
+    """
     feed = Feed(standalone(1))
     state = [Stored(START_NS, each) for each in feed.announcements()]
     messages = [(0.0, stored.envelope) for stored in state]
@@ -68,7 +74,10 @@ def test_a_part_knows_what_came_before_it() -> None:
 
 
 def test_what_cannot_be_told_is_counted() -> None:
-    """A frame without its descriptor, one of another start, and what is no message are left out; the first is named."""
+    """Invalid messages and frames without their descriptor are left out.
+
+    Also of another start. The first is named.
+    """
     feed = Feed(standalone(1))
     [early] = feed.telemetry()
     other = Feed(standalone(1))
@@ -85,7 +94,7 @@ def test_what_cannot_be_told_is_counted() -> None:
 
 
 def test_lines_are_plain_text() -> None:
-    """Control characters and line ends within a message do not reach the output as they are."""
+    """Control characters and line ends within a message are escaped in the output."""
     event = Envelope("trnfleet/v1/demo/event/fleet", '{"text":\n"\u009b31m\u202e\x7f"}'.encode())
     stored = Stored(START_NS, event)
     [line] = NdjsonLines("trnfleet", "demo", ("events",)).lines(
@@ -97,7 +106,8 @@ def test_lines_are_plain_text() -> None:
 def test_other_fleets_and_repeats_are_not_written() -> None:
     """A reservation that is only repeated is written once, and another fleet's not at all."""
     feed = Feed(standalone(1), json=True)
-    block, again = feed.reservation("cb-1"), feed.reservation("cb-1", state="expired")
+    block = feed.reservation("cb-1")
+    again = feed.reservation("cb-1", state="expired")
     elsewhere = Envelope("trnfleet/v1/other/reservation/cb-2", block.payload)
     messages = [(0.0, block), (0.0, elsewhere), *((0.0, each) for each in feed.telemetry())]
     messages += [(1.0, each) for each in feed.telemetry(ts_ns=feed.clock.wall_ns() + NS_PER_S)]
@@ -112,7 +122,10 @@ def job(name: str, ts: str, *on: str) -> Envelope:
 
 
 def test_the_job_told_of_last_has_the_chips() -> None:
-    """A former run that is still retained may come first or last; a job that is cleared has nothing any more."""
+    """The latest run has the chips, even if an earlier one is still retained.
+
+    A cleared job has nothing any more.
+    """
     feed = Feed(standalone(1))
     [path] = feed.layout.instances
     former = job("former", "2026-01-04T00:00:00Z", path)
@@ -147,7 +160,7 @@ def test_a_job_that_tells_of_itself_again_has_the_chips_again() -> None:
 
 
 def test_a_descriptor_that_makes_no_sense_leaves_the_one_before() -> None:
-    """It is counted, once each time it comes, and the frames are written as before it."""
+    """An invalid descriptor is counted each time, and the one before stays in use."""
     feed = Feed(standalone(1))
     _, node = feed.announcements()
     unknown = node._replace(payload=node.payload.replace(b"trn2.48xlarge", b"trn9.48xlarge"))

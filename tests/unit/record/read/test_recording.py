@@ -1,4 +1,4 @@
-"""A recording as a recording: what is read between two moments, from one file or many."""
+"""Reading a recording between two moments, from one file or many."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_both_ends_are_exact_to_the_nanosecond(recording: Recording, number: int
 @settings(max_examples=60, deadline=None)
 @given(st.floats(0, 61))
 def test_a_keyframe_and_what_follows_is_all_that_held(recording: Recording, seconds: float) -> None:
-    """The newest message of every topic at a moment, from a keyframe not long before it."""
+    """A recent keyframe plus later messages give every topic's newest message."""
     keyframe = recording.keyframe(at(seconds))
     assert keyframe is not None
     assert keyframe.time_ns <= at(seconds)
@@ -96,7 +96,8 @@ def test_its_ends_are_those_of_its_messages(recording: Recording) -> None:
 
 def test_reading_can_be_left_at_any_message(recording: Recording) -> None:
     """Two readers in turn do not disturb each other."""
-    one, two = recording.read(0, at(100)), recording.read(at(30), at(100))
+    one = recording.read(0, at(100))
+    two = recording.read(at(30), at(100))
     pairs = list(itertools.islice(zip(one, two, strict=False), 200))
 
     assert [pair[0] for pair in pairs] == MESSAGES[:200]
@@ -104,7 +105,7 @@ def test_reading_can_be_left_at_any_message(recording: Recording) -> None:
 
 
 def test_parts_with_a_gap_between_are_one_recording(tmp_path: Path) -> None:
-    """A part that is missing leaves a gap, and the next one begins with all that held."""
+    """A missing part leaves a gap, and the next one begins with all state."""
     parts = write(tmp_path / "a.mcap", MESSAGES, split_ns=10 * NS_PER_S).parts
     recording = Recording.open([parts[0], parts[3]])
 
@@ -120,7 +121,7 @@ def test_parts_with_a_gap_between_are_one_recording(tmp_path: Path) -> None:
 
 
 def test_an_unfinished_part_among_finished_ones_is_told(tmp_path: Path) -> None:
-    """Each part that had to be recovered is named."""
+    """Each recovered part is named."""
     parts = write(tmp_path / "a.mcap", MESSAGES, split_ns=10 * NS_PER_S).parts
     parts[-1].write_bytes(parts[-1].read_bytes()[:-1])
     recording = Recording.open(parts)
@@ -134,7 +135,7 @@ def test_an_unfinished_part_among_finished_ones_is_told(tmp_path: Path) -> None:
 
 
 def test_recordings_of_two_fleets_side_by_side(tmp_path: Path) -> None:
-    """Files whose times overlap are played in the order of their times."""
+    """Files overlapping in time are played in time order."""
     other = [each._replace(time_ns=each.time_ns + 1_000) for each in ticks(300)]
     write(tmp_path / "a.mcap", ticks(300))
     write(tmp_path / "b.mcap", other, About(id="r2", fleets=("prod", "demo")))
@@ -168,7 +169,10 @@ def test_a_recording_of_a_former_schema_is_migrated(
 
 
 def test_statistics_count_topics_classes_and_gaps(tmp_path: Path) -> None:
-    """Messages, bytes, first and last of each; no telemetry for over three periods is a gap."""
+    """Statistics have messages, bytes, first and last of each, and gaps.
+
+    A gap is more than three periods without telemetry.
+    """
     messages = [
         *(value(number * 8, number) for number in range(20)),
         state(TopicClass.JOB, "j1", "{}", 22),
@@ -198,7 +202,7 @@ def test_statistics_count_topics_classes_and_gaps(tmp_path: Path) -> None:
 
 
 def test_statistics_pass_messages_to_a_tap(tmp_path: Path) -> None:
-    """In the one pass that it takes somebody else gets every message too, also where it was taken before."""
+    """A tap receives every message in the same pass, even after an earlier pass."""
     write(tmp_path / "a.mcap", [value(8, number) for number in range(20)], ABOUT)
     recording = Recording.open([tmp_path / "a.mcap"])
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Numbers of telemetry in a replay to a broker: readers count as lost what was lost, and not what a recorder left out."""
+"""Telemetry numbers of a replay: real losses count as lost, a recorder's omissions not."""
 
 from __future__ import annotations
 
@@ -108,7 +108,8 @@ async def test_a_reader_of_a_replayed_thinned_past_counts_what_was_lost_alone() 
         ]
     stored = [Stored(START_NS + at_s * NS_PER_S, each) for at_s, each in recorded]
     clock = ManualClock(5_000, 100.0)
-    publisher, reader = Recorder(clock), Feed(standalone(2))
+    publisher = Recorder(clock)
+    reader = Feed(standalone(2))
     player = Player(MemoryRecording(stored), clock, root="trnfleet", speed=100.0)
     player.attach(publisher)
     playing = asyncio.create_task(player.run(), name="player")

@@ -1,4 +1,4 @@
-"""Chunks of several files: what is kept of one that goes."""
+"""Chunks of several files: the remains of a dropped one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def test_a_reader_that_reads_on_leaves_nothing_of_a_dropped_file(tmp_path: Path) -> None:
-    """It gets all of the file, and no chunk of it stays to be taken for another's."""
+    """A read in progress gets all of a dropped file, and caches no chunk."""
     messages = ticks(40)
     write(tmp_path / "a.mcap", messages)
     whole = PartReader(tmp_path / "a.mcap")
@@ -42,12 +42,16 @@ def test_a_reader_that_reads_on_leaves_nothing_of_a_dropped_file(tmp_path: Path)
 
 
 def hours(count: int) -> list[ChunkEntry]:
-    """Return chunks of a second as a live buffer of 192 chips cuts them, each eleventh of them a keyframe."""
+    """Return chunks of a second, as from a live buffer of 192 chips.
+
+    Each eleventh is a keyframe.
+    """
     repeats = list(CHANNELS).index(KEYFRAME) + 1
     found = []
     offset = 1_000
     for number in range(count):
-        start_ns, length = at(number) + number * 7_919 % 4_000_000, 27_000 + number * 7_919 % 3_000
+        start_ns = at(number) + number * 7_919 % 4_000_000
+        length = 27_000 + number * 7_919 % 3_000
         end_ns = (
             start_ns if number % 11 == 0 else start_ns + 900_000_000 + number * 104_729 % 5_000_000
         )
@@ -62,7 +66,10 @@ def hours(count: int) -> list[ChunkEntry]:
 
 
 def test_the_places_of_hours_take_little_memory(tmp_path: Path) -> None:
-    """A third of what the numbers are, so that the past of a day grows by less than 0.1 MiB an hour; all are found."""
+    """Places need a third of their plain size.
+
+    For a day this is below 0.1 MiB an hour. All are found.
+    """
     write(tmp_path / "a.mcap", ticks(1))
     part = GrowingPart(tmp_path / "a.mcap", ABOUT, CHANNELS)
     timeline = Timeline(DEFAULT_RECORD_LIMITS)

@@ -1,4 +1,4 @@
-"""The last minutes: kept within bounds, read while they grow, saved, and gone at the end."""
+"""The live buffer: bounded, read while it grows, saved, and deleted at the end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DAY_NS = 86_400 * NS_PER_S
 
 
 def batch(first: int, count: int, size: int = 3_000) -> list[Envelope]:
-    """Return numbered telemetry that does not compress, at 10 Hz."""
+    """Return numbered, incompressible telemetry at 10 Hz."""
     return [
         Envelope(
             f"trnfleet/v1/demo/telemetry/uc1/us-{n % 8:04d}",
@@ -71,7 +71,10 @@ def fill(buffer: LiveBuffer, first: int, count: int) -> None:
 
 
 def test_it_is_read_while_it_grows(buffer: LiveBuffer) -> None:
-    """What was taken can be read half a second later; a keyframe gives what held before."""
+    """Messages can be read half a second later.
+
+    A keyframe has the state before.
+    """
     assert (buffer.start_ns, buffer.end_ns, buffer.window_s) == (0, 0, 0)
     assert buffer.keyframe(moment(0)) is None
     assert list(buffer.read(0, moment(1_000))) == []
@@ -93,7 +96,10 @@ def test_it_is_read_while_it_grows(buffer: LiveBuffer) -> None:
 
 
 async def test_a_silence_is_kept_too(tmp_path: Path) -> None:
-    """While nothing comes, the end goes on; what comes after the silence is read after it."""
+    """Without messages the end advances.
+
+    Later ones are read after the silence.
+    """
     clock = ManualClock(START_NS, 100.0)
     buffer = LiveBuffer(tmp_path / "past" / "demo-1", ABOUT, clock=clock)
     buffer.start()
@@ -118,7 +124,10 @@ async def test_a_silence_is_kept_too(tmp_path: Path) -> None:
 def test_more_than_it_can_follow_is_thinned_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A part of each topic's messages is kept, each with the number of those before it that are not; state is all there."""
+    """Under load part of each topic's messages is stored, with left-out counts.
+
+    State is complete.
+    """
     monkeypatch.setattr(live, "Thinning", partial(Thinning, most_per_s=5))
     buffer = LiveBuffer(tmp_path / "past" / "demo-1", ABOUT, clock=ManualClock(START_NS, 100.0))
     buffer.start()
@@ -144,7 +153,10 @@ def test_more_than_it_can_follow_is_thinned_and_says_so(
 
 
 def test_reading_asks_for_the_present(buffer: LiveBuffer) -> None:
-    """Who reads beyond the end makes the thread write what it has; the next call finds it."""
+    """Reading beyond the end makes the thread write.
+
+    The next call finds the messages.
+    """
     buffer.take(batch(0, 2))
     assert not list(buffer.read(0, moment(1_000)))
     thread = buffer._thread
@@ -155,7 +167,7 @@ def test_reading_asks_for_the_present(buffer: LiveBuffer) -> None:
 
 
 def test_reading_piece_by_piece_up_to_the_end_misses_nothing(buffer: LiveBuffer) -> None:
-    """A player that follows the end of a buffer while it grows gets every message once."""
+    """A player following a growing buffer's end gets every message once."""
     looks = threading.Semaphore(0)
 
     def feed() -> None:
@@ -179,7 +191,10 @@ def test_reading_piece_by_piece_up_to_the_end_misses_nothing(buffer: LiveBuffer)
 
 
 def test_disk_and_window_are_bounded(tmp_path: Path, buffer: LiveBuffer) -> None:
-    """The oldest goes; what is left is whole, begins with a keyframe, and the disk is never exceeded."""
+    """The oldest is deleted; the rest is whole and begins with a keyframe.
+
+    The disk share is never exceeded.
+    """
     for begin in range(0, 6_000, 500):
         fill(buffer, begin, 500)
         used = sum(path.stat().st_size for path in (tmp_path / "past" / "demo-1").iterdir())
@@ -197,7 +212,7 @@ def test_disk_and_window_are_bounded(tmp_path: Path, buffer: LiveBuffer) -> None
 
 
 def test_who_reads_what_is_deleted_reads_to_the_end(buffer: LiveBuffer) -> None:
-    """Reading goes on over a part that has gone meanwhile."""
+    """A read goes on over a part deleted meanwhile."""
     fill(buffer, 0, 1_000)
     reading = buffer.read(0, moment(999))
     first = next(reading)
@@ -218,7 +233,7 @@ def before(path: Path, first: int, count: int) -> PartReader:
 def test_what_was_there_before_is_read_and_saved_with_it(
     tmp_path: Path, buffer: LiveBuffer
 ) -> None:
-    """A recording from before the buffer lies before it, by its messages and by what held then."""
+    """An earlier recording comes before the buffer, with its messages and state."""
     fill(buffer, 0, 30)
     assert buffer.backfill(before(tmp_path / "before.mcap", -40, 40))
     assert buffer.start_ns == moment(-40)
@@ -236,7 +251,7 @@ def test_what_was_there_before_is_read_and_saved_with_it(
 
 
 def test_what_was_there_before_is_the_first_that_goes(tmp_path: Path, buffer: LiveBuffer) -> None:
-    """The disk is bounded with it; where there is no room left, it is not taken."""
+    """An earlier recording is dropped first, or refused if there is no room left."""
     part = before(tmp_path / "before.mcap", -700, 700)
     assert buffer.backfill(part)
     assert 2 * 2**20 < part.size_bytes < 3 * 2**20
@@ -254,7 +269,10 @@ def test_what_was_there_before_is_the_first_that_goes(tmp_path: Path, buffer: Li
 def test_what_was_there_before_may_end_after_the_buffer_begins(
     tmp_path: Path, buffer: LiveBuffer
 ) -> None:
-    """A chunk of it that begins within the buffer's first one hides nothing from who reads on piece by piece."""
+    """An overlapping chunk of it hides nothing from reading piece by piece.
+
+    It begins within the buffer's first one.
+    """
     fill(buffer, 0, 4)
     assert buffer.backfill(before(tmp_path / "before.mcap", -9, 12))
     pieces = [numbers(buffer.read(moment(n - 1), moment(n))) for n in range(-9, 4)]
@@ -287,7 +305,7 @@ def test_what_was_there_before_comes_while_the_disk_fills(
 
 
 def test_it_can_be_saved_as_a_recording(tmp_path: Path, buffer: LiveBuffer) -> None:
-    """One finished, sound file with all that is kept, while recording goes on."""
+    """The buffer is saved as one finished, sound file while recording goes on."""
     fill(buffer, 0, 4_000)
     kept = list(buffer.read(0, buffer.end_ns))
     buffer.take(batch(4_000, 10))
@@ -357,7 +375,8 @@ def leave(parent: Path, name: str, written_ns: int) -> Path:
 
 def test_leftovers_of_crashes_are_deleted(tmp_path: Path) -> None:
     """All but the newest, and that one after a day; live processes keep their folders."""
-    old, newer = leave(tmp_path, "demo-1", START_NS), leave(tmp_path, "demo-2", START_NS + NS_PER_S)
+    old = leave(tmp_path, "demo-1", START_NS)
+    newer = leave(tmp_path, "demo-2", START_NS + NS_PER_S)
     alive = leave(tmp_path, "demo-3", START_NS)
     lock = FolderLock(alive)
     lock.take()

@@ -1,4 +1,4 @@
-"""Recording while the fleet runs: batches are in the file soon, and the caller never waits."""
+"""Recording while the fleet runs: batches are soon in the file, callers never wait."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def envelopes(count: int, first_s: float = 100.0) -> list[Envelope]:
-    """Return telemetry that came in at 10 Hz from a monotonic moment on."""
+    """Return telemetry received at 10 Hz from a monotonic moment on."""
     return [
         stored.envelope._replace(received_s=first_s + n / 10)
         for n, stored in enumerate(ticks(count))
@@ -38,7 +38,7 @@ def make(path: Path, **options: Any) -> Recorder:
 
 
 def told(recorder: Recorder, condition: Callable[[], bool]) -> bool:
-    """Wait until the thread tells that something holds, at most five seconds; return whether it does."""
+    """Wait up to five seconds for a condition in the thread, and return it."""
     with recorder._thread._wake:
         return recorder._thread._wake.wait_for(condition, 5)
 
@@ -128,7 +128,10 @@ def test_a_file_that_exists_is_refused_at_once(tmp_path: Path) -> None:
 
 
 async def test_a_full_disk_is_told_within_a_second_and_stops_nobody(tmp_path: Path) -> None:
-    """`failed` returns, the status says why, taking goes on and is counted, and the file can be read."""
+    """On a full disk `failed` returns, the status has the reason, and messages are counted.
+
+    The file can be read.
+    """
     clock = ManualClock(START_NS, 100.0)
     recorder = Recorder(tmp_path / "a.mcap", ABOUT, clock=clock)
     recorder.start()
@@ -136,7 +139,8 @@ async def test_a_full_disk_is_told_within_a_second_and_stops_nobody(tmp_path: Pa
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     former = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_500_000, limits[1]))
-    taken, is_written = 0, True
+    taken = 0
+    is_written = True
     try:
         while is_written and taken < 1_000:
             await clock.advance(1.0)
@@ -179,7 +183,7 @@ class ListSource:
 
 
 async def test_a_tapped_source_gives_everything_on(tmp_path: Path) -> None:
-    """Who asks gets what came, and the recording has the same."""
+    """The caller gets all messages, and the recording has the same."""
     recorder = make(tmp_path / "a.mcap")
     source = TappedSource(ListSource(envelopes(3), envelopes(2, 101.0)), recorder)
     recorder.start()
@@ -195,7 +199,10 @@ async def test_a_tapped_source_gives_everything_on(tmp_path: Path) -> None:
 def test_a_durable_recording_is_synced_every_second(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At once what has waited long, then no more than once a second, and all of it at the end; else never."""
+    """Long-waiting messages are synced at once, then every second, and at the end.
+
+    A recording that is not durable is never synced.
+    """
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_size))
     clock = ManualClock(START_NS, 100.0)
@@ -205,8 +212,10 @@ def test_a_durable_recording_is_synced_every_second(
     recorder.start()
     status, given = recorder.status, envelopes(60)
     for number, begin in enumerate(range(0, 60, 20)):
-        recorder.take(given[begin : begin + 20])
-        assert recorder._thread.flush(5)
+        # The thread begins when both are asked for, so that it syncs what it flushed.
+        with recorder._thread._wake:
+            recorder.take(given[begin : begin + 20])
+            assert recorder._thread.flush(5)
         assert status.syncs == number + 1
         assert synced[-1] == (tmp_path / "a.mcap").stat().st_size
         assert status.file_bytes == recorder._thread._synced_bytes
@@ -225,7 +234,7 @@ def test_a_durable_recording_is_synced_every_second(
 def test_a_disk_that_fails_to_sync_ends_the_recording(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is not durable any more, which is told."""
+    """A failed sync ends a durable recording with the reason."""
     recorder = make(tmp_path / "a.mcap", durable=True)
 
     def fail(_descriptor: int) -> None:

@@ -15,7 +15,7 @@ import pytest
 from support.record.files import ABOUT, NS_PER_S, START_NS, at, read, state, ticks, value, write
 
 from trnfleet.errors import ConfigError, TrnfleetError
-from trnfleet.record.format.keyframes import KeyframeTracker, is_due
+from trnfleet.record.format.keyframes import AT_LATEST_NS, KeyframeTracker, is_due
 from trnfleet.record.read.reader import PartReader
 from trnfleet.record.read.recording import Recording
 from trnfleet.record.write.part import PartFile
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def chunks(path: Path) -> list[tuple[int, int, int]]:
-    """Return begin, end and size of the chunks that hold messages."""
+    """Return start, end and size of the chunks with messages."""
     recording = Recording.open([path])
     (part,) = recording.parts
     keyframe = next(number for number, name in part.channels.items() if name == "keyframe")
@@ -38,7 +38,7 @@ def chunks(path: Path) -> list[tuple[int, int, int]]:
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
-    """All messages come back in order with their times, and the file says where it comes from."""
+    """All messages come back in order with their times, and the file has its origin."""
     messages = ticks(500)
     messages.insert(7, state(TopicClass.JOB, "j1", '{"id":"j1"}', 0.65))
     messages.insert(9, Stored(at(0.75), Envelope("some/other/topic", b"\x00\xff", 2, False, None)))
@@ -53,8 +53,10 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert recording.is_finished
     assert recording.verify() == []
     assert {name: n for name, n in recording.counts.items() if name != "keyframe"} == {
-        "telemetry": 500, "job": 1, "other": 1
-    }  # fmt: skip  # one line
+        "telemetry": 500,
+        "job": 1,
+        "other": 1,
+    }
     recording.close()
 
 
@@ -77,7 +79,7 @@ def test_chunks_are_cut_by_time_and_by_size(tmp_path: Path) -> None:
 
 
 def test_a_file_keeps_little_of_each_chunk(tmp_path: Path) -> None:
-    """A day unsplit has 170,000 chunks; the index at the end says all of them, with their earliest and latest time."""
+    """A day of 170,000 chunks has all of them in its index, with their times."""
     part = PartFile(tmp_path / "a.mcap", ABOUT)
     tracemalloc.start()
     try:
@@ -100,7 +102,7 @@ def test_a_file_keeps_little_of_each_chunk(tmp_path: Path) -> None:
 
 
 def test_a_chunk_ends_between_two_times(tmp_path: Path) -> None:
-    """Messages of one time stay in one chunk, so that reading up to a time gives all of it."""
+    """Messages of one time are in one chunk: reading up to a time is complete."""
     messages = [value(number, number // 300, 4_000) for number in range(1_500)]
 
     write(tmp_path / "a.mcap", messages)
@@ -125,7 +127,7 @@ def test_a_chunk_of_one_time_is_bounded(tmp_path: Path) -> None:
 
 
 def test_a_part_has_at_least_as_much_data_as_the_keyframe_it_begins_with(tmp_path: Path) -> None:
-    """Splits that are too small for what holds do not make a file of every message."""
+    """Splits smaller than the state do not make a file of every message."""
     heavy = [
         Stored(at(0), Envelope(f"trnfleet/v1/demo/job/j{n}", random.Random(n).randbytes(20_000)))  # noqa: S311
         for n in range(20)
@@ -140,14 +142,14 @@ def test_a_part_has_at_least_as_much_data_as_the_keyframe_it_begins_with(tmp_pat
 
 
 def test_time_that_falls_is_held(tmp_path: Path) -> None:
-    """A recording is in order even if who feeds it is not."""
+    """A recording is in order even if its input is not."""
     write(tmp_path / "a.mcap", [value(0, 5), value(1, 3), value(2, 6)])
 
     assert [stored.time_ns for stored in read(tmp_path / "a.mcap")] == [at(5), at(5), at(6)]
 
 
 def test_what_follows_a_flush_is_later(tmp_path: Path) -> None:
-    """Who has read up to the end of what is in the file misses nothing that comes afterwards."""
+    """A reader at the end of the file misses no later message."""
     writer = RecordingWriter(tmp_path / "a.mcap", ABOUT)
     for number in range(3):
         writer.write(at(1), value(number, 1).envelope)
@@ -173,7 +175,7 @@ def test_what_is_cut_is_in_the_file_at_once(tmp_path: Path) -> None:
 
 
 def test_a_file_that_exists_is_never_touched(tmp_path: Path) -> None:
-    """Existing files, former parts and folders that are missing are refused by name."""
+    """Existing files, earlier parts and missing folders are refused by name."""
     (tmp_path / "a.mcap").write_bytes(b"mine")
     (tmp_path / "night-0007.mcap").write_bytes(b"mine")
 
@@ -209,7 +211,10 @@ def test_splits_by_time_and_size_are_whole_recordings(tmp_path: Path) -> None:
 
 
 def test_old_parts_are_deleted(tmp_path: Path) -> None:
-    """With `keep` only parts that end within that time are kept, and files of others are left alone."""
+    """With `keep` older parts are deleted.
+
+    Others' files are not touched.
+    """
     other = tmp_path / "night.mcap"
     other.write_bytes(b"mine")
 
@@ -254,7 +259,10 @@ def test_keyframes_come_every_ten_seconds_where_they_cost_little(tmp_path: Path)
 
 
 def test_a_keyframe_holds_what_holds(tmp_path: Path) -> None:
-    """The newest message of every topic that is retained or telemetry, by time, and nothing else."""
+    """A keyframe has each retained or telemetry topic's newest message, by time.
+
+    It has nothing else.
+    """
     other = Envelope("weather", b"rain", 0, True, None)
     messages = [
         state(TopicClass.NODE, "uc1", "old", 0),
@@ -305,6 +313,29 @@ def test_telemetry_that_is_too_large_is_left_out_of_keyframes() -> None:
     assert tracker.size_bytes < 200
 
 
+def test_telemetry_that_nothing_describes_is_forgotten() -> None:
+    """Undescribed telemetry is forgotten after a minute; a described host's values stay."""
+    tracker = KeyframeTracker()
+    begin = "trnfleet/v1/demo"
+    for path in ("uc1/standalone/here", "uc1/standalone/gone"):
+        tracker.take("node", 1, Envelope(f"{begin}/node/{path}", b"x", 1, retain=True), b"state")
+        for topic in (f"{begin}/telemetry/{path}", f"{begin}/telemetry/{path}/chip01"):
+            tracker.take("telemetry", 1, Envelope(topic, b"x"), b"value")
+    gone = Envelope(f"{begin}/node/uc1/standalone/gone", b"", 1, retain=True)
+    tracker.take("node", 2, gone, b"")
+    tracker.forget(AT_LATEST_NS)
+    assert len(tracker) == 5
+    tracker.take(
+        "telemetry", AT_LATEST_NS, Envelope(f"{begin}/telemetry/uc1/us-0001", b"x"), b"value"
+    )
+    tracker.forget(2 + AT_LATEST_NS)
+    assert len(tracker) == 4
+    size = tracker.size_bytes
+    tracker.forget(2 * AT_LATEST_NS + 1)
+    assert len(tracker) == 3
+    assert tracker.size_bytes < size
+
+
 def test_a_message_over_the_limit_is_refused_and_the_recording_goes_on(tmp_path: Path) -> None:
     """What nobody could read again is not written."""
     writer = RecordingWriter(tmp_path / "a.mcap", ABOUT)
@@ -318,7 +349,7 @@ def test_a_message_over_the_limit_is_refused_and_the_recording_goes_on(tmp_path:
 
 
 def fill_up(path: Path, room: int) -> tuple[RecordingWriter, RecordingError, int]:
-    """Write until the file may grow no further; return the writer, its error and how many messages it took."""
+    """Write until the file cannot grow, and return writer, error and message count."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     former = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     writer = RecordingWriter(path, ABOUT)
@@ -338,7 +369,10 @@ def fill_up(path: Path, room: int) -> tuple[RecordingWriter, RecordingError, int
 
 
 def test_a_full_disk_ends_the_recording_where_it_can_be_read(tmp_path: Path) -> None:
-    """The error names file and reason; all but the last half second is there, and writing on is refused."""
+    """On a full disk all but the last half second is there.
+
+    The error names file and reason, and further writes are refused.
+    """
     writer, error, written = fill_up(tmp_path / "a.mcap", 1_000_000)
 
     assert str(error) == f"{tmp_path / 'a.mcap'}: the recording ends here: File too large"
@@ -356,7 +390,10 @@ def test_a_full_disk_ends_the_recording_where_it_can_be_read(tmp_path: Path) -> 
 
 
 def mixed(seed: int) -> list[Stored]:
-    """Return messages of all kinds, many of one time and the most of them telemetry, of which some are too large."""
+    """Return messages of all kinds, many of one time, most of them telemetry.
+
+    Some are too large.
+    """
     rng = random.Random(seed)  # noqa: S311  not for secrets
     fleets = ["demo", "telemetry", *(f"f{number}" for number in range(9))]
     frames = [
@@ -379,7 +416,14 @@ def mixed(seed: int) -> list[Stored]:
             Stored(
                 at(number // 100 * 0.3),
                 Envelope(
-                    build_topic(fleet, rng.choices(tuple(TopicClass), [9 if each == "telemetry" else 0.1 for each in TopicClass])[0], path),
+                    build_topic(
+                        fleet,
+                        rng.choices(
+                            tuple(TopicClass),
+                            [9 if each == "telemetry" else 0.1 for each in TopicClass],
+                        )[0],
+                        path,
+                    ),
                     rng.choice(frames if is_frame else samples),
                     int(rng.random() < 0.02),
                     retain=rng.random() < 0.02,
@@ -388,7 +432,7 @@ def mixed(seed: int) -> list[Stored]:
                     properties=MessageProperties(expiry_s=9) if rng.random() < 0.02 else None,
                 ),
             )
-        )  # fmt: skip  # one call
+        )
     for number in (320, 330, 700):
         time_ns, envelope = messages[number]
         messages[number] = Stored(time_ns, envelope._replace(payload=bytes(17 * 2**20)))
@@ -398,7 +442,10 @@ def mixed(seed: int) -> list[Stored]:
 
 @pytest.mark.parametrize("options", [{}, {"values_bytes": 4_000}, {"split_bytes": 2**20}])
 def test_many_at_once_make_the_same_bytes(tmp_path: Path, options: dict[str, int]) -> None:
-    """What came at the same time is written as it is one by one, whatever its kinds; what is too large is left out and counted."""
+    """Messages of one time have the same bytes as single writes.
+
+    Oversized ones are counted.
+    """
     messages = mixed(3)
     (tmp_path / "one").mkdir()
     (tmp_path / "many").mkdir()
@@ -420,7 +467,10 @@ def test_many_at_once_make_the_same_bytes(tmp_path: Path, options: dict[str, int
 
 
 def test_many_at_once_end_with_the_disk(tmp_path: Path) -> None:
-    """Where the disk is full, each message is in the file or counted as lost, and writing on is refused with the reason."""
+    """On a full disk each message is in the file or counted as lost.
+
+    Further writes are refused with the reason.
+    """
     writer, error, _ = fill_up(tmp_path / "a.mcap", 300_000)
 
     for batch in ([value(1, 90).envelope] * 3, [state(TopicClass.JOB, "j1", "{}", 91).envelope]):

@@ -18,7 +18,8 @@ from trnfleet.transport.mqtt import MqttPublisher
 from trnfleet.transport.url import BrokerUrl
 from trnfleet.wire.ports import Envelope
 
-TELEMETRY, STATE = "t/v1/demo/telemetry/", "t/v1/demo/node/"
+TELEMETRY = "t/v1/demo/telemetry/"
+STATE = "t/v1/demo/node/"
 
 
 def merged(*buses: MemoryBus) -> MergedSource:
@@ -33,8 +34,12 @@ async def publisher_on(bus: MemoryBus) -> MemoryPublisher:
 
 
 async def test_messages_of_all_sources_come_and_state_names_its_connection() -> None:
-    """What waits at both comes in one stream, and a call that is cancelled loses nothing."""
-    one, two = MemoryBus(), MemoryBus()
+    """Messages from both sources arrive in one stream.
+
+    A cancelled call loses none.
+    """
+    one = MemoryBus()
+    two = MemoryBus()
     source = merged(one, two)
     async with background(source=source.run()):
         await source.wait_connected(1.0)
@@ -56,8 +61,12 @@ async def test_messages_of_all_sources_come_and_state_names_its_connection() -> 
 
 
 async def test_the_whole_stands_while_a_part_does() -> None:
-    """One connection that is lost is a part that is away; with the last one the whole is lost, and its return is one connect."""
-    one, two = MemoryBus(), MemoryBus()
+    """One lost connection is a partial loss; the last one is a total loss.
+
+    Its return counts as one connect.
+    """
+    one = MemoryBus()
+    two = MemoryBus()
     source = merged(one, two)
     async with background(source=source.run()):
         await source.wait_connected(1.0)
@@ -77,8 +86,12 @@ async def test_the_whole_stands_while_a_part_does() -> None:
 
 
 async def test_what_is_written_reaches_a_broker_that_was_away_once_it_is_back() -> None:
-    """Every broker gets it; one that is away gets the newest retained message of each topic when it is back, once."""
-    one, two = MemoryBus(), MemoryBus()
+    """Every broker receives a message.
+
+    One that returns receives each topic's newest retained message once.
+    """
+    one = MemoryBus()
+    two = MemoryBus()
     publisher = FanOutPublisher([one.publisher("desk"), two.publisher("desk")])
     async with background(publisher=publisher.run()):
         await publisher.wait_connected(1.0)
@@ -97,7 +110,10 @@ async def test_what_is_written_reaches_a_broker_that_was_away_once_it_is_back() 
 
 
 def test_brokers_that_are_all_away_are_all_named() -> None:
-    """One that was reached is enough; else the line has the reason of each, and an error of another kind is raised as it is."""
+    """One reachable broker is enough.
+
+    Without one the line has the reason of each. An error of another kind is raised unchanged.
+    """
     away = [
         BrokerError("broker mqtt://a:1883: connection refused"),
         BrokerError("broker mqtt://b:1883: name not found"),
@@ -114,7 +130,7 @@ def test_brokers_that_are_all_away_are_all_named() -> None:
 
 
 async def test_what_is_written_goes_to_chosen_brokers() -> None:
-    """Those that have something of the fleet get it; all do while that is not known."""
+    """Writes go to brokers with parts of the fleet, or to all while unknown."""
     one, two = MemoryBus(), MemoryBus()
     publisher = FanOutPublisher([one.publisher("desk"), two.publisher("desk")])
     async with background(publisher=publisher.run()):
@@ -128,8 +144,12 @@ async def test_what_is_written_goes_to_chosen_brokers() -> None:
 
 
 async def test_a_broker_that_refuses_is_named() -> None:
-    """What one broker takes and another refuses is not written everywhere, and counts as refused; it is not tried again."""
-    one, two = MemoryBus(), MemoryBus()
+    """A message refused by one of several brokers counts as refused.
+
+    It is not retried.
+    """
+    one = MemoryBus()
+    two = MemoryBus()
     two.refuse("t/v1/demo/ack/#")
     publisher = FanOutPublisher([one.publisher("desk"), two.publisher("desk")])
     async with background(publisher=publisher.run()):
@@ -167,8 +187,9 @@ def fan_out(clock: ManualClock) -> FanOutPublisher:
 
 
 async def test_what_a_returning_broker_loses_again_waits_on(networks: dict[str, Network]) -> None:
-    """A connection that is lost while it gets what waited gets that with the next one."""
-    clock, network = ManualClock(), networks["b"]
+    """Waiting messages lost with a returning connection are sent with the next one."""
+    clock = ManualClock()
+    network = networks["b"]
     publisher = fan_out(clock)
     async with background(publisher=publisher.run()):
         await clock.advance(0)
@@ -190,7 +211,7 @@ async def test_what_a_returning_broker_loses_again_waits_on(networks: dict[str, 
 async def test_what_is_written_while_a_broker_comes_back_reaches_it(
     networks: dict[str, Network],
 ) -> None:
-    """A message that is written while the connection is announced goes out behind the announcement."""
+    """A message written during the announcement is sent after it."""
     clock, network = ManualClock(), networks["b"]
     publisher = fan_out(clock)
     publisher.on_connect(lambda: [ACK._replace(topic="announced")])

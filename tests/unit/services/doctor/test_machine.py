@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 VERSIONS: dict[str, Any] = {
-    "version": "1.2.3", "python": "3.11.7", "platform": "Linux", "dependencies": {"numpy": "2.4", "boto3": None}
-}  # fmt: skip  # one line
+    "version": "1.2.3",
+    "python": "3.11.7",
+    "platform": "Linux",
+    "dependencies": {"numpy": "2.4", "boto3": None},
+}
 
 
 def by_name(findings: Iterable[Finding]) -> dict[str, Finding]:
@@ -58,7 +61,7 @@ def test_a_small_terminal_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "_is_terminal", lambda _stream: True)
     for lines, health in ((24, Health.OK), (23, Health.WARNING)):
         monkeypatch.setattr(
-            shutil, "get_terminal_size", lambda lines=lines: os.terminal_size((80, lines))
+            shutil, "get_terminal_size", lambda *_, lines=lines, **__: os.terminal_size((80, lines))
         )
         assert by_name(machine.terminal({"TERM": "xterm"}))["size"][2:4] == (health, f"80x{lines}")
 
@@ -90,7 +93,7 @@ class Disk(NamedTuple):
 def test_folders_are_named_with_the_room_that_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A disk that is nearly full, and a folder that stands in for another, are warnings."""
+    """A nearly full disk and a substitute folder are warnings."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
     monkeypatch.setenv("TMPDIR", str(tmp_path / "none"))

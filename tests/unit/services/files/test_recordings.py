@@ -33,7 +33,10 @@ def recording(tmp_path: Path) -> Iterator[Recording]:
 
 
 def test_a_part_lies_in_the_recording(recording: Recording) -> None:
-    """Without options it is all; what lies outside or ends before it begins is refused with the recording's times."""
+    """Without options the part is the whole recording.
+
+    A part outside, or with its end before its begin, is refused with the recording's times.
+    """
     assert part_of(recording, None, None) == (BEGIN, END)
     assert part_of(recording, "00:00", "-10m") == (BEGIN + 1_800 * NS_PER_S, END - 600 * NS_PER_S)
     with pytest.raises(
@@ -45,8 +48,12 @@ def test_a_part_lies_in_the_recording(recording: Recording) -> None:
 
 
 def test_a_part_begins_in_the_minute_and_ends_on_a_later_day(tmp_path: Path) -> None:
-    """The minute in which a recording begins is there; --to is the next such time of day after --from."""
-    begin, end = parse_rfc3339("2026-01-05T14:03:20Z"), parse_rfc3339("2026-01-08T15:00:00Z")
+    """The minute of the recording's begin is valid.
+
+    --to is the next such time of day after --from.
+    """
+    begin = parse_rfc3339("2026-01-05T14:03:20Z")
+    end = parse_rfc3339("2026-01-08T15:00:00Z")
     writer = RecordingWriter(tmp_path / "long.mcap", About(id="test", fleets=("east",)))
     for time_ns in (begin, end):
         writer.write(time_ns, Envelope("trnfleet/v1/east/event/uc1", b"{}"))
@@ -71,7 +78,10 @@ def test_a_part_begins_in_the_minute_and_ends_on_a_later_day(tmp_path: Path) -> 
 
 
 def test_one_of_several_fleets_has_to_be_named(recording: Recording) -> None:
-    """Of two fleets one is named; a name that is none is refused with the nearest."""
+    """One of two fleets must be named.
+
+    An unknown name is refused with the nearest.
+    """
     assert fleet_of(recording, "west", "a.mcap") == "west"
     with pytest.raises(
         ConfigError, match=r"a\.mcap: several fleets in it: name one with --name; .*east, west"
@@ -82,7 +92,7 @@ def test_one_of_several_fleets_has_to_be_named(recording: Recording) -> None:
 
 
 def test_a_fleet_that_came_later_is_one_of_several(tmp_path: Path) -> None:
-    """A recording names the fleets of its first second; another one is not left out without a word."""
+    """A fleet that began after the first second is not left out silently."""
     path = tmp_path / "later.mcap"
     writer = RecordingWriter(path, About(id="test", fleets=("east",)))
     writer.write(BEGIN, Envelope("trnfleet/v1/east/telemetry/uc1", b"{}"))
@@ -99,13 +109,16 @@ def test_a_fleet_that_came_later_is_one_of_several(tmp_path: Path) -> None:
 
 
 def test_distances_beyond_all_bounds_lie_outside(recording: Recording) -> None:
-    """A number that no machine can hold is beyond the recording like any other."""
+    """A number beyond any machine type lies outside the recording like any other."""
     with pytest.raises(ConfigError, match="the recording is from"):
         part_of(recording, f"+{'9' * 400}d", None)
 
 
 def test_a_fleet_that_came_later_can_be_named(tmp_path: Path) -> None:
-    """A recording names the fleets that were there when it began; others are found among its topics."""
+    """A recording names the fleets at its begin.
+
+    Others are found among its topics.
+    """
     file = tmp_path / "late.mcap"
     writer = RecordingWriter(file, About(id="test", fleets=("early",)))
     writer.write(BEGIN, Envelope("trnfleet/v1/early/event/uc1", b"{}"))
@@ -119,7 +132,7 @@ def test_a_fleet_that_came_later_can_be_named(tmp_path: Path) -> None:
 
 
 def test_where_no_fleet_is_none_can_be_named(tmp_path: Path) -> None:
-    """Other people's topics are of no fleet, whatever name is asked for."""
+    """Foreign topics belong to no fleet, whatever name is requested."""
     writer = RecordingWriter(tmp_path / "lamp.mcap", About(id="test"))
     writer.write(BEGIN, Envelope("home/lamp", b"on"))
     writer.close()
@@ -133,7 +146,10 @@ def test_where_no_fleet_is_none_can_be_named(tmp_path: Path) -> None:
 
 
 def test_fleets_of_topics() -> None:
-    """Each is named once and in order; what is not ours has none."""
+    """Each fleet is named once and in order.
+
+    Foreign topics have none.
+    """
     topics = [
         "trnfleet/v1/b/event/x",
         "trnfleet/v1/a/job/x",
@@ -145,7 +161,7 @@ def test_fleets_of_topics() -> None:
 
 
 def test_a_message_does_not_name_every_fleet() -> None:
-    """A file may hold a million fleets; the nearest is looked for among all of them."""
+    """A million fleets are searched for the nearest, but not listed in the message."""
     many = [f"fleet{number:03}" for number in range(200)]
     with pytest.raises(ConfigError, match=r"fleet000, fleet001, .*, fleet099 and 100 more$"):
         choose_fleet(many, None)

@@ -36,7 +36,10 @@ def test_gaps_are_counted_by_fleet() -> None:
 
 @pytest.mark.parametrize("is_frame", [False, True])
 def test_what_was_left_out_of_a_past_is_not_lost(*, is_frame: bool) -> None:
-    """A past that was thinned says what is not there, in JSON and in frames; what is missing beyond that is lost."""
+    """Ticks left out of a thinned past are declared, in JSON and in frames.
+
+    Only further missing ones are lost.
+    """
     gaps = SequenceGaps("trnfleet")
     for seq, shed in ((0, 0), (3, 2), (6, 2), (9, 1), (10, 0)):
         kept = telemetry(seq)._replace(shed=shed)
@@ -57,7 +60,10 @@ def test_what_is_no_telemetry_counts_as_nothing() -> None:
 
 
 def test_the_head_is_not_taken_from_within_a_value() -> None:
-    """Text of a value that looks like a key is none, and of two the parser decides."""
+    """Value text that looks like a key is not one.
+
+    Of two keys the parser decides.
+    """
     assert json_head(b'{"boot":"b","seq":7}') == ("b", 7)
     assert json_head(json.dumps({"job": '"seq": 3,', "boot": "b", "seq": 7}).encode()) == ("b", 7)
     assert json_head(b'{"x": {"seq": 3, "boot": "c"}, "boot": "b", "seq": 7}') == ("b", 7)
@@ -66,7 +72,10 @@ def test_the_head_is_not_taken_from_within_a_value() -> None:
 
 
 def frame(chance: random.Random, seq: int) -> bytes:
-    """Return the head of a frame as hosts have it, or now and then with another order, boot or form of number, torn or damaged."""
+    """Return the head of a frame, sometimes in an unusual form.
+
+    It may have another order, boot or form of number, or be torn or damaged.
+    """
     boot = cbor2.dumps("boot") + cbor2.dumps(chance.choice(["b1", "b1", "b1", "b1", "b2"]))
     wide = chance.random() < 0.9
     number = cbor2.dumps("seq") + (b"\x1b" + seq.to_bytes(8, "big") if wide else cbor2.dumps(seq))
@@ -83,9 +92,10 @@ def frame(chance: random.Random, seq: int) -> bytes:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_frames_that_begin_as_before_count_as_frames_that_are_read_as_a_whole(seed: int) -> None:
-    """Whatever comes of a topic: its messages by what is known of it give the counts that each by itself gives."""
+    """Counts from cached heads equal counts from each message by itself."""
     chance = random.Random(seed)  # noqa: S311  messages, nothing secret
-    gaps, each = SequenceGaps("trnfleet"), SequenceGaps("trnfleet")
+    gaps = SequenceGaps("trnfleet")
+    each = SequenceGaps("trnfleet")
     seq = 0
     for _ in range(2_000):
         seq = max(0, seq + chance.choice([1, 1, 1, 1, 2, 5, 0, -1, -3]))

@@ -38,14 +38,18 @@ def wanted(address: str, step_minutes: int) -> Wanted:
 
 
 async def test_a_chip_has_minutes_and_the_fleet_ten_of_them(tmp_path: Path) -> None:
-    """What is not in the files is NaN; a second question gets the answer at once."""
+    """Missing values are NaN.
+
+    A second query is answered at once.
+    """
     write_minutes(
         tmp_path, [*range(FIRST, FIRST + 10), *range(FIRST + 20, FIRST + 30)], windows=[FIRST]
     )
     charts = HistoryCharts(tmp_path, "demo", ManualClock())
     for question in (wanted(CHIP, 1), wanted("", 10)):
         await asked(charts, question)
-    chip, fleet = charts.ask(wanted(CHIP, 1)), charts.ask(wanted("", 10))
+    chip = charts.ask(wanted(CHIP, 1))
+    fleet = charts.ask(wanted("", 10))
     assert chip is not None
     assert fleet is not None
     assert charts.problem == ""
@@ -63,7 +67,7 @@ async def test_a_chip_has_minutes_and_the_fleet_ten_of_them(tmp_path: Path) -> N
 
 
 async def test_what_cannot_be_read_is_named_and_ends_nothing(tmp_path: Path) -> None:
-    """A folder that is missing, one of another fleet, and a torn file beside whole ones."""
+    """A missing folder, another fleet's, and a torn file among whole ones are named."""
     for folder, fleet, said in (
         (tmp_path / "none", "demo", "no such folder"),
         (tmp_path / "history", "prod", "no history of the fleet 'prod'; it has that of 'demo'"),
@@ -87,7 +91,8 @@ async def test_what_cannot_be_read_is_named_and_ends_nothing(tmp_path: Path) -> 
 
 async def test_a_folder_that_comes_later_is_seen_though_no_chart_asks(tmp_path: Path) -> None:
     """The message goes, and the app knows how far charts reach."""
-    clock, folder = ManualClock(), tmp_path / "history"
+    clock = ManualClock()
+    folder = tmp_path / "history"
     charts = HistoryCharts(folder, "demo", clock)
     async with background(charts=charts.run()):
         await eventually(lambda: charts.problem, 20.0)
@@ -99,7 +104,7 @@ async def test_a_folder_that_comes_later_is_seen_though_no_chart_asks(tmp_path: 
 
 
 async def test_whatever_the_system_says_of_a_folder_does_not_end_the_app(tmp_path: Path) -> None:
-    """Such as of a name that is too long."""
+    """A system error, such as for a long name, does not end the app."""
     clock = ManualClock()
     charts = HistoryCharts(tmp_path / ("x" * 300), "demo", clock)
     async with background(charts=charts.run()):
@@ -140,7 +145,10 @@ async def test_a_torn_file_that_is_whole_again_is_named_no_more_though_no_chart_
 
 
 def tear(folder: Path) -> tuple[Path, bytes]:
-    """Cut the second minute's file short, and return it with what it had."""
+    """Cut the second minute's file short.
+
+    Return it with its former content.
+    """
     file = next(folder.rglob("chips-20260105T0001Z*"))
     whole = file.read_bytes()
     file.write_bytes(whole[:-100])

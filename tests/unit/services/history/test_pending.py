@@ -32,7 +32,10 @@ def closed(minute: int) -> ClosedMinute:
 
 
 def test_a_full_disk_leaves_whole_files_and_what_waits_is_written_later(tmp_path: Path) -> None:
-    """The error names the folder, and the minutes are counted; beyond what memory may hold the oldest is given up."""
+    """The error names the file, and the minutes are counted.
+
+    Beyond the memory limit the oldest are dropped.
+    """
     history = HistoryWriter(tmp_path, "demo", "main", "host-a")
     size = closed(FIRST).parts[0].nbytes
     pending = PendingWrites(history, most_bytes=2 * size + size // 2)
@@ -52,7 +55,8 @@ def test_a_full_disk_leaves_whole_files_and_what_waits_is_written_later(tmp_path
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         history.close()
 
-    assert full[0].startswith(f"{tmp_path}: cannot be written: ")
+    file = "fleet=demo/day=2026-01-05/cell=main/chips-20260105T0002Z-20260105T0002Z-host-a.parquet"
+    assert full[0] == f"{tmp_path / file}: cannot be written: File too large"
     assert full[1:] == (2, 1, there)
     assert (pending.problem, pending.waiting, pending.minutes) == ("", 0, 3)
     with open_history(tmp_path) as reader:
@@ -65,7 +69,10 @@ def test_a_full_disk_leaves_whole_files_and_what_waits_is_written_later(tmp_path
 
 
 def test_a_minute_that_is_there_is_left_out_when_it_would_be_written(tmp_path: Path) -> None:
-    """Its samples are counted; the loop, which only adds, reads no file."""
+    """Its samples are counted.
+
+    The loop only adds, and reads no file.
+    """
     history = HistoryWriter(tmp_path, "demo", "main", "host-a")
     pending = PendingWrites(history)
     try:
@@ -88,7 +95,10 @@ def test_a_minute_that_is_there_is_left_out_when_it_would_be_written(tmp_path: P
 
 @pytest.mark.parametrize("byte", [0, 255])
 def test_a_damaged_file_holds_up_neither_minutes_nor_their_ten(tmp_path: Path, byte: int) -> None:
-    """What stands in it counts as not there: its minute is written when it comes again, and all others are."""
+    """A damaged file counts as missing.
+
+    Its minute is written when it comes again, and all others are written.
+    """
     write_minutes(tmp_path, [FIRST, FIRST + 1])
     damaged = next(tmp_path.rglob("chips-20260105T0001Z*"))
     content = bytearray(damaged.read_bytes())

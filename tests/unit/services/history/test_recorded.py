@@ -1,4 +1,4 @@
-"""History of a recording: what its messages say, read without a monitor."""
+"""History of a recording, read from its messages without a monitor."""
 
 from __future__ import annotations
 
@@ -43,10 +43,21 @@ class Silent:
         raise AssertionError(problem)
 
 
-def recorded(path: Path, ticks: int, *, period_s: float = 5.0) -> None:
-    """Record a fleet of two hosts in JSON: values change with every tick, and some are missing now and then."""
+def recorded(path: Path, ticks: int, *, period_s: float = 5.0, lost_from: int = 10**9) -> None:
+    """Record a fleet of two hosts in JSON.
+
+    Values change with every tick, and some are missing now and then.
+
+    Args:
+        path: The file.
+        ticks: How many ticks there are.
+        period_s: Seconds from tick to tick.
+        lost_from: The tick from which the second host, which has a job then, is silent.
+    """
     feed = Feed(HOSTS, json=True, period_s=period_s)
     feed.jobs = {"train": (HOSTS[0][0],)}
+    if lost_from < ticks:
+        feed.jobs["lost"] = (HOSTS[1][0],)
     feed.scatter()
     random = np.random.default_rng(3)
     writer = RecordingWriter(path, About(id="r", fleets=("demo",), root="trnfleet"))
@@ -63,7 +74,7 @@ def recorded(path: Path, ticks: int, *, period_s: float = 5.0) -> None:
             feed.set("power_w", np.nan, random.integers(0, 32, 3))
             feed.set("exec_completed", np.arange(32) * tick)
             feed.columns["temperature_c"][7] = np.iinfo(np.uint16).max
-            hosts = [HOSTS[0][0]] if tick % 4 == 1 else None
+            hosts = [HOSTS[0][0]] if tick % 4 == 1 or tick >= lost_from else None
             for envelope in feed.telemetry(hosts, ts_ns=time_ns):
                 writer.write(time_ns + 40_000_000, envelope)
             if not tick:
@@ -103,6 +114,19 @@ def write(folder: Path, path: Path) -> HistoryProgress:
         )
     finally:
         recording.close()
+
+
+def test_a_job_without_a_live_chip_has_no_minutes(tmp_path: Path) -> None:
+    """A `running` job with stale chips counts no use."""
+    recorded(tmp_path / "r.mcap", 40, lost_from=10)
+    write(tmp_path / "history", tmp_path / "r.mcap")
+    with open_history(tmp_path / "history") as reader:
+        rows = reader.query(
+            "SELECT job, sum(samples) FROM job_minutes GROUP BY job ORDER BY job"
+        ).rows
+    samples = dict(rows)
+    assert samples["train"] == 40
+    assert 10 <= samples["lost"] <= 14
 
 
 def test_history_of_a_recording_is_what_its_messages_say(tmp_path: Path) -> None:
@@ -146,7 +170,7 @@ def test_history_of_a_recording_is_what_its_messages_say(tmp_path: Path) -> None
 
 
 def test_a_recording_that_is_written_again_adds_nothing(tmp_path: Path) -> None:
-    """Nor do minutes of it that are there already."""
+    """A recording written again, or its existing minutes, adds nothing."""
     recorded(tmp_path / "short.mcap", 6, period_s=20.0)
     recorded(tmp_path / "long.mcap", 12, period_s=20.0)
     first = write(tmp_path / "history", tmp_path / "short.mcap")
@@ -157,7 +181,8 @@ def test_a_recording_that_is_written_again_adds_nothing(tmp_path: Path) -> None:
     assert again.late > first.chips
     with open_history(tmp_path / "history") as reader:
         assert reader.query(
-            "SELECT count(*) FROM (SELECT time, address FROM chips GROUP BY ALL HAVING count(*) > 1)"
+            "SELECT count(*) FROM (SELECT time, address FROM chips GROUP BY ALL HAVING count(*)"
+            " > 1)"
         ).rows == [(0,)]
         assert reader.query("SELECT count(DISTINCT time) FROM chips").rows == [(4,)]
         assert reader.query("SELECT minutes FROM fleets").rows == [(4,)]

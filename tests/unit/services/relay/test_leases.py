@@ -1,9 +1,10 @@
-"""Leases of a relay: who gets one, what is forwarded under it, and when it ends."""
+"""Leases of a relay: admission, forwarding, and their end."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from support.monitor.feed import Feed, ultraservers
 
@@ -31,7 +32,7 @@ CHIP = f"{ROW}/trn2u-0001-2/chip05"
 
 
 class Kept:
-    """A publisher that keeps what it is given, as long as it is connected."""
+    """A publisher that stores its messages while connected."""
 
     def __init__(self) -> None:
         self.status = LinkStatus(connected=True)
@@ -80,7 +81,7 @@ class Relay:
         self.asked = 0
 
     async def tick(self, seconds: float = 1.0) -> list[Envelope]:
-        """Let the cell's hosts publish, and return what the relay forwards."""
+        """Publish a tick of the cell's hosts, and return the forwarded messages."""
         await self.feed.clock.advance(seconds)
         messages = self.feed.telemetry()
         self.forwarding.take(messages)
@@ -90,7 +91,7 @@ class Relay:
         return await self.published()
 
     async def published(self) -> list[Envelope]:
-        """Return what the relay forwards of what has come."""
+        """Return the messages forwarded so far."""
         self.top.sent.clear()
         await self.forwarding.publish()
         return list(self.top.sent)
@@ -131,7 +132,7 @@ async def relay(
 
 
 def paths(sent: list[Envelope], kind: TopicClass, *, cleared: bool = False) -> list[str]:
-    """Return the paths of messages of a class, of those that clear or of the others."""
+    """Return the paths of a class's messages: either clearings or the others."""
     prefix = build_topic("demo", kind, "")
     return sorted(
         each.topic.removeprefix(prefix)
@@ -147,7 +148,10 @@ HOSTS = [f"{ROW}/trn2u-0001-{place}" for place in range(4)]
 async def test_hosts_are_described_with_their_first_frames_and_forwarded_until_the_lease_ends(
     target: str,
 ) -> None:
-    """The frames are the cell's, byte by byte; the descriptors are the hosts', and say who forwards them."""
+    """Frames are the cell's, byte by byte.
+
+    Descriptors are the hosts', with their forwarder.
+    """
     cell = await relay()
     assert await cell.tick() == []
     reply = cell.ask(target)
@@ -166,7 +170,7 @@ async def test_hosts_are_described_with_their_first_frames_and_forwarded_until_t
     stamped = decode_message(sent[0].payload, Descriptor)
     own, _ = cell.feed.monitor.ingest.descriptors.whole(HOSTS[0]) or (None, None)
     assert stamped.forwarded == ForwardedBy(cell="cell-a", relay="relay", boot="b")
-    assert stamped.model_copy(update={"forwarded": None}) == own
+    assert msgspec.structs.replace(stamped, forwarded=None) == own
     sent = await cell.tick()
     assert (paths(sent, TopicClass.NODE), paths(sent, TopicClass.TELEMETRY)) == ([], HOSTS)
     cell.feed.seq -= 1
@@ -177,7 +181,7 @@ async def test_hosts_are_described_with_their_first_frames_and_forwarded_until_t
 
 
 async def test_a_lease_is_renewed_and_given_back_and_shared() -> None:
-    """A row is forwarded once for all who hold a lease of it, until the last of them has left or died."""
+    """A row is forwarded once for all leases, until the last one ends or expires."""
     cell = await relay()
     cell.ask(client="one")
     cell.ask(client="two")
@@ -203,7 +207,7 @@ async def test_a_frame_of_an_ultraserver_is_forwarded_as_one() -> None:
 
 
 async def test_messages_of_single_chips_are_forwarded_as_well() -> None:
-    """A cell that publishes JSON has a topic for each chip, and one for the instance's own metrics."""
+    """A JSON cell has a topic per chip, and one for the instance's own metrics."""
     cell = await relay(json=True)
     cell.ask()
     sent = await cell.tick()
@@ -226,7 +230,10 @@ async def test_a_silent_host_keeps_the_others_waiting_for_a_moment_alone() -> No
 
 
 async def test_telemetry_that_a_broker_retains_is_not_forwarded() -> None:
-    """It may be of last week, and a monitor refuses it; on the top it would be the newest there is."""
+    """Retained telemetry may be old, and would be the newest on the top.
+
+    A monitor refuses it.
+    """
     made = await relay()
     made.ask()
     await made.tick()
@@ -251,7 +258,7 @@ async def test_a_host_that_boots_again_is_described_again_at_once() -> None:
 
 
 async def test_what_the_broker_did_not_take_is_cleared_after_the_next_connect() -> None:
-    """Else chips that nobody forwards would be described for ever."""
+    """Unsent clearings are repeated, so no chips without a forwarder stay described."""
     cell = await relay()
     cell.ask()
     await cell.tick()
@@ -267,7 +274,7 @@ async def test_what_the_broker_did_not_take_is_cleared_after_the_next_connect() 
 
 
 async def test_a_host_that_comes_to_a_row_is_forwarded_with_it() -> None:
-    """And one that goes is described no more: the lease is of the row, whatever is in it."""
+    """A lease covers a row: its new hosts are described, its former ones no longer."""
     cell = await relay()
     monitor, (gone, *_) = cell.feed.monitor, cell.feed.announcements([HOSTS[0]])[1:]
     monitor.apply([gone._replace(payload=b"")])
@@ -285,7 +292,10 @@ async def test_a_host_that_comes_to_a_row_is_forwarded_with_it() -> None:
 
 
 async def test_only_an_active_relay_forwards() -> None:
-    """One that is active again describes first what there is still a lease of, and clears nothing while another one is."""
+    """A relay that becomes active again first describes its leased hosts.
+
+    It clears nothing while another one is active.
+    """
     cell = await relay()
     cell.ask()
     cell.ask("uc1/us-0002")
@@ -307,14 +317,15 @@ async def test_only_an_active_relay_forwards() -> None:
 
 
 async def test_refusals_say_which_limit_and_how_much_there_is() -> None:
-    """A lease that there is can be renewed whatever the limits say."""
+    """An existing lease can be renewed despite the limits."""
     cell = await relay(most_hosts=8, count=3)
     for number in (1, 2):
         assert cell.ask(f"uc1/us-000{number}").ok
     refused = cell.ask("uc1/us-0003", client="other")
     assert not refused.ok
-    assert refused.reason == (
-        "12 hosts of cell cell-a would be forwarded, over the limit of 8 (--forward-hosts)"
+    assert (
+        refused.reason
+        == "12 hosts of cell cell-a would be forwarded, over the limit of 8 (--forward-hosts)"
     )
     assert cell.ask("uc1/us-0002").ok
     assert cell.ask("uc1/us-0002", client="other").ok
@@ -337,7 +348,8 @@ async def test_a_relay_without_its_cell_or_without_leave_refuses() -> None:
     """And one of another cell answers nothing: the right one does."""
     cell = await relay()
     cell.sees_cell = False
-    refused, elsewhere = cell.ask(), cell.ask_any("uc1/us-0099")
+    refused = cell.ask()
+    elsewhere = cell.ask_any("uc1/us-0099")
     assert refused.reason == "the relay does not hear cell cell-a at present"
     assert elsewhere is None
     closed = await relay(most_hosts=0)

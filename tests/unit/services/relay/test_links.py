@@ -1,4 +1,4 @@
-"""The connections of a relay to its top broker: which of them it needs."""
+"""The connections of a relay to its top broker, needed or not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from trnfleet.wire.ports import LinkStatus
 
 
 class FakeLink:
-    """A connection that counts how often it is hurried."""
+    """A connection with a count of hurried attempts."""
 
     def __init__(self, *, connected: bool = True) -> None:
         self.status = LinkStatus(connected=connected, connects=int(connected))
@@ -18,8 +18,10 @@ class FakeLink:
 
 
 def test_a_relay_that_may_not_read_commands_takes_part_all_the_same() -> None:
-    """Their connection is refused again and again: it holds up none of the others, and is hurried with them."""
-    publisher, presences, commands = FakeLink(), FakeLink(), FakeLink(connected=False)
+    """A refused command connection does not delay the others, and is hurried with them."""
+    publisher = FakeLink()
+    presences = FakeLink()
+    commands = FakeLink(connected=False)
     commands.status.last_error = "not authorised"
     links = TopLinks(publisher, presences, others=(commands,))
     first = links.look()
@@ -27,7 +29,8 @@ def test_a_relay_that_may_not_read_commands_takes_part_all_the_same() -> None:
     publisher.status.connects += 1
     assert links.look().connects == 3
     assert commands.hurries == 2
-    commands.status.connected, commands.status.connects = True, 1
+    commands.status.connected = True
+    commands.status.connects = 1
     assert links.look().connects == 3
     assert publisher.hurries == 3
     presences.status.connected = False

@@ -1,4 +1,7 @@
-"""What a relay takes for cleared after a reconnect: what its broker does not answer, and nothing where it may not answer at all."""
+"""Clearings that a relay assumes after a reconnect: topics without an answer.
+
+It assumes none if the broker may not answer at all.
+"""
 
 from __future__ import annotations
 
@@ -22,18 +25,19 @@ AWAY_S = 5.0
 
 
 class Cell:
-    """A broker and the connection to it, over which a relay hears what it retains."""
+    """A broker and a relay's connection to its retained messages."""
 
     def __init__(self, *, gives_to_wildcards: bool = True, answers: bool = True) -> None:
         self.clock = ManualClock()
         self.status = LinkStatus(connected=True, connects=1)
         self.missed = MissedClearings("demo", DEFAULT_ROOT, self.clock)
         self.retained = set(JOBS)
-        self.gives_to_wildcards, self.answers = gives_to_wildcards, answers
+        self.gives_to_wildcards = gives_to_wildcards
+        self.answers = answers
         self.lost = 0
-        """Answers that have no room in the broker's queue."""
+        """Answers beyond the broker's queue."""
         self.refused: set[str] = set()
-        """Topics to which it lets nobody subscribe by themselves."""
+        """Topics with refused single subscriptions."""
         self.reports: list[str] = []
         self.asked: list[str] = []
         self.cleared: list[str] = []
@@ -74,7 +78,7 @@ class Cell:
 
 @contextlib.asynccontextmanager
 async def relayed(cell: Cell) -> AsyncIterator[Cell]:
-    """Yield a cell to which a relay has been connected for a while."""
+    """Yield a cell with a relay connected for a while."""
     async with running(cell.missed.run(cell, cell.clear, cell.reports.append)):
         await cell.clock.advance(SETTLED_S + 2 * LOOK_EVERY_S)
         assert cell.asked == []
@@ -83,7 +87,10 @@ async def relayed(cell: Cell) -> AsyncIterator[Cell]:
 
 @pytest.mark.parametrize("gives_to_wildcards", [True, False])
 async def test_what_a_broker_does_not_answer_is_cleared(*, gives_to_wildcards: bool) -> None:
-    """Once it has been heard for a while, also where it gives nothing to wildcards; each topic once, and others are not asked for again."""
+    """Unanswered topics are cleared once, after some time with a connection.
+
+    Wildcards may return nothing. Others are not requested again.
+    """
     async with relayed(Cell(gives_to_wildcards=gives_to_wildcards)) as cell:
         await cell.lose(*JOBS[:3])
         await cell.clock.advance(SETTLED_S - LOOK_EVERY_S)
@@ -99,7 +106,10 @@ async def test_what_a_broker_does_not_answer_is_cleared(*, gives_to_wildcards: b
 
 
 async def test_a_broker_that_may_not_answer_clears_nothing() -> None:
-    """Such as one that lets nobody subscribe to single topics: it is asked again now and then. What is published is no answer."""
+    """A broker that refuses single topics is asked again now and then.
+
+    A published message is not an answer.
+    """
     async with relayed(Cell(answers=False)) as cell:
         await cell.lose(*JOBS[:3])
         await cell.clock.advance(SETTLED_S + 2 * LOOK_EVERY_S)
@@ -113,7 +123,10 @@ async def test_a_broker_that_may_not_answer_clears_nothing() -> None:
 
 
 async def test_a_topic_whose_subscription_is_refused_is_not_cleared_but_told() -> None:
-    """Whether it is retained is not known. It is told once, shows nothing of others, and the next connection may answer."""
+    """A refused topic stays as last known and is logged once; others are checked as usual.
+
+    The next connection may answer.
+    """
     async with relayed(Cell(gives_to_wildcards=False)) as cell:
         cell.status.broker = "mqtt://cell:1883"
         cell.refused = {*JOBS[2:5], *JOBS[20:22]}
@@ -132,7 +145,10 @@ async def test_a_topic_whose_subscription_is_refused_is_not_cleared_but_told() -
 
 
 async def test_a_topic_that_is_refused_is_no_proof_for_others() -> None:
-    """Another one is taken a minute later, without a wait for the answer that cannot come."""
+    """A refused topic proves nothing; another one is used a minute later.
+
+    There is no wait for the impossible answer.
+    """
     async with relayed(Cell()) as cell:
         cell.refused = {JOBS[2]}
         await cell.lose(JOBS[0])
@@ -156,7 +172,10 @@ async def test_more_refused_topics_than_are_named_clear_nothing(
 
 
 async def test_a_broker_that_came_back_empty_clears_nothing_until_something_is_heard() -> None:
-    """Its publishers may take their time to come back; then what none of them has is over."""
+    """An empty broker clears nothing until its publishers return.
+
+    Topics without a publisher are over then.
+    """
     async with relayed(Cell()) as cell:
         await cell.lose(*JOBS)
         await cell.clock.advance(SETTLED_S + ANSWER_S)
@@ -170,7 +189,7 @@ async def test_a_broker_that_came_back_empty_clears_nothing_until_something_is_h
 async def test_a_broker_of_which_nothing_is_heard_is_asked_for_some_topics_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Evenly of all that was retained, and for others each time, until it answers."""
+    """A silent broker is asked for an even sample of topics, different each time."""
     monkeypatch.setattr("trnfleet.services.relay.missed.ASKED_AT_ONCE", 5)
     async with relayed(Cell(gives_to_wildcards=False)) as cell:
         await cell.lose(*JOBS)
@@ -184,7 +203,7 @@ async def test_a_broker_of_which_nothing_is_heard_is_asked_for_some_topics_at_a_
 
 
 async def test_an_answer_that_is_lost_is_asked_for_again() -> None:
-    """A broker whose queue is full drops answers: one round does not show that a topic is gone."""
+    """A full queue drops answers: one round does not prove a topic cleared."""
     async with relayed(Cell()) as cell:
         cell.retained = set(JOBS[:20])
         await cell.lose()
@@ -195,7 +214,10 @@ async def test_an_answer_that_is_lost_is_asked_for_again() -> None:
 
 
 async def test_many_are_asked_for_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And a connection that ends meanwhile ends the look: the next one is looked at from the beginning."""
+    """A lost connection ends a check.
+
+    The next one starts from the beginning.
+    """
     monkeypatch.setattr("trnfleet.services.relay.missed.ASKED_AT_ONCE", 5)
     async with relayed(Cell(gives_to_wildcards=False)) as cell:
         await cell.lose(*JOBS[:12])
@@ -209,7 +231,10 @@ async def test_many_are_asked_for_in_parts(monkeypatch: pytest.MonkeyPatch) -> N
 async def test_what_is_no_retained_state_or_cleared_in_time_is_not_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Telemetry and events have nothing that is retained; and no more topics are known than there may be."""
+    """Telemetry and events retain nothing.
+
+    The number of known topics is limited.
+    """
     monkeypatch.setattr("trnfleet.services.relay.missed.MOST_TOPICS", 42)
     async with relayed(Cell()) as cell:
         others = [
@@ -229,7 +254,7 @@ async def test_what_is_no_retained_state_or_cleared_in_time_is_not_asked_for(
 async def test_what_comes_again_while_others_are_cleared_is_not_cleared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Hosts of a broker that came back empty return while thousands of topics go out to the top broker in parts."""
+    """Hosts back while thousands of topics are cleared in parts are not cleared."""
     monkeypatch.setattr("trnfleet.services.relay.missed.CLEARED_AT_ONCE", 5)
     cell = Cell()
     clear = cell.clear

@@ -1,4 +1,7 @@
-"""What a relay keeps and clears of its cell: within limits, and nothing that may go on where the relay cannot know it."""
+"""A relay's stored and cleared messages, within limits.
+
+It clears nothing that may still be active.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from trnfleet.services.relay.passed import (
 from trnfleet.services.relay.role import RelayIdentity
 from trnfleet.services.relay.run import PERIOD_S
 from trnfleet.wire.limits import Limits
-from trnfleet.wire.messages import JobMessage, WatchMessage, encode_message
+from trnfleet.wire.messages import JobMessage, WatchMessage, encode_message, with_cell
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic
 
@@ -34,8 +37,13 @@ def job(name: str, payload: bytes = b"{}") -> Envelope:
     return Envelope(build_topic("demo", TopicClass.JOB, name), payload, qos=1, retain=True)
 
 
+def named(name: str) -> Envelope:
+    """Return a job's message as the top broker gets it."""
+    return job(name, with_cell(job(name).payload, "cell-a"))
+
+
 def watch(name: str, cell: str | None = None) -> Envelope:
-    """Return the presence of a watch of the cell, with its name as the top broker has it."""
+    """Return a cell watch's presence, under its name on the top broker."""
     message = WatchMessage(
         client=name, state="online", boot="b", role="watch", leads=True, cell=cell
     )
@@ -44,7 +52,10 @@ def watch(name: str, cell: str | None = None) -> Envelope:
 
 
 async def test_a_watch_that_ended_while_no_relay_ran_is_cleared_on_the_top() -> None:
-    """Else each command that asks the top for alerts would take the cell for watched; one that goes on stays."""
+    """A former watch is cleared on the top; its cell does not count as watched.
+
+    An active watch stays.
+    """
     top = Top()
     topics = {
         name: IDENTITY.topic(TopicClass.PUBLISHER, f"cell-a/{name}") for name in ("gone", "there")
@@ -60,7 +71,10 @@ async def test_a_watch_that_ended_while_no_relay_ran_is_cleared_on_the_top() -> 
 
 @pytest.mark.parametrize("withheld", [False, True])
 async def test_what_a_broker_may_withhold_is_not_cleared_on_the_top(*, withheld: bool) -> None:
-    """An alert that only the top has is over once the cell was heard, unless the cell's broker retains for no wildcard."""
+    """An alert only on the top ends after some time connected to the cell.
+
+    It stays if the cell's broker returns nothing retained to wildcards.
+    """
     feed = Feed(ultraservers(1))
     feed.monitor.link.retained_exactly = int(withheld)
     passed = PassedAlerts(IDENTITY)
@@ -72,46 +86,53 @@ async def test_what_a_broker_may_withhold_is_not_cleared_on_the_top(*, withheld:
 
 
 def test_names_count_as_much_as_what_is_kept_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A million jobs of two bytes do not fit because their messages are short; what is cleared gives its room back."""
-    room = 2 * (ENTRY_BYTES + len(job("a").topic) + 2)
+    """A million jobs of two bytes exceed the limit by their names.
+
+    Clearing frees memory.
+    """
+    room = 2 * (ENTRY_BYTES + len(named("a").topic) + len(named("a").payload))
     monkeypatch.setattr("trnfleet.services.relay.passed.MOST_KEPT_BYTES", room)
     passed = PassedMessages(IDENTITY)
     assert len(passed.take([job("a"), job("b"), job("c")], 0.0)) == 3
     passed.begin(0.0)
-    assert passed.next_owed() == [job("a"), job("b")]
+    assert passed.next_owed() == [named("a"), named("b")]
     passed.take([job("a", b""), job("d")], 0.0)
     passed.begin(0.0)
-    assert passed.next_owed() == [job("a", b""), job("b"), job("d")]
+    assert passed.next_owed() == [job("a", b""), named("b"), named("d")]
 
 
 def test_what_is_cleared_between_two_relays_is_cleared_by_the_next() -> None:
-    """Else a job that ended then would stay on the top; what is there again is not cleared, nor what another relay has cleared long ago."""
+    """A job that ended between two relays does not stay on the top.
+
+    A new one, or one cleared long ago by another relay, is not cleared.
+    """
     passed = PassedMessages(IDENTITY)
     passed.take([job("a"), job("b"), job("c")], 0.0)
     passed.take([job("a", b""), job("b", b""), job("b")], 1.0)
     passed.begin(2.0)
-    assert passed.next_owed() == [job("a", b""), job("c"), job("b")]
+    assert passed.next_owed() == [job("a", b""), named("c"), named("b")]
     passed.note_other(1.0 + CLEARED_KEPT_S)
     passed.begin(2.0)
     assert job("a", b"") in passed.next_owed()
     passed.note_other(1.0 + CLEARED_KEPT_S + 1.0)
     passed.begin(2.0)
-    assert passed.next_owed() == [job("c"), job("b")]
+    assert passed.next_owed() == [named("c"), named("b")]
 
 
 def test_only_the_last_events_are_passed_on_by_the_next_relay() -> None:
-    """However many of them come, nothing that was cleared is forgotten for them."""
+    """However many events arrive, no clearing is forgotten."""
     passed = PassedMessages(IDENTITY)
     event = Envelope(build_topic("demo", TopicClass.EVENT, "fleet"), b"{}", qos=1)
     passed.take([job("a", b"")], 0.0)
     passed.take([event] * 2 * MOST_EVENTS, 1.0)
-    assert passed.begin(1.0) == [event] * MOST_EVENTS
+    sent = event._replace(payload=with_cell(event.payload, "cell-a"))
+    assert passed.begin(1.0) == [sent] * MOST_EVENTS
     assert passed.next_owed() == [job("a", b"")]
     assert passed.begin(1.0 + EVENTS_KEPT_S + 1.0) == []
 
 
 def test_of_what_was_cleared_the_latest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where one that was cleared long ago is cleared again."""
+    """The latest clearings stay, even if an old one is cleared again."""
     monkeypatch.setattr("trnfleet.services.relay.passed.MOST_CLEARED", 2)
     passed = PassedMessages(IDENTITY)
     passed.take([job(name, b"") for name in ("a", "b", "a", "c")], 0.0)
@@ -120,7 +141,10 @@ def test_of_what_was_cleared_the_latest_are_kept(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_what_is_cleared_while_the_top_broker_is_away_is_cleared_when_it_is_back() -> None:
-    """However long it was away: the relay has heard of it, and nobody else says so. What the top broker has got is not sent again."""
+    """A clearing is sent once the top broker is back, however long that takes.
+
+    Only this relay knows of it. Messages confirmed by the top broker are not repeated.
+    """
     top = Top()
     relay = await top.join("relay-a")
     await top.run(LISTEN_S + PERIOD_S)
@@ -132,14 +156,15 @@ async def test_what_is_cleared_while_the_top_broker_is_away_is_cleared_when_it_i
     await top.run(2 * CLEARED_KEPT_S)
     assert job("b").topic in top.retained
     since = len(top.sent)
-    relay.status.connected, relay.status.connects = True, 2
+    relay.status.connected = True
+    relay.status.connects = 2
     await top.run(LISTEN_S + PERIOD_S)
     assert job("b").topic not in top.retained
     assert job("a").topic not in {each.topic for _, each in top.sent[since:]}
 
 
 async def test_what_the_top_broker_does_not_take_is_cleared_when_it_is_back() -> None:
-    """A connection may be half open: it counts as standing until the broker has acknowledged nothing for a while."""
+    """A half-open connection counts as up until acknowledgements are overdue."""
     top = Top()
     relay = await top.join("relay-a")
     await top.run(LISTEN_S + PERIOD_S)
@@ -149,7 +174,8 @@ async def test_what_the_top_broker_does_not_take_is_cleared_when_it_is_back() ->
     await top.run(2 * EVENTS_KEPT_S)
     assert published == (relay.service.frames, relay.service.passed_on) != (0, 0)
     assert job("a").topic in top.retained
-    relay.is_half_open, relay.status.connects = False, 2
+    relay.is_half_open = False
+    relay.status.connects = 2
     await top.run(LISTEN_S + PERIOD_S)
     assert job("a").topic not in top.retained
 
@@ -157,7 +183,10 @@ async def test_what_the_top_broker_does_not_take_is_cleared_when_it_is_back() ->
 def test_no_more_watches_are_passed_on_than_a_monitor_keeps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Those beyond the limit are left out; one that is known goes on, and one that is gone makes room."""
+    """Watches beyond the limit are left out.
+
+    A known one continues, a former one makes room.
+    """
     monkeypatch.setattr("trnfleet.services.relay.passed.MOST_WATCHES", 2)
     passed = PassedMessages(IDENTITY)
     assert len(passed.take([watch("a"), watch("b"), watch("c"), watch("a")], 0.0)) == 3
@@ -167,7 +196,7 @@ def test_no_more_watches_are_passed_on_than_a_monitor_keeps(
 async def test_names_that_somebody_makes_up_on_the_top_take_no_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Descriptors and alerts below the cell's name: of more than there may be no further ones are kept."""
+    """The number of stored descriptors and alerts below the cell's name is limited."""
     monkeypatch.setattr("trnfleet.services.relay.run.MOST_LEFT", 2)
     monkeypatch.setattr("trnfleet.services.relay.alerts.DEFAULT_LIMITS", Limits(alerts=2))
     top = Top()
@@ -193,7 +222,10 @@ async def test_names_that_somebody_makes_up_on_the_top_take_no_memory(
 
 
 def test_what_other_cells_may_have_a_part_of_is_not_cleared_on_the_top() -> None:
-    """Cells share clusters: what runs on all of one, or on its standalone instances, may be another cell's."""
+    """A job on a whole cluster, or its standalone instances, may be another cell's.
+
+    Cells share clusters.
+    """
     places = {
         "cluster": "uc1",
         "segment": "uc1/standalone",
@@ -214,5 +246,9 @@ def test_what_other_cells_may_have_a_part_of_is_not_cleared_on_the_top() -> None
         for name, on in places.items()
     ]
     layout = Layout.of([*ultraservers(2), *standalone(1)])
-    cleared = ended_of(found, [job("range").topic], layout, DEFAULT_ROOT)
+    cleared = ended_of(found, [job("range").topic], layout, "cell-a", DEFAULT_ROOT)
     assert cleared == [job("ultraserver", b""), job("instance", b"")]
+    for cell, count in (("cell-a", len(found) - 1), ("cell-b", 0)):
+        origin = [each._replace(payload=with_cell(each.payload, cell)) for each in found]
+        cleared = ended_of(origin, [job("range").topic], layout, "cell-a", DEFAULT_ROOT)
+        assert len(cleared) == count

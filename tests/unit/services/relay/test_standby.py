@@ -1,4 +1,7 @@
-"""Relays of one cell: one is active, the others are on standby, take over when it is gone and leave it to a better one."""
+"""Relays of one cell: one is active, the others are on standby.
+
+A standby takes over when the active one is gone, and yields to a better one.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,10 @@ async def two() -> tuple[Top, Relay, Relay]:
 
 
 async def test_of_two_relays_the_first_publishes_and_the_other_waits() -> None:
-    """Also where the clock of the later one's host is an hour behind; the standby publishes its presence and nothing else."""
+    """The first relay publishes, even if the later one's clock is an hour behind.
+
+    The standby publishes only its presence.
+    """
     top, first, second = await two()
     assert (first.role, second.role) == (Role.ACTIVE, Role.STANDBY)
     assert top.publishing() == {"relay-b"}
@@ -45,7 +51,7 @@ async def test_of_two_relays_the_first_publishes_and_the_other_waits() -> None:
 
 
 async def test_a_relay_takes_no_part_before_it_has_read_all_that_has_come() -> None:
-    """The heartbeat of an active one may be among what waits."""
+    """The heartbeat of an active relay may be among the waiting messages."""
     top = Top()
     relay = await top.join("relay-a")
     roles = []
@@ -57,7 +63,7 @@ async def test_a_relay_takes_no_part_before_it_has_read_all_that_has_come() -> N
 
 
 async def overload(relay: Relay, seconds: float) -> None:
-    """Let time pass in which a relay leaves out telemetry of its cell."""
+    """Let time pass while a relay drops telemetry of its cell."""
     for _ in range(round(seconds / CHECK_EVERY_S)):
         relay.feed.monitor.link.shed += 1
         relay.feed.monitor.compute()
@@ -65,7 +71,7 @@ async def overload(relay: Relay, seconds: float) -> None:
 
 
 async def test_a_relay_that_cannot_keep_up_leaves_the_cell_to_one_that_can() -> None:
-    """What it does not apply any more is no state of the hosts."""
+    """Telemetry dropped by an overloaded relay is not a state of the hosts."""
     _, first, second = await two()
     await overload(first, OVERLOADED_FROM_S + 2 * PERIOD_S)
     assert (first.role, second.role) == (Role.STANDBY, Role.ACTIVE)
@@ -73,7 +79,10 @@ async def test_a_relay_that_cannot_keep_up_leaves_the_cell_to_one_that_can() -> 
 
 
 async def test_a_relay_that_cannot_keep_up_publishes_no_rollups() -> None:
-    """Its cell is not observed meanwhile, but for its alerts; a moment of overload is none, and afterwards it publishes again."""
+    """The cell of an overloaded relay is not observed, except for its alerts.
+
+    A moment of overload does not count. Afterwards it publishes again.
+    """
     top = Top()
     relay = await top.join("relay-a")
     await top.run(LISTEN_S + 0.5)
@@ -91,7 +100,10 @@ async def test_a_relay_that_cannot_keep_up_publishes_no_rollups() -> None:
 
 
 async def test_the_standby_takes_over_at_the_last_will() -> None:
-    """Within two tenths of a second, with the cell's retained messages and last events; what the dead one left is cleared."""
+    """The standby takes over within two tenths of a second after the last will.
+
+    It publishes the retained messages and last events, and clears the dead relay's messages.
+    """
     top, first, second = await two()
     event = Envelope(build_topic("demo", TopicClass.EVENT, "fleet"), b"{}", qos=1)
     job = Envelope(build_topic("demo", TopicClass.JOB, "pretrain"), b"{}", qos=1, retain=True)
@@ -111,7 +123,10 @@ async def test_the_standby_takes_over_at_the_last_will() -> None:
 
 
 async def test_the_standby_takes_over_where_nothing_is_heard() -> None:
-    """Its host is gone and the broker has not noticed: after four heartbeats; its message is cleared a minute later."""
+    """After four missed heartbeats a host is gone, even if the broker has not noticed.
+
+    Its message is cleared a minute later.
+    """
     top, first, second = await two()
     await top.kill(first, will=False)
     await top.run(GONE_S - 1.0)
@@ -133,7 +148,8 @@ async def test_a_stopped_relay_that_comes_back_steps_down() -> None:
     first.is_stopped = True
     await top.run(GONE_S + 1.0)
     assert second.role is Role.ACTIVE
-    since, first.is_stopped = len(top.sent), False
+    since = len(top.sent)
+    first.is_stopped = False
     await top.run(10.0)
     assert (first.role, second.role) == (Role.STANDBY, Role.ACTIVE)
     assert top.publishing(since) == {"relay-a"}
@@ -142,7 +158,10 @@ async def test_a_stopped_relay_that_comes_back_steps_down() -> None:
 
 
 async def test_a_relay_that_does_not_hear_its_cell_leaves_it_to_one_that_does() -> None:
-    """And does not take it back when it hears it again; where none hears it, nothing changes."""
+    """A relay without its cell yields, and does not take it back later.
+
+    If none has a connection to the cell, nothing changes.
+    """
     top, first, second = await two()
     for relay in (second, first):
         relay.feed.monitor.link.connected = False
@@ -157,7 +176,10 @@ async def test_a_relay_that_does_not_hear_its_cell_leaves_it_to_one_that_does() 
 
 
 async def test_an_ordered_end_leaves_one_message_at_most() -> None:
-    """A standby none; an active one that it is offline, which tells a monitor that begins later, until another takes over."""
+    """A standby leaves nothing; an active relay leaves an offline message.
+
+    A monitor that begins later sees it, until another relay takes over.
+    """
     top, first, second = await two()
     await top.publish("relay-a", second.service.farewell())
     top.relays.remove(second)
@@ -184,7 +206,10 @@ async def test_a_relay_that_may_not_hear_others_ends() -> None:
 
 @pytest.mark.parametrize("boot", [b"boot-relay-x", b"boot-relay-b"])
 async def test_descriptors_are_those_of_the_active_relay(boot: bytes) -> None:
-    """One that publishes its own for a moment has them replaced; blocks that the cell does not have are cleared, be they of another or its own."""
+    """Another relay's brief descriptors are replaced.
+
+    Blocks missing in the cell are cleared, of any publisher.
+    """
     top, first, _ = await two()
     (topic,) = (each for each in top.retained if "/node/" in each)
     other = topic.replace("0000", "0001")
@@ -201,7 +226,12 @@ async def test_descriptors_are_those_of_the_active_relay(boot: bytes) -> None:
 
 
 async def test_a_watch_of_the_cell_is_passed_on_with_its_cell() -> None:
-    """So that a watch on the top is no standby of it; publishers of telemetry keep their names."""
+    """A watch is passed on with its cell.
+
+    A watch on the top is so not its standby.
+
+    Telemetry publishers keep their names.
+    """
     top, first, _ = await two()
     publisher = build_topic("demo", TopicClass.PUBLISHER, "")
     watch = WatchMessage(client="watch-1", state="online", boot="b", role="watch", leads=True)
@@ -267,7 +297,10 @@ async def test_alerts_of_the_cell_are_passed_on_below_its_name() -> None:
 
 
 async def test_one_that_takes_over_publishes_the_alerts_and_clears_what_is_over() -> None:
-    """What ended while no relay ran only once it has heard its cell for long enough to know that."""
+    """Alerts that ended while no relay ran are cleared only after enough time.
+
+    The relay must have received its cell by then.
+    """
     top, first, second = await two()
     alert(first, 1)
     alert(first, 2)
@@ -287,7 +320,7 @@ async def test_one_that_takes_over_publishes_the_alerts_and_clears_what_is_over(
 
 
 async def test_a_top_broker_that_has_lost_all_gets_it_again() -> None:
-    """Descriptors, alerts and what was passed on, once the relay has listened again."""
+    """Descriptors, alerts and passed messages are sent again after the relay has listened."""
     top, first, _ = await two()
     alert(first, 1)
     await top.run(PERIOD_S + 0.1)
@@ -296,7 +329,8 @@ async def test_a_top_broker_that_has_lost_all_gets_it_again() -> None:
     first.status.connected = False
     await top.run(1.0)
     top.retained.clear()
-    first.status.connected, first.status.connects = True, 2
+    first.status.connected = True
+    first.status.connects = 2
     await top.run(LISTEN_S - 0.5)
     assert not passed(top)
     await top.run(PERIOD_S + 1.0)
@@ -306,7 +340,7 @@ async def test_a_top_broker_that_has_lost_all_gets_it_again() -> None:
 async def test_what_many_publishers_retain_goes_out_in_parts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Between heartbeats; what has changed or was cleared meanwhile goes out as it is, not as it was."""
+    """Retained messages go out between heartbeats, each in its present state."""
     monkeypatch.setattr("trnfleet.services.relay.passed.MOST_AT_ONCE", 2)
     top, first, second = await two()
     job = Envelope(build_topic("demo", TopicClass.JOB, ""), b"old", qos=1, retain=True)
@@ -330,7 +364,7 @@ async def test_what_many_publishers_retain_goes_out_in_parts(
 
 
 async def test_a_storm_of_alerts_goes_out_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that heartbeats and roll-ups do not wait for it."""
+    """An alert storm does not delay heartbeats and roll-ups."""
     monkeypatch.setattr("trnfleet.services.relay.alerts.MOST_AT_ONCE", 2)
     top, first, _ = await two()
     for number in range(5):
@@ -346,9 +380,13 @@ async def test_a_storm_of_alerts_goes_out_in_parts(monkeypatch: pytest.MonkeyPat
 
 
 async def test_one_connection_that_is_back_brings_the_others() -> None:
-    """Each has its own wait for the next attempt; they try once for each that is made, not again and again."""
+    """Each has its own wait for the next attempt.
+
+    They try once for each connection made, not repeatedly.
+    """
     top, first, second = await two()
-    links, before = TopLinks(first, second), second.hurries
+    links = TopLinks(first, second)
+    before = second.hurries
     links.look()
     first.status.connected = False
     assert not links.look().is_up

@@ -1,4 +1,4 @@
-"""The minutes before the demo's start: charts and a past of what the simulator ran through, beside the live fleet."""
+"""The minutes before the demo's start: charts and a past, beside the live fleet."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from support.monitor.queue_source import QueueSource
+from support.monitor.rules import rule_of
 
 from trnfleet.clock import NS_PER_S, ManualClock
 from trnfleet.config import validate
@@ -43,6 +44,16 @@ WALL_NS = 1_767_600_000_250_000_000
 START_NS = WALL_NS
 BOOT = "00112233aabbccdd"
 LEAD_IN = 30
+RULES = (
+    rule_of(
+        scope="job",
+        figure="step_time_s",
+        share_of_median_of="past",
+        past="30m",
+        above=1.1,
+        summary="slow",
+    ),
+)
 FLEET = validate(
     {
         "name": "f",
@@ -55,7 +66,7 @@ FLEET = validate(
 
 
 class ToSource:
-    """A publisher whose messages come to a monitor at once."""
+    """A publisher with direct delivery to a monitor."""
 
     def __init__(self, source: QueueSource, clock: ManualClock) -> None:
         self.status = LinkStatus(connected=True)
@@ -74,13 +85,15 @@ class ToSource:
 
 
 class Demo:
-    """A simulator with its lead-in, a live monitor with the buffer of its past, and the backfill of both."""
+    """A simulator with lead-in, a live monitor with past buffer, and their backfill."""
 
-    def __init__(self, folder: Path, clock: ManualClock, *, disk_bytes: int = 64 * 2**20) -> None:
+    def __init__(
+        self, folder: Path, clock: ManualClock, *, disk_bytes: int = 64 * 2**20, speed: float = 1.0
+    ) -> None:
         self.clock = clock
         self.path = folder / "lead-in.mcap"
         source = QueueSource()
-        run = Run(folder, FLEET, None, None, 7, 1.0, 1.0, None)
+        run = Run(folder, FLEET, None, None, 7, 1.0, speed, None)
 
         def make() -> Engine:
             return make_engine(run, FLEET, lead_in=LEAD_IN + SETTLING_TICKS)
@@ -91,6 +104,7 @@ class Demo:
             clock=clock,
             client_id="sim-1",
             boot=BOOT,
+            speed=speed,
             first_seq=LEAD_IN,
         )
         self.lead_in = LeadIn(
@@ -104,13 +118,13 @@ class Demo:
             root="trnfleet",
         )
         self.buffer = LiveBuffer(folder / "past", About(), clock=clock, disk_bytes=disk_bytes)
-        self.live = Monitor(TappedSource(source, self.buffer), "f", clock=clock)
+        self.live = Monitor(TappedSource(source, self.buffer), "f", clock=clock, rules=RULES)
         self.playback = RecordingPlayback(
             self.buffer, self._past, clock=clock, name="past", live=self.live, rolling=self.buffer
         )
 
     def _past(self, source: Source, clock: Any, history: Any) -> Monitor:
-        return Monitor(source, "f", clock=clock, history=history)
+        return Monitor(source, "f", clock=clock, history=history, rules=RULES)
 
     @contextlib.asynccontextmanager
     async def running(self, backfill: Backfill) -> AsyncIterator[None]:
@@ -132,7 +146,7 @@ class Demo:
             self.buffer.close()
 
     async def go(self, seconds: int) -> None:
-        """Let time pass, and the recorder's thread write what came."""
+        """Let time pass, and let the recorder's thread write."""
         for _ in range(4 * seconds):
             await self.clock.advance(0.25)
         await asyncio.to_thread(self.buffer._thread.flush, 5.0)
@@ -151,17 +165,23 @@ def demo(tmp_path: Path) -> Demo:
 
 
 async def test_charts_and_the_past_begin_before_the_start(demo: Demo, tmp_path: Path) -> None:
-    """A value for every second, as if the monitor had been there, and nothing lost where the live telemetry goes on."""
+    """Every second has a value, and nothing is lost where live telemetry begins."""
     backfill = Backfill(demo.live, demo.clock, buffer=demo.buffer, playback=demo.playback)
     async with demo.running(backfill):
         await demo.go(8)
-        live, buffer, playback = demo.live, demo.buffer, demo.playback
+        live = demo.live
+        buffer = demo.buffer
+        playback = demo.playback
         history = live.history
         assert LEAD_IN + 6 <= history.samples <= LEAD_IN + 8
         assert len(demo.powers()) == history.samples
         assert np.isfinite(demo.powers()).all()
         assert history.gaps_since(0) == []
         assert history.job_track("train", "power_w", 900).mean.size == history.samples
+        steps = history.job_track("train", "step_time_s", 900).mean
+        assert live.alerts.usual("step_time_s", "train") == pytest.approx(
+            np.nanmedian(steps), rel=0.02
+        )
         assert (live.counts.lost, live.counts.internal_errors, live.alerts.happened) == (0, 0, 0)
         assert not demo.path.exists()
         # Time travel.
@@ -180,6 +200,7 @@ async def test_charts_and_the_past_begin_before_the_start(demo: Demo, tmp_path: 
         )
         assert shown.store.count(Freshness.LIVE) == 64
         assert shown.history.end == pytest.approx(LEAD_IN - 10, abs=1)
+        assert shown.alerts.usual("step_time_s", "train")
         # From the very beginning through the start up to the present.
         past = playback.monitors.make()
         finish(past.reach_from_start(buffer.end_ns))
@@ -196,8 +217,25 @@ async def test_charts_and_the_past_begin_before_the_start(demo: Demo, tmp_path: 
         assert await playback.save(tmp_path / "saved.mcap") > LEAD_IN
 
 
+async def test_what_is_usual_for_jobs_is_known_at_any_speed(tmp_path: Path) -> None:
+    """At 20 times the wall clock's speed, the first seconds are minutes of steps.
+
+    Jobs may be slow from the start.
+    """
+    demo = Demo(tmp_path, ManualClock(WALL_NS, 100.0), speed=20.0)
+    async with demo.running(Backfill(demo.live, demo.clock)):
+        await demo.go(3)
+        steps = demo.live.history.job_track("train", "step_time_s", 900).mean
+        assert len(steps) >= LEAD_IN
+        usual_s = demo.live.alerts.usual("step_time_s", "train")
+        assert usual_s == pytest.approx(np.nanmedian(steps), rel=0.02)
+
+
 async def test_it_leaves_nothing_behind_that_waits_for_the_collector(tmp_path: Path) -> None:
-    """The monitors that read the recording are gone with it, the first one before the second is made."""
+    """Monitors that read the recording are freed with it.
+
+    The first one is freed before the second is made.
+    """
 
     def count() -> int:
         return sum(isinstance(each, PastMonitor) for each in gc.get_objects())
@@ -232,7 +270,10 @@ async def test_without_a_past_charts_are_filled_all_the_same(demo: Demo) -> None
 
 
 async def test_a_past_without_room_for_it_begins_at_the_start(tmp_path: Path) -> None:
-    """The disk bounds what can be gone back to; charts need none of it."""
+    """The disk limits the past.
+
+    Charts need no disk.
+    """
     demo = Demo(tmp_path, ManualClock(WALL_NS, 100.0), disk_bytes=100_000)
     async with demo.running(
         Backfill(demo.live, demo.clock, buffer=demo.buffer, playback=demo.playback)
@@ -243,11 +284,11 @@ async def test_a_past_without_room_for_it_begins_at_the_start(tmp_path: Path) ->
 
 
 async def test_it_works_in_slices(demo: Demo, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between two slices it waits at least as long as it worked, and keys are served."""
+    """Pauses are at least as long as the slices before, and keys are served."""
     waits: list[float] = []
 
     class Working(ManualClock):
-        """A clock on which every look takes a millisecond of work."""
+        """A clock with a millisecond of work per reading."""
 
         async def sleep(self, seconds: float) -> None:
             waits.append(seconds)
@@ -271,7 +312,7 @@ async def test_it_works_in_slices(demo: Demo, monkeypatch: pytest.MonkeyPatch) -
 async def test_without_a_recording_charts_begin_at_the_start(
     demo: Demo, content: bytes | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A simulator that ended has left none, or a torn one: that is all that is missing."""
+    """Without a recording, or with a torn one, nothing else is missing."""
     monkeypatch.setattr(backfill_module, "WAIT_S", 4.0)
     async with demo.running(Backfill(demo.live, demo.clock)):
         demo.path.unlink()

@@ -21,7 +21,10 @@ def reply(*, topic: str = TOPIC, retain: bool = False, **change: Any) -> Envelop
 
 
 def test_an_answer_says_who_and_what() -> None:
-    """A reply to the command is read; one that does not name its simulator is from an unnamed one."""
+    """A reply to the command is read.
+
+    Without a name it is from an unnamed simulator.
+    """
     assert read_reply(reply(), TOPIC, "42") == Reply("sim-1", True, "done", {"simulator": "sim-1"})
     unnamed = read_reply(reply(result={"simulator": 7}), TOPIC, "42")
     assert unnamed is not None
@@ -45,7 +48,7 @@ def test_what_is_no_answer_is_passed_over(envelope: Envelope) -> None:
 
 
 def test_an_answer_is_plain_text() -> None:
-    """What the wire says can neither move the cursor nor make a line of its own."""
+    """Text from the wire can neither move the cursor nor add a line."""
     nasty = "\x1b[2J\u202e\nok"
     answer = read_reply(reply(reason=nasty, result={"simulator": nasty}), TOPIC, "42")
     assert answer is not None
@@ -58,8 +61,9 @@ async def collect(*batches: list[Envelope], timeout_s: float) -> list[Reply]:
 
 
 async def test_all_who_answer_together_are_heard() -> None:
-    """After the first answer others have a moment, which is much shorter than the wait for the first."""
-    first, second = reply(), reply(ok=False, reason="no", result={"simulator": "sim-2"})
+    """After the first reply others have a moment, much shorter than the first wait."""
+    first = reply()
+    second = reply(ok=False, reason="no", result={"simulator": "sim-2"})
     answers = await asyncio.wait_for(collect([reply(id="1")], [first], [second], timeout_s=60), 10)
     assert [(answer.simulator, answer.ok) for answer in answers] == [
         ("sim-1", True),
@@ -73,5 +77,5 @@ async def test_nobody_answers_in_time() -> None:
 
 
 async def test_answers_have_a_limit() -> None:
-    """A simulator that answers in a loop does not fill memory."""
+    """A simulator replying in a loop does not fill memory."""
     assert len(await collect([reply()] * 1_000, timeout_s=60)) == MOST_REPLIES

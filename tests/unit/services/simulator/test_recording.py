@@ -1,4 +1,4 @@
-"""A simulation into a recording, and the summary of one that a signal ended."""
+"""A simulation into a recording, and its summary after a signal."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TICKS = 1_000
 def test_the_summary_counts_what_was_recorded_until_ctrl_c(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ticks and length are those of the file, not those that were asked for."""
+    """Ticks and length are the file's, not the requested ones."""
     published = 0
     publish = RecordingPublisher.publish
 
@@ -72,7 +72,8 @@ def test_the_summary_counts_what_was_recorded_until_ctrl_c(
 
 def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error has the reason, and what was written until then is a sound recording."""
-    write, size = PartFile._write, 0
+    write = PartFile._write
+    size = 0
 
     def fill_up(self: PartFile, data: bytes) -> None:
         nonlocal size

@@ -11,6 +11,7 @@ from support.monitor.queue_source import QueueSource
 from support.processes.notify_socket import NotifySocket
 
 from trnfleet.clock import ManualClock
+from trnfleet.domain.alerts.watches import NO_ERRORS, ReceiverError, ReceiverErrors
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.services.watch.health import WatchHealth
 from trnfleet.services.watch.identity import Connections
@@ -23,13 +24,16 @@ if TYPE_CHECKING:
 
 
 class Scene:
-    """A monitor that runs, beside an election that goes on while `elects`."""
+    """A running monitor, beside an election that continues while `elects`."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.source = QueueSource()
         self.monitor = Monitor(self.source, "demo", clock=self.clock)
-        self.service: Any = SimpleNamespace(role=Role.LEADER, leader="", firing=2, elections=0)
+        self.errors = NO_ERRORS
+        self.service: Any = SimpleNamespace(
+            role=Role.LEADER, leader="", firing=2, elections=0, receiver_errors=lambda: self.errors
+        )
         links: list[Any] = [
             SimpleNamespace(status=LinkStatus(connected=True), waiting=0) for _ in range(3)
         ]
@@ -86,7 +90,11 @@ def test_the_status_says_what_the_watch_does() -> None:
     scene = Scene()
     health = scene.health()
     assert health.status() == "leader; 0 chips, 2 firing alerts"
-    scene.service.role, scene.service.leader = Role.STANDBY, "trnfleet-watch-1"
+    scene.errors = ReceiverErrors.of(1, [ReceiverError("stdout", "alerts", "", "disk full")])
+    assert health.status() == "leader; 0 chips, 2 firing alerts; stdout: alerts: disk full"
+    scene.errors = NO_ERRORS
+    scene.service.role = Role.STANDBY
+    scene.service.leader = "trnfleet-watch-1"
     assert health.status() == "standby, trnfleet-watch-1 leads; 0 chips, 2 firing alerts"
     scene.service.role = Role.DISCONNECTED
     assert health.status() == "listening for other watches"

@@ -18,7 +18,10 @@ from trnfleet.wire.topics import TopicClass
 
 
 async def test_it_listens_before_it_leads() -> None:
-    """No alert is published in the first seconds; then firing and resolved ones are published, retained."""
+    """No alert is published in the first seconds.
+
+    Then firing and resolved ones are published, retained.
+    """
     bench = Bench()
     async with running(bench.watch.run()):
         await bench.pass_by(LISTEN_S - 0.5, "a")
@@ -33,7 +36,10 @@ async def test_it_listens_before_it_leads() -> None:
 
 
 async def test_a_standby_takes_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While an older watch is there nothing is published; when its last will comes, everything that fires is."""
+    """Nothing is published while an older watch is online.
+
+    At its last will all firing alerts are.
+    """
     monkeypatch.setattr("trnfleet.services.watch.peers.FORGOTTEN_AFTER_S", 20.0)
     bench = Bench()
     await bench.say("watch-a", -10)
@@ -53,7 +59,10 @@ async def test_a_standby_takes_over(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_it_is_disconnected_while_a_connection_is_down() -> None:
-    """Nothing is published without a broker; after it is back the watch listens first, and publishes every alert again."""
+    """Nothing is published without a broker.
+
+    Back online, the watch first listens, then publishes every alert again.
+    """
     bench = Bench()
     async with running(bench.watch.run()):
         await bench.pass_by(3, "a")
@@ -70,9 +79,13 @@ async def test_it_is_disconnected_while_a_connection_is_down() -> None:
 
 
 async def test_words_of_people_that_are_over_are_cleared() -> None:
-    """An acknowledgement goes with its alert; silences and acknowledgements an hour after their end."""
+    """An acknowledgement goes with its alert.
+
+    Silences and acknowledgements go an hour after their end.
+    """
     bench = Bench()
-    begin, end = format_rfc3339(BEGIN_NS), format_rfc3339(BEGIN_NS + 60 * NS_PER_S)
+    begin = format_rfc3339(BEGIN_NS)
+    end = format_rfc3339(BEGIN_NS + 60 * NS_PER_S)
     mine = fingerprint_of("demo", "down", "a")
     bench.write(AckMessage(fingerprint=mine, owner="ann", at=begin, until=end))
     bench.write(AckMessage(fingerprint="0" * 16, owner="ann", at=begin, until=end))
@@ -97,9 +110,13 @@ async def test_words_of_people_that_are_over_are_cleared() -> None:
     ("exit_on", "ends"), [("critical", False), ("warning", True), ("info", True)]
 )
 async def test_the_severity_at_which_it_ends(exit_on: str, ends: bool) -> None:
-    """An alert of that severity or a worse one ends it; one that is silenced does not."""
+    """An alert of at least that severity ends it.
+
+    A silenced one does not.
+    """
     bench = Bench(exit_on)
-    begin, end = format_rfc3339(BEGIN_NS), format_rfc3339(BEGIN_NS + 60 * NS_PER_S)
+    begin = format_rfc3339(BEGIN_NS)
+    end = format_rfc3339(BEGIN_NS + 60 * NS_PER_S)
     bench.alerts.silences.put_silence(
         SilenceMessage(
             id="s-1", matchers=('publisher="quiet"',), starts=begin, until=end, who="ann"
@@ -124,7 +141,7 @@ async def test_the_severity_at_which_it_ends(exit_on: str, ends: bool) -> None:
 async def test_an_end_without_sight_is_told(
     exit_on: str | None, connected: bool, after_s: float, why: str
 ) -> None:
-    """Who asks for an end at an alert learns why none could be seen when the time was over."""
+    """With `exit_on`, the end reports why no alert could be observed."""
     bench = Bench(exit_on)
     bench.source.status.connected = connected
     bench.source.status.last_error = "" if connected else "connection refused"
@@ -135,7 +152,10 @@ async def test_an_end_without_sight_is_told(
 
 
 async def test_its_heartbeat_has_a_time() -> None:
-    """What it says of its presence has the wall time, at a change and every 10 s; its last will has none."""
+    """Its presence has the wall time, at a change and every 10 s.
+
+    Its last will has none.
+    """
     bench = Bench()
     async with running(bench.watch.run()):
         await bench.pass_by(12)
@@ -147,7 +167,10 @@ async def test_its_heartbeat_has_a_time() -> None:
 
 
 async def test_the_leader_says_what_receivers_do_not_take() -> None:
-    """With a heartbeat at once where it changes, cut to what the wire takes; a standby says nothing of it."""
+    """Receiver errors are published with an immediate heartbeat, cut to the wire's limit.
+
+    A standby publishes none.
+    """
     errors = [ReceiverErrors.of(9, [ReceiverError("am", "silence", "s-1", "no\n" * 500)] * 9)]
     leader = Bench(receiver_errors=lambda: errors[0])
     standby = Bench(
@@ -186,7 +209,10 @@ async def test_it_leaves_nothing_of_its_presence() -> None:
 
 
 def test_receivers_are_named_by_their_kind() -> None:
-    """The first of a kind has its name, the next ones a number; more than 16 are refused."""
+    """The first of a kind has its name, the next ones a number.
+
+    More than 16 are refused.
+    """
     clock = ManualClock()
     made = make_receivers(["http://a", "http://b"], ["http://c"], ["true"], clock, stdout=True)
     assert [each.name for each in made] == [

@@ -1,4 +1,4 @@
-"""Silences and acknowledgements that an Alertmanager does not take."""
+"""Silences and acknowledgements refused by an Alertmanager."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ def ack(**change: Any) -> AckMessage:
 
 
 async def test_what_alertmanager_refuses_is_named_once_with_its_reason() -> None:
-    """A line for each silence or acknowledgement that is refused, and none again for the same; none is left once it is taken."""
+    """Each refused silence or acknowledgement has one line, not repeated for the same.
+
+    None is left once it is accepted.
+    """
     bench = Bench()
     said: list[str] = []
     bench.exchange._report = said.append
@@ -50,7 +53,10 @@ async def test_what_alertmanager_refuses_is_named_once_with_its_reason() -> None
 
 
 async def test_what_alertmanager_does_not_end_is_an_error() -> None:
-    """So is an acknowledgement that it refuses, and why it shows no silences; the reasons go when it does again."""
+    """A refused end or acknowledgement is an error, and so are unreadable silences.
+
+    The reasons go when it works again.
+    """
     bench = Bench()
     bench.silence()
     bench.silences.put_ack(ack(revision=1))
@@ -73,7 +79,8 @@ async def test_what_alertmanager_does_not_end_is_an_error() -> None:
         await bench.clock.advance(POLLED_EVERY_S)
         assert bench.exchange.errors().first[0] == ("alertmanager", "silences", "", "ConnectError")
         assert bench.exchange.errors().total == 3
-        bench.there.answer, bench.there.refused = None, 503
+        bench.there.answer = None
+        bench.there.refused = 503
         await bench.clock.advance(POLLED_EVERY_S)
         assert bench.exchange.errors().first[0] == ("alertmanager", "silences", "", "HTTP 503 'no'")
         bench.there.refused = 0
@@ -82,8 +89,27 @@ async def test_what_alertmanager_does_not_end_is_an_error() -> None:
     assert list(bench.there.alive()) == [second]
 
 
+async def test_an_answer_that_finds_a_bug_ends_nothing() -> None:
+    """It is named and asked again; entries of another form are counted."""
+    bench = Bench()
+    async with running(bench.exchange.run()):
+        bench.there.answer = ZeroDivisionError()
+        await bench.clock.advance(2)
+        reason = "internal error: ZeroDivisionError"
+        assert bench.exchange.errors().first == (
+            ReceiverError("alertmanager", "silences", "", reason),
+        )
+        bench.there.answer = b'[{"matchers": ["x"], "id": "1"}, "x", 1]'
+        await bench.clock.advance(POLLED_EVERY_S)
+        assert (
+            bench.exchange._last_errors["alertmanager", "alertmanager_silences_left_out"][:9]
+            == "3 entries"
+        )
+        assert bench.exchange.errors() == NO_ERRORS
+
+
 async def test_many_that_are_refused_keep_none_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More than are written after one look: those that were refused last time come after the others."""
+    """With more than one batch, last time's refused ones come after the others."""
     monkeypatch.setattr(silence_exchange, "MOST_WRITES", 2)
     bench = Bench()
     bench.there.refused = 400

@@ -1,4 +1,7 @@
-"""Who leads: a watch that mutes the others, one that claims to be old, two that begin together, and one that was away."""
+"""Leader election with special watches.
+
+One mutes the others, one claims to be old, two begin together, and one was away.
+"""
 
 from __future__ import annotations
 
@@ -59,14 +62,20 @@ YEARS_S = 35 * 365 * 86_400.0
 
 
 async def mute(bench: Bench, seconds: int, *firing: str) -> None:
-    """Let time pass in which a watch that claims to be 35 years old speaks every 5 s, and publishes nothing."""
+    """Let time pass with an older watch that publishes no alerts.
+
+    It claims an age of 35 years, and sends a heartbeat every 5 s.
+    """
     for _ in range(seconds // 5):
         await bench.say("evil", -YEARS_S, leads=True)
         await bench.pass_by(4.6, *firing)
 
 
 async def test_a_leader_that_publishes_nothing_mutes_for_half_a_minute() -> None:
-    """What fires here for 30 s and is not published makes a standby the leader, which says so and stays it."""
+    """An alert unpublished for 30 s makes a standby the leader.
+
+    It reports this and stays the leader.
+    """
     bench = Bench()
     await bench.say("evil", -YEARS_S)
     async with running(bench.watch.run()):
@@ -75,8 +84,8 @@ async def test_a_leader_that_publishes_nothing_mutes_for_half_a_minute() -> None
         await mute(bench, 15, "a")
         assert (bench.role(), bench.states()) == (Role.LEADER, ["firing"])
         assert (
-            "leader for demo: evil led and did not publish down a for 30 s; its word does not count until it does"
-            in bench.lines
+            "leader for demo: evil led and did not publish down a for 30 s; its word does not count"
+            " until it does" in bench.lines
         )
         await mute(bench, 120, "a", "b")
         assert bench.role() is Role.LEADER
@@ -84,9 +93,10 @@ async def test_a_leader_that_publishes_nothing_mutes_for_half_a_minute() -> None
 
 
 async def test_what_a_leader_need_not_publish_is_not_held_against_it() -> None:
-    """Alerts that are silenced, and those that are published, leave the leader the leader."""
+    """Silenced and published alerts do not change the leader."""
     bench = Bench()
-    begin, end = format_rfc3339(BEGIN_NS), format_rfc3339(BEGIN_NS + 3_600 * NS_PER_S)
+    begin = format_rfc3339(BEGIN_NS)
+    end = format_rfc3339(BEGIN_NS + 3_600 * NS_PER_S)
     bench.write(
         SilenceMessage(id="s-1", matchers=('publisher="a"',), starts=begin, until=end, who="ann")
     )
@@ -99,7 +109,10 @@ async def test_what_a_leader_need_not_publish_is_not_held_against_it() -> None:
 
 
 async def test_a_leader_that_publishes_again_leads_again() -> None:
-    """Once it has published all that fires here the other goes back to standby, and nothing is resolved meanwhile."""
+    """Once the leader publishes all firing alerts, the other returns to standby.
+
+    Nothing is resolved meanwhile.
+    """
     bench = Bench()
     other = Bench(client="watch-a", beside=bench, since_ns=BEGIN_NS - NS_PER_S)
     async with running(bench.watch.run(), other.watch.run()):
@@ -122,7 +135,10 @@ async def test_a_leader_that_publishes_again_leads_again() -> None:
 
 
 async def test_a_leader_that_repeats_another_watchs_word_is_not_believed() -> None:
-    """What it only knows from the watch that took over it leaves to that one, which stays the leader."""
+    """A former leader leaves alerts known only from its successor to it.
+
+    The successor stays the leader.
+    """
     bench = Bench()
     other = Bench(client="watch-a", beside=bench, since_ns=BEGIN_NS - NS_PER_S)
     name = fingerprint_of("demo", "down", "a")
@@ -143,7 +159,7 @@ async def test_a_leader_that_repeats_another_watchs_word_is_not_believed() -> No
 
 
 async def test_a_leader_that_ends_again_what_fires_here_is_not_believed() -> None:
-    """A word that lasts for less than half a minute does not count, however often it is given."""
+    """Alerts published for less than half a minute do not count, however often."""
     bench = Bench()
     other = Bench(client="watch-a", beside=bench, since_ns=BEGIN_NS - NS_PER_S)
     async with running(bench.watch.run(), other.watch.run()):
@@ -157,7 +173,7 @@ async def test_a_leader_that_ends_again_what_fires_here_is_not_believed() -> Non
 
 
 async def test_nobody_gets_old_in_a_moment() -> None:
-    """A watch that was not there before and claims to be older than the leader does not replace it."""
+    """A new watch that claims to be older than the leader does not replace it."""
     bench = Bench()
     async with running(bench.watch.run()):
         await bench.pass_by(40, "a")
@@ -170,7 +186,10 @@ async def test_nobody_gets_old_in_a_moment() -> None:
 
 
 async def test_a_retained_message_is_no_heartbeat() -> None:
-    """What a dead watch has left keeps it in doubt for 12 s; a watch that lives answers a newcomer within the first."""
+    """A dead watch's message leaves it in doubt for 12 s.
+
+    A live watch answers a newcomer within the first second.
+    """
     bench = Bench()
     await bench.say("watch-a", -10)
     bench.reconnect()
@@ -188,7 +207,7 @@ async def test_a_retained_message_is_no_heartbeat() -> None:
 
 
 async def test_two_that_begin_together_agree() -> None:
-    """Of two with the same beginning, to the millisecond, the client id decides, for both alike."""
+    """With the same beginning, to the millisecond, the client id decides for both alike."""
     for shift_ns in (0, 400_000):
         bench = Bench(since_ns=BEGIN_NS + shift_ns)
         other = Bench(client="watch-z", beside=bench, since_ns=BEGIN_NS + 500_000 - shift_ns)
@@ -198,7 +217,7 @@ async def test_two_that_begin_together_agree() -> None:
 
 
 async def test_after_a_restart_of_the_broker_they_agree_as_before() -> None:
-    """All are away and come back: the one that led leads."""
+    """After all watches were away, the former leader leads."""
     bench = Bench()
     other = Bench(client="watch-a", beside=bench, since_ns=BEGIN_NS - NS_PER_S)
     async with running(bench.watch.run(), other.watch.run()):
@@ -213,7 +232,7 @@ async def test_after_a_restart_of_the_broker_they_agree_as_before() -> None:
 
 @pytest.mark.parametrize("age_s", [20, 600])
 async def test_who_was_away_ranks_behind_who_leads_now(age_s: int) -> None:
-    """An older watch that comes back finds a leader and goes to standby, for both alike."""
+    """An older watch that returns finds a leader and goes to standby, for both alike."""
     old = Bench(client="watch-a", since_ns=BEGIN_NS - age_s * NS_PER_S)
     bench = Bench(beside=old)
     async with running(bench.watch.run()):
@@ -231,7 +250,10 @@ async def test_who_was_away_ranks_behind_who_leads_now(age_s: int) -> None:
 
 @pytest.mark.parametrize("answers", [True, False])
 async def test_who_was_away_hears_the_leader_also_where_it_missed_an_answer(answers: bool) -> None:
-    """A watch whose presence goes out before it reads others' is answered again; without any answer it yields at the next heartbeat."""
+    """A watch that announces itself before reading others is answered again.
+
+    Without any answer it yields at the next heartbeat.
+    """
     old = Bench(client="watch-a", since_ns=BEGIN_NS - 20 * NS_PER_S)
     bench = Bench(beside=old)
     async with running(bench.watch.run()):
@@ -253,7 +275,10 @@ async def test_who_was_away_hears_the_leader_also_where_it_missed_an_answer(answ
 
 
 async def test_what_ends_while_its_leader_is_away_stays_ended() -> None:
-    """A leader that is cut off over an alert's end keeps nothing firing at Alertmanager, there or published, nor when it comes back."""
+    """A leader cut off over an alert's end leaves nothing firing.
+
+    This holds at Alertmanager, in its published alerts, and after its return.
+    """
     there = AlertmanagerInMemory(ManualClock(BEGIN_NS, 100.0))
     old = Bench(since_ns=BEGIN_NS - NS_PER_S, clock=there.clock, receivers=[there.receiver()])
     bench = Bench(client="watch-z", beside=old, receivers=[there.receiver()])
@@ -285,7 +310,7 @@ async def test_what_ends_while_its_leader_is_away_stays_ended() -> None:
 
 
 async def test_alerts_that_somebody_clears_are_published_again() -> None:
-    """A leader whose alert was cleared or resolved by another writes it again within some seconds."""
+    """A leader republishes an alert cleared or resolved by another within some seconds."""
     bench = Bench()
     async with running(bench.watch.run()):
         await bench.pass_by(4, "a")
@@ -311,7 +336,10 @@ async def test_a_watch_that_may_not_write_ends() -> None:
 
 
 async def test_a_watch_that_does_not_hear_itself_never_leads() -> None:
-    """Where its own heartbeat does not come back it could hear no other watch, and ends with the topics that it has to read."""
+    """A watch without its own heartbeat would receive no other watch.
+
+    It ends and names the topics it has to read.
+    """
     bench = Bench()
     bench.publisher.is_heard = False
     async with running(bench.watch.run()):
@@ -319,14 +347,16 @@ async def test_a_watch_that_does_not_hear_itself_never_leads() -> None:
         assert (bench.role(), bench.watch.refusal) == (Role.DISCONNECTED, "")
         await bench.pass_by(2, "a")
         assert bench.ending.asked
-    assert bench.watch.refusal == (
-        "its own heartbeat does not come back within 15 s; a watch has to read trnfleet/v1/demo/publisher/#"
+    assert (
+        bench.watch.refusal
+        == "its own heartbeat does not come back within 15 s; a watch has to read"
+        " trnfleet/v1/demo/publisher/#"
     )
     assert bench.states() == []
 
 
 async def test_a_watch_that_no_longer_hears_itself_waits() -> None:
-    """After a reconnect it says so once, and takes part again as soon as it does."""
+    """After a reconnect it reports this once, and takes part again once it receives itself."""
     bench = Bench()
     async with running(bench.watch.run()):
         await bench.pass_by(4, "a")

@@ -12,7 +12,8 @@ from trnfleet.domain.metrics import BY_NAME, HEALTH_BITS
 from trnfleet.sim.faults.effects import DETOUR_PACE
 from trnfleet.sim.jobs.slowdown import Halt
 
-TRAINING, SERVING = 0, 1
+TRAINING = 0
+SERVING = 1
 CHIP = f"{TRAIN}/trn2u-0001-2/chip05"
 INSTANCE = f"{TRAIN}/trn2u-0001-2"
 
@@ -47,7 +48,10 @@ def bits(*names: str) -> int:
 def test_a_fault_slows_its_job_in_its_own_way(
     fault: str, target: str, pace: str, left: float
 ) -> None:
-    """One pace of the one job, and of no other; a synchronous job waits for its slowest part."""
+    """A fault slows one pace of its job, and no other job.
+
+    A synchronous job waits for its slowest part.
+    """
     fleet = SmallFleet(entry(fault, target))
     fleet.go(11.0)
     slowdowns = fleet.effects.slowdowns
@@ -61,7 +65,7 @@ def test_a_fault_slows_its_job_in_its_own_way(
 
 
 def test_faults_on_one_job_combine_by_the_worst() -> None:
-    """One that ends gives back only what the other does not take."""
+    """The end of one fault restores only the speed not withheld by the other."""
     fleet = SmallFleet(
         entry("straggler", at=0, magnitude=20.0, lasts=30),
         entry("straggler", f"{TRAIN}/trn2u-0001-0/chip01", at=10, magnitude=50.0, lasts=10),
@@ -76,7 +80,10 @@ def test_faults_on_one_job_combine_by_the_worst() -> None:
 
 
 def test_a_job_stands_still_for_the_worst_of_its_faults() -> None:
-    """A crash or a hang adds nothing where the job waits for an instance, and its restart does not start it."""
+    """A crash or a hang adds nothing while the job waits for an instance.
+
+    The restart after it does not start the job.
+    """
     fleet = SmallFleet(
         entry("instance_reboot", at=0, target=INSTANCE),
         entry("runtime_crash", f"{TRAIN}/trn2u-0001-0/chip01", at=10),
@@ -106,9 +113,13 @@ def test_two_faults_on_one_link_do_not_mend_each_other() -> None:
 
 
 def test_a_lost_torus_link_stops_its_job_until_the_instance_is_replaced() -> None:
-    """Collectives over it fail; no document knows a way around it, so that the instance goes as for its other hardware."""
+    """Collectives over a lost torus link fail until the instance is replaced.
+
+    No document describes a way around it, so it is treated like other hardware of the instance.
+    """
     fleet = SmallFleet(entry("link_down", f"{CHIP}:east", at=0))
-    stages, seen = FAULTS["link_down"].stages, []
+    stages = FAULTS["link_down"].stages
+    seen = []
     drained_s = stages.detect_s + stages.quarantine_s + stages.drain_s
     for until_s in (1.0, drained_s, drained_s + stages.mend_s, stages.total_s):
         fleet.go(until_s)
@@ -123,7 +134,10 @@ def test_a_lost_torus_link_stops_its_job_until_the_instance_is_replaced() -> Non
 
 
 def test_a_lost_z_link_stops_its_job_until_the_drivers_have_elected_pairs() -> None:
-    """Then it goes on, slower than with a link at a quarter, until the cable is repaired."""
+    """After the election the job runs until the repair.
+
+    It is slower than with a link at a quarter.
+    """
     fleet = SmallFleet(entry("z_link_down", f"{CHIP}:z_next", at=0))
     stages = FAULTS["z_link_down"].stages
     fleet.go(1.0)
@@ -137,7 +151,10 @@ def test_a_lost_z_link_stops_its_job_until_the_drivers_have_elected_pairs() -> N
 
 
 def test_a_job_that_is_down_has_no_executions_that_could_fail() -> None:
-    """A fault that comes while another has stopped the job shows in its hardware, and in no log or counter of the runtime."""
+    """A fault of a stopped job shows in its hardware only.
+
+    No log or counter of the runtime records it.
+    """
     fleet = SmallFleet(
         entry("link_down", f"{CHIP}:east", at=0),
         entry("sram_uncorrectable", f"{TRAIN}/trn2u-0001-0/chip01", at=5.0),
@@ -155,7 +172,7 @@ def test_a_job_that_is_down_has_no_executions_that_could_fail() -> None:
 
 
 def test_what_fails_on_two_instances_is_counted_on_the_one_that_stays() -> None:
-    """The counters of the instance that is replaced begin at 0, in windows of any length."""
+    """Counters of a replaced instance begin at 0, in windows of any length."""
     for window_s in (5.0, 600.0):
         fleet = SmallFleet(
             entry("z_link_down", f"{CHIP}:z_next", at=0),
@@ -167,19 +184,26 @@ def test_what_fails_on_two_instances_is_counted_on_the_one_that_stays() -> None:
 
 
 def test_a_split_takes_the_links_between_the_racks() -> None:
-    """32 Z links, from instance 1 to 2 and from 3 to 0, are down at both ends; the job over all 64 chips fails and waits."""
+    """A split takes down 32 Z links, and the job over all 64 chips waits.
+
+    They are the links from instance 1 to 2 and from 3 to 0, down at both ends.
+    """
     fleet = SmallFleet(entry("ultraserver_split", TRAIN))
     fleet.go(15.0)
     first = fleet.row(f"{TRAIN}/trn2u-0001-0/chip00")
     up = fleet.columns["links_up"][first : first + 64].reshape(4, 16)
-    no_prev, no_next = 0b101111, 0b011111
+    no_prev = 0b101111
+    no_next = 0b011111
     assert (up == np.array([no_prev, no_next, no_prev, no_next])[:, None]).all()
     assert (fleet.columns["health"][first : first + 64] == bits("link_interserver")).all()
     assert fleet.effects.slowdowns.halt[TRAINING] == Halt.DOWN
 
 
 def test_a_rack_is_half_an_ultraserver() -> None:
-    """Two instances of four are in one rack (the driver's election of node ids); one that stands alone has its own."""
+    """Two instances of four share a rack; a standalone one has its own.
+
+    The driver's election of node ids assumes this.
+    """
     fleet = SmallFleet(
         entry("rack_overheat", f"{TRAIN}/trn2u-0001-3", magnitude=20.0),
         entry("rack_overheat", f"{TRAIN}/trn2u-0001-2", magnitude=15.0),
@@ -187,7 +211,8 @@ def test_a_rack_is_half_an_ultraserver() -> None:
         entry("power_cap", f"{IDLE}/trn2-0001", magnitude=0.7),
     )
     fleet.go(11.0)
-    first, second = fleet.row(f"{TRAIN}/trn2u-0001-0"), fleet.row(f"{SERVE}/trn2u-0002-0")
+    first = fleet.row(f"{TRAIN}/trn2u-0001-0")
+    second = fleet.row(f"{SERVE}/trn2u-0002-0")
     assert fleet.effects.instances.inlet_delta_c[first : first + 4].tolist() == [
         0.0,
         0.0,
@@ -200,7 +225,10 @@ def test_a_rack_is_half_an_ultraserver() -> None:
 
 
 def test_a_link_slows_only_the_replica_that_uses_it() -> None:
-    """Replicas of one instance do not use the Z link between two of them; they use their torus, and go with their instance."""
+    """Replicas of one instance do not use the Z link between instances.
+
+    They use their torus, and fail with their instance.
+    """
     cable = SmallFleet(entry("z_link_down", f"{SERVE}/trn2u-0002-1/chip05:z_next"))
     cable.go(11.0)
     assert cable.effects.slowdowns.replica.tolist() == [1.0] * 4
@@ -238,7 +266,10 @@ def test_a_link_slows_only_the_replica_that_uses_it() -> None:
 
 
 def test_health_and_throttling_are_marked_over_what_is_there() -> None:
-    """Throttling is the larger of both; health bits of two faults on a chip add up and go one by one."""
+    """Throttling is the larger of both values.
+
+    Health bits of two faults on a chip add up and are cleared one by one.
+    """
     fleet = SmallFleet(
         entry("hang_compute", f"{IDLE}/trn2-0001/chip03", at=0),
         entry("hbm_uncorrectable_repairable", f"{IDLE}/trn2-0001/chip03", at=5),
@@ -248,7 +279,8 @@ def test_health_and_throttling_are_marked_over_what_is_there() -> None:
     row = fleet.row(f"{IDLE}/trn2-0001/chip03")
     fleet.go(10.0)
     assert fleet.columns["health"][row] == bits("firmware_service_processor", "hbm")
-    throttle, slow = BY_NAME["throttle_pct"], fleet.row(CHIP)
+    throttle = BY_NAME["throttle_pct"]
+    slow = fleet.row(CHIP)
     assert throttle.decode(fleet.columns["throttle_pct"])[slow] == 40.0
     fleet.columns["throttle_pct"][:] = throttle.code_of(90.0)
     fleet.effects.mark(fleet.columns)
@@ -263,7 +295,7 @@ def test_health_and_throttling_are_marked_over_what_is_there() -> None:
 
 @pytest.mark.parametrize("window_s", [0.05, 0.3, 1.0, 7.0, 200.0])
 def test_a_storm_counts_the_same_in_any_windows(window_s: float) -> None:
-    """12 corrected errors a second for 60 s are 720 on its chip, whatever the windows' length."""
+    """12 errors a second for 60 s count 720 on the chip, in any windows."""
     fleet = SmallFleet(entry("ecc_corrected_storm", at=10.25, lasts=60.0))
     fleet.go(200.0, window_s)
     counted = fleet.columns["mem_ecc_corrected"]
@@ -271,7 +303,10 @@ def test_a_storm_counts_the_same_in_any_windows(window_s: float) -> None:
 
 
 def test_a_storm_comes_in_bursts() -> None:
-    """12 errors a second are the mean of a minute: many seconds have none or hardly any, and some have dozens."""
+    """12 errors a second are the mean of a minute.
+
+    Many seconds have hardly any, and some have dozens.
+    """
     fleet = SmallFleet(entry("ecc_corrected_storm", at=10.0, lasts=120.0))
     counts = [0]
     for second in range(130):
@@ -324,7 +359,7 @@ def test_a_silent_agent_stops_nothing() -> None:
     ids=lambda each: each.name,
 )
 def test_every_effect_has_one(fault: Fault) -> None:
-    """An effect of the table that no row here carries out would be a fault that does nothing."""
+    """Every effect of the table is implemented; otherwise a fault would do nothing."""
     lane = "z_prev" if fault.links is Links.BETWEEN_INSTANCES else "north"
     targets = {
         FaultScope.CHIP: CHIP,

@@ -29,8 +29,14 @@ def incident(
 ) -> Incident:
     (found,) = resolve(TROUBLE.layout, FAULTS[fault], target, lambda count, _: list(range(count)))
     return make_incident(
-        TROUBLE.layout, TROUBLE.placement, FAULTS[fault], found, begins_s, lasts_s=lasts_s, magnitude=magnitude
-    )  # fmt: skip  # one line an idea
+        TROUBLE.layout,
+        TROUBLE.placement,
+        FAULTS[fault],
+        found,
+        begins_s,
+        lasts_s=lasts_s,
+        magnitude=magnitude,
+    )
 
 
 def paths(each: Incident) -> list[str]:
@@ -43,19 +49,31 @@ def paths(each: Incident) -> list[str]:
         ("straggler", CHIP, [INSTANCE], 1, 1),
         ("link_down", f"{CHIP}:east", [INSTANCE], 2, 1),
         ("z_link_down", f"{CHIP}:z_next", [INSTANCE, f"{TRAIN}/trn2u-0001-3"], 2, 1),
-        ("z_link_down", f"{TRAIN}/trn2u-0001-0/chip05:z_prev", [f"{TRAIN}/trn2u-0001-0", f"{TRAIN}/trn2u-0001-3"], 2, 1),
+        (
+            "z_link_down",
+            f"{TRAIN}/trn2u-0001-0/chip05:z_prev",
+            [f"{TRAIN}/trn2u-0001-0", f"{TRAIN}/trn2u-0001-3"],
+            2,
+            1,
+        ),
         ("nic_down", INSTANCE, [INSTANCE], 1, 1),
-        ("rack_overheat", f"{TRAIN}/trn2u-0001-1", [f"{TRAIN}/trn2u-0001-0", f"{TRAIN}/trn2u-0001-1"], 0, 1),
+        (
+            "rack_overheat",
+            f"{TRAIN}/trn2u-0001-1",
+            [f"{TRAIN}/trn2u-0001-0", f"{TRAIN}/trn2u-0001-1"],
+            0,
+            1,
+        ),
         ("rack_overheat", f"{IDLE}/trn2-0002", [f"{IDLE}/trn2-0002"], 0, 0),
         ("ultraserver_split", SERVE, [f"{SERVE}/trn2u-0002-{n}" for n in range(4)], 64, 1),
         ("storage_slow", "c", list(TROUBLE.layout.instances), 0, 2),
         ("hbm_uncorrectable", f"{IDLE}/trn2-0001/chip00", [f"{IDLE}/trn2-0001"], 1, 0),
     ],
-)  # fmt: skip
+)
 def test_an_incident_is_about_what_its_target_means(
     fault: str, target: str, instances: list[str], chips: int, jobs: int
 ) -> None:
-    """Instances, chips that show it, and jobs follow from scope and place."""
+    """Instances, affected chips and jobs follow from scope and place."""
     each = incident(fault, target)
     assert paths(each) == instances
     assert len(each.rows) == chips
@@ -76,12 +94,17 @@ def test_what_ends_by_itself_has_a_begin_and_an_end() -> None:
 
 @pytest.mark.parametrize("lasts_s", [None, 1.0, 395.0, 7_200.0])
 def test_a_recovery_goes_through_all_steps_in_order(lasts_s: float | None) -> None:
-    """From the begin to the return as long as is asked for, each step with its share of it."""
+    """A recovery lasts as long as requested, each step with its share."""
     each = incident("hbm_uncorrectable", CHIP, lasts_s=lasts_s)
     times = [at_s for at_s, _ in each.steps()]
     assert [step for _, step in each.steps()] == [
-        Step.BEGIN, Step.DETECT, Step.QUARANTINE, Step.DRAIN, Step.MEND, Step.RETURN,
-    ]  # fmt: skip  # one line is the list
+        Step.BEGIN,
+        Step.DETECT,
+        Step.QUARANTINE,
+        Step.DRAIN,
+        Step.MEND,
+        Step.RETURN,
+    ]
     assert times == sorted(times)
     whole_s = 395.0 if lasts_s is None else lasts_s
     assert times[-1] - times[0] == pytest.approx(whole_s)
@@ -90,10 +113,8 @@ def test_a_recovery_goes_through_all_steps_in_order(lasts_s: float | None) -> No
 
 def test_executions_fail_only_where_a_job_has_some() -> None:
     """An idle chip's memory counts its error, and no execution."""
-    busy, idle = (
-        incident("hbm_uncorrectable", CHIP),
-        incident("hbm_uncorrectable", f"{IDLE}/trn2-0001/chip05"),
-    )
+    busy = incident("hbm_uncorrectable", CHIP)
+    idle = incident("hbm_uncorrectable", f"{IDLE}/trn2-0001/chip05")
     assert [count.metric for count in busy.counts] == ["mem_ecc_uncorrected", "exec_errors"]
     assert [count.metric for count in idle.counts] == ["mem_ecc_uncorrected"]
 
@@ -106,11 +127,19 @@ def test_a_magnitude_is_the_tables_unless_one_is_asked_for() -> None:
 
 
 def test_a_split_takes_every_link_between_the_racks() -> None:
-    """16 cables from instance 1 to 2 and 16 from 3 to 0; those within a rack stay."""
+    """A split cuts 32 cables between the racks, none within a rack.
+
+    16 are from instance 1 to 2 and 16 from 3 to 0.
+    """
     pairs = {
-        tuple(sorted(int(TROUBLE.layout.instance_of_chip[row]) - TROUBLE.row(f"{TRAIN}/trn2u-0001-0") for row in link.rows))
+        tuple(
+            sorted(
+                int(TROUBLE.layout.instance_of_chip[row]) - TROUBLE.row(f"{TRAIN}/trn2u-0001-0")
+                for row in link.rows
+            )
+        )
         for link in incident("ultraserver_split", TRAIN).links
-    }  # fmt: skip
+    }
     assert pairs == {(1, 2), (0, 3)}
     assert len(incident("ultraserver_split", TRAIN).links) == 32
 
@@ -123,7 +152,10 @@ def test_a_split_takes_every_link_between_the_racks() -> None:
     ],
 )
 def test_a_lost_z_link_leaves_two_pairs(target: str, cut: set[tuple[int, int]]) -> None:
-    """Published: the driver elects pairs that do not need it; the 31 other links between them are up and carry nothing."""
+    """A lost Z link leaves two pairs of instances that do not need it.
+
+    Published: the driver elects them. The 31 other links between them are up and carry nothing.
+    """
     lost, *unused = incident("z_link_down", target).links
     first = TROUBLE.row(f"{TRAIN}/trn2u-0001-0")
     pairs = [
@@ -146,8 +178,12 @@ def test_hangs_and_crashes_stop_a_job_and_others_do_not() -> None:
 
 
 def test_only_what_sits_in_an_instance_goes_with_it() -> None:
-    """A chip's and an instance's faults do, a rack's heat and a file system do not; a cable has two instances."""
-    here, next_to_it = TROUBLE.row(INSTANCE), TROUBLE.row(f"{TRAIN}/trn2u-0001-3")
+    """Only faults of chips and instances end with their hardware.
+
+    A rack's heat and a file system do not; a cable has two instances.
+    """
+    here = TROUBLE.row(INSTANCE)
+    next_to_it = TROUBLE.row(f"{TRAIN}/trn2u-0001-3")
     assert is_on_hardware(incident("straggler", CHIP), here)
     assert not is_on_hardware(incident("straggler", CHIP), next_to_it)
     assert is_on_hardware(incident("z_link_down", f"{CHIP}:z_next"), next_to_it)
@@ -163,15 +199,30 @@ def test_only_what_sits_in_an_instance_goes_with_it() -> None:
 @pytest.mark.parametrize(
     ("recovery", "cured"),
     [
-        (Recovery.REPLACE, {"straggler", "agent_silent", "firmware_heartbeat_lost", "hbm_uncorrectable_repairable", "dma_abort"}),
-        (Recovery.REBOOT, {"agent_silent", "firmware_heartbeat_lost", "hbm_uncorrectable_repairable"}),
+        (
+            Recovery.REPLACE,
+            {
+                "straggler",
+                "agent_silent",
+                "firmware_heartbeat_lost",
+                "hbm_uncorrectable_repairable",
+                "dma_abort",
+            },
+        ),
+        (
+            Recovery.REBOOT,
+            {"agent_silent", "firmware_heartbeat_lost", "hbm_uncorrectable_repairable"},
+        ),
         (Recovery.RELOAD, {"hbm_uncorrectable_repairable"}),
         (Recovery.RESTART_JOB, set()),
         (Recovery.REPAIR, set()),
     ],
-)  # fmt: skip
+)
 def test_a_recovery_cures_what_needs_no_more_than_it(recovery: Recovery, cured: set[str]) -> None:
-    """New hardware ends all, a reboot what a reboot or a reload would, a reload what a reload would; there only."""
+    """A recovery ends all faults of its instance with equal or smaller needs.
+
+    New hardware ends all, a reboot those of a reboot or a reload, a reload those of a reload.
+    """
     others = [
         incident("straggler", CHIP),
         incident("agent_silent", INSTANCE),

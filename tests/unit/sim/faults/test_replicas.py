@@ -22,7 +22,10 @@ SERVING = 1
 
 
 class Serving:
-    """Replicas on the UltraServer `c/us-0001`, whose chips are rows 16 to 79, beside an idle and a training instance."""
+    """Replicas on the UltraServer `c/us-0001`, beside an idle and a training instance.
+
+    Its chips are rows 16 to 79.
+    """
 
     def __init__(
         self, make_fleet: Callable[..., FleetFile], training: Job, inference: Job, size: int
@@ -62,7 +65,10 @@ def test_only_inference_jobs_have_replicas(serve: Callable[[int], Serving]) -> N
 def test_a_slow_chip_slows_its_replica_and_no_other(
     serve: Callable[[int], Serving], size: int, slow: int
 ) -> None:
-    """The chip with row 37 is the job's 22nd: of four, sixteen, 32 or 64 chips a replica it is in one."""
+    """A slow chip slows one replica, of 4, 16, 32 or 64 chips each.
+
+    The chip with row 37 is the job's 22nd.
+    """
     serving = serve(size)
     serving.replicas.hit(SERVING, (2,), (32 + 5,), pace=0.5)
     assert serving.paces == [0.5 if number == slow else 1.0 for number in range(64 // size)]
@@ -73,14 +79,17 @@ def test_a_slow_chip_slows_its_replica_and_no_other(
 def test_an_instance_stops_every_replica_on_it(
     serve: Callable[[int], Serving], size: int, stopped: list[int]
 ) -> None:
-    """Four small ones as one that fills it, or one that reaches over others."""
+    """An instance stops all replicas on it.
+
+    Four small ones, one filling it, or one that spans other instances.
+    """
     serving = serve(size)
     serving.replicas.hit(SERVING, (2,), (), halt=Halt.DOWN)
     assert serving.halted == stopped
 
 
 def test_the_worst_of_two_paces_counts(serve: Callable[[int], Serving]) -> None:
-    """A replica that is slow twice is as slow as its slowest part, in either order, and down where it hangs, too."""
+    """A replica slowed twice has the slower pace, in either order; down outranks a hang."""
     for paces in ((0.8, 0.5), (0.5, 0.8)):
         serving = serve(16)
         for chip, pace in zip((16, 17), paces, strict=True):
@@ -92,8 +101,9 @@ def test_the_worst_of_two_paces_counts(serve: Callable[[int], Serving]) -> None:
 
 
 def test_a_link_slows_the_replica_on_both_its_ends(serve: Callable[[int], Serving]) -> None:
-    """Replicas do not talk to each other: a link between two of them is used by none."""
-    inside, between = serve(16), serve(16)
+    """A link between two replicas is used by neither."""
+    inside = serve(16)
+    between = serve(16)
     inside.replicas.hit_between(SERVING, (16, 17), pace=0.5)
     between.replicas.hit_between(SERVING, (31, 32), pace=0.5)
     assert inside.paces == [0.5, 1.0, 1.0, 1.0]
@@ -104,7 +114,7 @@ def test_a_link_slows_the_replica_on_both_its_ends(serve: Callable[[int], Servin
 
 
 def test_a_split_stops_what_reaches_over_it(serve: Callable[[int], Serving]) -> None:
-    """Replicas within one half have all that they need."""
+    """A split stops replicas in both halves; replicas within one half go on."""
     for size, stopped in ((16, []), (32, []), (64, [0])):
         serving = serve(size)
         serving.replicas.hit_across(SERVING, ((1, 2), (3, 4)), Halt.DOWN)

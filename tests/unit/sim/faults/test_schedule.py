@@ -8,7 +8,8 @@ from support.sim.small_fleet import IDLE, TRAIN, SmallFleet
 from trnfleet.domain.metrics import HEALTH_BITS
 from trnfleet.errors import ConfigError
 
-TRAINING, SERVING = 0, 1
+TRAINING = 0
+SERVING = 1
 CHIP = f"{TRAIN}/trn2u-0001-2/chip05"
 INSTANCE = f"{TRAIN}/trn2u-0001-2"
 
@@ -46,10 +47,16 @@ def test_a_repeated_entry_comes_at_its_times() -> None:
 @pytest.mark.parametrize(
     ("rest", "message"),
     [
-        ({"loads": [{"job": "server", "at": 1, "for": 1, "factor": 2.0}]}, r"loads\[0\]\.job = 'server': did you mean 'serve'"),
-        ({"loads": [{"job": "train", "at": 1, "for": 1, "factor": 2.0}]}, r"loads\[0\]\.job = 'train': it is no inference job"),
+        (
+            {"loads": [{"job": "server", "at": 1, "for": 1, "factor": 2.0}]},
+            r"loads\[0\]\.job = 'server': did you mean 'serve'",
+        ),
+        (
+            {"loads": [{"job": "train", "at": 1, "for": 1, "factor": 2.0}]},
+            r"loads\[0\]\.job = 'train': it is no inference job",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_load_needs_a_job_that_has_one(rest: dict[str, Any], message: str) -> None:
     """The message names the key and the nearest job."""
     with pytest.raises(ConfigError, match=message):
@@ -57,7 +64,7 @@ def test_a_load_needs_a_job_that_has_one(rest: dict[str, Any], message: str) -> 
 
 
 def test_a_scenario_with_a_wrong_target_is_refused() -> None:
-    """The message names the entry, the target and the nearest, or why it makes no sense there."""
+    """The message names the entry, the target, and the nearest target or the reason."""
     with pytest.raises(
         ConfigError, match=r"faults\[1\]\.target: .*did you mean 'c/us-0001/trn2u-0001-2/chip05'"
     ):
@@ -87,7 +94,8 @@ def test_a_random_target_follows_from_the_seed() -> None:
 
 def test_what_is_asked_for_at_random_differs_each_time() -> None:
     """Twice the same request hits two different chips, and a second run the same two."""
-    first, second = SmallFleet(), SmallFleet()
+    first = SmallFleet()
+    second = SmallFleet()
     said = [first.inject("straggler", "random(1)") for _ in range(2)]
     assert said[0] != said[1]
     assert said == [second.inject("straggler", "random(1)") for _ in range(2)]

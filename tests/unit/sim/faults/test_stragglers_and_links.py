@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     Columns = dict[str, NDArray[Any]]
 
 START = 12
-"""Second, and tick, at whose end trouble begins in these tests: a tick's window ends at its time."""
+"""Second, and tick, at whose end a fault begins in these tests. A tick's window ends at its time.
+"""
 SLOWED = (
     "nc_util_pct",
     "engine_util_pct",
@@ -56,7 +57,10 @@ def same(
 def test_a_straggler_slows_all_chips_of_its_job_in_the_same_tick_and_no_other(
     make_engine: Callable[..., Engine], training: Job, inference: Job
 ) -> None:
-    """Until it begins both runs are the same; then every chip of its job is slower, and other jobs stay the same."""
+    """A straggler slows every chip of its job from its begin, and no other job.
+
+    Until then both runs are the same.
+    """
     jobs = [
         # Almost all of a step is compute, so that every tick compares like with like.
         training(
@@ -75,7 +79,8 @@ def test_a_straggler_slows_all_chips_of_its_job_in_the_same_tick_and_no_other(
     hurt = make_engine(*jobs, ultraservers=2, **fleet)
     rows = slice(32, 96)
     for number in range(START + 30):
-        good, bad = healthy.step(), hurt.step()
+        good = healthy.step()
+        bad = hurt.step()
         if number <= START:
             assert same(healthy.columns, hurt.columns)
             continue
@@ -106,10 +111,11 @@ def test_a_straggler_slows_all_chips_of_its_job_in_the_same_tick_and_no_other(
 def test_a_straggler_is_active_from_its_begin_until_just_before_its_end(
     make_engine: Callable[..., Engine], training: Job
 ) -> None:
-    """From 3 s to 5 s are the windows of ticks 4 and 5, and no other tick shows it."""
+    """A straggler from 3 s to 5 s shows only in ticks 4 and 5."""
     chip = "c/standalone/trn2-0001/chip00"
     engine = make_engine(training(), stragglers=[{"chip": chip, "from_s": 3.0, "until_s": 5.0}])
-    step_s, throttle = [], []
+    step_s = []
+    throttle = []
     for _ in range(7):
         step_s.append(float(engine.step().figures["step_time_s"][0]))
         throttle.append(int(engine.columns["throttle_pct"][0]))
@@ -128,7 +134,7 @@ def test_a_straggler_is_active_from_its_begin_until_just_before_its_end(
 def test_a_slow_replica_of_a_serving_job_leaves_the_others_alone(
     make_engine: Callable[..., Engine], inference: Job
 ) -> None:
-    """Requests are independent: only the replica with the straggler is slow, and the other takes what it cannot carry."""
+    """Only the straggler's replica is slow, and the other serves its excess requests."""
     job = inference(on=["c/standalone/trn2-0001..trn2-0002"], load_mean=0.9, load_swing=0.0)
     healthy = make_engine(job)
     hurt = make_engine(
@@ -148,19 +154,25 @@ def test_a_slow_replica_of_a_serving_job_leaves_the_others_alone(
 def test_a_degraded_link_slows_its_job_and_carries_less(
     make_engine: Callable[..., Engine], training: Job
 ) -> None:
-    """Collectives take 2 / (1 + capacity) times as long; the link's two ends carry least, and agree."""
+    """Collectives last 2 / (1 + capacity) times as long.
+
+    The link's two ends carry the least traffic, and agree.
+    """
     job = training(on=["c/us-0001"], step_time_s=0.5, checkpoint_every_steps=0)
     link = {"chip": "c/us-0001/trn2u-0001-2/chip06", "direction": "east", "capacity": 0.25}
     healthy = make_engine(job, instances=0, ultraservers=1)
     hurt = make_engine(job, instances=0, ultraservers=1, links=[link])
     for _ in range(5):
-        good, bad = healthy.step(), hurt.step()
+        good = healthy.step()
+        bad = hurt.step()
     assert bad.figures["step_time_s"][0] == pytest.approx(
         0.5 * (0.72 + 0.2 / 0.625 + 0.08), rel=0.03
     )
     assert bad.figures["mfu"][0] < good.figures["mfu"][0]
-    sent, received = hurt.columns["link_tx_bytes_per_s"], hurt.columns["link_rx_bytes_per_s"]
-    near, far = 2 * 16 + 6, 2 * 16 + 7
+    sent = hurt.columns["link_tx_bytes_per_s"]
+    received = hurt.columns["link_rx_bytes_per_s"]
+    near = 2 * 16 + 6
+    far = 2 * 16 + 7
     assert sent[near, EAST] == received[far, WEST]
     assert sent[far, WEST] == received[near, EAST]
     others = np.delete(sent[:, EAST], near)
@@ -193,7 +205,10 @@ def test_a_link_that_is_down_is_seen_from_both_ends(
     bits: tuple[int, int],
     component: str,
 ) -> None:
-    """No traffic, the bit cleared and the component unhealthy at both ends; its job fails and starts again; then it heals."""
+    """A link down shows no traffic, a cleared bit and an unhealthy component.
+
+    Both ends show this. Its job fails and starts again; then the link heals.
+    """
     job = training(on=["c/us-0001"], step_time_s=0.5, checkpoint_every_steps=0, startup_s=2.0)
     link = {
         "chip": "c/us-0001/trn2u-0001-1/chip03",
@@ -202,14 +217,13 @@ def test_a_link_that_is_down_is_seen_from_both_ends(
         "until_s": 40.0,
     }
     engine = make_engine(job, instances=0, ultraservers=1, links=[link])
-    near, events = 16 + 3, []
+    near = 16 + 3
+    events = []
     for _ in range(2):
         tick = engine.step()
         events += [event.name for event in tick.events]
-        sent, received = (
-            engine.columns["link_tx_bytes_per_s"],
-            engine.columns["link_rx_bytes_per_s"],
-        )
+        sent = engine.columns["link_tx_bytes_per_s"]
+        received = engine.columns["link_rx_bytes_per_s"]
         for row, bit in ((near, bits[0]), (far, bits[1])):
             assert sent[row, bit] == received[row, bit] == 0
             assert engine.columns["links_up"][row] == 0b111111 ^ 1 << bit
@@ -230,7 +244,10 @@ def test_a_link_that_is_down_is_seen_from_both_ends(
 def test_a_link_that_is_down_hurts_more_than_a_slow_one(
     make_engine: Callable[..., Engine], training: Job, direction: str
 ) -> None:
-    """At any time after it, the job is down, starts, or its steps take longer than with a quarter of the link's bandwidth."""
+    """A link down is always worse for its job than a quarter of the bandwidth.
+
+    The job is down, starts, or its steps last longer.
+    """
     job = training(on=["c/us-0001"], step_time_s=0.5, checkpoint_every_steps=0, startup_s=20.0)
     chip = "c/us-0001/trn2u-0001-1/chip03"
     slow = make_engine(job, instances=0, ultraservers=1, period_s=20.0)
@@ -242,13 +259,15 @@ def test_a_link_that_is_down_hurts_more_than_a_slow_one(
         engine.step()
         engine.inject(fault, f"{chip}:{direction}", lasts_s=None if engine is down else 1e6)
     seen = set()
-    slow_tick, down_tick = slow.step(), down.step()
+    slow_tick = slow.step()
+    down_tick = down.step()
     while down.incidents.active():
         state = JOB_STATES[down_tick.states[0]]
         seen.add(state)
         if state == "running":
             assert down_tick.figures["step_time_s"][0] >= slow_tick.figures["step_time_s"][0]
-        slow_tick, down_tick = slow.step(), down.step()
+        slow_tick = slow.step()
+        down_tick = down.step()
     assert ("running" in seen) == (direction == "z_next")
     assert seen & {"failed", "waiting"}
 
@@ -256,7 +275,7 @@ def test_a_link_that_is_down_hurts_more_than_a_slow_one(
 def test_pairs_of_instances_leave_the_links_between_them_unused(
     make_engine: Callable[..., Engine], training: Job
 ) -> None:
-    """After a Z link is lost, both ways round its ring carry nothing between the pairs, and all within them."""
+    """A lost Z link's ring carries nothing between the pairs, and all within them."""
     job = training(on=["c/us-0001"], step_time_s=0.5, checkpoint_every_steps=0, startup_s=2.0)
     engine = make_engine(job, instances=0, ultraservers=1, period_s=10.0)
     engine.step()
@@ -294,7 +313,10 @@ def test_pairs_of_instances_leave_the_links_between_them_unused(
                     {"chip": "c/standalone/trn2-0001/chip01", "from_s": 19.0},
                 ]
             },
-            r"stragglers\[1\]\.from_s = 19: stragglers\[0\] is active on c/standalone/trn2-0001/chip01",
+            (
+                r"stragglers\[1\]\.from_s = 19: stragglers\[0\] is active on"
+                r" c/standalone/trn2-0001/chip01"
+            ),
         ),
         (
             {"links": [{"chip": "c/standalone/trn2-0001/chip01", "direction": "z_next"}]},
@@ -322,7 +344,10 @@ def test_what_points_nowhere_or_overlaps_is_refused(
 def test_a_link_that_is_down_without_an_end_comes_back_with_its_recovery(
     make_engine: Callable[..., Engine],
 ) -> None:
-    """As long as the table of faults says; then another entry may be about the same link."""
+    """A link without an end is down as long as in the table of faults.
+
+    Then another entry may be about the same link.
+    """
     link = {
         "chip": "c/standalone/trn2-0001/chip01",
         "direction": "east",
@@ -342,7 +367,7 @@ def test_a_link_that_is_down_without_an_end_comes_back_with_its_recovery(
 
 
 def test_entries_that_follow_each_other_are_accepted(make_engine: Callable[..., Engine]) -> None:
-    """One may begin in the instant at which the other ends."""
+    """One entry may begin at the instant another ends."""
     chip = "c/standalone/trn2-0001/chip01"
     engine = make_engine(
         stragglers=[

@@ -13,7 +13,8 @@ from trnfleet.sim.faults.timeline import MOST_BOUNDARIES
 from trnfleet.sim.ids import ec2_id, serial_number
 from trnfleet.sim.rng import Rng
 
-TRAINING, SERVING = 0, 1
+TRAINING = 0
+SERVING = 1
 CHIP = f"{TRAIN}/trn2u-0001-2/chip05"
 INSTANCE = f"{TRAIN}/trn2u-0001-2"
 
@@ -49,7 +50,7 @@ def test_boundaries_are_where_something_changes() -> None:
 
 
 def test_a_window_is_cut_only_so_often() -> None:
-    """Of a thousand changes in one window some wait for the next cut, and none is lost."""
+    """Of a thousand changes in one window some wait; none is lost."""
     fleet = SmallFleet(entry("chip_throttle", at=0.5, every=1.0, times=500, lasts=0.5))
     cuts = fleet.incidents.boundaries(0.0, 600.0)
     assert len(cuts) == MOST_BOUNDARIES
@@ -66,7 +67,8 @@ def test_the_kernels_line_is_as_the_driver_writes_it() -> None:
     kernel, runtime = fleet.events
     assert (kernel.source, kernel.path, kernel.severity) == ("hardware", CHIP, Severity.CRITICAL)
     published = (
-        r"NEURON_HW_ERR=SRAM_UNCORRECTABLE_ERROR instance-id=(i-[0-9a-f]{17}) hostname=[\w-]+ nd-id=5 nc-id=\d "
+        r"NEURON_HW_ERR=SRAM_UNCORRECTABLE_ERROR instance-id=(i-[0-9a-f]{17}) hostname=[\w-]+"
+        r" nd-id=5 nc-id=\d "
         r"serial-num=([0-9a-f]{16}) action=TERMINATE_INSTANCE"
     )
     found = re.fullmatch(published, kernel.text)
@@ -100,7 +102,7 @@ def test_a_replaced_instance_fails_under_its_new_names() -> None:
 
 
 def test_a_fault_that_is_asked_for_begins_at_once() -> None:
-    """The answer names fault, target, time and who asked; many targets are counted."""
+    """The answer names fault, target, time and requester; many targets are counted."""
     fleet = SmallFleet()
     fleet.go(10.0)
     said = fleet.inject("straggler", CHIP, lasts_s=30.0, magnitude=50.0, by="ops")
@@ -138,7 +140,7 @@ def test_a_fault_that_is_asked_for_begins_at_once() -> None:
 def test_what_cannot_be_is_refused_and_changes_nothing(
     fault: str, target: str, rest: dict[str, Any], message: str
 ) -> None:
-    """A request that is refused leaves everything as it was, and says in one line why."""
+    """A refused request changes nothing, and its one-line answer has the reason."""
     fleet = SmallFleet(
         entry("chip_throttle", at=0, lasts="1h"),
         entry("instance_reboot", f"{SERVE}/trn2u-0002-0", at=0),
@@ -153,7 +155,7 @@ def test_what_cannot_be_is_refused_and_changes_nothing(
 
 
 def test_a_job_that_is_down_does_not_crash_again() -> None:
-    """Nothing runs there whose runtime could crash, and no operator notices that it did."""
+    """A stopped job has no runtime to crash, and operators notice nothing."""
     fleet = SmallFleet(
         entry("chip_lost", at=5), entry("runtime_crash", f"{TRAIN}/trn2u-0001-1/chip02", at=30)
     )
@@ -163,7 +165,7 @@ def test_a_job_that_is_down_does_not_crash_again() -> None:
 
 
 def test_what_was_asked_for_a_moment_ago_is_there_already() -> None:
-    """Two requests between two ticks are one fault, which counts once; another chip's is another."""
+    """Two requests between two ticks are one fault, counted once; another chip's is another."""
     fleet = SmallFleet()
     fleet.go(5.0)
     fleet.inject("sram_uncorrectable", CHIP)
@@ -176,7 +178,7 @@ def test_what_was_asked_for_a_moment_ago_is_there_already() -> None:
 
 
 def test_what_is_still_to_come_is_not_there_yet() -> None:
-    """A fault that a scenario has for later may be asked for before."""
+    """A fault scheduled for later by a scenario may be requested before."""
     fleet = SmallFleet(entry("chip_throttle", at=100, lasts=5.0))
     fleet.go(5.0)
     fleet.inject("chip_throttle", CHIP, lasts_s=5.0)
@@ -185,7 +187,7 @@ def test_what_is_still_to_come_is_not_there_yet() -> None:
 
 
 def test_of_several_targets_those_that_can_be_hit_are() -> None:
-    """A pattern that covers an instance that is down hits the others, and the answer names only these."""
+    """A pattern skips an instance that is down, and the answer names only the others."""
     fleet = SmallFleet(entry("instance_reboot", f"{SERVE}/trn2u-0002-0", at=0))
     fleet.go(5.0)
     said = fleet.inject("straggler", f"{SERVE}/*/chip05")

@@ -31,7 +31,10 @@ def power_util(
 
 
 def test_idle_chips_read_about_zero() -> None:
-    """Idle reads 0.00 to 0.02 % in sysfs (measured on inf2 and trn1): its own noise apart, power is the background's."""
+    """An idle chip reads 0.00 to 0.02 % (measured on inf2 and trn1, sysfs).
+
+    Apart from its own noise, its power is the background's.
+    """
     chips = Chips(make_fleet())
     readings = []
     for _ in range(50):
@@ -64,7 +67,10 @@ def test_idle_chips_read_about_zero() -> None:
     ],
 )
 def test_phases_draw_what_power_studies_say(which: Phase, low: float, high: float) -> None:
-    """Power above background: high in compute, less than half in collectives, near idle in checkpoints (arXiv 2508.14318)."""
+    """Power above background follows the phase: high in compute, near idle in checkpoints.
+
+    Less than half in collectives (arXiv 2508.14318).
+    """
     readings = power_util(Chips(make_fleet(ONE)), which)
     assert low < readings.mean() < high
     assert readings.min() > 0.9 * low
@@ -73,7 +79,10 @@ def test_phases_draw_what_power_studies_say(which: Phase, low: float, high: floa
 
 @pytest.mark.parametrize("hbm_share", [0.15, 0.30])
 def test_decode_draws_35_to_55_percent(hbm_share: float) -> None:
-    """Decode from batch 1, which reads 15 % of HBM bandwidth, to twice that."""
+    """Decode draws 35 to 55 %, from 15 to 30 % of HBM bandwidth.
+
+    15 % is batch 1.
+    """
     readings = power_util(
         Chips(make_fleet(ONE)), Phase.DECODE, hbm_read_bytes_per_s=hbm_share * 2.9e12
     )
@@ -82,7 +91,7 @@ def test_decode_draws_35_to_55_percent(hbm_share: float) -> None:
 
 
 def test_power_stays_between_background_and_maximum() -> None:
-    """A chip that does everything at once draws its maximum, 500 W (estimated for Trainium2), and never more."""
+    """A fully busy chip draws its maximum, 500 W (estimated for Trainium2), and never more."""
     chips = Chips(make_fleet(ONE))
     chips.tick(doing(IDLE_ROW + 1.0, hbm_read_bytes_per_s=1e13))
     watts = chips.value("power_w")
@@ -96,7 +105,10 @@ def test_power_stays_between_background_and_maximum() -> None:
 
 
 def test_codes_stay_within_their_limits_and_do_not_pile_up_there() -> None:
-    """HBM that is asked for all its bandwidth reads 95 % of it at most (published), and no two chips in a hundred just that."""
+    """HBM under full demand reads at most 95 % of its bandwidth (published).
+
+    Fewer than one chip in a hundred reads that limit.
+    """
     chips = Chips(make_fleet("c/standalone/trn2-0001..trn2-0032", instances=32))
     limit = 0.95 * TRAINIUM2.hbm_bytes_per_s.value
     readings = []
@@ -110,7 +122,8 @@ def test_codes_stay_within_their_limits_and_do_not_pile_up_there() -> None:
 
 def test_power_follows_the_active_tensor_engine_not_mfu() -> None:
     """Twice the useful FLOPs in the same active time draw the same power."""
-    chips, other = Chips(make_fleet(ONE)), Chips(make_fleet(ONE))
+    chips = Chips(make_fleet(ONE))
+    other = Chips(make_fleet(ONE))
     jobs = doing(phase(Phase.COMPUTE))
     chips.tick(jobs)
     jobs.peak_flops_share[:] *= 2
@@ -120,7 +133,10 @@ def test_power_follows_the_active_tensor_engine_not_mfu() -> None:
 
 
 def test_power_without_noise_is_the_mean_of_that_with_it() -> None:
-    """Throttling uses the mean of the columns, for every phase and for idle hosts; parts of an instance are not quite the mean."""
+    """Power without noise equals the mean of the columns, in every phase and idle.
+
+    Throttling uses it. Parts of an instance are not quite the mean.
+    """
     for which in Phase:
         chips = Chips(make_fleet(ONE))
         shown = []
@@ -133,7 +149,10 @@ def test_power_without_noise_is_the_mean_of_that_with_it() -> None:
 
 
 def test_temperature_begins_settled_and_each_chip_has_its_offset() -> None:
-    """The first tick shows inlet + resistance of the place x power + an offset of at most 1 degC that stays."""
+    """The first tick shows inlet + place's resistance x power + a fixed offset.
+
+    The offset is at most 1 degC.
+    """
     chips = Chips(make_fleet(inlet_c=25.0))
     c_per_w = 0.11 * np.tile(place_shares(16), 2)
     chips.tick(doing())
@@ -147,7 +166,10 @@ def test_temperature_begins_settled_and_each_chip_has_its_offset() -> None:
 
 @pytest.mark.parametrize(("kind", "least"), [("trn2.48xlarge", 5), ("trn1.32xlarge", 3)])
 def test_the_rear_chip_of_a_tray_is_warmer(kind: str, least: float) -> None:
-    """Usual are 5 to 15 degC from a tray's front to its back under load; smaller chips warm the air less."""
+    """The rear chip of a tray is usually 5 to 15 degC warmer under load.
+
+    Smaller chips warm the air less.
+    """
     chips = Chips(make_fleet(f"c/standalone/{kind[:4]}-0001", kind=kind))
     for _ in range(5):
         chips.tick(doing(phase(Phase.COMPUTE)), 60.0)
@@ -169,8 +191,9 @@ def test_every_second_chip_of_any_instance_is_in_the_rear(chips: int) -> None:
 
 @pytest.mark.parametrize(("period_s", "ticks"), [(0.1, 300), (1.0, 30), (10.0, 3), (30.0, 1)])
 def test_temperature_decays_with_the_time_constant(period_s: float, ticks: int) -> None:
-    """After 30 s, one time constant, a disturbance is 1/e of what it was, however the time is cut."""
-    disturbed, calm = Chips(make_fleet()), Chips(make_fleet())
+    """After 30 s, one time constant, a disturbance is down to 1/e, for any windows."""
+    disturbed = Chips(make_fleet())
+    calm = Chips(make_fleet())
     for chips in (disturbed, calm):
         chips.tick(doing())
     disturbed.physics.temperature_c += np.float32(40)
@@ -184,7 +207,8 @@ def test_temperature_decays_with_the_time_constant(period_s: float, ticks: int) 
 def test_temperature_lags_behind_power() -> None:
     """Power swings with the phases by far more than temperature over resistance does."""
     chips = Chips(make_fleet(ONE))
-    watts, degrees = [], []
+    watts = []
+    degrees = []
     for second in range(150):
         chips.tick(doing(phase(Phase.COMPUTE if second % 10 < 7 else Phase.COLLECTIVE)))
         watts.append(chips.value("power_w")[:16].mean())
@@ -193,8 +217,12 @@ def test_temperature_lags_behind_power() -> None:
 
 
 def test_a_warmer_inlet_warms_its_own_instance_alone() -> None:
-    """An hour of 20 degC more at one inlet is 20 degC more at its chips."""
-    chips, calm = Chips(make_fleet()), Chips(make_fleet())
+    """An inlet 20 degC warmer for an hour warms only its own chips.
+
+    They get 20 degC warmer, too.
+    """
+    chips = Chips(make_fleet())
+    calm = Chips(make_fleet())
     for each in (chips, calm):
         each.tick(doing())
     chips.inlet_delta_c[1] = 20
@@ -207,7 +235,8 @@ def test_a_warmer_inlet_warms_its_own_instance_alone() -> None:
 
 def test_liquid_cooling_is_cooler_and_quicker() -> None:
     """A cold plate has its own resistance and time constant (assumed); power is the same."""
-    air, liquid = Chips(make_fleet(ONE)), Chips(make_fleet(ONE, cooling="liquid"))
+    air = Chips(make_fleet(ONE))
+    liquid = Chips(make_fleet(ONE, cooling="liquid"))
     for each in (air, liquid):
         each.tick(doing(phase(Phase.COMPUTE)))
     assert np.array_equal(air.columns["power_w"], liquid.columns["power_w"])
@@ -218,21 +247,26 @@ def test_liquid_cooling_is_cooler_and_quicker() -> None:
     for each in (air, liquid):
         each.tick(doing(phase(Phase.IDLE)), 10.0)
     assert (np.abs(liquid.value("temperature_c") - 27 - 4.5).max()) < OFFSET_C + 7.2
-    gone = [1 - (each.value("temperature_c")[:16].mean() - settled) / start for each, settled, start in
-            ((air, 27 + 0.099 * 90, 0.099 * above_w), (liquid, 27 + 0.045 * 90, 0.045 * above_w))]  # fmt: skip
+    gone = [
+        1 - (each.value("temperature_c")[:16].mean() - settled) / start
+        for each, settled, start in (
+            (air, 27 + 0.099 * 90, 0.099 * above_w),
+            (liquid, 27 + 0.045 * 90, 0.045 * above_w),
+        )
+    ]
     assert gone == pytest.approx([1 - math.exp(-10 / 30), 1 - math.exp(-10 / 10)], abs=0.05)
 
 
 @pytest.mark.parametrize("which", Phase)
 def test_no_phase_withholds_peak(which: Phase) -> None:
-    """Where neither heat nor a cap throttles, no chip says that something does."""
+    """Without heat or a cap, no chip reports throttling."""
     chips = Chips(make_fleet(ONE))
     chips.tick(doing(phase(which)))
     assert (chips.columns["throttle_pct"] == 0).all()
 
 
 def test_throttled_chips_show_what_they_withhold() -> None:
-    """Heat and caps show where they withhold peak, for a chip or not at all, and not any more when they end."""
+    """Chips report the peak withheld by heat and caps, and no longer after these end."""
     chips = Chips(make_fleet(ONE), own=range(1))
     throttled = Throttled(np.array([3, 5, 20], np.int64), np.array([12.3, 0.3, 50.0]))
     chips.tick(doing(phase(Phase.DECODE)), throttled=throttled)
@@ -244,7 +278,7 @@ def test_throttled_chips_show_what_they_withhold() -> None:
 
 
 def test_both_ends_of_every_link_agree() -> None:
-    """A chip's traffic in a direction is received by its neighbour from the opposite one, Z rings included."""
+    """A neighbour receives a chip's traffic from the opposite direction, including Z rings."""
     chips = Chips(make_fleet("c/us-0001", ultraservers=2))
     chips.tick(doing(phase(Phase.COLLECTIVE)), slow={37 * 6 + topology.EAST: 0.4})
     layout = chips.layout
@@ -252,7 +286,8 @@ def test_both_ends_of_every_link_agree() -> None:
     received = chips.columns["link_rx_bytes_per_s"]
     checked = 0
     for instance in range(len(layout.instances)):
-        first, mask = int(layout.chip_start[instance]), int(layout.links_mask[instance])
+        first = int(layout.chip_start[instance])
+        mask = int(layout.links_mask[instance])
         for chip in range(16):
             for direction in range(6):
                 if not mask >> direction & 1:
@@ -269,7 +304,10 @@ def test_both_ends_of_every_link_agree() -> None:
 
 
 def test_z_links_carry_a_job_only_between_its_own_instances() -> None:
-    """A job on half an UltraServer uses the one Z link a chip between its two instances."""
+    """A job on half an UltraServer uses one Z link per chip.
+
+    It leads to the job's other instance.
+    """
     chips = Chips(make_fleet("c/us-0001/trn2u-0001-0..trn2u-0001-1", instances=0, ultraservers=1))
     chips.tick(doing(phase(Phase.COLLECTIVE)))
     z_prev, z_next = (
@@ -284,7 +322,10 @@ def test_z_links_carry_a_job_only_between_its_own_instances() -> None:
 
 
 def test_lanes_that_a_type_lacks_are_not_available() -> None:
-    """Trainium1 has 2 cores and no Z links; one-chip types have no links at all; both differ from 0."""
+    """Missing lanes are not available, which differs from 0.
+
+    Trainium1 has 2 cores and no Z links; one-chip types have no links at all.
+    """
     runs = [
         {"type": "trn1.32xlarge", "count": 1},
         {"type": "trn1.2xlarge", "count": 2, "first": 10},
@@ -293,7 +334,8 @@ def test_lanes_that_a_type_lacks_are_not_available() -> None:
     paths = ["c/standalone/trn1-0001", "c/standalone/trn1-0010", "c/standalone/trn2-0001"]
     chips = Chips(make_fleet(*paths, clusters=[{"name": "c", "instances": runs}]))
     chips.tick(doing(*(phase(Phase.COMPUTE) for _ in paths)))
-    cores, sent = chips.columns["nc_util_pct"], chips.columns["link_tx_bytes_per_s"]
+    cores = chips.columns["nc_util_pct"]
+    sent = chips.columns["link_tx_bytes_per_s"]
     assert cores.shape == (19, 8)
     assert (cores[:18, 2:] == 255).all()
     assert (cores[:17, :2] < 255).all()
@@ -321,7 +363,7 @@ MIXED: dict[str, Any] = {
 
 @pytest.mark.parametrize("cuts", [(0, 4, 17), (0, 2, 5, 5, 9, 13, 17)])
 def test_parts_together_are_the_whole_bit_for_bit(cuts: tuple[int, ...]) -> None:
-    """Shards that fill their own instances make what one run makes, and write nothing else."""
+    """Shards filling only their own instances equal one run, and write nothing else."""
     fleet = make_fleet("c/us-0001..us-0002", "c/standalone/trn2-0001", **MIXED)
     whole = Chips(fleet)
     parts = [Chips(fleet, own=range(begin, end)) for begin, end in itertools.pairwise(cuts)]

@@ -35,7 +35,7 @@ def test_power_without_noise_is_the_mean_of_that_with_it() -> None:
 
 
 def test_efa_never_carries_more_than_was_measured() -> None:
-    """266-279 of 400 GB/s are measured on trn2.48xlarge, so that no more than 70 % flow."""
+    """EFA carries at most 70 %: 266-279 of 400 GB/s are measured on trn2.48xlarge."""
     chips = Chips(make_fleet(ONE))
     jobs = doing(phase(Phase.COLLECTIVE) * 2)
     for _ in range(10):
@@ -46,7 +46,10 @@ def test_efa_never_carries_more_than_was_measured() -> None:
 
 
 def test_a_host_without_efa_has_no_figure_of_it() -> None:
-    """Inf2 has none, so that 0 bytes per second would say that a network was idle."""
+    """A host without EFA (Inf2) has no value.
+
+    0 bytes per second would mean an idle network.
+    """
     chips = Chips(make_fleet("c/standalone/inf2-0001", kind="inf2.48xlarge"))
     chips.tick(doing(phase(Phase.DECODE)))
     assert np.isnan(
@@ -60,7 +63,8 @@ def test_an_idle_host_has_no_latency() -> None:
     chips = Chips(make_fleet(ONE))
     for _ in range(10):
         chips.tick(doing(phase(Phase.DECODE)))
-    median, tail = chips.value("exec_latency_p50_s"), chips.value("exec_latency_p99_s")
+    median = chips.value("exec_latency_p50_s")
+    tail = chips.value("exec_latency_p99_s")
     assert np.isnan([median[1], tail[1]]).all()
     assert median[0] == pytest.approx(1.0, rel=0.02)
     assert 1.003 < tail[0] / median[0] < 1.08
@@ -68,7 +72,10 @@ def test_an_idle_host_has_no_latency() -> None:
 
 @pytest.mark.parametrize("latency_s", [0.0012, 0.0197, 1.0, 2.2, 4.3, 9.8, 60.0])
 def test_latencies_have_no_bias(latency_s: float) -> None:
-    """The mean of the median is the latency itself, to a tenth of a per cent and a microsecond, however long it is."""
+    """The mean of the median is the latency itself, for any length.
+
+    Precise to a tenth of a per cent and a microsecond.
+    """
     chips = Chips(make_fleet("c/standalone/trn2-0001..trn2-0016", instances=16))
     jobs = doing(phase(Phase.COMPUTE))
     jobs.latency_s[0] = latency_s
@@ -80,7 +87,10 @@ def test_latencies_have_no_bias(latency_s: float) -> None:
 
 
 def test_the_tail_of_latencies_varies_in_time_and_between_hosts() -> None:
-    """The 99th percentile is 1.8 to 3.5 % above the median in the mean (published), seldom the same, and never below it."""
+    """The 99th percentile varies, and is never below the median.
+
+    It is 1.8 to 3.5 % above the median in the mean (published).
+    """
     chips = Chips(make_fleet("c/standalone/trn2-0001..trn2-0032", instances=32))
     ratios = []
     for _ in range(60):
@@ -104,7 +114,7 @@ def test_a_job_may_have_a_tail_of_its_own() -> None:
 
 
 def test_memory_in_use_is_a_level() -> None:
-    """Hosts differ, each keeps its own, and no second changes it by more than some tens of megabytes."""
+    """Each host has its own level, constant to some tens of megabytes a second."""
     chips = Chips(make_fleet("c/standalone/trn2-0001..trn2-0008", instances=16))
     used = []
     for _ in range(300):
@@ -120,7 +130,8 @@ def test_memory_in_use_is_a_level() -> None:
 def test_idle_hosts_are_not_quite_still() -> None:
     """Their CPUs and their power vary, a little and slowly."""
     chips = Chips(make_fleet(instances=8))
-    vcpu, watts = [], []
+    vcpu = []
+    watts = []
     for _ in range(200):
         chips.tick(doing())
         vcpu.append(chips.value("vcpu_util_pct"))
@@ -130,7 +141,7 @@ def test_idle_hosts_are_not_quite_still() -> None:
 
 
 def test_parts_together_are_the_whole_bit_for_bit() -> None:
-    """Shards that fill their own instances make what one run makes, and write nothing else."""
+    """Shards filling only their own instances equal one run, and write nothing else."""
     fleet = make_fleet("c/us-0001", ONE, instances=3, ultraservers=2)
     whole = Chips(fleet)
     parts = [

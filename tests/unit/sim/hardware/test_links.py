@@ -35,7 +35,10 @@ def found(patches: Patches) -> dict[int, tuple[float, float]]:
 
 @pytest.mark.parametrize("direction", range(6))
 def test_a_link_is_the_same_from_both_ends(direction: int) -> None:
-    """Its two lanes are each other's opposite, and its ring has four chips with two lanes each."""
+    """A link's two lanes are opposites.
+
+    Its ring has four chips with two lanes each.
+    """
     near = link(CHIP, direction)
     row, other = near.rows
     end = link_end(TROUBLE.layout, row, direction)
@@ -51,13 +54,13 @@ def test_a_link_is_the_same_from_both_ends(direction: int) -> None:
 
 
 def test_a_z_links_ring_goes_through_all_instances() -> None:
-    """The chips of one place in the four instances of the UltraServer, and of no other."""
+    """A Z link's ring has the chips of one place in the UltraServer's four instances."""
     rows = {lane // LANES for lane in link(CHIP, Z_NEXT).companions} | set(link(CHIP, Z_NEXT).rows)
     assert rows == {TROUBLE.row(f"{TRAIN}/trn2u-0001-{number}/chip05") for number in range(4)}
 
 
 def test_a_link_belongs_to_the_job_on_both_its_ends() -> None:
-    """Without a job it carries nothing that could take a detour."""
+    """A link without a job has no traffic for a detour."""
     assert link(CHIP, EAST).job == 0
     assert link(f"{SERVE}/trn2u-0002-0/chip05", Z_NEXT).job == 1
     idle = link(f"{IDLE}/trn2-0001/chip05", EAST)
@@ -68,7 +71,10 @@ def test_a_link_belongs_to_the_job_on_both_its_ends() -> None:
 
 @pytest.mark.parametrize("capacity", [0.25, 0.4, 0.9])
 def test_a_slow_link_and_the_way_round_take_equally_long(capacity: float) -> None:
-    """What it carries over its bandwidth is what the others of its ring carry, and the collective takes as much longer."""
+    """A slow link and the rest of its ring need equal time.
+
+    The collective lasts longer by the same factor.
+    """
     slow = link(CHIP, EAST, capacity)
     assert slow.carried / capacity == pytest.approx(2.0 - slow.carried)
     assert balanced_pace(capacity) == pytest.approx(capacity / slow.carried)
@@ -76,7 +82,10 @@ def test_a_slow_link_and_the_way_round_take_equally_long(capacity: float) -> Non
 
 
 def test_what_a_link_cannot_carry_goes_round_its_ring() -> None:
-    """Its own lanes lose what the other lanes of the ring gain; no other lane is touched."""
+    """A slow link's own lanes lose the traffic gained by its ring's others.
+
+    No other lane is changed.
+    """
     slow = link(CHIP, EAST, 0.25)
     lanes = found(find_patches(TROUBLE.layout, [slow]))
     assert sorted(lanes) == sorted([*slow.lanes, *slow.companions])
@@ -87,7 +96,10 @@ def test_what_a_link_cannot_carry_goes_round_its_ring() -> None:
 
 
 def test_no_lane_exceeds_its_links_bandwidth() -> None:
-    """A torus link peaks at 128 GB/s a direction and a Z link at 64 (the SDK's figures, halved); a slow one at its part."""
+    """A torus link peaks at 128 GB/s a direction and a Z link at 64.
+
+    These are the SDK's figures, halved. A slow link peaks at its share.
+    """
     for direction, peak in ((EAST, 128e9), (Z_NEXT, 64e9)):
         slow = link(CHIP, direction, 0.25)
         lanes = found(find_patches(TROUBLE.layout, [slow]))
@@ -101,7 +113,8 @@ def test_no_lane_exceeds_its_links_bandwidth() -> None:
 
 def test_two_slow_links_of_one_ring_combine() -> None:
     """Each carries less; the rest of the ring carries more for each."""
-    first, second = link(CHIP, EAST, 0.1), link(f"{TRAIN}/trn2u-0001-2/chip06", EAST, 0.1)
+    first = link(CHIP, EAST, 0.1)
+    second = link(f"{TRAIN}/trn2u-0001-2/chip06", EAST, 0.1)
     left = first.carried
     assert 0.1 < left == second.carried < 0.9
     lanes = found(find_patches(TROUBLE.layout, [first, second]))
@@ -112,7 +125,7 @@ def test_two_slow_links_of_one_ring_combine() -> None:
 
 
 def test_a_link_that_is_down_sends_nothing_round_its_ring() -> None:
-    """What goes over it fails, or goes over EFA: no other lane changes."""
+    """Traffic of a link that is down fails, or uses EFA: no other lane changes."""
     lost = link(CHIP, EAST, 0.0)
     lanes = found(find_patches(TROUBLE.layout, [lost]))
     assert set(lanes) == set(lost.lanes)

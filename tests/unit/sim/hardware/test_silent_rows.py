@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def engine(make_engine: Callable[..., Engine]) -> Engine:
-    """Return an engine of an instance with one chip between two with sixteen, with something in every column."""
+    """Return an engine of three instances with values in every column.
+
+    One with one chip is between two with sixteen.
+    """
     kinds = [
         {"type": "trn2.48xlarge", "count": 1, "first": 1},
         {"type": "trn2.3xlarge", "count": 1, "first": 2},
@@ -50,7 +53,10 @@ def rows_of(engine: Engine, name: str, instance: int) -> slice:
 
 @pytest.mark.parametrize("silent", [0, 1, 2])
 def test_silent_rows_say_not_available_and_no_other_does(engine: Engine, silent: int) -> None:
-    """Every metric of the instance and of its chips has its top code in all lanes; the rest is untouched."""
+    """A silent instance and its chips have the top code in all lanes.
+
+    This applies to every metric. Other rows are unchanged.
+    """
     before = copy(engine.columns)
     SilentRows(engine.layout, engine.columns).hide(flags(3, silent), range(3))
     for name, column in engine.columns.items():
@@ -62,8 +68,9 @@ def test_silent_rows_say_not_available_and_no_other_does(engine: Engine, silent:
 
 
 def test_what_is_hidden_comes_back_and_goes_on(engine: Engine) -> None:
-    """Between two falls the columns hold what they held, so that counters go on underneath."""
-    silence, before = SilentRows(engine.layout, engine.columns), copy(engine.columns)
+    """Hidden values are restored between two outages; counters continue."""
+    silence = SilentRows(engine.layout, engine.columns)
+    before = copy(engine.columns)
     for passed in range(1, 4):
         silence.hide(flags(3, 0, 2), range(3))
         silence.restore()

@@ -42,22 +42,29 @@ def written(folder: Path, name: str, *lines: str) -> Path:
 
 
 def test_neuron_monitor_is_read_with_its_own_periods(tmp_path: Path) -> None:
-    """A line's value is the mean of the cores in use, lasting as long as the line says; bad lines are counted."""
+    """A line's value is the mean of the used cores, for the line's own period.
+
+    Bad lines are counted.
+    """
     idle = json.dumps({"neuron_runtime_data": []})
     lines = (report(40, 60), "{not json", "", report(100, period=4.0), "[]", report(1, 200), idle)
     trace = read_trace(written(tmp_path, "m.ndjson", *lines), read_utilisation)
     assert list(trace.edges_s) == [0, 2, 6, 10]
     assert trace.values == (0.5, 1.0, 0.0)
     assert [each.line for each in trace.skipped] == [2, 5, 6]
-    assert trace.summary == (
-        "3 samples over 10 s; 3 skipped: line 2 (not JSON: key must be a string at line 1 column 2), "
-        "line 5 (not a document of neuron-monitor: neither neuron_runtime_data nor system_data), "
-        "line 6 (utilization 200 %)"
+    assert (
+        trace.summary
+        == "3 samples over 10 s; 3 skipped: line 2 (not JSON: key must be a string at line 1 column"
+        " 2), line 5 (not a document of neuron-monitor: neither neuron_runtime_data nor"
+        " system_data), line 6 (utilization 200 %)"
     )
 
 
 def test_a_trace_of_several_processes_is_their_sum_a_core(tmp_path: Path) -> None:
-    """Each lists all cores and works on its own: 97 % of each core is 97 %, not a quarter; two on a core add up."""
+    """Processes listing all cores count only on their own; two on a core add up.
+
+    97 % of each core is 97 %, not a quarter.
+    """
     processes = []
     for own, core in enumerate((0, 1, 2, 2)):
         cores = {
@@ -76,7 +83,10 @@ def test_a_trace_of_several_processes_is_their_sum_a_core(tmp_path: Path) -> Non
 
 
 def test_csv_is_read_by_its_header(tmp_path: Path) -> None:
-    """Columns go by name; lines that go back in time or are no numbers are skipped; the last one lasts like the one before."""
+    """Columns are found by name; bad lines and lines back in time are skipped.
+
+    The last line lasts as long as the one before.
+    """
     lines = (
         "host,time_s,utilization_pct",
         "a,10,20",
@@ -131,7 +141,7 @@ def test_files_are_found_beside_the_fleet_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("loop", [True, False])
 def test_the_mean_over_any_window_is_exact(loop: bool) -> None:
-    """The mean of parts is the mean of the whole, for windows within, over and beyond the recording."""
+    """The mean of parts is the mean of the whole, within and beyond the recording."""
     trace = Trace((0.0, 1.0, 4.0, 5.5), (0.2, 1.0, 0.4), loop)
     fine = np.mean([trace.at(0.01 * number + 0.005) for number in range(2_300)])
     assert trace.mean(0.0, 23.0) == pytest.approx(fine, rel=1e-6)
@@ -147,7 +157,8 @@ def test_cores_follow_the_recording(like: str) -> None:
     """nc_util follows the recording to the point; the other engines, HBM and power follow it."""
     trace = Trace((0.0, 10.0, 20.0), (0.25, 1.0))
     run = JobRun(fleet_of(JOB | {"like": like}), traces={"t": trace})
-    low, high = run.advance(10.0), run.advance(10.0)
+    low = run.advance(10.0)
+    high = run.advance(10.0)
     assert (mean(low, "nc"), mean(high, "nc")) == pytest.approx((0.25, 1.0))
     assert mean(high, "tensor") == pytest.approx(4 * mean(low, "tensor"))
     assert run.power_share(high)[0] > 3 * run.power_share(low)[0] > 0

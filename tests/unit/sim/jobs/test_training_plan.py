@@ -1,4 +1,7 @@
-"""A step's figures from the model: FLOPs, HBM, checkpoints and what contradicts itself, counted by hand."""
+"""A step's figures from the model: FLOPs, HBM, checkpoints and contradictions.
+
+Expected values are computed by hand.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,7 @@ def test_two_of_tokens_time_and_mfu_give_the_third(left_out: str) -> None:
 
 
 def test_three_that_contradict_each_other_are_refused() -> None:
-    """The message has all three, and what the first two give."""
+    """The message has all three figures, and the value derived from the first two."""
     with pytest.raises(ConfigError) as caught:
         planned(step_time_s=9.0)
     said = str(caught.value)
@@ -63,14 +66,14 @@ def test_three_that_contradict_each_other_are_refused() -> None:
 
 
 def test_a_job_without_a_model_has_the_parameters_that_its_figures_imply() -> None:
-    """Old files keep working: FLOPs of a token are what makes tokens, time and MFU agree."""
+    """Old files still work: FLOPs per token are derived from tokens, time and MFU."""
     flops = plan(training(tokens_per_step=1e6, step_time_s=5.0, mfu=0.4), site()).flops
     assert flops.per_token * flops.tokens == pytest.approx(0.4 * 16 * PEAK * 5.0)
     assert (flops.tokens, flops.step_s, flops.mfu) == (1e6, 5.0, 0.4)
 
 
 def test_a_mixture_of_experts_computes_with_few_and_holds_all() -> None:
-    """FLOPs are those of the active parameters; memory, gradients and checkpoints those of all."""
+    """FLOPs use the active parameters; memory, gradients and checkpoints all of them."""
     dense = plan(training(parameters=141e9, layers=56, hidden=6_144), site(64))
     mixed = plan(training(model="mixtral-8x22b"), site(64))
     assert mixed.flops.per_token == 6 * 39e9
@@ -81,11 +84,12 @@ def test_a_mixture_of_experts_computes_with_few_and_holds_all() -> None:
 
 
 def test_adapters_alone_are_trained() -> None:
-    """Four FLOPs a frozen parameter and six an adapter's; gradients, optimizer and checkpoint are the adapters' own."""
-    whole, lora = (
-        plan(tuning(**LLAMA_8B), site()),
-        plan(tuning(**LLAMA_8B, adapter_parameters=4e7), site()),
-    )
+    """A frozen parameter costs four FLOPs, an adapter's six.
+
+    Gradients, optimizer and checkpoint are the adapters' own.
+    """
+    whole = plan(tuning(**LLAMA_8B), site())
+    lora = plan(tuning(**LLAMA_8B, adapter_parameters=4e7), site())
     assert whole.flops.per_token == 6 * 8.03e9
     assert lora.flops.per_token == 4 * 8.03e9 + 6 * 4e7
     assert lora.optimizer_s == pytest.approx(whole.optimizer_s * 4e7 / 8.03e9)
@@ -97,13 +101,17 @@ def test_adapters_alone_are_trained() -> None:
 
 def test_reinforcement_learning_states_its_flops() -> None:
     """With ten for each parameter instead of six the same MFU makes fewer tokens."""
-    plain, stated = planned(), planned(flops_per_token=10 * 405e9)
+    plain = planned()
+    stated = planned(flops_per_token=10 * 405e9)
     assert stated.flops.step_s == pytest.approx(plain.flops.step_s * 10 / 6)
     assert stated.flops.mfu == plain.flops.mfu
 
 
 def test_the_tensor_engine_is_active_for_its_flops() -> None:
-    """Activity in the compute phase times an active engine's efficiency is the FLOPs done; other phases have none."""
+    """Compute-phase activity times an active engine's efficiency equals the FLOPs done.
+
+    Other phases have no FLOPs.
+    """
     step = planned()
     done = step.flops.mfu * step.flops.step_s / step.compute_s
     assert of(step, Phase.COMPUTE, "tensor") == pytest.approx(done / ENGINE_EFFICIENCY)
@@ -113,8 +121,12 @@ def test_the_tensor_engine_is_active_for_its_flops() -> None:
 
 
 def test_recomputation_adds_activity_and_time_and_no_flops() -> None:
-    """Half of the forward pass again is a sixth more work in the same MFU; an MFU left out falls, and steps get longer."""
-    plain, again = planned(mfu=0.3), planned(mfu=0.3, recompute=0.5)
+    """Recomputing half of the forward pass is a sixth more work at the same MFU.
+
+    An MFU left out falls, and steps get longer.
+    """
+    plain = planned(mfu=0.3)
+    again = planned(mfu=0.3, recompute=0.5)
     assert again.flops == plain.flops
     assert again.compute_flops_share == pytest.approx(plain.compute_flops_share, rel=0.001)
     assert of(again, Phase.COMPUTE, "tensor") == pytest.approx(
@@ -129,8 +141,12 @@ def test_recomputation_adds_activity_and_time_and_no_flops() -> None:
 
 
 def test_fp8_goes_by_its_own_peak() -> None:
-    """The same MFU of nearly twice the peak: more FLOP/s, which are shown as a share of the BF16 peak."""
-    bf16, fp8 = planned(mfu=0.3), planned(mfu=0.3, dtype="fp8")
+    """The same MFU of nearly twice the peak is more FLOP/s.
+
+    They are shown as a share of the BF16 peak.
+    """
+    bf16 = planned(mfu=0.3)
+    fp8 = planned(mfu=0.3, dtype="fp8")
     assert fp8.flops.step_s == pytest.approx(bf16.flops.step_s * 667 / 1_299)
     whole = fp8.compute_flops_share * fp8.compute_s / fp8.flops.step_s
     assert whole == pytest.approx(0.3 * 1_299 / 667)
@@ -150,7 +166,10 @@ def test_hbm_traffic_follows_from_weights_gradients_blocks_and_activations() -> 
 
 
 def test_gradients_in_flight_go_through_hbm() -> None:
-    """A ring reads two bytes and writes one for each that it sends, beside the passes and after them."""
+    """A ring reads two bytes and writes one per byte sent.
+
+    It does so during and after the passes.
+    """
     step, alone = planned(overlap=0.5), planned(overlap=0.0)
     sent = of(step, Phase.COLLECTIVE, "efa") * 25e9
     assert of(step, Phase.COLLECTIVE, "hbm_read") * 2.9e12 < 2 * sent
@@ -166,14 +185,20 @@ def test_gradients_in_flight_go_through_hbm() -> None:
 
 
 def test_hbm_in_use_follows_from_the_parallelism() -> None:
-    """Weights and gradients of a 64th, optimizer state of a 192nd, four microbatches of activations, and the runtime."""
+    """HBM in use is the sum of model parts, activations and the runtime.
+
+    Weights and gradients of a 64th, optimizer state of a 192nd, four microbatches of activations.
+    """
     used = (4 / 64 + 12 / 192) * 405e9 + 34 * 16_384 * 126 * 4 * 4_096 / 64
     assert planned().hbm_used == pytest.approx(used / (96 * 2**30) + 0.03)
     assert planned(hbm_used=0.9).hbm_used == 0.9
 
 
 def test_a_checkpoint_is_optimizer_state_over_efa() -> None:
-    """Twelve bytes a parameter at 24 GB/s an instance; EFA carries exactly these bytes, and HBM gives them."""
+    """A checkpoint is twelve bytes per parameter at 24 GB/s per instance.
+
+    EFA carries exactly these bytes, read from HBM.
+    """
     step = planned()
     assert step.checkpoint_s == pytest.approx(12 * 405e9 / (12 * 24e9))
     sent = of(step, Phase.CHECKPOINT, "efa") * 25e9 * step.checkpoint_s * 192
@@ -195,7 +220,7 @@ def test_the_file_system_bounds_checkpoints() -> None:
 
 
 def test_a_slow_link_stretches_the_all_reduces_of_the_passes() -> None:
-    """Tensor parallelism waits for NeuronLink in the share of the compute phase that its bytes take."""
+    """Tensor parallelism waits for NeuronLink in its bytes' share of the compute phase."""
     step = planned(overlap=0.0)
     assert step.link_wait == pytest.approx(of(step, Phase.COMPUTE, "rows") / LINK_CEILING)
     assert plan(training(), site()).link_wait == 0
@@ -228,7 +253,10 @@ def test_what_the_hardware_cannot_do_is_refused(
 
 
 def test_pre_training_like_claudes_fits_an_even_number_of_ultraservers() -> None:
-    """The profile's tokens follow from the chips; a file's own tokens change the time of a step instead."""
+    """The profile's tokens follow from the chips.
+
+    Tokens configured in a file change the time of a step instead.
+    """
     for chips in (64 * 20, 256_000):
         step = plan(training(profile="claude-like-pretraining"), site(chips))
         assert (step.flops.step_s, step.flops.mfu) == (12.0, 0.36)
@@ -239,11 +267,19 @@ def test_pre_training_like_claudes_fits_an_even_number_of_ultraservers() -> None
 
 
 def test_what_a_file_gives_beside_the_model_is_kept() -> None:
-    """HBM in use, checkpoint and collective phase of its own, each enough for the model, as older files have them."""
+    """A file's own HBM in use, checkpoint and collective phase override the model's.
+
+    Older files have them; each is large enough for the model.
+    """
     old = {
-        "model": "llama-3.3-70b", "tensor_parallel": 8, "tokens_per_step": 262_144.0, "mfu": 0.41,
-        "collective_share": 0.16, "hbm_used": 0.72, "checkpoint_s": 9.0,
-    }  # fmt: skip  # a job reads as lines
+        "model": "llama-3.3-70b",
+        "tensor_parallel": 8,
+        "tokens_per_step": 262_144.0,
+        "mfu": 0.41,
+        "collective_share": 0.16,
+        "hbm_used": 0.72,
+        "checkpoint_s": 9.0,
+    }
     step = plan(training(**old), site(64))
     assert (step.hbm_used, step.checkpoint_s) == (0.72, 9.0)
     assert step.collective_s == pytest.approx(0.16 * step.flops.step_s)

@@ -106,7 +106,10 @@ class SimulationRun:
         )
 
     def reply(self, **how: Any) -> ReplyMessage:
-        """Send a command that is answered, and return the answer."""
+        """Send a command and return the answer.
+
+        There must be one.
+        """
         (envelope,) = self.send(**how)
         return decode_message(envelope.payload, ReplyMessage)
 
@@ -116,7 +119,10 @@ class SimulationRun:
 
 
 def test_inject_is_carried_out_and_answered() -> None:
-    """A good command has its effect once, and its answer goes to the asker's own topic, at QoS 1, not retained."""
+    """A valid command acts once; its answer goes to the sender's own topic.
+
+    The answer has QoS 1 and is not retained.
+    """
     stage = SimulationRun()
     args = {"fault": "straggler", "for_s": 300, "magnitude": 0.5}
     (answer,) = stage.send(id="42", path="uc1/us-0001", args=args)
@@ -144,7 +150,10 @@ def test_the_other_actions() -> None:
 
 
 def test_without_leave_nothing_is_done() -> None:
-    """Commands are off by default: the answer says how to start the simulator, and only a rebirth is carried out."""
+    """Commands are off by default, except a rebirth.
+
+    The answer explains how to start the simulator with them.
+    """
     stage = SimulationRun(allowed=False)
     for action, args in (
         ("inject", {"fault": "straggler"}),
@@ -178,7 +187,10 @@ def test_a_retained_command_does_nothing() -> None:
     ],
 )
 def test_expiry(expires: str, reason: str) -> None:
-    """A command is good until its expiry, not at it, and for an hour at most; else the answer says why not."""
+    """A command is valid before its expiry, for an hour at most.
+
+    Otherwise the answer has the reason.
+    """
     stage = SimulationRun()
     reply = stage.reply(expires=expires)
     assert not reply.ok
@@ -194,7 +206,7 @@ def test_a_moment_before_expiry_is_in_time(ahead_ns: int) -> None:
 
 
 def test_a_repeated_command_is_carried_out_once() -> None:
-    """The same client's same id has no second effect and no second answer; another client's is another command."""
+    """A client's repeated id has no second effect or answer; another client's is new."""
     stage = SimulationRun()
     raw = stage.payload()
     assert len(stage.send(raw=raw)) == 1
@@ -208,7 +220,10 @@ def test_a_repeated_command_is_carried_out_once() -> None:
 def test_ids_are_remembered_for_as_long_as_commands_are_good(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """No command is forgotten within the longest expiry at the full rate, harmless ones push out none, and memory ends."""
+    """No command is forgotten within the longest expiry at the full rate.
+
+    Harmless ones displace none, and memory is bounded.
+    """
     assert LONGEST_EXPIRY_S * TOTAL_PER_S + TOTAL_BURST < REMEMBERED
     monkeypatch.setattr("trnfleet.wire.commands.server.REMEMBERED", 10)
     stage = SimulationRun()
@@ -276,7 +291,10 @@ def test_what_is_not_understood_is_refused(change: dict[str, Any], reason: str) 
     ],
 )
 def test_no_answer_leaves_the_reply_prefix(change: dict[str, Any]) -> None:
-    """An id or a client that is not one segment gets no answer at all, so nothing is published outside `reply/`."""
+    """An id or a client of several segments gets no answer at all.
+
+    So nothing is published outside `reply/`.
+    """
     stage = SimulationRun()
     assert stage.send(**change) == []
     assert stage.control.done == []
@@ -297,7 +315,7 @@ def test_no_answer_leaves_the_reply_prefix(change: dict[str, Any]) -> None:
     ids=range(7),
 )
 def test_garbage_is_counted(raw: bytes) -> None:
-    """Whatever bytes come, nothing is raised and nothing is done."""
+    """Arbitrary bytes raise nothing and do nothing."""
     stage = SimulationRun()
     replies = stage.send(raw=raw)
     assert stage.control.done == []
@@ -316,7 +334,7 @@ def test_garbage_is_counted(raw: bytes) -> None:
     ],
 )
 def test_other_topics_are_not_commands(topic: str) -> None:
-    """Only the fleet's own command topics count, whatever a source was subscribed to."""
+    """Only the fleet's own command topics count, for any subscription of a source."""
     stage = SimulationRun()
     assert stage.commands.handle(Envelope(topic, stage.payload(), 1), WALL_NS) == []
     assert stage.counted() == {"undecodable": 1}
@@ -332,7 +350,10 @@ def test_size_comes_before_parsing() -> None:
 
 
 def test_a_bug_in_a_command_stops_nothing() -> None:
-    """A command that breaks the simulation's code is answered, without what broke, and the next one works."""
+    """A command that triggers a bug is answered without details.
+
+    The next command works.
+    """
     stage = SimulationRun()
     reply = stage.reply(args={"fault": "bug"})
     assert not reply.ok
@@ -342,7 +363,7 @@ def test_a_bug_in_a_command_stops_nothing() -> None:
 
 
 def test_a_silent_shard_acts_and_does_not_answer() -> None:
-    """A shard that leaves the answering to another one carries the command out all the same."""
+    """A shard without answers of its own still carries the command out."""
     stage = SimulationRun(answers=False)
     assert stage.send() == []
     assert len(stage.control.done) == 1
@@ -359,7 +380,7 @@ def test_the_root_is_kept() -> None:
 
 
 def test_a_long_answer_is_cut() -> None:
-    """A reason has a limit, and a result that no message holds is left out and said to be."""
+    """A reason has a limit; a too large result is left out with a note."""
     stage = SimulationRun(limits=Limits(payload_bytes=1_000))
     stage.control.says = "x" * 5_000
     reply = stage.reply()
@@ -372,7 +393,10 @@ def test_a_long_answer_is_cut() -> None:
 
 
 def test_nothing_of_a_command_is_raw_in_log_or_answer(tmp_path: Path) -> None:
-    """Control characters, line ends and overrides of a command's strings never reach the log's lines or an answer."""
+    """A command's control characters and overrides never reach the log or an answer.
+
+    Nor do line ends.
+    """
     file = tmp_path / "log"
     stream = logs.configure(file=file)
     try:
@@ -416,17 +440,20 @@ def test_a_flood_does_not_fill_the_log(tmp_path: Path) -> None:
 
 
 async def test_serve_takes_and_answers() -> None:
-    """Over a bus, commands are carried out by the clock's wall time and answered; a retained one is not."""
+    """Over a bus, commands are carried out and answered; a retained one is not.
+
+    Expiry follows the clock's wall time.
+    """
     clock = ManualClock(WALL_NS)
-    bus, stage = MemoryBus(clock), SimulationRun()
-    publisher, asker = bus.publisher("sim-1"), bus.publisher("ops")
+    bus = MemoryBus(clock)
+    stage = SimulationRun()
+    publisher = bus.publisher("sim-1")
+    asker = bus.publisher("ops")
     asker.connect()
     topic = "trnfleet/v1/demo/command/fleet"
     await asker.publish([Envelope(topic, stage.payload(), 1, retain=True)])
-    source, replies = (
-        bus.source(stage.commands.filters()),
-        bus.source([("trnfleet/v1/demo/reply/ops/+", 1)]),
-    )
+    source = bus.source(stage.commands.filters())
+    replies = bus.source([("trnfleet/v1/demo/reply/ops/+", 1)])
     for client in (publisher, source, replies):
         client.connect()
     serving = asyncio.create_task(serve(stage.commands, source, publisher, clock))
@@ -444,7 +471,7 @@ async def test_serve_takes_and_answers() -> None:
 
 @pytest.mark.parametrize("action", ["reserve_offerings", "reserve_extension_offerings"])
 def test_looking_at_offerings_needs_no_leave(action: str) -> None:
-    """Requests that buy nothing are answered by every simulator."""
+    """Every simulator answers requests that buy nothing."""
     stage = SimulationRun(allowed=False)
     answer = stage.reply(action=action, target="", args={"days": 7.0})
     assert (answer.ok, answer.reason) == (True, "reserved")
@@ -463,7 +490,7 @@ def test_buying_needs_leave(action: str) -> None:
 
 
 def test_a_request_with_an_unknown_argument() -> None:
-    """An argument that the action has not is refused with the nearest that it has."""
+    """An unknown argument of an action is refused with the nearest known one."""
     answer = SimulationRun().reply(action="reserve_buy", target="", args={"ofering": "cbo-1"})
     assert not answer.ok
     assert "'ofering': did you mean 'offering'?" in answer.reason

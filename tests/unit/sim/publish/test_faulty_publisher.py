@@ -26,7 +26,10 @@ TOPICS = 4
 
 
 class SimulationRun:
-    """A fed fleet that publishes through faults over a bus, a tick a second, to its monitor."""
+    """A simulated fleet publishing through faults over a bus to its monitor.
+
+    One tick a second.
+    """
 
     def __init__(self, *faults: TransportFault, seed: int = 7, parts: int = 1) -> None:
         self.feed = Feed(ultraservers(1))
@@ -49,7 +52,7 @@ class SimulationRun:
         ]
 
     async def run(self, ticks: int = TICKS) -> SimulationRun:
-        """Publish ticks; the monitor takes in what comes after each."""
+        """Publish ticks; the monitor reads the messages after each."""
         await self.clock.advance(0)
         for _ in range(ticks):
             messages = self.feed.telemetry()
@@ -79,7 +82,10 @@ class SimulationRun:
             self.feed.monitor.apply(batch)
 
     def pipeline(self) -> dict[str, int]:
-        """Return the monitor's counts of what went wrong that are not zero; gaps are counted by what is lost in them."""
+        """Return the monitor's nonzero counts of problems.
+
+        A gap counts its lost messages.
+        """
         counts = asdict(self.feed.monitor.counts)
         left_out = {"read", "others", "messages", "chips", "sent", "accepted", "mended", "gaps"}
         return {name: value for name, value in counts.items() if value and name not in left_out}
@@ -106,7 +112,7 @@ async def test_without_faults_nothing_is_touched() -> None:
 
 
 async def test_what_is_dropped_is_counted_as_lost() -> None:
-    """A monitor counts exactly what never went out, and goes on."""
+    """A monitor counts exactly the messages never sent, and continues."""
     stage = await ran(fault("drop", 0.3))
     dropped = stage.publisher.counts.dropped
     assert 0.15 * 50 * TOPICS < dropped < 0.45 * 50 * TOPICS
@@ -116,14 +122,15 @@ async def test_what_is_dropped_is_counted_as_lost() -> None:
 
 
 async def test_a_full_outage_of_telemetry_is_lost_to_the_last_message() -> None:
-    """A share of 1 takes everything, from its first tick to the last before its end."""
+    """A share of 1 drops every message from its begin to its end."""
     stage = await ran(fault("drop", 1.0, 10, 20))
     assert stage.pipeline() == {"lost": 10 * TOPICS}
 
 
 async def test_what_is_doubled_is_counted_as_duplicates() -> None:
     """A monitor counts every second copy, and its state is the one without them."""
-    stage, straight = await ran(fault("duplicate", 0.4)), await ran()
+    stage = await ran(fault("duplicate", 0.4))
+    straight = await ran()
     doubled = stage.publisher.counts.duplicated
     assert doubled > 20
     assert stage.pipeline() == {"duplicates": doubled}
@@ -131,8 +138,9 @@ async def test_what_is_doubled_is_counted_as_duplicates() -> None:
 
 
 async def test_what_is_out_of_order_is_counted_as_late() -> None:
-    """Every message that a later one overtook is late, none is lost, and the newest values stay."""
-    stage, straight = await ran(fault("reorder", 0.3)), await ran()
+    """Every overtaken message is late, none is lost, and the newest values stay."""
+    stage = await ran(fault("reorder", 0.3))
+    straight = await ran()
     reordered = stage.publisher.counts.reordered
     assert reordered > 20
     assert stage.pipeline() == {"late": reordered}
@@ -141,7 +149,7 @@ async def test_what_is_out_of_order_is_counted_as_late() -> None:
 
 
 async def test_delay_keeps_order_and_what_its_end_overtakes_is_late() -> None:
-    """While it lasts all telemetry comes so much later; at its end what is still on its way is overtaken."""
+    """A delay keeps telemetry in order; at its end delayed messages are overtaken."""
     during = await ran(fault("delay", 2.25, 5, 500))
     assert during.pipeline() == {}
     assert during.feed.monitor.ingest.lag_s == pytest.approx(2.25, abs=0.3)
@@ -168,7 +176,10 @@ async def test_a_delay_ends_between_two_ticks() -> None:
 
 
 async def test_a_lost_connection_takes_everything_and_announces_again() -> None:
-    """While it is away the last will is published and nothing else; then all is announced, and telemetry of the time is lost."""
+    """During an outage only the last will is published.
+
+    Then all state is announced, and telemetry of the outage is lost.
+    """
     stage = SimulationRun(fault("late_reconnect", from_s=10, until_s=20))
     await stage.run(15)
     assert not stage.publisher.status.connected
@@ -182,7 +193,7 @@ async def test_a_lost_connection_takes_everything_and_announces_again() -> None:
 
 
 async def test_a_fast_simulation_is_away_for_as_long_as_it_simulates() -> None:
-    """At ten times the wall clock's speed, a connection lost for 100 simulated seconds is away for ten."""
+    """At ten times the speed, an outage of 100 simulated seconds lasts ten wall seconds."""
     clock = ManualClock(START_NS)
     inner = MemoryBus(clock).publisher()
     lost = [fault("late_reconnect", from_s=0, until_s=100)]
@@ -211,7 +222,7 @@ async def test_all_at_once() -> None:
 
 
 async def test_state_and_events_are_not_touched() -> None:
-    """Whatever the faults, what is retained or acknowledged goes through at once."""
+    """Retained and acknowledged messages pass at once under any fault."""
     clock = ManualClock(START_NS)
     bus = MemoryBus(clock)
     inner, source = bus.publisher(), bus.source([("#", 1)])
@@ -227,7 +238,7 @@ async def test_state_and_events_are_not_touched() -> None:
 
 
 async def test_the_seed_decides_and_batches_do_not() -> None:
-    """The same seed hits the same messages however they are cut into batches; another seed hits others."""
+    """The same seed hits the same messages in any batches; another seed hits others."""
     faults = (fault("drop", 0.3), fault("duplicate", 0.3), fault("reorder", 0.3))
 
     async def by_topic(**options: Any) -> dict[str, list[bytes]]:
@@ -251,7 +262,7 @@ async def test_topics_are_chosen_by_pattern() -> None:
 
 
 async def test_faults_come_at_run_time() -> None:
-    """A fault that is added begins at its time or at once, and one that is over is forgotten."""
+    """An added fault begins at its time or at once; an ended one is dropped."""
     stage = SimulationRun(fault("drop", 1.0, 0, 2))
     await stage.run(5)
     stage.publisher.add(fault("duplicate", 1.0, 0, 8))
@@ -295,7 +306,7 @@ def test_impossible_faults(fields: Iterable[Any], why: str) -> None:
 
 
 def test_faults_are_named_by_the_table() -> None:
-    """A fault that is requested by name has the table's defaults, unless the request has others."""
+    """A fault requested by name has the table's defaults, unless overridden."""
     for name, row in FAULTS.items():
         if row.is_transport:
             made = TransportFault.of(name, "*", 5.0)
@@ -332,7 +343,10 @@ async def test_faults_that_cannot_be(
 
 
 async def test_the_answer_to_an_injected_fault_describes_it() -> None:
-    """The answer names fault, size, target and duration; the fault is there at once, a lost connection after a tick."""
+    """The answer names fault, size, target and duration.
+
+    The fault acts at once, a lost connection after a tick.
+    """
     stage = await SimulationRun().run(3)
     done = stage.publisher.inject("transport_drop", "uc1/us-0001", lasts_s=5.0, magnitude=1.0)
     assert (
@@ -380,13 +394,13 @@ def test_faults_have_a_limit() -> None:
     ],
 )
 def test_a_target_holds_what_is_below_it(target: str, hit: bool) -> None:
-    """A target is an address or a pattern, and takes the topics below it, but none that only begins like it."""
+    """A target (address or pattern) includes topics below it, not ones with the same prefix."""
     fault = TransportFault.of("transport_drop", target, 0.0)
     assert fault.hits("trnfleet/v1/demo/telemetry/uc1/us-0001/trn2u-0001-2/chip05") is hit
 
 
 class Rest:
-    """A simulation's side of commands that notes its name."""
+    """A simulation's side of commands; records its name."""
 
     def inject(
         self, fault: str, target: str, *, lasts_s: float | None, magnitude: float | None, by: str
@@ -407,7 +421,10 @@ class Rest:
 
 
 def test_commands_reach_the_way_and_the_fleet() -> None:
-    """Transport faults are injected at the publisher, everything else in the simulation, and both are listed."""
+    """Transport faults are injected at the publisher, others in the simulation.
+
+    Both are listed.
+    """
     clock = ManualClock(START_NS)
     publisher = FaultyPublisher(
         MemoryBus(clock).publisher(), clock=clock, rng=Rng(7), now_s=lambda: 0.0

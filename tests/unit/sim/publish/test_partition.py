@@ -69,7 +69,8 @@ def test_units_cover_every_row_once_in_order(
         layout, Publishing(format="cbor", granularity=granularity, block_ultraservers=3)
     ):
         assert (unit.chips.start, unit.instances.start) == (chip, instance)
-        chip, instance = unit.chips.stop, unit.instances.stop
+        chip = unit.chips.stop
+        instance = unit.instances.stop
     assert (chip, instance) == (layout.chips, len(layout.instances))
 
 
@@ -86,7 +87,7 @@ def test_units_cover_every_row_once_in_order(
 def test_formats_have_their_granularities(
     make_fleet: Callable[..., FleetFile], settings: Publishing, message: str
 ) -> None:
-    """JSON publishes chips, CBOR does not; the message names what is valid."""
+    """JSON publishes chips, CBOR does not; the message names the valid choices."""
     layout = Layout.of(expand(make_fleet()))
     with pytest.raises(ConfigError, match=message):
         partition(layout, settings)

@@ -14,9 +14,10 @@ from trnfleet.sim.rng import boot_after
 from trnfleet.sim.sharding import WHOLE, Shard
 
 BOOT = "00112233aabbccdd"
-MEMBER, ALONE = "c/us-0001/trn2u-0001-2", "c/standalone/trn2-0002"
+MEMBER = "c/us-0001/trn2u-0001-2"
+ALONE = "c/standalone/trn2-0002"
 OUTAGE_S = 27.0
-"""Duration of the reboots here; 3 s of it are checks, in which the agent publishes already."""
+"""Duration of the reboots here. The last 3 s are checks, with the agent publishing already."""
 
 
 class Run:
@@ -49,7 +50,7 @@ class Run:
         self.units = partition(self.engine.layout, options, self.engine.own, shard)
         self.starts = Boots(self.engine, BOOT, self.units)
         self.renewed: list[tuple[int, str]] = []
-        """Ticks, with the paths of the units that were described again."""
+        """Ticks, with the paths of the units described again."""
         self.seq = -1
 
     def go(self, ticks: int) -> None:
@@ -83,7 +84,7 @@ def test_units_begin_with_the_run() -> None:
 
 @pytest.mark.parametrize("place", [MEMBER, ALONE])
 def test_an_agent_that_boots_counts_from_zero(place: str) -> None:
-    """A rebooted instance's first tick is number 0 of another boot id; no other unit changes."""
+    """A rebooted instance restarts at number 0 of another boot id; no other unit changes."""
     run = Run(fault("instance_reboot", place))
     run.go(60)
     ((back, path),) = run.renewed
@@ -98,7 +99,7 @@ def test_an_agent_that_boots_counts_from_zero(place: str) -> None:
 
 
 def test_a_replaced_instance_is_another_one() -> None:
-    """It boots like any other, and its generation, by which its EC2 id goes, is higher."""
+    """A replaced instance boots like any other, with a higher generation for its EC2 id."""
     run = Run(fault("hbm_uncorrectable", f"{ALONE}/chip03"))
     run.go(60)
     number = run.unit(ALONE)
@@ -119,7 +120,10 @@ def test_each_boot_is_another_one() -> None:
 
 
 def test_an_ultraservers_publisher_goes_on() -> None:
-    """One of four instances boots: the unit keeps its boot id and its count, and its descriptor has a new revision."""
+    """When one of four instances boots, the unit keeps its boot id and count.
+
+    Its descriptor has a new revision.
+    """
     run = Run(fault("instance_reboot", MEMBER), granularity="ultraserver")
     run.go(60)
     assert [path for _, path in run.renewed] == ["c/us-0001"]
@@ -129,7 +133,7 @@ def test_an_ultraservers_publisher_goes_on() -> None:
 
 
 def test_a_silent_agent_has_not_booted() -> None:
-    """It keeps its boot id and goes on with the number after its last: nothing was lost, for nothing was sent."""
+    """A silent agent continues with its boot id and next number: nothing was lost."""
     run = Run(fault("agent_silent", ALONE))
     run.go(5)
     before = run.head(ALONE)
@@ -154,7 +158,7 @@ def test_a_silent_agent_that_boots_has_not_begun() -> None:
 
 
 def test_an_outage_within_one_tick_is_a_boot_all_the_same() -> None:
-    """A tick that is longer than the outage never shows it silent, and its agent is another one."""
+    """An outage shorter than a tick is a boot, though no tick shows it silent."""
     run = Run(fault("instance_reboot", ALONE), period_s=60.0)
     run.go(3)
     assert [path for _, path in run.renewed] == [ALONE]
@@ -162,7 +166,7 @@ def test_an_outage_within_one_tick_is_a_boot_all_the_same() -> None:
 
 
 def test_another_shards_reboots_are_none_of_ours() -> None:
-    """Each unit is renewed by the shard that has it, at the same tick as in the whole run."""
+    """Each unit is renewed by its own shard, at the whole run's tick."""
     faults = (fault("instance_reboot", MEMBER), fault("instance_reboot", ALONE, at=9))
     whole = Run(*faults)
     whole.go(60)

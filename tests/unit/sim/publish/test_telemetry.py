@@ -25,7 +25,10 @@ def engine_of(fleet: FleetFile, seed: int = 3) -> Engine:
 
 
 def test_stdout_gives_each_instance_and_then_its_chips(shipped: Callable[[str], FleetFile]) -> None:
-    """A tick of the demo is 204 lines of JSON, in address order, dated by the file's start, numbered from 0."""
+    """A tick of the demo is 204 lines of JSON in address order.
+
+    Dated by the file's start, numbered from 0.
+    """
     lines = list(stdout_lines(engine_of(shipped("demo")), ticks=2))
     assert len(lines) == 408
     assert all(line.endswith(b"\n") for line in lines)
@@ -41,17 +44,19 @@ def test_stdout_gives_each_instance_and_then_its_chips(shipped: Callable[[str], 
 
 
 def test_stdout_repeats_itself(shipped: Callable[[str], FleetFile]) -> None:
-    """The same seed gives the same bytes; without a number of ticks there is no end."""
+    """The same seed gives the same bytes; without a number of ticks it never ends."""
     first, second = (stdout_lines(engine_of(shipped("demo"))) for _ in range(2))
     assert list(itertools.islice(first, 1_000)) == list(itertools.islice(second, 1_000))
 
 
 def test_json_and_cbor_carry_the_same_codes(shipped: Callable[[str], FleetFile]) -> None:
-    """Ticks decoded from JSON and from frames are equal, code by code, to what the engine holds."""
+    """Ticks decoded from JSON and from frames equal the engine's, code by code."""
     fleet = shipped("demo")
-    speaking, framing = engine_of(fleet), engine_of(fleet)
+    speaking = engine_of(fleet)
+    framing = engine_of(fleet)
     layout = framing.layout
-    chips, instances = slice(0, layout.chips), slice(0, len(layout.instances))
+    chips = slice(0, layout.chips)
+    instances = slice(0, len(layout.instances))
     encoder = FrameEncoder(
         "uc1", "boot", revision=0, columns=framing.columns, chips=chips, instances=instances
     )

@@ -31,7 +31,7 @@ def states(engine: Engine) -> list[str]:
 
 
 def events_of(engine: Engine, ticks: int) -> list[tuple[float, str]]:
-    """Return times and names of the events of blocks and jobs in a number of ticks."""
+    """Return times and names of block and job events in a number of ticks."""
     events = [event for _ in range(ticks) for event in engine.step().events]
     return [(event.time_s, event.name) for event in events if event.source in {"ec2", "job"}]
 
@@ -45,12 +45,22 @@ def state_of(engine: Engine, job: int, ticks: int = 1) -> int:
 
 
 def test_the_demo_opens_with_blocks_in_many_states() -> None:
-    """At the start there are active, expired, scheduled and unpaid blocks, with the instances of their jobs in use."""
+    """At the start there are active, expired, scheduled and unpaid blocks.
+
+    Their jobs' instances are in use.
+    """
     engine = engine_of(demo())
     engine.begin()
     assert states(engine) == [
-        "active", "active", "active", "active", "expired", "active", "scheduled", "payment-pending",
-    ]  # fmt: skip  # in the file's order
+        "active",
+        "active",
+        "active",
+        "active",
+        "expired",
+        "active",
+        "scheduled",
+        "payment-pending",
+    ]
     account = engine.account
     assert [account.launched(block) for block in account.blocks] == [4, 4, 2, 1, 0, 0, 0, 0]
     assert block_on(engine, "uc1/us-0001").end_ns == to_ns(demo().start) + round(END_S * NS_PER_S)
@@ -58,7 +68,10 @@ def test_the_demo_opens_with_blocks_in_many_states() -> None:
 
 @pytest.mark.parametrize("period_s", [40.0, 3_600.0, 20_000.0])
 def test_a_block_s_end_comes_in_order_at_its_time(period_s: float) -> None:
-    """Warning, termination, the job's end and expiry have one event each, at their instants, with ticks of any length."""
+    """Warning, termination, the job's end and expiry have one event each, on time.
+
+    Ticks may have any length.
+    """
     engine = engine_of(demo(), period_s)
     ticks = int(END_S / period_s) + 2
     assert [pair for pair in events_of(engine, ticks) if pair[0] <= END_S] == [
@@ -71,21 +84,25 @@ def test_a_block_s_end_comes_in_order_at_its_time(period_s: float) -> None:
 
 
 def test_chips_are_idle_from_termination_on() -> None:
-    """Jobs in a block end when EC2 terminates it: its chips draw idle power, others go on."""
+    """Jobs in a block end at EC2's termination; its chips draw idle power.
+
+    Other chips go on.
+    """
     engine = engine_of(demo(), 300.0)
     power = {}
     for number in range(26):
         engine.step()
         power[number] = engine.columns["power_w"].astype(float).reshape(12, 16).mean(1)
     rows = {path: number for number, path in enumerate(engine.layout.instances)}
-    first, other = rows["uc1/us-0001/trn2u-0001-0"], rows["uc1/us-0002/trn2u-0002-0"]
+    first = rows["uc1/us-0001/trn2u-0001-0"]
+    other = rows["uc1/us-0002/trn2u-0002-0"]
     assert power[25][first] < 0.5 * power[20][first]
     assert power[25][other] > 0.8 * power[20][other]
     assert engine.account.launched(block_on(engine, "uc1/us-0001")) == 0
 
 
 def test_a_job_waits_for_its_block() -> None:
-    """A job on a block that is yet to begin starts, with its ramp, at the block's begin and not before."""
+    """A job on a future block starts, with its ramp, at the block's begin."""
     fleet = small({**ULTRASERVER, "ends_after_days": 8}, jobs=(TRAINING,))
     engine = engine_of(fleet, 600.0)
     begin_s = END_S + DAY_S
@@ -94,7 +111,7 @@ def test_a_job_waits_for_its_block() -> None:
 
 
 def test_a_job_begins_again_with_the_next_block() -> None:
-    """A block that follows on the same instances brings the job back at its own begin."""
+    """A following block on the same instances restarts the job at its own begin."""
     later = {"on": ["uc1/us-0001"], "days": 1, "ends_after_days": 2}
     engine = engine_of(small(ULTRASERVER, later, jobs=(TRAINING,)), 1_800.0)
     got = [pair for pair in events_of(engine, 3 * 48) if pair[1].startswith("job_")]
@@ -119,13 +136,16 @@ def test_a_job_over_two_blocks_needs_both() -> None:
 
 
 def test_a_job_s_own_times_hold_within_its_block() -> None:
-    """A job with an end of its own ends then although its block goes on, and its event has that time."""
+    """A job with its own end ends before its block.
+
+    Its event has that time.
+    """
     engine = engine_of(small(ULTRASERVER, jobs=({**TRAINING, "ends_at_s": 1_000.0},)), 600.0)
     assert events_of(engine, 4) == [(1_000.0, "job_ended")]
 
 
 def test_what_is_bought_is_delivered_to_idle_instances() -> None:
-    """An UltraServer whose block has ended is sold again, and its job comes back with the new block."""
+    """An UltraServer is sold again after its block's end, and its job restarts."""
     engine = engine_of(small(ULTRASERVER, jobs=(TRAINING,)), 600.0)
     engine.step()
     ledger = engine.account.ledger
@@ -153,7 +173,7 @@ def test_what_is_bought_is_delivered_to_idle_instances() -> None:
 
 
 def test_an_answer_says_when_prices_change() -> None:
-    """With the offerings comes the time of the next revision of the prices, and nothing where none is known."""
+    """Offerings have the time of the next price revision, if known."""
     revised = {"at": datetime(2026, 2, 1, tzinfo=UTC), "prices": {"trn2.48xlarge": "40"}}
     for market, until in (({}, None), ({"revisions": [revised]}, "2026-02-01T00:00:00.000Z")):
         engine = engine_of(small(market=market))
@@ -189,7 +209,7 @@ def test_an_extension_keeps_the_job_running() -> None:
     ],
 )
 def test_lost_links_impair_the_interconnect(fault: str, target: str, impaired: bool) -> None:
-    """An UltraServer block's interconnect is impaired while a link is down or the UltraServer split, and ok again after."""
+    """A link down or a split impairs an UltraServer block's interconnect until it ends."""
     engine = engine_of(small(ULTRASERVER), 10.0)
     engine.step()
     engine.inject(fault, target, lasts_s=400.0)
@@ -204,7 +224,10 @@ def test_lost_links_impair_the_interconnect(fault: str, target: str, impaired: b
 
 
 def test_an_instance_that_is_down_is_unavailable() -> None:
-    """Instances that are down count as unavailable; a block of which all are is unavailable itself, until they are back."""
+    """Instances that are down count as unavailable.
+
+    A block with all of them down is unavailable itself, until they are back.
+    """
     block = {"on": ["uc1/standalone/trn2-0001"], "days": 7, "ends_after_days": 3}
     engine = engine_of(small(ULTRASERVER, block), 10.0)
     engine.step()
@@ -221,14 +244,32 @@ def test_an_instance_that_is_down_is_unavailable() -> None:
 @pytest.mark.parametrize(
     ("blocks", "message"),
     [
-        ([{"on": ["uc1/us-0002"], "days": 1, "ends_after_days": 0}], "no UltraServer or instance at"),
-        ([{"on": ["uc1/us-0001/trn2u-0001-0"], "days": 1, "ends_after_days": 0}], "one whole UltraServer"),
         (
-            [{"on": ["uc1/standalone/trn2-0001", "uc2/standalone/trn2-0001"], "days": 1, "ends_after_days": 0}],
+            [{"on": ["uc1/us-0002"], "days": 1, "ends_after_days": 0}],
+            "no UltraServer or instance at",
+        ),
+        (
+            [{"on": ["uc1/us-0001/trn2u-0001-0"], "days": 1, "ends_after_days": 0}],
+            "one whole UltraServer",
+        ),
+        (
+            [
+                {
+                    "on": ["uc1/standalone/trn2-0001", "uc2/standalone/trn2-0001"],
+                    "days": 1,
+                    "ends_after_days": 0,
+                }
+            ],
             "one type and one cluster",
         ),
         (
-            [{"on": ["uc1/standalone/trn2-0001", "uc1/standalone/trn1-0001"], "days": 1, "ends_after_days": 0}],
+            [
+                {
+                    "on": ["uc1/standalone/trn2-0001", "uc1/standalone/trn1-0001"],
+                    "days": 1,
+                    "ends_after_days": 0,
+                }
+            ],
             "one type and one cluster",
         ),
         (
@@ -241,10 +282,13 @@ def test_an_instance_that_is_down_is_unavailable() -> None:
         ([{"on": ["uc1/us-0001"], "days": 15, "ends_after_days": 0}], "14 or 21 would fit"),
         (
             [{"on": ["uc2/standalone/trn1n-0001"], "days": 1, "ends_after_days": 0}],
-            r"blocks\.0\.on = 'uc2/standalone/trn1n-0001': sold-as-capacity-block: trn1n\.32xlarge is not sold .*did you mean 'trn1\.32xlarge'",
+            (
+                r"blocks\.0\.on = 'uc2/standalone/trn1n-0001': sold-as-capacity-block:"
+                r" trn1n\.32xlarge is not sold .*did you mean 'trn1\.32xlarge'"
+            ),
         ),
     ],
-)  # fmt: skip  # a case a row
+)
 def test_blocks_that_cannot_be(blocks: list[dict[str, Any]], message: str) -> None:
     """A fleet file's block that is none is refused with its key and the reason."""
     with pytest.raises(ConfigError, match=message):
@@ -252,7 +296,7 @@ def test_blocks_that_cannot_be(blocks: list[dict[str, Any]], message: str) -> No
 
 
 def test_instances_on_demand_are_not_for_sale() -> None:
-    """Instances on which a job runs without any block are not offered; those of the other zone are."""
+    """Instances with a job but no block are not offered; the other zone's are."""
     job = {"kind": "training", "name": "train", "on": ["uc1/standalone/trn2-0001..trn2-0003"]}
     engine = engine_of(small(jobs=(job,)))
     engine.begin()
@@ -261,7 +305,7 @@ def test_instances_on_demand_are_not_for_sale() -> None:
 
 
 def test_one_shard_publishes_each_block() -> None:
-    """Shards publish every block once, and the same changes with the same numbers as the whole."""
+    """Shards publish every block once, with the same numbered changes as the whole."""
 
     def lines(shard: Shard) -> list[bytes]:
         engine = engine_of(demo(), 3_600.0, shard=shard)
@@ -276,7 +320,10 @@ def test_one_shard_publishes_each_block() -> None:
 
 
 def test_the_same_start_gives_the_same_ids() -> None:
-    """Blocks of the file keep their ids over restarts at another time, so that what is retained is replaced."""
+    """Blocks of the file have the same ids after a restart at another time.
+
+    So retained messages are replaced.
+    """
     ids = []
     for day in ("2026-01-05", "2026-03-17"):
         fleet = demo().model_copy(
@@ -290,7 +337,7 @@ def test_the_same_start_gives_the_same_ids() -> None:
 
 
 def test_messages_say_what_a_block_is() -> None:
-    """A block's message has EC2's names and figures, where it is, and how many changes came before."""
+    """A block's message has EC2's names and figures, its place, and the count of changes."""
     engine = engine_of(demo())
     tick = engine.step()
     messages = ShardMessages(engine, "boot-1")
@@ -298,12 +345,16 @@ def test_messages_say_what_a_block_is() -> None:
     by_path = {message.on: message for message in messages.all_reservations()}
     message = by_path["uc1/us-0001",]
     assert (message.ultraserver_type, message.instance_type, message.instances) == (
-        "u-trn2x64", "trn2u.48xlarge", 4,
-    )  # fmt: skip  # as a pair of tuples
+        "u-trn2x64",
+        "trn2u.48xlarge",
+        4,
+    )
     assert (message.launched, message.unavailable, message.interconnect) == (4, 0, "ok")
     assert (message.start, message.end, message.terminates) == (
-        "2025-12-22T11:30:00.000Z", "2026-01-05T11:30:00.000Z", "2026-01-05T11:00:00.000Z",
-    )  # fmt: skip  # as a pair of tuples
+        "2025-12-22T11:30:00.000Z",
+        "2026-01-05T11:30:00.000Z",
+        "2026-01-05T11:00:00.000Z",
+    )
     # 14 days of four instances at the price that was seen.
     assert (message.fee, message.currency) == ("48061.44", "USD")
     assert message.boot == "boot-1"
@@ -322,7 +373,11 @@ def test_messages_say_what_a_block_is() -> None:
         ("reserve_offerings", {"days": float("-inf")}, "days must be a whole number"),
         ("reserve_offerings", {"days": 1.0, "instance_type": 3.0}, "instance_type must be text"),
         ("reserve_offerings", {"days": 1.0, "starts_from": "soon"}, "starts_from must be a time"),
-        ("reserve_offerings", {"days": 1.0, "starts_from": "2026-01-06T00:00:00"}, "starts_from must be a time"),
+        (
+            "reserve_offerings",
+            {"days": 1.0, "starts_from": "2026-01-06T00:00:00"},
+            "starts_from must be a time",
+        ),
         ("reserve_offering", {}, "needs the argument 'offering'"),
         ("reserve_offering", {"offering": "cbo-1"}, "not on offer; look for offerings first"),
         ("reserve_buy", {}, "needs the argument 'offering'"),
@@ -331,7 +386,7 @@ def test_messages_say_what_a_block_is() -> None:
         ("reserve_extension_offerings", {"block": "cb-1", "days": 1.0}, "no block 'cb-1'"),
         ("reserve_extension_offerings", {"days": 1.0}, "needs the argument 'block'"),
     ],
-)  # fmt: skip  # a case a row
+)
 def test_requests_that_make_no_sense(action: str, args: dict[str, Any], said: str) -> None:
     """A request with missing, wrong or unknown arguments is refused with their names."""
     engine = engine_of(demo())
@@ -355,7 +410,7 @@ def reservations_of(stage: SimulationRun) -> list[dict[str, Any]]:
 
 
 async def test_reservations_are_announced_and_published_once() -> None:
-    """All blocks are published before the first tick, retained, and from then on only changes, in order."""
+    """All blocks are published, retained, before the first tick; then only changes, in order."""
     stage = SimulationRun(engine_of(demo(), 3_600.0), speed=3_600.0, is_dated=True)
     await stage.run(6.0, ticks=4)
     events_of = reservations_of(stage)
@@ -377,7 +432,7 @@ async def test_reservations_are_announced_and_published_once() -> None:
 
 
 async def test_a_jump_publishes_every_state_and_no_event() -> None:
-    """The changes in a jump are published as state, each once, and their events are not."""
+    """A jump publishes each of its changes once as state, without events."""
     stage = SimulationRun(engine_of(demo(), 60.0), is_dated=True, speed=60.0)
     task = asyncio.create_task(stage.simulation.run(ticks=4))
     await stage.clock.advance(1.5)
@@ -393,7 +448,7 @@ async def test_a_jump_publishes_every_state_and_no_event() -> None:
 
 
 async def test_a_purchase_is_published_with_the_next_tick() -> None:
-    """A purchase over the simulation's commands is a message and an event of the next tick."""
+    """A purchase by command is a message and an event of the next tick."""
     stage = SimulationRun(engine_of(small(), 60.0), is_dated=True, speed=60.0)
     task = asyncio.create_task(stage.simulation.run(ticks=8))
     await stage.clock.advance(0.5)

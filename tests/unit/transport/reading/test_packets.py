@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Connected:
-    """A reader that subscribed to `t/#`, with what it hands over and counts."""
+    """A reader subscribed to `t/#`, with its deliveries and counters."""
 
     def __init__(self) -> None:
         self.taken: list[Envelope] = []
@@ -48,7 +48,7 @@ class Connected:
         self.taken.extend(batch)
 
     def feed(self, *packets: bytes) -> list[Envelope]:
-        """Feed packets in one read, and return the messages that were taken for them."""
+        """Feed packets in one read, and return the resulting messages."""
         before = len(self.taken)
         self.reader.feed(b"".join(packets), 7.0)
         return self.taken[before:]
@@ -81,20 +81,33 @@ STREAM = [
     publish("t/a", b"last", content_type=CONTENT_TYPE_CBOR),
 ]
 EXPECTED = [
-    *(Envelope("t/a", bytes([number]) * 300, 0, False, CONTENT_TYPE_CBOR, 7.0) for number in range(3)),
+    *(
+        Envelope("t/a", bytes([number]) * 300, 0, False, CONTENT_TYPE_CBOR, 7.0)
+        for number in range(3)
+    ),
     Envelope("t/a", b"", 0, False, CONTENT_TYPE_JSON, 7.0),
-    Envelope("t/\u00fc", b"q", 1, True, None, 7.0, 0, 0, MessageProperties((("site", "fra"), ("site", "\u00fc")))),
+    Envelope(
+        "t/\u00fc",
+        b"q",
+        1,
+        True,
+        None,
+        7.0,
+        0,
+        0,
+        MessageProperties((("site", "fra"), ("site", "\u00fc"))),
+    ),
     Envelope("t/a", b"plain", 0, False, None, 7.0),
     Envelope("t/a", b"plain", 0, False, None, 7.0),
     Envelope("t/a", b"y" * 20_000, 0, False, CONTENT_TYPE_CBOR, 7.0),
     Envelope("t/a", b"r", 0, False, None, 7.0, 0, 0, MessageProperties((), "t/r", b"\x00", 9)),
     Envelope("t/a", b"last", 0, False, CONTENT_TYPE_CBOR, 7.0),
-]  # fmt: skip  # a table reads as rows
+]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 64, 299, 1_000, 100_000])
 def test_messages_are_the_same_however_they_are_cut(size: int) -> None:
-    """Whatever a read of the socket brings, messages come in order and whole, and the second time as the first."""
+    """Messages come in order and whole, however reads cut them, also the second time."""
     connected = Connected()
     stream = b"".join(STREAM)
     for _ in range(2):
@@ -109,7 +122,7 @@ def test_messages_are_the_same_however_they_are_cut(size: int) -> None:
 
 
 def test_a_large_message_in_small_parts_is_put_together_once() -> None:
-    """The parts of a message are joined when it is whole: to copy all of them with each takes minutes for the largest one."""
+    """The parts of a message are joined once: copying all with each takes minutes."""
     connected = Connected()
     packet = publish("t/a", bytes(MAX_PACKET_BYTES - 100))
     tracemalloc.start()
@@ -127,7 +140,7 @@ def test_a_large_message_in_small_parts_is_put_together_once() -> None:
 
 
 def test_new_properties_push_out_known_ones() -> None:
-    """A publisher whose content types are ever new leaves no room taken up, and costs no memory."""
+    """A publisher with ever new content types uses no lasting memory."""
     connected = Connected()
     for number in range(MOST_KNOWN_PROPERTIES + 1):
         connected.feed(publish("t/a", content_type=f"text/{number}"))
@@ -136,7 +149,7 @@ def test_new_properties_push_out_known_ones() -> None:
 
 
 def test_long_topics_are_not_kept_without_a_bound() -> None:
-    """Topics that have come are forgotten before their texts take more than is set aside for them."""
+    """Cached topics are forgotten before their texts exceed their limit."""
     connected = Connected()
     for number in range(300):
         connected.feed(publish(f"t/{number}/" + "x" * 65_000))
@@ -145,7 +158,7 @@ def test_long_topics_are_not_kept_without_a_bound() -> None:
 
 
 def test_topics_of_state_push_out_none_of_telemetry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Descriptors and presences of as many hosts come beside their telemetry, whose topics stay known."""
+    """Descriptors and presences of many hosts leave telemetry topics cached."""
     monkeypatch.setattr(inbox, "MAX_CACHED_TOPICS", 4)
     connected = Connected()
     for number in range(3):
@@ -157,20 +170,25 @@ def test_topics_of_state_push_out_none_of_telemetry(monkeypatch: pytest.MonkeyPa
 
 
 def outcome(packet: bytes, *before: bytes) -> tuple[list[Envelope], int, str]:
-    """Return what a reader makes of a packet after others: messages, what it leaves out, and how it fails."""
+    """Return a reader's result for a packet after others: messages, skipped ones, error."""
     connected = Connected()
     connected.feed(*before)
     connected.taken.clear()
     connected.status.unsolicited = 0
     try:
-        taken, error = connected.feed(packet), ""
+        taken = connected.feed(packet)
+        error = ""
     except (ForbiddenPacketError, MalformedPacketError) as failure:
-        taken, error = [], str(failure)
+        taken = []
+        error = str(failure)
     return taken, connected.status.unsolicited, error
 
 
 def test_what_has_come_before_is_read_as_the_codec_reads_it() -> None:
-    """Messages whose topic and properties are known, whole and damaged: the same messages and errors as where all is new."""
+    """Known topics and properties have the same messages and errors as new ones.
+
+    Whole and damaged.
+    """
     chance = random.Random(17)  # noqa: S311  bytes, nothing secret
     before = [
         publish(topic, b"x", content_type=content_type)
@@ -179,10 +197,8 @@ def test_what_has_come_before_is_read_as_the_codec_reads_it() -> None:
     ]
     errors = 0
     for _ in range(3_000):
-        topic, size = (
-            chance.choice(["t/a", "t/b", "t/\u00fc", "t/new", "other"]),
-            chance.choice([0, 3, 90, 130, 700]),
-        )
+        topic = chance.choice(["t/a", "t/b", "t/\u00fc", "t/new", "other"])
+        size = chance.choice([0, 3, 90, 130, 700])
         content_type = chance.choice([CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, None, "text/plain"])
         packet = bytearray(
             publish(
@@ -195,14 +211,15 @@ def test_what_has_come_before_is_read_as_the_codec_reads_it() -> None:
         )
         for _ in range(chance.choice([0, 1, 1, 2])):
             packet[chance.randrange(min(len(packet), 40))] = chance.randrange(256)
-        known, new = outcome(bytes(packet), *before), outcome(bytes(packet))
+        known = outcome(bytes(packet), *before)
+        new = outcome(bytes(packet))
         assert known == new, bytes(packet[:60])
         errors += bool(known[2])
     assert 300 < errors < 2_700
 
 
 def test_a_read_is_handed_over_as_one_batch() -> None:
-    """What came at once is one call to the consumer, and topics and content types are shared."""
+    """One read is one call to the consumer; topics and content types are shared."""
     connected = Connected()
     taken = connected.feed(*STREAM[:4])
     assert connected.batches == [4]
@@ -237,7 +254,7 @@ MALFORMED = {
 def test_what_is_no_packet_ends_the_connection(
     data: bytes, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Damage raises one error, prints nothing on the terminal, and what came before it is handed over."""
+    """Damage raises one error and prints nothing; earlier messages are handed over."""
     connected = Connected()
     with pytest.raises(MalformedPacketError):
         connected.feed(publish("t/a", b"before"), data)
@@ -246,14 +263,17 @@ def test_what_is_no_packet_ends_the_connection(
 
 
 def test_a_property_may_have_every_character_of_unicode() -> None:
-    """U+FEFF, which MQTT allows and Mosquitto passes on, and which paho refuses, ends no connection."""
+    """U+FEFF in a property ends no connection.
+
+    MQTT allows it and Mosquitto passes it on, but paho refuses it.
+    """
     user = [("site", "\ufeffa"), ("\U0001f600", "\uffff")]
     (taken,) = Connected().feed(publish("t/a", content_type="\ufefftext", user_properties=user))
     assert (taken.content_type, taken.properties) == ("\ufefftext", MessageProperties(tuple(user)))
 
 
 def test_known_properties_that_go_beyond_their_packet_are_not_taken_for_them() -> None:
-    """A message whose length is a lie is looked at as any other new one, though its bytes have come before."""
+    """A message with a wrong length is parsed as new, though its bytes are known."""
     whole = publish("t/a", b"x", content_type=CONTENT_TYPE_CBOR)
     connected = Connected()
     connected.feed(whole)
@@ -263,7 +283,7 @@ def test_known_properties_that_go_beyond_their_packet_are_not_taken_for_them() -
 
 
 def test_an_answer_in_the_older_version_is_told_apart() -> None:
-    """A CONNACK of two bytes is of MQTT 3.1.1, whatever it says."""
+    """A CONNACK of two bytes is MQTT 3.1.1, whatever its content."""
     with pytest.raises(OlderVersionError):
         Connected().feed(b"\x20\x02\x00\x01")
 
@@ -278,7 +298,7 @@ def test_an_answer_in_the_older_version_is_told_apart() -> None:
     ids=["QoS 2", "large SUBACK", "large with QoS 2"],
 )
 def test_what_could_take_memory_without_a_bound_is_forbidden(packet: bytes, reason: str) -> None:
-    """Packets that nobody asked for, or whose size is beyond all limits, end the connection with a reason."""
+    """Unrequested or oversized packets end the connection with a reason."""
     with pytest.raises(ForbiddenPacketError, match=reason):
         Connected().feed(packet)
 
@@ -289,7 +309,8 @@ def test_a_message_over_the_limit_is_left_out(qos: int, size: int) -> None:
     """It is counted and acknowledged, none of it is kept, and what follows it comes."""
     connected = Connected()
     large = publish("t/a", bytes(MAX_PACKET_BYTES), qos)
-    begin, rest = large[: 10 * size], large[10 * size :]
+    begin = large[: 10 * size]
+    rest = large[10 * size :]
     for at in range(0, len(begin), size):
         connected.feed(begin[at : at + size])
     connected.feed(rest, publish("t/a", b"after"))
@@ -308,7 +329,7 @@ def test_properties_over_the_limit_are_counted() -> None:
 
 
 def test_messages_of_a_read_were_received_in_their_order() -> None:
-    """New and known messages of one read have the time of the read, also where the clock has gone on since."""
+    """All messages of one read have its time, even if the clock has moved since."""
     connected = Connected()
     connected.feed(publish("t/a"))
     connected.reader.feed(publish("t/new") + publish("t/a") + publish("t/newer"), 6.5)
@@ -316,7 +337,7 @@ def test_messages_of_a_read_were_received_in_their_order() -> None:
 
 
 def test_what_was_left_out_before_a_topic_is_told_by_its_next_message() -> None:
-    """After a connection with the other reader, which leaves messages out, the first one of each topic says how many."""
+    """After the other reader's shed messages, the first of each topic has their number."""
     connected = Connected()
     connected.feed(publish("t/a"), publish("t/b"))
     connected.reception.note_shed("t/a")

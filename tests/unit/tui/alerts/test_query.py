@@ -1,4 +1,4 @@
-"""What each tab of the Alerts view lists, without a screen."""
+"""Contents of each tab of the Alerts view, without a screen."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from support.tui.past_app import burn, burning
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.filters.language import parse
-from trnfleet.tui.alerts.query import AlertQuery, columns_of
+from trnfleet.tui.alerts.query import AlertQuery, columns_of, matched_by_silences
 from trnfleet.tui.state.alerts import AlertSnapshot
 from trnfleet.wire.alerts import SilenceMessage
 from trnfleet.wire.messages import encode_message
@@ -44,7 +45,10 @@ def silence(
 
 
 async def test_alerts_with_and_without_those_handling() -> None:
-    """What is silenced is left among all alerts alone; the filter holds for both."""
+    """Silenced alerts are listed only among all alerts.
+
+    The filter applies to both lists.
+    """
     feed = await burning(3)
     await burn(feed, 40)
     snapshot = AlertSnapshot(feed.monitor)
@@ -55,7 +59,7 @@ async def test_alerts_with_and_without_those_handling() -> None:
     snapshot.refresh(1.0)
     assert len(query.alerts(only_unhandled=True)) == 1
     assert len(query.alerts(only_unhandled=False)) == 2
-    assert query.hidden() == {"s1": 1}
+    assert matched_by_silences(snapshot) == {"s1": [first.alert]}
     query.filter(parse("silenced", columns_of(())))
     assert [each.alert for each in query.alerts(only_unhandled=False)] == [first.alert]
     assert not query.alerts(only_unhandled=True)
@@ -63,8 +67,32 @@ async def test_alerts_with_and_without_those_handling() -> None:
     assert len(query.alerts(only_unhandled=False)) == 1
 
 
+async def test_a_silence_matches_what_another_alert_hides() -> None:
+    """List and details of a silence count the same alerts.
+
+    Inhibited and pending ones count; after the silence nothing does.
+    """
+    feed = await burning(3)
+    await burn(feed, 40)
+    snapshot = AlertSnapshot(feed.monitor)
+    snapshot.refresh(0.0)
+    first = snapshot.active[0].alert
+    first.inhibited_by = "another"
+    silence(feed.monitor, "s1", matcher=f'alertname="{first.name}"')
+    silence(feed.monitor, "over", matcher=f'alertname="{first.name}"', begins_s=-90)
+    snapshot.refresh(1.0)
+    assert {each.status for each in snapshot.active} == {
+        AlertStatus.INHIBITED,
+        AlertStatus.SILENCED,
+    }
+    assert {name: len(each) for name, each in matched_by_silences(snapshot).items()} == {"s1": 2}
+
+
 async def test_silences_in_order() -> None:
-    """What hides something is first, of that what ends first; what is to come is last; reasons and people are searched."""
+    """Silences with hidden alerts come first, by end; future ones come last.
+
+    Reasons and people are searched.
+    """
     feed = await burning(3)
     for name, begins_s, lasts_s, why in (
         ("a", 600, 60, "later"),
@@ -94,7 +122,10 @@ async def test_silences_in_order() -> None:
 
 
 async def test_the_history_is_followed() -> None:
-    """What happens comes on top, as the filter leaves it; another filter, or another monitor, is looked at from the begin."""
+    """New entries come on top, filtered.
+
+    Another filter or monitor is read from the beginning.
+    """
     feed = await burning(3)
     snapshot = AlertSnapshot(feed.monitor)
     query = AlertQuery(snapshot)
@@ -111,7 +142,7 @@ async def test_the_history_is_followed() -> None:
 
 
 async def test_the_history_lets_go() -> None:
-    """What made room for others is listed no more."""
+    """Evicted entries are no longer listed."""
     transition = (await burning(3)).monitor.alerts.history[0]
     alerts = SimpleNamespace(history=deque([transition] * 3, maxlen=3), happened=3)
     snapshot: Any = SimpleNamespace(alerts=alerts)

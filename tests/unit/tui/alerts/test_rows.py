@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support.tui.alerts import Board, held, rule, storm
 
-from trnfleet.domain.alerts.matchers import parse_matchers
+from trnfleet.domain.alerts.matchers import parse_matchers, split_matchers
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.filters.language import parse
 from trnfleet.domain.severity import Severity
@@ -20,7 +20,7 @@ from trnfleet.tui import theme
 from trnfleet.tui.alerts.chart import LEAST_ROWS, Past, chart, moment
 from trnfleet.tui.alerts.details import BESIDE_FROM, about_lines
 from trnfleet.tui.alerts.lists import AlertPlan, alert_head, alert_parts, silence_head
-from trnfleet.tui.alerts.query import AlertRow, columns_of, split_matchers
+from trnfleet.tui.alerts.query import AlertRow, columns_of
 from trnfleet.tui.alerts.rows import COLLAPSE_FROM, arrange, in_order
 from trnfleet.tui.notifications import ALARM_EVERY_S, AlertNews, Notice
 from trnfleet.tui.state.alerts import touches
@@ -30,7 +30,10 @@ from trnfleet.tui.widgets.facts import Fact, fact_lines
 
 
 def test_few_alerts_stay_lines_and_many_collapse() -> None:
-    """Below the limit each is a line, from it on they are one; nothing is lost either way."""
+    """Below the limit each alert is a line, from it on they are one.
+
+    Nothing is lost either way.
+    """
     assert len(arrange(storm(COLLAPSE_FROM - 1), set())) == COLLAPSE_FROM - 1
     one = held(of=rule("other", "warning"))
     rows = arrange([one, *storm(1_000)], set())
@@ -47,7 +50,7 @@ def test_few_alerts_stay_lines_and_many_collapse() -> None:
 
 
 def test_standings_collapse_apart() -> None:
-    """What fires is never hidden in a line with what is acknowledged, though the rule is the same."""
+    """Firing alerts never share a line with acknowledged ones of the same rule."""
     both = [*storm(10), *storm(20, status=AlertStatus.ACKED)]
     counts = [len(row.group.members) for row in arrange(both, set()) if row.group is not None]
     assert counts == [10, 20]
@@ -67,7 +70,10 @@ def test_orders() -> None:
 @pytest.mark.parametrize("width", [39, 79, 99, 119, 129, 159, 239])
 @pytest.mark.parametrize("shows_status", [False, True])
 def test_lines_are_as_wide_as_their_head(width: int, *, shows_status: bool) -> None:
-    """At every width, alerts, collapsed ones and the head take the same cells; what is too long is cut."""
+    """Alerts, collapsed ones and the head have the same cells at every width.
+
+    Long texts are cut.
+    """
     plan = AlertPlan.of(width, shows_status=shows_status)
     given = [
         *storm(8),
@@ -103,7 +109,7 @@ def test_matchers_in_a_line(text: str, parts: list[str]) -> None:
 
 @pytest.mark.parametrize("text", ["nonsense", "a=b and c=d", 'a="b', "=x"])
 def test_what_is_no_matcher(text: str) -> None:
-    """It is an error that shows it, rather than a silence for something else."""
+    """Text that is no matcher is an error, rather than a silence for something else."""
     with pytest.raises(ConfigError):
         parse_matchers(split_matchers(text))
 
@@ -116,8 +122,17 @@ def test_filters() -> None:
     def keeps(pattern: str) -> bool:
         return parse(pattern, columns_of([alert.rule])).keeps(AlertRow(alert, said))
 
-    for pattern in ("", "HOT", "!cold", "severity=critical", "at=uc1", "at=uc1/us-0001/trn2u-0001-0/chip05/nc0",
-                    "severity=critical at=uc1/us-0001 ann", "alertname=~h.*", "sev>=warning & rule=hot and ann"):  # fmt: skip  # patterns
+    for pattern in (
+        "",
+        "HOT",
+        "!cold",
+        "severity=critical",
+        "at=uc1",
+        "at=uc1/us-0001/trn2u-0001-0/chip05/nc0",
+        "severity=critical at=uc1/us-0001 ann",
+        "alertname=~h.*",
+        "sev>=warning & rule=hot and ann",
+    ):
         assert keeps(pattern), pattern
     for pattern in (
         "cold",
@@ -128,14 +143,17 @@ def test_filters() -> None:
         "severity=critical cold",
     ):
         assert not keeps(pattern), pattern
-    with pytest.raises(ConfigError, match="no regular expression"):
+    with pytest.raises(ConfigError, match="not a valid regular expression"):
         keeps("severity=~(")
     with pytest.raises(ConfigError, match="did you mean 'severity'"):
         keeps("severty=critical")
 
 
 def test_touching() -> None:
-    """At, below and above; what has no address is the fleet's alone."""
+    """Alerts at, below and above touch a place.
+
+    One without an address is the fleet's alone.
+    """
     assert touches("uc1/us-0001", "uc1")
     assert touches("uc1", "uc1/us-0001")
     assert not touches("uc1/us-0001", "uc1/us-0002")
@@ -144,7 +162,7 @@ def test_touching() -> None:
 
 
 def past(seconds: int = 300, fired_s: float | None = 100.0, span_s: int = 300) -> Past:
-    """Return the past of a temperature that rose when its alert fired."""
+    """Return the past of a temperature with a rise when its alert fired."""
     series = np.full(seconds, 50.0, np.float32)
     if fired_s is not None and fired_s < seconds:
         series[seconds - int(fired_s) :] = 95.0
@@ -170,7 +188,10 @@ def test_the_chart_marks_the_moment() -> None:
 
 
 def test_the_moment_is_told_in_words() -> None:
-    """What fired before the chart begins is told in words; what is pending has no moment; a low screen no chart."""
+    """A firing time before the chart is shown in words.
+
+    A pending alert has no such time, a low screen no chart.
+    """
     assert moment(past(fired_s=900.0)) == "fired 15 min 00 s ago, before this chart"
     assert moment(past(fired_s=None)) == "pending"
     assert chart(past(), 60, LEAST_ROWS - 1) == []
@@ -178,7 +199,10 @@ def test_the_moment_is_told_in_words() -> None:
 
 
 def test_facts_fit() -> None:
-    """The first facts are whole before later ones have a line, and nothing is wider or higher than it may be."""
+    """The first facts are whole before later ones have a line.
+
+    Nothing exceeds the width or height.
+    """
     facts = [
         Fact("✖ critical", "word " * 40),
         *(Fact(f"name {number}", "short") for number in range(20)),
@@ -192,7 +216,10 @@ def test_facts_fit() -> None:
 
 
 def test_facts_are_cut_no_more_than_they_have_to_be() -> None:
-    """Quiet ones go first, then long ones lose their ends; what is left out beyond that is named, and every cut has its sign."""
+    """Quiet facts go first, then long ones are cut.
+
+    Further omissions are named, and every cut has its sign.
+    """
     facts = [
         Fact("value", "first " * 30),
         Fact("runbook", "second " * 30),
@@ -220,9 +247,13 @@ def test_facts_are_cut_no_more_than_they_have_to_be() -> None:
 
 
 def test_news_are_told_once() -> None:
-    """What begins to fire is new once, again when it begins again; quiet and informal things never are."""
+    """An alert is new each time it begins to fire.
+
+    Quiet alerts and alerts of severity info never are.
+    """
     news = AlertNews()
-    loud, info = held(), held(of=rule("odd", "info"))
+    loud = held()
+    info = held(of=rule("odd", "info"))
     quiet = held("uc1/us-0002", status=AlertStatus.SILENCED)
     assert news.take([loud, info, quiet], 0.0) == [loud]
     assert news.take([loud, info, quiet], 1.0) == []
@@ -236,7 +267,10 @@ def test_news_are_told_once() -> None:
 
 
 def test_alarms_come_together_and_seldom() -> None:
-    """One alarm in ten seconds tells all that is new and still fires; what has ended meanwhile is left out."""
+    """One alarm in ten seconds names everything new and still firing.
+
+    Resolved alerts are left out.
+    """
     news = AlertNews()
     first, *others = storm(5)
     news.take([first], 0.0)
@@ -269,7 +303,10 @@ def test_the_notice_goes_with_its_alert() -> None:
 
 @pytest.mark.parametrize("status", [AlertStatus.ACKED, AlertStatus.SILENCED, AlertStatus.INHIBITED])
 def test_what_is_handled_is_neither_told_nor_rung_for(status: AlertStatus) -> None:
-    """Somebody who has just acknowledged it knows of it; it is told again where that is taken back."""
+    """A handled alert neither makes a notice nor rings.
+
+    It is reported again after its acknowledgement or silence is withdrawn.
+    """
     news = AlertNews()
     one = held()
     news.take([one], 0.0)
@@ -282,16 +319,21 @@ def test_what_is_handled_is_neither_told_nor_rung_for(status: AlertStatus) -> No
 
 
 def problem(key: str, *alerts: AlertWithStatus) -> Problem:
-    place, severity = Place(alerts[0].alert.target), alerts[0].severity
+    place = Place(alerts[0].alert.target)
+    severity = alerts[0].severity
     return Problem(
         key, severity, AlertStatus.FIRING, "", place, f"{key} is wrong", 1, alerts=alerts
     )
 
 
 def test_the_notice_tells_a_problem_once() -> None:
-    """In the words of the list of problems; what joins a known problem is no news unless it is worse."""
+    """The notice uses the words of the list of problems.
+
+    An alert joining a known problem is no news unless worse.
+    """
     news = AlertNews()
-    chip, other = held(of=rule("hot", "warning")), held("uc1/us-0009/trn2u-0009-0/chip00")
+    chip = held(of=rule("hot", "warning"))
+    other = held("uc1/us-0009/trn2u-0009-0/chip00")
     later = held(of=rule("slow", "warning"))
     failed = held(of=rule("down", "critical", title="job failed"))
     news.take([chip], 0.0, [problem("heat", chip)])
@@ -311,7 +353,7 @@ def test_the_notice_tells_a_problem_once() -> None:
 
 
 def test_wide_screens_give_words_and_owners_their_room() -> None:
-    """What is wrong has most of the room that is left, and with the status of all alerts their owner."""
+    """The description has most of the spare room; with statuses, the owner has some."""
     for width, least in ((160, 24), (200, 50), (240, 90)):
         plan = AlertPlan.of(width, shows_status=False)
         assert plan.text >= least, width

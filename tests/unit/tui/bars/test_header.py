@@ -33,10 +33,29 @@ def test_the_header_tells_the_fleet(summary: Summary) -> None:
     assert "10 s mean" in text
     assert "NC util 61.8 %" in text
     assert "power 45.0 kW" in text
-    assert "temp max 76.9 °C" in text
+    assert "hottest 76.9 °C" in text
     assert "99" not in text
     assert "TFLOPS/W" in text
     assert "No problems" in text
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_sums_of_a_part_say_of_how_many_chips(summary: Summary, width: int) -> None:
+    """Partial sums name their number of live chips.
+
+    A whole or silent fleet has no such words.
+    """
+    mean = replace(summary.mean, seconds=10.0)
+    figures = said(
+        replace(summary, chips=1_000_000, live_chips=322_560, mean=mean), width=width
+    ).splitlines()[1]
+    assert "of 322,560 live" in figures
+    assert "live" not in said(replace(summary, live_chips=0), width=width).splitlines()[1]
+    assert "live" not in said(summary, width=width).splitlines()[1]
+    wide = said(
+        replace(summary, chips=1_000_000, live_chips=322_560, mean=mean), width=250
+    ).splitlines()[0]
+    assert "(PUE 1.14) of 322,560 live" in wide
 
 
 def test_one_chip_is_in_the_singular(summary: Summary) -> None:
@@ -45,14 +64,17 @@ def test_one_chip_is_in_the_singular(summary: Summary) -> None:
 
 
 def test_what_is_not_described_is_named(summary: Summary) -> None:
-    """A fleet of which only a part is known is not called all live."""
+    """A partly undescribed fleet is not called all live."""
     text = said(replace(summary, undescribed_chips=64, undescribed_paths=1))
     assert "128 chips  128 live, 64 chips and 1 path not described" in text
     assert "all live" not in text
 
 
 def test_instances_that_the_layout_has_yet_to_show_are_named(summary: Summary) -> None:
-    """While hosts are joined, those that are described and not shown are missing, and the rest is not all."""
+    """Instances described but not yet in the layout count as missing.
+
+    The rest is not called all.
+    """
     text = said(replace(summary, joining_instances=1))
     assert "128 chips  128 live  8 instances, 1 more to come  2 UltraServers" in text
     assert "all live" not in text
@@ -60,12 +82,12 @@ def test_instances_that_the_layout_has_yet_to_show_are_named(summary: Summary) -
 
 
 def test_cells_of_which_nobody_evaluates_rules_are_counted(summary: Summary) -> None:
-    """That no problem is known of them says nothing then."""
+    """Cells without rule evaluation are counted: no known problem means nothing there."""
     rolled = replace(summary, rolled_chips=128)
     assert "from roll-ups  8 instances" in said(rolled)
     text = said(replace(rolled, unwatched_cells=("cell-a",)), width=80)
     assert "128 chips  all live  from roll-ups  1 cell without a watch " in text
-    (line, _) = header(replace(rolled, unwatched_cells=("cell-a",)), LINK, 120, ProblemCounts())
+    line, _ = header(replace(rolled, unwatched_cells=("cell-a",)), LINK, 120, ProblemCounts())
     assert (" 1 cell without a watch ", theme.BAR_ALERT) in line
 
 
@@ -76,8 +98,11 @@ def test_what_is_not_known_is_not_zero(summary: Summary) -> None:
 
 
 def test_what_the_means_are_over_is_said_once(summary: Summary) -> None:
-    """A fleet that has just come says how little its means are over; where a sample is longer than that, it is the present."""
-    for seconds, label in ((10.0, "10 s mean"), (3.0, "3 s mean"), (0.0, "now")):
+    """The length of means is shown once.
+
+    A new fleet shows a short one; with samples longer than it, values are present ones.
+    """
+    for seconds, label in ((10.0, "10 s mean"), (3.0, "10 s mean (3 s so far)"), (0.0, "now")):
         line = said(replace(summary, mean=replace(summary.mean, seconds=seconds)))
         assert line.count(f" {label} ") == 1
 
@@ -93,28 +118,37 @@ def test_the_header_fits(summary: Summary, width: int) -> None:
 
 
 def test_80_columns_hold_every_figure_that_matters(summary: Summary) -> None:
-    """Utilisation, MFU, power, what is left of it and the highest temperature stand in one line, with what they are means over."""
+    """80 columns show utilisation, MFU, power, headroom and highest temperature in one line.
+
+    The length of their means is shown, too.
+    """
     mean = replace(
-        summary.mean, seconds=10.0, power_w=61_100.0, power_cap_w=96_000.0, headroom_w=34_900.0, headroom_pct=36.35,
-        temperature_max_c=88.1, hottest_chip="uc1/us-0001/trn2u-0001-2/chip07",
-    )  # fmt: skip  # one case
+        summary.mean,
+        seconds=10.0,
+        power_w=61_100.0,
+        power_cap_w=96_000.0,
+        headroom_w=34_900.0,
+        headroom_pct=36.35,
+        temperature_max_c=88.1,
+        hottest_chip="uc1/us-0001/trn2u-0001-2/chip07",
+    )
     summary = replace(summary, mean=mean)
     line = text_of(header(summary, LINK, 80, ProblemCounts())[1])
-    for part in ("10 s mean", " NC ", "MFU ", "61.1 kW", "headroom 34.9 kW 36 %", "max 88.1 °C"):
+    for part in ("10 s mean", " NC ", "MFU ", "61.1 kW", "headroom 34.9 kW 36 %", "hot 88.1 °C"):
         assert part in line
     wide = header(summary, LINK, 160, ProblemCounts())[1]
     assert "power 61.1 kW of 96.0 kW   headroom 34.9 kW 36 %" in text_of(wide)
-    assert "temp max 88.1 °C" in text_of(wide)
+    assert "hottest 88.1 °C" in text_of(wide)
     leads = [
         text
         for text, style in wide
         if target_of(style) == Target(TargetKind.PLACE, mean.hottest_chip or "")
     ]
-    assert [text.strip() for text in leads] == ["88.1 °C", "trn2u-0001-2/chip07"]
+    assert [text.strip() for text in leads] == ["88.1 °C", "0001-2/07"]
 
 
 def test_what_is_left_below_the_cap_may_be_nothing(summary: Summary) -> None:
-    """Above the cap it is negative; without a known power there is no word about it."""
+    """Headroom is negative above the cap, and missing without a known power."""
     mean = replace(
         summary.mean, power_w=97e3, power_cap_w=96e3, headroom_w=-1e3, headroom_pct=-1.04
     )
@@ -124,12 +158,12 @@ def test_what_is_left_below_the_cap_may_be_nothing(summary: Summary) -> None:
 
 def test_states_are_told_in_words(summary: Summary) -> None:
     """Live, stale, offline and unheard chips are counted apart."""
-    mixed = replace(summary, live_chips=60, stale_chips=48, offline_chips=32, unknown_chips=20)
+    mixed = replace(summary, live_chips=60, stale_chips=16, offline_chips=32, unknown_chips=20)
     assert "60 live, 16 stale, 32 offline, 20 not heard yet" in said(mixed)
 
 
 def test_waiting_says_for_what(summary: Summary) -> None:
-    """Before there is a fleet, the header says what is missing."""
+    """Before the first fleet, the header names the missing input."""
     nothing = replace(summary, chips=0, publishers=0)
     assert "waiting for the fleet" in said(nothing)
     assert "no publisher of fleet 'demo'" in said(nothing)
@@ -147,7 +181,10 @@ def test_waiting_says_for_what(summary: Summary) -> None:
 
 
 def test_waiting_has_a_length_and_ends_in_what_to_do(summary: Summary) -> None:
-    """After some seconds commands are named where nobody publishes; not where the reason says what is wrong, nor for a recording."""
+    """After some seconds without publishers, commands are named.
+
+    They are not if the reason names the fault, nor for a recording.
+    """
     nothing, since = replace(summary, chips=0, publishers=0), replace(LINK, changed_s=100.0)
 
     def waited(of: Summary, link: LinkStatus, now_s: float) -> str:
@@ -191,8 +228,8 @@ def test_a_figure_without_a_name_is_left_out_where_it_is_not_known(summary: Summ
 def test_problems_keep_their_place_beside_whatever_is_told_of_chips(
     summary: Summary, width: int
 ) -> None:
-    """On a narrow screen words about chips go or are cut, never the number of critical problems."""
-    mixed = replace(summary, live_chips=60, stale_chips=48, offline_chips=32, unknown_chips=20)
+    """On a narrow screen texts about chips are cut, never the number of critical problems."""
+    mixed = replace(summary, live_chips=60, stale_chips=16, offline_chips=32, unknown_chips=20)
     rolled = replace(summary, rolled_chips=128, unwatched_cells=("cell-a",))
     joining = replace(summary, joining_instances=37, undescribed_chips=64)
     for each in (mixed, rolled, joining):
@@ -206,7 +243,10 @@ def test_problems_keep_their_place_beside_whatever_is_told_of_chips(
 
 
 def test_the_time_is_told_where_it_is_not_the_wall_clocks(summary: Summary) -> None:
-    """A dated or sped-up fleet shows its time and speed, by the day; at the wall clock there is nothing to tell."""
+    """A dated or sped-up fleet shows its time and speed, by the day.
+
+    At the wall clock it shows neither.
+    """
     fast = replace(
         summary, is_wall_time=False, monitor_time="2026-01-05T14:00:07.250Z", speed=3_600.0
     )
@@ -218,7 +258,7 @@ def test_the_time_is_told_where_it_is_not_the_wall_clocks(summary: Summary) -> N
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120, 240])
 def test_the_header_fits_with_time_and_power(summary: Summary, width: int) -> None:
-    """Neither the time nor the facility's power pushes the chips or the problems off the line."""
+    """Time and facility power do not push chips or problems off the line."""
     fast = replace(
         summary, is_wall_time=False, monitor_time="2026-01-05T14:00:07.250Z", speed=3_600.0
     )
@@ -229,7 +269,7 @@ def test_the_header_fits_with_time_and_power(summary: Summary, width: int) -> No
 
 
 def test_it_and_facility_power_with_pue(summary: Summary) -> None:
-    """The header says what IT draws, and what the meter reads with which PUE, in as many words as fit."""
+    """The header shows IT power, metered power and PUE, in as many words as fit."""
     mean = replace(summary.mean, it_power_w=61_000.0, facility_power_w=69_540.0)
     power = replace(summary, mean=mean, pue=1.14)
     assert "IT 61.0 kW, facility 69.5 kW (PUE 1.14)" in said(power, width=140)

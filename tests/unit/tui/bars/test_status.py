@@ -26,8 +26,9 @@ HINTS = (("?", "help"), ("q", "quit"))
 def judged(
     summary: Summary, overloaded_s: float = 0.0, clock_skew_s: float = 0.0, **counts: int
 ) -> Summary:
-    """Return a summary with what is wrong with a pipeline of some counts."""
-    calm, of = Feed(standalone(1)).monitor.pipeline(), PipelineCounts()
+    """Return a summary with the problems of a pipeline with some counts."""
+    calm = Feed(standalone(1)).monitor.pipeline()
+    of = PipelineCounts()
     for name, number in counts.items():
         setattr(of, name, number)
     counted = replace(calm, counts=of, overloaded_s=overloaded_s, clock_skew_s=clock_skew_s)
@@ -35,7 +36,10 @@ def judged(
 
 
 def test_the_status_line_names_the_broker(summary: Summary) -> None:
-    """Broker, protocol, rate, lag, losses and publishers stand there; what is zero is left out."""
+    """The line shows broker, protocol, rate, lag, losses and publishers.
+
+    Zeros are left out.
+    """
     line = text_of(
         status(
             replace(summary, lag_s=0.04, messages_per_s=12.0), LINK, "mosquitto 2.0.11", HINTS, 140
@@ -51,7 +55,10 @@ def test_the_status_line_names_the_broker(summary: Summary) -> None:
 def test_a_broker_that_is_not_verified_is_marked_at_every_width(
     summary: Summary, width: int
 ) -> None:
-    """Anybody could be the broker: also where it is one of several, and where there is room for little else."""
+    """An unverified broker is marked, also among several and on a narrow screen.
+
+    Anybody could be the broker.
+    """
     unverified = replace(LINK, broker="mqtts://127.0.0.1:8883", is_unverified=True)
     for link in (unverified, replace(LINK, parts=(LINK, unverified))):
         assert "TLS not verified" in text_of(status(summary, link, "", HINTS, width))
@@ -59,7 +66,7 @@ def test_a_broker_that_is_not_verified_is_marked_at_every_width(
 
 
 def test_where_nothing_is_live_there_is_no_lag(summary: Summary) -> None:
-    """A lag of 0 ms beside a fleet of which nothing comes would say that all is well."""
+    """No lag is shown for a silent fleet: 0 ms would look healthy."""
     assert "lag -" in text_of(status(replace(summary, lag_s=None), LINK, "", HINTS, 140))
 
 
@@ -82,7 +89,10 @@ def test_what_went_wrong_is_counted(summary: Summary) -> None:
 
 
 def test_the_last_problem_is_named_where_there_is_room(summary: Summary) -> None:
-    """The reason follows the counts, plain and cut, and leaves room for keys; in a narrow terminal it goes first."""
+    """The reason follows the counts, plain and cut, with room for keys.
+
+    In a narrow terminal it goes first.
+    """
     reason = "t/node/x: over 270000 instances\x1b[2J" + "x" * 300
     bad = replace(judged(summary, rejected=6), last_problem=reason)
     wide, narrow = (text_of(status(bad, LINK, "", HINTS, width)) for width in (160, 80))
@@ -95,7 +105,10 @@ def test_the_last_problem_is_named_where_there_is_room(summary: Summary) -> None
 
 
 def test_what_receivers_do_not_take_is_counted(summary: Summary) -> None:
-    """The number stands there at any width, the reason where there is room and no message was refused."""
+    """Receiver errors are counted at any width.
+
+    The reason appears if there is room and no message was refused.
+    """
     error = ReceiverError("alertmanager", "silence", "s-1", "HTTP 400 'no'\x1b[2J")
     bad = replace(summary, receiver_error_count=2, receiver_errors=(error,))
     wide, narrow = (text_of(status(bad, LINK, "", HINTS, width)) for width in (160, 80))
@@ -120,7 +133,7 @@ class Child(NamedTuple):
 
 
 def test_processes_of_its_own_are_told(summary: Summary) -> None:
-    """Those that have ended, and the others not."""
+    """Ended processes of the app are named, running ones are not."""
     simulator = Child("the simulator was killed by SIGKILL", "simulator restarted 1")
     told = own_banner((Child("", ""), simulator))
     assert told is not None
@@ -141,7 +154,7 @@ def test_no_connection_is_a_banner(summary: Summary) -> None:
 
 
 def test_a_connection_in_doubt_is_a_banner(summary: Summary) -> None:
-    """While nothing comes over a connection that stands, the banner blames the way and not the fleet."""
+    """While a connection stands without messages, the banner blames the network, not the fleet."""
     shown = banner(
         replace(summary, live_chips=0, stale_chips=128, unheard_s=7.0), LINK, 112.0, 105.0
     )
@@ -150,7 +163,10 @@ def test_a_connection_in_doubt_is_a_banner(summary: Summary) -> None:
 
 
 def test_overload_is_told(summary: Summary) -> None:
-    """What is left out has a count of its own beside what was lost, and overload says for how long."""
+    """Shed messages are counted apart from lost ones.
+
+    Overload shows its duration.
+    """
     line = text_of(status(judged(summary, shed=1234, overloaded_s=9.0), LINK, "", (), 160))
     assert "shed 1,234" in line
     assert "overloaded 9 s" in line
@@ -158,7 +174,10 @@ def test_overload_is_told(summary: Summary) -> None:
 
 
 def test_without_a_connection_there_is_no_rate(summary: Summary) -> None:
-    """What has come before is not of now: neither rate, lag nor publishers stand beside it, and what was lost does."""
+    """Without a connection there are no rate, lag or publishers.
+
+    Losses are still shown.
+    """
     fast = judged(replace(summary, messages_per_s=130.0, lag_s=0.02), lost=3)
     line = text_of(status(fast, replace(LINK, connected=False), "", HINTS, 140))
     assert "✖ not connected 127.0.0.1:1883, MQTT 5  lost 3" in line
@@ -168,7 +187,10 @@ def test_without_a_connection_there_is_no_rate(summary: Summary) -> None:
 
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
 def test_that_a_broker_is_away_is_told_at_every_width(summary: Summary, width: int) -> None:
-    """Which one and for how long where there is room, and else how many."""
+    """A broker that is away is named with the duration.
+
+    On a narrow screen brokers are counted.
+    """
     west = LinkStatus(broker="mqtts://west.example.com:8883", connects=1, changed_s=63.0)
     link = replace(LINK, parts=(LINK, west))
     line = text_of(status(summary, link, "", HINTS, width, brokers=brokers_text(link.parts, 100.0)))
@@ -203,7 +225,10 @@ def test_figures_and_keys_do_not_touch(summary: Summary, width: int) -> None:
 
 @pytest.mark.parametrize("width", [80, 120, 200])
 def test_what_goes_on_is_louder_than_what_is_over(summary: Summary, width: int) -> None:
-    """An overload that lasts is a warning; what was left out in it is told beside it, and alone once it is over."""
+    """A current overload is a warning.
+
+    Shed messages are shown beside it, and alone after it.
+    """
     counts = {"shed": 1_234, "lost": 3}
     during = status(judged(summary, overloaded_s=9.0, **counts), LINK, "", HINTS, width)
     after = status(judged(summary, **counts), LINK, "", HINTS, width)
@@ -216,7 +241,10 @@ def test_what_goes_on_is_louder_than_what_is_over(summary: Summary, width: int) 
 
 @pytest.mark.parametrize("width", [60, 70, 80, 90, 100, 120, 160])
 def test_several_troubles_are_cut_between_figures(summary: Summary, width: int) -> None:
-    """What has no room is counted: what goes on stands first, and the rate goes before it."""
+    """Troubles without room are counted.
+
+    Current ones come first, and the rate is dropped before them.
+    """
     unverified = replace(LINK, broker="mqtts://broker-1.fleet.example.com:8883", is_unverified=True)
     kept = ("not recording: No space left on device", True)
     bad = judged(replace(summary, messages_per_s=6.0), overloaded_s=14.0, shed=90, lost=48)
@@ -233,20 +261,26 @@ def test_several_troubles_are_cut_between_figures(summary: Summary, width: int) 
 
 
 def test_a_silent_fleet_is_a_banner(summary: Summary) -> None:
-    """All stale and all offline are told apart; one live chip is enough for none."""
+    """The banner tells all stale from all offline.
+
+    One live chip suffices for no banner.
+    """
     stale = replace(summary, live_chips=0, stale_chips=128)
     shown = banner(stale, LINK, 112.0, 99.0)
     assert shown is not None
     assert "all 128 chips are stale" in shown.text
-    gone = banner(replace(stale, offline_chips=128), LINK, 112.0, 99.0)
+    gone = banner(replace(stale, stale_chips=0, offline_chips=128), LINK, 112.0, 99.0)
     assert gone is not None
-    assert "offline" in gone.text
+    assert "all 128 chips are offline" in gone.text
+    both = banner(replace(stale, stale_chips=100, offline_chips=28), LINK, 112.0, 99.0)
+    assert both is not None
+    assert "✖ 100 stale, 28 offline; values" in both.text
     assert banner(replace(stale, live_chips=1), LINK, 112.0, 99.0) is None
     assert banner(summary, LINK, 112.0, 112.0) is None
 
 
 def test_a_wrong_clock_is_told(summary: Summary) -> None:
-    """A source whose clock is ahead or behind is named with its error, not with a lag of nothing."""
+    """A source with a wrong clock is named with its error, without a lag."""
     for skew_s in (12.0, -12.0):
         line = text_of(status(judged(summary, clock_skew_s=skew_s), LINK, "", (), 120))
         assert "clock off by 12 s" in line

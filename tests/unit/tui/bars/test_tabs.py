@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from trnfleet.tui import theme
 from trnfleet.tui.bars.tabs import Count, Form, count_text, form_for, tabs_line
-from trnfleet.tui.views import JOBS, POWER, TABS, TOPOLOGY
+from trnfleet.tui.views import TABS
 from trnfleet.tui.widgets.cells import text_of
 from trnfleet.tui.widgets.targets import Target, TargetKind, target_of
 
@@ -19,11 +18,11 @@ def line(active: str, width: int, **counts: int) -> str:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_every_view_keeps_its_cells(width: int) -> None:
-    """Keys of all nine views stand in the same cells, whichever is on the screen and whatever is counted."""
+    """Keys of all views have fixed cells, independent of view and counts."""
     places = set()
     for tab in TABS:
         for number in (0, 7, 129, 12_345, 4_000_000):
-            text = line(tab.title, width, Jobs=number, Alerts=number, Reservations=number)
+            text = line(tab.title, width, Alerts=number, Reservations=number)
             assert len(text.rstrip()) <= width
             frame = text.translate({ord("["): " ", ord("]"): " "})
             places.add(tuple(frame.index(f" {each.key}") for each in TABS))
@@ -32,24 +31,22 @@ def test_every_view_keeps_its_cells(width: int) -> None:
 
 
 def test_form_is_a_matter_of_width() -> None:
-    """80 columns have short names, 60 have keys."""
-    forms = [form_for(TABS, width) for width in (60, 80, 99, 107, 200)]
+    """60 columns have short names, fewer have keys."""
+    forms = [form_for(TABS, width) for width in (40, 60, 70, 80, 200)]
     assert forms == [Form.KEYS, Form.SHORT, Form.FULL, Form.WIDE, Form.WIDE]
-    assert line("Alerts", 60).endswith("7[8]9  Alerts")
-    assert line("Alerts", 80, Alerts=3).endswith("7 Resv    [8 Alert:3]  9 Event ")
+    assert line("Alerts", 40).endswith("7[8]9  Alerts")
+    assert line("Alerts", 60, Alerts=3).endswith("7 Resv    [8 Alert:3]  9 Event ")
     assert line("Alerts", 120).rstrip().endswith("7 Reservations     [8 Alerts]     9 Events")
     assert "[8 Alerts:129] 9 Events" in line("Alerts", 120, Alerts=129)
 
 
 def test_each_tab_leads_to_its_view() -> None:
-    """Those of views that are not built yet, too; they are drawn quieter."""
-    parts = tabs_line(TABS, "Fleet", {JOBS: Count(4)}, 120)
+    """And so does the number at it."""
+    parts = tabs_line(TABS, "Fleet", {"Alerts": Count(4)}, 120)
     found = {target_of(style) for _, style in parts} - {None}
     assert found == {Target(TargetKind.VIEW, tab.title) for tab in TABS}
-    looks = {text: (style.color, style.bgcolor) for text, style in parts}
-    quiet, base = ((each.color, each.bgcolor) for each in (theme.QUIET, theme.BASE))
-    assert looks[TOPOLOGY] == looks[POWER] == looks[JOBS] == quiet
-    assert looks["Hierarchy"] == base
+    assert line("Fleet", 120).count(":") == 0
+    assert ":?" in text_of(tabs_line(TABS, "Fleet", {"Alerts": Count(None)}, 120))
 
 
 @pytest.mark.parametrize(

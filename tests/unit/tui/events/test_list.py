@@ -1,4 +1,4 @@
-"""What the lines of the list of events say."""
+"""Lines of the list of events."""
 
 from __future__ import annotations
 
@@ -15,16 +15,28 @@ from trnfleet.tui.widgets.cells import text_of, width_of, wrapped
 
 CHIP = "uc1/us-0002/trn2u-0002-1/chip05"
 EVENT = Event(
-    7, 0.0, parse_rfc3339("2026-01-05T14:03:07.250Z"), Severity.CRITICAL, "kernel", "hbm_ue", CHIP, "pretrain-70b",
-    1201, "NEURON_HW_ERR on nd5: uncorrectable error in HBM",
-)  # fmt: skip  # an event in three lines
+    7,
+    0.0,
+    parse_rfc3339("2026-01-05T14:03:07.250Z"),
+    Severity.CRITICAL,
+    "kernel",
+    "hbm_ue",
+    CHIP,
+    "pretrain-70b",
+    1201,
+    "NEURON_HW_ERR on nd5: uncorrectable error in HBM",
+)
 
 
 @pytest.mark.parametrize("width", [79, 100, 118, 119, 160, 239])
 def test_a_line_holds_every_column(width: int) -> None:
-    """Time, severity as sign and word, source, where and text stand under their titles; the job from 100 cells on."""
+    """Time, severity, source, place and text stand under their titles.
+
+    Severity is sign and word; the job appears from 100 cells on.
+    """
     plan = EventPlan.of(width)
-    line, titles = text_of(row(EVENT, plan, selected=False)), text_of(head(width))
+    line = text_of(row(EVENT, plan, selected=False))
+    titles = text_of(head(width))
     assert width_of(row(EVENT, plan, selected=True)) == len(titles) == width
     for title, value in (
         ("time", "2026-01-05 14:03:07" if width >= 160 else "14:03:07"),
@@ -39,7 +51,10 @@ def test_a_line_holds_every_column(width: int) -> None:
 
 
 def test_what_has_no_address_is_about_the_fleet_or_a_job() -> None:
-    """An event without an address names its job where there is no column for it, else the fleet."""
+    """An event without an address names its job, else the fleet.
+
+    The job is named only without a column of its own.
+    """
     plan = EventPlan.of(79)
     assert " fleet " in text_of(row(EVENT._replace(path="", job=""), plan, selected=False))
     assert " job pretrain-70b " in text_of(row(EVENT._replace(path=""), plan, selected=False))
@@ -49,25 +64,44 @@ def test_what_has_no_address_is_about_the_fleet_or_a_job() -> None:
         assert " cb-0200e9313a42945db " in text_of(
             row(reserved, EventPlan.of(width), selected=False)
         )
-    assert EventRow(reserved, 0).text().count("cb-0200e9313a42945db") == 1
+    assert EventRow(reserved, 0).has("cb-0200e9313a42945db")
 
 
 @pytest.mark.parametrize(
     ("pattern", "found"),
-    [("", True), ("CRIT", True), ("us-0002", True), ("hbm_ue", True), ("PRETRAIN", True), ("Kernel", True),
-     ("nd5", True), ("warning", False), ("!warning", True), ("!us-0002", False), ("!", True), ("sev>=warning & job=~pre.*", True), ("age<30s", False), ("nrt=1201", True),
-     ("at=uc1/us-0002", True), ("at=uc1/us-0003", False)],
-)  # fmt: skip  # a table
+    [
+        ("", True),
+        ("CRIT", True),
+        ("us-0002", True),
+        ("hbm_ue", True),
+        ("PRETRAIN", True),
+        ("Kernel", True),
+        ("nd5", True),
+        ("warning", False),
+        ("!warning", True),
+        ("!us-0002", False),
+        ("!", True),
+        ("sev>=warning & job=~pre.*", True),
+        ("age<30s", False),
+        ("nrt=1201", True),
+        ("at=uc1/us-0002", True),
+        ("at=uc1/us-0003", False),
+    ],
+)
 def test_filters(pattern: str, found: bool) -> None:
-    """A filter is a part of anything that an event says, in any case; with ! it is turned round."""
+    """A filter matches any part of an event's texts, in any case.
+
+    A ! inverts it.
+    """
     now_ns = EVENT.ts_ns + 60 * NS_PER_S
     assert parse(pattern, EVENT_COLUMNS).keeps(EventRow(EVENT, now_ns)) is found
 
 
 def test_all_of_an_event_in_a_line() -> None:
-    """The foot says what the columns have no room for."""
-    assert about_text(EVENT) == (
-        f"{CHIP}  job pretrain-70b  NRT 1201  kernel hbm_ue  2026-01-05 14:03:07.250Z"
+    """The foot shows everything without room in the columns."""
+    assert (
+        about_text(EVENT)
+        == f"{CHIP}  job pretrain-70b  NRT 1201  kernel hbm_ue  2026-01-05 14:03:07.250Z"
     )
 
 
@@ -75,7 +109,10 @@ def test_all_of_an_event_in_a_line() -> None:
     "text", ["[@click=app.quit]x[/]", "\x1b]0;x\x07", "a\u202eb", "\x9b31m", "\uff21\uff22"]
 )
 def test_remote_text_is_plain(text: str) -> None:
-    """Nothing of an event reaches a line raw, and wide characters keep the columns where they are."""
+    """No text of an event reaches a line raw.
+
+    Wide characters leave the columns in place.
+    """
     event = EVENT._replace(source=text, name=text, path=text, job=text, text=text)
     parts = row(event, EventPlan.of(120), selected=False)
     assert text_of(parts).isprintable()
@@ -84,7 +121,7 @@ def test_remote_text_is_plain(text: str) -> None:
 
 
 def test_texts_are_wrapped() -> None:
-    """A text is broken between words, in the middle of one that is too long, and cut at the end."""
+    """A text is broken between words, inside a long word, and cut at the end."""
     assert [line.rstrip() for line in wrapped("one two three", 8, 2)] == ["one two", "three"]
     assert wrapped("abcdefghij", 4, 2) == ["abcd", "efg…"]
     assert [line.rstrip() for line in wrapped("short", 20, 2)] == ["short", ""]
@@ -93,16 +130,35 @@ def test_texts_are_wrapped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("is_recording", "reason"), [(False, "the broker keeps none"), (True, "of the recording")]
+    ("shows_past", "incomplete", "pattern", "wanted"),
+    [
+        (False, "", "", "No events since 00:00:00 UTC (start); the broker keeps none from before"),
+        (True, "", "", "No events before 00:00:00"),
+        (True, "loading", "", "Loading events before 00:00:00 …"),
+        (True, "since 09:06", "", "No events since 09:06"),
+        (True, "", "failed", 'No match for "failed" before 00:00:00 (1 event). Esc clears.'),
+        (False, "", "failed", 'No match for "failed" (1 event). Esc clears.'),
+        (True, "loading", "failed", "Loading events before 00:00:00 …"),
+    ],
 )
-def test_an_empty_list_names_its_source(is_recording: bool, reason: str) -> None:
-    """A recording has no broker that could have kept events."""
-    events = EventList(Feed(ultraservers(1)).monitor, is_recording=is_recording)
-    assert reason in "".join(text for text, _ in events.empty_lines())
+def test_an_empty_list_says_why(
+    shows_past: bool, incomplete: str, pattern: str, wanted: str
+) -> None:
+    """An empty list names its reason.
+
+    A recording has no broker with retained events, and unknown history makes no claim.
+    """
+    feed = Feed(ultraservers(1))
+    feed.monitor.incomplete = incomplete
+    events = EventList(feed.monitor, shows_past=lambda: shows_past)
+    if pattern:
+        feed.monitor.apply([feed.event(CHIP)])
+        events.filter(parse(pattern, EVENT_COLUMNS))
+    assert "".join(text for text, _ in events.empty_lines()).strip() == wanted
 
 
 def test_what_made_room_leaves_the_list() -> None:
-    """Events that a busy instance has replaced are gone from the list, also where older ones of others are kept."""
+    """Evicted events of a busy instance leave the list, even before older ones of others."""
     feed = Feed(ultraservers(1))
     feed.monitor.ingest.events = Events(kept=32)
     shown = EventList(feed.monitor)

@@ -41,15 +41,19 @@ def test_place_of_is_the_inverse(layout: Layout) -> None:
 
 
 def test_the_chip_at_one_place_is_that_of_the_window(layout: Layout) -> None:
-    """Of every place of the lattice, holes among them, `chip_at` says what `chips_at` does."""
+    """`chip_at` agrees with `chips_at` at every place of the lattice, holes included."""
     grid = Grid.of(layout)
-    across, down = range(grid.columns * grid.group), range(grid.rows * grid.group)
+    across = range(grid.columns * grid.group)
+    down = range(grid.rows * grid.group)
     single = [[grid.chip_at(x, y) for x in across] for y in down]
     np.testing.assert_array_equal(single, grid.chips_at(np.array(across), np.array(down)))
 
 
 def test_an_instance_is_a_tile_and_an_ultraserver_two_by_two() -> None:
-    """Chips of an instance lie in rows of four, instances of an UltraServer left to right, top to bottom."""
+    """Chips of an instance are in rows of four.
+
+    Instances of an UltraServer go left to right, top to bottom.
+    """
     grid = Grid.of(Layout.of(ultraservers(2)))
     assert [grid.place_of(chip) for chip in (0, 3, 4, 15, 16, 32, 48, 64)] == [
         (0, 0),
@@ -73,7 +77,7 @@ def test_one_chip_instances_share_a_tile() -> None:
 
 
 def test_groups_do_not_mix_ultraservers(layout: Layout) -> None:
-    """What lies in a group belongs to one UltraServer or standalone segment."""
+    """A group belongs to one UltraServer or standalone segment."""
     grid = Grid.of(layout)
     start = layout.ultraserver_start
     owner = np.searchsorted(start, grid.piece_instance, side="right") - 1
@@ -81,7 +85,10 @@ def test_groups_do_not_mix_ultraservers(layout: Layout) -> None:
 
 
 def test_groups_do_not_mix_types(layout: Layout) -> None:
-    """What lies in a group is of one type, and each group of a type but the last is full."""
+    """A group has one type.
+
+    Every group of a type but the last is full.
+    """
     grid = Grid.of(layout)
     kinds = [
         set(layout.instance_type[grid.instances_of(group)].tolist()) for group in range(grid.groups)

@@ -7,7 +7,7 @@ from support.monitor.feed import Feed, ultraservers
 from support.tui.pilot import ViewHost
 
 from trnfleet.tui.fleet.heatmap import FIELDS, HeatMap
-from trnfleet.tui.fleet.heatmap_legend import end_text, legend
+from trnfleet.tui.fleet.heatmap_legend import count_text, end_text, legend
 from trnfleet.tui.state.context import UiContext
 
 if TYPE_CHECKING:
@@ -51,4 +51,8 @@ async def test_what_a_cell_stands_for_is_told_once_there_are_cells(field: Field)
     assert heat.field.title in said()
     assert "chip" not in said()
     async with Host(heat).run_test(size=(120, 40)):
-        assert "1 chip = " in said()
+        # Where a chip has a cell of its own, or more, nothing is said.
+        assert count_text(heat) == ""
+        heat.action_zoom(len(heat.zooms))
+        assert "chips, " in count_text(heat)
+        assert count_text(heat) in said()

@@ -68,10 +68,11 @@ def test_a_pixel_a_chip_is_that_chips_value(feed: Feed) -> None:
 def test_larger_pixels_join_the_chips_under_them(
     feed: Feed, side: int, field: Field, join: object
 ) -> None:
-    """Means, maxima and sums of events are those of the chips."""
+    """Means, maxima and sums of events are computed from the chips."""
     feed.set("mem_ecc_corrected", 7, [3, 70])
     feed.tick()
-    chips, image = whole(feed, field, 1), whole(feed, field, side)
+    chips = whole(feed, field, 1)
+    image = whole(feed, field, side)
     for y, x in np.ndindex(image.values.shape):
         under = chips.values[y * side : (y + 1) * side, x * side : (x + 1) * side]
         if np.isnan(under).all():
@@ -83,7 +84,10 @@ def test_larger_pixels_join_the_chips_under_them(
 
 @pytest.mark.parametrize("side", [2, 4, 8])
 async def test_what_is_silent_is_told_at_every_zoom(feed: Feed, side: int) -> None:
-    """An instance that falls silent is stale; what it is a part of is partly so, and shows the others' mean."""
+    """A silent instance is stale at every zoom.
+
+    Its parents are partly stale, with the mean of the others.
+    """
     silent = feed.layout.instances.index("uc1/us-0001/trn2u-0001-0")
     first = int(feed.layout.chip_start[silent])
     feed.set("power_w", 100.0)
@@ -94,7 +98,8 @@ async def test_what_is_silent_is_told_at_every_zoom(feed: Feed, side: int) -> No
     grid = Grid.of(feed.layout)
     x, y = grid.place_of(first)
     image = whole(feed, POWER, side)
-    trust, value = image.trust[y // side, x // side], image.values[y // side, x // side]
+    trust = image.trust[y // side, x // side]
+    value = image.values[y // side, x // side]
     assert (trust, value) == ((Trust.PARTLY, 100.0) if side == 8 else (Trust.STALE, 400.0))
 
 
@@ -118,7 +123,10 @@ def test_nothing_heard_yet_is_unknown() -> None:
 
 
 def test_every_state_of_a_chip_can_be_drawn(feed: Feed) -> None:
-    """A map of single chips has colours for whatever state they may be in; what no relay sees is not known."""
+    """A map of single chips has a colour for every state.
+
+    Chips seen by no relay are unknown.
+    """
     feed.tick()
     for state in Freshness:
         feed.monitor.store.chip_state[:] = state
@@ -128,7 +136,7 @@ def test_every_state_of_a_chip_can_be_drawn(feed: Feed) -> None:
 
 
 def test_codes_tell_step_and_trust() -> None:
-    """Values become steps; what is not live has codes of its own."""
+    """Live values become steps; others have codes of their own."""
     values = np.array([[0.0, 99.0, 500.0, 50.0, 50.0, 50.0, np.nan, np.nan]])
     trust = np.array(
         [[0, 0, 0, Trust.PARTLY, Trust.STALE, Trust.OFFLINE, Trust.LIVE, Trust.NOTHING]], np.uint8
@@ -156,7 +164,8 @@ def test_counts_are_measured_by_the_highest(feed: Feed) -> None:
     """The scale of events ends at a round number above the highest total."""
     feed.set("mem_ecc_corrected", 30, [3])
     feed.tick()
-    grid, values = Grid.of(feed.layout), HeatValues(feed.monitor)
+    grid = Grid.of(feed.layout)
+    values = HeatValues(feed.monitor)
     assert values.scale(grid, ERRORS, 1) == values.scale(grid, ERRORS, 8) == (0.0, 40.0)
     assert [rounded_up(each) for each in (0, 8, 9, 17, 41, 100, 1e6)] == [
         8,
@@ -171,8 +180,9 @@ def test_counts_are_measured_by_the_highest(feed: Feed) -> None:
 
 @pytest.mark.parametrize("side", [1, 2, 4, 8, 16])
 def test_a_pixel_is_inside_where_any_of_its_chips_is(feed: Feed, side: int) -> None:
-    """What is picked out covers the pixels that hold one of its chips, and no other, at every size of a pixel."""
-    layout, grid = feed.layout, Grid.of(feed.layout)
+    """A highlight covers exactly the pixels with one of its chips, at every pixel size."""
+    layout = feed.layout
+    grid = Grid.of(feed.layout)
     mask = np.zeros(layout.chips, np.bool_)
     mask[[0, 20, layout.chips - 2]] = True
     wide, high = (-(-groups * grid.group // side) for groups in (grid.columns, grid.rows))
@@ -192,12 +202,13 @@ def test_a_pixel_is_inside_where_any_of_its_chips_is(feed: Feed, side: int) -> N
 async def test_one_pixel_alone_is_that_of_the_whole_map(
     feed: Feed, field: Field, side: int
 ) -> None:
-    """What the cursor is on is read alone, and has the same value and trust as on the map."""
+    """The pixel under the cursor, read alone, has the map's value and trust."""
     feed.set("mem_ecc_corrected", 30, [3])
     feed.set("power_w", 2**16 - 1, [5, 6])
     await feed.advance(5)
     feed.tick([*feed.layout.instances[1:]])
-    grid, image = Grid.of(feed.layout), whole(feed, field, side)
+    grid = Grid.of(feed.layout)
+    image = whole(feed, field, side)
     for y, x in np.ndindex(image.values.shape):
         alone = HeatValues(feed.monitor).window(grid, field, side, np.array([x]), np.array([y]))
         assert np.array_equal(alone.values, image.values[y : y + 1, x : x + 1], equal_nan=True)
@@ -205,7 +216,7 @@ async def test_one_pixel_alone_is_that_of_the_whole_map(
 
 
 def test_a_mask_of_another_layout_dims_nothing(feed: Feed) -> None:
-    """Until the mask is that of the present layout everything counts as inside."""
+    """With a mask of another layout everything counts as inside."""
     inside = HeatValues(feed.monitor).inside(
         Grid.of(feed.layout), np.zeros(3, np.bool_), 1, np.arange(4), np.arange(5)
     )
@@ -214,13 +225,18 @@ def test_a_mask_of_another_layout_dims_nothing(feed: Feed) -> None:
 
 
 def test_a_row_of_roll_ups_has_the_value_of_one_of_its_chips() -> None:
-    """On a top broker, beside the chips of a row under a lease: 20 kW of 64 chips are 312.5 W, of 16 chips 4 kW are 250 W."""
+    """A row of roll-ups has the value of one chip.
+
+    On a top broker, beside the chips of a row under a lease, 20 kW of 64 chips are 312.5 W; 4 kW of
+    16 chips are 250 W.
+    """
     top = Top()
     top.frame((4_000.0, 20_000.0, 10_000.0))
     top.look()
     grid = Grid.of(top.monitor.store.layout)
     values = HeatValues(top.monitor)
-    across, down = np.arange(grid.columns * grid.group), np.arange(grid.rows * grid.group)
+    across = np.arange(grid.columns * grid.group)
+    down = np.arange(grid.rows * grid.group)
     shown = values.window(grid, POWER, 1, across, down)
     assert sorted(shown.values[~np.isnan(shown.values)].tolist()) == [156.25, 250.0, 312.5]
     hosts = Feed(ultraservers(1))
@@ -229,7 +245,8 @@ def test_a_row_of_roll_ups_has_the_value_of_one_of_its_chips() -> None:
     top.monitor.apply([*hosts.announcements(), *hosts.telemetry()])
     top.look()
     grid = Grid.of(top.monitor.store.layout)
-    across, down = np.arange(grid.columns * grid.group), np.arange(grid.rows * grid.group)
+    across = np.arange(grid.columns * grid.group)
+    down = np.arange(grid.rows * grid.group)
     shown = values.window(grid, POWER, 1, across, down)
     assert sorted(shown.values[~np.isnan(shown.values)].tolist()) == [156.25, 250.0, *[400.0] * 64]
     assert values.scale(grid, ERRORS, 1) == (0.0, 80.0)

@@ -19,7 +19,10 @@ ERRORS = fields.BY_KEY["mem_ecc_corrected"]
 
 @pytest.fixture
 def feed() -> Feed:
-    """Return two UltraServers: one idle, one whose chips work at 94 to 98 %, but one at 88 %."""
+    """Return an idle UltraServer and a busy one.
+
+    Busy chips work at 94 to 98 %, but one at 88 %.
+    """
     feed = Feed(ultraservers(2))
     util = np.r_[np.linspace(94.0, 98.0, 64), np.zeros(64)]
     util[20] = 88.0
@@ -35,7 +38,10 @@ def scale_of(feed: Feed, field: fields.Field) -> Scale:
 
 
 def test_percentiles_are_of_busy_chips_alone(feed: Feed) -> None:
-    """Half of the fleet idles at 90 W, and the scale is that of the other half."""
+    """The scale is that of the busy half.
+
+    The other half idles at 90 W.
+    """
     scale = scale_of(feed, POWER)
     assert scale.is_automatic
     assert scale.low == pytest.approx(402.0, abs=1.0)
@@ -46,7 +52,10 @@ def test_percentiles_are_of_busy_chips_alone(feed: Feed) -> None:
 
 
 def test_a_straggler_is_seen(feed: Feed) -> None:
-    """88 % among 94 to 98 % lies far below the scale, and a cell of it has a contrast of more than 3:1 to every other step."""
+    """88 % among 94 to 98 % is far below the scale.
+
+    Its cell has a contrast above 3:1 to every other step.
+    """
     scale = scale_of(feed, UTIL)
     assert 94.0 <= scale.low < scale.high <= 98.0
     assert scale.outside[0] > 88.0
@@ -60,7 +69,10 @@ def test_a_straggler_is_seen(feed: Feed) -> None:
 
 
 def test_full_range_and_counts_are_not_measured(feed: Feed) -> None:
-    """The full range is that of the field, and events are measured by the highest total."""
+    """The full range is the field's.
+
+    The scale of events ends at the highest total.
+    """
     scales = Scales(feed.monitor, HeatValues(feed.monitor))
     scales.is_full = True
     grid = Grid.of(feed.layout)
@@ -71,7 +83,8 @@ def test_full_range_and_counts_are_not_measured(feed: Feed) -> None:
 
 def test_a_scale_follows_only_what_moves_far(feed: Feed) -> None:
     """A little more power leaves the limits where they are; much more moves them."""
-    grid, scales = Grid.of(feed.layout), Scales(feed.monitor, HeatValues(feed.monitor))
+    grid = Grid.of(feed.layout)
+    scales = Scales(feed.monitor, HeatValues(feed.monitor))
     before = scales.of(grid, POWER, 1)
     feed.set("power_w", np.linspace(401.0, 441.0, 64), slice(0, 64))
     feed.tick()
@@ -82,7 +95,10 @@ def test_a_scale_follows_only_what_moves_far(feed: Feed) -> None:
 
 
 def test_chips_that_do_the_same_are_no_gradient(feed: Feed) -> None:
-    """The scale covers a fiftieth of the range at least, so that noise has one colour or two."""
+    """Noise has one colour or two.
+
+    The scale covers at least a fiftieth of the range.
+    """
     feed.set("nc_util_pct", np.r_[np.linspace(95.9, 96.1, 64), np.zeros(64)][:, None])
     feed.tick()
     scale = scale_of(feed, UTIL)

@@ -1,22 +1,18 @@
-"""What the list of jobs says."""
+"""Contents of the list of jobs."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from support.monitor.feed import Feed, ultraservers
-from support.monitor.top import Top
 
 from trnfleet.domain.jobs import JOB_STATES
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui import theme
-from trnfleet.tui.bars.last_known import last_known
 from trnfleet.tui.fleet.jobs import JobPlan, head, look, row
 from trnfleet.tui.widgets.cells import text_of, width_of
 from trnfleet.wire.messages import JobMessage
-from trnfleet.wire.ports import LinkStatus
 
 WIDE = JobPlan.of(90, 12)
 
@@ -38,99 +34,46 @@ def test_every_state_has_a_sign_and_a_word(state: str) -> None:
 
 
 def test_what_stands_still_is_coloured() -> None:
-    """States in which a job needs help have the colour of what is critical, running has none."""
+    """Jobs in need of help have the critical colour; running ones have none."""
     for state in ("hung", "failed", "waiting"):
         assert row(job(state), WIDE)[0][1] == theme.SEVERITY_STYLE[Severity.CRITICAL]
     assert row(job(), WIDE)[0][1] == theme.BASE
 
 
-def test_what_is_last_known_is_neither_running_nor_failed() -> None:
-    """It has the sign and the colour of stale values, but for what needed help already; the head says so at any width."""
-    told = row(job(tokens_per_s=1_790.0), WIDE, 20.0, is_last_known=True)
-    assert text_of(told).startswith(f" {theme.STATE_GLYPH[Freshness.STALE]} pretrain-70b running ")
-    assert {style for text, style in told if text.strip()} <= {
-        theme.STATE_STYLE[Freshness.STALE],
-        theme.QUIET,
+@pytest.mark.parametrize("width", [40, 47, 60, 90])
+def test_a_job_without_a_live_chip_has_an_age_and_no_pace(width: int) -> None:
+    """It is quiet and never `running`; a state that needs help keeps its look.
+
+    The line keeps its width.
+    """
+    plan = JobPlan.of(width, 12)
+    figures: dict[str, Any] = {
+        "tokens_per_s": 1_790.0,
+        "mfu": 0.4,
+        "step_time_s": 6.1,
+        "restarts": 2.0,
     }
-    assert look("failed", is_last_known=True) == look("failed")
-    for width in (40, 47, 60, 90):
-        for jobs in (3, 20_000):
-            plan = JobPlan.of(width, 12)
-            said = text_of(head(jobs, plan, are_last_known=True))
-            assert "last known" in said
-            assert "state" not in said
-            assert said.endswith(text_of(head(jobs, plan)).split("state")[1].lstrip())
-            assert width_of(head(jobs, plan, are_last_known=True)) == width_of(head(jobs, plan))
-
-
-async def test_jobs_of_a_lost_connection_are_as_last_known() -> None:
-    """All of them while nothing comes; of several brokers the jobs of the one that is away, and none whose hosts are dead behind another."""
-    feed = Feed(ultraservers(2))
-    feed.jobs = {"near": ("uc1/us-0001",), "far": ("uc1/us-0002",)}
-    feed.describe()
-    feed.tick()
-    await feed.advance(1.0)
-
-    def names() -> list[str]:
-        return [
-            name
-            for name, each in feed.monitor.ingest.jobs.items()
-            if last_known(feed.monitor)(each)
-        ]
-
-    assert names() == []
-    link = feed.monitor.link
-    link.connected = False
-    assert names() == ["near", "far"]
-    link.connected = True
-    assert names() == []
-    link.parts = LinkStatus("mqtt://b1", connected=True), LinkStatus("mqtt://b2")
-    # Those of `far` are published at both.
-    feed.monitor.store.links_of[:] = [
-        0b10 if path.startswith("uc1/us-0001") else 0b11 for path in feed.layout.instances
-    ]
-    assert names() == []
-    heard = [path for path in feed.layout.instances if path.startswith("uc1/us-0001")]
-    for _ in range(5):
-        await feed.clock.advance(1.0)
-        feed.tick(heard)
-        feed.monitor.compute()
-    assert names() == []
-    feed.monitor.store.links_of[
-        [path.startswith("uc1/us-0002") for path in feed.layout.instances]
-    ] = 0b10
-    assert names() == ["far"]
-
-
-async def test_jobs_of_a_cell_that_no_relay_observes_are_as_last_known() -> None:
-    """Nothing comes of them on the top broker, whatever their last messages say; of jobs of other cells it does."""
-    top = Top()
-    top.monitor.link.connected = True
-    top.describe_row("uc1/us-0003")
-    jobs = {
-        name: job().model_copy(update={"on": (place,)})
-        for name, place in (("a", "uc1/us-0001"), ("b", "uc1/us-0003"))
-    }
-
-    def names() -> list[str]:
-        return [name for name, each in jobs.items() if last_known(top.monitor)(each)]
-
-    told = []
-    for seq in range(8):
-        if seq < 3:
-            top.frame((1_000.0, 2_000.0, 3_000.0))
-        top.frame_of_row(2_000.0, seq)
-        top.monitor.compute()
-        told.append(names())
-        await top.clock.advance(1.0)
-    assert told[:4] == [[]] * 4
-    assert told[-1] == ["a"]
+    told = row(job(**figures), plan, None, age_s=33.0)
+    text = text_of(told)
+    assert text.startswith(f" {theme.STATE_GLYPH[Freshness.STALE]} pretrain-70b"[: 3 + plan.name])
+    assert "last known 33 s ago" in text
+    assert not any(word in text for word in ("running", "tok/s", "40.0 %", "6.10 s"))
+    assert width_of(told) == width_of(row(job(**figures), plan))
+    failed = row(job("failed", **figures), plan, None, age_s=7_200.0)
+    assert failed[0][1] == theme.SEVERITY_STYLE[Severity.CRITICAL]
+    assert text_of(failed).split()[2] == "failed"
+    assert "2 h ago" in text_of(failed)
+    assert width_of(failed) == width_of(told)
 
 
 def test_what_faults_cost() -> None:
-    """Lost steps and restarts stand where there is room, marked once there are any; a job without steps has none."""
+    """Lost steps and restarts are shown if there is room, and marked if any.
+
+    A job without steps has none.
+    """
     told = row(job(steps_lost=37.0, restarts=2.0, mfu=0.35, steps_per_s=0.125), WIDE)
-    head_text, text = text_of(head(3, WIDE)), text_of(told)
+    head_text = text_of(head(3, WIDE))
+    text = text_of(told)
     for title, value in (
         ("MFU", "35.0 %"),
         ("lost", "37"),
@@ -149,7 +92,10 @@ def test_what_faults_cost() -> None:
 @pytest.mark.parametrize("width", [30, 40, 47, 60, 75, 96, 140])
 @pytest.mark.parametrize("longest", [4, 12, 40])
 def test_lines_fit(width: int, longest: int) -> None:
-    """From 40 cells on, head and lines fit; MFU is there from 47 on, and lost steps come before the kind."""
+    """Head and lines fit from 40 cells on.
+
+    MFU appears from 47 on, and lost steps before the kind.
+    """
     plan = JobPlan.of(width, longest)
     line = row(
         job("checkpointing", name="x" * longest, steps_lost=123_456.0, tokens_per_s=999_400.0), plan
@@ -167,7 +113,8 @@ def test_steps_and_their_distance_from_what_is_usual() -> None:
     plan = JobPlan.of(72, 12)
     assert plan.has_step
     told = row(job(step_time_s=6.1), plan, 21.4)
-    titles, text = text_of(head(1, plan)), text_of(told)
+    titles = text_of(head(1, plan))
+    text = text_of(told)
     for title, value in (("step", "6.10 s"), ("Δ base", "+21 %")):
         assert text[: titles.index(title) + len(title)].endswith(value)
     styles = {value.strip(): style for value, style in told}

@@ -5,15 +5,15 @@ from support.tui.alerts import NOW_NS, Board, held, rule, storm
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.matchers import parse_matchers
 from trnfleet.domain.alerts.preview import preview
+from trnfleet.domain.alerts.reach import Known
 from trnfleet.domain.alerts.status import AlertStatus
-from trnfleet.tui.alerts.query import split_matchers
 from trnfleet.tui.format import alerts as texts
 from trnfleet.tui.widgets.cells import text_of, width_of
 from trnfleet.wire.alerts import AckMessage, SilenceMessage
 
 
 def test_the_status_of_an_alert() -> None:
-    """Who has it and for how long, what hides it, what it waits for, what is odd about it."""
+    """The status shows owner and duration, inhibitor, pending time, and oddities."""
     alerts = Board().alerts
     hour_ns = 3_600 * NS_PER_S
     mine = held(status=AlertStatus.ACKED)
@@ -23,7 +23,8 @@ def test_the_status_of_an_alert() -> None:
     )
     alerts.silences.put_ack(ack)
     assert texts.status_text(mine, alerts, NOW_NS) == "acked ann\\u001b, 2h00 left"
-    begins, ends = format_rfc3339(NOW_NS), format_rfc3339(NOW_NS + hour_ns)
+    begins = format_rfc3339(NOW_NS)
+    ends = format_rfc3339(NOW_NS + hour_ns)
     alerts.silences.put_silence(
         SilenceMessage(
             id="s", matchers=("alertname=hot",), starts=begins, until=ends, who="bob", why="why"
@@ -42,7 +43,10 @@ def test_the_status_of_an_alert() -> None:
 
 
 def test_extents_and_addresses() -> None:
-    """Chips where there are several; links and cores by their own name; the fleet for what has no place."""
+    """Several chips are counted.
+
+    Links and cores have their own names; an alert without a place is the fleet's.
+    """
     assert texts.amount_text(held(chips=64).alert) == "64 chips"
     assert texts.amount_text(held().alert) == ""
     link = rule("slow", scope="link", figure="link_up", above=None, below=1.0)
@@ -52,28 +56,26 @@ def test_extents_and_addresses() -> None:
     assert texts.where_text(held().alert, 15) == "…-0001-0/chip05"
 
 
-def test_matchers_of_an_alert() -> None:
-    """Its name and its deepest place; both can be read back."""
-    text = texts.matchers_of(held().alert.labels)
-    assert text == 'alertname="hot" chip="uc1/us-0001/trn2u-0001-0/chip05"'
-    assert len(parse_matchers(split_matchers(text))) == 2
-
-
 def test_the_preview_of_a_silence() -> None:
-    """How many fire, how many of them are critical, how many are pending, and the first by name."""
+    """The preview counts firing, critical and pending alerts, and names the first."""
     alerts = [each.alert for each in storm(5)]
     pending = held("uc1/us-0009", of=rule("soon"), status=AlertStatus.PENDING).alert
-    told = texts.preview_text(preview(parse_matchers(['cluster="uc1"']), [*alerts, pending]))
+    told = texts.preview_text(
+        preview(parse_matchers(['cluster="uc1"']), Known("demo", (), alerts=[*alerts, pending]))
+    )
     assert told.startswith(
         "matches 5 firing alerts (5 critical), 1 pending: hot trn2u-0001-0/chip00, hot "
     )
     assert told.endswith(", …")
-    nothing = texts.preview_text(preview(parse_matchers(["cluster=uc9"]), alerts))
-    assert nothing == "matches no alert now"
+    nothing = preview(parse_matchers(["cluster=uc9"]), Known("demo", ()))
+    assert texts.preview_text(nothing) == "matches no alert now"
+    more = nothing._replace(other_chips=32)
+    assert texts.preview_text(more) == "matches no alert now, also 32 chips without an alert"
+    assert texts.preview_text(more._replace(doubts=("no rule", "no rack"))) == "no rule; no rack"
 
 
 def test_a_line_of_alerts() -> None:
-    """Worst first, with their titles; what does not fit is counted."""
+    """The line lists titles, worst first, and counts the rest."""
     given = [held(of=rule("warm", "warning")), held(of=rule("hot")), held(of=rule("odd", "info"))]
     assert (
         text_of(texts.alerts_line(given, NOW_NS, 80))

@@ -14,13 +14,16 @@ LINK = Place(
 
 
 def test_the_badge_of_the_header() -> None:
-    """Worst first with sign and word; acknowledged ones where there is room; never nothing at all."""
+    """The badge shows the worst first, with sign and word, and is never empty.
+
+    Acknowledged ones appear if there is room.
+    """
     counts = ProblemCounts(critical=2, warning=5, info=1, acknowledged=1, pending=2)
-    assert text_of(badge(counts)) == " ✖ 2 critical  ▲ 5 warning  1 ack, 2 pending "
+    assert text_of(badge(counts)) == " ✖ 2 critical  ▲ 5 warning  1 ack  2 pending "
     assert text_of(badge(counts, short=True, with_quiet=False)) == " ✖ 2 crit  ▲ 5 warn "
     assert text_of(badge(counts, tight=True, with_quiet=False)) == " ✖ 2  ▲ 5 "
     assert text_of(badge(ProblemCounts(), tight=True)).strip() == "No problems"
-    assert text_of(badge(ProblemCounts(acknowledged=2))) == " 0 unacknowledged  2 ack "
+    assert text_of(badge(ProblemCounts(acknowledged=2))) == " OK  2 ack "
 
 
 @pytest.mark.parametrize(
@@ -54,5 +57,8 @@ def test_other_places() -> None:
     [(40, "broker mqtt://west.example:1883"), (24, "west.example:1883"), (10, "…mple:1883")],
 )
 def test_a_broker_in_little_room(room: int, text: str) -> None:
-    """Its host and port stay; what follows a slash is no part of a fleet."""
+    """Host and port stay.
+
+    The slashes of its URL do not split it like a fleet's address.
+    """
     assert place_in(Place(name="broker mqtt://west.example:1883"), room) == text

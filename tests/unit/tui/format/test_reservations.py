@@ -69,7 +69,7 @@ def made(*, message: dict[str, Any] | None = None, **change: Any) -> Reservation
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (-0.1, "over"),
+        (-0.1, "ended"),
         (0.0, "0s"),
         (0.2, "1s"),
         (59.0, "59s"),
@@ -82,7 +82,7 @@ def made(*, message: dict[str, Any] | None = None, **change: Any) -> Reservation
     ],
 )
 def test_countdowns(seconds: float, text: str) -> None:
-    """A time to come stands in its two largest units within seven cells; the last second is counted down."""
+    """A countdown has its two largest units in seven cells, down to the last second."""
     assert countdown(seconds) == text
     assert len(text) <= 7
 
@@ -119,13 +119,19 @@ def test_countdowns(seconds: float, text: str) -> None:
 def test_states_have_a_sign_and_a_word(
     reservation: Reservation, text: str, found: Severity | None
 ) -> None:
-    """Each state has a sign of its own beside its word, and what needs an action is said instead of `active`."""
+    """Each state has its own sign beside its word.
+
+    A needed action replaces `active`.
+    """
     assert state_text(reservation) == text
     assert severity(reservation) is found
 
 
 def test_idle_agrees_with_the_mean_beside_it() -> None:
-    """The mean of 10 s is still high when instances have just stopped: they are idle now, and the wide column says what it is."""
+    """Instances that have just stopped are idle while the 10 s mean is still high.
+
+    The wide column explains it.
+    """
     idle = made(is_idle=True, used=0)
     assert state_text(idle, 63.0) == "▲ idle now"
     assert state_text(idle, IDLE_BELOW_PCT) == "▲ idle"
@@ -142,14 +148,17 @@ def test_idle_agrees_with_the_mean_beside_it() -> None:
 
 
 def test_what_is_next() -> None:
-    """A scheduled block says when it starts, an active one when it ends, an ended one that it is over."""
+    """A scheduled block shows its start, an active one its end.
+
+    An ended one shows that it is over.
+    """
     scheduled = made(message={"state": ReservationState.SCHEDULED}, to_start_s=7_200.0)
     assert until_text(scheduled) == "starts 2h 00m"
     assert termination_text(scheduled) == ""
     assert used_text(scheduled) == "-/2"
     assert until_text(made()) == "ends 2d 00h"
     assert termination_text(made(to_termination_s=-1.0)) == "now"
-    assert until_text(made(message={"state": ReservationState.EXPIRED})) == "over"
+    assert until_text(made(message={"state": ReservationState.EXPIRED})) == "ended"
     assert until_text(made(to_end_s=None)) == "no end"
     assert used_text(made(used=None)) == "?/2"
 
@@ -165,14 +174,17 @@ def test_extension_and_money() -> None:
 
 
 def test_what_a_reservation_holds() -> None:
-    """An UltraServer is named as such; an instance type is cut to its family where there is little room."""
+    """An UltraServer is named as such.
+
+    An instance type is cut to its family if there is little room.
+    """
     assert what_text(made(message={"ultraserver_type": "u-trn2x64"})) == "UltraServer"
     assert what_text(made()) == "2 x trn2.48xlarge"
     assert what_text(made(), 11) == "2 x trn2"
 
 
 def test_ids_keep_their_end() -> None:
-    """An id that is too long keeps what tells it from others."""
+    """A long id is cut to its distinctive end."""
     assert short_id("cb-0123456789abcdef0", 9) == "cb-…cdef0"
     assert short_id("cb-1", 9) == "cb-1"
 
@@ -180,13 +192,13 @@ def test_ids_keep_their_end() -> None:
 @pytest.mark.parametrize("width", [80, 100, 120, 140, 160, 200, 240])
 @pytest.mark.parametrize("selected", [False, True])
 def test_lines_fit_and_stand_under_their_titles(width: int, selected: bool) -> None:
-    """At every width a line is no wider than the screen, and its columns begin where their titles do."""
+    """A line fits the screen at every width, with columns under their titles."""
     line = text_of(row(made(), ReservationPlan.of(width), selected=selected, picked=False))
     titles = text_of(head(width))
     assert len(line.rstrip()) <= width - 1
     assert len(titles) <= width - 1
     assert line.index("● active") == titles.index("state")
-    assert line.index("ends 2d") == titles.index("next")
+    assert line.index("ends 2d") == titles.index("ends")
     assert " capacity " in titles
     assert line.index("2/2") + 3 == titles.index("used") + 4
     assert ("7,200.00" in line) == ("fee" in titles) == (width >= 116)
@@ -194,7 +206,7 @@ def test_lines_fit_and_stand_under_their_titles(width: int, selected: bool) -> N
 
 
 def test_marks() -> None:
-    """What is picked out has a sign of its own before it, the cursor's line another."""
+    """The highlighted reservation has its own sign, the cursor's line another."""
     plan = ReservationPlan.of(120)
     assert text_of(row(made(), plan, selected=True, picked=True)).startswith("◆")
     assert text_of(row(made(), plan, selected=True, picked=False)).startswith(">")
@@ -202,7 +214,7 @@ def test_marks() -> None:
 
 
 def test_hostile_words_are_plain() -> None:
-    """What came from the wire never reaches a line raw, and takes no more room than its column."""
+    """Data from the wire never reaches a line raw, and fits its column."""
     nasty = made(message={"zone": NASTY}, can_extend=False, why_not=NASTY)
     for width in (80, 240):
         parts = row(nasty, ReservationPlan.of(width), selected=False, picked=False)

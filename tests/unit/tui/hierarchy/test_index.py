@@ -64,9 +64,10 @@ def addresses(layout: Layout) -> list[str]:
 
 
 def kept(layout: Layout, pattern: str) -> set[str]:
-    """Return the addresses that a filter leaves, by looking at every one of them."""
+    """Return the addresses matching a filter, checking each one."""
     everything = addresses(layout)
-    text, inverse = pattern.removeprefix("!").lower(), pattern.startswith("!")
+    text = pattern.removeprefix("!").lower()
+    inverse = pattern.startswith("!")
     if not text:
         return set(everything)
     searched = Level.CHIP if "chip" in text else Level.INSTANCE
@@ -111,7 +112,7 @@ def visible(layout: Layout, expansion: Expansion, pattern: str, *, backwards: bo
 
 
 def select(layout: Layout, pattern: str) -> Selection | None:
-    """Return what a filter by text leaves."""
+    """Return the selection of a text filter."""
     store = SimpleNamespace(layout=layout, job_of=np.full(len(layout.instances), -1, np.int32))
     monitor: Any = SimpleNamespace(store=store, ingest=SimpleNamespace(jobs={}))
     found = (
@@ -129,7 +130,7 @@ def backwards_order(_level: Level, numbers: NDArray[np.int64]) -> NDArray[np.int
 def test_window_equals_a_walk_over_everything(
     data: st.DataObject, layout: Layout, pattern: str, backwards: bool
 ) -> None:
-    """Rows counted by arithmetic are the rows that a walk over every address finds."""
+    """Computed rows equal the rows of a walk over every address."""
     everything = [path for path in addresses(layout) if level_of(path) < Level.CORE] or ["uc0"]
     expansion = Expansion({"": data.draw(st.sampled_from(tuple(Level)[1:]))})
     for path in data.draw(st.lists(st.sampled_from(everything), max_size=3)):
@@ -171,7 +172,10 @@ def test_addresses_and_nodes_are_inverse(layout: Layout) -> None:
 
 
 def test_expansion_outlives_a_layout() -> None:
-    """What is open stays open in a new layout, and what is gone does no harm."""
+    """Open nodes stay open in a new layout.
+
+    Vanished nodes do no harm.
+    """
     first = Layout.of([("uc1/us-1/i-1", "trn2u.48xlarge"), ("uc1/us-2/i-2", "trn2u.48xlarge")])
     expansion = Expansion()
     expansion.toggle("uc1/us-1")

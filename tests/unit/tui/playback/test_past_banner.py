@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def test_the_banner_says_when_and_how_to_return() -> None:
-    """In whole sentences where there is room; End and the time are told at any width."""
+    """The banner has whole sentences if there is room.
+
+    End and the time are shown at any width.
+    """
     text = text_of(past_banner(seek(), None, None, "LIVE continues", 120))
     assert text.strip() == "◀ Viewing 14:03:10, 5 min 11 s ago. LIVE continues. End = live"
     for width in (30, 50, 80):
@@ -50,15 +53,16 @@ def test_the_space_bar_plays_a_file_once_more_at_its_end() -> None:
 
 
 def test_the_banner_counts_new_alerts_of_the_present() -> None:
-    """New alerts of the present are counted; those that were there are no news."""
-    before, now = ProblemCounts(0, 2), ProblemCounts(1, 2)
+    """New alerts of the present are counted, earlier ones are not."""
+    before = ProblemCounts(0, 2)
+    now = ProblemCounts(1, 2)
     assert "now firing: ✖ 1 ▲ 2" in text_of(past_banner(seek(), before, now, "", 80))
     assert "firing" not in text_of(past_banner(seek(), before, before, "", 80))
     assert "now 0 firing" in text_of(past_banner(seek(), before, ProblemCounts(), "", 80))
 
 
 class Unread:
-    """History of which something cannot be read."""
+    """History with an unreadable part."""
 
     revision = 1
     reach = None
@@ -74,7 +78,7 @@ class Unread:
 
 def test_the_status_line_says_why_history_is_not_read_however_long_the_path_is() -> None:
     """Folders go, and of a file the reason comes first."""
-    path = "/var/lib/trnfleet/history/fleet=demo/day=2026-01-05/cell=main/chips-20260105T0001Z-20260105T0001Z-host-a.parquet"
+    path = "/var/lib/trnfleet/history/fleet=demo/day=2026-01-05/cell=main/chips-20260105T0001Z-20260105T0001Z-host-a.parquet"  # noqa: E501
     text, is_problem = kept_text(None, Unread(f"left out (torn: it has no footer): {path}"))
     assert is_problem
     assert text.startswith("history not read: left out (torn: it has no footer): …/chips-2026")
@@ -90,7 +94,7 @@ def test_the_status_line_says_how_far_charts_reach() -> None:
 
 
 def test_the_status_line_says_how_much_of_the_past_is_kept() -> None:
-    """Where all is, only how long it is; where it is thinned, of how many messages one."""
+    """A complete recording shows its length; a thinned one also its share of messages."""
     playback = FakePlayback(Feed(standalone(1)).monitor)
     assert kept_text(playback) == ("history 10 min", False)
     playback.one_in = 4

@@ -36,10 +36,8 @@ class TestSeekLine:
 
     @pytest.mark.parametrize("width", range(20, 260, 7))
     def test_it_fills_the_line_and_always_tells_the_time(self, width: int) -> None:
-        """Whatever else goes, the time of the place stays, and nothing is cut."""
-        worst = seek(
-            rate=1000.0, reached_rate=312.0, loops=True, is_exact=False, alerts_since_ns=START_NS
-        )
+        """The time of the position stays at every width, and nothing is cut."""
+        worst = seek(rate=1000.0, reached_rate=312.0, loops=True, incomplete="since 00:00")
         for each in (seek(), worst, seek(mode=Mode.PAUSED, is_live_possible=False)):
             line = seek_line(each, width)
             text = text_of(line.parts)
@@ -51,7 +49,7 @@ class TestSeekLine:
                 assert len(line.track) >= 8
 
     def test_eighty_columns(self) -> None:
-        """Where one is, how far back and how fast fit a narrow screen, with a bar to look at."""
+        """80 columns show position, distance back, rate and a usable bar."""
         line = seek_line(seek(), 80)
         text = text_of(line.parts)
         assert text.startswith(" ▶ playing x1 14:03:10 ")
@@ -59,15 +57,11 @@ class TestSeekLine:
         assert len(line.track) >= 24
 
     def test_eighty_columns_tell_that_alerts_are_approximate(self) -> None:
-        """And that it loops, that messages were left out and which rate is reached: in short, before they go."""
-        worst = seek(
-            rate=60.0,
-            reached_rate=22.0,
-            loops=True,
-            is_exact=False,
-            alerts_since_ns=START_NS,
-            one_in=4,
-        )
+        """80 columns mark approximate alerts.
+
+        Loop, thinning and reached rate are shortened before they are dropped.
+        """
+        worst = seek(rate=60.0, reached_rate=22.0, loops=True, incomplete="since 00:00", one_in=4)
         text = text_of(seek_line(worst, 80).parts)
         for part in ("x60 (x22)", "thinned 1/4", "≈", "↻"):
             assert part in text
@@ -80,7 +74,7 @@ class TestSeekLine:
         assert " paused " in text_of(seek_line(at_end._replace(is_live_possible=True), 80).parts)
 
     def test_a_wide_line_is_rich(self) -> None:
-        """Date, both ends and what just happened are told where there is room."""
+        """A wide line shows the date, both ends and the last mark."""
         each = seek()
         marks = [mark(each.position_ns - NS_PER_S, "alert", Severity.CRITICAL)]
         text = text_of(seek_line(each, 240, marks).parts)
@@ -95,7 +89,7 @@ class TestSeekLine:
         assert text.startswith(" ‖ paused")
 
     def test_the_machine_that_cannot_keep_up(self) -> None:
-        """Less than the chosen rate is told, in playing alone."""
+        """A lower rate than chosen is shown, only while playing."""
         slow = {"rate": 1000.0, "reached_rate": 312.4}
         assert "x1000 (reaches x310)" in text_of(seek_line(seek(**slow), 160).parts)
         assert "reaches" not in text_of(seek_line(seek(**slow, mode=Mode.PAUSED), 160).parts)
@@ -103,8 +97,9 @@ class TestSeekLine:
 
     def test_alerts_that_are_not_exact_yet(self) -> None:
         """Since when they have been followed is said."""
-        each = seek(is_exact=False, alerts_since_ns=START_NS + 14 * HOUR)
+        each = seek(incomplete="since 14:00")
         assert "≈ alerts since 14:00" in text_of(seek_line(each, 160).parts)
+        assert "≈ loading" in text_of(seek_line(seek(incomplete="loading"), 160).parts)
         assert "≈" in text_of(seek_line(each, 60).parts)
 
     def test_a_file(self) -> None:
@@ -135,7 +130,7 @@ class TestTrack:
     """The bar itself."""
 
     def test_cells_and_times_are_inverse(self) -> None:
-        """A click goes to the time of the cell that is drawn there, the ends included."""
+        """A click seeks to the time of the drawn cell, ends included."""
         each = seek(is_live_possible=False)
         for cells in (2, 30, 199):
             assert [
@@ -149,8 +144,12 @@ class TestTrack:
             assert time_at(cells + 5, each, cells) == each.end_ns
 
     def test_the_scale_of_a_present_that_goes_on_stands_for_a_while(self) -> None:
-        """Marks stay in their cells for many seconds; what lies beyond the present is blank and means the present."""
-        begin, marked_ns = seek().start_ns, seek().start_ns + 4 * MIN
+        """Marks stay in their cells for many seconds.
+
+        Cells beyond the present are blank and seek to the present.
+        """
+        begin = seek().start_ns
+        marked_ns = seek().start_ns + 4 * MIN
         later = [seek(end_ns=begin + 10 * MIN + second * NS_PER_S) for second in range(1, 7)]
         assert len({cell_of(marked_ns, each, 199) for each in later}) == 1
         for each in later:
@@ -164,7 +163,7 @@ class TestTrack:
 
     @pytest.mark.parametrize("span_s", [0, 1, 7, 15, 16, 17, 31, 32, 33, 599, 86_399])
     def test_the_scale_has_room_for_all(self, span_s: int) -> None:
-        """It is never shorter than what there is, and hardly longer."""
+        """The scale is never shorter than the recording, and hardly longer."""
         each = seek(end_ns=seek().start_ns + span_s * NS_PER_S)
         assert each.span_ns <= each.scale_ns <= each.span_ns * 17 // 16 + NS_PER_S
 
@@ -184,7 +183,10 @@ class TestTrack:
         assert UNKNOWN not in text_of(track(seek(surveyed_ns=seek().end_ns - NS_PER_S), 41, {}))
 
     def test_the_worst_of_a_cell_is_seen(self) -> None:
-        """Alerts go before events, severe ones before others, and what resolved comes last but information."""
+        """Alerts precede events, and severe marks others.
+
+        Resolved ones come last but for info.
+        """
         each = seek()
         at_ns = each.start_ns + MIN
         kinds: list[tuple[Any, Severity, str]] = [
@@ -202,13 +204,16 @@ class TestTrack:
         assert list(marked_cells(marks, each, 61)) == [6]
 
     def test_marks_that_are_gone_are_not_drawn(self) -> None:
-        """What lies before the begin is not pressed into the first cell."""
+        """Marks before the begin are not drawn in the first cell."""
         each = seek()
         assert marked_cells([mark(each.start_ns - 1, "alert", Severity.CRITICAL)], each, 61) == {}
 
 
 def test_what_the_machine_manages_does_not_move_the_bar() -> None:
-    """The bar has the same cells whatever it is, and less than once is told as it is."""
+    """The bar has the same cells at any reached rate.
+
+    A rate below 1 is shown as it is.
+    """
     lines = [
         seek_line(seek(rate=64.0, reached_rate=rate), 120) for rate in (24.3, 9.5, 0.7, 1.0, 31.6)
     ]
@@ -217,7 +222,10 @@ def test_what_the_machine_manages_does_not_move_the_bar() -> None:
 
 
 def test_the_bar_says_where_the_past_was_thinned() -> None:
-    """In full where there is room, and in short where there is none for anything else; not where all was kept."""
+    """Thinning is shown in full, or in short on a narrow screen.
+
+    A full recording shows none.
+    """
     assert "thinned: 1 of 4 messages" in text_of(seek_line(seek(one_in=4), 120).parts)
     short = seek_line(seek(one_in=4), 40)
     assert "thinned 1/4" in text_of(short.parts)
@@ -226,7 +234,10 @@ def test_the_bar_says_where_the_past_was_thinned() -> None:
 
 
 def test_the_bar_says_how_far_charts_reach_beyond_it() -> None:
-    """Where there is room, and not where the bar reaches as far; its cells stay what they mean."""
+    """History beyond the bar is shown if there is room.
+
+    The meaning of the bar's cells stays.
+    """
     line = seek_line(seek(kept_s=2 * 86_400), 200)
     assert "◂ charts 2 d 0 h" in text_of(line.parts)
     assert width_of(line.parts) == 200

@@ -24,7 +24,7 @@ def told(*table: Any, note: str = "", pattern: str = "", width: int = 120) -> st
 
 
 def test_what_needs_a_look_is_summed_up() -> None:
-    """Impaired ones, those that end soon and what idles away are counted; what has ended or is not current is not."""
+    """Impaired, ending and idle reservations are counted; ended or outdated ones are not."""
     idle = made(is_idle=True, idle_per_h=Decimal("43.81"))
     gone = made(is_current=False, is_near_end=True, idle_per_h=Decimal(5))
     ended = made(
@@ -57,7 +57,10 @@ def test_currencies_are_not_added_up() -> None:
 
 @pytest.mark.parametrize("width", [20, 40, 80, 240])
 def test_the_summary_fits(width: int) -> None:
-    """At every width that is used the sort order is left out before what needs attention, and a filter is shown."""
+    """The sort order is dropped before anything urgent at every width.
+
+    A filter is shown.
+    """
     line = told(made(is_near_end=True), pattern="us" + NASTY, width=width)
     assert "\x1b" not in line
     if width >= 80:
@@ -66,12 +69,12 @@ def test_the_summary_fits(width: int) -> None:
 
 
 def test_a_note_is_said_instead() -> None:
-    """What was just asked for is answered there."""
+    """The answer to the last request is shown there."""
     assert told(made(), note="no reservation has uc1").startswith(" no reservation has uc1")
 
 
 def test_what_is_due_is_said_first() -> None:
-    """The foot says what is due before dates and money, and only whole words of it."""
+    """The foot shows due dates before other dates and money, in whole words only."""
     lines = foot(made(to_termination_s=90.0), LAYOUT, 80)
     assert text_of(lines[1]).startswith(
         " terminates in 1m 30s  can be extended  1970-01-01 00:00 to 1970-01-04"
@@ -82,7 +85,7 @@ def test_what_is_due_is_said_first() -> None:
 
 
 def test_payments_have_their_time() -> None:
-    """A pending payment says when it is due at the latest; an extension that is refused says why."""
+    """A pending payment shows its deadline, a refused extension its reason."""
     pays_ns = 86_400 * 10**9 + 3_600 * 10**9
     message = {"state": ReservationState.PAYMENT_PENDING, "pay_by": format_rfc3339(pays_ns)}
     pending = made(
@@ -99,16 +102,29 @@ def test_payments_have_their_time() -> None:
 
 
 def test_every_extension_is_told_of() -> None:
-    """The chosen reservation is told of with each of its extensions, paid or not, and without raw characters."""
+    """The chosen reservation shows each extension, paid or not, without raw characters."""
     times = {"bought": "2026-01-01T00:00:00Z", "start": "2026-01-08T11:30:00Z"}
     extensions = (
-        ExtensionSpec(id="a", state=ExtensionState.PAYMENT_SUCCEEDED, end="2026-01-15T11:30:00Z", fee="12.5", **times),
-        ExtensionSpec(id="b", state=ExtensionState.PAYMENT_PENDING, end="2026-01-22T11:30:00Z", fee="1", **times),
-    )  # fmt: skip  # an extension a row
+        ExtensionSpec(
+            id="a",
+            state=ExtensionState.PAYMENT_SUCCEEDED,
+            end="2026-01-15T11:30:00Z",
+            fee="12.5",
+            **times,
+        ),
+        ExtensionSpec(
+            id="b",
+            state=ExtensionState.PAYMENT_PENDING,
+            end="2026-01-22T11:30:00Z",
+            fee="1",
+            **times,
+        ),
+    )
     message = {"extensions": extensions, "unavailable": 1, "zone": NASTY, "on": (NASTY,)}
     found = facts(made(message=message, unknown=1), LAYOUT)
-    assert next(words for name, words in found if name == "extension") == (
-        "to 2026-01-15 11:30 UTC, 12.50 USD, payment-succeeded"
+    assert (
+        next(words for name, words in found if name == "extension")
+        == "to 2026-01-15 11:30 UTC, 12.50 USD, payment-succeeded"
     )
     assert [name for name, _ in found][:3] == ["capacity", "term", "ends"]
     assert ("used", "2 of 2 instances, 1 not heard") in found
@@ -124,7 +140,10 @@ def test_every_extension_is_told_of() -> None:
 
 
 def test_a_place_is_one_that_there_is() -> None:
-    """What a publisher names leads somewhere only where the fleet has it; else the instances it has, else the fleet."""
+    """A published place is used only if the fleet has it.
+
+    Otherwise its known instances are used, else the fleet.
+    """
     assert place_of(made(message={"on": (f"{ALONE}..trn2-0002",)}), LAYOUT) == ALONE
     assert place_of(made(message={"on": ("uc1/us-0001",)}), LAYOUT) == "uc1/us-0001"
     first = LAYOUT.instances[0]
@@ -136,9 +155,13 @@ def test_a_place_is_one_that_there_is() -> None:
 
 
 def test_who_holds_a_place() -> None:
-    """A place is held by what covers any of it, one that is to begin too; not by what has ended or is beside it."""
+    """A place is held by reservations of any part of it, future ones included.
+
+    Ended and neighbouring ones do not hold it.
+    """
     number = LAYOUT.instance_index[ALONE]
-    here, beside = (range(number, number + 1),), (range(number + 1, number + 2),)
+    here = (range(number, number + 1),)
+    beside = (range(number + 1, number + 2),)
     table = [
         made(message={"id": "cb-beside"}, rows=beside),
         made(message={"id": "cb-here"}, rows=here),
@@ -151,7 +174,10 @@ def test_who_holds_a_place() -> None:
 
 
 def test_the_highlight_follows_the_fleet() -> None:
-    """The mask marks the reservation's instances, is none without one, and goes when the reservation does."""
+    """The mask marks the reservation's instances.
+
+    There is no mask without one, or once the reservation is gone.
+    """
     feed = Feed(ultraservers(1) + standalone(2))
     feed.describe()
     feed.monitor.apply([feed.reservation("cb-1", ALONE)])

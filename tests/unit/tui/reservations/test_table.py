@@ -1,4 +1,4 @@
-"""What a filter leaves of the reservations."""
+"""The reservations that match a filter."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 from unit.tui.format.test_reservations import made
 
 from trnfleet.domain.filters.language import parse
+from trnfleet.domain.reservations.states import ReservationState
 from trnfleet.tui.reservations.table import RESERVATION_COLUMNS, ReservationRow
 
 if TYPE_CHECKING:
@@ -33,12 +34,24 @@ def matches(reservation: Reservation, pattern: str) -> bool:
     ],
 )
 def test_the_filter_leaves(pattern: str) -> None:
-    """Any part of id, state, type, zone or place is enough, in either case; `!` turns it round."""
+    """Any part of id, state, type, zone or place matches, in either case; `!` inverts."""
     assert matches(made(), pattern)
 
 
+def test_what_has_ended_does_not_end_soon() -> None:
+    """`ends<24h` matches only future ends."""
+    assert matches(made(to_end_s=3_600.0), "ends<24h")
+    assert not matches(made(to_end_s=-3_600.0), "ends<24h")
+    assert not matches(
+        made(message={"state": ReservationState.EXPIRED}, to_end_s=-3_600.0), "ends<24h"
+    )
+
+
 def test_the_filter_hides() -> None:
-    """What says nothing of the pattern is hidden, and so is what says it where `!` stands before it."""
+    """Reservations without the pattern are hidden.
+
+    With `!`, reservations with it are.
+    """
     assert not matches(made(), "us-west")
     assert not matches(made(), "!active")
     assert matches(made(message={"on": ("uc1/us-0001",)}, is_idle=True), "US-0001")

@@ -1,4 +1,4 @@
-"""Tables as CSV, for programs that read numbers and for spreadsheets that read formulas."""
+"""Tables as CSV, for programs reading numbers and spreadsheets reading formulas."""
 
 from __future__ import annotations
 
@@ -22,12 +22,18 @@ def read(table: Table) -> list[list[str]]:
 
 @pytest.mark.parametrize("text", ["=HYPERLINK(1)", "+1", "-2+3", "@SUM(A1)"])
 def test_a_text_is_no_formula(text: str) -> None:
-    """What a publisher wrote is a text to a spreadsheet, too; elsewhere in it these characters mean nothing."""
+    """A published text is never a formula to a spreadsheet.
+
+    Its characters matter only at the beginning.
+    """
     assert read(Table(("text", "text"), [(text, f"a{text}")]))[1] == [f"'{text}", f"a{text}"]
 
 
 def test_numbers_are_numbers() -> None:
-    """Negative ones, and seconds of a duration, are as they are; what is not known or not finite is empty."""
+    """Negative numbers and durations in seconds are unchanged.
+
+    Unknown and non-finite ones are empty.
+    """
     rows: list[list[Value]] = [[-1.5, -2, None, math.nan, math.inf, ""]]
     assert read(Table(tuple("abcdef"), rows))[1] == ["-1.5", "-2", "", "", "", ""]
 
@@ -45,18 +51,18 @@ def test_counts_and_bytes_have_all_of_their_digits() -> None:
 
 
 def test_a_control_character_is_written_out() -> None:
-    """So that a tab or a line break begins no formula either."""
+    """Control characters are escaped, so that a tab or a line break begins no formula."""
     assert read(Table(("text",), [("\t=1\r\n",)]))[1] == ["\\u0009=1\\u000d\\u000a"]
 
 
 class Ending:
-    """A row whose end has passed."""
+    """A row with a past end."""
 
     def value(self, column: str) -> float:
         assert column == "ends"
         return -90.4
 
-    def text(self) -> str:
+    def has(self, _part: str) -> bool:
         raise AssertionError("nothing looks for a text")
 
 

@@ -45,7 +45,7 @@ def test_a_chips_alert_marks_all_above_it_and_nothing_else() -> None:
 
 
 def test_the_worst_wins_at_each_level() -> None:
-    """Where alerts of several severities come together, the worst is told; below that each has its own."""
+    """A common ancestor shows the worst severity, each node below its own."""
     found = marked(**{"uc1_us-0001": INFO, "uc1_us-0002_trn2u-0002-1": CRITICAL, "uc2": WARNING})
     assert found["uc1"] is CRITICAL
     assert found["uc1/us-0001"] is INFO
@@ -64,7 +64,10 @@ def test_two_alerts_of_one_chip() -> None:
 
 
 def test_what_is_nowhere_marks_nothing() -> None:
-    """A job's or pipeline's alert has no node; no alerts mark nothing, nor do nodes of another layout."""
+    """Alerts of jobs or pipelines mark no node, nor do nodes of another layout.
+
+    Without alerts there are no marks.
+    """
     assert mark(LAYOUT, [(None, CRITICAL)]).at(FLEET_NODE) is None
     assert NO_MARKS.at(FLEET_NODE) is None
     assert NO_MARKS.at(Node(Level.INSTANCE, 7)) is None
@@ -73,7 +76,10 @@ def test_what_is_nowhere_marks_nothing() -> None:
 
 
 async def test_a_grouped_alert_marks_the_members_that_fire() -> None:
-    """Chips of two instances that one alert of their UltraServer is about are marked, and their instances; no others."""
+    """An UltraServer's alert about chips of two instances marks these chips and instances.
+
+    No others are marked.
+    """
     feed = await faulty(seconds=1)
     beside = "uc1/us-0001/trn2u-0001-3"
     hot = [f"{INSTANCE}/chip07", f"{beside}/chip09"]
@@ -101,13 +107,17 @@ async def test_a_grouped_alert_marks_the_members_that_fire() -> None:
 
 
 def test_a_slow_job_is_told_where_its_cause_is() -> None:
-    """Not of its first place, which is as good as all others; of a job that is down all of that place needs a person."""
+    """A slow job's alert is shown at its cause, not at its first place.
+
+    Without a cause, or if the job is down, its first place shows the alert, too.
+    """
     feed = Feed(ultraservers(2))
     feed.jobs = {"llama": ("uc1/us-0001/trn2u-0001-0",)}
     feed.describe()
     snapshot = fleet_app(feed).context.alerts
     slow = rule("slow", "warning", scope="job", figure="step_time_s", above=1.0)
-    begin, cause = "uc1/us-0001/trn2u-0001-0", "uc1/us-0001/trn2u-0001-2/chip05"
+    begin = "uc1/us-0001/trn2u-0001-0"
+    cause = "uc1/us-0001/trn2u-0001-2/chip05"
     alert = held("llama", of=slow, place=begin, job="llama", cause=f"{cause} (throttled)")
 
     def told(*of: AlertWithStatus) -> list[str]:

@@ -1,4 +1,7 @@
-"""Whose word the app's Alerts view shows: heartbeats that came, and alerts that fire here without being published."""
+"""The watch in charge in the app's Alerts view.
+
+Tested are received heartbeats, and alerts firing here but not published.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,25 @@ from trnfleet.wire.ports import Envelope
 def beat(client: str, *, leads: bool, state: str = "online", retain: bool = False) -> Envelope:
     message = WatchMessage.model_validate(
         {
-            "client": client, "state": state, "boot": "b", "role": "watch", "since": "2026-01-05T00:00:00Z",
+            "client": client,
+            "state": state,
+            "boot": "b",
+            "role": "watch",
+            "since": "2026-01-05T00:00:00Z",
             "leads": leads,
         }
-    )  # fmt: skip
+    )
     return Envelope(f"trnfleet/v1/demo/publisher/{client}", encode_message(message), 1, retain)
 
 
 async def test_the_leader_and_what_it_does_not_publish() -> None:
-    """A watch that leads is named; after half a minute in which an alert here is not published it is doubted."""
+    """The leading watch is named.
+
+    It is doubted after half a minute with an unpublished alert.
+    """
     feed = await burning(3)
-    monitor, snapshot = feed.monitor, AlertSnapshot(feed.monitor)
+    monitor = feed.monitor
+    snapshot = AlertSnapshot(feed.monitor)
     monitor.link.connected = True
     snapshot.refresh(0.0)
     assert snapshot.word(0.0).leader is None
@@ -41,7 +52,10 @@ async def test_the_leader_and_what_it_does_not_publish() -> None:
 
 
 async def test_a_retained_message_is_no_heartbeat() -> None:
-    """It counts for 12 s, and does not say when its watch was heard; a heartbeat counts for 35 s."""
+    """A retained message counts for 12 s, without a time of its watch.
+
+    A heartbeat counts for 35 s.
+    """
     feed = await burning(3)
     watches = feed.monitor.ingest.watches
     now_s = feed.monitor.clock.monotonic_s()

@@ -1,4 +1,4 @@
-"""Whether everything can be read and told apart in every theme."""
+"""Legibility and distinctness of everything in every theme."""
 
 from __future__ import annotations
 
@@ -33,12 +33,14 @@ LINES = (
     "FILL_WARNING",
     "FILL_DIM",
 )
-"""Styles of lines and areas, in which no text is written."""
+"""Styles of lines and areas, never used for text."""
 FILLS = ("CURSOR_FILL", "SURFACE_FILL")
-SEEN, READ, READ_WELL = 3.0, 4.5, 7.0
+SEEN = 3.0
+READ = 4.5
+READ_WELL = 7.0
 """Least contrasts after WCAG: of graphics, of text, and of text in AAA."""
 LEAST_DISTANCE = 15.0
-"""CIE 1976 distance of two colours that are told apart at a glance as thin lines."""
+"""Least CIE 1976 distance of two colours distinct at a glance as thin lines."""
 # Machado, Oliveira, Fernandes 2009, severity 1.0, on linear RGB.
 DEFICIENCIES: dict[str, list[list[float]]] = {
     "none": [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
@@ -69,7 +71,7 @@ def every_style(made: dict[str, Any]) -> Iterator[tuple[str, Style]]:
 
 
 def texts(palette: Palette) -> Iterator[tuple[str, Style]]:
-    """Yield the styles of text, on every background that it is drawn on."""
+    """Yield the styles of text, on every background used."""
     made = styles_of(palette)
     for name, style in every_style(made):
         if name.split()[0] not in (*LINES, *FILLS) and name != f"TILE_STYLE {Tile.OUTSIDE}":
@@ -88,7 +90,10 @@ def of(style: Style) -> float:
 
 @pytest.mark.parametrize("palette", IN_COLOUR, ids=lambda each: each.name)
 def test_all_text_can_be_read(palette: Palette) -> None:
-    """Nothing is dimmed by the terminal, which would make of it what it likes."""
+    """Text has enough contrast.
+
+    No style uses the terminal's dim, with its unknown colour.
+    """
     found = {name: round(of(style), 2) for name, style in texts(palette)}
     if palette.name == "high-contrast":
         # A ramp cannot have all of its steps far from both ends of luminance.
@@ -136,7 +141,10 @@ def test_tiles_differ_by_glyph_and_by_colour(palette: Palette) -> None:
 
 @pytest.mark.parametrize("palette", IN_COLOUR, ids=lambda each: each.name)
 def test_reserved_and_idle_is_calmer_than_a_warning(palette: Palette) -> None:
-    """It is no alarm: thin where a warning is filled, of another hue than warnings, and less bright than their words."""
+    """Reserved and idle is no alarm.
+
+    It is thin where a warning is filled, and differs in hue and brightness from its words.
+    """
     made = styles_of(palette)
     page, looks = made["BACKGROUND"], made["TILE_STYLE"]
     calm, warning = looks[Tile.RESERVED_IDLE], made["SEVERITY_STYLE"][Severity.WARNING]
@@ -228,7 +236,10 @@ def test_the_theme_that_fits_the_terminal(system: str | None, no_color: bool, na
 
 
 def test_jobs_keep_their_colours() -> None:
-    """A job has the colour of its name; of two with the same one the second by name has another."""
+    """A job has the colour of its name.
+
+    Of two with the same one, the second by name has another.
+    """
     names = [f"job-{number}" for number in range(HUES)]
     slots = theme.job_slots(names)
     assert sorted(slots.values()) == list(range(HUES))

@@ -23,7 +23,7 @@ NAN = float("nan")
 
 
 def chart_of(samples: list[float], *, span_s: int = 60, unit: str = "%", **rest: Any) -> Chart:
-    """Return a chart of one series whose newest sample is at its end."""
+    """Return a chart of one series with the newest sample at its end."""
     track = Track.of(np.array(samples, np.float32))
     times = Times(
         span_s, len(samples), **{key: rest.pop(key) for key in ("end_ns", "speed") if key in rest}
@@ -38,7 +38,7 @@ def drawn(chart: Chart, width: int = 40, height: int = 6) -> list[str]:
 
 
 def test_figures_stay_while_the_span_has_room_beside_them() -> None:
-    """What a line is a mean over, which the header says too, goes before figures."""
+    """The averaging of a line is dropped before figures; the header shows it, too."""
     base = chart_of([1.0] * 60)
     named = base._replace(
         series=[base.series[0]._replace(name=name) for name in ("NC util", "MFU")]
@@ -85,7 +85,10 @@ def test_a_chart_fits_any_room(width: int, height: int) -> None:
 
 
 def test_thresholds_are_dashed_lines_with_a_label() -> None:
-    """A limit that is near is on the scale; its name stands beside it where there is room."""
+    """A near limit is on the scale.
+
+    Its name is beside it if there is room.
+    """
     limit = Limit(95.0, "alert", theme.CHART_THRESHOLD)
     lines = drawn(chart_of([70.0] * 60, unit="degC", floor=20.0, limits=[limit]))
     (row,) = [line for line in lines if line.startswith("95°C┤")]
@@ -126,7 +129,7 @@ def test_a_band_covers_extremes_and_the_mean_is_brighter() -> None:
 
 
 def test_gaps_say_why() -> None:
-    """A link that was down, a pause, silence, and the time before the start, each in its place."""
+    """Link loss, pause, silence and the time before the start are labelled in place."""
     samples = [50.0] * 40 + [NAN] * 60 + [50.0] * 20 + [NAN] * 60 + [50.0] * 20
     gaps = [Gap(40, 100, Reason.LINK_DOWN)]
     (row,) = [
@@ -149,7 +152,10 @@ def test_gaps_say_why() -> None:
 
 
 def test_a_narrow_gap_says_why_below_its_line() -> None:
-    """Word by word where each fits, the chart has the rows, and the line itself has no room for all."""
+    """The reason is stacked word by word below a line too short for it.
+
+    Each word must fit, and the chart must have the rows.
+    """
     samples = [50.0] * 220 + [NAN] * 30 + [50.0] * 50
     chart = chart_of(samples, span_s=300, ceiling=100, gaps=[Gap(220, 250, Reason.LINK_DOWN)])
     lines = drawn(chart, 64, 9)
@@ -162,12 +168,16 @@ def test_a_narrow_gap_says_why_below_its_line() -> None:
         (said,) = [number for number, line in enumerate(few) if "link down" in line]
         at = next(number for number, line in enumerate(few) if "┄" in line)
         assert abs(said - at) <= 2
-        dotted, begin = few[at].index("┄"), few[said].index("link down")
+        dotted = few[at].index("┄")
+        begin = few[said].index("link down")
         assert begin <= dotted < begin + len("link down")
 
 
 def test_what_is_kept_from_a_look_on_was_not_kept_before() -> None:
-    """Between history's start and the first look nothing is kept of a node of a large fleet, and nothing was there before the start."""
+    """Before the first view, a node of a large fleet is not recorded.
+
+    Before history's start there is nothing.
+    """
     chart = chart_of([50.0] * 20, span_s=240, ceiling=100)
     late = chart._replace(
         before=Reason.NOT_KEPT,
@@ -177,15 +187,22 @@ def test_what_is_kept_from_a_look_on_was_not_kept_before() -> None:
     (row,) = [line for line in drawn(late, 120, 7) if "┄" in line]
     assert row.index("before start") < row.index("not kept")
     assert len(row.split("not kept")[1].strip("┄ ")) == 0
-    whole = late._replace(times=late.times._replace(end_s=1_000), series=[late.series[0]._replace(
-        track=late.series[0].track._replace(total=1_000, end=1_000))])  # fmt: skip  # one series
+    whole = late._replace(
+        times=late.times._replace(end_s=1_000),
+        series=[
+            late.series[0]._replace(track=late.series[0].track._replace(total=1_000, end=1_000))
+        ],
+    )
     words = "".join(drawn(whole, 120, 7))
     assert "not kept" in words
     assert "before start" not in words
 
 
 def test_a_short_gap_has_its_words_where_nothing_is_drawn() -> None:
-    """Above or below its few dots, over no line and no other words, and nowhere where lines take all the room."""
+    """The words are above or below the gap, over no line or other words.
+
+    They are omitted if lines fill the chart.
+    """
     flat = [50.0] * 30 + [NAN] * 6 + [50.0] * 24
     lines = drawn(chart_of(flat, ceiling=100), 40, 6)
     (said,) = [line for line in lines if "no telemetry" in line]
@@ -204,8 +221,11 @@ def test_a_short_gap_has_its_words_where_nothing_is_drawn() -> None:
 def test_alerts_are_marked_where_they_began_to_fire() -> None:
     """The worst of a cell is shown, and none that fired before the chart begins."""
     marks = [
-        Mark(30.0, Severity.WARNING), Mark(30.0, Severity.CRITICAL), Mark(0.0, Severity.WARNING), Mark(90.0, Severity.CRITICAL),
-    ]  # fmt: skip  # a row
+        Mark(30.0, Severity.WARNING),
+        Mark(30.0, Severity.CRITICAL),
+        Mark(0.0, Severity.WARNING),
+        Mark(90.0, Severity.CRITICAL),
+    ]
     axis = drawn(chart_of([1.0] * 100, marks=marks), 64, 5)[-1]
     assert axis.count("✖") == 1
     assert axis.count("▲") == 1
@@ -214,7 +234,10 @@ def test_alerts_are_marked_where_they_began_to_fire() -> None:
 
 
 def test_ticks_say_how_long_ago_or_when() -> None:
-    """Live they count back from now; in the past they are times of the fleet's clock."""
+    """Live ticks count back from now.
+
+    In the past they are times of the fleet's clock.
+    """
     assert (
         drawn(chart_of([1.0] * 400, span_s=300), 64)[-1].split()
         == ["-5m", "-4m", "-3m", "-2m", "-1m", "now"][1:]
@@ -227,7 +250,10 @@ def test_ticks_say_how_long_ago_or_when() -> None:
 
 
 def test_a_tick_gives_way_to_a_mark_beside_it() -> None:
-    """A time that an alert would cover is moved by some cells, where that keeps it at its instant; else it is left out."""
+    """A label covered by an alert is moved by some cells.
+
+    It is dropped if that moves it off its instant.
+    """
     plain = drawn(chart_of([1.0] * 400, span_s=300), 64)[-1]
     beside = drawn(chart_of([1.0] * 400, span_s=300, marks=[Mark(123.0, Severity.WARNING)]), 64)[-1]
     assert "▲" in beside
@@ -279,7 +305,7 @@ def test_a_legend_gives_up_figures_then_names() -> None:
 
 
 def test_charts_below_each_other_share_the_value_axis() -> None:
-    """The same instant stands in the same column whatever the labels are."""
+    """An instant is in the same column for any labels."""
     ramp = [float(each) for each in range(60)]
     stacked = [chart_of(ramp, ceiling=60), chart_of([each * 1e12 for each in ramp], unit="bytes/s")]
     axes = [charts.axis_cells(chart, 40, 6) for chart in stacked]
@@ -325,7 +351,7 @@ def test_axes_are_short(value: float, unit: str, text: str) -> None:
 
 
 def test_the_resolution_of_history_goes_before_the_span() -> None:
-    """A long note loses its last part where there is no room for it, and keeps the span."""
+    """A long note loses its last part first; the span stays."""
     note = "24 h, 10 s mean, 10 min of history"
     wide, narrow = (
         text_of(charts.head([("Power", theme.STRONG)], note, width)) for width in (50, 30)

@@ -1,4 +1,4 @@
-"""Columns of dots: which samples are whose, and that what is drawn is what there was."""
+"""Columns of dots: their samples, and the fidelity of the drawing."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ def test_a_sample_longer_than_a_column_takes_several() -> None:
 
 
 def test_columns_keep_their_samples_while_time_goes_on() -> None:
-    """A picture is the one before, moved by whole columns, but for the last column, which is not full yet."""
+    """A picture is the previous one moved by whole columns.
+
+    Only the unfinished last column differs.
+    """
     wave = (np.sin(np.arange(400)) * 40).astype(np.float32)
     for span, columns in ((60, 40), (90, 37), (200, 33)):
         shown: dict[int, float] = {}
@@ -58,7 +61,7 @@ def test_columns_keep_their_samples_while_time_goes_on() -> None:
 
 
 def test_a_wave_as_long_as_a_column_is_no_saw() -> None:
-    """Steps of 5 s in columns of 5 s: each column has the same extremes and mean."""
+    """Columns of 5 s show steps of 5 s with equal extremes and means."""
     steps = [30.0, 90.0, 90.0, 90.0, 60.0] * 40
     bands = Grid(150, 30, 200).bands(track_of(steps))
     assert set(bands.low.tolist()) == {30.0}
@@ -72,7 +75,10 @@ def test_a_wave_as_long_as_a_column_is_no_saw() -> None:
 def test_what_is_drawn_in_a_column_is_what_there_was(
     samples: list[float], span: int, columns: int, late: int, step_s: int
 ) -> None:
-    """The lowest and highest dot of each column are the rows of its least and largest sample, and of the way from the one before."""
+    """The lowest and highest dot of a column match its least and largest sample.
+
+    The join to the column before may extend them.
+    """
     total = len(samples) + 7
     grid = Grid(span, columns, max(1, total * step_s - late))
     bands = grid.bands(track_of(samples, step_s=step_s, total=total))
@@ -81,7 +87,9 @@ def test_what_is_drawn_in_a_column_is_what_there_was(
         samples[max(0, first - 7) : max(0, after - 7)]
         for first, after in zip(starts, ends, strict=True)
     ]
-    low, high, rows = -50.0, 50.0, 24
+    low = -50.0
+    high = 50.0
+    rows = 24
     bottom = plot.row_of(np.array([least(each) for each in mine]), low, high, rows)
     top = plot.row_of(np.array([most(each) for each in mine]), low, high, rows)
     np.testing.assert_array_equal(plot.row_of(bands.low, low, high, rows), bottom)
@@ -97,7 +105,8 @@ def test_what_is_drawn_in_a_column_is_what_there_was(
         if bottom[column] < 0:
             assert not len(drawn)
             continue
-        first, last = bottom[column], top[column]
+        first = bottom[column]
+        last = top[column]
         if column and bottom[column - 1] >= 0:
             first = min(first, top[column - 1] + 1)
             last = max(last, bottom[column - 1] - 1)
@@ -109,7 +118,7 @@ def test_what_is_drawn_in_a_column_is_what_there_was(
 def test_cells_have_exactly_the_dots_of_their_columns(
     samples: list[float], cells: int, height: int
 ) -> None:
-    """Of every cell, the dots are those of its two columns and four rows."""
+    """A cell has exactly the dots of its two columns and four rows."""
     bands = Grid(60, 2 * cells, max(1, len(samples))).bands(track_of(samples))
     rows = 4 * height
     dots = plot.picture(
@@ -156,7 +165,7 @@ def test_ticks_leave_room_for_their_labels() -> None:
 
 @pytest.mark.parametrize("row", range(plot.ROWS))
 def test_bits_across_are_those_of_a_row_of_dots(row: int) -> None:
-    """A cell whose dots are all of one row has these bits."""
+    """`bits_across` equals the bits of a cell with one full row of dots."""
     dots = np.zeros((plot.ROWS, plot.COLUMNS), np.bool_)
     dots[row] = True
     assert plot.bits_across(row) == plot.cells_of(dots)[0, 0] > 0

@@ -1,4 +1,7 @@
-"""Conditions that compare a figure with the median of its peers: the chips of the same job, or of the same instance."""
+"""Conditions that compare a figure with the median of its peers.
+
+Peers are the chips of the same job or of the same instance.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +36,11 @@ if TYPE_CHECKING:
     Values = NDArray[np.float64]
 
 INSTANCES_A_SLICE = 8_192
-"""Instances whose chips are compared with each other in one slice."""
+"""Instances whose chips are compared in one slice."""
 UNEVEN_A_SLICE = 1_024
-"""Uneven ones of them whose medians are computed in one slice."""
+"""Uneven instances with medians computed in one slice."""
 _SLACK = 1e-5
-"""Share by which a value in single precision may be wrong after a few operations, and more."""
+"""Relative error of a single-precision value after a few operations, with a margin."""
 
 
 class MedianRows(RowCondition):
@@ -56,12 +59,15 @@ class MedianRows(RowCondition):
         return readings.column_of(self.scope, self.figure) is not None
 
     def mask(self, readings: Readings, part: slice) -> Flags:
-        """Return which have a value: medians are only computed for what may be far from them."""
-        found = readings.column_of(self.scope, self.figure)
-        if found is None:
+        """Return a flag per target: has a value.
+
+        Medians are computed for candidates only.
+        """
+        column = readings.column_of(self.scope, self.figure)
+        if column is None:
             values = readings.values(self.scope, self.figure, part)
             return ~np.isnan(values)
-        return available(readings.store.columns[found[0].name], found[0]).reshape(-1)
+        return available(readings.store.columns[column[0].name], column[0]).reshape(-1)
 
     def values(self, readings: Readings, rows: Rows) -> Values:
         """Return the relation; NaN where there are too few peers."""
@@ -74,26 +80,26 @@ class MedianRows(RowCondition):
 
 
 class MedianDistanceRows(MedianRows):
-    """What a figure is above the median."""
+    """The distance of a figure above the median."""
 
     has_telling_mask = True
 
     def candidates(self, readings: Readings) -> Slices[Rows]:
-        """Return none where no code is that far above 0, which a median is at least."""
-        found = readings.column_of(self.scope, self.figure)
+        """Return no rows if no code is that far above 0, the lowest possible median."""
+        column = readings.column_of(self.scope, self.figure)
         is_far = (self.condition.above or -1) >= 0
-        if found is None or not is_far or not len(readings.layout.instances):
+        if column is None or not is_far or not len(readings.layout.instances):
             return (yield from super().candidates(readings))
-        if self.is_beyond_all(readings, *found):
+        if self.is_beyond_all(readings, *column):
             return NO_ROWS
         return (yield from super().candidates(readings))
 
     def mask(self, readings: Readings, part: slice) -> Flags:
-        """Compare codes: a median is 0 or more, so what is that far above it is above that limit, too."""
-        found = readings.column_of(self.scope, self.figure)
-        if found is None or self.condition.above is None or self.condition.above < 0:
+        """Compare codes with the distance itself: a median is 0 or more."""
+        column = readings.column_of(self.scope, self.figure)
+        if column is None or self.condition.above is None or self.condition.above < 0:
             return super().mask(readings, part)
-        metric, factor = found
+        metric, factor = column
         codes = readings.store.columns[metric.name]
         return compare_codes(codes, metric, "above", self.limit / factor).reshape(-1)
 
@@ -111,10 +117,12 @@ class MedianShareRows(MedianRows):
 
 
 class InstanceShareRows(MedianShareRows):
-    """A figure as a share of the median of the same instance's chips: only uneven instances are looked at.
+    """A figure as a share of its instance's median.
 
-    A link is compared with its peers as far as the other links of its chip carry what theirs do: chips of an instance that serve
-    other requests are not equally busy.
+    Only uneven instances are checked.
+
+    A link is compared with its peers relative to the busiest link of its chip: chips of an instance
+    that serve different requests are not equally busy.
     """
 
     def values(self, readings: Readings, rows: Rows) -> Values:
@@ -129,19 +137,25 @@ class InstanceShareRows(MedianShareRows):
         return shares[place, rows % width] / np.where(busy > 0, np.minimum(busy, 1.0), 1.0)
 
     def candidates(self, readings: Readings) -> Slices[Rows]:
-        """Return the rows whose value may be that far from the median, by their instance's least and largest value."""
+        """Return the rows that may be far enough from the median.
+
+        They are found by their instance's least and largest value.
+        """
         layout = readings.layout
-        found = readings.column_of(self.scope, self.figure)
-        if found is None or self.condition.comparison.key not in {"above", "below"}:
-            # Of a figure that is no column every target may be; so may any where the limit is none on one side.
+        column = readings.column_of(self.scope, self.figure)
+        if column is None or self.condition.comparison.key not in {"above", "below"}:
+            # Without a column any target may match, and with any other comparison, too.
             yield from readings.checkpoint()
             return np.arange(count_of(layout, self.scope))
-        metric, limit, is_below = found[0], self.limit, self.condition.below is not None
+        metric = column[0]
+        limit = self.limit
+        is_below = self.condition.below is not None
         differing = readings.rollups.uneven(metric.name)
-        # The median lies between: only where the spread is wide enough can a value be that far from it.
+        # The median lies between them: a value can only be far from it if the spread is wide
+        # enough.
         if is_below and metric.width > 1 and limit <= EVEN_SHARE and differing is not None:
-            # If no lane has less than a share of what another has, no median has, either: the least share of a median is that share
-            # twice of the largest.
+            # If no lane has less than a share of another, no median has, either. So the least share
+            # of a median is that share squared, relative to the largest.
             some = differing.instances[np.square(differing.alike) < limit * (1 + _SLACK)]
             lowest, highest = yield from self._spread(readings, metric, some)
             wide = lowest < limit * highest
@@ -165,7 +179,10 @@ class InstanceShareRows(MedianShareRows):
     def _spread(
         self, readings: Readings, metric: Metric, some: Rows | slice = slice(None)
     ) -> Slices[Spread]:
-        """Return the least and the largest codes of some instances: those of the roll-ups, or made in slices."""
+        """Return the least and largest codes of some instances.
+
+        They come from the roll-ups or are computed in slices.
+        """
         known = readings.rollups.spread(metric.name, some)
         if known is not None:
             return known
@@ -180,7 +197,7 @@ class InstanceShareRows(MedianShareRows):
         return Spread.joined([Spread(nothing, nothing), *made]).of(some)
 
     def _far(self, readings: Readings, metric: Metric, instances: Rows, edge: NDArray[Any]) -> Rows:
-        """Return the rows of some instances that are far from what the median is at most, or at least."""
+        """Return the rows of some instances that are far from the bound of their median."""
         layout = readings.layout
         chips = layout.chip_rows(instances)
         values = readings.store.columns[metric.name][chips].reshape(len(chips), -1)
@@ -191,7 +208,10 @@ class InstanceShareRows(MedianShareRows):
         return _rows(chips, far)
 
     def _busy(self, readings: Readings, metric: Metric, instances: Rows) -> Rows:
-        """Return the rows of lanes that carry less of their median than the busiest lane of their chip: others are less busy as a whole."""
+        """Return the lanes with a smaller share of their median than their chip's busiest lane.
+
+        The lanes of a less busy chip are not returned: it is less busy as a whole.
+        """
         layout = readings.layout
         # In steps of codes, as the values are: shares are limited by 1.
         peers = peer_medians(readings, metric.name, metric.width, instances)
@@ -214,7 +234,7 @@ class InstanceShareRows(MedianShareRows):
 
 
 def _rows(chips: Rows, flags: Flags) -> Rows:
-    """Return the rows of the lanes of some chips that have their flag set."""
+    """Return the rows of the flagged lanes of some chips."""
     places, lanes = np.nonzero(flags)
     rows: Rows = chips[places] * flags.shape[1] + lanes
     return rows
@@ -230,10 +250,11 @@ def _job_medians(readings: Readings, scope: Scope, figure: str, rows: Rows) -> V
 def _peer_medians(readings: Readings, scope: Scope, figure: str, rows: Rows) -> Values:
     """Return the median over the chips of each target's instance, for links lane by lane.
 
-    Only chips whose values are of the same instant as the newest of the instance count: while a tick's messages still come
-    in, those of the tick before are no peers.
+    Only chips with values of the instance's newest instant count. While a tick's messages still
+    arrive, chips of the tick before are no peers.
     """
-    layout, store = readings.layout, readings.store
+    layout = readings.layout
+    store = readings.store
     width = len(LANES[scope]) if scope in LANES else 1
     chips, lanes = np.divmod(rows, width)
     instances, place = _numbered(layout.instance_of_chip[chips], len(layout.instances))
@@ -256,14 +277,17 @@ class Peers(NamedTuple):
     medians: Values
     """Instances x lanes; NaN for fewer than `LEAST_PEERS`."""
     newest_ns: NDArray[np.int64]
-    """Time of the newest values of each instance, of which the medians are."""
+    """Time of each instance's newest values, the ones used for the medians."""
 
 
 def peer_medians(readings: Readings, figure: str, width: int, instances: Rows) -> Peers:
-    """Return the medians of a figure over the live chips of some instances, lane by lane."""
-    layout, store = readings.layout, readings.store
-    starts, sizes = layout.chip_start[instances], np.diff(layout.chip_start)[instances]
-    # A column of chips for each instance; smaller ones repeat their last chip, which does not count again.
+    """Return the medians of a figure over the live chips of some instances, per lane."""
+    layout = readings.layout
+    store = readings.store
+    starts = layout.chip_start[instances]
+    sizes = np.diff(layout.chip_start)[instances]
+    # A column of chips for each instance; smaller ones repeat their last chip, which does not count
+    # again.
     place = np.arange(int(sizes.max(initial=0)))[:, None]
     rows = starts + np.minimum(place, sizes - 1)
     times_ns = store.chip_ts_ns[rows]
@@ -274,12 +298,16 @@ def peer_medians(readings: Readings, figure: str, width: int, instances: Rows) -
     metric = BY_NAME.get(figure)
     top: float
     if metric is not None and metric.width == width:
-        table, top = store.columns[figure][rows].reshape(*rows.shape, width), metric.top
+        table = store.columns[figure][rows].reshape(*rows.shape, width)
+        top = metric.top
     else:
         lanes = rows[:, :, None] * width + np.arange(width)
-        scope = next((each for each, names in LANES.items() if len(names) == width), Scope.CHIP)
+        scope = next(
+            (lane_scope for lane_scope, names in LANES.items() if len(names) == width), Scope.CHIP
+        )
         table = readings.values(scope, figure, lanes.reshape(-1)).reshape(lanes.shape)
-        table, top = np.where(np.isnan(table), np.inf, table), np.inf
+        table = np.where(np.isnan(table), np.inf, table)
+        top = np.inf
     if not usable.all():
         table = np.where(usable[:, :, None], table, table.dtype.type(top))
     table = table.reshape(len(place), len(instances) * width)
@@ -291,7 +319,8 @@ def peer_medians(readings: Readings, figure: str, width: int, instances: Rows) -
         for middle in ((count - 1) // 2, np.minimum(count // 2, len(place) - 1))
     )
     if metric is not None and top == metric.top:
-        low, high = metric.decode(low), metric.decode(high)
+        low = metric.decode(low)
+        high = metric.decode(high)
     medians = np.where(count >= LEAST_PEERS, (low + high) / 2, np.nan)
     return Peers(medians.reshape(len(instances), width), newest_ns)
 
@@ -306,4 +335,4 @@ _MEDIANS: Mapping[tuple[Scope, str], Callable[[Readings, Scope, str, Rows], Valu
         }
     )
 )
-"""The medians of each scope and reference; links of a job are compared within their instance."""
+"""The medians by scope and reference. Links of a job are compared within their instance."""

@@ -1,8 +1,9 @@
-"""Conditions over targets that have names: jobs, reservations, publishers and the pipeline.
+"""Conditions over targets with names: jobs, reservations, publishers and the pipeline.
 
-A condition takes the value of the moment to the value that is compared, through the same two transforms as its keys: a window,
-then a reference to its own past. For these each target has its own memory and is evaluated by itself: there are few jobs,
-reservations and pipelines. Values of the moment are compared as whole columns, because each host of a large fleet is a publisher.
+A condition turns the current value into the compared one through the same two transforms as its
+keys: a window, then a reference to its own past. For these each target has its own history and is
+evaluated by itself: there are few jobs, reservations and pipelines. Current values are compared as
+whole columns, because each host of a large fleet is a publisher.
 """
 
 from __future__ import annotations
@@ -29,27 +30,39 @@ if TYPE_CHECKING:
     from trnfleet.monitor.alerting.named_targets import NamedTable, Value
 
 LEAST_SAMPLES = 4
-"""Fewest samples of which a maximum or mean is taken."""
+"""Fewest samples for a maximum or mean."""
 
 
 class NamedValue:
-    """The value that a condition compares, for each target: here the figure as it is, which needs no memory."""
+    """The compared value of each target.
+
+    This kind is the figure itself, without history.
+    """
 
     def __init__(self, condition: Condition) -> None:
         self.condition = condition
 
     def add(self, name: str, raw: Value, now_ns: int) -> None:
-        """Remember the value of the moment; None is not known."""
+        """Add the current value to the history; None if unknown."""
 
     def value(self, name: str, raw: Value, now_ns: int) -> Value:  # noqa: ARG002  for kinds with a memory
-        """Return what is compared, given the value of the moment; None where that is not known."""
+        """Return the compared value for the current figure.
+
+        None if unknown.
+        """
         return float(raw) if isinstance(raw, int) else raw
 
     def learn(self, name: str, raw: Value, now_ns: int) -> None:
-        """Take the value of the moment as a usual one."""
+        """Add the current value to the usual ones."""
+
+    def learn_before(self, before: NamedValue) -> None:
+        """Copy the usual values of an earlier time."""
 
     def usual(self, name: str) -> float | None:  # noqa: ARG002  for the kind that has a past
-        """Return a target's usual value; None while that is not known."""
+        """Return a target's usual value.
+
+        None while unknown.
+        """
         return None
 
     def keep(self, names: set[str]) -> None:
@@ -57,7 +70,7 @@ class NamedValue:
 
 
 class WindowValue(NamedValue, abc.ABC):
-    """What a figure did over the window."""
+    """An aggregate of a figure over the window."""
 
     def __init__(self, condition: Condition) -> None:
         super().__init__(condition)
@@ -71,7 +84,7 @@ class WindowValue(NamedValue, abc.ABC):
         samples.add(now_ns, raw)
 
     def value(self, name: str, raw: Value, now_ns: int) -> Value:  # noqa: ARG002  as all kinds
-        """Return what the window makes of the samples in it."""
+        """Return the aggregate of the samples in the window."""
         samples = self._samples.get(name)
         return None if samples is None else self.of(samples, now_ns)
 
@@ -81,7 +94,10 @@ class WindowValue(NamedValue, abc.ABC):
 
     @abc.abstractmethod
     def of(self, samples: Samples, now_ns: int) -> float | None:
-        """Return the number that a target's samples make; None where they are too few."""
+        """Return the aggregate of a target's samples.
+
+        None if there are too few.
+        """
 
 
 class ChangesValue(WindowValue):
@@ -110,7 +126,10 @@ class MaxValue(WindowValue):
     """The largest value."""
 
     def of(self, samples: Samples, now_ns: int) -> float | None:
-        """Return it; None while time runs faster than the window can follow."""
+        """Return the maximum.
+
+        None while time runs too fast for the window.
+        """
         values = samples.within(now_ns)
         return max(values) if len(values) >= LEAST_SAMPLES else None
 
@@ -119,44 +138,58 @@ class MeanValue(WindowValue):
     """The mean."""
 
     def of(self, samples: Samples, now_ns: int) -> float | None:
-        """Return it; None while time runs faster than the window can follow."""
+        """Return the mean.
+
+        None while time runs too fast for the window.
+        """
         values = samples.within(now_ns)
         return float(sum(values) / len(values)) if len(values) >= LEAST_SAMPLES else None
 
 
 class PastShareValue(NamedValue):
-    """A value as a share of what is usual for the same target: the median of its own past."""
+    """A value as a share of the target's usual value (`UsualValue`)."""
 
     def __init__(self, condition: Condition, of: NamedValue) -> None:
         super().__init__(condition)
         self._of = of
-        self._past: dict[str, UsualValue] = {}
+        self.past: dict[str, UsualValue] = {}
 
     def add(self, name: str, raw: Value, now_ns: int) -> None:
         self._of.add(name, raw, now_ns)
 
     def value(self, name: str, raw: Value, now_ns: int) -> Value:
-        """Return the share; None while too little is known of the past."""
+        """Return the share.
+
+        None while the past is too short.
+        """
         value = self._of.value(name, raw, now_ns)
         usual = self.usual(name)
         return value / usual if isinstance(value, float) and usual else None
 
     def usual(self, name: str) -> float | None:
-        return self._past[name].usual() if name in self._past else None
+        return self.past[name].usual() if name in self.past else None
 
     def learn(self, name: str, raw: Value, now_ns: int) -> None:
         value = self._of.value(name, raw, now_ns)
         if not isinstance(raw, float | int) or not isinstance(value, float):
             return
-        past = self._past.get(name)
+        self._past_of(name).add(now_ns, value)
+
+    def learn_before(self, before: NamedValue) -> None:
+        if isinstance(before, PastShareValue):
+            for name, past in before.past.items():
+                self._past_of(name).prepend(past)
+
+    def _past_of(self, name: str) -> UsualValue:
+        past = self.past.get(name)
         if past is None:
-            past = self._past[name] = UsualValue(self.condition.past or 0.0)
-        past.add(now_ns, value)
+            past = self.past[name] = UsualValue(self.condition)
+        return past
 
     def keep(self, names: set[str]) -> None:
         self._of.keep(names)
-        for name in self._past.keys() - names:
-            del self._past[name]
+        for name in self.past.keys() - names:
+            del self.past[name]
 
 
 NAMED_VALUES: Mapping[str, type[WindowValue]] = MappingProxyType(
@@ -179,7 +212,7 @@ def named_value(condition: Condition) -> NamedValue:
 
 
 class NamedCondition:
-    """The conditions of one rule over targets that have names."""
+    """The conditions of one rule over targets with names."""
 
     def __init__(self, rule: Rule) -> None:
         self.rule = rule
@@ -188,7 +221,7 @@ class NamedCondition:
         """Whether the values of the moment say all."""
 
     def places(self, table: NamedTable) -> NDArray[np.int64]:
-        """Return which targets fulfil all conditions by their values of the moment, as numbers in the table."""
+        """Return the table positions of matching targets, by their current values."""
         flags = _fulfil(self.rule, table)
         for condition in self.rule.also:
             if not flags.any():
@@ -204,24 +237,25 @@ class NamedCondition:
         Args:
             readings: The instant.
             table: The targets.
-            active: Those that are pending or firing: what they do at present is not usual.
+            active: Pending or firing targets. Their current values are not usual.
         """
-        rule, now_ns = self.rule, readings.instant.flow_ns
-        found: dict[str, tuple[float, str]] = {}
+        rule = self.rule
+        now_ns = readings.instant.flow_ns
+        hits: dict[str, tuple[float, str]] = {}
         if self.is_plain:
             column = table.column(str(rule.figure))
             for place in self.places(table).tolist():
                 raw = column[place]
                 if raw is not None:
-                    found[table.names[place]] = (
+                    hits[table.names[place]] = (
                         (math.nan, raw) if isinstance(raw, str) else (float(raw), "")
                     )
-            return found
+            return hits
         self._value.keep(set(table.names))
         for place, (name, raw) in enumerate(
             zip(table.names, table.column(str(rule.figure)), strict=True)
         ):
-            # Times in which the other conditions do not hold are left out of windows and of what is usual.
+            # Times without the other conditions are left out of windows and usual values.
             also = self._also_hold(table, place)
             self._value.add(name, raw if also else None, now_ns)
             value = self._value.value(name, raw, now_ns)
@@ -229,15 +263,22 @@ class NamedCondition:
             if also and not is_hit and name not in active:
                 self._value.learn(name, raw, now_ns)
             if is_hit and value is not None:
-                found[name] = (math.nan, value) if isinstance(value, str) else (float(value), "")
-        return found
+                hits[name] = (math.nan, value) if isinstance(value, str) else (float(value), "")
+        return hits
 
     def usual(self, name: str) -> float | None:
-        """Return what is usual for a target, where the rule compares with that; None while it is not known."""
+        """Return a target's usual value.
+
+        None while unknown, or if the rule does not compare with it.
+        """
         return self._value.usual(name)
 
+    def learn_before(self, before: NamedCondition) -> None:
+        """Copy the usual values of an earlier time."""
+        self._value.learn_before(before._value)
+
     def number(self, name: str, raw: Value, now_ns: int) -> float | None:
-        """Return the number that is compared, for a target that is looked at again in the same evaluation."""
+        """Return the compared number for a target checked again in the same evaluation."""
         value = self._value.value(name, raw, now_ns)
         return value if isinstance(value, float) else None
 
@@ -251,7 +292,7 @@ class NamedCondition:
 
 
 def _fulfil(condition: Condition, table: NamedTable) -> NDArray[np.bool_]:
-    """Return which targets fulfil a condition by their values of the moment."""
+    """Return a flag per target: fulfils a condition by its current value."""
     figure = str(condition.figure)
     values = table.array(figure)
     if values is None:

@@ -1,4 +1,7 @@
-"""The interface of conditions over targets that have addresses; the package's docstring says when which method is called."""
+"""The interface of conditions over targets with addresses.
+
+The package's docstring describes when each method is called.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +29,9 @@ if TYPE_CHECKING:
     Values = NDArray[np.float64]
 
 MANY = 100_000
-"""Targets that hit at once, from which on work on them is cut into more slices."""
+"""Number of simultaneous hits from which the work on them is cut into more slices."""
 ROWS_A_SLICE = 250_000
-"""Targets whose values are computed in one slice: a few milliseconds."""
+"""Targets computed in one slice: a few milliseconds."""
 
 
 class MatchingRows(NamedTuple):
@@ -45,14 +48,17 @@ NOTHING = MatchingRows(NO_ROWS, np.zeros(0))
 
 
 class RowCondition(abc.ABC):
-    """One kind of condition; the package's docstring says when which method is called."""
+    """One kind of condition.
+
+    The package's docstring describes when each method is called.
+    """
 
     refines = False
     """Whether the mask lets more through than fulfils the condition, so that the values decide."""
     has_telling_mask = True
-    """Whether the mask of all targets says by itself, and without being told of this evaluation, that none fulfils it."""
+    """Whether the mask of all targets alone, without `update`, can show that no target matches."""
     needs_known = True
-    """Whether only targets fulfil it of which anything live is known."""
+    """Whether only targets with live values can fulfil it."""
 
     def __init__(self, scope: Scope, condition: Condition, counters: Counters) -> None:  # noqa: ARG002  for windows
         self.scope = scope
@@ -60,35 +66,40 @@ class RowCondition(abc.ABC):
         self.condition = condition
         self.figure = condition.figure or ""
         self.limit = math.nan if condition.limit is None else condition.limit
-        """The number that it is compared with; NaN where that is not one."""
+        """The number compared with; NaN if there is none."""
 
     def update(self, readings: Readings) -> None:  # noqa: B027  most kinds remember nothing
-        """Take what came since the last evaluation, before anything is asked of it."""
+        """Apply the data received since the last evaluation, before any other call."""
 
     def is_quick(self, readings: Readings) -> bool:  # noqa: ARG002  for kinds that go by the layout
-        """Return whether the mask of all targets takes no longer than a slice may."""
+        """Return whether the mask of all targets fits into one slice."""
         return True
 
     @abc.abstractmethod
     def mask(self, readings: Readings, part: slice) -> Flags:
-        """Return which targets of a part may fulfil it: all that do, and some more where it `refines`.
+        """Return a flag per target of a part: may fulfil the condition.
 
-        A quick one is asked for all targets at once.
+        It covers all matches, and some more where the kind `refines`. A quick one is called with
+        all targets at once.
         """
 
     @abc.abstractmethod
     def values(self, readings: Readings, rows: Rows) -> Values:
-        """Return the values that are compared, for some targets; NaN where there are none."""
+        """Return the compared values of some targets.
+
+        NaN without a value.
+        """
 
     def is_beyond_all(self, readings: Readings, metric: Metric, factor: float) -> bool:
-        """Return whether no code of a column fulfils the limit, by the largest of them, or the least.
+        """Return whether a column's largest or least code shows no match.
 
         Args:
             readings: The instant.
-            metric: Whose column.
-            factor: What its values are multiplied by.
+            metric: The metric of the column.
+            factor: Factor of its values.
         """
-        condition, codes = self.condition, readings.store.columns[metric.name]
+        condition = self.condition
+        codes = readings.store.columns[metric.name]
         if condition.above is None and condition.below is None:
             return False
         if condition.above is not None:
@@ -107,26 +118,29 @@ class RowCondition(abc.ABC):
         )
 
     def holds(self, readings: Readings, rows: Rows) -> Flags:
-        """Return which of some targets fulfil it."""
+        """Return a flag for each of some targets: fulfils the condition."""
         return compare(self.condition, self.values(readings, rows))
 
     def look(self, readings: Readings, rows: Rows) -> tuple[Flags, Flags, Values]:
-        """Return for firing and pending targets that do not fulfil it: what is known, what is not clear yet, values."""
+        """Return three arrays for active targets without a match.
+
+        They are: value known, not clear yet, values.
+        """
         values = self.values(readings, rows)
         return readings.is_wholly_known(self.scope, rows), not_clear(self.condition, values), values
 
     def candidates(self, readings: Readings) -> Slices[Rows]:
-        """Return the rows of all targets that may fulfil it, ascending."""
+        """Return the rows of all possible matches, ascending."""
         total = count_of(readings.layout, self.scope)
         if self.is_quick(readings):
             return np.flatnonzero(self.mask(readings, slice(0, total)))
-        found: list[Rows] = []
+        parts: list[Rows] = []
         for first in range(0, total, ROWS_A_SLICE):
             if first:
                 yield from readings.checkpoint()
             part = slice(first, min(total, first + ROWS_A_SLICE))
-            found.append(np.flatnonzero(self.mask(readings, part)) + first)
-        return np.concatenate(found) if found else NO_ROWS
+            parts.append(np.flatnonzero(self.mask(readings, part)) + first)
+        return np.concatenate(parts) if parts else NO_ROWS
 
 
 def count_of(layout: Layout, scope: Scope) -> int:

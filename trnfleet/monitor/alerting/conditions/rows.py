@@ -1,7 +1,7 @@
-"""Conditions over targets that have addresses: rows of the store's columns, a million of them.
+"""Conditions over targets with addresses: rows of the store's columns, up to a million.
 
-`ROW_CONDITIONS` is the table of all kinds; those that compare with a median are in `medians`. `RowSearch` takes the conditions of
-one rule and returns the rows that fulfil them all.
+`ROW_CONDITIONS` is the table of all kinds. Comparisons with a median are in `medians`. `RowSearch`
+applies the conditions of one rule and returns the matching rows.
 """
 
 from __future__ import annotations
@@ -49,34 +49,34 @@ if TYPE_CHECKING:
 
 
 class FigureRows(RowCondition):
-    """A figure as it is: by the codes of its column where it has one, else by its values."""
+    """A figure itself: compared by its column's codes if it has one, otherwise by values."""
 
     _had_any = False
-    """Whether anything may have fulfilled it when all targets were looked at last."""
+    """Whether the last search of all targets found candidates."""
 
     def is_quick(self, readings: Readings) -> bool:
-        """Return whether it is a column, or of a level that has few targets."""
+        """Return whether the figure is a column, or its level has few targets."""
         return (
             self.level is not Level.CHIP or readings.column_of(self.scope, self.figure) is not None
         )
 
     def candidates(self, readings: Readings) -> Slices[Rows]:
-        """Return none where the largest of all codes, or the least, does not fulfil it."""
-        found = readings.column_of(self.scope, self.figure)
-        # What fulfilled it a moment ago mostly still does, and a look at all codes would show no more.
+        """Return no rows if neither the largest nor the least code can match."""
+        column = readings.column_of(self.scope, self.figure)
+        # Recent matches mostly still match, and checking all codes would show no more.
         is_rare = not self._had_any and len(readings.layout.instances) > 0
-        if is_rare and found is not None and self.is_beyond_all(readings, *found):
+        if is_rare and column is not None and self.is_beyond_all(readings, *column):
             return NO_ROWS
         some = yield from super().candidates(readings)
         self._had_any = len(some) > 0
         return some
 
     def mask(self, readings: Readings, part: slice) -> Flags:
-        """Compare codes, or values where there are none."""
-        found = readings.column_of(self.scope, self.figure)
-        if found is None:
+        """Compare codes, or values without codes."""
+        column = readings.column_of(self.scope, self.figure)
+        if column is None:
             return compare(self.condition, readings.values(self.scope, self.figure, part))
-        metric, factor = found
+        metric, factor = column
         limits = (limit / factor for limit in self.condition.limits)
         codes = readings.store.columns[metric.name]
         return compare_codes(codes, metric, self.condition.comparison.key, *limits).reshape(-1)
@@ -86,14 +86,17 @@ class FigureRows(RowCondition):
 
 
 class MissingLinkRows(FigureRows):
-    """How many links are down: counted only where the bit mask of a chip lacks one."""
+    """The number of links down, counted only on chips with a missing mask bit."""
 
     def is_quick(self, readings: Readings) -> bool:  # noqa: ARG002  as all kinds
         """Return True: few chips lack a link."""
         return True
 
     def mask(self, readings: Readings, part: slice) -> Flags:
-        """Count where the mask is not the expected one; where chips without a missing link count, everywhere."""
+        """Count on chips with an unexpected mask.
+
+        If chips without a missing link can match, count everywhere.
+        """
         is_common = self.condition.comparison.key != "above" or self.limit < 0
         if self.level is not Level.CHIP or is_common:
             return compare(self.condition, readings.values(self.scope, self.figure, part))
@@ -104,7 +107,10 @@ class MissingLinkRows(FigureRows):
 
 
 class LinkUpRows(FigureRows):
-    """Whether a link is up: a bit of the chip's mask, looked at only where a chip lacks one."""
+    """Whether a link is up: a bit of the chip's mask.
+
+    Only chips with a missing bit are checked.
+    """
 
     def is_quick(self, readings: Readings) -> bool:  # noqa: ARG002  as all kinds
         """Return True: few chips lack a link."""
@@ -112,36 +118,43 @@ class LinkUpRows(FigureRows):
 
     @property
     def _is_down(self) -> bool:
-        """Whether links that are down fulfil it, and others do not."""
+        """Whether only links that are down fulfil it."""
         condition = self.condition
         return condition.equals == 0.0 or (condition.below is not None and 0 < condition.below <= 1)
 
     def candidates(self, readings: Readings) -> Slices[Rows]:
-        """Return none where the roll-ups have all links up."""
+        """Return no rows if all links are up in the roll-ups."""
         if self._is_down and readings.all_links_up:
             return NO_ROWS
         return (yield from super().candidates(readings))
 
     def mask(self, readings: Readings, part: slice) -> Flags:
-        """Return the missing bits, or compare everywhere where links that are up fulfil it."""
+        """Return the missing bits.
+
+        Compare everywhere if links in the up state can match.
+        """
         condition = self.condition
         if not self._is_down:
             return compare(condition, readings.values(self.scope, self.figure, part))
-        codes, expected = readings.store.columns[LINKS_UP], readings.expected_links
+        codes = readings.store.columns[LINKS_UP]
+        expected = readings.expected_links
         width = len(LANES[Scope.LINK])
         flags = np.zeros((len(codes), width), np.bool_)
         some = np.flatnonzero(_lacking_links(readings))
-        wanted = expected if isinstance(expected, np.uint8) else expected[some]
-        missing = wanted & ~codes[some]
+        links = expected if isinstance(expected, np.uint8) else expected[some]
+        missing = links & ~codes[some]
         flags[some] = missing[:, None] >> np.arange(width, dtype=np.uint8) & 1 > 0
         return flags.reshape(-1)
 
 
 class BitRows(RowCondition):
-    """Bits of a bit mask, any of which will do."""
+    """Bits of a bit mask.
+
+    Any of them fulfils the condition.
+    """
 
     def candidates(self, readings: Readings) -> Slices[Rows]:
-        """Return none where the roll-ups have none of the bits at any instance."""
+        """Return no rows if no instance has any of the bits in the roll-ups."""
         if self.level is Level.CHIP and BY_NAME[self.figure].aggregate is Aggregate.OR:
             bits, _ = readings.rollups.parts(self.figure, Level.INSTANCE)
             if not (bits.astype(np.int64) & self._wanted).any():
@@ -158,7 +171,8 @@ class BitRows(RowCondition):
         return self._any(readings, rows)
 
     def _any(self, readings: Readings, rows: Rows | slice) -> Flags:
-        codes, has = readings.bits(self.scope, self.figure, rows), self.condition.has
+        codes = readings.bits(self.scope, self.figure, rows)
+        has = self.condition.has
         flags: Flags
         if self.figure == LINKS_UP:
             flags = codes & readings.lane_bits(self.scope, has, rows) != 0
@@ -174,18 +188,24 @@ class BitRows(RowCondition):
 
 
 class SilentRows(RowCondition):
-    """Targets from which nothing live comes; the value is for how many seconds."""
+    """Targets without live data.
+
+    The value is the silence in seconds.
+    """
 
     needs_known = False
 
     def candidates(self, readings: Readings) -> Slices[Rows]:
-        """Return none where all chips are live."""
+        """Return no rows if all chips are live."""
         if readings.all_live:
             return NO_ROWS
         return (yield from super().candidates(readings))
 
     def mask(self, readings: Readings, part: slice) -> Flags:
-        """Return which are silent, by no trouble of ours: of what holds chips, where none lives and any is stale or offline."""
+        """Return a flag per target: silent, by no trouble of ours.
+
+        Above the chip, a target is silent if no chip is live and any is stale or offline.
+        """
         if readings.all_live:
             return np.zeros(
                 len(range(*part.indices(count_of(readings.layout, self.scope)))), np.bool_
@@ -208,7 +228,7 @@ class SilentRows(RowCondition):
         return np.where(newest_ns > 0, np.maximum(age_s, 0.0), np.nan)
 
     def look(self, readings: Readings, rows: Rows) -> tuple[Flags, Flags, Values]:
-        """Return that all are known that could be heard: such a target that is not silent any more is live."""
+        """Report every audible target as known: no longer silent, it is live."""
         known = np.ones(len(rows), np.bool_)
         if readings.unsettled is not None:
             known = ~readings.unheard(self.level)[rows]
@@ -227,7 +247,7 @@ class CounterRows(RowCondition):
         self._follow()
 
     def candidates(self, readings: Readings) -> Slices[Rows]:
-        """Look only at chips that have an increase, where all others cannot fulfil it."""
+        """Search only chips with an increase, if no other chip can match."""
         condition = self.condition
         is_some = condition.comparison.key == "above" and self.limit >= 0
         if self.level is not Level.CHIP or condition.rate_over or not is_some:
@@ -260,17 +280,21 @@ class EventRows(CounterRows):
     has_telling_mask = False
 
     def candidates(self, readings: Readings) -> Slices[Rows]:
-        """Return those that have that many events."""
+        """Return the targets with enough events."""
         return (yield from RowCondition.candidates(self, readings))
 
     def __init__(self, scope: Scope, condition: Condition, counters: Counters) -> None:
         super().__init__(scope, condition, counters)
         self._events: deque[tuple[int, str]] = deque()
-        """When events came, in time that passed, and the targets that they count for."""
+        """Arrival of each event in passed time, and its target."""
 
     def update(self, readings: Readings) -> None:
-        """Take the events since the last evaluation, and drop those that have left the window."""
-        flow_ns, depth = readings.instant.flow_ns, int(self.level)
+        """Add the events since the last evaluation.
+
+        Drop events outside the window.
+        """
+        flow_ns = readings.instant.flow_ns
+        depth = int(self.level)
         for event in readings.events:
             segments = event.path.split("/") if event.path else []
             if event.name in self.condition.named and len(segments) >= depth:
@@ -307,25 +331,30 @@ ROW_CONDITIONS: Mapping[tuple[str, str], type[RowCondition]] = MappingProxyType(
         ("share_of_median_of", "instance"): InstanceShareRows,
     }
 )
-"""How each kind is evaluated: by the key of its reference (and its value), window or comparison (and the figure, if special)."""
+"""The evaluation of each kind. Keys: the reference (and its value), the window or the comparison
+(and the figure, if special)."""
 
 
 def evaluation_of(scope: Scope, condition: Condition, counters: Counters) -> RowCondition:
     """Return the evaluation of a condition."""
-    reference, window, comparison = condition.reference, condition.window, condition.comparison
+    reference = condition.reference
+    window = condition.window
+    comparison = condition.comparison
     if reference is not None:
-        kind, special = reference.key, reference.of
+        kind = reference.key
+        special = reference.of
     elif window is not None:
-        kind, special = window.key, condition.figure or ""
+        kind = window.key
+        special = condition.figure or ""
     else:
         kind = comparison.key if (comparison.key, "") in ROW_CONDITIONS else "figure"
         special = condition.figure or ""
-    found = ROW_CONDITIONS.get((kind, special)) or ROW_CONDITIONS[kind, ""]
-    return found(scope, condition, counters)
+    evaluation = ROW_CONDITIONS.get((kind, special)) or ROW_CONDITIONS[kind, ""]
+    return evaluation(scope, condition, counters)
 
 
 class RowSearch:
-    """The conditions of one rule over targets that have addresses."""
+    """The conditions of one rule over targets with addresses."""
 
     def __init__(self, rule: Rule, counters: Counters) -> None:
         self._scope = rule.scope
@@ -333,7 +362,10 @@ class RowSearch:
         self._also = [evaluation_of(rule.scope, condition, counters) for condition in rule.also]
 
     def sees_nothing(self, readings: Readings) -> bool:
-        """Return whether a look at all targets shows that none fulfils the conditions; False for what takes more than a look."""
+        """Return whether one pass over all targets shows that none matches.
+
+        False if it would need more than one pass.
+        """
         own = self._own
         total = count_of(readings.layout, self._scope)
         if not own.has_telling_mask or total > MANY or not own.is_quick(readings):
@@ -346,7 +378,8 @@ class RowSearch:
         Raises:
             LayoutChanged: their rows have other numbers now.
         """
-        own, scope = self._own, self._scope
+        own = self._own
+        scope = self._scope
         own.update(readings)
         hit = yield from own.candidates(readings)
         if scope is Scope.ULTRASERVER:
@@ -365,16 +398,23 @@ class RowSearch:
         values = own.values(readings, hit)
         if own.refines:
             fits = compare(own.condition, values)
-            hit, values = hit[fits], values[fits]
+            hit = hit[fits]
+            values = values[fits]
         return MatchingRows(hit, values)
 
     def look(self, readings: Readings, rows: Rows) -> tuple[Flags, Flags, Values]:
-        """Return for firing and pending targets that do not fulfil them: what is known, what is not clear yet, values."""
+        """Return three arrays for active targets without a match.
+
+        They are: value known, not clear yet, values.
+        """
         return self._own.look(readings, rows)
 
 
 def _is_of_cell(readings: Readings, scope: Scope, rows: Rows) -> Flags:
-    """Return which targets below the UltraServer are known from roll-ups only, or under a lease: their cell evaluates these rules."""
+    """Return a flag per target below the UltraServer: its cell evaluates these rules.
+
+    Such a target is known here from roll-ups only, or forwarded under a lease.
+    """
     layout = readings.layout
     if LEVEL_OF[scope] is Level.CHIP:
         rows = layout.instance_of_chip[readings.chips_of(scope, rows)].astype(np.int64)
@@ -383,8 +423,9 @@ def _is_of_cell(readings: Readings, scope: Scope, rows: Rows) -> Flags:
 
 
 def _lacking_links(readings: Readings) -> Flags:
-    """Return which chips have a link down that they should have up."""
-    codes, expected = readings.store.columns[LINKS_UP], readings.expected_links
+    """Return a flag per chip: an expected link is down."""
+    codes = readings.store.columns[LINKS_UP]
+    expected = readings.expected_links
     flags: Flags = ((codes & expected) != expected) & (codes != BY_NAME[LINKS_UP].top)
     return flags
 
@@ -398,7 +439,8 @@ def _of_nodes(
     starts = layout.chip_start
     if level is Level.ULTRASERVER:
         starts = starts[layout.ultraserver_start]
-    firsts, sizes = starts[rows], starts[rows + 1] - starts[rows]
+    firsts = starts[rows]
+    sizes = starts[rows + 1] - starts[rows]
     offsets = np.cumsum(sizes) - sizes
     chips = np.arange(int(sizes.sum())) + np.repeat(firsts - offsets, sizes)
     of_nodes: NDArray[np.int64] = reduce.reduceat(of_chips[chips], offsets.astype(np.intp))

@@ -1,23 +1,26 @@
-"""Windows: the increase of a counter, or the samples of a figure, within `(now - window, now]`.
+"""Windows: the increase of a counter or the samples of a figure.
 
-Counters of chips are state in columns: only what changed is kept, and each window has a running total. Figures of
-jobs, reservations and the like are few, so each has its own samples. All are timed by `Instant.flow_ns`, which no step of a clock moves.
+They cover `(now - window, now]`. Chip counters are stored in columns: only changes are stored, and
+each window has a running total. Figures of jobs, reservations and the like are few, so each has its
+own samples. All are timed by `Instant.flow_ns`, unaffected by clock steps.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections import deque
-from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from trnfleet.domain.metrics import BY_NAME
+from trnfleet.monitor.alerting.conditions.compare import compare, not_clear
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from trnfleet.domain.alerts.conditions import Condition
     from trnfleet.monitor.alerting.inputs import Readings
 
     Rows = NDArray[np.int64]
@@ -25,20 +28,23 @@ if TYPE_CHECKING:
 PARTS = 240
 """Parts of a window: changes within one part leave the window together."""
 MOST_KEPT = 4_000_000
-"""Changes that one window keeps; beyond it neighbours in time are joined, so that it gets coarser and not larger."""
+"""Most changes stored per window. Beyond it, neighbours in time are joined: the window gets
+coarser, not larger."""
 _HALF_WORD = 4
-"""Bytes of the codes of which two are a word."""
+"""Bytes of a code when two codes fit in a word."""
 PAST_SAMPLES = 120
 PAST_LEAST = 10
-"""Fewest samples that make a past to compare with."""
+"""Fewest samples of a past to compare with."""
 FIRST_EVERY_NS = 2_000_000_000
+BEST_OF = 5
+"""The smallest fifth of a past is in order, even if the rest is not."""
 
 
 class Increase(NamedTuple):
     """The increase of a counter since the last evaluation."""
 
     rows: Rows
-    """Chips whose counter changed, ascending."""
+    """Chips with a changed counter, ascending."""
     amounts: NDArray[np.int64]
 
 
@@ -52,18 +58,21 @@ class CounterFeed:
         self._top = top
         self._before: NDArray[Any] | None = None
         self._is_zero = False
-        """Whether all of them were 0 at the last call, as counters of errors mostly are."""
+        """Whether all were 0 at the last call: the usual case for error counters."""
 
     def take(self, codes: NDArray[Any], highest: int | None = None) -> Increase:
-        """Return what changed since the last call; a counter that is smaller than before started again at 0.
+        """Return the changes since the last call.
 
-        A chip whose counter shows for the first time has not increased: since when it counts is not known.
+        A smaller counter restarted at 0.
+
+        A counter seen for the first time has not increased: its start is unknown.
 
         Args:
             codes: The counters of all chips.
-            highest: The largest of them, where that is known.
+            highest: The largest of them, if known.
         """
-        before, was_zero = self._before, self._is_zero
+        before = self._before
+        was_zero = self._is_zero
         self._is_zero = not (codes.max(initial=0) if highest is None else highest)
         if before is None or len(before) != len(codes):
             self._before = codes.copy()
@@ -73,31 +82,38 @@ class CounterFeed:
         rows = _differing(codes, before)
         if not len(rows):
             return NO_INCREASE
-        new, old = codes[rows], before[rows]
+        new = codes[rows]
+        old = before[rows]
         before[rows] = new
         counts = (new != self._top) & (old != self._top)
-        rows, new, old = rows[counts], new[counts].astype(np.int64), old[counts].astype(np.int64)
+        rows = rows[counts]
+        new = new[counts].astype(np.int64)
+        old = old[counts].astype(np.int64)
         amounts = np.where(new >= old, new - old, new)
         some = amounts > 0
         return Increase(rows[some], amounts[some])
 
     def move(self, to: Rows, source: Rows, chips: int) -> None:
-        """Take on a new layout: what was known of row `source` is known of row `to`."""
+        """Adopt a new layout: the counter of row `source` moves to row `to`."""
         if self._before is None:
             return
         moved = np.full(chips, self._top, self._before.dtype)
         moved[to] = self._before[source]
-        self._before, self._is_zero = moved, False
+        self._before = moved
+        self._is_zero = False
 
 
 def _differing(codes: NDArray[Any], before: NDArray[Any]) -> Rows:
-    """Return where codes differ, ascending: two of 32 bits are compared at once, of which few do."""
+    """Return the positions of differing codes, ascending.
+
+    Two 32-bit codes are compared at once: few differ.
+    """
     if codes.dtype.itemsize != _HALF_WORD or len(codes) % 2 or not codes.flags.c_contiguous:
         return np.flatnonzero(codes != before)
     pairs = np.flatnonzero(codes.view(np.uint64) != before.view(np.uint64))
     rows: Rows = (2 * pairs[:, None] + np.arange(2)).reshape(-1)
-    found: Rows = rows[codes[rows] != before[rows]]
-    return found
+    differing: Rows = rows[codes[rows] != before[rows]]
+    return differing
 
 
 class CounterWindow:
@@ -107,7 +123,7 @@ class CounterWindow:
         self._window_ns = round(window_s * 1e9)
         self._entries: deque[tuple[int, Rows, NDArray[np.int64]]] = deque()
         self.kept = 0
-        """Changes that are kept, of all parts."""
+        """Stored changes of all parts."""
         self.totals: NDArray[np.int64] = np.zeros(chips, np.int64)
         """Increase within the window; shape (chips,)."""
 
@@ -116,8 +132,9 @@ class CounterWindow:
         return len(self._entries)
 
     def add(self, now_ns: int, increase: Increase) -> None:
-        """Go on to an instant, with what the counter has increased by."""
-        entries, totals = self._entries, self.totals
+        """Advance to an instant and add an increase."""
+        entries = self._entries
+        totals = self.totals
         while entries and not now_ns - self._window_ns < entries[0][0] <= now_ns:
             _, rows, amounts = entries.popleft()
             totals[rows] -= amounts
@@ -136,20 +153,25 @@ class CounterWindow:
             self._coarsen()
 
     def above(self, limit: float) -> Rows:
-        """Return the chips whose increase is above a limit of 0 or more, ascending: among those with changes that are kept."""
+        """Return the chips with an increase above a limit of 0 or more, ascending.
+
+        Only chips with stored changes are searched.
+        """
         if self.kept * 4 > len(self.totals):
             return np.flatnonzero(self.totals > limit)
-        found = [rows[self.totals[rows] > limit] for _, rows, _ in self._entries]
-        return np.unique(np.concatenate(found)) if found else np.zeros(0, np.int64)
+        parts = [rows[self.totals[rows] > limit] for _, rows, _ in self._entries]
+        return np.unique(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
 
     def move(self, to: Rows, source: Rows, chips: int) -> None:
-        """Take on a new layout."""
+        """Adopt a new layout."""
         places = np.full(len(self.totals), -1, np.int64)
         places[source] = to
         moved = np.zeros(chips, np.int64)
         moved[to] = self.totals[source]
         self.totals = moved
-        entries, self._entries, self.kept = self._entries, deque(), 0
+        entries = self._entries
+        self._entries = deque()
+        self.kept = 0
         for at_ns, rows, amounts in entries:
             new = places[rows]
             order = np.argsort(new[new >= 0], kind="stable")
@@ -160,8 +182,13 @@ class CounterWindow:
         self.kept += len(rows)
 
     def _coarsen(self) -> None:
-        """Join neighbours in time, two by two; each pair leaves the window with its later one."""
-        entries, self._entries, self.kept = list(self._entries), deque(), 0
+        """Join neighbours in time in pairs.
+
+        Each pair leaves the window with its later one.
+        """
+        entries = list(self._entries)
+        self._entries = deque()
+        self.kept = 0
         for first, second in zip(entries[::2], entries[1::2], strict=False):
             self._put(second[0], *_joined(*first[1:], *second[1:]))
         if len(entries) % 2:
@@ -178,7 +205,10 @@ def _joined(
 
 
 class Counters:
-    """The counters of chips that any rule follows; rules with the same counter and window share."""
+    """The chip counters followed by any rule.
+
+    Rules with the same counter and window share one.
+    """
 
     def __init__(self) -> None:
         self._feeds: dict[str, CounterFeed] = {}
@@ -205,7 +235,10 @@ class Counters:
             window.add(readings.instant.flow_ns, increases[figure])
 
     def above(self, figure: str, window_s: float, limit: float) -> Rows:
-        """Return the chips whose counter has increased by more than a limit of 0 or more within the window, ascending."""
+        """Return the chips whose counter rose by more than a limit in the window, ascending.
+
+        The limit is 0 or more.
+        """
         return self._windows[figure, window_s].above(limit)
 
     def totals(self, figure: str, window_s: float) -> NDArray[np.int64]:
@@ -213,7 +246,7 @@ class Counters:
         return self._windows[figure, window_s].totals
 
     def move(self, to: Rows, source: Rows, chips: int) -> None:
-        """Take on a new layout."""
+        """Adopt a new layout."""
         for feed in self._feeds.values():
             feed.move(to, source, chips)
         for window in self._windows.values():
@@ -231,8 +264,12 @@ class Samples:
         self._values: deque[Any] = deque()
 
     def add(self, now_ns: int, value: float | str | None) -> None:
-        """Take the value of an instant; None is not known. The newest sample before the window is kept for differences."""
-        times_ns, values = self._times_ns, self._values
+        """Add the value of an instant; None if unknown.
+
+        The newest sample before the window is stored for differences.
+        """
+        times_ns = self._times_ns
+        values = self._values
         if times_ns and times_ns[-1] > now_ns:
             times_ns.clear()
             values.clear()
@@ -245,17 +282,19 @@ class Samples:
 
     def within(self, now_ns: int) -> list[Any]:
         """Return the values in the window, oldest first."""
-        begin_ns, times_ns, first = now_ns - self._window_ns, self._times_ns, 0
+        begin_ns = now_ns - self._window_ns
+        times_ns = self._times_ns
+        first = 0
         # Right after `add` one sample at most is older.
         while first < len(times_ns) and times_ns[first] <= begin_ns:
             first += 1
         return list(itertools.islice(self._values, first, None))
 
     def increase(self, now_ns: int) -> float | None:
-        """Return by how much a counter has grown within the window.
+        """Return a counter's increase in the window.
 
-        One that falls takes back what had been counted too early, such as a tick as lost that was only late. What it grows by afterwards counts
-        whole.
+        A falling counter subtracts what was counted too early, such as a tick counted as lost that
+        was only late. Any later increase counts in full.
         """
         del now_ns
         values = self._values
@@ -270,30 +309,57 @@ class Samples:
 
 
 class UsualValue:
-    """What is usual for one target: the median of its own past, of which times in which it is out of order are left out."""
+    """The usual value of one target: the median of its own past, without abnormal times.
 
-    __slots__ = ("_every_ns", "_kept", "_median")
+    Not every abnormal time has an alert: a job may be slow from its first minute on, or by less
+    than the limit. For figures with an upper limit, the median covers only samples at which an
+    alert would end if the smallest fifth were usual. A time is never much shorter than the work
+    needs. A rate may exceed its usual value for a while, so `below` uses the plain median.
+    """
 
-    def __init__(self, past_s: float) -> None:
-        self._every_ns = round(past_s * 1e9 / PAST_SAMPLES)
+    __slots__ = ("_condition", "_every_ns", "_kept", "_median")
+
+    def __init__(self, condition: Condition) -> None:
+        self._condition = condition
+        self._every_ns = round((condition.past or 0.0) * 1e9 / PAST_SAMPLES)
         self._kept: deque[tuple[int, float]] = deque(maxlen=PAST_SAMPLES)
         self._median: float | None = None
-        """Of what is kept; None until it is asked for."""
+        """Median of the stored samples; None until requested."""
 
     def usual(self) -> float | None:
-        """Return the median; None while too little is known."""
+        """Return the median.
+
+        None with too few samples.
+        """
         if len(self._kept) < PAST_LEAST:
             return None
         if self._median is None:
-            self._median = median(value for _, value in self._kept)
+            self._median = self._find()
         return self._median
 
+    def prepend(self, before: UsualValue) -> None:
+        """Put the samples of a time before in front of the own ones."""
+        own = list(self._kept)
+        older = [sample for sample in before._kept if not own or sample[0] < own[0][0]]
+        self._kept = deque([*older, *own], PAST_SAMPLES)
+        self._median = None
+
+    def _find(self) -> float:
+        values = np.array(sorted(value for _, value in self._kept))
+        best = values[math.ceil(len(values) / BEST_OF) - 1]
+        if self._condition.above is not None and best > 0:
+            shares = values / best
+            values = values[
+                ~(compare(self._condition, shares) | not_clear(self._condition, shares))
+            ]
+        return float(np.median(values)) if len(values) else float(best)
+
     def add(self, now_ns: int, value: float) -> None:
-        """Take a value that is in order."""
+        """Add a normal value."""
         if self._kept and now_ns < self._kept[-1][0]:
             self._kept.clear()
             self._median = None
-        # The first samples come closer together, so that what is usual is known soon.
+        # The first samples are closer together, so the usual value is known soon.
         every_ns = (
             self._every_ns if len(self._kept) >= PAST_LEAST else min(self._every_ns, FIRST_EVERY_NS)
         )

@@ -1,4 +1,4 @@
-"""What a rule test expects: the active alerts of an instant, and whether these are they."""
+"""Expectations of a rule test: the active alerts of an instant, compared with the actual."""
 
 from __future__ import annotations
 
@@ -26,11 +26,14 @@ class ActiveAlert(NamedTuple):
         """Return it in one line."""
         value = "" if self.value is None else f" value={_short(self.value)}"
         place = f" place={self.place}" if self.place and self.place != self.target else ""
-        return f"{self.target or 'the fleet'} {self.state}{value} members={self.members}{place}  {self.summary}"
+        return (
+            f"{self.target or 'the fleet'} {self.state}{value} members={self.members}{place} "
+            f" {self.summary}"
+        )
 
 
 Frame = dict[str, tuple[ActiveAlert, ...]]
-"""The active alerts of an instant by rule; each rule's in the order of their targets."""
+"""The active alerts of an instant by rule, in the order of their targets."""
 
 
 class FailedExpectation(NamedTuple):
@@ -44,8 +47,8 @@ class FailedExpectation(NamedTuple):
 
 
 def fits(expected: Sequence[AlertCase], got: Sequence[ActiveAlert]) -> bool:
-    """Return whether these are the expected alerts, one for each."""
-    left = {(each.target, each.state): each for each in got}
+    """Return whether the alerts are the expected ones, one for each."""
+    left = {(active.target, active.state): active for active in got}
     if len(expected) != len(got):
         return False
     for alert in expected:

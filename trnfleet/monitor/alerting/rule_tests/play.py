@@ -1,6 +1,7 @@
-"""Tests of rules, played through the monitor's own engine: a store, roll-ups and alerts, interval by interval.
+"""Rule tests, played interval by interval through the monitor's store, roll-ups and alerts.
 
-It follows promtool: the rules are evaluated at every interval from 0 on, and a sample holds until it is too old.
+Like promtool, it evaluates the rules at every interval from 0 on. A sample counts until it is too
+old.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ T = TypeVar("T")
 
 
 class RuleTest:
-    """One test and the engine that it is played through."""
+    """One test with the engine that plays it."""
 
     def __init__(
         self,
@@ -64,13 +65,13 @@ class RuleTest:
 
         Args:
             case: The test.
-            rules: The rules that it is about, and those that may inhibit them.
+            rules: The tested rules and their possible inhibitors.
             interval_s: Seconds from sample to sample and from evaluation to evaluation.
-            stale_after_s: Age beyond which a sample holds no longer.
-            flapping: Whether alerts that come and go are held.
+            stale_after_s: Age beyond which a sample does not count.
+            flapping: Whether recurring alerts are held.
 
         Raises:
-            ConfigError: a target is not there, or a value is outside what its metric can be.
+            ConfigError: a target is unknown, or a value is outside its metric's range.
         """
         self._interval_ns = round(interval_s * NS_PER_S)
         self._store = Store()
@@ -105,9 +106,9 @@ class RuleTest:
                 )
                 self._names[scope, series.target, series.figure] = playback
         self._heard = np.zeros(layout.chips, np.bool_)
-        """Chips of which anything has come."""
+        """Chips with any sample so far."""
         self._due = np.zeros(layout.chips, np.bool_)
-        """Chips of which anything should come."""
+        """Chips with any series."""
         for rows in self._rows:
             self._due[rows.chips] = True
             if rows.figure == "link_up":
@@ -138,7 +139,8 @@ class RuleTest:
         return self._frame()
 
     def _play_rows(self, now_ns: int) -> None:
-        store, step = self._store, self._step
+        store = self._store
+        step = self._step
         live = np.zeros(store.layout.chips, np.bool_)
         for rows in self._rows:
             if rows.playback.value(step) is not None:
@@ -189,9 +191,11 @@ class RuleTest:
                 return rolled.column(figure)
             given = rolled.column(figure)
             return [
-                self._value(Scope.JOB, name, figure)
-                if (Scope.JOB, name, figure) in self._names
-                else usual
+                (
+                    self._value(Scope.JOB, name, figure)
+                    if (Scope.JOB, name, figure) in self._names
+                    else usual
+                )
                 for name, usual in zip(self._jobs, given, strict=True)
             ]
 
@@ -220,16 +224,18 @@ class RuleTest:
 
 
 def play(case: Case, rules: Sequence[Rule], file: CaseFile) -> list[FailedExpectation]:
-    """Play one test of a file and return what was not as expected, in the order of time.
+    """Play one test of a file and return its failed expectations in time order.
 
     Raises:
-        ConfigError: it names a rule or a target that is not there, or a value outside what its metric can be.
+        ConfigError: it names a rule or a target that is not there, or a value outside what its
+            metric can be.
     """
     known = [rule.name for rule in rules]
     for expected in case.expect:
         if expected.rule not in known:
             raise ConfigError(
-                f"test {case.name!r}: there is no rule {expected.rule!r}: {nearest(expected.rule, known)}"
+                f"test {case.name!r}: there is no rule {expected.rule!r}:"
+                f" {nearest(expected.rule, known)}"
             )
     test = RuleTest(
         case,
@@ -238,25 +244,25 @@ def play(case: Case, rules: Sequence[Rule], file: CaseFile) -> list[FailedExpect
         stale_after_s=file.stale_after_s,
         flapping=file.flapping,
     )
-    found: list[FailedExpectation] = []
+    failures: list[FailedExpectation] = []
     step, frame = -1, Frame()
-    for expected in sorted(case.expect, key=lambda each: each.at):
-        # The last evaluation at or before it; what is a whole number of intervals but for rounding is that.
-        wanted = math.floor(expected.at / file.interval + 1e-9)
-        while step < wanted:
+    for expected in sorted(case.expect, key=lambda expectation: expectation.at):
+        # The last evaluation at or before it, with a tolerance for rounding.
+        last_step = math.floor(expected.at / file.interval + 1e-9)
+        while step < last_step:
             step, frame = step + 1, test.advance()
         got = frame.get(expected.rule, ())
         if not fits(expected.alerts, got):
-            found.append(
+            failures.append(
                 FailedExpectation(
                     case.name,
                     expected.at,
                     expected.rule,
-                    tuple(sorted(words(each) for each in expected.alerts)),
-                    tuple(str(each) for each in got),
+                    tuple(sorted(words(alert) for alert in expected.alerts)),
+                    tuple(str(alert) for alert in got),
                 )
             )
-    return found
+    return failures
 
 
 def frames(
@@ -276,7 +282,7 @@ def frames(
 
 
 def _jobs_of(case: Case) -> dict[str, JobMessage]:
-    """Return the jobs of a test: those that it lists, and those that its series name."""
+    """Return the jobs of a test, from its list and its series."""
     jobs = {
         job.name: JobMessage(
             job=job.name,
@@ -300,7 +306,10 @@ def _jobs_of(case: Case) -> dict[str, JobMessage]:
 
 
 def _named(case: Case, make: Callable[[], T]) -> T:
-    """Return what `make` returns; errors get the test's name."""
+    """Return the result of `make`.
+
+    Prefix errors with the test's name.
+    """
     try:
         return make()
     except (ValueError, ConfigError) as error:

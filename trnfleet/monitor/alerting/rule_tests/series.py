@@ -1,4 +1,4 @@
-"""The series of a rule test: the value that holds at each step, and the places in the store that it goes to."""
+"""The series of a rule test: its values by step and its store places."""
 
 from __future__ import annotations
 
@@ -32,17 +32,21 @@ class Playback:
         self._samples = samples
         self._interval_ns = interval_ns
         self._stale_after_ns = stale_after_ns
-        newest, self._newest = -1, list[int]()
+        newest = -1
+        self._newest = list[int]()
         for step, sample in enumerate(samples):
             newest = newest if sample is Mark.GAP else step
             self._newest.append(newest)
 
     def is_new(self, step: int) -> bool:
-        """Return whether a sample comes at a step."""
+        """Return whether a step has a sample."""
         return step < len(self._samples) and not isinstance(self._samples[step], Mark)
 
     def value(self, step: int) -> float | str | None:
-        """Return the value at a step; None where there is none or it is too old."""
+        """Return the value at a step.
+
+        None if there is none or it is too old.
+        """
         newest = self._newest[min(step, len(self._newest) - 1)] if self._newest else -1
         if newest < 0 or (step - newest) * self._interval_ns > self._stale_after_ns:
             return None
@@ -51,13 +55,13 @@ class Playback:
 
 
 class SeriesRows:
-    """One series and the places in the store that it goes to."""
+    """One series and its places in the store."""
 
     def __init__(self, series: SeriesCase, playback: Playback, layout: Layout) -> None:
         """Find the places.
 
         Raises:
-            ValueError: a target is not there, or a value is outside what its metric can be.
+            ValueError: a target is unknown, or a value is outside its metric's range.
         """
         self.figure = series.figure
         self.playback = playback
@@ -96,8 +100,12 @@ class SeriesRows:
                 self._codes[sample] = self._code(sample)
 
     def write(self, store: Store, value: float | str | None, live: NDArray[np.bool_]) -> None:
-        """Put a value into the store; what has none is not available where other values live, and else as last known."""
-        column, places = store.columns[self._metric.name], self._places
+        """Write a value into the store.
+
+        Without a value, live places become not available. The others stay as last known.
+        """
+        column = store.columns[self._metric.name]
+        places = self._places
         if value is None:
             if self.figure == "link_up":
                 return

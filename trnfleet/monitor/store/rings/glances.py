@@ -1,7 +1,8 @@
-"""Samples of one figure of the nodes that are on a screen, in a fleet of which not all nodes can be kept.
+"""Samples of one figure for the nodes on a screen of a large fleet.
 
-Memory and work are bounded by what a screen can show, whatever the fleet's size: a node is kept from the first look on, and for some
-minutes after the last one, so that scrolling back finds it.
+In such a fleet not all nodes can be stored. Memory and work are bounded by the size of a screen. A
+node is recorded from its first view until some minutes after the last one, so that scrolling back
+finds it.
 """
 
 from __future__ import annotations
@@ -21,20 +22,21 @@ if TYPE_CHECKING:
     Read = Callable[[Level, NDArray[np.int64]], NDArray[np.float64]]
 
 MOST_GLANCED = 256
-"""Nodes that are kept: more than twice the rows of the tallest screen that one reads."""
+"""Most recorded nodes: more than twice the rows of the tallest readable screen."""
 SAMPLES = 320
-"""Samples of each: those of the widest sparkline, and of the first mean in it."""
+"""Samples per node: the widest sparkline, and the window of its first mean."""
 
 
 class Glances:
-    """The samples of nodes that were looked at, by their paths."""
+    """Samples of viewed nodes, by path."""
 
     def __init__(self) -> None:
         self._slots: dict[str, int] = {}
         """Row in `_values` of each path, the one looked at longest ago first."""
         self._looked: dict[str, int] = {}
         self._values: NDArray[np.float32] | None = None
-        """Paths x samples, the sample of a number at its remainder; none before the first look."""
+        """Paths x samples, each sample at its number modulo the length. None before the first view.
+        """
         self._free = list(range(MOST_GLANCED))
         self._numbers_of: Layout | None = None
         self._numbers: dict[Level, tuple[NDArray[np.int64], NDArray[np.int64]]] | None = None
@@ -49,7 +51,7 @@ class Glances:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the samples take."""
+        """Bytes of the samples."""
         return 0 if self._values is None else self._values.nbytes
 
     def look(self, path: str, samples: int) -> None:
@@ -72,13 +74,13 @@ class Glances:
         self._looked[path] = samples
 
     def push(self, layout: Layout, left_out: Iterable[Level], read: Read, samples: int) -> None:
-        """Take a sample of each node.
+        """Record a sample of each node.
 
         Args:
             layout: The present layout.
-            left_out: Levels that are kept as a whole.
+            left_out: Levels with records of their own.
             read: Returns the figure of nodes of a level.
-            samples: Samples taken before this one.
+            samples: Samples before this one.
         """
         if self._values is None:
             return
@@ -93,24 +95,27 @@ class Glances:
                 self._values[slots, column] = read(level, numbers)
 
     def skip(self, first: int, seconds: int) -> None:
-        """Leave a gap for seconds in which no sample was taken, from the sample of a number on."""
+        """Leave a gap of seconds without samples, from a sample number on."""
         if self._values is not None:
             self._values[:, np.arange(first, first + min(seconds, SAMPLES)) % SAMPLES] = np.nan
 
     def renumber(self, by: int) -> None:
-        """Give every sample a number that is higher by so much, because others were put before them."""
+        """Raise every sample number because earlier samples were prepended."""
         if self._values is not None:
             self._values = np.roll(self._values, by % SAMPLES, axis=1)
         self._looked = {path: at + by for path, at in self._looked.items()}
 
     def series(self, path: str, samples: int) -> NDArray[np.float32]:
-        """Return the samples of a node, oldest first, up to the newest; empty where it is not kept."""
+        """Return the samples of a node, oldest first, up to the newest.
+
+        Empty if the node is not recorded.
+        """
         slot = self._slots.get(path)
         if slot is None or self._values is None:
             return np.zeros(0, np.float32)
-        kept = min(samples, SAMPLES)
+        count = min(samples, SAMPLES)
         rolled: NDArray[np.float32] = np.roll(self._values[slot], -(samples % SAMPLES))
-        return rolled[SAMPLES - kept :]
+        return rolled[SAMPLES - count :]
 
     def _drop(self, path: str) -> None:
         self._free.append(self._slots.pop(path))
@@ -118,15 +123,15 @@ class Glances:
         self._numbers = None
 
     def _find(self, layout: Layout) -> None:
-        found: dict[Level, tuple[list[int], list[int]]] = {}
+        places: dict[Level, tuple[list[int], list[int]]] = {}
         for path, slot in self._slots.items():
             node = layout.find(path)
             if node is not None:
-                slots, numbers = found.setdefault(node.level, ([], []))
+                slots, numbers = places.setdefault(node.level, ([], []))
                 slots.append(slot)
                 numbers.append(node.number)
         self._numbers_of = layout
         self._numbers = {
             level: (np.array(slots, np.int64), np.array(numbers, np.int64))
-            for level, (slots, numbers) in found.items()
+            for level, (slots, numbers) in places.items()
         }

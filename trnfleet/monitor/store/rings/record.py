@@ -1,7 +1,7 @@
-"""Samples of the past in rings: one a second, and roll-ups of them (least, mean, largest) that reach farther back.
+"""Past samples in rings: one a second, and roll-ups (minimum, mean, maximum) for longer.
 
-A roll-up is made of the newest samples when its time is over, so that it needs nothing of its own but what it keeps. Rings take memory
-as they fill, so that what was never kept takes none.
+A roll-up is computed from the newest samples when its time is over, so it needs no extra state.
+Rings allocate memory as they fill: unused rings take none.
 """
 
 from __future__ import annotations
@@ -26,18 +26,20 @@ class TierSpec(NamedTuple):
     step: int
     """Samples that are rolled up into one."""
     length: int
-    """Roll-ups that are kept at most."""
+    """Most stored roll-ups."""
     growth: Growth | None = None
     """How its ring takes memory; None: as it fills."""
 
 
 CODED_NODES = 16
-"""Nodes from which on the roll-ups of a level are codes of two bytes: few nodes take little as they are, and lie far apart."""
+"""Nodes of a level from which its roll-ups are two-byte codes. Few nodes take little memory
+uncoded, and their values lie far apart."""
 TIERS = (TierSpec(10, 360, Growth(90, 360)), TierSpec(60, 1_440, Growth(15, 240)))
-"""An hour in steps of 10 s, which is what headlines are means of, and a day in minutes.
+"""An hour in steps of 10 s, and a day in minutes. 10 s is the window of headline means.
 
-After a quarter of an hour, when the samples have their memory, those of the hour take theirs, and those of the day what they need for
-four hours, so that an app grows no more for as long: with 192 chips 7.1 MiB then, and 2 after four hours.
+After a quarter of an hour, when the samples have their memory, the hour's steps are allocated in
+full and the day's steps for four hours. An app does not grow for as long: with 192 chips 7.1 MiB
+then, and 2 after four hours.
 """
 
 
@@ -50,9 +52,10 @@ class Track(NamedTuple):
     step_s: int
     """Wall seconds that a sample stands for."""
     total: int
-    """Samples of this length since the start, of which these are the last ones."""
+    """Samples of this length since the start. The track has the last ones."""
     end: int
-    """Wall seconds since the start, at the end of the last sample; less than `total` of them where that one has just begun."""
+    """Wall seconds from the start to the end of the last sample. Less than `total` samples if the
+    last one has just begun."""
 
     @staticmethod
     def of(series: NDArray[np.float32], total: int | None = None) -> Track:
@@ -66,26 +69,32 @@ class Track(NamedTuple):
         return self.end - (self.total - len(self.mean)) * self.step_s
 
     def last(self, span_s: int) -> Track:
-        """Return what is within the last seconds, and one sample more."""
+        """Return the last seconds, plus one sample."""
         first = max(0, len(self.mean) - -(-span_s // self.step_s) - 1)
         return self._replace(low=self.low[first:], mean=self.mean[first:], high=self.high[first:])
 
     def smoothed(self, seconds: int) -> Track:
-        """Return the track with each mean that of a number of seconds up to it; gaps stay gaps, and extremes what they are."""
+        """Return the track with trailing means over some seconds.
+
+        Gaps and extremes are unchanged.
+        """
         count = seconds // self.step_s
         return self if count <= 1 else self._replace(mean=trailing_mean(self.mean, count))
 
     def distance_pct(self, base: float) -> Track:
-        """Return the track with all values as their distance from a base in percent of it."""
+        """Return the track as distances from a base, in percent of the base."""
         low, mean, high = (
-            np.asarray(100.0 * (each / base - 1.0), np.float32)
-            for each in (self.low, self.mean, self.high)
+            np.asarray(100.0 * (values / base - 1.0), np.float32)
+            for values in (self.low, self.mean, self.high)
         )
         return self._replace(low=low, mean=mean, high=high)
 
 
 def trailing_mean(values: NDArray[np.float32], count: int) -> NDArray[np.float32]:
-    """Return the mean of each value and those before it, `count` in all, without what is not available; NaN stays NaN."""
+    """Return the mean of each value and the `count` - 1 values before it.
+
+    Values not available are skipped. NaN stays NaN.
+    """
     known = ~np.isnan(values)
     sums = np.concatenate([[0.0], np.cumsum(np.where(known, values, 0.0), dtype=np.float64)])
     counts = np.concatenate([[0], np.cumsum(known)])
@@ -96,7 +105,10 @@ def trailing_mean(values: NDArray[np.float32], count: int) -> NDArray[np.float32
 
 
 class Tier:
-    """Roll-ups x (low, mean, high) x fields x nodes, in a ring whose fields are these three times as many."""
+    """Ring of roll-ups x (low, mean, high) x fields x nodes.
+
+    It is stored as a ring with three times the fields.
+    """
 
     def __init__(self, spec: TierSpec, fields: int, nodes: int) -> None:
         self.step = spec.step
@@ -117,7 +129,10 @@ class Tier:
 
 
 def rolled_up(samples: NDArray[np.float32]) -> tuple[NDArray[np.float32], ...]:
-    """Return the least, mean and largest of samples along their first axis; NaN where none is available."""
+    """Return minimum, mean and maximum of samples along the first axis.
+
+    NaN if none is available.
+    """
     known = ~np.isnan(samples)
     count = known.sum(axis=0)
     mean = np.where(known, samples, 0.0).sum(axis=0) / np.maximum(1, count)
@@ -129,7 +144,7 @@ def rolled_up(samples: NDArray[np.float32]) -> tuple[NDArray[np.float32], ...]:
 
 
 class Record:
-    """The past of the nodes of one level, or of a single one: samples, and roll-ups of them."""
+    """Samples and roll-ups of the nodes of one level, or of a single node."""
 
     def __init__(
         self,
@@ -141,20 +156,20 @@ class Record:
         total: int = 0,
         steps: NDArray[np.float64] | None = None,
     ) -> None:
-        """Begin to keep.
+        """Create an empty record.
 
         Args:
-            samples: Seconds that are kept one by one; as many as the longest step, at least.
+            samples: Seconds of single samples; at least the longest step.
             fields: Figures of a node.
             nodes: Nodes.
             tiers: Kinds of roll-ups.
-            total: Samples that were taken before, elsewhere.
-            steps: What each field's values are multiples of, for samples of two bytes a value; None for samples in float32.
+            total: Samples before, elsewhere.
+            steps: Step of each field's values, for samples of two bytes a value; None for float32.
         """
         self.ring: Ring | CodedRing = (
             Ring(samples, fields, nodes) if steps is None else SteppedRing(samples, steps, nodes)
         )
-        self.tiers = [Tier(each, fields, nodes) for each in tiers if each.length]
+        self.tiers = [Tier(tier, fields, nodes) for tier in tiers if tier.length]
         self.total = total
         self._since = total
         """Samples that were taken before its first one."""
@@ -166,7 +181,7 @@ class Record:
 
     @property
     def taken_bytes(self) -> int:
-        """Bytes that all rings take at present, at most."""
+        """Upper limit of the bytes allocated by all rings."""
         return self.ring.taken_bytes + sum(tier.ring.taken_bytes for tier in self.tiers)
 
     def push(self, rows: Sequence[NDArray[np.floating]] | NDArray[np.floating]) -> None:
@@ -191,42 +206,49 @@ class Record:
         self.total += samples
 
     def follow_on(self, later: Record) -> None:
-        """Take the samples of another record, which begin where these end; of those that it keeps no more there are gaps."""
+        """Append the samples of another record, starting where these end.
+
+        Samples it has already dropped become gaps.
+        """
         samples = later.ring.newest(later.ring.filled)
         self.skip(later.total - len(samples))
         for rows in samples:
             self.push(rows)
 
     def track(self, field: int, node: int, span_s: int, ago: int = 0) -> Track:
-        """Return a figure's past over a span: samples where they reach back that far, else the finest roll-ups that do.
+        """Return a figure's past over a span: samples, or the finest roll-ups that reach back.
 
         Args:
-            field: The figure's number.
-            node: The node's number.
-            span_s: Seconds that are wanted.
-            ago: Samples before the newest one, from which on the past is looked at.
+            field: Number of the figure.
+            node: Number of the node.
+            span_s: Seconds.
+            ago: Samples to go back from the newest one.
         """
         series = self.ring.series(field, node)
         end = self.total - ago
         series = series[: max(0, len(series) - ago)]
         best = Track.of(series, end)
         # What was never kept cannot be had from a longer one either.
-        wanted = min(span_s, end - self._since)
+        needed_s = min(span_s, end - self._since)
         for tier in self.tiers:
-            if best.kept_s >= wanted:
+            if best.kept_s >= needed_s:
                 break
-            found = self._rolled_up(tier, tier.series(field, node), series, end)
-            if found.kept_s > best.kept_s:
-                best = found
+            track = self._rolled_up(tier, tier.series(field, node), series, end)
+            if track.kept_s > best.kept_s:
+                best = track
         return best
 
     def _rolled_up(
         self, tier: Tier, parts: list[NDArray[np.float32]], series: NDArray[np.float32], end: int
     ) -> Track:
-        """Return the roll-ups up to the end, the last one of those samples that have come."""
+        """Return the roll-ups up to the end.
+
+        The last one covers only the samples so far.
+        """
         late = self.total // tier.step - end // tier.step
-        low, mean, high = (each[: max(0, len(each) - late)] for each in parts)
-        rest, total = end % tier.step, end // tier.step
+        low, mean, high = (part[: max(0, len(part) - late)] for part in parts)
+        rest = end % tier.step
+        total = end // tier.step
         if not rest or len(series) < rest:
             return Track(low, mean, high, tier.step, total, total * tier.step)
         last = rolled_up(series[-rest:])
@@ -237,7 +259,7 @@ class Record:
         return Track(low, mean, high, tier.step, total + 1, end)
 
     def carry_over(self, before: Record, numbers: NDArray[np.int64]) -> None:
-        """Take the past of nodes over from another record, which has them under these numbers, or -1."""
+        """Copy the past of nodes from another record with these numbers, or -1."""
         self.ring.carry_over(before.ring, numbers)
         self._since = before._since
         for tier, former in zip(self.tiers, before.tiers, strict=False):

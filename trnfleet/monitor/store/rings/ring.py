@@ -1,6 +1,6 @@
-"""Rings of samples, in float32 or in codes of two bytes; their memory is taken as they fill.
+"""Rings of samples, as float32 or two-byte codes.
 
-What was never kept takes none.
+Memory is allocated as they fill.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
 
 _Kind = TypeVar("_Kind", bound=np.generic)
 _FIRST_ROWS = 60
-"""Samples that a ring has room for at first; then it is twice as many each time."""
+"""Initial room of a ring in samples. It doubles each time."""
 
 
 class Growth(NamedTuple):
     """How a ring takes memory."""
 
     first: int
-    """Rows up to which it does so as it fills."""
+    """Rows up to which the room doubles."""
     block: int
-    """Rows of the blocks that are taken at once from there on."""
+    """Rows per allocation above `first`."""
 
 
 class Ring:
     """Samples x fields x nodes; its memory is taken as it fills."""
 
     def __init__(self, samples: int, fields: int, nodes: int, growth: Growth | None = None) -> None:
-        """Begin to keep.
+        """Create an empty ring.
 
         Args:
-            samples: Samples that it holds at most.
+            samples: Most samples.
             fields: Figures of a node.
             nodes: Nodes.
             growth: See `TierSpec.growth`.
@@ -53,12 +53,12 @@ class Ring:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it takes once it is full."""
+        """Bytes when full."""
         return self.length * int(self.values[0].nbytes)
 
     @property
     def taken_bytes(self) -> int:
-        """Bytes that it takes at present, at most."""
+        """Upper limit of the bytes allocated."""
         return self.values.nbytes
 
     def push(self, rows: Sequence[NDArray[np.floating]] | NDArray[np.floating]) -> None:
@@ -78,8 +78,8 @@ class Ring:
 
     def newest(self, samples: int) -> NDArray[np.float32]:
         """Return the last samples, oldest first: samples x fields x nodes."""
-        kept = min(samples, self.filled)
-        return self.values[np.arange(self.next - kept, self.next) % self.length]
+        count = min(samples, self.filled)
+        return self.values[np.arange(self.next - count, self.next) % self.length]
 
     def series(self, field: int, node: int) -> NDArray[np.float32]:
         column = self.values[:, field, node]
@@ -88,14 +88,14 @@ class Ring:
         return np.concatenate([column[self.next :], column[: self.next]])
 
     def carry_over(self, before: Ring | CodedRing, numbers: NDArray[np.int64]) -> None:
-        """Take the past of nodes over from another ring, which has them under these numbers, or -1."""
-        kept = min(before.filled, self.length)
-        self._make_room(kept)
-        past = before.newest(kept)
-        self.values[:kept] = np.nan
+        """Copy the past of nodes from another ring with these numbers, or -1."""
+        count = min(before.filled, self.length)
+        self._make_room(count)
+        past = before.newest(count)
+        self.values[:count] = np.nan
         for to, source in moves(numbers):
-            self.values[:kept, :, to] = past[:, :, source]
-        self.filled, self.next = kept, kept % self.length
+            self.values[:count, :, to] = past[:, :, source]
+        self.filled, self.next = count, count % self.length
 
     def _make_room(self, rows: int) -> None:
         if rows > len(self.values) < self.length:
@@ -105,37 +105,40 @@ class Ring:
 
 
 class CodedRing:
-    """Samples x fields x many nodes, as codes of two bytes between the least and the largest value of all nodes.
+    """Samples x fields x nodes, as two-byte codes between the extremes of all nodes.
 
-    A value is wrong by at most 1/131,068 of what lies between these two; where nodes differ by orders of magnitude, that is more of a
-    small one's.
+    The error is at most 1/131,068 of the range. Relative to small values it is larger if nodes
+    differ by orders of magnitude.
     """
 
     _scales: type[np.floating] = np.float32
-    """Kind of number that a code is multiplied with."""
+    """Number type of the factor of a code."""
 
     def __init__(self, samples: int, fields: int, nodes: int, growth: Growth | None = None) -> None:
-        """Begin to keep; `Ring` has what the arguments mean."""
+        """Create an empty ring.
+
+        Arguments as for `Ring`.
+        """
         self.length = samples
         self._growth = growth
         rows = _first_rows(samples, growth)
         self.codes: NDArray[np.uint16] = np.empty((rows, fields, nodes), np.uint16)
         self.least: NDArray[np.floating] = np.zeros((rows, fields), self._scales)
-        """Least value of all nodes, and what a code stands for above it."""
+        """Smallest value of all nodes. A code counts from it."""
         self.step: NDArray[np.floating] = np.zeros((rows, fields), self._scales)
         self.filled = 0
         self.next = 0
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it takes once it is full."""
+        """Bytes when full."""
         return self.length * sum(
-            int(each[0].nbytes) for each in (self.codes, self.least, self.step)
+            int(array[0].nbytes) for array in (self.codes, self.least, self.step)
         )
 
     @property
     def taken_bytes(self) -> int:
-        """Bytes that it takes at present, at most."""
+        """Upper limit of the bytes allocated."""
         return self.codes.nbytes + self.least.nbytes + self.step.nbytes
 
     def push(self, rows: Sequence[NDArray[np.floating]] | NDArray[np.floating]) -> None:
@@ -155,39 +158,39 @@ class CodedRing:
 
     def newest(self, samples: int) -> NDArray[np.float32]:
         """Return the last samples, oldest first: samples x fields x nodes."""
-        kept = min(samples, self.filled)
-        places = np.arange(self.next - kept, self.next) % self.length
+        count = min(samples, self.filled)
+        places = np.arange(self.next - count, self.next) % self.length
         return _decoded(
             self.codes[places], self.least[places, :, np.newaxis], self.step[places, :, np.newaxis]
         )
 
     def series(self, field: int, node: int) -> NDArray[np.float32]:
-        kept = slice(self.filled)
+        filled = slice(self.filled)
         column = _decoded(
-            self.codes[kept, field, node], self.least[kept, field], self.step[kept, field]
+            self.codes[filled, field, node], self.least[filled, field], self.step[filled, field]
         )
         if self.filled < self.length:
             return column
         return np.concatenate([column[self.next :], column[: self.next]])
 
     def carry_over(self, before: Ring | CodedRing, numbers: NDArray[np.int64]) -> None:
-        """Take the past of nodes over from another ring, which has them under these numbers, or -1."""
-        kept = min(before.filled, self.length)
-        self._make_room(kept)
-        self.codes[:kept] = _NO_CODE
+        """Copy the past of nodes from another ring with these numbers, or -1."""
+        count = min(before.filled, self.length)
+        self._make_room(count)
+        self.codes[:count] = _NO_CODE
         if isinstance(before, CodedRing):
-            places = np.arange(before.next - kept, before.next) % before.length
-            self.least[:kept], self.step[:kept] = before.least[places], before.step[places]
+            places = np.arange(before.next - count, before.next) % before.length
+            self.least[:count], self.step[:count] = before.least[places], before.step[places]
             past = before.codes[places]
             for to, source in moves(numbers):
-                self.codes[:kept, :, to] = past[:, :, source]
+                self.codes[:count, :, to] = past[:, :, source]
         else:
             values = np.full((self.codes.shape[1:]), np.nan, np.float32)
-            for place, sample in enumerate(before.newest(kept)):
+            for place, sample in enumerate(before.newest(count)):
                 for to, source in moves(numbers):
                     values[:, to] = sample[:, source]
                 self._put(place, values)
-        self.filled, self.next = kept, kept % self.length
+        self.filled, self.next = count, count % self.length
 
     def _make_room(self, rows: int) -> None:
         if rows > len(self.codes) < self.length:
@@ -213,19 +216,20 @@ class CodedRing:
 
 
 class SteppedRing(CodedRing):
-    """Samples of nodes whose values are multiples of a step, as those of wire codes are: they come out as they went in.
+    """Samples with values in multiples of a step, such as wire codes, stored exactly.
 
-    In a sample in which a field's values are something else, or reach over more steps than there are codes, it is as in a `CodedRing`.
+    A sample with other values, or with more steps than there are codes, is stored as in a
+    `CodedRing`.
     """
 
     _scales = np.float64
 
     def __init__(self, samples: int, steps: NDArray[np.float64], nodes: int) -> None:
-        """Begin to keep.
+        """Create an empty ring.
 
         Args:
-            samples: Samples that it holds at most.
-            steps: The step of each field; NaN where none is known.
+            samples: Most samples.
+            steps: The step of each field; NaN if unknown.
             nodes: Nodes.
         """
         super().__init__(samples, len(steps), nodes)
@@ -236,7 +240,8 @@ class SteppedRing(CodedRing):
         counts = rows / self._steps
         codes = np.rint(counts)
         # Both NaN where a field has no values, or no step.
-        low, high = np.fmin.reduce(codes, axis=1), np.fmax.reduce(codes, axis=1)
+        low = np.fmin.reduce(codes, axis=1)
+        high = np.fmax.reduce(codes, axis=1)
         first = np.where((low < 0) | (high > _MOST_CODE), low, 0.0)
         stepped = (~known | (np.abs(counts - codes) <= _ON_A_STEP)).all(axis=1) & ~(
             high - first > _MOST_CODE
@@ -250,9 +255,10 @@ class SteppedRing(CodedRing):
         self.step[place, stepped] = self._steps[stepped, 0]
 
 
-_NO_CODE, _MOST_CODE = 0xFFFF, 0xFFFE
+_NO_CODE = 0xFFFF
+_MOST_CODE = 0xFFFE
 _ON_A_STEP = 0.02
-"""Share of a step by which a multiple of it is off at most, for it may have been rounded to float32."""
+"""Largest deviation from a multiple, as a share of a step. Values may be rounded to float32."""
 
 
 def _decoded(
@@ -267,7 +273,7 @@ def _first_rows(length: int, growth: Growth | None) -> int:
 
 
 def _room(rows: int, length: int, growth: Growth | None) -> int:
-    """Return how many rows a ring gets room for that needs more of them."""
+    """Return the rows to allocate for a ring in need of more."""
     if growth is not None:
         return min(length, -(-rows // growth.block) * growth.block)
     room = _FIRST_ROWS
@@ -277,7 +283,10 @@ def _room(rows: int, length: int, growth: Growth | None) -> int:
 
 
 def _grown(values: NDArray[_Kind], kept: int, rows: int) -> NDArray[_Kind]:
-    """Return room for more rows, with those that are kept; the rest has no memory before something is written there."""
+    """Return a larger array with the stored rows.
+
+    The rest has no memory until written.
+    """
     grown: NDArray[_Kind] = np.empty((rows, *values.shape[1:]), values.dtype)
     grown[:kept] = values[:kept]
     return grown

@@ -1,7 +1,7 @@
-"""Queue, prefill and batch of serving replicas: the work that each does in a slot of time.
+"""Queue, prefill and batch of serving replicas: their work in a slot of time.
 
-A replica works through the prompts that wait, then decodes with what time is left: one pass advances all sequences of its batch.
-Without sequences it is idle.
+A replica processes the waiting prompts, then decodes in the remaining time: one pass advances all
+sequences of its batch. Without sequences it is idle.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     Row = NDArray[np.float64]
 
 MAX_WAIT_S = 30.0
-"""Requests that may wait at a replica, in seconds in which it can carry them; the router sheds what comes on top of it:
-assumed, as the time after which clients give up."""
+"""Longest queue at a replica, in seconds of its capacity: assumed. The router sheds further
+requests. Clients are assumed to time out then."""
 _EDGE = 1e-6
 """Relative rounding of counts."""
 
@@ -43,7 +43,7 @@ class SlotWork(NamedTuple):
     sequence_s: Row
     """Seconds of sequences in the batch."""
     waited_s: Row
-    """Seconds of sequences, with those in which prompts had the chips."""
+    """Seconds of sequences, including time spent on prompts."""
     queued_s: Row
     """Work that waits, times the slot's seconds."""
 
@@ -60,7 +60,7 @@ class Batches:
         """
 
         def of_replicas(name: str) -> Row:
-            return np.array([float(getattr(each, name)) for each in times])[job]
+            return np.array([float(getattr(replica, name)) for replica in times])[job]
 
         self.prefill_s = of_replicas("prefill_s")
         """Time of one prefill."""
@@ -83,29 +83,31 @@ class Batches:
         return np.minimum(self._sequences, self.most)
 
     def begin(self, mean: Row, rng: Rng) -> None:
-        """Give replicas in the middle of their lives the sequences that they usually have, `mean` of them."""
+        """Fill replicas in the middle of their lives with `mean` sequences, their usual number."""
         words = rng.words(Stream.REPLICA_START, 0, len(mean))
         self._sequences = np.minimum(poisson(mean, words), self.most)
         made = rng.uniform(Stream.REPLICA_START, 1, len(mean))
         self._made = np.where(self._sequences > 0, np.floor(made * self._answer), 0.0)
 
     def clear(self, chosen: NDArray[np.bool_]) -> None:
-        """Forget the requests of some replicas, whose processes are gone."""
+        """Drop the requests of some replicas, because their processes are gone."""
         for state in (self._waiting, self._prefilled_s, self._sequences, self._made):
             state[chosen] = 0.0
 
     def serve(self, length_s: float, speed: Row, came: Row) -> SlotWork:
-        """Work for some seconds: first through the prompts for which the batch has room, then decode.
+        """Work for some seconds: prompts that fit the batch first, then decode.
 
         Args:
             length_s: These seconds.
-            speed: Share of its speed that each replica has.
-            came: Requests that come at their begin.
+            speed: Speed of each replica as a share of its full speed.
+            came: Requests that arrive at their begin.
         """
         budget_s = speed * length_s
-        prefill_s, answer = self.prefill_s, self._answer
+        prefill_s = self.prefill_s
+        answer = self._answer
         self._waiting = np.minimum(self._waiting + came, self._most_waiting)
-        # As seen by a request that comes at any time: those of the slot are not in front of each other.
+        # As seen by a request arriving at any time: requests of one slot do not queue behind
+        # each other.
         queued_s = np.maximum(self._waiting - came, 0.0) * prefill_s - self._prefilled_s
         # What a replica completes within the slot makes room, too.
         room = np.floor(np.maximum(self.most + self._carry * length_s - self._sequences, 0.0))

@@ -1,6 +1,6 @@
-"""Inference jobs by request: a router, the lives of the replicas, and the figures of the jobs.
+"""Inference jobs by request: router, replica lives, and the jobs' figures.
 
-Time goes on in slots, at whose beginnings requests come to the replicas; what these do with them is in `batches`.
+Time advances in slots, with requests arriving at their begin; `batches` processes them.
 """
 
 from __future__ import annotations
@@ -30,22 +30,26 @@ if TYPE_CHECKING:
     Row = NDArray[np.float64]
 
 RECENT_S = 30.0
-"""Time constant of the mean that the time per token is, as it has none while a replica works through prompts."""
+"""Time constant of the mean time per token. A mean, because there is no value while a replica
+processes prompts."""
 _LIVED_PASSES = 2**24
-"""Passes that a replica may have behind it at the start: assumed."""
+"""Most passes of a replica before the start: assumed."""
 
 
 class ReplicaWork(NamedTuple):
-    """Work of all replicas in a window, arrays of shape (replicas,); shares are of the window."""
+    """Work of all replicas in a window.
+
+    Arrays of shape (replicas,); shares are of the window.
+    """
 
     prefill: Row
     """Time in prefill."""
     decode: Row
     """Time in decode."""
     hang: Row | None
-    """Time in which it hangs; None if none does."""
+    """Share of time in a hang; None without hangs."""
     start: Row | None
-    """Time in the start that follows a failure of the replica; None if none starts."""
+    """Time in the restart after a failure; None if no replica starts."""
     start_work: Row | None
     """Work of a whole start's activity."""
     pace: Row
@@ -57,11 +61,11 @@ class ReplicaWork(NamedTuple):
     flops: Row
     """Model FLOP/s of one chip."""
     there: Row | None
-    """How much of the window its processes were there, a start counted as its work; None if all of it for all."""
+    """Share with running processes; None if all ran throughout. A start counts as its work."""
     hbm_used: Row
     """Share of HBM of weights, KV cache and runtime, if the replica is there."""
     latency_s: Row
-    """Median time of an execution: a pass, or a prefill where there was no pass; NaN where neither was."""
+    """Median time of an execution: a pass, or a prefill without passes. NaN without either."""
 
 
 class ServingFigures(NamedTuple):
@@ -69,13 +73,13 @@ class ServingFigures(NamedTuple):
 
     tokens_per_s: Row
     ttft_s: Row
-    """Expected of a request that comes: what waits at the replicas, and its prefill."""
+    """Expected time to first token of a new request: the replicas' queues, and its prefill."""
     tpot_s: Row
     """Mean over the tokens of the last half minute; NaN without any."""
     batch: Row
     """Sequences of a replica, mean over the replicas."""
     kv_share: Row
-    """Share of HBM that the sequences' KV cache takes, mean over the replicas."""
+    """HBM share of the sequences' KV cache, mean over the replicas."""
     capacity: Row
     """Share of the replicas' speed that is left."""
 
@@ -103,12 +107,14 @@ class InferenceJobs:
             replica_chips: Chips of a replica of each.
 
         Raises:
-            ConfigError: replicas do not fill the chips, a model does not fit, or a time per token is impossible.
+            ConfigError: replicas do not fill the chips, a model does not fit, or a time per token
+                is impossible.
         """
         for job, count, size in zip(jobs, chips.tolist(), replica_chips, strict=True):
             if count % size:
                 raise ConfigError(
-                    f"jobs.{job.name}.chips_per_replica = {size}: its {count} chips are not a whole number of replicas"
+                    f"jobs.{job.name}.chips_per_replica = {size}: its {count} chips are not a whole"
+                    " number of replicas"
                 )
         self.times = [
             serving_times(job, kind, size)
@@ -124,22 +130,22 @@ class InferenceJobs:
         """Place among the jobs given of the job of each replica."""
         self._begin = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.count)])[:-1]
         self._arrivals = Arrivals(len(self.job), rng)
-        self._carries = np.array([each.requests_per_s for each in self.times])
+        self._carries = np.array([replica.requests_per_s for replica in self.times])
         self._batches = Batches(self.times, self.job)
         self._chips = sizes[self.job].astype(np.float64)
         prompt, flops = (
-            np.array([getattr(each, name) for each in self.times])[self.job]
+            np.array([getattr(replica, name) for replica in self.times])[self.job]
             for name in ("prompt_tokens", "flops_per_token")
         )
         self._prompt_per_s = prompt / self._batches.prefill_s
         self._flops_per_token = flops / self._chips
         room = np.array([kind.hbm_bytes.value for kind in chip_types], np.float64) * sizes
-        cache = np.array([each.cache_bytes for each in self.times])
+        cache = np.array([replica.cache_bytes for replica in self.times])
         self._kv_share = (cache / room)[self.job] if len(jobs) else np.zeros(0)
         self._base_share = np.array(
             [
-                share_without_sequences(job, each, hbm)
-                for job, each, hbm in zip(jobs, self.times, room, strict=True)
+                share_without_sequences(job, replica, hbm)
+                for job, replica, hbm in zip(jobs, self.times, room, strict=True)
             ]
         )[self.job]
         self._startup_s = np.array([job.startup_s for job in jobs])[self.job]
@@ -175,7 +181,8 @@ class InferenceJobs:
             halt: A `Halt` for each replica; none by default.
             offered: What each job's load is multiplied by; 1 by default.
             run_s: How much of the window each job runs; all of it by default.
-            is_kept: Jobs whose processes are there, whose requests wait while they do not run; all by default.
+            is_kept: Jobs whose processes are there, whose requests wait while they do not run; all
+                by default.
         """
         jobs = len(self.times)
         runs = np.ones(jobs) if run_s is None else run_s / elapsed_s
@@ -187,7 +194,8 @@ class InferenceJobs:
         rates = speed if start is None else speed * (1.0 - start)
         rates = rates if of_job is None else rates * of_job
         router = speed if start is None else speed * (self._left_s <= 0.0)
-        work, simulated_s = None, 0.0
+        work = None
+        simulated_s = 0.0
         for slot, length_s, has_arrivals in self._slots.of(elapsed_s, middle_s):
             came = np.zeros(len(self.job))
             if has_arrivals and len(came):
@@ -203,7 +211,7 @@ class InferenceJobs:
             simulated_s += length_s
         assert work is not None  # noqa: S101  for the type checker; every window has a slot
         if simulated_s != 1.0:
-            work = SlotWork(*(each / simulated_s for each in work))
+            work = SlotWork(*(amount / simulated_s for amount in work))
         self._executions += (work.passes + work.prefills) * elapsed_s
         done = ReplicaWork(
             prefill=_over(work.prefill_s, speed),
@@ -228,9 +236,10 @@ class InferenceJobs:
     def _live(
         self, pace: Row | None, halt: NDArray[np.int8] | None, elapsed_s: float
     ) -> tuple[Row, Row | None, Row | None, Row | None, Row | None]:
-        """Return each replica's speed, and its shares of a window: hung, in its start, a start's work, and there at all.
+        """Return each replica's speed, and its shares of a window.
 
-        These are None where none hangs, starts or is down.
+        The shares are: hung, starting, a start's work, and present at all. They are None if no
+        replica hangs, starts or is down.
         """
         count = len(self.job)
         speed = np.ones(count) if pace is None else pace
@@ -247,7 +256,8 @@ class InferenceJobs:
         # Activity grows with time, so work with its square.
         start_work_s = (after_s * after_s - before_s * before_s) / (2.0 * self._startup_s)
         hang = (halt == Halt.HANG).astype(np.float64)
-        start, start_work = start_s / elapsed_s, start_work_s / elapsed_s
+        start = start_s / elapsed_s
+        start_work = start_work_s / elapsed_s
         return speed, hang, start, start_work, np.where(is_down, 0.0, 1.0 - start + start_work)
 
     def _route(self, slot: int, rate: Row, router: Row) -> Row:
@@ -266,11 +276,11 @@ class InferenceJobs:
         return self._arrivals.count(slot, mean * SLOT_S)
 
     def _begin_life(self, rate: Row) -> None:
-        """Give the replicas of jobs in the middle of their lives the sequences that they usually have."""
+        """Fill the replicas of jobs in the middle of their lives with their usual sequences."""
         self._is_alive = True
         first = np.maximum.reduceat(rate, self._begin)
         batch = np.array(
-            [each.batch_at(float(mean)) for each, mean in zip(self.times, first, strict=True)]
+            [replica.batch_at(float(mean)) for replica, mean in zip(self.times, first, strict=True)]
         )
         batch[self._is_new] = 0.0
         self._batches.begin(np.where(rate > 0, batch[self.job], 0.0), self._rng)
@@ -292,7 +302,8 @@ class InferenceJobs:
             return result
 
         there = total(router)
-        # A request goes to a replica by its speed, and waits the longer the slower it is: the two cancel out.
+        # A request goes to a replica by its speed, and waits the longer the slower it is: the two
+        # cancel out.
         first_s = total(np.where(router > 0, self._batches.prefill_s + work.queued_s, 0.0))
         replicas_there = np.where(there > 0, there, np.nan)
         recent = self._recent * math.exp(-elapsed_s / RECENT_S)
@@ -316,7 +327,7 @@ def inference_of(jobs: Sequence[Job]) -> tuple[list[Inference], NDArray[np.intp]
 
 
 def _over(work: Row, speed: Row) -> Row:
-    """Return the time that work takes at a speed."""
+    """Return the duration of work at a speed."""
     if (speed == 1.0).all():
         return work
     return work / np.where(speed > 0, speed, 1.0)

@@ -1,4 +1,4 @@
-"""Rows of serving replicas in the tables of work: what the chips of each replica do."""
+"""Rows of serving replicas in the tables of work: the work of each replica's chips."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ if TYPE_CHECKING:
     Row = NDArray[np.float64]
 
 TENSOR_PER_FULL_BATCH = 0.10
-"""Tensor-engine activity that a full batch adds to decode: assumed."""
+"""Additional tensor-engine activity of a full batch in decode: assumed."""
 
 _PHASES = (Phase.PREFILL, Phase.DECODE, Phase.START, Phase.HANG)
 
 
 class JobShares(NamedTuple):
-    """Shares of a window that the jobs that serve run, start and hang as a whole; arrays of shape (serving jobs,)."""
+    """Shares of a window in which serving jobs run, start and hang as a whole.
+
+    Arrays of shape (serving jobs,).
+    """
 
     run: Row
     start: Row
@@ -40,15 +43,18 @@ class ReplicaRows:
         job: NDArray[np.intp],
         count: NDArray[np.int64],
     ) -> None:
-        """Note what each quantity is in the phases of serving.
+        """Look up each quantity in the phases of serving.
 
         Args:
-            tables: The table of activity of each serving job: shape (serving jobs, phases, quantities).
+            tables: The table of activity of each serving job: shape (serving jobs, phases,
+                quantities).
             serving: Their numbers among all jobs.
             job: Place of each replica's job among these.
             count: Replicas of each.
         """
-        self._serving, self._job, self._count = serving, job, count
+        self._serving = serving
+        self._job = job
+        self._count = count
         self._begin = np.concatenate([np.zeros(1, np.int64), np.cumsum(count)])[:-1]
         self._factors: list[dict[Phase, float | Row]] = []
         for quantity in range(len(QUANTITIES)):
@@ -68,12 +74,12 @@ class ReplicaRows:
         return total / self._count
 
     def rows(self, of_jobs: Row, of_replicas: Row) -> Row:
-        """Return the values of all rows, in which a job that serves has the mean of its replicas."""
+        """Return the values of all rows; a serving job has the mean of its replicas."""
         of_jobs[self._serving] = self.mean(of_replicas)
         return np.concatenate([of_jobs, of_replicas])
 
     def hbm_used(self, work: ReplicaWork, shares: JobShares, idle: float) -> Row:
-        """Return the share of HBM in use of each replica; without its processes it is the idle one."""
+        """Return the share of HBM in use of each replica; `idle` without its processes."""
         of_jobs = shares.run + shares.start_work + shares.hang
         if work.there is None and (of_jobs == 1.0).all():
             return np.minimum(work.hbm_used, 1.0)
@@ -83,7 +89,7 @@ class ReplicaRows:
     def phases(
         self, work: ReplicaWork, shares: JobShares
     ) -> tuple[dict[Phase, Row], dict[Phase, Row]]:
-        """Return work and time of each replica by phase, without those that none is in."""
+        """Return work and time of each replica by phase, without empty phases."""
         time = {Phase.PREFILL: work.prefill, Phase.DECODE: work.decode}
         done = {Phase.PREFILL: work.prefill * work.pace, Phase.DECODE: work.decode * work.pace}
         busy = work.prefill + work.decode

@@ -1,7 +1,7 @@
-"""Requests of serving jobs: the rate that the day brings, and how many come to each replica.
+"""Requests of serving jobs: the day's rate, and the arrivals at each replica.
 
-Requests of a replica in a slot of time are Poisson-distributed, by integers and tables, and a function of the seed, the
-slot and the replica alone.
+Requests of a replica in a slot are Poisson-distributed, by integers and tables, and depend only on
+the seed, the slot and the replica.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ if TYPE_CHECKING:
     from trnfleet.sim.rng import Rng
 
 SLOT_S = 1.0
-"""Requests come at the beginnings of slots of this length, which are counted from the start."""
+"""Length of a slot, counted from the start. Requests arrive at the begin of slots."""
 MAX_SLOTS = 64
-"""Slots of a window that are simulated; those of a longer window stand for the others."""
-MINUTE_NOISE, MINUTE_KNOT_S = 0.04, 60.0
+"""Most simulated slots of a window. In a longer window they represent the others."""
+MINUTE_NOISE = 0.04
+MINUTE_KNOT_S = 60.0
 """Slow noise of a job's load, relative: assumed."""
-IMBALANCE, IMBALANCE_KNOT_S = 0.10, 300.0
-"""What the router gives to a replica differs from its part of the capacity by up to this, relative: assumed. Routers that keep
-a session or a prefix on its replica are less even."""
+IMBALANCE = 0.10
+IMBALANCE_KNOT_S = 300.0
+"""Largest relative deviation of a replica's load from its capacity's share: assumed. Routers with
+session or prefix affinity are less even."""
 _EDGE = 1e-6
 """Relative rounding of slots."""
 _DAY_S = 86_400.0
@@ -48,13 +50,16 @@ class Slots:
         self._next: int | None = None
 
     def of(self, elapsed_s: float, middle_s: float) -> Iterator[tuple[int, float, bool]]:
-        """Yield the slots of a window, or those that stand for it: number, seconds, and whether their requests come now.
+        """Yield a window's slots or their representatives.
+
+        Each as number, seconds, and whether its requests arrive now.
 
         Args:
             elapsed_s: Length of the window.
             middle_s: Its middle, simulated seconds since the start.
         """
-        begin_s, end_s = middle_s - elapsed_s / 2.0, middle_s + elapsed_s / 2.0
+        begin_s = middle_s - elapsed_s / 2.0
+        end_s = middle_s + elapsed_s / 2.0
         if self._next is None:
             self._next = math.ceil(begin_s / SLOT_S - _EDGE)
         if elapsed_s > MAX_SLOTS * SLOT_S:
@@ -80,7 +85,10 @@ class Slots:
 
 
 class Load:
-    """The load of serving jobs over the day, each as a share of what all its replicas carry; arrays of shape (jobs,)."""
+    """Load of serving jobs over the day, as shares of their replicas' capacity.
+
+    Arrays of shape (jobs,).
+    """
 
     def __init__(self, jobs: Sequence[Inference], ordinals: NDArray[np.intp], rng: Rng) -> None:
         """Look the jobs' curves up.
@@ -94,10 +102,11 @@ class Load:
         def column(name: str) -> NDArray[np.float64]:
             return np.array([getattr(job, name) for job in jobs], np.float64)
 
-        self._rng, self._ordinals = rng, ordinals
+        self._rng = rng
+        self._ordinals = ordinals
         self._mean, self._swing = column("load_mean"), column("load_swing")
         self._peak_s = column("peak_hour_utc") * 3_600.0
-        self._peaks = [(place, each) for place, job in enumerate(jobs) for each in job.peaks]
+        self._peaks = [(place, peak) for place, job in enumerate(jobs) for peak in job.peaks]
         self._count = int(ordinals.max()) + 1 if len(ordinals) else 0
 
     def at(
@@ -111,7 +120,8 @@ class Load:
             elapsed_s: Length of the window around it, of which a peak may cover a part.
         """
         from_peak = (time_of_day_s - self._peak_s) / _DAY_S
-        # The distance from the trough, 0 to 1, through a smooth step: a cosine's shape from portable operations.
+        # The distance from the trough, 0 to 1, through a smooth step: a cosine's shape from
+        # portable operations.
         near = np.abs((from_peak - np.floor(from_peak)) * 2.0 - 1.0)
         daily = near * near * (3.0 - 2.0 * near) * 2.0 - 1.0
         minute = self._rng.smooth(Stream.LOAD_MINUTE, middle_s, MINUTE_KNOT_S, self._count)
@@ -124,15 +134,16 @@ class Load:
 
 
 class Arrivals:
-    """Draws of the requests that come to each replica; arrays of shape (replicas,)."""
+    """Draws of the arrivals at each replica; arrays of shape (replicas,)."""
 
     def __init__(self, replicas: int, rng: Rng) -> None:
-        self._replicas, self._rng = replicas, rng
+        self._replicas = replicas
+        self._rng = rng
         self._knot: int | None = None
         self._before = self._after = np.zeros(replicas)
 
     def weights(self, slot: int) -> NDArray[np.float64]:
-        """Return what the router gives to each replica in a slot, relative to its part of the capacity."""
+        """Return each replica's load in a slot, relative to its share of the capacity."""
         place = slot * SLOT_S / IMBALANCE_KNOT_S
         knot = math.floor(place)
         if knot != self._knot:
@@ -158,8 +169,8 @@ class Arrivals:
 def poisson(mean: NDArray[np.float64], words: NDArray[np.uint64]) -> NDArray[np.float64]:
     """Return Poisson-distributed counts of given means, from a random word each.
 
-    A mean is a multiple of 1/16 from a table of 1,024 quantiles and one chance for the rest; above 16 the count is that of a
-    normal distribution, from four parts of the word.
+    A mean is a multiple of 1/16 from a table of 1,024 quantiles and one chance for the rest; above
+    16 the count is that of a normal distribution, from four parts of the word.
     """
     scaled = np.minimum(mean, float(_MOST)) * _STEPS
     step = scaled.astype(np.int64)
@@ -180,12 +191,16 @@ def poisson(mean: NDArray[np.float64], words: NDArray[np.uint64]) -> NDArray[np.
 
 @cache
 def _quantiles() -> NDArray[np.uint8]:
-    """Return the counts at 1,024 even quantiles of each mean in the table, one mean after the other."""
+    """Return the counts at 1,024 even quantiles of each mean in the table.
+
+    One mean after the other.
+    """
     at = (np.arange(_DRAWS) + 0.5) / _DRAWS
     rows = []
     for step in range(_STEPS * _MOST + 1):
         mean = step / _STEPS
-        term, below = math.exp(-mean), []
+        term = math.exp(-mean)
+        below = []
         total = term
         for count in range(1, 4 * _MOST):
             below.append(total)
@@ -196,7 +211,7 @@ def _quantiles() -> NDArray[np.uint8]:
 
 
 def _covered(peak: Peak, middle_s: float, time_of_day_s: float, elapsed_s: float) -> float:
-    """Return the share of a window that a peak covers."""
+    """Return the share of a window covered by a peak."""
     if peak.at_s is not None:
         since_s = middle_s - peak.at_s
         before, after = (

@@ -1,7 +1,8 @@
-"""Times of a serving replica: a decode pass, a prefill, and what a replica can carry, from its model and its chips.
+"""Times of a serving replica: decode pass, prefill and capacity, from model and chips.
 
-Two fitted constants for passes and two for prefill reproduce the published times of all dense models within 15 % (Neuron SDK,
-nxd-inference tutorials: 10,000 tokens in, 1,500 out, batch 1, one trn2.48xlarge):
+Two fitted constants for passes and two for prefill reproduce the published times of all dense
+models within 15 % (Neuron SDK, nxd-inference tutorials: 10,000 tokens in, 1,500 out, batch 1, one
+trn2.48xlarge):
 
     Llama 3.1 405B, BF16                        37.9 ms a token     2,442 ms to the first
     Llama 3.1 405B, FP8 and seven speculated     8.27 ms            2,255 ms
@@ -22,29 +23,37 @@ if TYPE_CHECKING:
     from trnfleet.domain.jobs import Inference
 
 LAYER_S = 180e-6
-"""Overhead of a layer in a decode pass: kernels' starts, collectives, synchronisation. Fitted: the published times leave 154 us
-(405B) and 205 us (70B) beside reading the weights at 95 % of the bandwidth."""
+"""Overhead of a layer in a decode pass: kernels' starts, collectives, synchronisation. Fitted: the
+published times leave 154 us (405B) and 205 us (70B) beside reading the weights at 95 % of the
+bandwidth."""
 ACCEPTANCE = 0.95
-"""Chance that a speculated token is accepted when those before it are. Fitted: the published times with speculation need 6.4
-(405B) and 7.2 (70B) tokens a pass of at most eight; their prompts are easy ones (sonnets), others have less."""
+"""Chance of accepting a speculated token after accepted ones: fitted. The published times with
+speculation need 6.4 (405B) and 7.2 (70B) tokens per pass of at most eight. Their prompts are easy
+(sonnets); others have less."""
 PREFILL_FLOPS_SHARE = 0.50
-"""Share of dense BF16 peak in the matrix products of prefill, weights of any type: fitted to the published times."""
+"""Share of dense BF16 peak in prefill's matrix products, weights of any type: fitted. Source: the
+published times."""
 PREFILL_TOKEN_LAYER_S = 0.62e-6
-"""What a layer takes for a token of a prompt beside that (attention, collectives): fitted to the published times."""
-KV_SHARE_PER_SEQUENCE, KV_TOKENS = 0.02, 8_192
-"""KV cache of a sequence of this length as a share of the weights where its size is not given: derived for
-Llama-3.3-70B (80 layers, 8 KV heads of 128, BF16), 2.7 of 141 GB."""
+"""Further time per layer and prompt token (attention, collectives): fitted to the published times.
+"""
+KV_SHARE_PER_SEQUENCE = 0.02
+KV_TOKENS = 8_192
+"""Default KV cache of a sequence of this length, as a share of the weights. Used if its size is not
+configured. Derived for Llama-3.3-70B (80 layers, 8 KV heads of 128, BF16), 2.7 of 141 GB."""
 RUNTIME_HBM_SHARE = 0.03
-"""HBM that the runtime takes beside weights and cache: assumed, as on reserved instances."""
+"""HBM share of the runtime besides weights and cache: assumed, as on reserved instances."""
 
 
 class ServingTimes(NamedTuple):
-    """A replica of one job, when nothing is slow; seconds, and bytes and FLOPs of all its chips together."""
+    """Times of one job's replica at full speed, in seconds.
+
+    Bytes and FLOPs are of all its chips together.
+    """
 
     prefill_s: float
     """Of one prompt."""
     weights_s: float
-    """Reading all weights of a pass, those of the draft model included."""
+    """Time of a pass for reading all weights, including the draft model's."""
     sequence_s: float
     """Reading the mean KV cache of one sequence."""
     compute_s: float
@@ -54,13 +63,13 @@ class ServingTimes(NamedTuple):
     accepted: float
     """Tokens that a pass makes for each sequence."""
     weights_bytes: float
-    """Read by a pass: the model's once, the draft model's for each token that it proposes."""
+    """Weight bytes read by a pass. The model's once, the draft model's once per proposed token."""
     draft_bytes: float
     """Weights of the draft model."""
     sequence_bytes: float
-    """Mean KV cache of one sequence, which a pass reads."""
+    """Mean KV cache of one sequence, read by a pass."""
     cache_bytes: float
-    """KV cache that one sequence is given: all its tokens'."""
+    """KV cache allocated per sequence, for all its tokens."""
     prompt_tokens: float
     answer_tokens: float
     flops_per_token: float
@@ -78,7 +87,10 @@ class ServingTimes(NamedTuple):
 
     @property
     def requests_per_s(self) -> float:
-        """Requests that a replica can carry: each costs its prefill, and its share of the passes of a full batch."""
+        """Request capacity of a replica.
+
+        Each request costs its prefill, and its share of the passes of a full batch.
+        """
         decode_s = self.answer_tokens * self.tpot_s(self.max_batch) / self.max_batch
         return 1.0 / (self.prefill_s + decode_s)
 
@@ -93,7 +105,7 @@ class ServingTimes(NamedTuple):
 
 
 def accepted_tokens(speculative_tokens: int) -> float:
-    """Return the mean tokens that a pass makes for a sequence: the accepted ones and the model's own."""
+    """Return the mean tokens per pass of a sequence: accepted ones and the model's own."""
     return sum(ACCEPTANCE**place for place in range(speculative_tokens + 1))
 
 
@@ -105,9 +117,11 @@ def serving_times(job: Inference, kind: ChipType, chips: int) -> ServingTimes:
     """
     bandwidth = HBM_CEILING * kind.hbm_bytes_per_s.value * chips
     flops = PREFILL_FLOPS_SHARE * kind.bf16_dense_flops.value * chips
-    draft, drafts = MODELS[DRAFT_MODEL], job.speculative_tokens
+    draft = MODELS[DRAFT_MODEL]
+    drafts = job.speculative_tokens
     per_token = job.kv_bytes_per_token or KV_SHARE_PER_SEQUENCE * job.model_bytes / KV_TOKENS
-    prompt, answer = job.prompt_tokens, job.answer_tokens
+    prompt = job.prompt_tokens
+    answer = job.answer_tokens
     weights_bytes = job.model_bytes + drafts * draft.weight_bytes
     sequence_bytes = per_token * (prompt + answer / 2.0)
     accepted = accepted_tokens(drafts)
@@ -115,7 +129,8 @@ def serving_times(job: Inference, kind: ChipType, chips: int) -> ServingTimes:
     token_layers = float(job.layers + (draft.layers if drafts else 0))
     prefill_flops = flops_per_token + (2.0 * draft.parameters if drafts else 0.0)
     overhead_s = LAYER_S * (job.layers + drafts * draft.layers)
-    weights_s, sequence_s = weights_bytes / bandwidth, sequence_bytes / bandwidth
+    weights_s = weights_bytes / bandwidth
+    sequence_s = sequence_bytes / bandwidth
     # A verifying pass computes every speculated token and one more.
     compute_s = ((drafts + 1) * flops_per_token + drafts * 2.0 * draft.parameters) / flops
     if job.tpot_s is not None:
@@ -145,7 +160,10 @@ def serving_times(job: Inference, kind: ChipType, chips: int) -> ServingTimes:
 
 
 def share_without_sequences(job: Inference, times: ServingTimes, room: float) -> float:
-    """Return the share of a replica's HBM, `room` bytes, that is in use without sequences: weights and the runtime's part."""
+    """Return the used share of a replica's HBM, `room` bytes, without sequences.
+
+    It contains the weights and the runtime's part.
+    """
     if job.hbm_used is not None:
         return max(job.hbm_used - times.cache_bytes * job.max_batch / 2.0 / room, 0.0)
     return (job.model_bytes + times.draft_bytes) / room + RUNTIME_HBM_SHARE
@@ -156,18 +174,21 @@ def _check(job: Inference, times: ServingTimes, kind: ChipType, chips: int) -> N
     room = kind.hbm_bytes.value * chips
     if job.model_bytes > room:
         raise ConfigError(
-            f"{key}.model_bytes = {job.model_bytes:g}: the HBM of {chips} {kind.title} chips holds {room:g} bytes"
+            f"{key}.model_bytes = {job.model_bytes:g}: the HBM of {chips} {kind.title} chips holds"
+            f" {room:g} bytes"
         )
     cache_bytes = times.cache_bytes * job.max_batch
     if job.kv_bytes_per_token and job.model_bytes + cache_bytes > room:
         raise ConfigError(
-            f"{key}.max_batch = {job.max_batch}: the KV cache of that number of sequences of {job.context_tokens} tokens, "
-            f"{cache_bytes:.3g} bytes, does not fit beside {job.model_bytes:g} bytes of weights; there is room for "
-            f"{int((room - job.model_bytes) / times.cache_bytes)}"
+            f"{key}.max_batch = {job.max_batch}: the KV cache of that number of sequences of"
+            f" {job.context_tokens} tokens, {cache_bytes:.3g} bytes, does not fit beside"
+            f" {job.model_bytes:g} bytes of weights; there is room for"
+            f" {int((room - job.model_bytes) / times.cache_bytes)}"
         )
     if times.overhead_s < 0 and job.tpot_s is not None:
         fastest_s = (times.pass_s(1.0) - times.overhead_s) / times.accepted
         raise ConfigError(
-            f"{key}.tpot_s = {job.tpot_s:g}: reading {times.weights_bytes + times.sequence_bytes:.3g} bytes at "
-            f"{HBM_CEILING:.0%} of the HBM bandwidth of {chips} {kind.title} chips takes {fastest_s:.3g} s a token"
+            f"{key}.tpot_s = {job.tpot_s:g}: reading"
+            f" {times.weights_bytes + times.sequence_bytes:.3g} bytes at {HBM_CEILING:.0%} of the"
+            f" HBM bandwidth of {chips} {kind.title} chips takes {fastest_s:.3g} s a token"
         )

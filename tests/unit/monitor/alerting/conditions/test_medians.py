@@ -20,7 +20,10 @@ WIDTH = 6
 
 
 def serving(seed: int, instances: list[tuple[str, str]]) -> AlertBench:
-    """Return a fleet whose instances serve requests, four chips each, with some slow links, and values that are missing or late."""
+    """Return a serving fleet with slow links and missing or late values.
+
+    Each instance has four chips.
+    """
     bench = AlertBench(instances, ())
     random = np.random.default_rng(seed)
     chips = bench.layout.chips
@@ -41,7 +44,9 @@ def serving(seed: int, instances: list[tuple[str, str]]) -> AlertBench:
 
 def plain(bench: AlertBench, below: float) -> dict[int, float]:
     """Return the slow links by a loop over instances."""
-    store, layout, metric = bench.store, bench.layout, BY_NAME["link_tx_bytes_per_s"]
+    store = bench.store
+    layout = bench.layout
+    metric = BY_NAME["link_tx_bytes_per_s"]
     values = metric.decode(store.columns[metric.name])
     live = store.chip_state == Freshness.LIVE
     found = {}
@@ -68,7 +73,7 @@ def plain(bench: AlertBench, below: float) -> dict[int, float]:
 def test_slow_links_are_those_of_a_plain_loop(
     instances: list[tuple[str, str]], below: float
 ) -> None:
-    """Whatever chooses the instances and chips to look at leaves out none whose link is that far below its peers."""
+    """The choice of candidates misses no slow link found by a plain loop."""
     for seed in range(3):
         bench = serving(seed, instances)
         rule = rule_of(
@@ -87,7 +92,7 @@ def test_slow_links_are_those_of_a_plain_loop(
 
 
 def test_links_are_looked_at_by_the_share_that_they_are_compared_by() -> None:
-    """A link near its median is no candidate because another link of its chip carries many times its own median."""
+    """A link near its median is no candidate beside a much busier one."""
     bench = AlertBench(ultraservers(1), ())
     column = bench.store.columns["link_tx_bytes_per_s"]
     column[:] = 1_000

@@ -48,7 +48,7 @@ def found(bench: AlertBench, rule: Any) -> dict[int, float]:
 
 
 def slow(bench: AlertBench, scope: Scope, figure: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the values of all targets, and of which anything is known."""
+    """Return the values of all targets and their known flags."""
     readings = bench.readings()
     every = np.arange(count_of(bench.layout, scope))
     return readings.values(scope, figure, every), readings.is_known(scope, every)
@@ -67,7 +67,10 @@ NUMBERS = [
 def test_a_quick_look_finds_what_a_slow_one_does(
     scope: Scope, figure: str, instances: list[tuple[str, str]]
 ) -> None:
-    """For every figure of every scope: the targets above, below or at a limit are those whose values are."""
+    """For every figure and scope, codes match the same targets as values do.
+
+    Limits above, below and equal are tested.
+    """
     bench = scattered(3, instances)
     values, known = slow(bench, scope, figure)
     if scope is Scope.ULTRASERVER:
@@ -91,7 +94,7 @@ def test_a_quick_look_finds_what_a_slow_one_does(
 
 
 def test_slices_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is looked at in parts is found as in one go, with a turn for others after each part."""
+    """A search in slices finds the same, with a turn for others after each slice."""
     bench = scattered(3)
     rule = rule_of(figure="tflops_per_w", above=0.5)
     whole = found(bench, rule)
@@ -105,7 +108,7 @@ def test_slices_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("scope", ["chip", "instance"])
 def test_bits_of_a_mask(scope: str) -> None:
-    """Any of the named bits will do; other bits, and what is not available, do not."""
+    """Any named bit matches; other bits and unavailable values do not."""
     bench = AlertBench(ultraservers(1), ())
     bench.store.columns["health"][:5] = [0, 1, 2, 3, BY_NAME["health"].top]
     rule = rule_of(scope=scope, figure="health", above=None, has=["sram", "link_efa"])
@@ -114,7 +117,10 @@ def test_bits_of_a_mask(scope: str) -> None:
 
 
 def test_silence() -> None:
-    """A chip is silent when it is stale or offline; what holds chips is when none below it lives and any is silent."""
+    """Stale and offline chips are silent.
+
+    An instance or UltraServer is silent if no chip is live and any is silent.
+    """
     bench = AlertBench(ultraservers(2), ())
     bench.store.chip_ts_ns[:] = bench.now_ns
     bench.silence(slice(0, 64))
@@ -130,13 +136,17 @@ def test_silence() -> None:
 
 
 def test_silence_of_what_holds_chips_lasts_since_the_last_of_them_was_heard() -> None:
-    """Each silent instance and UltraServer has the newest of its own chips, whatever is live beside it and however large they are."""
+    """A silent node's age is of its own newest chip, at any size.
+
+    Live neighbours do not change it.
+    """
     bench = AlertBench(
         [*ultraservers(3), ("uc1/standalone/small-1", "trn2.3xlarge"), *standalone(1)], ()
     )
     layout = bench.store.layout
     bench.store.chip_ts_ns[:] = bench.now_ns - 5 * 10**9
-    us, small = bench.rows("uc1/us-0002"), bench.rows("uc1/standalone/small-1")
+    us = bench.rows("uc1/us-0002")
+    small = bench.rows("uc1/standalone/small-1")
     for rows in (us, small):
         bench.silence(rows)
     bench.store.chip_ts_ns[[us.start + 20, small.start]] = bench.now_ns - np.array([2, 3]) * 10**9
@@ -165,7 +175,7 @@ def test_what_a_link_has_is_looked_at_where_there_is_one() -> None:
 
 
 def test_a_chip_is_held_against_its_job() -> None:
-    """Only chips of the same job that live are peers; too few peers say nothing, and chips without a job have none."""
+    """Only live chips of the same job are peers; too few give no result."""
     bench = AlertBench(ultraservers(3), ())
     bench.set("throttle_pct", 2.0)
     bench.set("throttle_pct", 20.0, [5, 70, 130])
@@ -184,7 +194,10 @@ def test_a_chip_is_held_against_its_job() -> None:
 
 
 def test_a_link_is_held_against_its_instance() -> None:
-    """The same direction of the other chips, at the same instant: a tick that has half come in has no stragglers."""
+    """A link is compared with the same direction of other chips at the same instant.
+
+    An incomplete tick has no stragglers.
+    """
     bench = AlertBench(ultraservers(1), ())
     bench.store.chip_ts_ns[:] = bench.now_ns
     bench.set("link_tx_bytes_per_s", 40e9)
@@ -204,7 +217,10 @@ def test_a_link_is_held_against_its_instance() -> None:
 
 
 def test_links_of_a_chip_that_is_less_busy_are_no_slow_links() -> None:
-    """Chips of an instance may serve different requests: a link is slow where the others of its chip are not as slow."""
+    """A link is slow only if the other links of its chip are not.
+
+    Chips of an instance may serve different requests.
+    """
     bench = AlertBench(ultraservers(1), ())
     bench.store.chip_ts_ns[:] = bench.now_ns
     bench.set("link_tx_bytes_per_s", 40e9)
@@ -222,7 +238,7 @@ def test_links_of_a_chip_that_is_less_busy_are_no_slow_links() -> None:
 
 
 def test_a_slow_link_is_found_beside_busier_chips() -> None:
-    """What may be slow is chosen by least and largest values, which must not lose what the medians would find."""
+    """The choice by least and largest values finds every slow link of the medians."""
     bench = AlertBench(ultraservers(1), ())
     bench.store.chip_ts_ns[:] = bench.now_ns
     bench.set("link_tx_bytes_per_s", 10e9)
@@ -240,7 +256,7 @@ def test_a_slow_link_is_found_beside_busier_chips() -> None:
 
 
 def test_all_conditions_hold_of_the_same_target() -> None:
-    """`also` narrows down what the first condition has found, chip by chip."""
+    """`also` narrows the matches of the first condition, chip by chip."""
     bench = AlertBench(ultraservers(1), ())
     bench.set("temperature_c", 95.0, [1, 2, 3])
     bench.set("power_w", 400.0, [2, 3, 4])
@@ -252,7 +268,7 @@ def test_all_conditions_hold_of_the_same_target() -> None:
 
 
 def test_counters_of_chips_add_up() -> None:
-    """The increase of an instance is that of its chips; a rate is a second's share of the window."""
+    """An instance's increase is the sum of its chips; a rate is per second."""
     bench = AlertBench(
         ultraservers(1),
         (
@@ -277,7 +293,7 @@ def test_counters_of_chips_add_up() -> None:
 
 
 def test_a_rate_of_events_is_told_as_one() -> None:
-    """The value is what is compared: events a second."""
+    """The value is the compared one: events per second."""
     rule = rule_of(figure="events", named=["xid"], above=0.15, rate_over="10s")
     bench = AlertBench(ultraservers(1), (rule,))
     for _ in range(2):
@@ -288,7 +304,7 @@ def test_a_rate_of_events_is_told_as_one() -> None:
 
 @pytest.mark.parametrize("of", ["job", "instance"])
 def test_a_share_of_what_is_no_column_is_compared_as_one(of: str) -> None:
-    """One link down is a quarter of a median of four, though one is no quarter."""
+    """One link down is a quarter of a median of four."""
     bench = AlertBench(ultraservers(1), ())
     bench.store.chip_ts_ns[:] = bench.now_ns
     bench.store.columns["links_up"][:16] = 0b110000
@@ -300,7 +316,7 @@ def test_a_share_of_what_is_no_column_is_compared_as_one(of: str) -> None:
 
 
 def test_a_share_that_equals_its_limit_is_found_where_all_are_alike() -> None:
-    """Chips at the median of an instance whose chips are all alike are at a share of 1 of it."""
+    """Chips of a uniform instance have a share of 1 of its median."""
     bench = AlertBench(ultraservers(1), ())
     bench.set("power_w", 300.0)
     bench.store.chip_ts_ns[:] = bench.now_ns
@@ -311,7 +327,7 @@ def test_a_share_that_equals_its_limit_is_found_where_all_are_alike() -> None:
 
 @pytest.mark.parametrize("scope", LEVEL_OF)
 def test_every_window_and_reference_is_evaluated(scope: Scope) -> None:
-    """A row in the domain's tables that takes a scope with addresses has one here."""
+    """Every row of the domain's tables for scopes with addresses has an evaluation here."""
     keys: list[dict[str, Any]] = [
         {key: "1m"} for key, row in WINDOWS.items() if scope in row.scopes
     ]
@@ -323,7 +339,7 @@ def test_every_window_and_reference_is_evaluated(scope: Scope) -> None:
 
 @pytest.mark.parametrize(("figure", "code"), [("health", 1), ("links_up", 0b111101)])
 def test_one_chip_of_a_healthy_fleet_is_found(figure: str, code: int) -> None:
-    """What roll-ups say of instances leads to the chip, and says nothing of one that is not heard."""
+    """Roll-ups of instances lead to the chip, but not to one not heard."""
     rules = {
         "health": rule_of(figure="health", has=["hbm"], above=None),
         "links_up": rule_of(scope="link", figure="link_up", above=None, equals=0.0),
@@ -342,24 +358,36 @@ def test_one_chip_of_a_healthy_fleet_is_found(figure: str, code: int) -> None:
     ids=str,
 )
 def test_the_ends_of_a_column_say_whether_anything_can_be_found(scope: Scope, figure: str) -> None:
-    """At the limit, one step beyond it and back, evaluation after evaluation of one rule, with and without missing codes."""
+    """Limits at and one step beyond a column's ends match correctly in repeated evaluations.
+
+    This holds with and without missing codes.
+    """
     bench = AlertBench(ultraservers(129), ())
-    random, name = (
-        np.random.default_rng(6),
-        "hbm_used_bytes" if figure == "hbm_used_pct" else figure,
-    )
-    column, top = bench.store.columns[name], BY_NAME[name].top
+    random = np.random.default_rng(6)
+    name = "hbm_used_bytes" if figure == "hbm_used_pct" else figure
+    column = bench.store.columns[name]
+    top = BY_NAME[name].top
     column[...] = random.integers(60, 120, column.shape)
     column[7], column[8] = 120, 60
     values, _ = slow(bench, scope, figure)
-    least, most = float(values.min()), float(values.max())
+    least = float(values.min())
+    most = float(values.max())
     for keys in ({"above": most}, {"above": None, "below": least}, {"above": None, "equals": most}):
         search = RowSearch(
             rule_of(scope=scope.value, figure=figure, group="none", **keys), Counters()
         )
         for code, beside in (
-            (100, 100), (121, 100), (121, 100), (59, 100), (100, 100), (top, 100), (121, top), (top, top), (59, top), (100, 100),
-        ):  # fmt: skip  # codes of two chips
+            (100, 100),
+            (121, 100),
+            (121, 100),
+            (59, 100),
+            (100, 100),
+            (top, 100),
+            (121, top),
+            (top, top),
+            (59, top),
+            (100, 100),
+        ):
             column[-1], column[3] = code, beside
             values, known = slow(bench, scope, figure)
             fits = (
