@@ -91,7 +91,8 @@ def probe() -> None:
 
     signal.signal(signal.SIGUSR1, answer)
     # Before the modules that use it are imported.
-    importlib.import_module("trnfleet.monitor.store.events").KEPT //= 5  # type: ignore[attr-defined]
+    events = importlib.import_module("trnfleet.monitor.store.events")
+    events.Events.__init__.__defaults__ = (events.KEPT // 5,)
     importlib.import_module("trnfleet.monitor.alerting.cells").MOST_NEWS //= 5  # type: ignore[attr-defined]
     sys.argv = ["trnfleet", *sys.argv[2:]]
     runpy.run_module("trnfleet", run_name="__main__")

@@ -18,7 +18,9 @@ from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.store.events import Events
 from trnfleet.record.format.metadata import About
 from trnfleet.record.write.writer import RecordingWriter
+from trnfleet.services.files.missing_descriptors import MissingDescriptors
 from trnfleet.services.files.rules import load_rules
+from trnfleet.services.files.sequence_gaps import SequenceGaps
 from trnfleet.services.history.collector import Collector, HistoryMonitor
 from trnfleet.services.relay.missed import MissedClearings
 from trnfleet.services.watch.identity import Connections, Identity
@@ -190,13 +192,18 @@ async def test_a_relay() -> None:
 
 
 async def test_a_recording(tmp_path: Path) -> None:
-    """A writer's data for the beginning of the next file stays flat."""
+    """The beginning of the next file, sequence numbers and missing descriptors stay flat."""
     feed = Feed(standalone(1))
     minute_ns = 60 * NS_PER_S
     path = tmp_path / "churn.mcap"
     writer = RecordingWriter(path, About(), split_ns=5 * minute_ns, keep_ns=10 * minute_ns)
+    gaps = SequenceGaps(DEFAULT_ROOT)
+    missing = MissingDescriptors(DEFAULT_ROOT, gaps.parse)
 
     async def apply(batch: list[Envelope]) -> None:
         writer.write_many(feed.clock.wall_ns(), batch)
+        gaps.take(batch)
+        missing.take(batch)
+        missing.due(feed.clock.monotonic_s())
 
-    assert await an_hour(feed, apply, writer=writer) == {}
+    assert await an_hour(feed, apply, writer=writer, gaps=gaps, missing=missing) == {}

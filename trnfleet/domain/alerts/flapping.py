@@ -5,7 +5,7 @@ They last until they have been quiet for a while.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 
 from trnfleet.clock import NS_PER_S
 
@@ -22,15 +22,12 @@ class Flaps:
     """Start instants of alerts."""
 
     def __init__(self) -> None:
-        self._begun: OrderedDict[str, deque[int]] = OrderedDict()
+        self._begun: OrderedDict[str, list[int]] = OrderedDict()
 
     def begin(self, fingerprint: str, now_ns: int) -> int:
         """Record the start of an alert; return its starts within the window, this one included."""
-        begun = self._begun.pop(fingerprint, None)
-        if begun is None:
-            begun = deque(maxlen=64)
+        begun = [*self._begun.pop(fingerprint, ()), now_ns][-64:]
         self._begun[fingerprint] = begun
-        begun.append(now_ns)
         while len(self._begun) > MOST or self._is_oldest_over(now_ns):
             self._begun.popitem(last=False)
         return self.count(fingerprint, now_ns)
@@ -47,11 +44,9 @@ class Flaps:
 
     def count(self, fingerprint: str, now_ns: int) -> int:
         """Return how often an alert began to fire within the window `(now - WINDOW, now]`."""
-        begun = self._begun.get(fingerprint)
-        if begun is None:
-            return 0
+        begun = self._begun.get(fingerprint, [])
         while begun and not now_ns - WINDOW_NS < begun[0] <= now_ns:
-            begun.popleft()
+            del begun[0]
         return len(begun)
 
 

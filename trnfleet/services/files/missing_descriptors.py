@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trnfleet.domain import address
-from trnfleet.domain.address import Level
 from trnfleet.errors import WireError
 from trnfleet.monitor.ingest.missing import MissingState
+from trnfleet.services.files.sequence_gaps import instance_path
 from trnfleet.wire.limits import DEFAULT_LIMITS
 from trnfleet.wire.topics import TopicClass, build_topic
 
@@ -37,8 +36,10 @@ class MissingDescriptors:
         self._root = root
         self._parse = parse
         self._missing = MissingState(DEFAULT_LIMITS.undescribed_paths)
-        self._described: set[str] = set()
+        self._described: dict[str, list[str]] = {}
+        """Topics of telemetry with its descriptor, by the topic of the descriptor."""
         self._settled: set[str] = set()
+        """The same topics of telemetry."""
 
     def take(self, batch: Iterable[Envelope]) -> None:
         """Look at messages of any kind."""
@@ -51,8 +52,10 @@ class MissingDescriptors:
                 continue
             if topic.topic_class is TopicClass.NODE:
                 self._missing.found(TopicClass.NODE, envelope.topic)
-                if len(self._described) < MOST_TOPICS:
-                    self._described.add(envelope.topic)
+                if not envelope.payload:
+                    self._settled.difference_update(self._described.pop(envelope.topic, ()))
+                elif len(self._described) < MOST_TOPICS:
+                    self._described.setdefault(envelope.topic, [])
             elif topic.topic_class is TopicClass.TELEMETRY:
                 self._look_at(envelope.topic, topic)
 
@@ -65,11 +68,9 @@ class MissingDescriptors:
         return [topic for _, topic in self._missing.due(now_s)]
 
     def _look_at(self, name: str, topic: Topic) -> None:
-        path = (
-            address.parent(topic.path) if address.level_of(topic.path) is Level.CHIP else topic.path
-        )
-        node = build_topic(topic.fleet, TopicClass.NODE, path, self._root)
+        node = build_topic(topic.fleet, TopicClass.NODE, instance_path(topic.path), self._root)
         if node not in self._described:
             self._missing.hear(TopicClass.NODE, node)
         elif len(self._settled) < MOST_TOPICS:
             self._settled.add(name)
+            self._described[node].append(name)

@@ -10,6 +10,8 @@ import functools
 import re
 from typing import TYPE_CHECKING
 
+from trnfleet.domain import address
+from trnfleet.domain.address import Level
 from trnfleet.errors import WireError
 from trnfleet.monitor.ingest.sequence import SequenceTracker
 from trnfleet.monitor.pipeline.counts import PipelineCounts
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 MOST_BOOTS = 200_000
 """Boots of publishers with followed sequence numbers. A million chips have at most 62,500
 publishers."""
-MOST_TOPICS = 262_144
+MOST_TOPICS = 32_768
 """Topics parsed only once. Further ones are parsed for each message."""
 # Within a JSON text a quotation mark is escaped: these bytes can be nothing but a key and its
 # value.
@@ -46,8 +48,10 @@ class SequenceGaps:
         """
         self._counts: dict[str, PipelineCounts] = {}
         """By fleet."""
-        self._trackers: dict[tuple[str, str, str], SequenceTracker] = {}
-        """By fleet, path and boot id."""
+        self._trackers: dict[tuple[str, str], dict[tuple[str, str], SequenceTracker]] = {}
+        """By fleet and path of the instance, then by topic and boot id."""
+        self._boots = 0
+        """Trackers of all instances."""
         self._heads: dict[str, tuple[bytes, SequenceTracker, PipelineCounts]] = {}
         """The part of the last frame before its sequence number, and the trackers, by topic."""
         # What is no topic of ours raises, and is not kept: it may be of any length.
@@ -90,24 +94,44 @@ class SequenceGaps:
     def add(self, topic: Topic, envelope: Envelope) -> None:
         """Count a message with its parsed topic.
 
+        A cleared descriptor ends the counting of its instance.
+
         Raises:
             WireError: it is telemetry without boot or seq.
         """
+        if topic.topic_class is TopicClass.NODE and not envelope.payload:
+            self._forget(topic)
         if topic.topic_class is not TopicClass.TELEMETRY or not envelope.payload:
             return
         is_frame = is_cbor(envelope)
         boot, seq = frame_head(envelope.payload) if is_frame else json_head(envelope.payload)
-        tracker = self._trackers.get((topic.fleet, topic.path, boot))
+        path = instance_path(topic.path)
+        trackers = self._trackers.get((topic.fleet, path), {})
+        tracker = trackers.get((envelope.topic, boot))
         if tracker is None:
-            if len(self._trackers) >= MOST_BOOTS:
+            if self._boots >= MOST_BOOTS:
                 return
-            tracker = self._trackers[topic.fleet, topic.path, boot] = SequenceTracker()
+            self._boots += 1
+            tracker = trackers[envelope.topic, boot] = SequenceTracker()
+            self._trackers[topic.fleet, path] = trackers
         counts = self._counts.setdefault(topic.fleet, PipelineCounts())
         tracker.accept(seq, counts, envelope.shed)
         if is_frame and (at := seq_at(envelope.payload)) is not None:
-            if len(self._heads) >= MOST_TOPICS:
-                self._heads.clear()
             self._heads[envelope.topic] = envelope.payload[:at], tracker, counts
+
+    def _forget(self, node: Topic) -> None:
+        trackers = self._trackers.pop((node.fleet, node.path), {})
+        self._boots -= len(trackers)
+        for name, _ in trackers:
+            self._heads.pop(name, None)
+
+
+def instance_path(path: str) -> str:
+    """Return the path of the descriptor of a telemetry topic's path.
+
+    A chip is described with its instance.
+    """
+    return address.parent(path) if address.level_of(path) is Level.CHIP else path
 
 
 def json_head(payload: bytes) -> tuple[str, int]:
