@@ -88,7 +88,7 @@ class Ingest:
         """Descriptors and publisher presences perhaps withheld by the broker."""
         self.doubts = TelemetryDoubts()
         self.rollup_frames = RollupFrames(
-            self.descriptors, self.publishers, self.timebase, self.missing, self.counts, limits
+            self.descriptors, self.publishers, self.timebase, self.missing, limits
         )
         self.events = Events()
         self.alert_events = AlertEvents()
@@ -162,7 +162,6 @@ class Ingest:
         descriptors = self.descriptors.copy()
         publishers = self.publishers.copy()
         timebase = self.timebase.copy()
-        counts = self.counts.copy()
         missing = self.missing.copy()
         return copied(
             self,
@@ -170,7 +169,7 @@ class Ingest:
             retained={model: collection.copy() for model, collection in self.retained.items()},
             ledgers={model: ledger.copy() for model, ledger in self.ledgers.items()},
             store=self.store.copy(),
-            counts=counts,
+            counts=self.counts.copy(),
             descriptors=descriptors,
             publishers=publishers,
             watches=self.watches.copy(),
@@ -180,9 +179,7 @@ class Ingest:
             doubts=self.doubts.copy(),
             topics=self.topics.copy(descriptors, publishers, timebase),
             missing=missing,
-            rollup_frames=self.rollup_frames.copy(
-                descriptors, publishers, timebase, missing, counts
-            ),
+            rollup_frames=self.rollup_frames.copy(descriptors, publishers, timebase, missing),
             events=self.events.copy(),
             alert_events=self.alert_events.copy(),
             reservations=self.reservations.copy(),
@@ -480,7 +477,9 @@ class Ingest:
         if topic.topic_class is TopicClass.TELEMETRY:
             return self._begin_topic(envelope, topic.path, now_s)
         if topic.topic_class is TopicClass.ROLLUP:
-            lag_s = self.rollup_frames.take(topic.path, envelope, self.store, now_s, taken.wall_ns)
+            lag_s = self.rollup_frames.take(
+                topic.path, envelope, self.store, self.counts, now_s, taken.wall_ns
+            )
             if lag_s is not None:
                 taken.lags_s.append(lag_s)
             return None

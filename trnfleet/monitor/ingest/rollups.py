@@ -46,14 +46,12 @@ class RollupFrames:
         publishers: Publishers,
         timebase: Timebase,
         missing: MissingState,
-        counts: PipelineCounts,
         limits: Limits,
     ) -> None:
         self._descriptors = descriptors
         self._publishers = publishers
         self._timebase = timebase
         self._missing = missing
-        self._counts = counts
         self._limits = limits
         self._sequences: dict[str, _Sequence] = {}
         self._dated: tuple[object, float] = None, math.nan
@@ -65,7 +63,6 @@ class RollupFrames:
         publishers: Publishers,
         timebase: Timebase,
         missing: MissingState,
-        counts: PipelineCounts,
     ) -> RollupFrames:
         """Return a copy, bound to the given copies."""
         return copied(
@@ -74,7 +71,6 @@ class RollupFrames:
             _publishers=publishers,
             _timebase=timebase,
             _missing=missing,
-            _counts=counts,
             _sequences={path: sequence.copy() for path, sequence in self._sequences.items()},
             _dated=(None, math.nan),
         )
@@ -88,7 +84,13 @@ class RollupFrames:
         }
 
     def take(
-        self, path: str, envelope: Envelope, store: Store, now_s: float, wall_ns: int
+        self,
+        path: str,
+        envelope: Envelope,
+        store: Store,
+        counts: PipelineCounts,
+        now_s: float,
+        wall_ns: int,
     ) -> float | None:
         """Apply a frame and return its lag in wall seconds.
 
@@ -97,7 +99,6 @@ class RollupFrames:
         Raises:
             WireError: it is not a frame, or contradicts its descriptor.
         """
-        counts = self._counts
         fields, head, revision = decode_rollup_head(envelope.payload, self._limits)
         descriptor = self._descriptors.get(path)
         form = None if descriptor is None else descriptor.rollup

@@ -16,6 +16,7 @@ from trnfleet.domain.address import Level
 from trnfleet.domain.layout import Node
 from trnfleet.monitor.minutes.minutes import Minutes
 from trnfleet.monitor.monitor import Monitor
+from trnfleet.monitor.pipeline.counts import PipelineCounts
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.services.files.rules import load_rules
 from trnfleet.tui.chip.reading import chip_at
@@ -165,6 +166,16 @@ def test_frames_are_counted_and_old_ones_left_out() -> None:
     counts = top.monitor.counts
     assert (counts.messages, counts.undescribed, counts.late, top.look().power_w) == (3, 1, 1, 24.0)
     assert top.monitor.counts.unaccounted(top.monitor.ingest.pending) == 0
+
+
+def test_frames_count_after_the_counts_began_again() -> None:
+    """A replay sets new counts after a keyframe."""
+    top = Top()
+    top.frame((1.0, 2.0, 3.0))
+    top.monitor.ingest.counts = PipelineCounts()
+    top.frame((4.0, 5.0, 6.0))
+    counts = top.monitor.counts
+    assert (counts.read, counts.messages, counts.unaccounted(0)) == (1, 1, 0)
 
 
 async def test_a_copy_of_what_is_known_stays_as_it_was() -> None:
