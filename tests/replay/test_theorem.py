@@ -135,7 +135,7 @@ def live(
             clock.position_ns = second * NS_PER_S
             monitor.compute()
             if second % 5 == 0:
-                snapshots.append((clock.position_ns, PackedSnapshot.of(monitor)))
+                snapshots.append((clock.position_ns, PackedSnapshot(monitor)))
             if second % 3 == 0 or second == now_ns // NS_PER_S:
                 known[clock.position_ns] = picture(monitor)
         clock.position_ns = now_ns

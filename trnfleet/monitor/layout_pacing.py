@@ -13,7 +13,6 @@ import math
 from typing import TYPE_CHECKING
 
 from trnfleet import logs
-from trnfleet.monitor.copies import copied
 
 if TYPE_CHECKING:
     from trnfleet.clock import Clock
@@ -61,10 +60,6 @@ class LayoutPacing:
         """End of the last second with many descriptors."""
         self._completed_s = -math.inf
         """When a fleet had joined and was shown at once, last."""
-
-    def copy(self) -> LayoutPacing:
-        """Return a copy."""
-        return copied(self, _budgets=self._budgets.copy(), _held=self._held.copy())
 
     def laying_out(self, ingest: Ingest, clock: Clock, *, at_once: bool = False) -> Slices[None]:
         """Update layout and job placement of an ingest in slices, if it is time.

@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trnfleet.monitor.copies import copied
 from trnfleet.monitor.link_outages import RECONNECT_S, LinkOutages
 from trnfleet.monitor.publisher_breaks import QUIET_FROM_PERIODS, QUIET_FROM_S, PublisherBreaks
 from trnfleet.monitor.store.store import STALE_AFTER_PERIODS, Freshness
@@ -87,10 +86,6 @@ class Lateness:
         return 2 * sum(late for _, _, late in self._parts) > sum(
             messages for _, messages, _ in self._parts
         )
-
-    def copy(self) -> Lateness:
-        """Return a copy."""
-        return copied(self, _parts=self._parts.copy())
 
     def add(self, now_s: float, messages: int, *, is_late: bool, period_s: float) -> None:
         """Add the messages of a batch, and drop those older than a period.
@@ -162,15 +157,9 @@ class LinkHealth:
         self._breaks = PublisherBreaks(proof_s)
         self._outages = LinkOutages()
 
-    def copy(self) -> LinkHealth:
-        """Return a copy, for a link of its own."""
-        return copied(
-            self,
-            _breaks=self._breaks.copy(),
-            _outages=LinkOutages(),
-            _lateness=self._lateness.copy(),
-            _connects=None,
-        )
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for pickles, without the connections: a past monitor has another."""
+        return self.__dict__ | {"_connects": None, "_outages": LinkOutages()}
 
     def update(self, now_s: float, link: LinkStatus, store: Store, counts: PipelineCounts) -> None:
         """Update the health, before freshness is judged.

@@ -31,16 +31,6 @@ class MessageRate:
         """Monotonic seconds of the last reading."""
         self._dead_after_s = WINDOW_S
 
-    def copy(self) -> MessageRate:
-        """Return a copy."""
-        made = MessageRate()
-        made._marks, made._read_s, made._dead_after_s = (
-            self._marks.copy(),
-            self._read_s,
-            self._dead_after_s,
-        )
-        return made
-
     def read(self, now_s: float, messages: int, period_s: float = 1.0) -> None:
         """Record a reading of the count.
 

@@ -70,10 +70,10 @@ if TYPE_CHECKING:
 log = logs.get_logger(__name__)
 
 
-class Snapshot(NamedTuple):
-    """State of a monitor at a moment, without history and results of the next pass.
+class MonitorState(NamedTuple):
+    """State of a monitor, without history and results of the next pass.
 
-    Immutable.
+    The parts are the monitor's own. A `PackedSnapshot` preserves them as they are at a moment.
     """
 
     applied_s: float
@@ -260,36 +260,34 @@ class Monitor:
         """
         return self._layout_pacing.is_joining(self.clock.monotonic_s())
 
-    def snapshot(self, *, with_alerts: bool = True) -> Snapshot:
-        """Return a copy of the present state.
+    def state(self) -> MonitorState:
+        """Return the present state, to be packed at once.
 
         Call it between two passes.
-
-        Without `with_alerts` the alerts are not copied: pack the snapshot at once.
         """
-        return Snapshot(
+        self.ingest.layout_work.finish()
+        return MonitorState(
             self.applied_s,
-            self.ingest.copy(with_alerts=with_alerts),
+            self.ingest,
             self.findings,
-            self._recent_findings.copy(),
-            self._sampling.copy(),
+            self._recent_findings,
+            self._sampling,
             self._events_seen,
-            self.link_health.copy(),
+            self.link_health,
         )
 
-    def restore(self, snapshot: Snapshot) -> None:
-        """Restore the state of a moment.
-
-        The snapshot is not changed.
+    def restore(self, state: MonitorState) -> None:
+        """Continue from the state of a moment, which is this monitor's from now on.
 
         Roll-ups follow with the next pass.
         """
-        self.applied_s = snapshot.applied_s
-        self.ingest = snapshot.ingest.copy()
-        self.findings = snapshot.findings
-        self._recent_findings = snapshot.recent_findings.copy()
-        self._sampling = snapshot.sampling.copy()
-        self._events_seen, self.link_health = snapshot.events_seen, snapshot.link_health.copy()
+        self.applied_s = state.applied_s
+        self.ingest = state.ingest
+        self.findings = state.findings
+        self._recent_findings = state.recent_findings
+        self._sampling = state.sampling
+        self._events_seen = state.events_seen
+        self.link_health = state.link_health
         self.rollups = Rollups()
 
     def moment(self) -> Moment:

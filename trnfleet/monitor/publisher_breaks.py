@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trnfleet.monitor.copies import copied
 from trnfleet.monitor.store.store import STALE_AFTER_PERIODS, Freshness
 
 if TYPE_CHECKING:
@@ -43,11 +42,6 @@ class PublisherBreaks:
         self._back_s = np.zeros(0)
         """Monotonic seconds when each instance's publisher was last heard or online again."""
         self._in_doubt = np.zeros(0, np.bool_)
-
-    def copy(self) -> PublisherBreaks:
-        """Return a copy."""
-        # The other arrays are replaced and never changed.
-        return copied(self, _back_s=self._back_s.copy())
 
     def update(self, now_s: float, since_s: float, store: Store) -> None:
         """Check all publishers, once freshness has been judged.

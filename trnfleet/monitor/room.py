@@ -16,8 +16,6 @@ from typing import TypeVar
 import msgspec
 from pydantic import BaseModel
 
-from trnfleet.monitor.copies import copied
-
 SHARE = 15
 """One owner alone may use fifteen sixteenths of a limit. Two that send without end use 15 of 31
 parts each. The next one still finds room, and a fleet with one large publisher loses little."""
@@ -41,10 +39,6 @@ class Room:
         self.most = most
         self.used = 0
         self._by_owner: dict[str, int] = {}
-
-    def copy(self) -> Room:
-        """Return a copy."""
-        return copied(self, _by_owner=self._by_owner.copy())
 
     @property
     def owners(self) -> int:
@@ -100,15 +94,6 @@ class Ledger:
         self._bytes = Room(most_bytes)
         self._entries: dict[str, tuple[str, int]] = {}
         """Owner and bytes of each message."""
-
-    def copy(self) -> Ledger:
-        """Return a copy."""
-        return copied(
-            self,
-            _count=self._count.copy(),
-            _bytes=self._bytes.copy(),
-            _entries=self._entries.copy(),
-        )
 
     @property
     def size_bytes(self) -> int:

@@ -57,14 +57,6 @@ class Sampling:
         self._newest: _Stood | None = None
         self._longest: _Longest | None = None
 
-    def copy(self) -> Sampling:
-        """Return a copy."""
-        made = Sampling()
-        made.history_s, made.averages, made.rate = self.history_s, self.averages, self.rate.copy()
-        made._heard_since_s = self._heard_since_s
-        made._newest, made._longest = self._newest, self._longest
-        return made
-
     def follow(
         self,
         history: History,

@@ -67,7 +67,7 @@ class Live:
         if self._ticks % COMPARED_EVERY == 0 or self._ticks == TICKS - 1:
             self.known[now_ns] = known(self.run.monitor)
         if self._ticks % SNAPSHOT_EVERY == 0:
-            self.snapshots.append((now_ns, PackedSnapshot.of(self.run.monitor)))
+            self.snapshots.append((now_ns, PackedSnapshot(self.run.monitor)))
         self._ticks += 1
 
 

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
 from trnfleet.domain.metrics import BY_NAME
+from trnfleet.monitor.replay.packed_snapshot import PackedSnapshot
 
 if TYPE_CHECKING:
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.monitor.store.store import Store
+
+T = TypeVar("T")
+
+
+def unpacked(thing: T) -> T:
+    """Return a part of a monitor as a restored monitor has it."""
+    monitor: Any = SimpleNamespace(state=lambda: thing)
+    part: Any = PackedSnapshot(monitor).unpack()
+    return cast("T", part)
 
 
 def values_of(monitor: Monitor) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from support.tui.pilot import fleet_app, running
 
 from trnfleet.monitor.alerting.events import AlertEvents
 from trnfleet.monitor.alerting.silences import KEPT_CHANGES
+from trnfleet.monitor.replay.packed_snapshot import PackedSnapshot
 from trnfleet.tui.events.view import EventsView
 from trnfleet.tui.view import View
 
@@ -123,12 +124,12 @@ async def test_a_snapshot_keeps_them_and_goes_on() -> None:
     """
     feed = await faulty(seconds=10)
     at_ten = texts(feed)
-    snapshot = feed.monitor.snapshot()
+    snapshot = PackedSnapshot(feed.monitor)
     for _ in range(10):
         await turn(feed)
     later = texts(feed)
     assert len(later) > len(at_ten) > 0
-    feed.monitor.restore(snapshot)
+    feed.monitor.restore(snapshot.unpack())
     assert texts(feed) == at_ten
     feed.monitor.compute()
     assert texts(feed)[-len(at_ten) :] == at_ten

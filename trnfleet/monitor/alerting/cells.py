@@ -24,12 +24,10 @@ from trnfleet.domain.alerts.signals import FIGURES, Scope
 from trnfleet.domain.alerts.silences import Ack, Silence
 from trnfleet.domain.alerts.status import AlertState
 from trnfleet.domain.severity import Severity
-from trnfleet.monitor.copies import copied
 from trnfleet.wire.alerts import CellAlertMessage
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
-    from typing import Any
 
     from trnfleet.wire.alerts import AlertMessage
 
@@ -74,10 +72,6 @@ class CellAlerts:
         self._firing: dict[str, Alert] | None = None
         self._by_cell: Mapping[str, int] | None = None
         self._news: list[CellTransition] = []
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> CellAlerts:
-        """Return a copy; its alerts are replaced and never change."""
-        return copied(self, _by_path=self._by_path.copy(), _news=self._news.copy())
 
     def put(self, message: CellAlertMessage) -> None:
         """Add or replace an alert.

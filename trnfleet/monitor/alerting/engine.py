@@ -8,7 +8,6 @@ the alerts published by other watches, and the silences and acknowledgements.
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -123,21 +122,8 @@ class Alerts:
         self._mono_s: float | None = None
         self._sorted: tuple[int, int, list[Alert]] = (-1, -1, [])
 
-    def copy(self) -> Alerts:
-        """Return a copy without a listener.
-
-        Rules, layouts and finished alerts never change and are shared.
-        """
-        memo: dict[int, Any] = {
-            id(shared): shared for shared in (self.rules, self._layout, self._inhibitors)
-        }
-        for rule in self.rules:
-            memo.update((id(part), part) for part in (rule, *rule.also))
-        memo[id(self._store)] = self._store.copy(memo)
-        return copy.deepcopy(self, memo)
-
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for copies and pickles: everything except the listener."""
+        """Return the state for pickles: everything except the listener."""
         return {**self.__dict__, "listener": None}
 
     # Reads

@@ -16,7 +16,6 @@ from trnfleet.domain.alerts.signals import LEVEL_OF
 from trnfleet.domain.alerts.silences import Ack
 from trnfleet.domain.alerts.templates import title
 from trnfleet.domain.severity import Severity
-from trnfleet.monitor.copies import copied
 from trnfleet.monitor.store.events import KEPT, Event
 
 if TYPE_CHECKING:
@@ -43,10 +42,6 @@ class AlertEvents:
         """Number of alert transitions read so far."""
         self._changes = 0
         """Number of changes of silences and acknowledgements read so far."""
-
-    def copy(self) -> AlertEvents:
-        """Return a copy; events themselves never change."""
-        return copied(self, _ring=self._ring.copy())
 
     def __len__(self) -> int:
         """Return the number of stored events."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 from collections import deque
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.alerts.alert import Alert, fingerprint_of, labels_of
 from trnfleet.domain.alerts.subsystems import subsystem_of
@@ -66,26 +64,6 @@ class AlertStore:
         self.news: list[AlertTransition] = []
         """Transitions that no listener has got yet."""
 
-    def copy(self, memo: dict[int, Any]) -> AlertStore:
-        """Return a copy.
-
-        Finished alerts, perhaps many, never change and are shared.
-
-        Args:
-            memo: Receives the copy of each active alert by the alert's identity, as in
-                `copy.deepcopy`.
-        """
-        twin = copy.copy(self)
-        twin.active = {}
-        for fingerprint, alert in self.active.items():
-            twin.active[fingerprint] = memo[id(alert)] = replace(alert, labels=dict(alert.labels))
-        twin.resolved = self.resolved.copy()
-        for alert in self.resolved:
-            memo.setdefault(id(alert), alert)
-        twin.history = deque(_with_copies(self.history, memo), self.history.maxlen)
-        twin.news = list(_with_copies(self.news, memo))
-        return twin
-
     def find(self, fingerprint: str) -> Alert | None:
         """Return an active or recently resolved alert.
 
@@ -139,19 +117,3 @@ class AlertStore:
         self.history.append(transition)
         self.news.append(transition)
         self.happened += 1
-
-
-def _with_copies(
-    transitions: deque[AlertTransition] | list[AlertTransition], memo: dict[int, Any]
-) -> Iterator[AlertTransition]:
-    """Yield the transitions with the copies of copied alerts.
-
-    A finished alert is its own copy.
-    """
-    for transition in transitions:
-        twin = memo.get(id(transition.alert))
-        yield (
-            transition
-            if twin is None
-            else AlertTransition(transition.at_ns, transition.kind, twin, transition.summary)
-        )

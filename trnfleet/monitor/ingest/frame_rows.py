@@ -265,17 +265,15 @@ class FrameRows:
 
     def leave(self, topic: FramedTopic) -> None:
         """Remove a topic and update its tracker."""
-        self.save(topic, topic)
+        self.save(topic.number, topic.tracker)
         self._topics[topic.number] = None
         self._free.append(topic.number)
         topic.frame_rows = None
         topic.number = -1
 
-    def save(self, topic: FramedTopic, into: FramedTopic) -> None:
-        """Write a topic's progress into its own tracker or a copy's."""
+    def save(self, number: int, tracker: SequenceTracker) -> None:
+        """Write a topic's progress into a tracker."""
         columns = self._columns
-        number = topic.number
-        tracker = into.tracker
         if not columns["seen"][number]:
             # Its first frame was not applied: the tracker has yet to begin, and is as it was.
             tracker.first = 0

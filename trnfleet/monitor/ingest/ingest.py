@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from trnfleet.errors import WireError
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.alerting.events import AlertEvents
-from trnfleet.monitor.copies import copied
 from trnfleet.monitor.failures import guard
 from trnfleet.monitor.ingest.first_frames import begin_topics
 from trnfleet.monitor.ingest.frame_rows import AppliedFrames, BatchColumns
@@ -147,48 +146,6 @@ class Ingest:
     def pending(self) -> int:
         """Telemetry messages that wait for their descriptor's layout."""
         return len(self._pending)
-
-    def copy(self, *, with_alerts: bool = True) -> Ingest:
-        """Return a copy of all mutable state.
-
-        Nothing listens to its alerts.
-
-        Args:
-            with_alerts: Whether alerts are copied: the slowest part. Otherwise they are shared, and
-                the
-                copy must be pickled at once.
-        """
-        self.layout_work.finish()
-        descriptors = self.descriptors.copy()
-        publishers = self.publishers.copy()
-        timebase = self.timebase.copy()
-        missing = self.missing.copy()
-        return copied(
-            self,
-            alerts=self.alerts.copy() if with_alerts else self.alerts,
-            retained={model: collection.copy() for model, collection in self.retained.items()},
-            ledgers={model: ledger.copy() for model, ledger in self.ledgers.items()},
-            store=self.store.copy(),
-            counts=self.counts.copy(),
-            descriptors=descriptors,
-            publishers=publishers,
-            watches=self.watches.copy(),
-            cells=self.cells.copy(),
-            timebase=timebase,
-            contests=self.contests.copy(),
-            doubts=self.doubts.copy(),
-            topics=self.topics.copy(descriptors, publishers, timebase),
-            missing=missing,
-            rollup_frames=self.rollup_frames.copy(descriptors, publishers, timebase, missing),
-            events=self.events.copy(),
-            alert_events=self.alert_events.copy(),
-            reservations=self.reservations.copy(),
-            job_table=self.job_table.copy(),
-            _pending=self._pending.copy(),
-            layout_work=LayoutWork(),
-            layout_publishers=self.layout_publishers.copy(),
-            layout_changers=self.layout_changers.copy(),
-        )
 
     def apply(self, batch: list[Envelope], now_s: float, wall_ns: int) -> None:
         """Apply envelopes in order.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
+from typing import Any
 
 from trnfleet.wire.topics import TopicClass
 
@@ -58,9 +59,9 @@ class MissingState:
         """Number of descriptors among them."""
         return self._nodes
 
-    def copy(self) -> MissingState:
-        """Return an empty state: a copy of a monitor has no broker to ask."""
-        return MissingState(self._most)
+    def __getstate__(self) -> dict[str, Any]:
+        """Return an empty state for pickles: a past monitor has no broker to ask."""
+        return vars(MissingState(self._most))
 
     def hear(self, topic_class: TopicClass, path: str) -> None:
         """Note a missing message, at every sign of it."""

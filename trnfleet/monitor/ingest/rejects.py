@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from trnfleet import logs
 from trnfleet.errors import WireError
-from trnfleet.monitor.copies import copied
 from trnfleet.wire.topics import DEFAULT_ROOT, parse_topic
 
 if TYPE_CHECKING:
@@ -98,13 +97,6 @@ class PendingTelemetry:
     def __len__(self) -> int:
         """Return how many messages wait."""
         return len(self._messages)
-
-    def copy(self) -> PendingTelemetry:
-        """Return a copy."""
-        return copied(
-            self,
-            _messages=self._messages.copy(),
-        )
 
     def hold(self, envelope: Envelope, *, is_described: bool = True) -> bool:
         """Append a message; return False, and leave it out, where there is no room.

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from typing import TYPE_CHECKING
 
-from trnfleet.monitor.copies import copied
 from trnfleet.monitor.ingest.sequence import SequenceTracker, Verdict
 from trnfleet.monitor.sources.clocks import LATE_FROM_S
 from trnfleet.wire.rollups import decode_rollup, decode_rollup_head
@@ -31,11 +29,6 @@ class _Sequence:
         self.former_boot = ""
         self.tracker = SequenceTracker()
 
-    def copy(self) -> _Sequence:
-        twin = copy.copy(self)
-        twin.tracker = self.tracker.copy()
-        return twin
-
 
 class RollupFrames:
     """Applies the frames of all described blocks."""
@@ -56,24 +49,6 @@ class RollupFrames:
         self._sequences: dict[str, _Sequence] = {}
         self._dated: tuple[object, float] = None, math.nan
         """Clock, source time and arrival of the frame before, and its lag."""
-
-    def copy(
-        self,
-        descriptors: Descriptors,
-        publishers: Publishers,
-        timebase: Timebase,
-        missing: MissingState,
-    ) -> RollupFrames:
-        """Return a copy, bound to the given copies."""
-        return copied(
-            self,
-            _descriptors=descriptors,
-            _publishers=publishers,
-            _timebase=timebase,
-            _missing=missing,
-            _sequences={path: sequence.copy() for path, sequence in self._sequences.items()},
-            _dated=(None, math.nan),
-        )
 
     def keep(self) -> None:
         """Forget the sequences of blocks no longer described."""

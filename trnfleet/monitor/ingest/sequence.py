@@ -47,13 +47,6 @@ class SequenceTracker:
         self.behind = 0
         """Messages since then with a lower number but later time."""
 
-    def copy(self) -> SequenceTracker:
-        """Return an independent copy."""
-        twin = SequenceTracker()
-        twin.last, twin.seen, twin.first = self.last, self.seen, self.first
-        twin.ts_ns, twin.behind = self.ts_ns, self.behind
-        return twin
-
     def accept(self, seq: int, counts: PipelineCounts, shed: int = 0, *, ts_ns: int = 0) -> Verdict:
         """Add a message and return its verdict.
 

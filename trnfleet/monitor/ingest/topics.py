@@ -25,7 +25,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -122,33 +122,7 @@ class Topics:
         self._decoders: dict[tuple[int, int, int], tuple[tuple[ColumnSpec, ...], FrameDecoder]] = {}
         """By the identity of the columns, shared by equal ones, and the numbers of rows."""
 
-    def copy(self, descriptors: Descriptors, publishers: Publishers, timebase: Timebase) -> Topics:
-        """Return a copy that refers to the given copies.
-
-        Decoders are shared.
-
-        They only learn the form of frames.
-
-        Args:
-            descriptors: Copy of the descriptors.
-            publishers: Copy of the publishers.
-            timebase: Copy of the clocks.
-        """
-        twin = Topics(descriptors, publishers, timebase, self._limits)
-        twin.undescribed = self.undescribed.copy()
-        twin._room = self._room.copy()
-        copies = {id(state): state.copy() for state in self.states.values()}
-        twin.states = {topic: copies[id(state)] for topic, state in self.states.items()}
-        twin._covered_by = {
-            path: [copies[id(state)] for state in states]
-            for path, states in self._covered_by.items()
-        }
-        twin._decoders = self._decoders.copy()
-        twin._shared, twin._clock_moves = self._shared.copy(), self._clock_moves
-        twin._layouts = self._layouts
-        return twin
-
-    def __getstate__(self) -> dict[str, object]:
+    def __getstate__(self) -> dict[str, Any]:
         """Return the state for pickles, without decoders: their keys are object identities."""
         return self.__dict__ | {
             "_decoders": {},

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from trnfleet.domain import address
 from trnfleet.domain.address import Level
-from trnfleet.monitor.copies import copied
 from trnfleet.wire.limits import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
@@ -96,10 +95,6 @@ class Undescribed:
         self._former: frozenset[str] = frozenset()
         """Paths heard before the last layout or the last `HEARD_WITHIN_S`."""
         self._former_until_s = -math.inf
-
-    def copy(self) -> Undescribed:
-        """Return a copy."""
-        return copied(self, chips=self.chips.copy(), others=self.others.copy(), topics={})
 
     def hear(self, path: str, now_s: float) -> None:
         """Add a path after a message of it."""

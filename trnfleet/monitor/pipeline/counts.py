@@ -12,9 +12,7 @@ as lost.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-from trnfleet.monitor.copies import copied
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(slots=True)
@@ -105,8 +103,7 @@ class PipelineCounts:
 
     def copy(self) -> PipelineCounts:
         """Return a copy."""
-        return copied(
-            self,
-            refused=self.refused.copy(),
-            failed_kinds=self.failed_kinds.copy(),
-        )
+        twin = replace(self)
+        twin.refused.update(self.refused)
+        twin.failed_kinds.update(self.failed_kinds)
+        return twin

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet import logs
-from trnfleet.monitor.copies import copied
 
 if TYPE_CHECKING:
     from trnfleet.monitor.pipeline.counts import PipelineCounts
@@ -43,10 +42,6 @@ class TelemetryDoubts:
 
     def __init__(self) -> None:
         self._by_key: dict[tuple[str, str], KeyDoubt] = {}
-
-    def copy(self) -> TelemetryDoubts:
-        """Return a copy."""
-        return copied(self, _by_key=self._by_key.copy())
 
     def note(
         self, publisher: str, path: str, doubt: Doubt, now_s: float, counts: PipelineCounts

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from trnfleet.monitor.copies import copied
-
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
@@ -140,19 +138,10 @@ class PublisherTraffic:
         """Return the number of rows, with row 0."""
         return len(self.names)
 
-    def copy(self) -> PublisherTraffic:
-        """Return a copy."""
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for pickles, with all messages written and without derived data."""
         self._write()
-        return copied(
-            self,
-            names=self.names.copy(),
-            boots=self.boots.copy(),
-            _row_of=self._row_of.copy(),
-            _read={},
-            _columns={name: column.copy() for name, column in self._columns.items()},
-            _rings={name: ring.copy() for name, ring in self._rings.items()},
-            _waiting=[],
-        )
+        return self.__dict__ | {"_read": {}, "_names": None, "_last_boots": None}
 
     # Rows
 

@@ -232,7 +232,7 @@ class RecordingIndex:
             # (measured).
             return
         begun_s = self._real_s()
-        snapshot = PackedSnapshot.of(monitor)
+        snapshot = PackedSnapshot(monitor)
         spent_s = self._real_s() - begun_s
         self._due_ns = place_ns + max(self._every_ns, round(spent_s / SNAPSHOT_SHARE * NS_PER_S))
         most = min(MOST_SNAPSHOTS, SNAPSHOT_BYTES // snapshot.nbytes)

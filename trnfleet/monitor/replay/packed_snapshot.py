@@ -21,7 +21,7 @@ from trnfleet.monitor.sources.descriptors import CompactDescriptor
 from trnfleet.monitor.store.events import Event
 
 if TYPE_CHECKING:
-    from trnfleet.monitor.monitor import Monitor, Snapshot
+    from trnfleet.monitor.monitor import Monitor, MonitorState
 
 SHARED = (Layout, Rule, CompactDescriptor, Event)
 """Types with immutable objects, compared by identity or numerous in all snapshots. They are not
@@ -31,47 +31,35 @@ COMPRESSED_BYTES = 2**20
 
 
 class PackedSnapshot:
-    """A snapshot as bytes, with the objects shared with its monitor."""
+    """The state of a monitor as bytes, with the objects shared with the monitor."""
 
     __slots__ = ("_data", "_is_compressed", "_shared")
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        """Pack a snapshot.
+    def __init__(self, monitor: Monitor) -> None:
+        """Pack a monitor's present state.
 
         Raises:
             Exception: it contains something not picklable, such as a lambda. Tests pack everything
-                in a
-                monitor.
+                in a monitor.
         """
         file = io.BytesIO()
         pickler = _Pickler(file)
-        pickler.dump(snapshot)
+        pickler.dump(monitor.state())
         self._shared = tuple(pickler.shared)
         data = file.getvalue()
         self._is_compressed = len(data) <= COMPRESSED_BYTES
         self._data = zlib.compress(data, 1) if self._is_compressed else data
-
-    @classmethod
-    def of(cls, monitor: Monitor) -> PackedSnapshot:
-        """Pack a monitor's present state.
-
-        Packing also copies its alerts.
-        """
-        return cls(monitor.snapshot(with_alerts=False))
 
     @property
     def nbytes(self) -> int:
         """Memory used, without shared objects."""
         return len(self._data)
 
-    def unpack(self) -> Snapshot:
-        """Return the snapshot.
-
-        Its objects are its own, except shared ones.
-        """
+    def unpack(self) -> MonitorState:
+        """Return a new state: its objects are its own, except shared ones."""
         data = zlib.decompress(self._data) if self._is_compressed else self._data
-        snapshot: Snapshot = _Unpickler(io.BytesIO(data), self._shared).load()
-        return snapshot
+        state: MonitorState = _Unpickler(io.BytesIO(data), self._shared).load()
+        return state
 
 
 class _Pickler(pickle.Pickler):

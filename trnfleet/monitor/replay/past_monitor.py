@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.address import Level
     from trnfleet.domain.layout import Layout, Node
-    from trnfleet.monitor.monitor import Monitor, Snapshot
+    from trnfleet.monitor.monitor import Monitor, MonitorState
     from trnfleet.monitor.slices import Slices
     from trnfleet.monitor.store.rollup import Rollups
     from trnfleet.monitor.store.store import Store
@@ -285,13 +285,13 @@ class PastMonitor:
             self.monitor.ingest.counts = PipelineCounts()
         self._clock.position_ns = self._last_message_ns = before_ns
 
-    def resume(self, snapshot: Snapshot, position_ns: int) -> None:
-        """Go to the position of a snapshot.
+    def resume(self, state: MonitorState, position_ns: int) -> None:
+        """Go to the position of an unpacked snapshot, whose state is this monitor's from now on.
 
         Views are updated by the next pass.
         """
         self._clock.position_ns = self._last_message_ns = position_ns
-        self.monitor.restore(snapshot)
+        self.monitor.restore(state)
 
     def rebuild(self, position_ns: int) -> Slices[None]:
         """Go to any position by the keyframe before it, in slices.

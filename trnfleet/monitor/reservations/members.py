@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trnfleet.monitor.copies import copied
-
 if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout
     from trnfleet.monitor.slices import Slices
@@ -40,18 +38,6 @@ class ReservationMembers:
         """EC2 ids already searched, found or not."""
         self._described = -1
         """Change count of the descriptors searched."""
-
-    def copy(self) -> ReservationMembers:
-        """Return a copy."""
-        return copied(
-            self,
-            rows=self.rows.copy(),
-            _places=self._places.copy(),
-            _ec2_ids=self._ec2_ids.copy(),
-            _due=self._due.copy(),
-            _addresses=self._addresses.copy(),
-            _searched=self._searched.copy(),
-        )
 
     def put(self, message: ReservationMessage) -> None:
         """Add or replace a reservation."""

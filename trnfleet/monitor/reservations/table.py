@@ -18,7 +18,6 @@ from trnfleet.domain.address import Level
 from trnfleet.domain.reservations.extension import why_not_extendable
 from trnfleet.domain.reservations.states import ENDED, BlockState, ExtensionState
 from trnfleet.errors import WireError
-from trnfleet.monitor.copies import copied
 from trnfleet.monitor.failures import fail
 from trnfleet.monitor.reservations.members import ReservationMembers
 from trnfleet.monitor.reservations.usage import Look, Usage
@@ -181,16 +180,6 @@ class Reservations:
 
     def __contains__(self, reservation_id: object) -> bool:
         return reservation_id in self._kept
-
-    def copy(self) -> Reservations:
-        """Return a copy; messages and the rows of the table never change."""
-        return copied(
-            self,
-            history=self.history.copy(),
-            _members=self._members.copy(),
-            _kept=self._kept.copy(),
-            _table=self._table.copy(),
-        )
 
     def places_with(self, message: ReservationMessage) -> int:
         """Return the value of `places` after storing a message."""

@@ -6,13 +6,11 @@ nothing is made up.
 
 from __future__ import annotations
 
-import copy
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.clock import NS_PER_S
-from trnfleet.monitor.copies import copied
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -66,12 +64,6 @@ class _Watched:
         self.hours: dict[int, _Hour] = {}
         self.watched_s = self.util_s = 0.0
 
-    def copy(self) -> _Watched:
-        return copied(
-            self,
-            hours={hour_ns: copy.copy(hour) for hour_ns, hour in self.hours.items()},
-        )
-
     def drop(self, hour_ns: int) -> None:
         gone = self.hours.pop(hour_ns)
         self.watched_s -= gone.watched_s
@@ -87,14 +79,6 @@ class Usage:
         """Ids of reservations with an hour, by hour, ascending."""
         self._last_ns: int | None = None
         self._count = 0
-
-    def copy(self) -> Usage:
-        """Return a copy."""
-        return copied(
-            self,
-            _watched={name: watched.copy() for name, watched in self._watched.items()},
-            _names=OrderedDict((hour_ns, names.copy()) for hour_ns, names in self._names.items()),
-        )
 
     def watch(self, moment: Moment, looks: Mapping[str, Look]) -> None:
         """Add a sample of the reservations' use, covering the time since the last one.

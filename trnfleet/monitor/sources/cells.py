@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trnfleet.domain.alerts.relays import DOUBT_S, GONE_S, CellRelays
-from trnfleet.monitor.copies import copied
 from trnfleet.monitor.sources.watches import Watches
 from trnfleet.wire.limits import DEFAULT_LIMITS
 
@@ -31,14 +30,6 @@ class Cells:
         self._most = most
         self._relays: dict[str, Watches] = {}
         self._watches: dict[str, Watches] = {}
-
-    def copy(self) -> Cells:
-        """Return a copy."""
-        return copied(
-            self,
-            _relays={cell: relays.copy() for cell, relays in self._relays.items()},
-            _watches={cell: watches.copy() for cell, watches in self._watches.items()},
-        )
 
     def put(self, cell: str, message: WatchMessage, now_s: float, *, is_retained: bool) -> bool:
         """Apply the presence message of a relay or a watch.

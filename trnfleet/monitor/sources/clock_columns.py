@@ -86,13 +86,6 @@ class ClockColumns:
         """
         return self._columns[name][: self._size]
 
-    def copy(self) -> ClockColumns:
-        """Return a copy."""
-        twin = ClockColumns()
-        twin._columns = {name: column.copy() for name, column in self._columns.items()}
-        twin._size, twin._free, twin._place = self._size, self._free.copy(), self._place.copy()
-        return twin
-
     def add(self) -> int:
         """Return a new row."""
         if self._free:

@@ -200,18 +200,6 @@ class Timebase:
         self.columns["period_s"][clock.row] = period_s
         return clock
 
-    def copy(self) -> Timebase:
-        """Return a copy with the same rows."""
-        twin = Timebase()
-        twin.columns, twin.moves = self.columns.copy(), self.moves
-        for key, clock in self._clocks.items():
-            twin._clocks[key] = SourceClock(key, twin.columns, clock.row)
-        twin._of = {
-            name: [twin._clocks[clock.key] for clock in clocks] for name, clocks in self._of.items()
-        }
-        twin._wall, twin._correction_ns = self._wall, self._correction_ns
-        return twin
-
     def restart(self, publisher: str) -> None:
         """Learn a publisher's clocks again, because it has booted."""
         for clock in self._of.get(publisher, ()):

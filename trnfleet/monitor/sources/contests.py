@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trnfleet.monitor.copies import copied
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -47,15 +45,6 @@ class Contests:
         """When a boot not named by the descriptor was last heard, by path."""
         self._boots: dict[str, tuple[str, ...]] = {}
         """Earlier boots of clients that have booted again."""
-
-    def copy(self) -> Contests:
-        """Return a copy.
-
-        The contests themselves are shared: they are seen again within seconds.
-        """
-        return copied(
-            self, _of=self._of.copy(), _heard_s=self._heard_s.copy(), _boots=self._boots.copy()
-        )
 
     def note(self, path: str, boot: str, described: str, now_s: float, seen_s: float) -> bool:
         """Record a message from a boot not named by the path's descriptor.

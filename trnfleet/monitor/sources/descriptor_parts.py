@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
-from trnfleet.monitor.copies import copied
 from trnfleet.monitor.room import held_bytes
 from trnfleet.wire.messages import STANDARD_COLUMNS
 
@@ -43,10 +42,6 @@ class ColumnSets:
 
     def __len__(self) -> int:
         return len(self._sets)
-
-    def copy(self) -> ColumnSets:
-        """Return a copy."""
-        return copied(self, _sets=self._sets.copy())
 
     def identities(self) -> set[int]:
         """Return the identities of all column objects in use, and of the standard ones."""
@@ -94,10 +89,6 @@ class LaneSets:
 
     def __init__(self) -> None:
         self._uses: dict[Lanes, int] = {}
-
-    def copy(self) -> LaneSets:
-        """Return a copy."""
-        return copied(self, _uses=self._uses.copy())
 
     def count(self, lanes: Lanes, more: int) -> None:
         """Count an added (1) or removed (-1) descriptor."""
@@ -153,12 +144,6 @@ class ChangedDescriptors(Generic[D]):
     def __init__(self) -> None:
         self._changes: DescriptorChanges[D] | None = DescriptorChanges({}, {})
         """None where they are too many."""
-
-    def copy(self) -> ChangedDescriptors[D]:
-        """Return a copy."""
-        known = self._changes
-        twin = None if known is None else DescriptorChanges(known.former.copy(), known.gone.copy())
-        return copied(self, _changes=twin)
 
     def note(self, path: str, known: D | None) -> None:
         """Record a replaced or removed descriptor of a path."""

@@ -17,7 +17,6 @@ import msgspec
 from trnfleet.clock import parse_rfc3339
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, unknown_instance_type
 from trnfleet.errors import WireError
-from trnfleet.monitor.copies import copied
 from trnfleet.monitor.room import ALLOCATION_BYTES, Room, held_bytes
 from trnfleet.monitor.sources.clocks import ClockKey
 from trnfleet.monitor.sources.descriptor_parts import ChangedDescriptors, ColumnSets, LaneSets
@@ -327,21 +326,6 @@ class Descriptors:
         self.lane_sets.count(descriptor.lanes, more)
         _add(self.instances_of, descriptor.clock, more * len(descriptor.instances))
         _add(self.paths_of, descriptor.publisher, more)
-
-    def copy(self) -> Descriptors:
-        """Return a copy; descriptors themselves never change."""
-        return copied(
-            self,
-            _by_path=self._by_path.copy(),
-            instances_of=self.instances_of.copy(),
-            _forwarded=self._forwarded.copy(),
-            _instances=self._instances.copy(),
-            _bytes=self._bytes.copy(),
-            column_sets=self.column_sets.copy(),
-            lane_sets=self.lane_sets.copy(),
-            paths_of=self.paths_of.copy(),
-            changed=self.changed.copy(),
-        )
 
     def is_void(self, descriptor: CompactDescriptor) -> bool:
         """Return whether a descriptor is from a replaced relay.

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 from collections import Counter, OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from trnfleet.monitor.copies import copied
 from trnfleet.monitor.pipeline.traffic import PublisherTraffic
 from trnfleet.monitor.room import Room
 from trnfleet.monitor.slices import finish
@@ -338,37 +336,10 @@ class Publishers:
     def _forget_figures(self) -> None:
         self._presence = self._clients = self._boots_online = None
 
-    def copy(self) -> Publishers:
-        """Return a copy."""
-        states = {id(state): copy.copy(state) for state in self._boots.values()}
-
-        def copied_states(
-            by_client: dict[str, list[PublisherState]],
-        ) -> dict[str, list[PublisherState]]:
-            return {
-                client: [
-                    states.get(id(state)) or states.setdefault(id(state), copy.copy(state))
-                    for state in same
-                ]
-                for client, same in by_client.items()
-            }
-
-        return copied(
-            self,
-            _boots={key: states[id(state)] for key, state in self._boots.items()},
-            _announced=copied_states(self._announced),
-            _online=copied_states(self._online),
-            _room=self._room.copy(),
-            _undescribed=self._undescribed.copy(),
-            _free=self._free.copy(),
-            _nameless=self._nameless.copy(),
-            _presence=None,
-            _clients=None,
-            _rows=None,
-            _names=None,
-            _boots_online=None,
-            traffic=self.traffic.copy(),
-        )
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for pickles, without derived data."""
+        derived = ("_presence", "_clients", "_rows", "_names", "_boots_online")
+        return self.__dict__ | dict.fromkeys(derived)
 
     def drop(self, unnamed: Iterable[tuple[str, str]]) -> Renumbering:
         """Remove offline boots without a descriptor.

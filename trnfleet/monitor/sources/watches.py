@@ -12,7 +12,6 @@ from trnfleet.domain.alerts.watches import (
     ReceiverErrors,
     WatchPresence,
 )
-from trnfleet.monitor.copies import copied
 from trnfleet.wire.limits import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
@@ -115,10 +114,6 @@ class Watches:
     def has_present(self, now_s: float) -> bool:
         """Return whether any is present."""
         return any(self._is_present(watch, now_s) for watch in self._known.values())
-
-    def copy(self) -> Watches:
-        """Return a copy; messages never change."""
-        return copied(self, _known=self._known.copy())
 
     def _is_present(self, watch: _Watch, now_s: float) -> bool:
         if watch.message.state == "offline":

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.clock import parse_rfc3339
 from trnfleet.domain.severity import Severity
-from trnfleet.monitor.copies import copied
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,15 +82,6 @@ class Events:
         """Events received, each counted once."""
         self.duplicates = 0
         """Repeated deliveries of a stored event, as QoS 1 allows."""
-
-    def copy(self) -> Events:
-        """Return a copy; events themselves never change."""
-        return copied(
-            self,
-            _by_number=self._by_number.copy(),
-            _ids=self._ids.copy(),
-            _numbers_of={owner: numbers.copy() for owner, numbers in self._numbers_of.items()},
-        )
 
     def __len__(self) -> int:
         """Return how many are kept."""

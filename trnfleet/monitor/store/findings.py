@@ -153,12 +153,6 @@ class RecentFindings:
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str, str], tuple[float, Finding]] = {}
 
-    def copy(self) -> RecentFindings:
-        """Return a copy."""
-        twin = RecentFindings()
-        twin._seen = self._seen.copy()
-        return twin
-
     def hold(self, found: Findings, now_s: float) -> Findings:
         """Return the current findings plus earlier warnings of the last `HOLD_S` seconds."""
         for finding in found.shown:

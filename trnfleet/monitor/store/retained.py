@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, Self, TypeVar
-
-from trnfleet.monitor.copies import copied
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,13 +32,6 @@ class RetainedCollection(Generic[M]):
 
     def __contains__(self, key: object) -> bool:
         return key in self.by_key
-
-    def copy(self) -> Self:
-        """Return a copy; messages themselves never change."""
-        return copied(
-            self,
-            by_key=self.by_key.copy(),
-        )
 
     def put(self, message: M) -> None:
         """Replace the message of the same name."""

@@ -18,7 +18,6 @@ import numpy as np
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.metrics import METRICS
-from trnfleet.monitor.copies import copied
 from trnfleet.wire.rollups import SEVERITIES, STATES
 
 if TYPE_CHECKING:
@@ -167,31 +166,6 @@ class Rolled:
             for part in (frame.totals, frame.counters, frame.covered, frame.states)
         ]
         return sum(int(array.nbytes) for array in (*table, *parts))
-
-    def copy(self) -> Rolled:
-        """Return a copy; blocks and frames never change."""
-        twin = copied(
-            self,
-            _held=self._held.copy(),
-            _place=self._place.copy(),
-            _early=self._early.copy(),
-            _publishers=self._publishers.copy(),
-            _unplaced=self._unplaced.copy(),
-        )
-        for key in (
-            "numbers",
-            "_beside",
-            "totals",
-            "counts",
-            "states",
-            "alerts",
-            "seen_s",
-            "ts_ns",
-            "observed",
-            "awaited",
-        ):
-            setattr(twin, key, getattr(self, key).copy())
-        return twin
 
     def put(
         self,

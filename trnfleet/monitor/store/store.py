@@ -275,15 +275,6 @@ class Store:
         """Return the state for copies and pickles, without derived data."""
         return {**self.__dict__, "_placement": None}
 
-    def copy(self) -> Store:
-        """Return a copy of all columns; the layout itself never changes."""
-        twin = copy.copy(self)
-        twin.columns = {name: column.copy() for name, column in self.columns.items()}
-        twin.rolled = self.rolled.copy()
-        for key in (*_CHIP_ARRAYS, *_INSTANCE_ARRAYS):
-            setattr(twin, key, getattr(self, key).copy())
-        return twin
-
     def count(self, state: Freshness) -> int:
         """Return how many rows of chips are in a state."""
         return int(np.count_nonzero(self.chip_state == state.value))

@@ -107,7 +107,7 @@ class Backfill:
         first = playback.monitors.make(recording=recording)
         await work_calmly(first.reach_from_start(recording.start_ns), self._clock, SHARE)
         if buffer.backfill(part):
-            playback.index.backfill(times, (recording.start_ns, PackedSnapshot.of(first.monitor)))
+            playback.index.backfill(times, (recording.start_ns, PackedSnapshot(first.monitor)))
         else:
             recording.close()
 

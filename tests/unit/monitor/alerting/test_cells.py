@@ -443,15 +443,6 @@ def test_an_alert_on_another_cell_s_topic_is_refused() -> None:
     assert (top.monitor.counts.misplaced, top.monitor.alerts.active()) == (1, [])
 
 
-def test_a_copy_keeps_its_alerts() -> None:
-    """A copy does not change with the original."""
-    top = Top()
-    take(top, firing())
-    twin = top.monitor.alerts.copy()
-    take(top, firing(), clears=True)
-    assert [each.cell for each in twin.active()] == ["cell-a"]
-
-
 @pytest.mark.parametrize("scope", ["", "unheard-of", *Scope])
 def test_every_text_of_an_unknown_rule_can_be_written(scope: str) -> None:
     """Braces in a watch's text are not treated as a template.

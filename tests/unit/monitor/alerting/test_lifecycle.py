@@ -43,34 +43,6 @@ def test_an_alert_is_labelled_with_the_job_that_runs_there() -> None:
     assert "job" not in before
 
 
-def test_a_copy_goes_on_on_its_own_with_what_is_active() -> None:
-    """A copy has its own active alerts, history and news, and shares finished ones."""
-    store = AlertStore("demo")
-    over = store.open(QUICK, CHIP, 1)
-    goes_on = store.open(QUICK, HOST, 1)
-    for alert in (over, goes_on):
-        alert.state = AlertState.FIRING
-        store.record("firing", alert, 1)
-    over.state = AlertState.RESOLVED
-    del store.active[over.fingerprint]
-    store.resolved.append(over)
-
-    twin = store.copy({})
-
-    assert vars(twin).keys() == vars(store).keys()
-    mine = twin.active[goes_on.fingerprint]
-    assert mine is not goes_on
-    assert [each.alert for each in twin.history] == [over, mine]
-    assert [each.alert for each in twin.news] == [over, mine]
-    assert twin.resolved[0] is over
-    twin.record("resolved", mine, 2)
-    assert (len(store.history), len(store.news), store.happened) == (2, 2, 2)
-    assert (twin.history.maxlen, twin.resolved.maxlen) == (
-        store.history.maxlen,
-        store.resolved.maxlen,
-    )
-
-
 def begin(*, detects_flapping: bool = True) -> tuple[AlertStore, PublishedAlerts, AlertLifecycle]:
     store = AlertStore("demo")
     published = PublishedAlerts(store)

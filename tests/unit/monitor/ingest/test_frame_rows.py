@@ -18,6 +18,7 @@ from trnfleet.monitor.ingest.frame_tables import FrameTables
 from trnfleet.monitor.ingest.sequence import LARGEST_GAP
 from trnfleet.monitor.ingest.topic_state import TopicState
 from trnfleet.monitor.pipeline.traffic import _COLUMNS, _RINGS
+from trnfleet.monitor.replay.packed_snapshot import PackedSnapshot
 from trnfleet.wire.frame_head import seq_at
 from trnfleet.wire.messages import (
     STANDARD_COLUMNS,
@@ -67,7 +68,7 @@ def entered(feed: Feed) -> int:
 
 def sequences(feed: Feed) -> dict[str, Any]:
     """Return how far each topic has come."""
-    copied = feed.monitor.ingest.copy().topics.states
+    unpacked = PackedSnapshot(feed.monitor).unpack().ingest.topics.states
     return {
         name: (
             each.tracker.last,
@@ -76,7 +77,7 @@ def sequences(feed: Feed) -> dict[str, Any]:
             each.tracker.ts_ns,
             each.tracker.behind,
         )
-        for name, each in copied.items()
+        for name, each in unpacked.items()
     }
 
 

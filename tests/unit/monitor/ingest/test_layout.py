@@ -6,6 +6,7 @@ import numpy as np
 from support.monitor.feed import DEMO, Feed, ready, standalone, ultraservers
 
 from trnfleet.domain.metrics import BY_NAME
+from trnfleet.monitor.replay.packed_snapshot import PackedSnapshot
 from trnfleet.monitor.slices import DONE
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.wire.messages import STANDARD_COLUMNS
@@ -248,7 +249,7 @@ def test_a_copy_amid_the_slices_is_of_the_new_layout() -> None:
     feed.monitor.ingest.apply(feed.announcements(), 1.0, 0)
     work = feed.monitor.ingest.rebuilding(1.0, 0)
     next(work)
-    twin = feed.monitor.ingest.copy()
+    twin = PackedSnapshot(feed.monitor).unpack().ingest
     twin.apply(feed.telemetry(), 2.0, 0)
     assert len(twin.store.layout.instances) == 8
     assert twin.counts.messages == 8

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from support.monitor.feed import Feed, standalone, ultraservers
+from support.monitor.state import unpacked
 
 from trnfleet.domain.layout import Layout
 from trnfleet.monitor.ingest import ingest as ingest_module
@@ -224,7 +225,7 @@ async def test_a_layout_with_changes_is_the_one_from_nothing(
         now_s = clock.monotonic_s()
         wall_ns = clock.wall_ns()
         ingest.apply(messages, now_s, wall_ns)
-        twin = ingest.copy()
+        twin = unpacked(ingest)
         assert twin.descriptors.changed.take() is not None
         for each in (ingest, twin):
             finish(each.rebuilding(now_s, wall_ns, at_once=True))

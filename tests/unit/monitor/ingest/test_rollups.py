@@ -17,6 +17,7 @@ from trnfleet.domain.layout import Node
 from trnfleet.monitor.minutes.minutes import Minutes
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.pipeline.counts import PipelineCounts
+from trnfleet.monitor.replay.packed_snapshot import PackedSnapshot
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.services.files.rules import load_rules
 from trnfleet.tui.chip.reading import chip_at
@@ -178,14 +179,14 @@ def test_frames_count_after_the_counts_began_again() -> None:
     assert (counts.read, counts.messages, counts.unaccounted(0)) == (1, 1, 0)
 
 
-async def test_a_copy_of_what_is_known_stays_as_it_was() -> None:
+async def test_a_snapshot_keeps_its_roll_ups() -> None:
     top = Top()
     top.frame((4_000.0, 20_000.0, 10_000.0))
-    kept = top.monitor.snapshot()
+    snapshot = PackedSnapshot(top.monitor)
     await top.clock.advance(1.0)
     top.frame((1.0, 1.0, 1.0))
     assert top.look().power_w == 3.0
-    top.monitor.restore(kept)
+    top.monitor.restore(snapshot.unpack())
     assert top.look().power_w == 34_000.0
 
 

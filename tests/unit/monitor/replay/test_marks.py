@@ -126,25 +126,11 @@ def test_a_fleet_of_too_many_publishers_has_none_and_nothing_is_packed_for_it(
     Packing would block everything else for a result that is thrown away.
     """
     packed: list[Monitor] = []
-    monkeypatch.setattr(PackedSnapshot, "of", packed.append)
+    monkeypatch.setattr(timeline_module, "PackedSnapshot", packed.append)
     monkeypatch.setattr(timeline_module, "PUBLISHER_BYTES", timeline_module.SNAPSHOT_BYTES)
     timeline = make()
     timeline.take(fed(), BEGIN_NS)
     assert (timeline.snapshots, packed) == ([], [])
-
-
-def test_a_snapshot_does_not_change_with_the_monitor() -> None:
-    feed = make_feed()
-    snapshot = feed.monitor.snapshot()
-    before = snapshot.ingest.store.columns["power_w"].copy()
-    messages = snapshot.ingest.counts.messages
-    feed.set("power_w", 400.0)
-    for _ in range(3):
-        feed.tick()
-    assert (feed.monitor.store.columns["power_w"] != before).all()
-    assert (snapshot.ingest.store.columns["power_w"] == before).all()
-    assert snapshot.ingest.counts.messages == messages
-    assert feed.monitor.counts.messages > messages
 
 
 def test_the_fleets_time_leads_to_the_recordings() -> None:
@@ -165,7 +151,7 @@ def test_what_lies_before_is_known_by_the_fleets_time_and_begins_with_a_snapshot
     monitor = fed()
     timeline.take(monitor, BEGIN_NS)
     own = monitor.moment().time_ns
-    first = PackedSnapshot.of(monitor)
+    first = PackedSnapshot(monitor)
     revision = timeline.revision
     place = BEGIN_NS - 60 * NS_PER_S
     times = [(own - number * NS_PER_S, BEGIN_NS - number * NS_PER_S) for number in range(60, 0, -1)]

@@ -3,10 +3,12 @@ from __future__ import annotations
 import operator
 
 import numpy as np
-from support.monitor.feed import Feed
+from support.monitor.feed import Feed, SilentSource, standalone, ultraservers
+from support.monitor.rules import HOT, rules_of
 
 from trnfleet.domain.address import Level
 from trnfleet.monitor.alerting.engine import Alerts
+from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.replay.packed_snapshot import COMPRESSED_BYTES, PackedSnapshot
 from trnfleet.services.files.rules import load_rules
 
@@ -19,9 +21,47 @@ def make_feed() -> Feed:
     return feed
 
 
+async def busy() -> Feed:
+    """Return a feed whose monitor knows data of every kind, and has rules that fire."""
+    feed = Feed([*standalone(2), *ultraservers(1)])
+    feed.jobs = {"train": ("uc1/us-0001",)}
+    rules = rules_of(HOT, {**HOT, "name": "warm", "above": 60})
+    feed.monitor.ingest.alerts = Alerts("demo", rules)
+    feed.describe()
+    for hot in (True, False, True):
+        feed.set("temperature_c", 95.0 if hot else 30.0, [3])
+        await feed.clock.advance(1.0)
+        feed.tick()
+    feed.monitor.apply(
+        [feed.event(), feed.reservation("cr-1", "uc1/us-0001"), feed.publisher_envelope("online")]
+    )
+    await feed.clock.advance(1.0)
+    feed.tick()
+    return feed
+
+
+async def test_a_restored_monitor_changes_nothing_of_the_running_one() -> None:
+    """Neither does packing."""
+    feed = await busy()
+    running = feed.monitor
+    packed = PackedSnapshot(running)
+    assert PackedSnapshot(running)._data == packed._data
+    feed.monitor = Monitor(SilentSource(), feed.fleet, clock=feed.clock)
+    feed.monitor.restore(packed.unpack())
+    feed.set("temperature_c", 95.0)
+    feed.restart("boot-2")
+    feed.describe()
+    feed.monitor.apply([feed.event()])
+    for _ in range(5):
+        await feed.clock.advance(1.0)
+        feed.tick()
+    assert feed.monitor.alerts.happened > running.alerts.happened
+    assert PackedSnapshot(running)._data == packed._data
+
+
 def test_a_packed_snapshot_is_bytes_that_later_messages_do_not_change() -> None:
     feed = make_feed()
-    packed = PackedSnapshot(feed.monitor.snapshot())
+    packed = PackedSnapshot(feed.monitor)
     before = feed.monitor.store.columns["power_w"].copy()
     feed.set("power_w", 400.0)
     feed.tick()
@@ -31,7 +71,7 @@ def test_a_packed_snapshot_is_bytes_that_later_messages_do_not_change() -> None:
     assert packed.unpack().ingest is not snapshot.ingest
 
 
-async def test_alerts_are_packed_without_a_copy_and_without_their_listener() -> None:
+async def test_alerts_are_packed_without_their_listener() -> None:
     """Later evaluations change no snapshot, and it contains no listener to alerts."""
     feed = make_feed()
     heard = list[object]()
@@ -39,17 +79,26 @@ async def test_alerts_are_packed_without_a_copy_and_without_their_listener() -> 
     monitor.ingest.alerts = Alerts(feed.fleet, load_rules(()))
     monitor.alerts.listener = heard.append
     await feed.advance(1)
-    packed = PackedSnapshot.of(monitor)
-    copied = PackedSnapshot(monitor.snapshot())
+    packed = PackedSnapshot(monitor)
     evaluations = monitor.alerts.evaluations
     alerts = len(monitor.alerts.active())
     await feed.advance(30)
     assert monitor.alerts.evaluations > evaluations
     assert len(monitor.alerts.active()) > alerts
     assert heard
-    for each in (packed, copied):
-        kept = each.unpack().ingest.alerts
-        assert (kept.evaluations, len(kept.active()), kept.listener) == (evaluations, alerts, None)
+    kept = packed.unpack().ingest.alerts
+    assert (kept.evaluations, len(kept.active()), kept.listener) == (evaluations, alerts, None)
+
+
+async def test_derived_data_is_not_packed() -> None:
+    """It would be most of a snapshot."""
+    ingest = PackedSnapshot((await busy()).monitor).unpack().ingest
+    assert {topic.frame_rows for topic in ingest.topics.states.values()} == {None}
+    assert (ingest.topics._decoders, len(ingest.missing)) == ({}, 0)
+    assert ingest.store._placement is None
+    publishers = ingest.publishers
+    assert (publishers._presence, publishers._clients, publishers._rows) == (None, None, None)
+    assert publishers.traffic._read == {}
 
 
 def test_layout_and_rules_are_the_monitors_own() -> None:
@@ -58,7 +107,7 @@ def test_layout_and_rules_are_the_monitors_own() -> None:
     Dozens of copies of a large layout would be too much.
     """
     monitor = make_feed().monitor
-    snapshot = PackedSnapshot(monitor.snapshot()).unpack()
+    snapshot = PackedSnapshot(monitor).unpack()
     assert snapshot.ingest.store.layout is monitor.store.layout
     assert all(map(operator.is_, snapshot.ingest.alerts.rules, monitor.alerts.rules))
 
@@ -71,7 +120,7 @@ def test_descriptors_and_events_are_the_monitors_own() -> None:
     feed = make_feed()
     feed.monitor.apply([feed.event()])
     feed.monitor.compute()
-    ingest = PackedSnapshot(feed.monitor.snapshot()).unpack().ingest
+    ingest = PackedSnapshot(feed.monitor).unpack().ingest
     (kept,) = ingest.events.newest_first()
     assert kept is next(iter(feed.monitor.events.newest_first()))
     feed.restart("boot-2")
@@ -85,7 +134,7 @@ def test_its_roll_ups_are_bytes_too() -> None:
     No other snapshot shares them: hundreds of small arrays would be most of its memory.
     """
     monitor = make_feed().monitor
-    kept = PackedSnapshot(monitor.snapshot()).unpack().sampling.averages.rollups
+    kept = PackedSnapshot(monitor).unpack().sampling.averages.rollups
     assert kept is not monitor.averages.rollups
     assert kept.layout is monitor.store.layout
     assert kept.value("power_w", Level.FLEET) == monitor.averages.rollups.value(
@@ -95,10 +144,9 @@ def test_its_roll_ups_are_bytes_too() -> None:
 
 def test_a_large_one_is_not_compressed() -> None:
     monitor = make_feed().monitor
-    small = PackedSnapshot(monitor.snapshot())
-    snapshot = monitor.snapshot()
-    snapshot.ingest.store.columns["power_w"] = np.zeros(COMPRESSED_BYTES, np.uint16)
-    large = PackedSnapshot(snapshot)
+    small = PackedSnapshot(monitor)
+    monitor.store.columns["power_w"] = np.zeros(COMPRESSED_BYTES, np.uint16)
+    large = PackedSnapshot(monitor)
     assert small.nbytes < COMPRESSED_BYTES / 2
     assert large.nbytes > COMPRESSED_BYTES
     assert len(large.unpack().ingest.store.columns["power_w"]) == COMPRESSED_BYTES

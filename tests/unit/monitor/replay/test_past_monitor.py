@@ -14,6 +14,7 @@ from support.record.memory_recording import KeyframedRecording, MemoryRecording
 from trnfleet.clock import NS_PER_S, ManualClock
 from trnfleet.domain.layout import Layout, Node
 from trnfleet.monitor.monitor import Monitor
+from trnfleet.monitor.replay.packed_snapshot import PackedSnapshot
 from trnfleet.monitor.replay.past_monitor import (
     PastHistory,
     PastMonitor,
@@ -116,7 +117,7 @@ def test_a_past_goes_on_from_a_snapshot_as_if_it_had_never_stopped() -> None:
     for past, seconds in ((whole, 20), (first, 8)):
         exhaust(past.begin())
         exhaust(past.advance(BEGIN_NS + seconds * NS_PER_S))
-    second.resume(first.monitor.snapshot(), first.position_ns)
+    second.resume(PackedSnapshot(first.monitor).unpack(), first.position_ns)
     exhaust(second.advance(whole.position_ns))
     for past in (whole, second):
         exhaust(past.settle())

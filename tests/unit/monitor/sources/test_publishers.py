@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 from support.monitor.feed import Feed, ultraservers
+from support.monitor.state import unpacked
 
 from trnfleet.monitor.sources.publishers import Publishers
 from trnfleet.monitor.store.store import Freshness
@@ -109,7 +110,7 @@ def test_what_is_described_takes_the_place_of_the_oldest_presence() -> None:
     assert publishers.number("e", "1", described=True).number == 1
     assert publishers.clients() == {"a": True, "c": True, "d": True, "e": True}
     assert publishers.is_client_online("b")
-    twin = publishers.copy()
+    twin = unpacked(publishers)
     for client in "fg":
         assert twin.refusal(client, "1", described=True) is None
         twin.number(client, "1", described=True)
@@ -196,7 +197,7 @@ def test_names_and_boots_are_those_of_now() -> None:
     assert publishers.boots_online() == {"1"}
     publishers.clear("b")
     assert publishers.boots_online() == {"1"}
-    assert publishers.copy().names() == publishers.names() == {0: "a"}
+    assert unpacked(publishers).names() == publishers.names() == {0: "a"}
     publishers.announce(publishers.number("b", "2"), online=False)
     publishers.keep({("a", "1")})
     assert publishers.names() == {0: "a"}
@@ -228,8 +229,8 @@ def test_presence_follows_what_is_announced() -> None:
             publishers.drop([(client, boot)])
             assert sorted(publishers.traffic.names[1:]) == sorted(publishers.clients())
         assert before.tolist() == values
-        assert publishers.online().tolist() == publishers.copy().online().tolist()
-        assert publishers.rows().tolist() == publishers.copy().rows().tolist()
+        assert publishers.online().tolist() == unpacked(publishers).online().tolist()
+        assert publishers.rows().tolist() == unpacked(publishers).rows().tolist()
 
 
 def test_what_goes_makes_room_for_what_is_named_no_more() -> None:

@@ -7,6 +7,7 @@ import pytest
 from support.monitor.feed import Feed, standalone, ultraservers
 
 from trnfleet.domain.address import Level
+from trnfleet.monitor.replay.packed_snapshot import PackedSnapshot
 from trnfleet.monitor.store.fields import BY_KEY, FIELDS
 from trnfleet.monitor.store.rollup import LEVELS
 
@@ -156,12 +157,12 @@ async def test_a_snapshot_keeps_its_means() -> None:
     """Later passes do not change stored means."""
     feed = fed()
     await seconds(feed, [200.0] * 3)
-    snapshot = feed.monitor.snapshot()
+    snapshot = PackedSnapshot(feed.monitor)
     before = fleet(feed, "power_w")
     averages = feed.monitor.averages
     await seconds(feed, [500.0] * 3)
     assert float(averages.value("power_w", Level.FLEET)[0]) == before
-    feed.monitor.restore(snapshot)
+    feed.monitor.restore(snapshot.unpack())
     assert float(feed.monitor.averages.value("power_w", Level.FLEET)[0]) == before
 
 

@@ -391,3 +391,17 @@ def test_a_ring_of_a_day_takes_its_memory_four_hours_at_a_time(nodes: int) -> No
         (961, 1_200),
         (1_201, 1_440),
     ]
+
+
+def test_samples_that_are_left_out_are_as_if_nothing_had_been_pushed_one_by_one() -> None:
+    for skipped in (0, 1, 3, 5, 9):
+        one = Ring(5, 8, 2)
+        other = Ring(5, 8, 2)
+        for ring in (one, other):
+            for value in (1.0, 2.0, 3.0):
+                ring.push([np.full(2, value)] * one.values.shape[1])
+        one.skip(skipped)
+        for _ in range(min(skipped, 5)):
+            other.push([np.array([np.nan])] * one.values.shape[1])
+        assert one.filled == other.filled
+        np.testing.assert_array_equal(one.series(0, 1), other.series(0, 1))
