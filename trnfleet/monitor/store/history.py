@@ -106,11 +106,6 @@ class History:
             + self.jobs.nbytes
         )
 
-    @property
-    def taken_bytes(self) -> int:
-        """Upper limit of the bytes allocated by the records of levels and watched nodes."""
-        return sum(record.taken_bytes for record in self._records()) + self._glances.nbytes
-
     def watch(self, path: str) -> None:
         """Record the node at `path` from now on if its level has no record."""
         if path in self._watched:

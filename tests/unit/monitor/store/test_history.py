@@ -91,22 +91,12 @@ async def test_a_watched_chip_is_kept_where_its_level_is_not() -> None:
     assert series(feed, path) == pytest.approx([100, 101, 102])
 
 
-async def test_memory_comes_as_the_past_is_kept() -> None:
-    """Memory of the demo's 192 chips is a third at seven minutes.
-
-    At a quarter of an hour it is as large as after four hours.
-    """
+async def test_memory_of_the_demo() -> None:
+    """The rings of 192 chips take 14 MiB once a day has filled them."""
     feed = Feed(ultraservers(2) + standalone(4))
     feed.describe()
     await run(feed, 2)
-    history = feed.monitor.history
-    mib = 2**20
-    assert 14 * mib < history.nbytes < 14.5 * mib
-    taken = []
-    for minutes in (0, 7, 16, 239, 241):
-        history.skip(max(0, 60 * minutes - history.samples))
-        taken.append(history.taken_bytes / mib)
-    assert taken == pytest.approx([1.48, 3.17, 10.72, 10.72, 12.80], abs=0.01)
+    assert 14 * 2**20 < feed.monitor.history.nbytes < 14.5 * 2**20
 
 
 @pytest.mark.parametrize(

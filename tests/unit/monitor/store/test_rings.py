@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import ctypes
-import mmap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +16,7 @@ from trnfleet.monitor.store.rings.record import (
     Track,
     trailing_mean,
 )
-from trnfleet.monitor.store.rings.ring import CodedRing, Growth, Ring, SteppedRing
+from trnfleet.monitor.store.rings.ring import Ring, SteppedRing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -303,29 +301,10 @@ def test_other_values_are_as_good_as_codes_allow(values: NDArray[np.float64], mo
     np.testing.assert_array_equal(found[1], other.astype(np.float32))
 
 
-def pages_with_memory(values: NDArray[Any]) -> int:
-    """Return how many of the pages within an array the system has given memory to."""
-    page = mmap.PAGESIZE
-    begin = -(-values.ctypes.data // page) * page
-    count = (values.ctypes.data + values.nbytes - begin) // page
-    present = (ctypes.c_ubyte * count)()
-    libc = ctypes.CDLL(None, use_errno=True)
-    assert libc.mincore(ctypes.c_void_p(begin), ctypes.c_size_t(count * page), present) == 0
-    return sum(flags & 1 for flags in present)
-
-
-def values_of(ring: Ring | CodedRing) -> NDArray[Any]:
-    return ring.values if isinstance(ring, Ring) else ring.codes
-
-
 @pytest.mark.parametrize("nodes", [1, CODED_NODES, 192])
-@pytest.mark.parametrize("growth", [None, Growth(90, 250), Growth(15, 60)])
-def test_a_ring_is_the_same_however_its_memory_came(nodes: int, growth: Growth | None) -> None:
-    """A ring's content does not depend on the growth of its memory.
-
-    It equals the newest of all rows, including gaps and a second round.
-    """
-    ring = Tier(TierSpec(10, 250, growth), 3, nodes).ring
+def test_a_ring_has_the_newest_rows(nodes: int) -> None:
+    """Gaps and a second round included."""
+    ring = Tier(TierSpec(10, 250), 3, nodes).ring
     rows: list[float] = []
     for number in range(700):
         if number % 97 == 50:
@@ -336,61 +315,6 @@ def test_a_ring_is_the_same_however_its_memory_came(nodes: int, growth: Growth |
         if number % 30 == 0 or number in {59, 60, 61, 89, 90, 91}:
             np.testing.assert_array_equal(ring.series(4, nodes - 1), rows[-250:])
             np.testing.assert_array_equal(ring.newest(40)[:, 4, 0], rows[-250:][-40:])
-    assert ring.taken_bytes == ring.nbytes
-
-
-@pytest.mark.parametrize("nodes", [1, CODED_NODES])
-def test_a_ring_takes_memory_as_it_fills(nodes: int) -> None:
-    """A ring has room for at most twice its content.
-
-    An app's first hours are cheap.
-    """
-    ring = Tier(TierSpec(60, 4_096), 64, nodes).ring
-    row_bytes = ring.nbytes // 4_096
-    for number in range(400):
-        ring.push(np.full((192, nodes), float(number), np.float32))
-        assert ring.taken_bytes <= max(60, 2 * number) * row_bytes
-
-
-@pytest.mark.parametrize("nodes", [1, CODED_NODES])
-def test_a_ring_of_an_hour_takes_its_memory_at_once_after_a_quarter(nodes: int) -> None:
-    """An hour's ring is allocated in full after a quarter of an hour.
-
-    Otherwise the app would grow for all that hour: samples have their memory by then.
-    """
-    ring = Tier(TierSpec(10, 4_096, Growth(90, 4_096)), 64, nodes).ring
-    for _ in range(90):
-        ring.push(np.zeros((192, nodes), np.float32))
-    assert len(values_of(ring)) == 90
-    ring.push(np.zeros((192, nodes), np.float32))
-    values = values_of(ring)
-    assert (len(values), ring.taken_bytes) == (4_096, ring.nbytes)
-    assert pages_with_memory(values) >= values.nbytes // mmap.PAGESIZE - 1
-
-
-@pytest.mark.parametrize("nodes", [1, CODED_NODES])
-def test_a_ring_of_a_day_takes_its_memory_four_hours_at_a_time(nodes: int) -> None:
-    """A day's ring grows by blocks of four hours, not in between.
-
-    All of its room is allocated.
-    """
-    ring = Tier(TierSpec(60, 1_440, Growth(15, 240)), 32, nodes).ring
-    rooms: list[tuple[int, int]] = []
-    for number in range(1_500):
-        ring.push(np.full((96, nodes), float(number), np.float32))
-        values = values_of(ring)
-        if not rooms or rooms[-1][1] != len(values):
-            rooms.append((number + 1, len(values)))
-            assert number < 15 or pages_with_memory(values) >= values.nbytes // mmap.PAGESIZE - 1
-    assert rooms == [
-        (1, 15),
-        (16, 240),
-        (241, 480),
-        (481, 720),
-        (721, 960),
-        (961, 1_200),
-        (1_201, 1_440),
-    ]
 
 
 def test_samples_that_are_left_out_are_as_if_nothing_had_been_pushed_one_by_one() -> None:

@@ -1,7 +1,7 @@
 """Past samples in rings: one a second, and roll-ups (minimum, mean, maximum) for longer.
 
 A roll-up is computed from the newest samples when its time is over, so it needs no extra state.
-Rings allocate memory as they fill: unused rings take none.
+Unused rings take no memory.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from trnfleet.monitor.store.rings.ring import CodedRing, Growth, Ring, SteppedRing
+from trnfleet.monitor.store.rings.ring import CodedRing, Ring, SteppedRing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,20 +27,13 @@ class TierSpec(NamedTuple):
     """Samples that are rolled up into one."""
     length: int
     """Most stored roll-ups."""
-    growth: Growth | None = None
-    """How its ring takes memory; None: as it fills."""
 
 
 CODED_NODES = 16
 """Nodes of a level from which its roll-ups are two-byte codes. Few nodes take little memory
 uncoded, and their values lie far apart."""
-TIERS = (TierSpec(10, 360, Growth(90, 360)), TierSpec(60, 1_440, Growth(15, 240)))
-"""An hour in steps of 10 s, and a day in minutes. 10 s is the window of headline means.
-
-After a quarter of an hour, when the samples have their memory, the hour's steps are allocated in
-full and the day's steps for four hours. An app does not grow for as long: with 192 chips 7.1 MiB
-then, and 2 after four hours.
-"""
+TIERS = (TierSpec(10, 360), TierSpec(60, 1_440))
+"""An hour in steps of 10 s, and a day in minutes. 10 s is the window of headline means."""
 
 
 class Track(NamedTuple):
@@ -114,7 +107,7 @@ class Tier:
         self.step = spec.step
         self._fields = fields
         kind = CodedRing if nodes >= CODED_NODES else Ring
-        self.ring: Ring | CodedRing = kind(spec.length, 3 * fields, nodes, spec.growth)
+        self.ring: Ring | CodedRing = kind(spec.length, 3 * fields, nodes)
 
     def close(self, samples: NDArray[np.float32]) -> None:
         """Roll samples up into one: samples x fields x nodes."""
@@ -178,11 +171,6 @@ class Record:
     def nbytes(self) -> int:
         """Bytes of all rings once they are full."""
         return self.ring.nbytes + sum(tier.ring.nbytes for tier in self.tiers)
-
-    @property
-    def taken_bytes(self) -> int:
-        """Upper limit of the bytes allocated by all rings."""
-        return self.ring.taken_bytes + sum(tier.ring.taken_bytes for tier in self.tiers)
 
     def push(self, rows: Sequence[NDArray[np.floating]] | NDArray[np.floating]) -> None:
         """Take a sample: fields x nodes."""

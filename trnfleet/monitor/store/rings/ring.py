@@ -1,11 +1,11 @@
 """Rings of samples, as float32 or two-byte codes.
 
-Memory is allocated as they fill.
+The system gives them memory as they fill.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,38 +16,21 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_Kind = TypeVar("_Kind", bound=np.generic)
-_FIRST_ROWS = 60
-"""Initial room of a ring in samples. It doubles each time."""
-
-
-class Growth(NamedTuple):
-    """How a ring takes memory."""
-
-    first: int
-    """Rows up to which the room doubles."""
-    block: int
-    """Rows per allocation above `first`."""
-
 
 class Ring:
-    """Samples x fields x nodes; its memory is taken as it fills."""
+    """Samples x fields x nodes."""
 
-    def __init__(self, samples: int, fields: int, nodes: int, growth: Growth | None = None) -> None:
+    def __init__(self, samples: int, fields: int, nodes: int) -> None:
         """Create an empty ring.
 
         Args:
             samples: Most samples.
             fields: Figures of a node.
             nodes: Nodes.
-            growth: See `TierSpec.growth`.
         """
         self.length = samples
-        self._growth = growth
         # What is not filled yet is never read.
-        self.values: NDArray[np.float32] = np.empty(
-            (_first_rows(samples, growth), fields, nodes), np.float32
-        )
+        self.values: NDArray[np.float32] = np.empty((samples, fields, nodes), np.float32)
         self.filled = 0
         self.next = 0
 
@@ -56,13 +39,7 @@ class Ring:
         """Bytes when full."""
         return self.length * int(self.values[0].nbytes)
 
-    @property
-    def taken_bytes(self) -> int:
-        """Upper limit of the bytes allocated."""
-        return self.values.nbytes
-
     def push(self, rows: Sequence[NDArray[np.floating]] | NDArray[np.floating]) -> None:
-        self._make_room(self.next + 1)
         for number, row in enumerate(rows):
             self.values[self.next, number] = row
         self.next = (self.next + 1) % self.length
@@ -71,7 +48,6 @@ class Ring:
     def skip(self, samples: int) -> None:
         """Leave samples out."""
         samples = min(samples, self.length)
-        self._make_room(self.next + samples)
         self.values[(self.next + np.arange(samples)) % self.length] = np.nan
         self.next = (self.next + samples) % self.length
         self.filled = min(self.filled + samples, self.length)
@@ -90,18 +66,11 @@ class Ring:
     def carry_over(self, before: Ring | CodedRing, numbers: NDArray[np.int64]) -> None:
         """Copy the past of nodes from another ring with these numbers, or -1."""
         count = min(before.filled, self.length)
-        self._make_room(count)
         past = before.newest(count)
         self.values[:count] = np.nan
         for to, source in moves(numbers):
             self.values[:count, :, to] = past[:, :, source]
         self.filled, self.next = count, count % self.length
-
-    def _make_room(self, rows: int) -> None:
-        if rows > len(self.values) < self.length:
-            self.values = _grown(self.values, self.filled, _room(rows, self.length, self._growth))
-            if self._growth is not None:
-                self.values[self.filled :] = np.nan
 
 
 class CodedRing:
@@ -114,18 +83,16 @@ class CodedRing:
     _scales: type[np.floating] = np.float32
     """Number type of the factor of a code."""
 
-    def __init__(self, samples: int, fields: int, nodes: int, growth: Growth | None = None) -> None:
+    def __init__(self, samples: int, fields: int, nodes: int) -> None:
         """Create an empty ring.
 
         Arguments as for `Ring`.
         """
         self.length = samples
-        self._growth = growth
-        rows = _first_rows(samples, growth)
-        self.codes: NDArray[np.uint16] = np.empty((rows, fields, nodes), np.uint16)
-        self.least: NDArray[np.floating] = np.zeros((rows, fields), self._scales)
+        self.codes: NDArray[np.uint16] = np.empty((samples, fields, nodes), np.uint16)
+        self.least: NDArray[np.floating] = np.zeros((samples, fields), self._scales)
         """Smallest value of all nodes. A code counts from it."""
-        self.step: NDArray[np.floating] = np.zeros((rows, fields), self._scales)
+        self.step: NDArray[np.floating] = np.zeros((samples, fields), self._scales)
         self.filled = 0
         self.next = 0
 
@@ -136,13 +103,7 @@ class CodedRing:
             int(array[0].nbytes) for array in (self.codes, self.least, self.step)
         )
 
-    @property
-    def taken_bytes(self) -> int:
-        """Upper limit of the bytes allocated."""
-        return self.codes.nbytes + self.least.nbytes + self.step.nbytes
-
     def push(self, rows: Sequence[NDArray[np.floating]] | NDArray[np.floating]) -> None:
-        self._make_room(self.next + 1)
         self._put(self.next, np.asarray(rows))
         self.next = (self.next + 1) % self.length
         self.filled = min(self.filled + 1, self.length)
@@ -150,7 +111,6 @@ class CodedRing:
     def skip(self, samples: int) -> None:
         """Leave samples out."""
         samples = min(samples, self.length)
-        self._make_room(self.next + samples)
         places = (self.next + np.arange(samples)) % self.length
         self.codes[places], self.least[places], self.step[places] = _NO_CODE, 0.0, 0.0
         self.next = (self.next + samples) % self.length
@@ -176,7 +136,6 @@ class CodedRing:
     def carry_over(self, before: Ring | CodedRing, numbers: NDArray[np.int64]) -> None:
         """Copy the past of nodes from another ring with these numbers, or -1."""
         count = min(before.filled, self.length)
-        self._make_room(count)
         self.codes[:count] = _NO_CODE
         if isinstance(before, CodedRing):
             places = np.arange(before.next - count, before.next) % before.length
@@ -191,15 +150,6 @@ class CodedRing:
                     values[:, to] = sample[:, source]
                 self._put(place, values)
         self.filled, self.next = count, count % self.length
-
-    def _make_room(self, rows: int) -> None:
-        if rows > len(self.codes) < self.length:
-            size = _room(rows, self.length, self._growth)
-            self.codes = _grown(self.codes, self.filled, size)
-            self.least = _grown(self.least, self.filled, size)
-            self.step = _grown(self.step, self.filled, size)
-            if self._growth is not None:
-                self.codes[self.filled :] = _NO_CODE
 
     def _put(self, place: int, rows: NDArray[np.floating]) -> None:
         known = np.isfinite(rows)
@@ -266,27 +216,3 @@ def _decoded(
 ) -> NDArray[np.float32]:
     values = least + codes * step
     return np.where(codes == _NO_CODE, np.nan, values).astype(np.float32)
-
-
-def _first_rows(length: int, growth: Growth | None) -> int:
-    return min(length, _FIRST_ROWS if growth is None else growth.first)
-
-
-def _room(rows: int, length: int, growth: Growth | None) -> int:
-    """Return the rows to allocate for a ring in need of more."""
-    if growth is not None:
-        return min(length, -(-rows // growth.block) * growth.block)
-    room = _FIRST_ROWS
-    while room < rows:
-        room *= 2
-    return min(room, length)
-
-
-def _grown(values: NDArray[_Kind], kept: int, rows: int) -> NDArray[_Kind]:
-    """Return a larger array with the stored rows.
-
-    The rest has no memory until written.
-    """
-    grown: NDArray[_Kind] = np.empty((rows, *values.shape[1:]), values.dtype)
-    grown[:kept] = values[:kept]
-    return grown
