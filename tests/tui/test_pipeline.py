@@ -11,7 +11,7 @@ import pytest
 from support.monitor.hosts import Hosts
 from support.tui.pilot import SIZES, fleet_app, running
 
-from trnfleet.cli.report.pipeline import pipeline_facts, pipeline_rows
+from trnfleet.cli.status_report import pipeline_facts, pipeline_rows
 from trnfleet.wire.ports import LinkStatus
 
 

@@ -6,7 +6,7 @@ import textwrap
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from trnfleet.cli.tables import table_lines
+from trnfleet.cli.output import row_lines, table_lines
 from trnfleet.domain.hardware.claims import claims_about
 from trnfleet.domain.hardware.whatif import disagreements, estimate
 from trnfleet.domain.quantities import IEC, SI, counted, scaled_by
@@ -106,7 +106,7 @@ def described(facts: dict[str, Any], title: str) -> str:
         ("jobs", _jobs(facts["jobs"])),
     ]
     head = f"{facts['fleet']}: {title}" if title else str(facts["fleet"])
-    lines = [head, *(f"  {name:<14}{value}" for name, value in rows)]
+    lines = [head, *row_lines(rows, 14, "  ")]
     return "\n".join([*lines, *_sources(facts["sources_differ"], "  ")])
 
 

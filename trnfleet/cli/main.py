@@ -106,8 +106,8 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command, after a warning about unknown variables."""
+        from trnfleet.cli.output import report  # noqa: PLC0415  as above
         from trnfleet.cli.settings.variables import unknown_variables  # noqa: PLC0415  as above
-        from trnfleet.cli.streams import report  # noqa: PLC0415  as above
 
         for line in unknown_variables(os.environ):
             report(f"trnfleet: {line}")
@@ -169,11 +169,10 @@ def _print_version(ctx: click.Context) -> None:
     if ctx.resilient_parsing:
         return
     if ctx.meta[_AS_JSON]:
-        import json  # noqa: PLC0415  only this needs it
-
+        from trnfleet.cli.output import print_json  # noqa: PLC0415  only this needs it
         from trnfleet.cli.version import versions  # noqa: PLC0415  as above
 
-        click.echo(json.dumps(versions(), indent=2))
+        print_json(versions())
     else:
         click.echo(f"trnfleet, version {__version__}")
     ctx.exit()

@@ -21,10 +21,10 @@ from click.core import ParameterSource
 from trnfleet import folders, logs
 from trnfleet.cli.access import PASSWORD_VARIABLE, AccessOptions, find_password
 from trnfleet.cli.names import FileName
+from trnfleet.cli.output import report
 from trnfleet.cli.params import Broker, Duration, FleetName, Printable, Root, Size
 from trnfleet.cli.settings.layers import complete_profile, read_settings, strengths
 from trnfleet.cli.settings.one_of import OneOf
-from trnfleet.cli.streams import report
 from trnfleet.errors import ConfigError
 from trnfleet.text import plain
 from trnfleet.transport.url import LONGEST_ALPN, Password, with_user

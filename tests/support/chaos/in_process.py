@@ -21,13 +21,12 @@ from support.chaos.cases import Case, ChaosError, percentile
 from support.chaos.messages import GOOD_CLUSTER, Mutator
 from support.monitor.feed import Feed, ultraservers
 from support.tui.pilot import FleetPilot, fleet_app, running
-from trnfleet.cli.commands.status import facts
+from trnfleet.cli.status_report import FleetState
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.errors import WireError
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.ingest.rejects import reject
 from trnfleet.monitor.store.store import Freshness
-from trnfleet.services.alerts_client import published_problems
 from trnfleet.services.files.rules import load_rules
 from trnfleet.tui.views import VIEWS
 from trnfleet.wire.topics import parse_topic
@@ -202,7 +201,7 @@ class _Session:
             "cr-good" in {each.message.id for each in monitor.reservations.table()},
             "cr-good is gone",
         )
-        status = facts(monitor, monitor.summary(), published_problems(monitor), healthy=True)
+        status = FleetState.of(monitor).facts(healthy=True)
         self._demand(bool(json.dumps(status, allow_nan=False)), "no status")
         monitor.alerts.counts()
 

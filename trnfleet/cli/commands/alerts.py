@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import json
 import signal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,9 +20,8 @@ from trnfleet.cli.options import (
     log_options,
     setting,
 )
+from trnfleet.cli.output import print_json, report, table_lines
 from trnfleet.cli.params import Duration
-from trnfleet.cli.streams import report
-from trnfleet.cli.tables import table_lines
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.domain.alerts.alert import named
 from trnfleet.domain.alerts.watches import receiver_error_text
@@ -174,9 +172,9 @@ def command(
                 {"fleet": row_alert.fleet.name, **row}
                 for row_alert, row in zip(listed, alerts, strict=True)
             ]
-            click.echo(json.dumps({"fleets": facts, "alerts": named}, indent=2))
+            print_json({"fleets": facts, "alerts": named})
         else:
-            click.echo(json.dumps({**facts[0], "alerts": alerts}, indent=2))
+            print_json({**facts[0], "alerts": alerts})
     else:
         rows = [(row.message, row.status) for row in listed]
         for line in (

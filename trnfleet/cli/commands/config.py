@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from typing import TYPE_CHECKING, Any
@@ -12,12 +11,12 @@ import click
 from trnfleet.cli.command_table import COMMANDS, load_command
 from trnfleet.cli.names import FileName
 from trnfleet.cli.options import json_option
+from trnfleet.cli.output import print_json, table_lines
 from trnfleet.cli.settings.effective import Effective, effective_options
 from trnfleet.cli.settings.files import check_file, read_file
 from trnfleet.cli.settings.keys import leaves
 from trnfleet.cli.settings.layers import complete_profile
 from trnfleet.cli.settings.places import NONE, Place, places_to_read, user_file, usual_places
-from trnfleet.cli.tables import table_lines
 from trnfleet.config import shipped_folder
 from trnfleet.errors import ConfigError, TrnfleetError, nearest, write_failure
 from trnfleet.files import open_private
@@ -120,7 +119,7 @@ def path(config: str | None, as_json: bool) -> None:
     rows = list(_places(config))
     if as_json:
         facts = [{"kind": kind, "file": file, "state": state} for kind, file, state in rows]
-        click.echo(json.dumps({"places": facts}, indent=2))
+        print_json({"places": facts})
     else:
         click.echo("\n".join(table_lines([("PLACE", "FILE", "STATE"), *rows])))
 
@@ -207,7 +206,7 @@ def print_settings(
     else:
         rows, settings = _of_all(chosen)
     if as_json:
-        click.echo(json.dumps(_facts(rows, settings), indent=2))
+        print_json(_facts(rows, settings))
         return
     click.echo("\n".join(_head_lines(settings)))
     if not rows and settings is not None:

@@ -30,10 +30,10 @@ from trnfleet.cli.options import (
     past_option,
     setting,
 )
+from trnfleet.cli.output import report, require_terminal
 from trnfleet.cli.run_options import run_options
 from trnfleet.cli.settings.layers import applied
 from trnfleet.cli.settings.places import NONE
-from trnfleet.cli.streams import report, require_terminal
 from trnfleet.clock import SystemClock
 from trnfleet.errors import BrokerError
 from trnfleet.files import temporary_folder

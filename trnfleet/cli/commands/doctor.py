@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import json
 import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ import click
 
 from trnfleet import logs
 from trnfleet.cli.options import CommandT, broker_options, json_option, setting, settings_options
+from trnfleet.cli.output import print_json
 from trnfleet.cli.params import Duration
 from trnfleet.cli.settings.layers import applied, read_settings_if_valid, settings_problem
 from trnfleet.cli.settings.places import usual_places
@@ -195,7 +195,7 @@ class _Report:
                 "counts": {health.value: counts[health] for health in Health},
                 "findings": [finding._asdict() for finding in self._findings],
             }
-            click.echo(json.dumps(facts, indent=2))
+            print_json(facts)
             return
         numbers = (f"{counts[health]} {health.value}" for health in Health if counts[health])
         click.echo(f"\n{', '.join(numbers)}")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import click
 
 from trnfleet.cli.names import ShippedName
+from trnfleet.cli.output import print_json, stdout_columns
 from trnfleet.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
@@ -49,7 +49,10 @@ def describe(file: str, as_json: bool) -> None:
     fleet, layout = _load(file)
     jobs = {name: sum(map(len, parts)) for name, parts in _jobs(file, fleet, layout).items()}
     facts = facts_of(fleet, layout, jobs)
-    click.echo(json.dumps(facts, indent=2) if as_json else described(facts, fleet.title))
+    if as_json:
+        print_json(facts)
+    else:
+        click.echo(described(facts, fleet.title))
 
 
 @command.command("list")
@@ -125,7 +128,6 @@ def compare(
     from trnfleet.cli.fleet_text import as_json as json_of
     from trnfleet.cli.fleet_text import compared
     from trnfleet.cli.options import given_on_command_line
-    from trnfleet.cli.streams import stdout_columns
     from trnfleet.domain.hardware.whatif import parse_training
 
     if train is None and (alone := {"mfu", "dtype"} & given_on_command_line(ctx)):
@@ -138,7 +140,7 @@ def compare(
     if chips is not None:
         hardware = [machine.scaled(chips) for machine in hardware]
     if as_json:
-        click.echo(json.dumps(json_of(hardware, training), indent=2))
+        print_json(json_of(hardware, training))
     else:
         click.echo(compared(hardware, training, stdout_columns()))
 

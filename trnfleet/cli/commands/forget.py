@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from typing import TYPE_CHECKING
 
@@ -15,10 +14,9 @@ from trnfleet.cli.options import (
     json_option,
     log_options,
 )
+from trnfleet.cli.output import print_json, report, table_lines
 from trnfleet.cli.params import FleetName
 from trnfleet.cli.settings.one_of import OneOf
-from trnfleet.cli.streams import report
-from trnfleet.cli.tables import table_lines
 from trnfleet.domain.quantities import counted
 from trnfleet.errors import BrokerError
 from trnfleet.text import plain
@@ -102,7 +100,7 @@ def command(
             "cleared": cleared,
             "kept": left.kept,
         }
-        click.echo(json.dumps(facts, indent=2))
+        print_json(facts)
     elif cleared:
         click.echo(f"cleared {counted(sum(cleared.values()), 'retained message')}")
     if left.topics and not cleared:

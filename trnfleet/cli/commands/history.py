@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import csv
-import json
 import math
 import sys
 from datetime import UTC, datetime
@@ -16,14 +15,16 @@ import click
 from trnfleet.cli.alert_options import rules_option
 from trnfleet.cli.names import FileName
 from trnfleet.cli.options import broker_options, log_options, setting
-from trnfleet.cli.params import Duration, FleetName, Instant, Size
-from trnfleet.cli.settings.one_of import OneOf
-from trnfleet.cli.streams import (
+from trnfleet.cli.output import (
     exit_on_broken_pipe,
+    print_json,
     report,
     report_progress,
     stderr_is_terminal,
+    table_lines,
 )
+from trnfleet.cli.params import Duration, FleetName, Instant, Size
+from trnfleet.cli.settings.one_of import OneOf
 from trnfleet.domain.quantities import counted, size_text
 from trnfleet.errors import ConfigError
 from trnfleet.text import plain
@@ -367,15 +368,13 @@ def _report_left_out(left_out: Sequence[LeftOut]) -> None:
 def _print(result: Result, *, as_json: bool, as_csv: bool) -> None:
     if as_json:
         rows = [dict(zip(result.names, map(_json_value, row), strict=True)) for row in result.rows]
-        click.echo(json.dumps(rows, indent=2, allow_nan=False))
+        print_json(rows)
         return
     if as_csv:
         output = csv.writer(sys.stdout, lineterminator="\n")
         output.writerow(map(_csv_cell, result.names))
         output.writerows([_csv_cell(value) for value in row] for row in result.rows)
         return
-    from trnfleet.cli.tables import table_lines
-
     table = [result.names, *([_text(value) for value in row] for row in result.rows)]
     click.echo("\n".join(table_lines(table)))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
@@ -10,6 +9,7 @@ import click
 from trnfleet.cli.files import open_recording
 from trnfleet.cli.names import FileName
 from trnfleet.cli.options import setting
+from trnfleet.cli.output import print_json, row_lines
 from trnfleet.cli.params import FleetName
 from trnfleet.domain.quantities import duration as duration_text
 from trnfleet.domain.quantities import size_text
@@ -45,7 +45,10 @@ def command(files: tuple[str, ...], name: str | None, as_json: bool) -> None:
 
     with open_recording(files, name=name) as recording:
         facts = summarize(files, recording)
-    click.echo(json.dumps(facts, indent=2) if as_json else _text(facts))
+    if as_json:
+        print_json(facts)
+    else:
+        click.echo(_text(facts))
 
 
 def _text(facts: dict[str, Any]) -> str:
@@ -90,7 +93,7 @@ def _text(facts: dict[str, Any]) -> str:
     return "\n".join(
         [
             f"{files}: {state}; {size}",
-            *(f"  {name:<10}{value}" for name, value in rows),
+            *row_lines(rows, 10, "  "),
             *(f"  {row[0]:<14}{row[1]:>12}{row[2]:>10}{row[3]:>12}" for row in table),
         ]
     )

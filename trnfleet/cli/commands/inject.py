@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +16,7 @@ from trnfleet.cli.options import (
     setting,
     timeout_option,
 )
+from trnfleet.cli.output import print_json
 from trnfleet.cli.params import Duration
 from trnfleet.domain.faults.fault import check_use
 from trnfleet.domain.faults.table import (
@@ -122,7 +122,10 @@ def command(
             " --list; or --active"
         )
     if listing:
-        click.echo(json.dumps(fault_facts(chips), indent=2) if as_json else fault_table(chips))
+        if as_json:
+            print_json(fault_facts(chips))
+        else:
+            click.echo(fault_table(chips))
         return
     action, target, args = _command(fault, target, lasts_s, magnitude)
     if session is None:
@@ -164,7 +167,7 @@ def _command(
 def print_replies(replies: Sequence[Reply], *, as_json: bool) -> int:
     """Print the replies of simulators, refusals to stderr, and return the exit status."""
     if as_json:
-        click.echo(json.dumps([reply._asdict() for reply in replies], indent=2))
+        print_json([reply._asdict() for reply in replies])
     else:
         for reply in replies:
             if reply.ok:

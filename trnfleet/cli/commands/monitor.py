@@ -22,8 +22,8 @@ from trnfleet.cli.options import (
     pue_option,
     setting,
 )
+from trnfleet.cli.output import require_terminal
 from trnfleet.cli.params import FleetName
-from trnfleet.cli.streams import require_terminal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

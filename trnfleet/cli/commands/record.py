@@ -10,15 +10,15 @@ import click
 
 from trnfleet.cli.names import FileName
 from trnfleet.cli.options import broker_options, durable_option, log_options, setting
-from trnfleet.cli.params import Duration, FleetName, Size, TopicFilter
-from trnfleet.cli.settings.one_of import OneOf
-from trnfleet.cli.streams import (
+from trnfleet.cli.output import (
     exit_on_broken_pipe,
     report,
     report_progress,
     stderr_is_terminal,
     stdout_bytes,
 )
+from trnfleet.cli.params import Duration, FleetName, Size, TopicFilter
+from trnfleet.cli.settings.one_of import OneOf
 from trnfleet.domain.quantities import duration as duration_text
 from trnfleet.domain.quantities import size_text
 from trnfleet.errors import TrnfleetError

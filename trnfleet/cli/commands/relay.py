@@ -15,9 +15,9 @@ from trnfleet.cli.options import (
     make_session,
     setting,
 )
+from trnfleet.cli.output import exit_on_broken_pipe, report
 from trnfleet.cli.params import Broker, FleetName, Root
 from trnfleet.cli.settings.one_of import OneOf
-from trnfleet.cli.streams import exit_on_broken_pipe, report
 from trnfleet.wire.topics import DEFAULT_ROOT
 
 FORWARDED = 512

@@ -23,9 +23,9 @@ from trnfleet.cli.options import (
     pue_option,
     setting,
 )
+from trnfleet.cli.output import exit_on_broken_pipe, report, require_terminal, stdout_bytes
 from trnfleet.cli.params import Broker, FleetName, Kinds, Moment, PositiveNumber, Root, TopicFilter
 from trnfleet.cli.settings.one_of import OneOf
-from trnfleet.cli.streams import exit_on_broken_pipe, report, require_terminal, stdout_bytes
 from trnfleet.clock import SystemClock
 from trnfleet.errors import ConfigError
 from trnfleet.text import plain

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -21,8 +20,8 @@ from trnfleet.cli.options import (
     setting,
     timeout_option,
 )
+from trnfleet.cli.output import print_json, row_lines, table_lines
 from trnfleet.cli.params import Instant
-from trnfleet.cli.tables import table_lines
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
 from trnfleet.domain.reservations.states import ENDED, BlockState
 from trnfleet.errors import BrokerError, TrnfleetError, nearest
@@ -233,9 +232,7 @@ def list_all(options: ReserveOptions, everything: bool) -> None:
         if everything or message.state.value not in ended
     ]
     if options.as_json:
-        click.echo(
-            json.dumps([message.model_dump(mode="json") for message in reservations], indent=2)
-        )
+        print_json([message.model_dump(mode="json") for message in reservations])
         return
     if not reservations:
         click.echo("no reservations")
@@ -255,17 +252,27 @@ def show(options: ReserveOptions, reservation: str) -> None:
         raise BrokerError(f"no reservation {reservation!r}: {nearest(reservation, reservations)}")
     facts = message.model_dump(mode="json")
     if options.as_json:
-        click.echo(json.dumps(facts, indent=2))
+        print_json(facts)
         return
-    for key, value in facts.items():
-        if key not in {"v", "extensions", "boot"} and value not in (None, [], ""):
-            text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-            click.echo(f"{key.replace('_', ' '):<20}{plain(text)}")
-    for extension in message.extensions:
-        click.echo(
-            f"{'extension':<20}{plain(extension.state.value)}: until {_time(extension.end)} for {extension.fee}"
-            f" {extension.currency}"
+    rows = [
+        (
+            key.replace("_", " "),
+            plain(", ".join(map(str, value)) if isinstance(value, list) else str(value)),
         )
+        for key, value in facts.items()
+        if key not in {"v", "extensions", "boot"} and value not in (None, [], "")
+    ]
+    rows += [
+        (
+            "extension",
+            (
+                f"{plain(extension.state.value)}: until {_time(extension.end)} for {extension.fee}"
+                f" {extension.currency}"
+            ),
+        )
+        for extension in message.extensions
+    ]
+    click.echo("\n".join(row_lines(rows, 20)))
 
 
 def _search_args(
@@ -332,7 +339,7 @@ def _print_offerings(
     options: ReserveOptions, found: Sequence[OfferingSpec], title: str = ""
 ) -> None:
     if options.as_json:
-        click.echo(json.dumps([offering.model_dump(mode="json") for offering in found], indent=2))
+        print_json([offering.model_dump(mode="json") for offering in found])
         return
     if title:
         click.echo(title)
@@ -354,7 +361,7 @@ def _print_offerings(
 
 def _print_reply(options: ReserveOptions, reply: Reply) -> None:
     if options.as_json:
-        click.echo(json.dumps(reply.result.get("reservation"), indent=2))
+        print_json(reply.result.get("reservation"))
     else:
         click.echo(reply.reason)
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from trnfleet.cli.commands.alerts import UNKNOWN, alerts_options, report_word
 from trnfleet.cli.options import json_option, setting
+from trnfleet.cli.output import print_json, report, table_lines
 from trnfleet.cli.params import Duration
-from trnfleet.cli.streams import report
-from trnfleet.cli.tables import table_lines
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.alert import has_id
 from trnfleet.domain.quantities import counted
@@ -109,7 +107,7 @@ def list_all(
     report_word(fleet)
     silences = silence_facts(fleet)
     if as_json:
-        click.echo(json.dumps(silences, indent=2))
+        print_json(silences)
         ctx.exit(UNKNOWN if silences is None else 0)
     if not silences:
         click.echo("silences are not known" if silences is None else "no silences")

@@ -21,10 +21,10 @@ from trnfleet.cli.options import (
     mqtt_option,
     setting,
 )
+from trnfleet.cli.output import exit_on_broken_pipe, report
 from trnfleet.cli.params import Duration, FleetName, Kinds, ShardPart
 from trnfleet.cli.run_options import run_options
 from trnfleet.cli.settings.one_of import OneOf
-from trnfleet.cli.streams import exit_on_broken_pipe, report
 from trnfleet.clock import SystemClock
 from trnfleet.tasks import Ending, run_until
 

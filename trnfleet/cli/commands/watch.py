@@ -11,8 +11,8 @@ import click
 
 from trnfleet.cli.alert_options import rules_option
 from trnfleet.cli.options import broker_options, fleet_option, log_options, setting
+from trnfleet.cli.output import report
 from trnfleet.cli.params import Duration, Program, ReceiverUrl, WebUrl
-from trnfleet.cli.streams import report
 from trnfleet.domain.severity import Severity
 
 if TYPE_CHECKING:

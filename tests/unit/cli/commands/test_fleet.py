@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def claims_on(monkeypatch: pytest.MonkeyPatch, columns: int | None) -> list[str]:
     """Return the lines of the claims about Trainium1, 2 and 3."""
-    monkeypatch.setattr("trnfleet.cli.streams.stdout_columns", lambda: columns)
+    monkeypatch.setattr("trnfleet.cli.commands.fleet.stdout_columns", lambda: columns)
     result = CliRunner().invoke(command, ["compare", "trn1", "trn2", "trn3"])
     assert result.exit_code == 0, result.output
     _, _, claims = result.output.partition("what this catalogue gives:\n")

@@ -12,13 +12,10 @@ from support.monitor.feed import Feed, standalone, ultraservers
 from support.monitor.top import Top
 from unit.tui.format.test_reservations import made
 
-from trnfleet.cli.commands.status import (
+from trnfleet.cli.output import row_lines
+from trnfleet.cli.status_report import (
     MOST_EVENTS,
-    facts,
-    is_healthy,
-    text,
-)
-from trnfleet.cli.report.reservations import (
+    FleetState,
     facts_of,
     lines_of,
     reservation_facts,
@@ -29,7 +26,6 @@ from trnfleet.domain.metrics import JOB_FIGURES
 from trnfleet.domain.power import PUE
 from trnfleet.monitor.reservations.means import MeanUse
 from trnfleet.monitor.store.averages import Averages
-from trnfleet.services.alerts_client import published_problems
 from trnfleet.wire.messages import WatchMessage, encode_message
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import TopicClass
@@ -50,19 +46,15 @@ def fed() -> Feed:
 
 
 def said(feed: Feed | Top) -> str:
-    return text(
-        feed.monitor.summary(), feed.monitor, published_problems(feed.monitor), healthy=False
-    )
+    return "\n".join(row_lines(FleetState.of(feed.monitor).rows(healthy=False), 16))
 
 
 def is_well(feed: Feed | Top) -> bool:
-    return is_healthy(feed.monitor, feed.monitor.summary(), published_problems(feed.monitor))
+    return FleetState.of(feed.monitor).is_healthy
 
 
 def asked(feed: Feed) -> dict[str, object]:
-    found = facts(
-        feed.monitor, feed.monitor.summary(), published_problems(feed.monitor), healthy=False
-    )
+    found = FleetState.of(feed.monitor).facts(healthy=False)
     again: dict[str, object] = json.loads(json.dumps(found, allow_nan=False))
     return again
 
@@ -75,9 +67,8 @@ async def test_each_chip_is_in_one_state() -> None:
     feed = fed()
     summary = replace(feed.monitor.summary(), live_chips=40, stale_chips=16, offline_chips=16)
     summary = replace(summary, unknown_chips=4, unobserved_chips=4)
-    line = text(
-        summary, feed.monitor, published_problems(feed.monitor), healthy=False
-    ).splitlines()[0]
+    state = replace(FleetState.of(feed.monitor), summary=summary)
+    line = state.rows(healthy=False)[0][1]
     assert "40 of 80 chips live, 16 stale, 16 offline, 4 not heard yet, 4 not observed" in line
     await feed.advance(10.0)
     feed.tick([path for path in feed.layout.instances if "us-0001" in path])
@@ -98,11 +89,11 @@ def test_chips_that_are_not_described() -> None:
     assert "not described   64 chips: they publish, and no descriptor of them has come; " in said(
         feed
     )
-    assert not is_healthy(feed.monitor, feed.monitor.summary(), published_problems(feed.monitor))
+    assert not is_well(feed)
     feed.describe()
     feed.tick()
     assert "not described" not in said(feed)
-    assert is_healthy(feed.monitor, feed.monitor.summary(), published_problems(feed.monitor))
+    assert is_well(feed)
 
 
 async def test_two_publishers_of_the_same_hosts() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from trnfleet.cli.streams import stdout_bytes
+from trnfleet.cli.output import stdout_bytes
 from trnfleet.clock import ManualClock
 from trnfleet.errors import ConfigError, TrnfleetError
 from trnfleet.record.format.metadata import About

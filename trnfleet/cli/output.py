@@ -1,4 +1,4 @@
-"""Standard streams of a command.
+"""Output of a command: reports as JSON or text, lines on stderr, and the terminal.
 
 Stdout may be closed or abandoned, stderr may be no terminal.
 """
@@ -6,6 +6,7 @@ Stdout may be closed or abandoned, stderr may be no terminal.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import sys
@@ -14,14 +15,46 @@ from typing import TYPE_CHECKING, BinaryIO, TextIO
 import click
 
 from trnfleet.errors import ConfigError, TrnfleetError
+from trnfleet.text import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
+
+LONGEST_CELL = 400
 
 INSTEAD = "`trnfleet status`, `trnfleet record` or `trnfleet simulate --stdout`"
 """Commands for the app's work without a terminal."""
 _DUMB = ("", "dumb", "unknown")
 """Values of TERM for unknown terminals or those without cursor movement."""
+
+
+def print_json(facts: object) -> None:
+    """Print a report as JSON."""
+    click.echo(json.dumps(facts, indent=2))
+
+
+def row_lines(rows: Iterable[tuple[str, str]], width: int, indent: str = "") -> list[str]:
+    """Return a line for each name and value.
+
+    Args:
+        rows: Names and values; a name may repeat or be empty.
+        width: Width of the names.
+        indent: Blanks before each line.
+    """
+    return [f"{indent}{name:<{width}}{value}" for name, value in rows]
+
+
+def table_lines(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows with their columns aligned, as plain text; the first row is the heading."""
+    cells = [[plain(cell, LONGEST_CELL) for cell in row] for row in rows]
+    # The last column needs no padding, and one long cell in it must not widen the others.
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)][:-1]
+    return [
+        "  ".join(
+            [*(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)), row[-1]]
+        ).rstrip()
+        for row in cells
+    ]
 
 
 @contextlib.contextmanager

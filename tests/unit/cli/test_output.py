@@ -1,4 +1,4 @@
-"""Standard streams: refusals before the app uses a terminal, and the place of its log."""
+"""Output: tables, refusals before the app uses a terminal, and the place of its log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trnfleet.cli.options import log_file_for_app
-from trnfleet.cli.streams import require_terminal
+from trnfleet.cli.output import LONGEST_CELL, require_terminal, table_lines
 from trnfleet.errors import TrnfleetError
 
 if TYPE_CHECKING:
@@ -90,3 +90,15 @@ def test_a_log_of_somebody_else(
     log_file.mkdir(parents=True)
     assert log_file_for_app(None) == tmp_path / f"trnfleet-{os.getuid()}" / "app.log"
     assert f"{log_file}: Is a directory; the log is in" in capsys.readouterr().err
+
+
+def test_tables_are_aligned() -> None:
+    """Columns are as wide as their widest cell, and lines end without spaces."""
+    assert table_lines([("A", "B"), ("long", "")]) == ["A     B", "long"]
+    assert table_lines([("A", "B", "C"), ("x", "wide", "z")]) == ["A  B     C", "x  wide  z"]
+
+
+def test_cells_are_plain_and_cut() -> None:
+    """What a terminal could act upon is written out, and a cell has a limit."""
+    assert table_lines([("A",), ("\x1b[2J",)]) == ["A", "\\u001b[2J"]
+    assert len(table_lines([("A",), ("x" * 1_000,)])[1]) == LONGEST_CELL

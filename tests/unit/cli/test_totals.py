@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from support.monitor.feed import Feed, ultraservers
 
-from trnfleet.cli.commands.status import Report
-from trnfleet.cli.report.totals import total_facts, total_text
+from trnfleet.cli.status_report import FleetReport, total_facts, total_text
 from trnfleet.errors import BrokerError
 from trnfleet.services.live_monitor import BrokerState, Observation
 
@@ -26,8 +25,8 @@ def fed(name: str, servers: int, watts: float) -> Feed:
     return feed
 
 
-def report(name: str, servers: int, watts: float, *brokers: BrokerState) -> Report:
-    return Report.of(Observation(name, brokers, fed(name, servers, watts).monitor))
+def report(name: str, servers: int, watts: float, *brokers: BrokerState) -> FleetReport:
+    return FleetReport.of(Observation(name, brokers, fed(name, servers, watts).monitor))
 
 
 def test_totals_are_sums_and_count_the_healthy() -> None:
@@ -35,7 +34,7 @@ def test_totals_are_sums_and_count_the_healthy() -> None:
 
     An unknown fleet adds none, and is not healthy.
     """
-    gone = Report.of(
+    gone = FleetReport.of(
         Observation("gone", (AWAY,), None, BrokerError("mqtt://b2:1883: connection refused"))
     )
     fleets: list[dict[str, Any]] = [

@@ -1,1 +1,0 @@
-"""Output of `trnfleet status` about reservations, and about several fleets together."""

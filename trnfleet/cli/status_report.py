@@ -1,0 +1,780 @@
+"""Report of `trnfleet status` on fleets: JSON values, and rows of names and texts.
+
+Text names what needs attention; JSON has every figure.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trnfleet.cli.output import row_lines, table_lines
+from trnfleet.clock import format_rfc3339
+from trnfleet.domain.alerts.relays import CellRelays
+from trnfleet.domain.alerts.watches import receiver_error_text
+from trnfleet.domain.metrics import JOB_FIGURES, LASTING_JOB_FIGURES
+from trnfleet.domain.quantities import (
+    NOT_AVAILABLE,
+    counted,
+    duration,
+    mean_label,
+    part_label,
+    with_unit,
+)
+from trnfleet.domain.severity import Severity
+from trnfleet.monitor.pipeline.problem import contest_text
+from trnfleet.monitor.pipeline.publishers import State
+from trnfleet.monitor.problems import texts
+from trnfleet.monitor.problems.facts import problem_facts
+from trnfleet.monitor.reservations.means import MeanUse
+from trnfleet.monitor.store.last_known import LAST_KNOWN
+from trnfleet.monitor.summary import undescribed_text
+from trnfleet.services.alerts_client import WITHHELD, published_problems
+from trnfleet.text import plain
+from trnfleet.wire.ports import RECORDING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from trnfleet.domain.alerts.watches import WatchPresence
+    from trnfleet.monitor.monitor import Monitor
+    from trnfleet.monitor.pipeline.brokers import BrokerHealth
+    from trnfleet.monitor.pipeline.health import PipelineHealth
+    from trnfleet.monitor.pipeline.publishers import PublisherTable
+    from trnfleet.monitor.reservations.table import Reservation
+    from trnfleet.monitor.store.events import Event
+    from trnfleet.monitor.store.jobs import Jobs
+    from trnfleet.monitor.summary import Means, Summary
+    from trnfleet.services.alerts_client import PublishedProblems
+    from trnfleet.services.live_monitor import BrokerState, Observation
+    from trnfleet.wire.messages import JobMessage
+
+VERSION = 1
+"""Version of the JSON output, `v`. It goes up if a key changes its meaning or is gone."""
+MOST_PROBLEMS = 10
+"""Problems that are printed; --json has all."""
+MOST_DOUBTS = 5
+"""Most printed cells with alerts in doubt. --json has all."""
+MOST_EVENTS = 5
+"""Most printed events: the newest that arrived meanwhile."""
+MOST_CELLS = 20
+"""Most cells with a line each. If there are more, cells without an active relay come first."""
+MOST_PUBLISHERS = 1_000
+"""Publishers in the list of --json, troubled ones first. `publishers` counts all."""
+LONGEST = 400
+"""Most characters of a text from the wire."""
+_WIDTH = 16
+
+WHAT_TO_DO = (
+    "they publish, and no descriptor of them has come; publishers repeat theirs every 60 s: try"
+    " --wait 70s, then see docs/brokers.md"
+)
+"""Advice on chips without a descriptor."""
+_ELSEWHERE = frozenset({"not-described", "retained-withheld"})
+"""Problems of the pipeline with their own line among the fleet's."""
+# Columns of a publisher that are printed, under their names.
+_COUNTS = (
+    "paths",
+    "chips",
+    "messages",
+    "size_bytes",
+    "lost",
+    "late",
+    "duplicates",
+    "old",
+    "refused",
+    "restarts",
+)
+_FIGURES = (
+    "for_s",
+    "quiet_s",
+    "messages_per_s",
+    "bytes_per_s",
+    "lag_max_s",
+    "skew_s",
+    "skew_to_median_s",
+)
+SUMMED = (
+    "chips",
+    "instances",
+    "ultraservers",
+    "live_chips",
+    "stale_chips",
+    "offline_chips",
+    "unknown_chips",
+    "unobserved_chips",
+    "rolled_chips",
+    "forwarded_chips",
+    "undescribed_chips",
+    "jobs",
+    "power_w",
+    "it_power_w",
+    "facility_power_w",
+    "tflops",
+)
+"""Figures with a meaningful sum over fleets. An unknown one adds nothing."""
+HEADS = (
+    "state",
+    "reservation",
+    "what",
+    "used",
+    "util",
+    "next",
+    "terminates",
+    "idle per hour",
+    "fee",
+    "extension",
+)
+"""Columns of the reservations."""
+
+Rows = list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class FleetReport:
+    """Report on one fleet."""
+
+    fleet: str
+    brokers: tuple[BrokerState, ...]
+    error: str
+    """Reason why the fleet is unknown; empty for a known one."""
+    state: FleetState | None
+
+    @staticmethod
+    def of(observation: Observation) -> FleetReport:
+        """Return the report on an observed fleet."""
+        fleet, brokers, monitor, error = observation
+        if monitor is None:
+            return FleetReport(fleet, brokers, str(error), None)
+        return FleetReport(fleet, brokers, "", FleetState.of(monitor))
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether the fleet is healthy, and all of its brokers are connected."""
+        return (
+            self.state is not None
+            and self.state.is_healthy
+            and all(broker.connected for broker in self.brokers)
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        where = {
+            "broker": ", ".join(broker.broker for broker in self.brokers),
+            "brokers": [broker._asdict() for broker in self.brokers],
+        }
+        if self.state is None:
+            unknown = {"v": VERSION, "fleet": self.fleet, "error": self.error}
+            return {**unknown, "healthy": False, **where}
+        return {**self.state.facts(healthy=self.is_healthy), **(where if self.brokers else {})}
+
+    def text(self) -> str:
+        """Return it as text; the brokers, where there are several."""
+        if self.state is None:
+            rows = [("fleet", f"{self.fleet} (UNHEALTHY: {plain(self.error, LONGEST)})")]
+        else:
+            rows = self.state.rows(healthy=self.is_healthy)
+        if len(self.brokers) > 1:
+            states = [
+                f"{broker.broker} {'connected' if broker.connected else f'AWAY: {plain(broker.error, 200)}'}"  # noqa: E501
+                for broker in self.brokers
+            ]
+            rows.insert(1, ("brokers", ", ".join(states)))
+        return "\n".join(row_lines(rows, _WIDTH))
+
+    def reservation_facts(self) -> dict[str, Any]:
+        """Return its reservations as JSON values."""
+        error = {"error": self.error} if self.error else {}
+        return {
+            "fleet": self.fleet,
+            "reservations": [] if self.state is None else facts_of(self.state.monitor),
+            **error,
+        }
+
+    def reservation_text(self) -> str:
+        """Return its reservations as text."""
+        if self.state is None:
+            return plain(self.error, LONGEST)
+        return "\n".join(lines_of(self.state.monitor))
+
+
+@dataclass(frozen=True)
+class FleetState:
+    """A known fleet, as of the last pass of its monitor."""
+
+    monitor: Monitor
+    summary: Summary
+    published: PublishedProblems
+
+    @staticmethod
+    def of(monitor: Monitor) -> FleetState:
+        """Return the state of a monitor's fleet."""
+        return FleetState(monitor, monitor.summary(), published_problems(monitor))
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether the fleet is healthy.
+
+        All chips are described and live, each cell is watched, and no problem or finding is
+        critical, acknowledged or not.
+        """
+        summary = self.summary
+        if summary.undescribed_chips or summary.undescribed_paths or summary.unwatched_cells:
+            return False
+        if summary.contested:
+            return False
+        severities = {finding.severity for finding in self.monitor.findings.shown}
+        critical = Severity.CRITICAL in severities | {
+            problem.severity for problem in self.published.problems.all
+        }
+        return summary.live_chips == summary.chips > 0 and not critical
+
+    def facts(self, *, healthy: bool) -> dict[str, Any]:
+        """Return the summary as JSON values, with racks, problems, jobs and events."""
+        monitor = self.monitor
+        published = self.published
+        racks = sorted(monitor.racks(), key=lambda rack: rack.power_w)
+        # Its problems are the pipeline's.
+        figures = dataclasses.asdict(self.summary)
+        del figures["pipeline_problems"]
+        return {
+            "v": VERSION,
+            **figures,
+            "racks": {
+                "highest": racks[-1]._asdict() if racks else None,
+                "lowest": racks[0]._asdict() if racks else None,
+            },
+            "receiver_errors": [error._asdict() for error in self.summary.receiver_errors],
+            "watched": published.is_watched,
+            "cell_doubts": list(published.cell_doubts),
+            "pipeline": pipeline_facts(monitor.pipeline()),
+            "relays": [
+                {
+                    "cell": cell.cell,
+                    "active": None if cell.active is None else _relay_facts(cell.active),
+                    "standby": [_relay_facts(standby) for standby in cell.standby],
+                }
+                for cell in self._relays
+            ],
+            "problems": [
+                problem_facts(problem, published.now_ns) for problem in published.problems.all
+            ],
+            "problem_counts": published.problems.counts()._asdict(),
+            # `jobs` is their number.
+            "job_list": [
+                _job_facts(monitor, job) for _, job in sorted(monitor.ingest.jobs.items())
+            ],
+            "last_events": [_event_facts(event) for event in self._last_events],
+            "healthy": healthy,
+        }
+
+    def rows(self, *, healthy: bool) -> Rows:
+        """Return the rows of the text."""
+        summary = self.summary
+        amounts = (
+            (summary.chips, "chip"),
+            (summary.instances, "instance"),
+            (summary.ultraservers, "UltraServer"),
+        )
+        rows = [("fleet", f"{summary.fleet} ({self._state_text(healthy=healthy)})")]
+        if undescribed := undescribed_text(summary):
+            rows.append(("not described", f"{undescribed}: {WHAT_TO_DO}"))
+        if self.monitor.link.withholds_retained:
+            rows.append(("broker", WITHHELD))
+        if not summary.is_wall_time:
+            rows.append(("time", f"{summary.monitor_time} x{summary.speed:g}"))
+        rows.append(("hardware", ", ".join(counted(number, noun) for number, noun in amounts)))
+        if summary.rolled_chips or summary.forwarded_chips:
+            rows.append(("roll-ups", _rollup_text(summary)))
+        rows += [
+            *_relay_rows(self._relays),
+            *_figure_rows(summary),
+            ("jobs", _jobs_text(self.monitor.ingest.job_table)),
+            ("pipeline", _losses_text(summary)),
+            *pipeline_rows(self.monitor.pipeline()),
+        ]
+        if summary.last_problem:
+            refused = ", ".join(
+                f"{number:,} {what}" for what, number in sorted(summary.refused.items())
+            )
+            last = plain(summary.last_problem, 300)
+            rows.append(("refused", f"{refused or 'nothing'}; the last problem: {last}"))
+        if summary.receiver_errors:
+            first = plain(receiver_error_text(summary.receiver_errors[0]), LONGEST)
+            rows.append(("receivers", f"{counted(summary.receiver_error_count, 'error')}: {first}"))
+        rows += self._problem_rows()
+        for event in self._last_events:
+            where = plain(event.path or event.job) or "fleet"
+            said = plain(event.text, 256)
+            time = format_rfc3339(event.ts_ns)
+            rows.append(("event", f"{time} {event.severity.value} {where}: {said}"))
+        return rows
+
+    @property
+    def _relays(self) -> list[CellRelays]:
+        """The relays of each cell with descriptors, or with a relay at any time."""
+        monitor = self.monitor
+        relays = monitor.ingest.cells.relays(monitor.clock.monotonic_s())
+        known = {cell.cell: cell for cell in relays}
+        cells = sorted({*known, *self.summary.cells})
+        return [known.get(cell) or CellRelays(cell, None) for cell in cells]
+
+    @property
+    def _last_events(self) -> list[Event]:
+        return list(itertools.islice(self.monitor.events.newest_first(), MOST_EVENTS))
+
+    def _state_text(self, *, healthy: bool) -> str:
+        """Return how many chips are live and how many problems there are."""
+        summary = self.summary
+        state = f"{summary.live_chips:,} of {counted(summary.chips, 'chip')} live"
+        for chips, word in summary.chip_states[1:]:
+            if chips:
+                state += f", {chips:,} {word}"
+        if summary.unwatched_cells:
+            state += f", {counted(len(summary.unwatched_cells), 'cell')} without a watch"
+        problems = self.published.problems
+        if problems.all:
+            state += f", {texts.counts_text(problems.counts())}"
+        if not healthy:
+            return f"UNHEALTHY: {state}"
+        # Beside warnings the word would say too much.
+        return state if problems.all else f"healthy: {state}"
+
+    def _problem_rows(self) -> Rows:
+        """Return the first problems, and whether a watch evaluates alerts."""
+        published = self.published
+        listed = published.problems.listed
+        rows = [
+            (problem.severity.value, texts.line(problem, published.now_ns))
+            for problem in listed[:MOST_PROBLEMS]
+        ]
+        if len(listed) > MOST_PROBLEMS:
+            rows.append(("", f"and {len(listed) - MOST_PROBLEMS:,} more"))
+        doubts = published.cell_doubts
+        rows += [("alerts", plain(doubt, LONGEST)) for doubt in doubts[:MOST_DOUBTS]]
+        if len(doubts) > MOST_DOUBTS:
+            rows.append(("alerts", f"and of {len(doubts) - MOST_DOUBTS:,} more cells"))
+        if not published.is_watched and not doubts:
+            unknown = "unknown: no watch is online; problems are by thresholds of the moment"
+            rows.append(("alerts", unknown))
+        return rows
+
+
+def _relay_facts(relay: WatchPresence) -> dict[str, Any]:
+    return {"client": relay.client, "hears": relay.hears, "heard_s": relay.heard_s}
+
+
+def _relay_rows(relays: Sequence[CellRelays]) -> Rows:
+    """Return a row for each cell, cells without an active relay first."""
+    ordered = sorted(relays, key=lambda cell: cell.active is not None)
+    rows = [
+        ("relays", f"{plain(cell.cell)}: {plain(cell.text, LONGEST)}")
+        for cell in ordered[:MOST_CELLS]
+    ]
+    if len(ordered) > MOST_CELLS:
+        rows.append(("relays", f"and of {len(ordered) - MOST_CELLS:,} more cells"))
+    return rows
+
+
+def _job_facts(monitor: Monitor, job: JobMessage) -> dict[str, Any]:
+    """Return a job.
+
+    Without a live chip its state is the last known, and it has no pace.
+    """
+    age_s = monitor.job_age_s(job.job)
+    return {
+        "job": job.job,
+        "kind": job.kind,
+        "state": job.state,
+        "live": age_s is None,
+        "age_s": None if age_s is None else round(age_s, 1),
+        "ts": job.ts,
+        "on": job.on,
+        **{
+            name: getattr(job, name) if age_s is None or name in LASTING_JOB_FIGURES else None
+            for name in JOB_FIGURES
+        },
+    }
+
+
+def _jobs_text(jobs: Jobs) -> str:
+    """Return the number of jobs, and of live ones in each state."""
+    silent = jobs.last_known
+    live = Counter(job.state for name, job in jobs.by_key.items() if name not in silent)
+    old = Counter(job.state for name, job in jobs.by_key.items() if name in silent)
+    said = [f"{number:,} {plain(state)}" for state, number in sorted(live.items())]
+    if old:
+        states = ", ".join(f"{number:,} {plain(state)}" for state, number in sorted(old.items()))
+        said.append(f"{len(silent):,} {LAST_KNOWN} ({states})")
+    return f"{len(jobs):,}" + (f": {', '.join(said)}" if said else "")
+
+
+def _event_facts(event: Event) -> dict[str, Any]:
+    return {
+        "ts": format_rfc3339(event.ts_ns),
+        "severity": event.severity.value,
+        "source": event.source,
+        "name": event.name,
+        "path": event.path,
+        "job": event.job or None,
+        "nrt": event.nrt,
+        "text": event.text,
+    }
+
+
+def _losses_text(summary: Summary) -> str:
+    """Return the rate of messages, their losses, and how late they are."""
+    losses = f"{summary.lost:,} lost, {summary.late:,} late, {summary.dropped:,} dropped"
+    for what in ("shed", "undescribed", "duplicates", "misplaced", "rejected"):
+        if number := getattr(summary, what):
+            losses += f", {number:,} {what}"
+    if summary.internal_errors:
+        losses += f", {summary.internal_errors:,} INTERNAL ERRORS (see the log)"
+    if summary.messages_per_s is not None:
+        losses = f"{summary.messages_per_s:.3g} msg/s, {losses}"
+    lag = "lag -" if summary.lag_s is None else f"lag {summary.lag_s * 1e3:.0f} ms"
+    if summary.clock_skew_s:
+        lag += f", clock off by {abs(summary.clock_skew_s):,.0f} s"
+    if summary.late_s:
+        lag += f", telemetry {summary.late_s:,.0f} s late ({counted(summary.old, 'message')})"
+    for names, paths in summary.contested.items():
+        lag += f", {plain(contest_text(names, counted(paths, 'path')))}"
+    return f"{losses}, {summary.undecodable:,} undecodable, {lag}"
+
+
+def _rollup_text(summary: Summary) -> str:
+    """Return the number of chips known only from roll-ups, and their cells."""
+    cells = ", ".join(plain(cell) for cell in summary.cells[:8])
+    if len(summary.cells) > 8:
+        cells += f" and {len(summary.cells) - 8:,} more"
+    noun = "cell" if len(summary.cells) == 1 else "cells"
+    text = f"figures of {counted(summary.rolled_chips, 'chip')} are from roll-ups of {noun} {cells}"
+    forwarded = summary.forwarded_chips
+    return f"{text}, of {counted(forwarded, 'chip')} from chips under leases" if forwarded else text
+
+
+def _figure_rows(summary: Summary) -> Rows:
+    """Return the fleet's figures as in the app's header, with their names.
+
+    Means name their population.
+    """
+    mean = summary.mean
+    of_peak = "% of peak"
+    hbm_share = with_unit(mean.hbm_bw_util_pct, "%").replace(" %", f" {of_peak}")
+    watts = {
+        name: with_unit(value, "W")
+        for name, value in (
+            ("chips", mean.power_w),
+            ("hosts", mean.host_power_w),
+            ("it", mean.it_power_w),
+            ("facility", mean.facility_power_w),
+        )
+    }
+    efficiency = with_unit(mean.tflops_per_w, "TFLOP/s/W")
+    temp = with_unit(mean.temperature_max_c, "degC")
+    return [
+        (
+            "figures",
+            " ".join(
+                filter(
+                    None, (mean_label(mean.seconds), part_label(summary.live_chips, summary.chips))
+                )
+            ),
+        ),
+        ("NC util", with_unit(mean.nc_util_pct, "%")),
+        ("compute", f"{with_unit(mean.tflops, 'TFLOP/s')}, MFU {with_unit(mean.mfu_pct, '%')}"),
+        ("HBM bw", f"{with_unit(mean.hbm_traffic_bytes_per_s, 'bytes/s')}, {hbm_share}"),
+        ("link tx", with_unit(mean.link_tx_bytes_per_s, "bytes/s")),
+        ("power", f"{watts['chips']}, host power {watts['hosts']}, {efficiency}"),
+        ("facility", f"{watts['facility']} with PUE {summary.pue:.2f}, of that IT {watts['it']}"),
+        ("headroom", _headroom_text(mean)),
+        ("temp max", temp + (f" at {plain(mean.hottest_chip)}" if mean.hottest_chip else "")),
+    ]
+
+
+def _headroom_text(mean: Means) -> str:
+    """Return the headroom below the chips' power cap, the cap, and the share."""
+    if mean.headroom_w is None or mean.headroom_pct is None:
+        return NOT_AVAILABLE
+    return (
+        f"{with_unit(mean.headroom_w, 'W')} of {with_unit(mean.power_cap_w, 'W')},"
+        f" {mean.headroom_pct:.0f} %"
+    )
+
+
+def pipeline_facts(health: PipelineHealth) -> dict[str, Any]:
+    """Return the pipeline as JSON values.
+
+    Unknown ones are null.
+    """
+    publishers = health.publishers
+    counts = dataclasses.asdict(health.counts)
+    return {
+        "messages_per_s": health.messages_per_s,
+        "bytes_per_s": health.bytes_per_s,
+        "lag_s": health.lag_s,
+        "clock_skew_s": health.clock_skew_s,
+        "own_clock_skew_s": publishers.own_skew_s,
+        "late_s": health.late_s,
+        "unheard_s": health.outage_s,
+        "overloaded_s": health.overloaded_s,
+        "counts": {name: value for name, value in counts.items() if isinstance(value, int)},
+        "pending": health.pending,
+        "recent": health.recent._asdict(),
+        "publishers": {
+            "all": len(publishers),
+            **{state.word: publishers.count(state) for state in State},
+        },
+        "publisher_list": [publisher_facts(publishers, row) for row in worst_first(publishers)],
+        "of_no_publisher": {
+            "messages": publishers.messages_of_none,
+            "lost": publishers.lost_of_none,
+            "refused": publishers.refused_of_none,
+        },
+        "doubts": [
+            {
+                "publisher": doubt.publisher,
+                "key": doubt.key,
+                "is_unknown": doubt.is_unknown,
+                "text": doubt.text,
+                "path": doubt.path,
+                "times": doubt.times,
+                "age_s": health.at_s - doubt.at_s,
+            }
+            for doubt in health.doubts
+        ],
+        "brokers": [
+            {**dataclasses.asdict(broker), "taken": broker.taken} for broker in health.brokers
+        ],
+        "problems": [
+            {
+                "name": problem.name,
+                "severity": problem.severity.value,
+                "text": problem.text,
+                "advice": problem.advice,
+                "where": problem.where or None,
+            }
+            for problem in health.problems
+        ],
+    }
+
+
+def worst_first(publishers: PublisherTable) -> list[int]:
+    """Return the rows of the listed publishers: by state, then by losses."""
+    order = np.lexsort((-publishers.lost, -publishers.state.astype(np.int64)))
+    rows: list[int] = order[:MOST_PUBLISHERS].tolist()
+    return rows
+
+
+def publisher_facts(publishers: PublisherTable, row: int) -> dict[str, Any]:
+    """Return a publisher as JSON values."""
+    lag_s = publishers.lag_median_s(np.array([row]))[0]
+    return {
+        "client": publishers.names[row],
+        "state": State(publishers.state[row]).word,
+        "boot": publishers.boots[row] or None,
+        **{name: int(getattr(publishers, name)[row]) for name in _COUNTS},
+        **{name: _or_none(getattr(publishers, name)[row]) for name in _FIGURES},
+        "lag_s": _or_none(lag_s),
+    }
+
+
+def pipeline_rows(health: PipelineHealth) -> Rows:
+    """Return the lines about publishers and brokers, and the problems, the worst first.
+
+    Problems are shown from severity warning.
+    """
+    publishers = health.publishers
+    states = [
+        f"{publishers.count(state):,} {state.word}"
+        for state in reversed(State)
+        if publishers.count(state)
+    ]
+    rate = f", {with_unit(health.bytes_per_s, 'bytes/s')}" if health.bytes_per_s else ""
+    rows = (
+        [("publishers", f"{len(publishers):,}: {', '.join(states)}{rate}")]
+        if len(publishers)
+        else []
+    )
+    rows += [
+        ("connection", broker_text(broker))
+        for broker in health.brokers
+        if broker.protocol != RECORDING
+    ]
+    for problem in health.problems:
+        if problem.severity is not Severity.INFO and problem.name not in _ELSEWHERE:
+            rows.append(
+                (
+                    f"  {problem.severity.value}",
+                    f"{plain(problem.text, LONGEST)}. {plain(problem.advice, LONGEST)}",
+                )
+            )
+    return rows
+
+
+def broker_text(broker: BrokerHealth) -> str:
+    """Return a broker and the connection to it in a line."""
+    state = "connected" if broker.connected else "NOT CONNECTED"
+    parts = [f"{plain(broker.address, 120)}: {state} for {duration(broker.for_s)}"]
+    if broker.protocol:
+        parts.append(f"MQTT {plain(broker.protocol, 8)}")
+    parts.append("TLS" if broker.is_secure else "no TLS")
+    if broker.reconnects:
+        parts.append(counted(broker.reconnects, "reconnect"))
+    parts.append(f"{counted(broker.waiting, 'message')} waiting")
+    figures = broker.figures
+    if figures is not None:
+        said = [plain(figures.version, 60)] if figures.version else []
+        said += [f"up {duration(figures.uptime_s)}"] if figures.uptime_s is not None else []
+        said += [counted(figures.clients, "client")] if figures.clients is not None else []
+        said += (
+            [f"{figures.dropped:,} dropped for slow readers"] if figures.dropped is not None else []
+        )
+        parts.append(f"it says: {', '.join(said)}")
+    return ", ".join(parts)
+
+
+def _or_none(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def facts_of(monitor: Monitor) -> list[dict[str, Any]]:
+    """Return a fleet's reservations as JSON values."""
+    use = _use(monitor)
+    return [reservation_facts(reservation, use) for reservation in monitor.reservations.table()]
+
+
+def lines_of(monitor: Monitor) -> list[str]:
+    """Return a fleet's reservations as text."""
+    return reservation_lines(monitor.reservations.table(), _use(monitor), monitor.moment().time_ns)
+
+
+def _use(monitor: Monitor) -> MeanUse:
+    return MeanUse(monitor.averages, monitor.store.generation)
+
+
+def reservation_facts(reservation: Reservation, use: MeanUse) -> dict[str, Any]:
+    """Return a reservation as JSON values.
+
+    They are EC2's fields as published, and figures from telemetry and time. Money is decimal text,
+    times are RFC 3339, unknown values are null. `nc_util_pct` is the present value, `mean` the mean
+    of the last seconds, as in the fleet's own figures.
+
+    Args:
+        reservation: The reservation.
+        use: Its mean utilisation.
+    """
+    message = reservation.message
+    return {
+        "id": message.id,
+        "type": message.type,
+        "state": message.state.value,
+        "is_current": reservation.is_current,
+        "reservation_ids": message.reservation_ids,
+        "instance_type": message.instance_type,
+        "ultraserver_type": message.ultraserver_type,
+        "zone": message.zone,
+        "on": message.on,
+        "instances": message.instances,
+        "launched": message.launched,
+        "unavailable": message.unavailable,
+        "used": reservation.used,
+        "unknown": reservation.unknown,
+        "nc_util_pct": reservation.util_pct,
+        "mean": {"seconds": use.seconds, "nc_util_pct": use.util_pct(reservation)},
+        "start": message.start,
+        "end": message.end,
+        "terminates": message.terminates,
+        "end_s": reservation.to_end_s,
+        "termination_s": reservation.to_termination_s,
+        "fee": message.fee,
+        "currency": message.currency,
+        "fee_per_h": None if reservation.fee_per_h is None else f"{reservation.fee_per_h:.4f}",
+        "idle_per_h": None if reservation.idle_per_h is None else f"{reservation.idle_per_h:.4f}",
+        "interconnect": None if message.interconnect is None else message.interconnect.value,
+        "can_extend": reservation.can_extend,
+        "why_not": reservation.why_not,
+        "is_near_end": reservation.is_near_end,
+        "is_idle": reservation.is_idle,
+    }
+
+
+def reservation_lines(table: Sequence[Reservation], use: MeanUse, time_ns: int) -> list[str]:
+    """Return the table of reservations, with the time of its countdowns above.
+
+    It also states the period of the mean utilisation.
+    """
+    from trnfleet.tui.format import reservations as words  # noqa: PLC0415  it loads Textual
+
+    if not table:
+        return ["no reservations"]
+    rows: list[tuple[str, ...]] = [HEADS]
+    for reservation in table:
+        message = reservation.message
+        rows.append(
+            (
+                words.state_text(reservation, use.util_pct(reservation)),
+                message.id,
+                words.what_text(reservation),
+                words.used_text(reservation),
+                words.util_text(reservation, use.util_pct(reservation)),
+                words.until_text(reservation),
+                words.termination_text(reservation),
+                ""
+                if reservation.idle_per_h is None
+                else words.money(reservation.idle_per_h, message.currency),
+                words.money(words.fee_of(reservation), message.currency if message.fee else ""),
+                words.extension_text(reservation),
+            )
+        )
+    return [
+        f"reservations at {format_rfc3339(time_ns)}, util: {mean_label(use.seconds)}",
+        *table_lines(rows),
+    ]
+
+
+def total_facts(fleets: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the totals of fleets, each given as its object of `status --json`."""
+    known = [fleet for fleet in fleets if "chips" in fleet]
+    totals: dict[str, Any] = {
+        "fleets": len(fleets),
+        "healthy": sum(bool(fleet["healthy"]) for fleet in fleets),
+    }
+    for name in SUMMED:
+        values = [fleet[name] for fleet in known if fleet[name] is not None]
+        totals[name] = sum(values) if values else None
+    kinds = dict.fromkeys(kind for fleet in known for kind in fleet["problem_counts"])
+    totals["problem_counts"] = {
+        kind: sum(fleet["problem_counts"][kind] for fleet in known) for kind in kinds
+    }
+    return totals
+
+
+def total_text(fleets: Sequence[Mapping[str, Any]]) -> str:
+    """Return the line of totals below the fleets."""
+    totals = total_facts(fleets)
+    # As means, which the lines above are, too.
+    watts = [
+        fleet["mean"]["power_w"]
+        for fleet in fleets
+        if "mean" in fleet and fleet["mean"]["power_w"] is not None
+    ]
+    unhealthy = totals["fleets"] - totals["healthy"]
+    share = part_label(totals["live_chips"] or 0, totals["chips"] or 0)
+    parts = [
+        counted(totals["fleets"], "fleet"),
+        f"{unhealthy:,} UNHEALTHY" if unhealthy else "all healthy",
+        f"{totals['live_chips'] or 0:,} of {counted(totals['chips'] or 0, 'chip')} live",
+        " ".join(filter(None, (f"power {with_unit(sum(watts) if watts else None, 'W')}", share))),
+    ]
+    counts = totals["problem_counts"]
+    parts += [
+        f"{counts[kind]:,} {kind}" for kind in ("critical", "warning", "info") if counts.get(kind)
+    ]
+    return "".join(row_lines([("total", ", ".join(parts))], _WIDTH))
