@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,7 +26,7 @@ from trnfleet.errors import (
 from trnfleet.text import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from click.shell_completion import CompletionItem
 
@@ -63,6 +64,24 @@ Exit status: 0 success, 1 a failure explained in one line, 2 wrong use or an inv
 _OWN_OPTIONS = {"-h", "--help", "--version"}
 """Options of the group itself. Any other option at the start of a call is the demo's."""
 
+PREFIX = "TRNFLEET_"
+BESIDE_OPTIONS = frozenset(
+    f"{PREFIX}{name}"
+    for name in (
+        *("CONFIG", "PROFILE", "MQTT_PASSWORD", "ALERTMANAGER_PASSWORD", "WEBHOOK_PASSWORD"),
+        # Passwords of the users of config/brokers/nats.conf.
+        *(
+            f"{role}_PASSWORD"
+            for role in ("PUBLISHER", "WATCH", "VIEWER", "OPERATOR", "RELAY", "AGENT")
+        ),
+    )
+)
+"""Variables without an option."""
+OF_AN_ALERT = f"{PREFIX}ALERT_"
+"""Prefix of the variables set by a watch for its programs."""
+
+_KEY = re.compile(r"^(?:# )?([a-z-]+) = ", re.MULTILINE)
+
 
 class LazyGroup(click.Group):
     """A group that imports its commands on call, so that `--help` is quick."""
@@ -89,7 +108,7 @@ class LazyGroup(click.Group):
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, row.help) for name, row in COMMANDS.items()])
+            formatter.write_dl(list(COMMANDS.items()))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read a call without a command as the demo's.
@@ -106,8 +125,7 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command, after a warning about unknown variables."""
-        from trnfleet.cli.output import report  # noqa: PLC0415  as above
-        from trnfleet.cli.settings.variables import unknown_variables  # noqa: PLC0415  as above
+        from trnfleet.cli.output import report  # noqa: PLC0415  the list of commands needs none
 
         for line in unknown_variables(os.environ):
             report(f"trnfleet: {line}")
@@ -122,8 +140,8 @@ class LazyGroup(click.Group):
 
         if not incomplete.startswith("-"):
             return [
-                CompletionItem(name, help=row.help)
-                for name, row in COMMANDS.items()
+                CompletionItem(name, help=text)
+                for name, text in COMMANDS.items()
                 if name.startswith(incomplete)
             ]
         items = super().shell_complete(ctx, incomplete)
@@ -163,6 +181,33 @@ def cli() -> None:
 
     Without a command: the demo, with its options (trnfleet demo --help).
     """
+
+
+def unknown_variables(environment: Iterable[str]) -> Iterator[str]:
+    """Yield a line about each variable without an option.
+
+    The shipped settings file lists every option with a variable, so no command has to be loaded.
+    """
+    names = [
+        name
+        for name in environment
+        if name.startswith(PREFIX)
+        and name not in BESIDE_OPTIONS
+        and not name.startswith(OF_AN_ALERT)
+    ]
+    if not names:
+        return
+    import difflib  # noqa: PLC0415  only a wrong name needs it
+
+    from trnfleet.config import shipped_folder  # noqa: PLC0415  as above
+
+    text = (shipped_folder(".") / "trnfleet.toml").read_text(encoding="utf-8")
+    known = {PREFIX + key.upper().replace("-", "_") for key in _KEY.findall(text)}
+    choices = [variable.removeprefix(PREFIX) for variable in known | BESIDE_OPTIONS]
+    for name in sorted(set(names) - known):
+        close = difflib.get_close_matches(name.removeprefix(PREFIX), choices, n=1)
+        hint = f"did you mean {PREFIX}{close[0]}?" if close else "no option has this variable"
+        yield f"{plain(name, 80)} is ignored: {hint}"
 
 
 def _print_version(ctx: click.Context) -> None:

@@ -5,45 +5,56 @@ files, else from its default. Passwords come from TRNFLEET_MQTT_PASSWORD, a file
 from the command line.
 
 `broker_options` turns all options about a broker into one `BrokerSession`. An option for every
-command with a broker is a row in `_access_rows` here, a field of `AccessOptions`, and a field
-there, filled by `make_session`; `broker_arguments` passes it to the demo's simulator.
+command with a broker is a row in `_access_rows`, a field of `AccessOptions`, and its use in
+`make_session`; `broker_arguments` passes it to the demo's simulator.
 """
 
 from __future__ import annotations
 
 import functools
-from pathlib import Path
+import getpass
+import os
+import sys
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 from click.core import ParameterSource
 
-from trnfleet import folders, logs
-from trnfleet.cli.access import PASSWORD_VARIABLE, AccessOptions, find_password
-from trnfleet.cli.names import FileName
-from trnfleet.cli.output import report
-from trnfleet.cli.params import Broker, Duration, FleetName, Printable, Root, Size
+from trnfleet import logs, systemd
+from trnfleet.cli.params import (
+    Broker,
+    Duration,
+    FileName,
+    FleetName,
+    OneOf,
+    Printable,
+    Root,
+    ShippedName,
+)
 from trnfleet.cli.settings.layers import complete_profile, read_settings, strengths
-from trnfleet.cli.settings.one_of import OneOf
 from trnfleet.errors import ConfigError
-from trnfleet.text import plain
 from trnfleet.transport.url import LONGEST_ALPN, Password, with_user
 from trnfleet.wire.ports import MOST_LINKS
 from trnfleet.wire.topics import DEFAULT_ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from pathlib import Path
 
     from trnfleet.services.session import BrokerSession
+    from trnfleet.transport.security.secrets import TokenFile
     from trnfleet.transport.url import BrokerUrl
 
 CommandT = TypeVar("CommandT", bound="Callable[..., Any]")
 
+PASSWORD_VARIABLE = "TRNFLEET_MQTT_PASSWORD"  # noqa: S105  the variable's name, not a password
+_PASSWORDS = ("password_file", "token_file", "ask_password")
+_TLS = ("ca", "cert", "key", "alpn", "insecure")
+_INSTEAD = (_PASSWORDS, ("ca", "insecure"))
+"""Options that replace each other. Two of them from one source are a contradiction."""
 LONGEST_WAIT_S = 3_600.0
 """Longest wait for an answer or for telemetry. Simulators refuse commands with a longer validity.
 """
-
-
 BROKER_HELP = (
     "The broker: [mqtt|mqtts|ws|wss]://[user@]host[:port][/path]; mqtt:// may be left out, the port"
     " is 1883, 8883 with TLS."
@@ -58,6 +69,35 @@ def setting(*flags: str, **attributes: Any) -> Callable[[CommandT], CommandT]:
     if "default" in attributes and attributes["default"] is not None:
         attributes.setdefault("show_default", True)
     return click.option(*flags, **attributes)
+
+
+def with_options(command: CommandT, options: Sequence[Callable[[Any], Any]]) -> CommandT:
+    """Return a command with more options, in their order."""
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def option_group(
+    name: str, group: Any, options: Sequence[Callable[[Any], Any]]
+) -> Callable[[CommandT], CommandT]:
+    """Return a decorator that adds options, and passes their values as one argument.
+
+    Args:
+        name: The argument's name.
+        group: A named tuple of their values; its fields are the parameters' names.
+        options: The options.
+    """
+
+    def decorate(command: CommandT) -> CommandT:
+        @functools.wraps(command)
+        def with_group(*args: Any, **others: Any) -> Any:
+            others[name] = group(**{field: others.pop(field) for field in group._fields})
+            return command(*args, **others)
+
+        return with_options(with_group, options)  # type: ignore[return-value]  # click reads its parameters, not its signature
+
+    return decorate
 
 
 def settings_options(read: Callable[..., None] = read_settings) -> tuple[Callable[[Any], Any], ...]:
@@ -131,19 +171,14 @@ mqtt_option = setting(
     type=click.Choice(["5", "3.1.1"]),
     help="Only version of MQTT to use; by default 5, else 3.1.1.",
 )
-past_option = setting(
-    "--past",
-    type=Size(0),
-    default="1GiB",
-    help="Disk for going back in time; 0 keeps nothing. Deleted at the end.",
-)
-history_option = setting(
-    "--history",
-    type=FileName(),
-    metavar="FOLDER",
+rules_option = setting(
+    "--rules",
+    type=ShippedName("alerts"),
+    multiple=True,
+    metavar="NAME|FILE",
     help=(
-        "Folder of `trnfleet history write`: charts of 24 hours, 7 and 30 days, and all of it."
-        " Needs DuckDB: pip install duckdb."
+        "Alert rules: shipped ones by name, or a file; several times for several. By default all"
+        " shipped ones."
     ),
 )
 durable_option = setting(
@@ -160,12 +195,6 @@ clear_option = setting(
     help=(
         "At the end, clear what the broker retains of it: descriptors, jobs, presence and the rest."
     ),
-)
-log_file_option = setting(
-    "--log-file",
-    type=FileName(),
-    metavar="FILE",
-    help="Log file; by default trnfleet/app.log in the state folder.",
 )
 
 
@@ -231,16 +260,7 @@ def access_options(prefix: str = "") -> Callable[[CommandT], CommandT]:
     Args:
         prefix: Words before the help of each.
     """
-
-    def decorate(command: CommandT) -> CommandT:
-        @functools.wraps(command)
-        def with_access(*args: Any, **others: Any) -> Any:
-            access = AccessOptions(**{name: others.pop(name) for name in AccessOptions._fields})
-            return command(*args, access=access, **others)
-
-        return _with_options(with_access, _access_rows(prefix))  # type: ignore[return-value]  # as above
-
-    return decorate
+    return option_group("access", AccessOptions, _access_rows(prefix))
 
 
 def _access_rows(prefix: str) -> tuple[Callable[[Any], Any], ...]:
@@ -325,6 +345,130 @@ def _access_rows(prefix: str) -> tuple[Callable[[Any], Any], ...]:
     )
 
 
+class AccessOptions(NamedTuple):
+    """Credentials, TLS and the client for a broker; the fields are the options' names."""
+
+    user: str | None = None
+    password_file: str | None = None
+    token_file: str | None = None
+    ask_password: bool = False
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+    alpn: str | None = None
+    insecure: bool = False
+    client: str = "mqtt5"
+
+    def fitting(
+        self, url: BrokerUrl, given: Collection[str], urls: Sequence[BrokerUrl]
+    ) -> AccessOptions:
+        """Return the options without those unused by a URL.
+
+        They are meant for all brokers. An option on the command line unused by all brokers is a
+        contradiction, and stays.
+
+        Args:
+            url: The URL.
+            given: Names of options on the command line.
+            urls: URLs of all brokers.
+        """
+        wrong = {
+            name for name in given if all(name in self._unused(broker_url) for broker_url in urls)
+        }
+        unused = self._unused(url) - wrong
+        return self._replace(**{name: self._field_defaults[name] for name in unused})
+
+    def _unused(self, url: BrokerUrl) -> set[str]:
+        """Return the names of the options unused by a URL."""
+        unused = set() if url.is_tls else set(_TLS)
+        if url.user is not None:
+            unused.add("user")
+        elif self.user is None:
+            unused.update(_PASSWORDS)
+        return unused
+
+    def strongest(self, strengths: Mapping[str, tuple[int, int]]) -> AccessOptions:
+        """Return the options without those replaced by one of a stronger source.
+
+        An example is a file of [common] beside --token-file.
+
+        Args:
+            strengths: Source of each option, the lower the stronger.
+        """
+        weak: set[str] = set()
+        if os.environ.get(PASSWORD_VARIABLE):
+            of_variable = ParameterSource.ENVIRONMENT.value, 0
+            weak.update(
+                name for name in _PASSWORDS if getattr(self, name) and strengths[name] > of_variable
+            )
+        for group in _INSTEAD:
+            given = [name for name in group if getattr(self, name)]
+            best = min((strengths[name] for name in given), default=(0, 0))
+            weak.update(name for name in given if strengths[name] > best)
+        if self.cert and self.key and strengths["cert"] < strengths["key"]:
+            # A key goes with its own certificate.
+            weak.add("key")
+        return self._replace(**{name: self._field_defaults[name] for name in weak})
+
+
+def find_password(url: BrokerUrl, access: AccessOptions) -> Password | TokenFile | None:
+    """Return the password or token file.
+
+    The password comes from its file, a prompt, its variable or the service's credentials. None
+    without one.
+
+    Raises:
+        ConfigError: a file cannot be read, is empty, or is readable by others; or several ways are
+            set at once.
+    """
+    ways = {
+        "--password-file": access.password_file,
+        "--token-file": access.token_file,
+        "--ask-password": access.ask_password,
+    }
+    given = [option for option, value in ways.items() if value]
+    if len(given) > 1:
+        raise ConfigError(f"{' and '.join(given)} do not go together: choose one")
+    if url.user is None and (access.token_file or access.ask_password):
+        raise ConfigError(
+            f"{given[0]} needs a user: {url.scheme}://user@{url.host}, or --user NAME"
+        )
+    from trnfleet.transport.security.secrets import (  # noqa: PLC0415  few commands need it
+        TokenFile,
+        read_secret,
+    )
+
+    if access.password_file:
+        return Password(read_secret("--password-file", access.password_file))
+    if access.token_file:
+        token = TokenFile(access.token_file)
+        token.check()
+        return token
+    if access.ask_password:
+        return _asked_password(url)
+    text = os.environ.get(PASSWORD_VARIABLE) or systemd.read_credential(systemd.PASSWORD)
+    return Password(text) if text else None
+
+
+def _has_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
+def _asked_password(url: BrokerUrl) -> Password:
+    if not _has_terminal():
+        raise ConfigError(
+            "--ask-password needs a terminal on stdin; give --password-file FILE or"
+            f" {PASSWORD_VARIABLE} instead"
+        )
+    try:
+        text = getpass.getpass(f"Password of {url.user} at {url.host}: ")
+    except EOFError:
+        text = ""
+    if not text:
+        raise ConfigError("--ask-password: no password was given")
+    return Password(text)
+
+
 def make_session(
     url: BrokerUrl,
     root: str,
@@ -394,8 +538,8 @@ def broker_arguments(session: BrokerSession | None, root: str) -> list[str]:
 class LogOptions(NamedTuple):
     """Format and level of logs."""
 
-    format: str
-    level: str
+    log_format: str
+    log_level: str
 
     def set_up(self, file: Path | None = None) -> None:
         """Configure logging: to stderr, or to a file while the app owns the terminal.
@@ -405,36 +549,12 @@ class LogOptions(NamedTuple):
         """
         try:
             logs.configure(
-                log_format="json" if self.format == "json" else "console",
-                level=self.level,
+                log_format="json" if self.log_format == "json" else "console",
+                level=self.log_level,
                 file=file,
             )
         except OSError as error:
             raise ConfigError(f"--log-file {file}: {error.strerror or error}") from error
-
-
-def log_options(command: CommandT) -> CommandT:
-    """Add the options about logs; they are set up when the command is called."""
-
-    @functools.wraps(command)
-    def with_logs(*args: Any, log_format: str, log_level: str, **others: Any) -> Any:
-        LogOptions(log_format, log_level).set_up()
-        return command(*args, **others)
-
-    return _with_options(with_logs, _LOG_OPTIONS)  # type: ignore[return-value]  # as above
-
-
-def app_log_options(command: CommandT) -> CommandT:
-    """Add the options about logs and set logging up, to a file for the app.
-
-    The command gets `log: LogOptions`.
-    """
-
-    @functools.wraps(command)
-    def with_log(*args: Any, log_format: str, log_level: str, **others: Any) -> Any:
-        return command(*args, log=LogOptions(log_format, log_level), **others)
-
-    return _with_options(with_log, _LOG_OPTIONS)  # type: ignore[return-value]  # as above
 
 
 _LOG_OPTIONS: tuple[Callable[[Any], Any], ...] = (
@@ -452,14 +572,19 @@ _LOG_OPTIONS: tuple[Callable[[Any], Any], ...] = (
     ),
     *settings_options(),
 )
+app_log_options = option_group("log", LogOptions, _LOG_OPTIONS)
+"""Options about logs; the command gets `log: LogOptions`, and sets logging up to a file."""
 
 
-def _with_options(
-    command: Callable[..., Any], options: tuple[Callable[[Any], Any], ...]
-) -> Callable[..., Any]:
-    for option in reversed(options):
-        command = option(command)
-    return command
+def log_options(command: CommandT) -> CommandT:
+    """Add the options about logs; they are set up when the command is called."""
+
+    @functools.wraps(command)
+    def with_logs(*args: Any, log_format: str, log_level: str, **others: Any) -> Any:
+        LogOptions(log_format, log_level).set_up()
+        return command(*args, **others)
+
+    return with_options(with_logs, _LOG_OPTIONS)  # type: ignore[return-value]  # as above
 
 
 def given_on_command_line(ctx: click.Context) -> set[str]:
@@ -467,42 +592,3 @@ def given_on_command_line(ctx: click.Context) -> set[str]:
     return {
         name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
     }
-
-
-def log_file_for_app(given: str | None, *, keeps_past: bool = False) -> Path:
-    """Return the app's log file: the given one, or one in the state folder.
-
-    Without a writable home it is in a temporary folder, and stderr names once the places of log and
-    past instead.
-
-    Args:
-        given: The option's value.
-        keeps_past: Whether the app keeps its past in the cache folder.
-
-    Raises:
-        ConfigError: there is no folder to write to at all.
-    """
-    elsewhere: dict[str, str] = {}
-    problem = ""
-    file = Path(given) if given else None
-    if file is None:
-        state = folders.state_folder()
-        problem = state.problem or folders.why_not_writable(state.path / "app.log")
-        if problem:
-            problem = state.problem or f"{state.path / 'app.log'}: {problem}"
-            state = folders.OwnFolder(folders.temporary_folder())
-            elsewhere["the log"] = str(state.path)
-        file = state.path / "app.log"
-    if keeps_past:
-        cache = folders.cache_folder()
-        if cache.problem:
-            problem = problem or cache.problem
-            elsewhere["the past"] = str(cache.path)
-    if elsewhere:
-        names = " and ".join(elsewhere)
-        verb = "are" if len(elsewhere) > 1 else "is"
-        report(
-            f"trnfleet: {plain(problem, 300)}; {names} {verb} in"
-            f" {plain(next(iter(elsewhere.values())), 300)}"
-        )
-    return file

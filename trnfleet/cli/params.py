@@ -1,17 +1,23 @@
-"""Types of option values: durations, instants, sizes, names and addresses."""
+"""Options with values: their types, checks and shell completion.
+
+A path in a settings file is relative to that file (`PathType.in_folder`), on the command line and
+in variables to the working folder.
+"""
 
 from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
+from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
-from trnfleet.cli.names import CompletedType, Typed
 from trnfleet.clock import NS_PER_S
-from trnfleet.config import shipped_names
-from trnfleet.domain.address import is_segment
+from trnfleet.config import find_file, load_model, shipped_names
+from trnfleet.domain.address import Level, format_chip, is_segment
 from trnfleet.domain.alerts.links import check_web_url
 from trnfleet.domain.durations import parse_duration_s
 from trnfleet.domain.moments import find_moment
@@ -24,6 +30,14 @@ from trnfleet.wire.topics import is_root
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from trnfleet.domain.fleet import FleetFile
+
+MOST_ADDRESSES = 500
+"""Most addresses offered to a shell at once."""
+STREAM = "-"
+"""Name of stdin or stdout where a file is expected."""
+ORIGINS = "trnfleet.settings.origins"
+"""Key of a context's `meta` for the settings' files and tables, by parameter."""
 KINDS = ("telemetry", "events", "jobs", "reservations")
 """Kinds of lines on stdout."""
 
@@ -48,6 +62,231 @@ _DAY_NS = 86_400 * NS_PER_S
 _MOMENT_FORMS = (
     "write it as 2026-01-31T14:03:00Z, 14:03, +90s (after the start) or -90s (before the end)"
 )
+
+
+ValueT = TypeVar("ValueT")
+
+
+class Typed(NamedTuple):
+    """The typed text of a value to complete."""
+
+    text: str
+    ctx: click.Context
+    """The values before it."""
+    param: click.Parameter
+
+
+class CompletedType(click.ParamType[ValueT]):
+    """A value with shell completion by its beginning."""
+
+    def choices(self, typed: Typed) -> Iterable[str]:  # noqa: ARG002  what it is for is a subclass's
+        """Return the known values.
+
+        Others may be valid as well.
+        """
+        return ()
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return the values beginning with the typed text."""
+        typed = Typed(incomplete, ctx, param)
+        return [
+            CompletionItem(choice)
+            for choice in self.choices(typed)
+            if choice.startswith(incomplete)
+        ]
+
+
+class PathType(CompletedType[str]):
+    """A value for the path of a file, possibly among others."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002  click's arguments
+        """Return the text."""
+        return str(value)
+
+    def is_path(self, text: str) -> bool:
+        """Return whether a value is a path."""
+        return text != STREAM
+
+    def in_folder(self, text: str, folder: Path) -> str:
+        """Return a path from a settings file in `folder`, for the working folder.
+
+        `~` is the user's home.
+        """
+        if not self.is_path(text):
+            return text
+        try:
+            path = Path(text).expanduser()
+        except RuntimeError:
+            # There is no such home: what opens the file says so.
+            path = Path(text)
+        return str(folder / path)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return the matching values.
+
+        Without any, the shell completes files instead.
+
+        A shell does not mix the two.
+        """
+        items = super().shell_complete(ctx, param, incomplete)
+        return items or [CompletionItem(incomplete, type="file")]
+
+
+class FileName(PathType):
+    """A file's path."""
+
+    name = "file"
+
+
+class ShippedName(PathType):
+    """The name of a shipped file, such as fleet `demo`, or a file's path."""
+
+    name = "name"
+
+    def __init__(self, kind: str) -> None:
+        """Choose the kind of shipped files.
+
+        Args:
+            kind: Folder of the files: `fleets`, `scenarios` or `alerts`.
+        """
+        self._kind = kind
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text: a path or a shipped name."""
+        # No setting gives an argument: its command says more of a wrong one.
+        if not self.is_path(str(value)) and not isinstance(param, click.Argument):
+            try:
+                find_file(self._kind, str(value))
+            except ConfigError as error:
+                self.fail(str(error), param, ctx)
+        return str(value)
+
+    def is_path(self, text: str) -> bool:
+        """Return whether a value is a path: by its ending or a slash.
+
+        `config.find_file` has the same rule.
+        """
+        return text.endswith(".toml") or "/" in text
+
+    def choices(self, typed: Typed) -> Iterable[str]:  # noqa: ARG002  what ships depends on nothing
+        """Return the shipped names."""
+        return shipped_names(self._kind)
+
+
+class Target(CompletedType[str]):
+    """The target of a fault: an address, a pattern, or a random match."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002  click's arguments
+        """Return the text."""
+        return str(value)
+
+    def choices(self, typed: Typed) -> Iterable[str]:
+        """Return addresses of a shipped fleet at the fault's level.
+
+        No broker is queried.
+
+        The fleet comes from --name or the settings, else it is the demo's.
+        """
+        from trnfleet.domain.faults.table import FAULTS  # noqa: PLC0415  only completion needs it
+
+        fault = FAULTS.get(str(typed.ctx.params.get("fault")))
+        fleet = str(typed.ctx.params.get("name") or "demo")
+        if fault is None or fleet not in shipped_names("fleets"):
+            return []
+        if fault.scope.value == "publisher":
+            return ["*"]
+        from trnfleet.domain.fleet import FleetFile  # noqa: PLC0415  it loads pydantic
+
+        names = {"rack": Level.INSTANCE, "link": Level.CHIP}
+        level = names.get(fault.scope.value) or Level[fault.scope.name]
+        return _addresses(load_model(find_file("fleets", fleet), FleetFile), typed.text, level)
+
+
+def _addresses(fleet: FleetFile, start: str, level: Level) -> list[str]:
+    """Return the matching addresses of a level, or of a higher one.
+
+    With more than `MOST_ADDRESSES` it is the lowest higher level within that limit. A shell
+    completes their common beginning, one level after the other.
+    """
+    from trnfleet.domain.fleet import expand  # noqa: PLC0415  as above
+    from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES  # noqa: PLC0415
+
+    inside = start.count("/")
+    paths = [
+        (path.split("/"), kind)
+        for path, kind in expand(fleet)
+        if f"{path}/".startswith(start[: len(path) + 1])
+    ]
+    addresses: list[str] = []
+    for depth in range(min(inside + 1, level), level + 1):
+        if depth == Level.CHIP:
+            below = [
+                f"{'/'.join(path)}/{format_chip(number)}"
+                for path, kind in paths
+                for number in range(INSTANCE_TYPES[kind].chips)
+            ]
+        else:
+            below = ["/".join(path[:depth]) for path, _ in paths]
+        below = [address for address in dict.fromkeys(below) if address.startswith(start)]
+        if len(below) > MOST_ADDRESSES:
+            break
+        addresses = below
+    return addresses
+
+
+class OneOf(click.Option):
+    """An option with one value where other commands accept several.
+
+    More than one are refused, with the values to choose from. Otherwise the last one on a command
+    line would silently win, and a list in a profile would be refused although the command line
+    names one.
+    """
+
+    is_lenient = False
+    """Whether several are accepted. `config print` shows them."""
+
+    def __init__(self, *flags: Any, noun: str, **attributes: Any) -> None:
+        """Make the option.
+
+        Args:
+            flags: Its flags, and its name.
+            noun: What it names, for the message.
+            attributes: As of any option.
+        """
+        super().__init__(*flags, **{**attributes, "multiple": True})
+        self.noun = noun
+
+    def process_value(self, ctx: click.Context, value: Any) -> Any:
+        """Return the one value.
+
+        None without one.
+
+        Raises:
+            click.UsageError: there are several.
+        """
+        given = tuple(dict.fromkeys(super().process_value(ctx, value) or ()))
+        if self.is_lenient:
+            return given
+        if len(given) > 1:
+            flag = max(self.opts, key=len)
+            origin = ctx.meta.get(ORIGINS, {}).get(self.name)
+            source = ctx.get_parameter_source(self.name or "")
+            where = {
+                ParameterSource.DEFAULT_MAP: f"{origin} {flag[2:]}" if origin else flag,
+                ParameterSource.ENVIRONMENT: str(self.envvar),
+            }.get(source or ParameterSource.COMMANDLINE, flag)
+            choices = ", ".join(map(str, given))
+            raise click.UsageError(
+                f"{where}: {ctx.command_path.removeprefix('trnfleet ')} takes one {self.noun};"
+                f" choose one with {flag}: {choices}"
+            )
+        return given[0] if given else None
 
 
 class Duration(click.ParamType[float]):

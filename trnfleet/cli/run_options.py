@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from trnfleet.cli.names import ShippedName
-from trnfleet.cli.options import CommandT, given_on_command_line, setting
-from trnfleet.cli.params import Duration, Instant, PositiveNumber
+from trnfleet.cli.options import CommandT, given_on_command_line, setting, with_options
+from trnfleet.cli.params import Duration, Instant, PositiveNumber, ShippedName
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -164,6 +163,4 @@ def run_options(command: CommandT) -> CommandT:
         run = RunOptions(fleet, scenario, seed, period, speed, start, random_faults, given)
         return command(*args, run=run, **others)
 
-    for option in reversed(_RUN_OPTIONS):
-        with_run = option(with_run)
-    return with_run  # type: ignore[return-value]  # click reads its parameters, not its signature
+    return with_options(with_run, _RUN_OPTIONS)  # type: ignore[return-value]  # click reads its parameters, not its signature

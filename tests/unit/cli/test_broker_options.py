@@ -6,9 +6,14 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from trnfleet.cli import access
-from trnfleet.cli.access import PASSWORD_VARIABLE, AccessOptions
-from trnfleet.cli.options import broker_arguments, broker_options, settings_options
+from trnfleet.cli import options
+from trnfleet.cli.options import (
+    PASSWORD_VARIABLE,
+    AccessOptions,
+    broker_arguments,
+    broker_options,
+    settings_options,
+)
 from trnfleet.errors import ConfigError
 from trnfleet.services.session import BrokerSession
 from trnfleet.transport.security.secrets import TokenFile
@@ -186,7 +191,7 @@ def test_a_password_is_asked_for_on_a_terminal(monkeypatch: pytest.MonkeyPatch) 
         return next(answers)
 
     monkeypatch.setattr("getpass.getpass", ask)
-    monkeypatch.setattr(access, "_has_terminal", lambda: True)
+    monkeypatch.setattr(options, "_has_terminal", lambda: True)
     assert session_of("--broker", "mqtt://a@h", "--ask-password").password == Password("hunter2")
     with pytest.raises(ConfigError, match="no password was given"):
         session_of("--broker", "mqtt://a@h", "--ask-password")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from trnfleet.cli.options import log_file_for_app
+from trnfleet.cli.app_options import log_file_for_app
 from trnfleet.cli.output import LONGEST_CELL, require_terminal, table_lines
 from trnfleet.errors import TrnfleetError
 

@@ -13,11 +13,10 @@ from support.processes.mosquitto import free_port
 
 from trnfleet.cli.command_table import COMMANDS
 from trnfleet.cli.main import run
-from trnfleet.cli.settings import places
-from trnfleet.cli.settings.files import SettingsFile, check_file
+from trnfleet.cli.settings import files as settings_files
+from trnfleet.cli.settings.files import Place, SettingsFile, check_file
 from trnfleet.cli.settings.keys import leaves, options_of
 from trnfleet.cli.settings.layers import ChosenProfile, Settings
-from trnfleet.cli.settings.places import Place
 from trnfleet.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(places, "SYSTEM_FILE", found.system)
+    monkeypatch.setattr(settings_files, "SYSTEM_FILE", found.system)
     monkeypatch.delenv("TRNFLEET_CONFIG")
     monkeypatch.setenv("COLUMNS", "200")
     return found

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from trnfleet.cli.command_table import COMMANDS
-from trnfleet.cli.main import run
+from trnfleet.cli.main import run, unknown_variables
 from trnfleet.cli.settings.keys import leaves
-from trnfleet.cli.settings.variables import unknown_variables
 
 if TYPE_CHECKING:
     import pytest

@@ -15,6 +15,6 @@ the options of one command:
 - 0.57  `services.viewing` with `tui.run`: Textual and everything that the app shows
 
 `demo` has a second reason: it starts the broker and the simulator first, and imports the app while
-they start. Outside this package nine such imports are left, each with its reason beside it, and
-those of `services.validation`, which loads what the kind of a file needs and nothing else.
+they start. Outside this package such an import has its reason beside it, except for those of
+`services.validation`, which loads what the kind of a file needs and nothing else.
 """

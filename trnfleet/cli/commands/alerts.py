@@ -19,6 +19,7 @@ from trnfleet.cli.options import (
     json_option,
     log_options,
     setting,
+    with_options,
 )
 from trnfleet.cli.output import print_json, report, table_lines
 from trnfleet.cli.params import Duration
@@ -90,10 +91,9 @@ def alerts_options(command: CommandT) -> CommandT:
 
     The command gets `session`, `name` and `wait`.
     """
-    command = limited(command)
-    for option in (log_options, _wait_option, fleet_option, broker_options(required=True)):
-        command = option(command)
-    return command
+    return with_options(
+        limited(command), (broker_options(required=True), fleet_option, _wait_option, log_options)
+    )
 
 
 class Listed(NamedTuple):

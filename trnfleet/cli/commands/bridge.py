@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from trnfleet.cli.names import FileName
 from trnfleet.cli.options import broker_options, log_options, setting
 from trnfleet.cli.output import exit_on_broken_pipe, report, stdout_bytes
-from trnfleet.cli.params import Duration, FleetName
-from trnfleet.cli.settings.one_of import OneOf
+from trnfleet.cli.params import Duration, FileName, FleetName, OneOf
 from trnfleet.clock import SystemClock
 
 if TYPE_CHECKING:

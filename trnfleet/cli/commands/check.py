@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from trnfleet.cli.commands.convert import ENDINGS
-from trnfleet.cli.names import FileName
+from trnfleet.cli.params import FileName
 from trnfleet.cli.settings.files import check_file
 from trnfleet.cli.settings.keys import looks_like_settings
 from trnfleet.errors import ConfigError, TrnfleetError

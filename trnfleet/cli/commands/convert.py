@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from trnfleet.cli.names import FileName
 from trnfleet.cli.options import log_options
 from trnfleet.cli.output import exit_on_broken_pipe, report, stdout_bytes
-from trnfleet.cli.params import FleetName, Instant
-from trnfleet.cli.settings.one_of import OneOf
+from trnfleet.cli.params import FileName, FleetName, Instant, OneOf
 from trnfleet.clock import datetime_ns
 from trnfleet.errors import ConfigError, nearest
 from trnfleet.files import temporary_folder

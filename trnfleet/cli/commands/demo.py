@@ -16,27 +16,29 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import trnfleet.transport
-from trnfleet.cli.access import PASSWORD_VARIABLE
-from trnfleet.cli.alert_options import app_alert_options
-from trnfleet.cli.first_run import is_first_run
-from trnfleet.cli.look_options import look_options
-from trnfleet.cli.notice import Notice
+from trnfleet import folders
+from trnfleet.cli.app_options import (
+    Notice,
+    app_alert_options,
+    log_file_for_app,
+    log_file_option,
+    look_options,
+    past_option,
+)
 from trnfleet.cli.options import (
+    PASSWORD_VARIABLE,
     app_log_options,
     broker_arguments,
     broker_options,
-    log_file_for_app,
-    log_file_option,
-    past_option,
     setting,
 )
 from trnfleet.cli.output import report, require_terminal
 from trnfleet.cli.run_options import run_options
+from trnfleet.cli.settings.keys import NONE
 from trnfleet.cli.settings.layers import applied
-from trnfleet.cli.settings.places import NONE
 from trnfleet.clock import SystemClock
-from trnfleet.errors import BrokerError
-from trnfleet.files import temporary_folder
+from trnfleet.errors import BrokerError, ConfigError
+from trnfleet.files import PRIVATE, temporary_folder
 from trnfleet.tasks import Ending
 from trnfleet.transport.url import Password
 
@@ -44,8 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Sequence
     from pathlib import Path
 
-    from trnfleet.cli.alert_options import AlertOptions
-    from trnfleet.cli.look_options import LookOptions
+    from trnfleet.cli.app_options import AlertOptions, LookOptions
     from trnfleet.cli.options import LogOptions
     from trnfleet.cli.run_options import RunOptions
     from trnfleet.clock import Clock
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
 END_LIMIT_S = 2.0
 """Longest wait for a child's own end."""
 BROKER_VARIABLE = "TRNFLEET_BROKER"
+FIRST_RUN_FILE = "tour-shown"
+"""Empty file in the state folder, written by the first run."""
 
 
 @click.command("demo")
@@ -121,7 +124,7 @@ def command(
     if ignored:
         report(f"trnfleet: {ignored}")
     simulate = [*broker_arguments(session, root), *run.arguments(), "--unchecked"]
-    simulate += ["--log-format", log.format, "--log-level", log.level]
+    simulate += ["--log-format", log.log_format, "--log-level", log.log_level]
     if allow_commands:
         simulate.append("--allow-commands")
     if session is not None:
@@ -157,6 +160,33 @@ def ignored_broker(ctx: click.Context) -> str:
         place
         and f"{place} is ignored: the demo has its own broker; to watch yours: trnfleet monitor"
     )
+
+
+def is_first_run() -> bool:
+    """Return whether the demo runs for the first time, and note it.
+
+    Without a writable home, each run is the first.
+    """
+    try:
+        state = folders.state_folder()
+    except ConfigError:
+        return True
+    if state.problem:
+        # A temporary folder may be gone the next time, or not.
+        return True
+    try:
+        os.close(
+            os.open(
+                state.path / FIRST_RUN_FILE,
+                os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
+                PRIVATE,
+            )
+        )
+    except FileExistsError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 async def _run_in_order(demo: Coroutine[Any, Any, int]) -> int:

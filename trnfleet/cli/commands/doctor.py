@@ -11,11 +11,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trnfleet import logs
-from trnfleet.cli.options import CommandT, broker_options, json_option, setting, settings_options
+from trnfleet.cli.options import (
+    CommandT,
+    broker_options,
+    json_option,
+    setting,
+    settings_options,
+    with_options,
+)
 from trnfleet.cli.output import print_json
 from trnfleet.cli.params import Duration
+from trnfleet.cli.settings.files import usual_places
 from trnfleet.cli.settings.layers import applied, read_settings_if_valid, settings_problem
-from trnfleet.cli.settings.places import usual_places
 from trnfleet.cli.version import versions
 from trnfleet.errors import BrokerError, ConfigError
 from trnfleet.services.doctor.findings import Finding, Health
@@ -38,7 +45,6 @@ def _doctor_options(command: CommandT) -> CommandT:
 
     Their errors become findings.
     """
-    # Options are read off the function that is decorated last.
     with_sessions = broker_options(required=False, several=True)(command)
 
     @functools.wraps(with_sessions)
@@ -53,9 +59,7 @@ def _doctor_options(command: CommandT) -> CommandT:
             }
             return command(*args, sessions=(), problem=str(error), **passed)
 
-    for option in reversed(settings_options(read_settings_if_valid)):
-        with_problem = option(with_problem)
-    return with_problem  # type: ignore[return-value]  # click reads its parameters, not its signature
+    return with_options(with_problem, settings_options(read_settings_if_valid))  # type: ignore[return-value]  # click reads its parameters, not its signature
 
 
 @click.command("doctor")

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trnfleet.cli.names import ShippedName
 from trnfleet.cli.output import print_json, stdout_columns
+from trnfleet.cli.params import ShippedName
 from trnfleet.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
@@ -33,8 +33,7 @@ def describe(file: str, as_json: bool) -> None:
     Example:
       trnfleet fleet describe demo --json
     """
-    from trnfleet.cli.fleet_facts import facts_of
-    from trnfleet.cli.fleet_text import described
+    from trnfleet.cli.fleet_report import described, facts_of
     from trnfleet.config import find_file
     from trnfleet.domain.hardware.whatif import hardware_called
 
@@ -125,8 +124,8 @@ def compare(
       trnfleet fleet compare trn1 trn2 p5en --chips 100000 --train 300e9:6e12 --mfu 0.4
       trnfleet fleet compare demo:pretrain-70b trn3-gen2-ultraserver --chips 64 --json
     """
-    from trnfleet.cli.fleet_text import as_json as json_of
-    from trnfleet.cli.fleet_text import compared
+    from trnfleet.cli.fleet_report import as_json as json_of
+    from trnfleet.cli.fleet_report import compared
     from trnfleet.cli.options import given_on_command_line
     from trnfleet.domain.hardware.whatif import parse_training
 
@@ -156,8 +155,7 @@ def _subject(name: str) -> Hardware:
     hardware = hardware_called(name)
     if hardware is not None:
         return hardware
-    # Not above: hardware alone needs neither NumPy nor a model of files.
-    from trnfleet.cli.fleet_facts import hardware_of
+    from trnfleet.cli.fleet_report import hardware_of
     from trnfleet.config import find_file, shipped_names
 
     file, colon, job = name.partition(":")

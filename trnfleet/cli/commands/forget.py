@@ -15,8 +15,7 @@ from trnfleet.cli.options import (
     log_options,
 )
 from trnfleet.cli.output import print_json, report, table_lines
-from trnfleet.cli.params import FleetName
-from trnfleet.cli.settings.one_of import OneOf
+from trnfleet.cli.params import FleetName, OneOf
 from trnfleet.domain.quantities import counted
 from trnfleet.errors import BrokerError
 from trnfleet.text import plain

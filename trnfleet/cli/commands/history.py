@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trnfleet.cli.alert_options import rules_option
-from trnfleet.cli.names import FileName
-from trnfleet.cli.options import broker_options, log_options, setting
+from trnfleet.cli.options import broker_options, log_options, rules_option, setting
 from trnfleet.cli.output import (
     exit_on_broken_pipe,
     print_json,
@@ -23,8 +21,7 @@ from trnfleet.cli.output import (
     stderr_is_terminal,
     table_lines,
 )
-from trnfleet.cli.params import Duration, FleetName, Instant, Size
-from trnfleet.cli.settings.one_of import OneOf
+from trnfleet.cli.params import Duration, FileName, FleetName, Instant, OneOf, Size
 from trnfleet.domain.quantities import counted, size_text
 from trnfleet.errors import ConfigError
 from trnfleet.text import plain

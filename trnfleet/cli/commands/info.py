@@ -7,10 +7,9 @@ from typing import Any
 import click
 
 from trnfleet.cli.files import open_recording
-from trnfleet.cli.names import FileName
 from trnfleet.cli.options import setting
 from trnfleet.cli.output import print_json, row_lines
-from trnfleet.cli.params import FleetName
+from trnfleet.cli.params import FileName, FleetName
 from trnfleet.domain.quantities import duration as duration_text
 from trnfleet.domain.quantities import size_text
 from trnfleet.text import plain

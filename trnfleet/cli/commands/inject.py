@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trnfleet.cli.names import Target
 from trnfleet.cli.options import (
     broker_options,
     fleet_option,
@@ -17,7 +16,7 @@ from trnfleet.cli.options import (
     timeout_option,
 )
 from trnfleet.cli.output import print_json
-from trnfleet.cli.params import Duration
+from trnfleet.cli.params import Duration, Target
 from trnfleet.domain.faults.fault import check_use
 from trnfleet.domain.faults.table import (
     FAULTS,

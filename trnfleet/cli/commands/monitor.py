@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trnfleet.cli.alert_options import app_alert_options
-from trnfleet.cli.look_options import look_options
-from trnfleet.cli.notice import Notice
+from trnfleet.cli.app_options import (
+    Notice,
+    app_alert_options,
+    history_option,
+    log_file_for_app,
+    log_file_option,
+    look_options,
+    past_option,
+)
 from trnfleet.cli.options import (
     all_fleets_option,
     app_log_options,
     broker_options,
-    history_option,
-    log_file_for_app,
-    log_file_option,
-    past_option,
     pue_option,
     setting,
 )
@@ -28,8 +30,7 @@ from trnfleet.cli.params import FleetName
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from trnfleet.cli.alert_options import AlertOptions
-    from trnfleet.cli.look_options import LookOptions
+    from trnfleet.cli.app_options import AlertOptions, LookOptions
     from trnfleet.cli.options import LogOptions
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.services.history.charts import HistoryCharts

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trnfleet.cli.names import FileName
 from trnfleet.cli.options import broker_options, durable_option, log_options, setting
 from trnfleet.cli.output import (
     exit_on_broken_pipe,
@@ -17,8 +16,7 @@ from trnfleet.cli.output import (
     stderr_is_terminal,
     stdout_bytes,
 )
-from trnfleet.cli.params import Duration, FleetName, Size, TopicFilter
-from trnfleet.cli.settings.one_of import OneOf
+from trnfleet.cli.params import Duration, FileName, FleetName, OneOf, Size, TopicFilter
 from trnfleet.domain.quantities import duration as duration_text
 from trnfleet.domain.quantities import size_text
 from trnfleet.errors import TrnfleetError

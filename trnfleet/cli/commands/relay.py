@@ -16,8 +16,7 @@ from trnfleet.cli.options import (
     setting,
 )
 from trnfleet.cli.output import exit_on_broken_pipe, report
-from trnfleet.cli.params import Broker, FleetName, Root
-from trnfleet.cli.settings.one_of import OneOf
+from trnfleet.cli.params import Broker, FleetName, OneOf, Root
 from trnfleet.wire.topics import DEFAULT_ROOT
 
 FORWARDED = 512
@@ -26,7 +25,7 @@ MOST_FORWARDED = 16_384
 each."""
 
 if TYPE_CHECKING:
-    from trnfleet.cli.access import AccessOptions
+    from trnfleet.cli.options import AccessOptions
     from trnfleet.transport.url import BrokerUrl
 
 

@@ -8,24 +8,30 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trnfleet.cli.alert_options import rules_option
+from trnfleet.cli.app_options import history_option, log_file_for_app, look_options
 from trnfleet.cli.files import open_recording
-from trnfleet.cli.look_options import look_options
-from trnfleet.cli.names import FileName
 from trnfleet.cli.options import (
     access_options,
     app_log_options,
     clear_option,
     given_on_command_line,
-    history_option,
-    log_file_for_app,
     make_session,
     pue_option,
+    rules_option,
     setting,
 )
 from trnfleet.cli.output import exit_on_broken_pipe, report, require_terminal, stdout_bytes
-from trnfleet.cli.params import Broker, FleetName, Kinds, Moment, PositiveNumber, Root, TopicFilter
-from trnfleet.cli.settings.one_of import OneOf
+from trnfleet.cli.params import (
+    Broker,
+    FileName,
+    FleetName,
+    Kinds,
+    Moment,
+    OneOf,
+    PositiveNumber,
+    Root,
+    TopicFilter,
+)
 from trnfleet.clock import SystemClock
 from trnfleet.errors import ConfigError
 from trnfleet.text import plain
@@ -33,9 +39,8 @@ from trnfleet.text import plain
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from trnfleet.cli.access import AccessOptions
-    from trnfleet.cli.look_options import LookOptions
-    from trnfleet.cli.options import LogOptions
+    from trnfleet.cli.app_options import LookOptions
+    from trnfleet.cli.options import AccessOptions, LogOptions
     from trnfleet.record.read.recording import Recording
     from trnfleet.transport.url import BrokerUrl
 

@@ -6,8 +6,7 @@ Commands find, buy and extend them, and list reservations.
 from __future__ import annotations
 
 import asyncio
-import functools
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -17,8 +16,10 @@ from trnfleet.cli.options import (
     fleet_option,
     json_option,
     log_options,
+    option_group,
     setting,
     timeout_option,
+    with_options,
 )
 from trnfleet.cli.output import print_json, row_lines, table_lines
 from trnfleet.cli.params import Instant
@@ -65,32 +66,12 @@ def command() -> None:
     """
 
 
-def reserve_options(command: CommandT) -> CommandT:
-    """Add the common options of these commands.
-
-    A command gets `options: ReserveOptions`.
-    """
-
-    @functools.wraps(command)
-    def with_options(
-        *args: Any,
-        session: BrokerSession,
-        name: str | None,
-        timeout: float,
-        as_json: bool,
-        **others: Any,
-    ) -> Any:
-        return command(*args, options=ReserveOptions(session, name, timeout, as_json), **others)
-
-    for option in (
-        log_options,
-        json_option,
-        timeout_option,
-        fleet_option,
-        broker_options(required=True),
-    ):
-        with_options = option(with_options)
-    return with_options  # type: ignore[return-value]  # click reads its parameters, not its signature
+reserve_options = option_group(
+    "options",
+    ReserveOptions,
+    (broker_options(required=True), fleet_option, timeout_option, json_option, log_options),
+)
+"""Options of all of these commands, which get `options: ReserveOptions`."""
 
 
 def _complete_type(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -100,35 +81,36 @@ def _complete_type(_ctx: click.Context, _parameter: click.Parameter, incomplete:
 
 def offering_options(command: CommandT) -> CommandT:
     """Add the options that describe an offering."""
-    for option in (
-        setting("--until", "ends_by", type=Instant(), help="Latest end."),
-        setting(
-            "--from",
-            "starts_from",
-            type=Instant(),
-            help="Earliest start, as 2026-01-31T11:30:00Z; else as soon as can be.",
+    return with_options(
+        command,
+        (
+            setting(
+                "--instance-type",
+                metavar="TYPE",
+                shell_complete=_complete_type,
+                help="Instance type, such as trn2.48xlarge.",
+            ),
+            setting(
+                "--instances",
+                type=click.IntRange(0, 1_000_000),
+                help="Number of instances; 1 if not given.",
+            ),
+            click.option("--ultraserver", is_flag=True, help="One whole UltraServer."),
+            setting(
+                "--days",
+                type=click.IntRange(0, 1_000_000),
+                help="Duration: 1 to 14 days, or weeks up to 182.",
+            ),
+            setting("--zone", help="Availability Zone; else any."),
+            setting(
+                "--from",
+                "starts_from",
+                type=Instant(),
+                help="Earliest start, as 2026-01-31T11:30:00Z; else as soon as can be.",
+            ),
+            setting("--until", "ends_by", type=Instant(), help="Latest end."),
         ),
-        setting("--zone", help="Availability Zone; else any."),
-        setting(
-            "--days",
-            type=click.IntRange(0, 1_000_000),
-            help="Duration: 1 to 14 days, or weeks up to 182.",
-        ),
-        click.option("--ultraserver", is_flag=True, help="One whole UltraServer."),
-        setting(
-            "--instances",
-            type=click.IntRange(0, 1_000_000),
-            help="Number of instances; 1 if not given.",
-        ),
-        setting(
-            "--instance-type",
-            metavar="TYPE",
-            shell_complete=_complete_type,
-            help="Instance type, such as trn2.48xlarge.",
-        ),
-    ):
-        command = option(command)
-    return command
+    )
 
 
 @command.command("offerings")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trnfleet.cli.names import FileName, ShippedName
 from trnfleet.cli.output import table_lines
+from trnfleet.cli.params import FileName, ShippedName
 from trnfleet.domain.alerts.conditions import exact_duration
 from trnfleet.domain.alerts.signals import FIGURES, Scope
 from trnfleet.domain.alerts.templates import conditions_text

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Literal
 import click
 from click.core import ParameterSource
 
-from trnfleet.cli.names import FileName
 from trnfleet.cli.options import (
     broker_options,
     clear_option,
@@ -22,9 +21,8 @@ from trnfleet.cli.options import (
     setting,
 )
 from trnfleet.cli.output import exit_on_broken_pipe, report
-from trnfleet.cli.params import Duration, FleetName, Kinds, ShardPart
+from trnfleet.cli.params import Duration, FileName, FleetName, Kinds, OneOf, ShardPart
 from trnfleet.cli.run_options import run_options
-from trnfleet.cli.settings.one_of import OneOf
 from trnfleet.clock import SystemClock
 from trnfleet.tasks import Ending, run_until
 

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from trnfleet.cli.alert_options import rules_option
-from trnfleet.cli.names import FileName
 from trnfleet.cli.options import (
     all_fleets_option,
     broker_options,
@@ -18,10 +16,11 @@ from trnfleet.cli.options import (
     json_option,
     log_options,
     pue_option,
+    rules_option,
     setting,
 )
 from trnfleet.cli.output import print_json
-from trnfleet.cli.params import Duration, Moment
+from trnfleet.cli.params import Duration, FileName, Moment
 
 if TYPE_CHECKING:
     from trnfleet.monitor.monitor import Monitor

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trnfleet.cli.alert_options import rules_option
-from trnfleet.cli.options import broker_options, fleet_option, log_options, setting
+from trnfleet.cli.options import broker_options, fleet_option, log_options, rules_option, setting
 from trnfleet.cli.output import report
 from trnfleet.cli.params import Duration, Program, ReceiverUrl, WebUrl
 from trnfleet.domain.severity import Severity

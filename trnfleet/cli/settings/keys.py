@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trnfleet.cli.command_table import COMMANDS, load_command
-from trnfleet.cli.settings.one_of import OneOf
-from trnfleet.cli.settings.places import NONE
+from trnfleet.cli.params import OneOf
 from trnfleet.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
@@ -25,6 +24,8 @@ COMMON = "common"
 """Table of all commands."""
 PROFILE = "profile"
 """Table of profiles, and the key of [common] to choose one."""
+NONE = "none"
+"""Value of --config and --profile for none."""
 TABLES = (COMMON, PROFILE, *COMMANDS)
 OWN_FLEET = frozenset({"demo", "simulate", "replay", "convert"})
 """Commands with a fleet of their own or from a file."""

@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from click.core import ParameterSource
 
 from trnfleet.cli.command_table import COMMANDS
-from trnfleet.cli.names import PathType
+from trnfleet.cli.params import ORIGINS, PathType
 from trnfleet.cli.settings.files import SettingsFile, read_files, refuse_unknown_profile
-from trnfleet.cli.settings.keys import COMMON, PROFILE, check_table, repeated, settings_of
-from trnfleet.cli.settings.one_of import ORIGINS
-from trnfleet.cli.settings.places import NONE
+from trnfleet.cli.settings.keys import COMMON, NONE, PROFILE, check_table, repeated, settings_of
 from trnfleet.errors import ConfigError
 
 if TYPE_CHECKING:

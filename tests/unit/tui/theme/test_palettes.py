@@ -11,7 +11,7 @@ import pytest
 from rich.color import Color, ColorSystem, ColorType
 from rich.style import Style
 
-from trnfleet.cli.look_options import THEMES
+from trnfleet.cli.app_options import THEMES
 from trnfleet.domain.severity import Severity
 from trnfleet.tui import theme
 from trnfleet.tui.theme import RAMP_STEPS, Tile

@@ -4,7 +4,7 @@ import stat
 import tempfile
 from typing import TYPE_CHECKING
 
-from trnfleet.cli.first_run import FILE, is_first_run
+from trnfleet.cli.commands.demo import FIRST_RUN_FILE, is_first_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,7 @@ def test_only_the_first_run_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert [is_first_run() for _ in range(3)] == [True, False, False]
-    file = tmp_path / "trnfleet" / FILE
+    file = tmp_path / "trnfleet" / FIRST_RUN_FILE
     assert file.read_bytes() == b""
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     file.unlink()
@@ -33,7 +33,7 @@ def test_every_run_is_one_where_nothing_can_be_kept(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", "/dev/null/nobody")
     assert [is_first_run() for _ in range(2)] == [True, True]
-    assert not list(tmp_path.rglob(FILE))
+    assert not list(tmp_path.rglob(FIRST_RUN_FILE))
     monkeypatch.setattr(tempfile, "tempdir", "/dev/null/nobody")
     assert is_first_run()
 
@@ -47,6 +47,6 @@ def test_a_state_folder_with_a_folder_in_its_place(
     """
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     (tmp_path / "trnfleet").mkdir()
-    (tmp_path / "trnfleet" / FILE).symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "trnfleet" / FIRST_RUN_FILE).symlink_to(tmp_path / "elsewhere")
     assert not is_first_run()
     assert not (tmp_path / "elsewhere").exists()

@@ -1,22 +1,28 @@
-"""Text of `trnfleet fleet`: a fleet's hardware, comparisons, and published claims."""
+"""Reports of `trnfleet fleet`: a fleet's hardware, comparisons, and published claims."""
 
 from __future__ import annotations
 
+import itertools
 import textwrap
+from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from trnfleet.cli.output import row_lines, table_lines
+from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, ULTRASERVER_TYPES, totals
 from trnfleet.domain.hardware.claims import claims_about
-from trnfleet.domain.hardware.whatif import disagreements, estimate
+from trnfleet.domain.hardware.topology import TopologyKind
+from trnfleet.domain.hardware.whatif import disagreements, estimate, of_fleet
 from trnfleet.domain.quantities import IEC, SI, counted, scaled_by
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from trnfleet.domain.fleet import FleetFile
     from trnfleet.domain.hardware.catalogue import Claim
     from trnfleet.domain.hardware.claims import PublishedClaim
     from trnfleet.domain.hardware.whatif import Hardware, Training
+    from trnfleet.domain.layout import Layout
 
 _MOST_JOBS = 8
 _DAY_S = 86_400.0
@@ -57,6 +63,118 @@ def published_or(value: float, published: float | None) -> float:
     AWS rounds before it adds up.
     """
     return value if published is None or abs(published - value) > 0.01 * value else published
+
+
+def hardware_of(
+    name: str, title: str, layout: Layout, members: Sequence[int] | None = None
+) -> Hardware:
+    """Return the hardware of a fleet or of some of its instances."""
+    chosen = range(len(layout.instances)) if members is None else members
+    return of_fleet(name, title, _counts(layout, chosen), _whole(layout, chosen))
+
+
+def facts_of(fleet: FleetFile, layout: Layout, jobs: Mapping[str, int]) -> dict[str, Any]:
+    """Return a fleet's hierarchy and totals in SI units.
+
+    Args:
+        fleet: Its file.
+        layout: Its hierarchy.
+        jobs: Number of instances of each job.
+    """
+    everything = range(len(layout.instances))
+    by_type = _counts(layout, everything)
+    whole = _whole(layout, everything)
+    hardware = of_fleet(fleet.name, fleet.title, by_type, whole)
+    kinds = [(INSTANCE_TYPES[name], count) for name, count in by_type.items()]
+    chips: dict[str, int] = {}
+    for kind, count in kinds:
+        chips[kind.chip.title] = chips.get(kind.chip.title, 0) + kind.chips * count
+    sums = totals(by_type, whole)
+    inside = {kind.topology.kind for kind, _ in kinds}
+    between = {kind.between.kind for kind, _ in kinds if kind.between is not None}
+    return {
+        "fleet": fleet.name,
+        "clusters": len(layout.clusters),
+        "ultraservers": layout.ultraserver_count,
+        "ultraserver_types": whole,
+        "instances": len(layout.instances),
+        "instance_types": by_type,
+        "chips": sums.chips,
+        "chip_types": chips,
+        "neuroncores": sums.neuroncores,
+        "logical_neuroncores": _logical_cores(fleet, layout, by_type),
+        "hbm_bytes": sums.hbm_bytes,
+        "hbm_stacks": sum(kind.chip.hbm_stacks * kind.chips * count for kind, count in kinds),
+        "hbm_bytes_per_s": sums.hbm_bytes_per_s,
+        "fp8_dense_flops": sums.fp8_dense_flops,
+        "bf16_dense_flops": sums.bf16_dense_flops,
+        "sparse_flops": sums.sparse_flops,
+        "fp32_flops": sums.fp32_flops,
+        "torus_links": sums.torus_links,
+        "z_links": sums.z_links,
+        "switch_ports": _switch_ports(by_type, whole),
+        "has_only_tori": inside <= {TopologyKind.TORUS, TopologyKind.NONE}
+        and between <= {TopologyKind.RING},
+        "vcpus": sums.vcpus,
+        "host_memory_bytes": sums.host_memory_bytes,
+        "efa_bytes_per_s": sum(
+            count * kind.efa_bytes_per_s.value for kind, count in kinds if kind.has_efa
+        ),
+        "network_bytes_per_s": sums.efa_bytes_per_s,
+        "has_efa": any(kind.has_efa for kind, _ in kinds),
+        "chip_power_max_w": sums.chip_power_max_w,
+        "published": dict(hardware.published),
+        "sources_differ": claims_json(disagreements([hardware])),
+        "jobs": {name: {"instances": count} for name, count in jobs.items()},
+    }
+
+
+def _counts(layout: Layout, members: Sequence[int]) -> dict[str, int]:
+    """Return the number of instances by type."""
+    types = layout.instance_type.tolist()
+    numbers = Counter(types[number] for number in members)
+    return {kind.name: numbers[index] for index, kind in enumerate(layout.types) if numbers[index]}
+
+
+def _whole(layout: Layout, members: Sequence[int]) -> dict[str, int]:
+    """Return the number of whole UltraServers by type."""
+    inside = set(members)
+    starts = layout.ultraserver_start.tolist()
+    counts: Counter[str] = Counter()
+    for number, (start, end) in enumerate(itertools.pairwise(starts)):
+        kind = None if layout.is_standalone[number] else layout.ultraserver_type(number)
+        if kind is not None and inside.issuperset(range(start, end)):
+            counts[kind.name] += 1
+    return dict(counts)
+
+
+def _logical_cores(fleet: FleetFile, layout: Layout, by_type: Mapping[str, int]) -> int:
+    from trnfleet.domain.fleet import lnc_by_instance  # noqa: PLC0415  hardware alone needs no Pydantic
+
+    usual = {
+        name: INSTANCE_TYPES[name].neuroncores
+        // INSTANCE_TYPES[name].chip.logical_neuroncore_config
+        for name in by_type
+    }
+    logical = sum(usual[name] * count for name, count in by_type.items())
+    for path, lnc in lnc_by_instance(fleet).items():
+        kind = layout.type_of(layout.instance_index[path])
+        logical += kind.neuroncores // lnc - usual[kind.name]
+    return logical
+
+
+def _switch_ports(by_type: Mapping[str, int], whole: Mapping[str, int]) -> int:
+    """Return the number of links to a switch."""
+    inside = sum(
+        INSTANCE_TYPES[name].topology.links * count
+        for name, count in by_type.items()
+        if INSTANCE_TYPES[name].topology.kind is TopologyKind.SWITCHED
+    )
+    return inside + sum(
+        ULTRASERVER_TYPES[name].topology.links * ULTRASERVER_TYPES[name].instance.chips * count
+        for name, count in whole.items()
+        if ULTRASERVER_TYPES[name].topology.kind is TopologyKind.SWITCHED
+    )
 
 
 def described(facts: dict[str, Any], title: str) -> str:
