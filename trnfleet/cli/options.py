@@ -396,15 +396,13 @@ class AccessOptions(NamedTuple):
             strengths: Source of each option, the lower the stronger.
         """
         weak: set[str] = set()
-        if os.environ.get(PASSWORD_VARIABLE):
-            of_variable = ParameterSource.ENVIRONMENT.value, 0
-            weak.update(
-                name for name in _PASSWORDS if getattr(self, name) and strengths[name] > of_variable
-            )
+        of_variable = (ParameterSource.ENVIRONMENT.value, 0)
         for group in _INSTEAD:
             given = [name for name in group if getattr(self, name)]
-            best = min((strengths[name] for name in given), default=(0, 0))
-            weak.update(name for name in given if strengths[name] > best)
+            sources = [strengths[name] for name in given]
+            if group is _PASSWORDS and os.environ.get(PASSWORD_VARIABLE):
+                sources.append(of_variable)
+            weak.update(name for name in given if strengths[name] > min(sources))
         if self.cert and self.key and strengths["cert"] < strengths["key"]:
             # A key goes with its own certificate.
             weak.add("key")

@@ -386,7 +386,7 @@ def is_refused(path: Path, data: Mapping[str, Any], command: Any = None, name: s
         if command is None:
             check_file(path, data)
         else:
-            profile = ChosenProfile("x", "--profile", is_named=True)
+            profile = ChosenProfile("x", "--profile")
             Settings([SettingsFile(Place("given", path), data)], profile).of(command, name)
     except ConfigError:
         return True

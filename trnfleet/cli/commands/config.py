@@ -283,7 +283,7 @@ def _head_lines(settings: Settings | None) -> list[str]:
     if settings is None:
         return ["this command reads no settings"]
     files = ", ".join(file.name for file in settings.files) or "none"
-    profile, chosen_by = settings.profile[:2]
+    profile, chosen_by = settings.profile
     lines = [
         f"settings files: {files}",
         f"profile: {profile or 'none'}{f', from {chosen_by}' if chosen_by else ''}",

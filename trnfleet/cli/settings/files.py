@@ -103,13 +103,14 @@ class SettingsFile(NamedTuple):
         profiles: Mapping[str, Mapping[str, Any]] = self.data.get(PROFILE, {})
         return profiles
 
-    def table(self, name: str) -> Mapping[str, Any]:
-        """Return a table.
+    def table(self, title: str) -> Mapping[str, Any]:
+        """Return a table, such as `common` or `profile.prod`.
 
         Empty if it does not exist.
         """
+        name, _, profile = title.partition(".")
         table: Mapping[str, Any] = self.data.get(name, {})
-        return table
+        return table.get(profile, {}) if profile else table
 
 
 def read_files(config: str | None) -> list[SettingsFile]:

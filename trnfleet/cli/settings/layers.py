@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import click
 
 _META = "trnfleet.settings"
+NAMED = "--profile"
+"""Source of a profile that the command line names."""
 
 
 class Origin(NamedTuple):
@@ -50,9 +52,7 @@ class ChosenProfile(NamedTuple):
     name: str
     """Empty for none."""
     chosen_by: str
-    """--profile, its variable, or file and table."""
-    is_named: bool = False
-    """Whether the command line itself names it."""
+    """--profile, its variable, or file and table; empty if nothing names one."""
 
 
 class Settings(NamedTuple):
@@ -62,100 +62,73 @@ class Settings(NamedTuple):
     """The stronger one first."""
     profile: ChosenProfile
 
-    def of(self, command: click.Command, table: str) -> dict[str, Setting]:
+    def of(self, command: click.Command, own: str) -> dict[str, Setting]:
         """Return a command's settings from the files, by parameter name.
 
         Args:
             command: The command.
-            table: Its table.
+            own: Its table.
 
         Raises:
             ConfigError: a table for it is invalid.
         """
         values: dict[str, Setting] = {}
-        for rank, (file, title, content) in enumerate(self._tables(table)):
-            known = settings_of(command, table, title, is_named=self.profile.is_named)
-            check_table(content, title, known, file.name, table)
-            for key, value in content.items():
+        for rank, (file, title, known) in enumerate(self._tables(command, own)):
+            table = file.table(title)
+            check_table(table, title, known, file.name, own)
+            for key, value in table.items():
                 param = known.get(key.replace("_", "-"))
                 if param is not None and param.name is not None:
-                    setting = Setting(
-                        _located(param, repeated(param, value), file),
-                        Origin(file.name, title),
-                        rank,
-                    )
-                    values.setdefault(param.name, setting)
+                    located = _located(param, repeated(param, value), file)
+                    values.setdefault(param.name, Setting(located, Origin(file.name, title), rank))
         return values
 
-    def withheld(self, command: click.Command, table: str, flag: str) -> Origin | None:
+    def withheld(self, command: click.Command, own: str, flag: str) -> Origin | None:
         """Return the place of a key that is not applied to a command.
 
         None if it is nowhere.
         """
-        for file, title, content in self._tables(table):
-            known = settings_of(command, table, title, is_named=self.profile.is_named)
-            if flag in content and flag not in known:
+        for file, title, known in self._tables(command, own):
+            if flag in file.table(title) and flag not in known:
                 return Origin(file.name, title)
         return None
 
-    def _tables(self, own: str) -> Iterator[tuple[SettingsFile, str, Mapping[str, Any]]]:
-        """Yield a command's tables, the stronger one first, with their titles."""
-        if self.profile.name:
+    def _tables(
+        self, command: click.Command, own: str
+    ) -> Iterator[tuple[SettingsFile, str, Mapping[str, click.Parameter]]]:
+        """Yield the tables that a command reads, the stronger one first.
+
+        Yields:
+            The file, the table's title, and the options that the table may set.
+        """
+        is_named = self.profile.chosen_by == NAMED
+        profile = [f"{PROFILE}.{self.profile.name}"] if self.profile.name else []
+        for title in (*profile, own, COMMON):
+            known = settings_of(command, own, title, is_named=is_named)
             for file in self.files:
-                yield (
-                    file,
-                    f"{PROFILE}.{self.profile.name}",
-                    file.profiles.get(self.profile.name, {}),
-                )
-        for title in (own, COMMON):
-            for file in self.files:
-                yield file, title, file.table(title)
+                yield file, title, known
 
 
-def load_settings(
-    config: str | None, profile: str | None, chosen_by: str, *, is_named: bool
-) -> Settings:
+def load_settings(config: str | None, profile: str | None, chosen_by: str) -> Settings:
     """Return the settings files and the profile in use.
 
     Args:
         config: Value of --config.
         profile: Value of --profile; None for the one that [common] names.
-        chosen_by: Who names it: the option or its variable.
-        is_named: Whether that is the command line.
+        chosen_by: The option or its variable, which names the profile.
 
     Raises:
         ConfigError: a file is invalid, or the profile is in none of them.
     """
     files = read_files(config)
-    chosen = ChosenProfile(profile or "", chosen_by, is_named)
     if profile is None:
-        chosen = next(
-            (
-                ChosenProfile(file.table(COMMON)[PROFILE], str(Origin(file.name, COMMON)))
-                for file in files
-                if PROFILE in file.table(COMMON)
-            ),
-            ChosenProfile("", ""),
-        )
-    if chosen.name in {NONE, ""}:
-        return Settings(files, ChosenProfile("", chosen.chosen_by))
-    refuse_unknown_profile(chosen.name, chosen.chosen_by, files, config)
-    return Settings(files, chosen)
-
-
-def apply_settings(ctx: click.Context, settings: Settings) -> None:
-    """Make a command's settings the defaults of its options.
-
-    Raises:
-        ConfigError: a table for it is invalid.
-    """
-    values = settings.of(ctx.command, table_of(ctx))
-    ctx.meta[_META] = (settings, values)
-    ctx.meta[ORIGINS] = {name: f"{at.file}: [{at.table}]" for name, (_, at, _) in values.items()}
-    ctx.default_map = {
-        **(ctx.default_map or {}),
-        **{name: value_set.value for name, value_set in values.items()},
-    }
+        profile = chosen_by = ""
+        for file in reversed(files):
+            if PROFILE in file.table(COMMON):
+                profile = file.table(COMMON)[PROFILE]
+                chosen_by = str(Origin(file.name, COMMON))
+    refuse_unknown_profile(profile, chosen_by, files, config)
+    return Settings(files, ChosenProfile("" if profile == NONE else profile, chosen_by))
 
 
 def applied(ctx: click.Context) -> tuple[Settings, Mapping[str, Setting]] | None:
@@ -188,12 +161,20 @@ def read_settings(ctx: click.Context, param: click.Parameter, value: str | None)
     """
     given = ctx.meta.setdefault(f"{_META}.{ctx.command_path}", {})
     given[param.name] = value
-    if len(given) == 2:
-        is_named = ctx.get_parameter_source(PROFILE) is ParameterSource.COMMANDLINE
-        chosen_by = "--profile" if is_named else "TRNFLEET_PROFILE"
-        apply_settings(
-            ctx, load_settings(given["config"], given[PROFILE], chosen_by, is_named=is_named)
-        )
+    if len(given) < 2:
+        return
+    is_named = ctx.get_parameter_source(PROFILE) is ParameterSource.COMMANDLINE
+    chosen_by = NAMED if is_named else "TRNFLEET_PROFILE"
+    settings = load_settings(given["config"], given[PROFILE], chosen_by)
+    values = settings.of(ctx.command, table_of(ctx))
+    ctx.meta[_META] = (settings, values)
+    ctx.meta[ORIGINS] = {
+        name: f"{origin.file}: [{origin.table}]" for name, (_, origin, _) in values.items()
+    }
+    ctx.default_map = {
+        **(ctx.default_map or {}),
+        **{name: setting.value for name, setting in values.items()},
+    }
 
 
 def read_settings_if_valid(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
@@ -227,12 +208,8 @@ def complete_profile(ctx: click.Context, _param: click.Parameter, incomplete: st
 
 def table_of(ctx: click.Context) -> str:
     """Return the table of a command: its name, or its group's."""
-    names = []
-    context: click.Context | None = ctx
-    while context is not None:
-        names.append(context.info_name or "")
-        context = context.parent
-    return next((name for name in reversed(names) if name in COMMANDS), names[0])
+    names = ctx.command_path.split()
+    return next((name for name in names if name in COMMANDS), names[-1])
 
 
 def _located(param: click.Parameter, value: Any, file: SettingsFile) -> Any:
