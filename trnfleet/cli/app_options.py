@@ -28,14 +28,14 @@ past_option = setting(
     "--past",
     type=Size(0),
     default="1GiB",
-    help="Disk for going back in time; 0 keeps nothing. Deleted at the end.",
+    help="Disk space for going back in time, freed at the end; 0 disables it.",
 )
 history_option = setting(
     "--history",
     type=FileName(),
     metavar="FOLDER",
     help=(
-        "Folder of `trnfleet history write`: charts of 24 hours, 7 and 30 days, and all of it."
+        "Folder of `trnfleet history write`, for charts of 24 hours, 7 and 30 days, and all time."
         " Needs DuckDB: pip install duckdb."
     ),
 )
@@ -66,13 +66,13 @@ app_alert_options = option_group(
         setting(
             "--owner",
             metavar="NAME",
-            help="Name for acknowledgements and silences; by default the user's.",
+            help="Your name in acknowledgements and silences; by default your user name.",
         ),
         setting("--bell", is_flag=True, help="Ring the terminal's bell when an alert fires."),
         setting(
             "--notify",
             is_flag=True,
-            help="Ask the terminal for a desktop notification when an alert fires (OSC 9).",
+            help="Show a desktop notification when an alert fires, if the terminal can (OSC 9).",
         ),
     ),
 )
@@ -114,8 +114,8 @@ look_options = option_group(
             type=ThemeName(),
             metavar="NAME",
             help=(
-                f"Colours of the app: {', '.join(THEMES)}; by default dark, ansi on a terminal of"
-                " 16 colours, and monochrome where NO_COLOR is set."
+                f"Colours of the app: {', '.join(THEMES)}. The default is dark, ansi with 16"
+                " colours, and monochrome if NO_COLOR is set."
             ),
         ),
         setting(
@@ -123,8 +123,8 @@ look_options = option_group(
             "ascii_only",
             is_flag=True,
             help=(
-                "Draw with ASCII only; the default where the locale has no UTF-8 and where TERM is"
-                " linux or vt100."
+                "Draw with ASCII only; the default if the locale has no UTF-8, or TERM is linux or"
+                " vt100."
             ),
         ),
     ),

@@ -172,14 +172,13 @@ class LazyGroup(click.Group):
     expose_value=False,
     callback=lambda ctx, _param, is_given: ctx.meta.__setitem__(_AS_JSON, is_given),
     help=(
-        "With --version: print all versions as JSON, those of dependencies, wire and recordings,"
-        " too."
+        "With --version: print all versions as JSON, with dependencies, wire and recording format."
     ),
 )
 def cli() -> None:
     """Watch a fleet of AWS Trainium chips in the terminal, or simulate one, over MQTT.
 
-    Without a command: the demo, with its options (trnfleet demo --help).
+    Without a command, trnfleet runs the demo and accepts its options (trnfleet demo --help).
     """
 
 

@@ -56,8 +56,8 @@ LONGEST_WAIT_S = 3_600.0
 """Longest wait for an answer or for telemetry. Simulators refuse commands with a longer validity.
 """
 BROKER_HELP = (
-    "The broker: [mqtt|mqtts|ws|wss]://[user@]host[:port][/path]; mqtt:// may be left out, the port"
-    " is 1883, 8883 with TLS."
+    "The broker: [mqtt|mqtts|ws|wss]://[user@]host[:port][/path]. The default is mqtt:// and port"
+    " 1883, or 8883 with TLS."
 )
 
 
@@ -117,8 +117,8 @@ def settings_options(read: Callable[..., None] = read_settings) -> tuple[Callabl
             type=FileName(),
             metavar="FILE",
             help=(
-                "Settings file (TOML) that gives other defaults, in place of the user's and the"
-                " system's (trnfleet config path); none for no file."
+                "Read this settings file (TOML) instead of the user's and the system's (trnfleet"
+                ' config path); "none" reads no file.'
             ),
         ),
         click.option(
@@ -131,8 +131,7 @@ def settings_options(read: Callable[..., None] = read_settings) -> tuple[Callabl
             shell_complete=complete_profile,
             metavar="NAME",
             help=(
-                "Profile of the settings file: the defaults in its table [profile.NAME]; none for"
-                " no profile."
+                'Use the defaults in [profile.NAME] of the settings file; "none" ignores profiles.'
             ),
         ),
     )
@@ -143,19 +142,19 @@ fleet_option = setting(
     type=FleetName(),
     cls=OneOf,
     noun="fleet",
-    help="Name of the fleet, where the broker has several.",
+    help="Name of the fleet, if the broker has several.",
 )
 fleets_option = setting(
     "--name",
     "names",
     type=FleetName(),
     multiple=True,
-    help="Name of the fleet, where there are several; once more for each further fleet.",
+    help="Name of the fleet, if there are several. Repeat it for several fleets.",
 )
 all_fleets_option = setting(
     "--all-fleets",
     is_flag=True,
-    help="All fleets that are on the brokers; the app also shows those that come later.",
+    help="Show all fleets of the brokers; the app adds new ones as they appear.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 timeout_option = setting(
@@ -164,12 +163,12 @@ timeout_option = setting(
 pue_option = setting(
     "--pue",
     type=click.FloatRange(1, 3),
-    help="Facility power over IT power; by default 1.14, AWS's global figure for 2025.",
+    help="Facility power divided by IT power; by default 1.14, AWS's global figure for 2025.",
 )
 mqtt_option = setting(
     "--mqtt",
     type=click.Choice(["5", "3.1.1"]),
-    help="Only version of MQTT to use; by default 5, else 3.1.1.",
+    help="Use only this version of MQTT; by default 5, then 3.1.1.",
 )
 rules_option = setting(
     "--rules",
@@ -177,23 +176,19 @@ rules_option = setting(
     multiple=True,
     metavar="NAME|FILE",
     help=(
-        "Alert rules: shipped ones by name, or a file; several times for several. By default all"
-        " shipped ones."
+        "Alert rules: a shipped file's name, or a path; repeatable. By default all shipped rules."
     ),
 )
 durable_option = setting(
     "--durable",
     is_flag=True,
-    help=(
-        "Wait for the disk every second (fsync), so that a recording survives the machine's loss of"
-        " power."
-    ),
+    help=("Write to the disk every second (fsync), so that a recording survives a power failure."),
 )
 clear_option = setting(
     "--clear",
     is_flag=True,
     help=(
-        "At the end, clear what the broker retains of it: descriptors, jobs, presence and the rest."
+        "At the end, clear the fleet's retained messages: descriptors, jobs, presence and others."
     ),
 )
 
@@ -245,7 +240,7 @@ def broker_options(
             required=required,
             **({"multiple": True} if several else {"cls": OneOf, "noun": "broker"}),
             **({} if from_variable else {"envvar": None, "show_envvar": False}),
-            help=BROKER_HELP + (" Once more for each further broker." if several else ""),
+            help=BROKER_HELP + (" Repeat it for several brokers." if several else ""),
         )
         return broker_option(with_session)  # type: ignore[return-value]  # click reads its parameters, not its signature
 
@@ -269,14 +264,14 @@ def _access_rows(prefix: str) -> tuple[Callable[[Any], Any], ...]:
             "--user",
             type=Printable(),
             metavar="NAME",
-            help=f"{prefix}User's name, where the URL has none.",
+            help=f"{prefix}User name, if the URL has none.",
         ),
         setting(
             "--password-file",
             type=FileName(),
             metavar="FILE",
             help=(
-                f"{prefix}File with the user's password, readable by you alone; else"
+                f"{prefix}File with the password, readable only by you. Without it the password is"
                 f" {PASSWORD_VARIABLE}."
             ),
         ),
@@ -285,34 +280,34 @@ def _access_rows(prefix: str) -> tuple[Callable[[Any], Any], ...]:
             type=FileName(),
             metavar="FILE",
             help=(
-                f"{prefix}File with a token in the password's place, read again for every"
-                " connection; readable by you alone."
+                f"{prefix}File with a token instead of a password, readable only by you. It is read"
+                " for every connection."
             ),
         ),
         setting(
-            "--ask-password", is_flag=True, help=f"{prefix}Ask for the password on the terminal."
+            "--ask-password", is_flag=True, help=f"{prefix}Ask for the password in the terminal."
         ),
         setting(
             "--ca",
             type=FileName(),
             metavar="FILE",
             help=(
-                f"{prefix}Certificates of the authorities that a TLS broker may be of (PEM); by"
-                " default the system's."
+                f"{prefix}Certificate authorities that you trust for TLS (PEM); by default the"
+                " system's."
             ),
         ),
         setting(
             "--cert",
             type=FileName(),
             metavar="FILE",
-            help=f"{prefix}The client's certificate for TLS (PEM).",
+            help=f"{prefix}Client certificate for TLS (PEM).",
         ),
         setting(
             "--key",
             type=FileName(),
             metavar="FILE",
             help=(
-                f"{prefix}The certificate's private key (PEM, not encrypted); by default in the"
+                f"{prefix}Private key of the certificate (PEM, not encrypted); by default in the"
                 " same file."
             ),
         ),
@@ -321,7 +316,7 @@ def _access_rows(prefix: str) -> tuple[Callable[[Any], Any], ...]:
             type=Printable(LONGEST_ALPN),
             metavar="NAME",
             help=(
-                f"{prefix}Protocol to ask for within TLS, such as x-amzn-mqtt-ca for port 443 of"
+                f"{prefix}Protocol to request in TLS (ALPN), such as x-amzn-mqtt-ca for port 443 of"
                 " AWS IoT Core."
             ),
         ),
@@ -329,8 +324,8 @@ def _access_rows(prefix: str) -> tuple[Callable[[Any], Any], ...]:
             "--insecure",
             is_flag=True,
             help=(
-                f"{prefix}Verify neither certificate nor host name of a TLS broker: anybody may"
-                " read and write along."
+                f"{prefix}Do not verify certificate and host name of a TLS broker. Others can then"
+                " read and change messages."
             ),
         ),
         setting(
@@ -338,8 +333,8 @@ def _access_rows(prefix: str) -> tuple[Callable[[Any], Any], ...]:
             type=click.Choice(["mqtt5", "aiomqtt"]),
             default="mqtt5",
             help=(
-                f"{prefix}What reads in MQTT 5 over TCP and TLS: the quicker one, or the one that"
-                " writes and reads all else."
+                f"{prefix}MQTT 5 reader over TCP and TLS: mqtt5 (faster) or aiomqtt. Everything"
+                " else uses aiomqtt."
             ),
         ),
     )
@@ -566,7 +561,7 @@ _LOG_OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "--log-level",
         type=click.Choice(["debug", "info", "warning", "error"]),
         default="warning",
-        help="The least severe level that is logged.",
+        help="Log messages from this level on.",
     ),
     *settings_options(),
 )

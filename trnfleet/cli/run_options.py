@@ -99,19 +99,19 @@ _RUN_OPTIONS: tuple[Callable[[Any], Any], ...] = (
         type=ShippedName("fleets"),
         default="demo",
         metavar="NAME|FILE",
-        help="A shipped fleet's name, or a fleet file.",
+        help="Name of a shipped fleet, or a fleet file.",
     ),
     setting(
         "--scenario",
         type=ShippedName("scenarios"),
         metavar="NAME|FILE",
-        help="Script of faults: a shipped scenario's name, such as game-day, or a scenario file.",
+        help="Play a script of faults: a shipped scenario, such as game-day, or a scenario file.",
     ),
     setting(
         "--seed",
         type=click.IntRange(0, 2**63 - 1),
         default=7,
-        help="The same seed gives the same telemetry.",
+        help="Seed of random numbers; the same seed gives the same telemetry.",
     ),
     setting(
         "--period",
@@ -128,14 +128,14 @@ _RUN_OPTIONS: tuple[Callable[[Any], Any], ...] = (
     setting(
         "--start",
         type=Instant(),
-        help="Simulated time of the start, as 2026-01-05T09:00:00Z; else now.",
+        help="Simulated start time, such as 2026-01-05T09:00:00Z; by default now.",
     ),
     setting(
         "--random-faults/--no-random-faults",
         default=None,
         help=(
-            "Faults at random, at the published rates or the file's; by default as file or scenario"
-            " say, else from 10,000 chips on."
+            "Add random faults at the file's or published rates. By default the files decide, or"
+            " fleets from 10,000 chips on have them."
         ),
     ),
 )

@@ -105,7 +105,7 @@ def test_profiles_come_from_the_settings_files(tmp_path: Path) -> None:
         (
             "fish",
             {"COMP_WORDS": "trnfleet mon", "COMP_CWORD": "mon"},
-            "plain,monitor\tThe app against a broker.\n",
+            "plain,monitor\tWatch the fleets of a broker in the app.\n",
         ),
     ],
 )

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 @setting(
     "--for", "lasts_s", type=Duration(), default="2h", help="Duration, in the fleet's own time."
 )
-@setting("--note", default="", metavar="TEXT", help="A note for others.")
-@setting("--owner", metavar="NAME", help="Name for the acknowledgement; by default the user's.")
+@setting("--note", default="", metavar="TEXT", help="A note for your colleagues.")
+@setting(
+    "--owner", metavar="NAME", help="Your name in the acknowledgement; by default your user name."
+)
 @click.option("--withdraw", is_flag=True, help="Remove the acknowledgement instead.")
 @alerts_options
 def command(
@@ -39,10 +41,10 @@ def command(
     owner: str | None,
     withdraw: bool,
 ) -> None:
-    """Acknowledge ALERT: an id as `trnfleet alerts` shows it, or its beginning, or "RULE PLACE".
+    """Acknowledge ALERT: an id from `trnfleet alerts`, its beginning, or "RULE PLACE".
 
-    The alert goes on firing, and receivers of `trnfleet watch` get it as before: `trnfleet silence` hides alerts from them. The
-    acknowledgement ends with its time, with the alert, or with --withdraw.
+    The alert still fires, and receivers of `trnfleet watch` still get it; use `trnfleet silence` to hide it from them. The
+    acknowledgement ends after its time, with the alert, or with --withdraw.
 
     \b
     Examples:

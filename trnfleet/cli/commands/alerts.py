@@ -54,7 +54,7 @@ _wait_option = setting(
     "--wait",
     type=Duration(LONGEST_WAIT_S),
     default="5s",
-    help="Longest wait for telemetry, which carries the time of a simulated fleet.",
+    help="Longest wait for telemetry, which has the time of a simulated fleet.",
 )
 
 
@@ -106,7 +106,7 @@ class Listed(NamedTuple):
 
 @click.command("alerts")
 @click.argument("alert", required=False)
-@click.option("--all", "everything", is_flag=True, help="Recently resolved alerts, too.")
+@click.option("--all", "everything", is_flag=True, help="Include recently resolved alerts.")
 @json_option
 @broker_options(required=True, several=True)
 @fleets_option
@@ -125,20 +125,22 @@ def command(
     everything: bool,
     as_json: bool,
 ) -> None:
-    """List firing alerts as `trnfleet watch` publishes them, grouped by cause, with acknowledgements and silences.
+    """List the firing alerts of `trnfleet watch`, grouped by cause, with acknowledgements and silences.
 
     With ALERT, list only matching alerts: an id or its beginning, a rule, a place, or "RULE PLACE".
 
-    Each group begins with its problem: where the cause is, for how long, and the jobs that it hurts (`problems` in --json). Without a watch the state of alerts is unknown: the exit status is 1, and alerts that an earlier watch published are shown
-    as last known. In --json, `watched` is false then. Stderr says which watch leads and when it was heard, and warns where watches
-    contradict or the leader does not publish what another sees: `doubts` in --json, with exit status 1, too. Where the broker withholds retained messages (RabbitMQ) `silences` is null.
+    Each group begins with its problem: the place of the cause, its age, and the affected jobs (`problems` in --json). Without a running
+    watch the state of alerts is unknown: the exit status is 1, `watched` in --json is false, and alerts of an earlier watch are shown
+    as last known. Stderr names the leading watch and its last message. It warns if watches contradict each other, or if the leader
+    does not publish an alert of another watch: `doubts` in --json, with exit status 1. If the broker withholds retained messages
+    (RabbitMQ), `silences` is null.
 
-    On a top broker the alerts of cells are among them, with their cell and what people in it do about them; of a cell that no relay sees
-    they are as last known (`not observed`), and the exit status is 1, as it is where a cell has no watch: stderr names it. `cells` in
-    --json has who watches each.
+    On a top broker the list includes the alerts of cells, with their cell and its acknowledgements. If no relay sees a cell, its alerts
+    are as last known (`not observed`). Then, and if a cell has no running watch, the exit status is 1, and stderr names the cell.
+    `cells` in --json names the watch of each.
 
-    Several fleets, by --name more than once or --all-fleets, are one table with the fleet of each alert; in --json `alerts` is one list
-    with `fleet` in each, beside `fleets`. A fleet whose parts are on several brokers is one fleet.
+    With --all-fleets or several --name, one table has the fleet of each alert; in --json `alerts` is one list with `fleet` in each,
+    beside `fleets`. Parts of a fleet on several brokers are one fleet.
 
     \b
     Examples:
@@ -147,9 +149,9 @@ def command(
       trnfleet alerts --broker mqtt://127.0.0.1:1883 --json | jq -r '.alerts[].summary'
 
     \b
-    Exit status: 0 no unhandled critical alert, 3 a critical alert fires that is neither acknowledged, silenced nor inhibited,
-    1 a failure explained in one line, also where no watch publishes alerts, the leader is in doubt or a broker of several is away,
-    2 wrong use. Of several fleets the largest counts.
+    Exit status: 0 no unhandled critical alert; 1 a failure explained in one line, no running watch, a leader in doubt, or one of
+    several brokers is away; 2 wrong use; 3 a critical alert fires, and is not acknowledged, silenced or inhibited. Several fleets exit
+    with the highest status.
     """
     from trnfleet.services.alerts_client import read_alerts_of_fleets
 

@@ -27,34 +27,32 @@ SHORTEST_INTERVAL_S = 1.0
     cls=OneOf,
     noun="fleet",
     required=True,
-    help="Name of the fleet that the account's hosts publish as.",
+    help="Name under which the account's hosts publish.",
 )
 @setting(
     "--region",
     metavar="REGION",
-    help="AWS region; by default that of AWS_DEFAULT_REGION or the profile.",
+    help="AWS region; by default AWS_DEFAULT_REGION or the profile's.",
 )
-@setting("--aws-profile", metavar="NAME", help="AWS profile; by default that of AWS_PROFILE.")
+@setting("--aws-profile", metavar="NAME", help="AWS profile; by default AWS_PROFILE.")
 @setting("--interval", type=Duration(86_400), default="60s", help="Time between two readings.")
 @click.option("--once", is_flag=True, help="Read once, publish, and end.")
 @click.option("--stdout", is_flag=True, help="Write NDJSON to stdout instead of publishing.")
 @click.option(
     "--blocks-only",
     is_flag=True,
-    help="Leave out On-Demand Capacity Reservations that are no block.",
+    help="Leave out On-Demand Capacity Reservations, which are not blocks.",
 )
 @click.option(
     "--forget",
     is_flag=True,
-    help="Clear reservations that EC2 no longer returns; else they keep their last known state.",
+    help="Clear reservations that EC2 no longer returns. By default their last state remains.",
 )
 @setting(
     "--events",
     type=FileName(),
     metavar="FILE",
-    help=(
-        "Publish EC2's events of FILE, too, as EventBridge delivers them, one a line; - for stdin."
-    ),
+    help=("Also publish EC2's events from FILE: EventBridge events, one a line; - reads stdin."),
 )
 @log_options
 @click.pass_context
@@ -74,9 +72,9 @@ def command(
 ) -> None:
     """Publish Capacity Blocks and Capacity Reservations of an AWS account as EC2 describes them.
 
-    It only describes: DescribeCapacityBlocks, DescribeCapacityBlockStatus, DescribeCapacityReservations,
-    DescribeCapacityBlockExtensionHistory and DescribeInstances are the permissions it uses; figures
-    of a permission that is not granted are missing. Needs boto3: pip install boto3, or pipx inject trnfleet boto3.
+    It changes nothing in AWS. It uses the permissions DescribeCapacityBlocks, DescribeCapacityBlockStatus,
+    DescribeCapacityReservations, DescribeCapacityBlockExtensionHistory and DescribeInstances; without one of them, its figures are
+    missing. Needs boto3: pip install boto3, or pipx inject trnfleet boto3.
 
     \b
     Examples:

@@ -36,8 +36,8 @@ LOOPBACK = "127.0.0.1"
     default=LOOPBACK,
     metavar="ADDRESS",
     help=(
-        "Address to listen on, such as 0.0.0.0 for all; beyond loopback with TLS and a password,"
-        " which are made and kept."
+        "Address to listen on, such as 0.0.0.0 for all. Beyond loopback the broker uses TLS and a"
+        " password, which it creates."
     ),
 )
 @setting(
@@ -47,10 +47,10 @@ LOOPBACK = "127.0.0.1"
 )
 @log_options
 def command(port: int | None, host: str, kind: str | None) -> None:
-    """Run the demo's broker until ctrl+c: on loopback, where everyone is let in, or for others with TLS and a password.
+    """Run the demo's broker until ctrl+c: open on loopback, or with TLS and a password on other addresses.
 
-    Beyond loopback Mosquitto and the programs openssl and mosquitto_passwd are needed. Certificates and password are in the folder
-    broker of the state folder and stay the same at the next start.
+    Beyond loopback you need Mosquitto, openssl and mosquitto_passwd. Certificates and password are in the folder `broker` of the state
+    folder, and stay the same at the next start.
 
     \b
     Examples:

@@ -23,18 +23,17 @@ _WIDTH = 600
 @click.argument("files", type=FileName(), metavar="FILE...", nargs=-1, required=True)
 @click.pass_context
 def command(ctx: click.Context, files: tuple[str, ...]) -> None:
-    """Check whether each FILE is valid, or name its first errors.
+    """Check each FILE, and print its first errors.
 
-    The kind of a file follows from its content: a recording, a file of neuron-monitor, its exporter or neuron-ls, a fleet,
-    a scenario, alert rules, tests of rules, or settings.
-    A recording that was not finished is not valid, though everything in it can be read: see trnfleet info.
+    The content decides the kind of a file: a recording, a file of neuron-monitor, its exporter or neuron-ls, a fleet, a scenario,
+    alert rules, tests of rules, or settings. An unfinished recording is invalid, but readable: see trnfleet info.
 
     \b
     Examples:
       trnfleet check night.mcap
       trnfleet check my-fleet.toml my-scenario.toml my-rules.toml
 
-    Exit status: 0 all valid, 2 not.
+    Exit status: 0 all are valid, 2 one is not.
     """
     valid = True
     for name in files:

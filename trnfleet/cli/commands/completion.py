@@ -16,9 +16,9 @@ SHELLS = ("bash", "zsh", "fish")
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> None:
-    """Print the script by which SHELL completes commands, options, and names of fleets, faults, profiles and others.
+    """Print the completion script of SHELL, for commands, options, and names of fleets, faults, profiles and others.
 
-    It asks the program that is on the PATH as trnfleet, and no broker. Bash needs version 4.4.
+    The script runs the trnfleet on your PATH, and contacts no broker. Bash must be 4.4 or newer.
 
     \b
     Examples:

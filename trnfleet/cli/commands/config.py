@@ -40,8 +40,8 @@ _WIDTH = 600
 _SETTING = re.compile(r"^([a-z][a-z-]* = [^#\n]*?)( *)(#.*)?$", re.MULTILINE)
 """A line of the shipped file with a default: the setting, blanks, and a comment."""
 _HEAD = """\
-# Settings of trnfleet, all of them: `#key` is a default, `# key` an example. Take the marks away in front of what you set.
-# `trnfleet config print` shows what is in force and where it comes from; `trnfleet check FILE` checks this file.
+# All settings of trnfleet: `#key` is a default, `# key` an example. Remove the mark before a setting to change it.
+# `trnfleet config print` shows each value and its source; `trnfleet check FILE` checks this file.
 #
 """
 
@@ -55,11 +55,11 @@ PASSWORD_VARIABLES = {
 
 @click.group("config")
 def command() -> None:
-    """Write a settings file, list where such files are, and print what options get from where.
+    """Write a settings file, list the places of settings files, and print the value and source of each option.
 
-    Settings are read from the user's file and from the system's (trnfleet config path), or from --config FILE alone.
-    The command line comes first, then TRNFLEET_ variables, the chosen profile, the command's own table, and [common]; in each of
-    these the user's file comes before the system's, key by key.
+    Commands read the user's file and the system's (trnfleet config path), or only --config FILE. An option's value comes from the
+    command line, then TRNFLEET_ variables, the chosen profile, the command's own table, and [common]. In each of these tables the
+    user's file comes before the system's, key by key.
 
     \b
     Examples:
@@ -70,9 +70,9 @@ def command() -> None:
 
 
 @command.command("init")
-@click.option("--force", is_flag=True, help="Replace the file that is there.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
 def init(force: bool) -> None:
-    """Write a settings file with every setting, all commented out, to the user's place, readable by you alone.
+    """Write your settings file, with every setting commented out, readable only by you.
 
     \b
     Example:
@@ -93,9 +93,7 @@ def init(force: bool) -> None:
         raise ConfigError(f"{file}: it is there already; --force replaces it") from None
     except OSError as error:
         raise write_failure(str(file), error) from error
-    click.echo(
-        f"{plain(str(file), _WIDTH)}: written, all commented out: uncomment what is to be in force"
-    )
+    click.echo(f"{plain(str(file), _WIDTH)}: written, with every setting commented out")
 
 
 def commented_settings() -> str:
@@ -121,12 +119,12 @@ def _commented(line: re.Match[str]) -> str:
     envvar="TRNFLEET_CONFIG",
     type=FileName(),
     metavar="FILE",
-    help="As of any command.",
+    help="Like --config of any command.",
     show_envvar=True,
 )
 @json_option
 def path(config: str | None, as_json: bool) -> None:
-    """List the places of settings files, the strongest first, and which are read.
+    """List the places of settings files, the strongest first, and whether each is read.
 
     \b
     Example:
@@ -195,18 +193,21 @@ def _complete_command(
     type=click.UNPROCESSED,
     shell_complete=_complete_command,
 )
-@click.option("--config", type=FileName(), metavar="FILE", help="As of any command.")
+@click.option("--config", type=FileName(), metavar="FILE", help="Like --config of any command.")
 @click.option(
-    "--profile", metavar="NAME", shell_complete=complete_profile, help="As of any command."
+    "--profile",
+    metavar="NAME",
+    shell_complete=complete_profile,
+    help="Like --config of any command.",
 )
 @json_option
 def print_settings(
     words: tuple[str, ...], config: str | None, profile: str | None, as_json: bool
 ) -> None:
-    """Print every option of COMMAND with its value and where that comes from; without COMMAND, all that is not a default.
+    """Print every option of COMMAND with its value and source; without COMMAND, all values that are not defaults.
 
-    Options behind COMMAND are taken as COMMAND would take them. Passwords, what follows the host in the URLs of receivers,
-    and the arguments of programs are not printed.
+    You can add options after COMMAND, as if you ran it. Passwords, paths in the URLs of receivers, and arguments of programs are
+    hidden.
 
     \b
     Examples:

@@ -39,13 +39,13 @@ ENDINGS = {".mcap": "mcap", ".ndjson": "mosquitto", ".jsonl": "mosquitto", ".jso
     "--from",
     "source_kind",
     type=click.Choice(SOURCE_KINDS),
-    help="Kind of IN; by default by its content.",
+    help="Kind of IN; by default detected from its content.",
 )
 @click.option(
     "--to",
     "target_kind",
     type=click.Choice(KINDS),
-    help="Kind of OUT; by default mcap for OUT.mcap, else mosquitto lines.",
+    help="Kind of OUT; by default mcap for OUT.mcap, otherwise mosquitto lines.",
 )
 @click.option(
     "--name",
@@ -53,8 +53,8 @@ ENDINGS = {".mcap": "mcap", ".ndjson": "mosquitto", ".jsonl": "mosquitto", ".jso
     cls=OneOf,
     noun="fleet",
     help=(
-        "Fleet that a neuron-monitor host is put in (by default neuron), or is taken from where"
-        " there are several."
+        "To mcap or lines: fleet of a neuron-monitor host, by default neuron. To neuron-monitor:"
+        " the fleet to read, if there are several."
     ),
 )
 @click.option(
@@ -66,18 +66,18 @@ ENDINGS = {".mcap": "mcap", ".ndjson": "mosquitto", ".jsonl": "mosquitto", ".jso
 @click.option(
     "--instance",
     metavar="ADDRESS",
-    help="Instance that becomes neuron-monitor documents, where there are several.",
+    help="Instance to write as neuron-monitor documents, if there are several.",
 )
 @click.option(
     "--neuron-ls",
     type=FileName(),
     metavar="FILE",
-    help="What neuron-ls -j printed on a neuron-monitor host: places the chips of a container.",
+    help="Output of neuron-ls -j on a neuron-monitor host; it places the chips of a container.",
 )
 @click.option(
     "--start",
     type=Instant(),
-    help="Begin of a neuron-monitor file; by default the file's date less its length.",
+    help="Start of a neuron-monitor file; by default the file's date minus its length.",
 )
 @click.option(
     "--format",
@@ -85,7 +85,7 @@ ENDINGS = {".mcap": "mcap", ".ndjson": "mosquitto", ".jsonl": "mosquitto", ".jso
     type=click.Choice(["json", "cbor"]),
     help="Encoding of a neuron-monitor host's telemetry; by default cbor in mcap, json in lines.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace OUT where it exists.")
+@click.option("--overwrite", is_flag=True, help="Replace OUT if it exists.")
 @log_options
 def command(
     source: str,
@@ -102,11 +102,11 @@ def command(
 ) -> None:
     """Convert between recordings (mcap), lines of mosquitto_sub -F '%j' and neuron-monitor's NDJSON.
 
-    IN may be text of neuron-monitor-prometheus (prometheus), too: one scrape, or several with timestamps. IN and OUT may be - for stdin and stdout; stdin is read to its end first. Invalid lines are left out, and counted
-    on stderr with the first reason. Lines keep text as it is; other payloads (frames) get a payload_base64, which
-    mosquitto's own tools do not know.
+    IN may also have text of neuron-monitor-prometheus (prometheus): one scrape, or several with timestamps. IN and OUT may be -
+    for stdin and stdout; stdin is read to its end first. Invalid lines are skipped; stderr has their count and the first reason.
+    Lines keep text as it is. Binary payloads (frames) become a payload_base64, which mosquitto's own tools do not read.
 
-    From a recording to a recording: everything readable of IN, as a finished file.
+    To repair a recording, convert it to another one: the new file has everything readable, and is finished.
 
     \b
     Examples:

@@ -68,15 +68,14 @@ FIRST_RUN_FILE = "tour-shown"
     "--allow-commands",
     is_flag=True,
     help=(
-        "Let the simulator carry out commands, such as those of trnfleet inject. On a broker of"
-        " your own (--broker) it also lets the app write acknowledgements and silences, which it"
-        " may on the demo's own."
+        "Let the simulator accept commands, such as those of trnfleet inject. With --broker, also"
+        " let the app write acknowledgements and silences; on its own broker it always may."
     ),
 )
 @setting(
     "--no-history",
     is_flag=True,
-    help="Begin with empty charts, without the five minutes before the start.",
+    help="Start with empty charts, without the five minutes before the start.",
 )
 @app_alert_options
 @look_options
@@ -98,10 +97,10 @@ def command(
     log_file: str | None,
     log: LogOptions,
 ) -> None:
-    """Show a simulated fleet live: starts a broker on loopback unless --broker names one, and a simulator.
+    """Show a simulated fleet live: starts a simulator, and a broker on loopback unless you name one with --broker.
 
-    TRNFLEET_BROKER is for the broker that you watch, and ignored. On a broker of --broker a live fleet
-    of the same name is refused, and what the demo retained there is cleared at its end.
+    TRNFLEET_BROKER is ignored: it names the broker that you watch. With --broker the demo refuses to
+    start beside a live fleet of the same name, and clears its retained messages when it ends.
 
     \b
     Examples:

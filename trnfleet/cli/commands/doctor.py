@@ -67,13 +67,13 @@ def _doctor_options(command: CommandT) -> CommandT:
     "--retained",
     type=click.IntRange(0, MOST_RETAINED),
     default=2_000,
-    help="Retained messages that a broker is tried with; 0 leaves that out.",
+    help="Retained messages to test a broker with; 0 skips the test.",
 )
 @setting(
     "--listen",
     type=Duration(600),
     default="3s",
-    help="Time to listen for telemetry, whose timestamps tell of clocks.",
+    help="Time to listen for telemetry, to compare clocks.",
 )
 @json_option
 @_doctor_options
@@ -86,10 +86,10 @@ def command(
     listen: float,
     as_json: bool,
 ) -> None:
-    """Look at versions, terminal, programs, folders and settings, and, where one is given or set, try what the broker can do.
+    """Check versions, terminal, programs, folders, settings and, if you name one, a broker.
 
-    The trials publish some small messages below ROOT/v1/_doctor-..., which readers of fleets pass over, and clear them again. A
-    broker whose user may not write there is not tried further than that.
+    The tests of a broker publish small messages below ROOT/v1/_doctor-..., which readers of fleets ignore, and clear them. They stop
+    if the user may not write there.
 
     \b
     Examples:
@@ -97,7 +97,7 @@ def command(
       trnfleet doctor --broker mqtt://127.0.0.1:1883
       trnfleet doctor --profile prod --json | jq '.findings[] | select(.health == "problem")'
 
-    Exit status: 0 fine or warnings only, 1 a broker cannot be reached, 3 problems.
+    Exit status: 0 no problems (warnings do not count), 1 a broker cannot be reached, 3 problems.
     """
     # What goes wrong at a broker is a finding; the same in the log would stand between them.
     logs.configure(log_format="console", level="error")

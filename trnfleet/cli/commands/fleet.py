@@ -27,7 +27,7 @@ def command() -> None:
 def describe(file: str, as_json: bool) -> None:
     """Print the hierarchy and the hardware totals of FILE: a shipped fleet's name, or a path.
 
-    Where sources differ about its hardware, both figures are printed, and which of them is used.
+    If sources contradict each other about its hardware, you see both figures, and which one is used.
 
     \b
     Example:
@@ -56,7 +56,7 @@ def describe(file: str, as_json: bool) -> None:
 
 @command.command("list")
 def list_fleets() -> None:
-    """List the fleets that ship and resolve by name."""
+    """List the shipped fleets."""
     from trnfleet.config import find_file, load_model, shipped_names
     from trnfleet.domain.fleet import FleetFile
 
@@ -79,24 +79,26 @@ def _complete_subject(
 @command.command("compare")
 @click.argument("subjects", nargs=-1, required=True, shell_complete=_complete_subject)
 @click.option(
-    "--chips", type=click.FloatRange(1, 1e8), metavar="N", help="As much of each as has N chips."
+    "--chips", type=click.FloatRange(1, 1e8), metavar="N", help="Scale each subject to N chips."
 )
 @click.option(
-    "--train", metavar="PARAMETERS:TOKENS", help="A model to train, such as 300e9:6e12 or 300B:6T."
+    "--train",
+    metavar="PARAMETERS:TOKENS",
+    help="Estimate the training of a model, such as 300e9:6e12 or 300B:6T.",
 )
 @click.option(
     "--mfu",
     type=click.FloatRange(0, 1, min_open=True),
     default=0.40,
     show_default=True,
-    help="With --train: model FLOP/s utilisation, of the dense peak.",
+    help="With --train: model FLOP/s utilisation, as a share of the dense peak.",
 )
 @click.option(
     "--dtype",
     type=click.Choice(["bf16", "fp8", "fp32"]),
     default="bf16",
     show_default=True,
-    help="With --train: the peak that MFU is a share of.",
+    help="With --train: data type of that peak.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
@@ -109,13 +111,13 @@ def compare(
     dtype: Dtype,
     as_json: bool,
 ) -> None:
-    """Print hardware side by side: peaks, memory, bandwidths, power, price, and what is claimed of it.
+    """Compare hardware side by side: peaks, memory, bandwidths, power, price, and published claims.
 
     A subject is a fleet file, a shipped fleet, a job of one (demo:pretrain-70b), or hardware: an UltraServer
     (trn2-ultraserver, u-trn3x144), an instance type (trn1.32xlarge, p5en.48xlarge), or a family (trn2, inf2, p5).
-    Where a shipped fleet has the name of hardware (trn3), the hardware is meant; name such a fleet by its path.
+    If a shipped fleet and hardware share a name (trn3), you get the hardware; use the path for the fleet.
 
-    Figures are peaks of the hardware catalogue. A figure with ~ is assumed, or computed from one that is: AWS publishes no
+    Figures are peaks of the hardware catalogue. A figure with ~ is assumed, or computed from an assumed one: AWS publishes no
     wattage of its chips, and no price of Trn3.
 
     \b

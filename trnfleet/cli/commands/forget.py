@@ -36,15 +36,15 @@ MOST_PUBLISHERS = 10
     cls=OneOf,
     noun="fleet",
     required=True,
-    help="Name of the fleet; only from the command line.",
+    help="Name of the fleet; not read from settings.",
 )
 @click.option(
     "--publisher",
     type=FleetName(),
     metavar="ID",
-    help="Clear only the descriptors and the presence of this publisher, also of a live fleet.",
+    help="Clear only descriptors and presence of this publisher; works on a live fleet, too.",
 )
-@click.option("--yes", is_flag=True, help="Clear without a question, as in scripts.")
+@click.option("--yes", is_flag=True, help="Do not ask before clearing.")
 @json_option
 @log_options
 @click.pass_context
@@ -56,10 +56,10 @@ def command(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Clear what a fleet that is gone has left on a broker: descriptors, jobs, reservations, alerts, silences.
+    """Clear the retained messages of a removed fleet: descriptors, jobs, reservations, alerts, silences.
 
-    It lists what it found and asks. A fleet whose publishers are online is refused. With access lists
-    it needs the publisher's role, and for alerts, acknowledgements and silences the watch's.
+    It lists the messages, and asks before clearing them. It refuses a fleet with online publishers. With
+    access lists you need the publisher's role, and the watch's for alerts, acknowledgements and silences.
 
     \b
     Examples:

@@ -41,9 +41,11 @@ MOST_LEFT_OUT = 10
 OF = ("chip", "instance", "ultraserver", "cluster", "job")
 
 _folder = click.argument("folder", type=FileName(), metavar="FOLDER")
-_memory = setting("--memory", type=Size(2**26), default="1GiB", help="Memory that DuckDB may take.")
+_memory = setting(
+    "--memory", type=Size(2**26), default="1GiB", help="Most memory that DuckDB uses."
+)
 _threads = setting(
-    "--threads", type=click.IntRange(1, 256), default=2, help="Threads that DuckDB may run."
+    "--threads", type=click.IntRange(1, 256), default=2, help="Most threads that DuckDB uses."
 )
 
 
@@ -53,8 +55,8 @@ def command() -> None:
 
     Needs DuckDB: pip install duckdb.
 
-    FOLDER has a minute of every chip, ten minutes of every UltraServer, job and fleet, events and
-    alerts; any tool that reads Parquet reads it.
+    FOLDER stores chips by the minute; UltraServers, jobs and fleets by ten minutes; events and
+    alerts. You can read it with any tool for Parquet.
     """
 
 
@@ -67,29 +69,27 @@ def command() -> None:
     type=FileName(),
     multiple=True,
     metavar="FILE",
-    help="Write the history of a recording instead; several times for the parts of one.",
+    help="Write the history of a recording instead; repeat it for its parts.",
 )
 @setting(
     "--name",
     type=FleetName(),
     cls=OneOf,
     noun="fleet",
-    help="Name of the fleet, where there are several.",
+    help="Name of the fleet, if there are several.",
 )
 @setting(
     "--cell",
     type=FleetName(),
     default="main",
-    help=(
-        "Name of the cell: one writer at a time has it. Cells of a fleet must have different chips."
-    ),
+    help=("Name of the cell. Each cell has one writer at a time, and its own chips."),
 )
 @setting(
     "--writer",
     type=FleetName(),
-    help="Name of this writer in its rows; by default that of the machine.",
+    help="Name of this writer in its rows; by default the machine's name.",
 )
-@setting("--duration", type=Duration(), help="End after this time; by default at ctrl+c.")
+@setting("--duration", type=Duration(), help="Stop after this time; by default at ctrl+c.")
 @rules_option
 @log_options
 def write(
@@ -104,8 +104,8 @@ def write(
 ) -> None:
     """Write the history of a fleet into FOLDER, from a broker until ctrl+c, or from recordings.
 
-    A file is there whole or not at all, and each minute once: what is in FOLDER already is not written again. A minute that
-    was not watched to its end has fewer covered seconds. Where the disk is full, minutes wait in memory and are tried again.
+    Files are complete, and each minute is written once: minutes that FOLDER has are skipped. A minute with interruptions has
+    fewer covered seconds. If the disk is full, minutes wait in memory for the next try.
 
     \b
     Examples:
@@ -153,12 +153,12 @@ def _write_recording(
 @command.command("query")
 @_folder
 @click.argument("sql", required=False)
-@click.option("--figure", metavar="NAME", help="A figure without SQL, such as power_w.")
+@click.option("--figure", metavar="NAME", help="Query this figure without SQL, such as power_w.")
 @click.option(
     "--at",
     metavar="ADDRESS",
     default="",
-    help="With --figure: only this node and what is below it.",
+    help="With --figure: only this node and the nodes below it.",
 )
 @click.option(
     "--name",
@@ -173,9 +173,9 @@ def _write_recording(
     "--from",
     "begin",
     type=Instant(),
-    help="With --figure: from this time on, such as 2026-01-31T14:00:00Z.",
+    help="With --figure: start at this time, such as 2026-01-31T14:00:00Z.",
 )
-@click.option("--to", "end", type=Instant(), help="With --figure: before this time.")
+@click.option("--to", "end", type=Instant(), help="With --figure: end before this time.")
 @click.option(
     "--every",
     type=Duration(least_s=60),
@@ -187,7 +187,7 @@ def _write_recording(
     "--top",
     type=click.IntRange(1, 100_000),
     metavar="N",
-    help="With --figure: the N nodes that have most of it.",
+    help="With --figure: only the N nodes with the highest values.",
 )
 @click.option(
     "--of",
@@ -198,8 +198,8 @@ def _write_recording(
 )
 @_memory
 @_threads
-@setting("--time-limit", type=Duration(), default="5m", help="Longest time that a query may take.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, an object a row.")
+@setting("--time-limit", type=Duration(), default="5m", help="Stop a query after this time.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, an object for each row.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @log_options
 def query(
@@ -222,8 +222,8 @@ def query(
 ) -> None:
     """Query FOLDER with SQL, or a figure without it. Times are UTC.
 
-    Views: chips (a minute of each), ultraservers, jobs and fleets (ten minutes of each), job_minutes, events and alerts.
-    DESCRIBE chips lists columns. What is not known is NULL. Queries read below FOLDER only, and write nowhere.
+    Views: chips (by the minute), ultraservers, jobs and fleets (by ten minutes), job_minutes, events and alerts.
+    DESCRIBE chips lists columns. Unknown values are NULL. Queries only read, and only below FOLDER.
 
     \b
     Examples:
@@ -274,9 +274,9 @@ def query(
 @_threads
 @log_options
 def compact(folder: str, keep: float | None, memory: int, threads: int) -> None:
-    """Make one file of the many of each day, sorted by address and time, and the ten minutes that are missing.
+    """Merge the files of each day into one, sorted by address and time, and add missing ten minutes.
 
-    It may run beside a writer and readers, from cron every hour or day; one that is killed leaves the old files or the new.
+    You can run it beside a writer and readers, such as from cron every hour or day. If it is killed, the old or the new files remain.
 
     \b
     Example:

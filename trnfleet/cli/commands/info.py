@@ -26,14 +26,14 @@ _WIDTH = 300
 @setting(
     "--name",
     type=FleetName(),
-    help="The fleet of files that name none, such as those of neuron-monitor.",
+    help="Fleet of files without a fleet's name, such as those of neuron-monitor.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(files: tuple[str, ...], name: str | None, as_json: bool) -> None:
-    """Summarise a recording: times, fleets, messages by class, gaps, and whether it is complete.
+    """Summarize a recording: times, fleets, messages by class, gaps, and whether it is complete.
 
-    Several FILEs are the parts of one recording. A file that was not finished is no failure: the summary covers what can
-    be read of it, and names what is missing.
+    Several FILEs are the parts of one recording. An unfinished file is summarized, too: the summary covers its readable part and
+    names the rest.
 
     \b
     Examples:

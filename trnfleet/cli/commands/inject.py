@@ -62,22 +62,22 @@ def _complete_fault(_ctx: click.Context, _parameter: click.Parameter, incomplete
     "--for",
     "lasts_s",
     type=Duration(),
-    help="Simulated time until it ends; by default as in --list.",
+    help="Simulated time until it ends; --list has the defaults.",
 )
 @setting(
-    "--magnitude", type=float, help="Magnitude in the fault's own unit; by default as in --list."
+    "--magnitude", type=float, help="Magnitude in the fault's own unit; --list has the defaults."
 )
 @click.option(
     "--list",
     "listing",
     is_flag=True,
-    help="List every fault that can be injected; needs no broker.",
+    help="List all faults; needs no broker.",
 )
 @setting(
     "--chips",
     type=click.IntRange(1, 4_000_000),
     default=LLAMA_3_CHIPS,
-    help="With --list: chips of the fleet whose times between faults are shown.",
+    help="With --list: show the times between faults for this number of chips.",
 )
 @click.option("--active", is_flag=True, help="List the active faults of the simulator.")
 @broker_options(required=False)
@@ -100,10 +100,10 @@ def command(
     timeout: float,
     as_json: bool,
 ) -> None:
-    """Inject FAULT at TARGET in a simulator that was started with --allow-commands.
+    """Inject FAULT at TARGET in a simulator that you started with --allow-commands.
 
-    TARGET is an address, a pattern, or a random choice of what a pattern matches; a link is a chip and its direction.
-    Exit status: 0 done, 1 refused or not answered, 2 wrong use.
+    TARGET is an address, a pattern, or a random choice of a pattern's matches; a link is a chip and its direction.
+    Exit status: 0 done, 1 refused or no answer, 2 wrong use.
 
     \b
     Examples:

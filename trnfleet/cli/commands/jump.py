@@ -39,10 +39,10 @@ def command(
     timeout: float,
     as_json: bool,
 ) -> None:
-    """Let the time of a simulator that was started with --allow-commands jump ahead by DURATION.
+    """Move the time of a simulator ahead by DURATION. You must have started it with --allow-commands.
 
-    The time between is simulated: jobs go on, faults come and are repaired, and only the last tick is published.
-    Exit status: 0 done, 1 refused or not answered, 2 wrong use.
+    It simulates the time between, with jobs, faults and repairs, and publishes only the last tick.
+    Exit status: 0 done, 1 refused or no answer, 2 wrong use.
 
     \b
     Examples:

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     type=FleetName(),
     multiple=True,
     help=(
-        "Name of the fleet, where there are several; waited for if it is not there yet. Once more"
-        " for each further fleet."
+        "Name of the fleet, if there are several. The app waits for a missing one. Repeat it for"
+        " several fleets."
     ),
 )
 @all_fleets_option
@@ -59,8 +59,8 @@ if TYPE_CHECKING:
     "--allow-commands",
     is_flag=True,
     help=(
-        "Let the app write acknowledgements and silences of alerts to the broker, and on a top"
-        " broker ask relays for chips; else it only reads."
+        "Let the app write acknowledgements and silences to the broker, and request chips from"
+        " relays on a top broker. Otherwise it only reads."
     ),
 )
 @log_file_option
@@ -80,10 +80,10 @@ def command(
     log_file: str | None,
     log: LogOptions,
 ) -> None:
-    """Watch a fleet, or several, in the terminal. Reads only: nothing is published unless --allow-commands lets you acknowledge.
+    """Watch one or several fleets in the terminal. The app publishes nothing without --allow-commands.
 
-    Several brokers and fleets are in one app: one hierarchy, one list of problems; f goes to the next fleet. A fleet whose parts are on
-    several brokers is one fleet. Without --name or --all-fleets several fleets are listed, with status 2.
+    Several brokers and fleets share one hierarchy and one list of problems; press f for the next fleet. Parts of a fleet on several
+    brokers are shown as one fleet. If there are several fleets and you name none, the command lists them and exits with status 2.
 
     \b
     Examples:

@@ -53,23 +53,23 @@ RECORDED = (
     multiple=True,
     metavar="TOPIC",
     help=(
-        "Record what falls under this topic filter; repeatable. By default all of the fleets but"
-        " commands and their replies."
+        "Record only topics under this filter; repeatable. By default everything of the fleets"
+        " except for commands and replies."
     ),
 )
 @setting("--name", type=FleetName(), cls=OneOf, noun="fleet", help="Record only this fleet.")
-@setting("--duration", type=Duration(), help="End after this time; by default at ctrl+c.")
-@setting("--split", type=Size(LEAST_SPLIT), help="Begin another file at this size, such as 1GiB.")
-@setting("--split-every", type=Duration(), help="Begin another file after this time, such as 1h.")
+@setting("--duration", type=Duration(), help="Stop after this time; by default at ctrl+c.")
+@setting("--split", type=Size(LEAST_SPLIT), help="Start a new file at this size, such as 1GiB.")
+@setting("--split-every", type=Duration(), help="Start a new file after this time, such as 1h.")
 @setting(
-    "--keep", type=Duration(), help="With splits: delete files of this recording older than this."
+    "--keep", type=Duration(), help="With splits: delete files of this recording that are older."
 )
 @setting(
     "--format",
     "encoding",
     type=click.Choice(["mcap", "ndjson"]),
     default="mcap",
-    help="ndjson: lines as mosquitto_sub -F '%j' writes them; FILE may be - then.",
+    help="ndjson writes lines like mosquitto_sub -F '%j'; FILE may then be -.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
 @durable_option
@@ -87,11 +87,11 @@ def command(
     overwrite: bool,
     durable: bool,
 ) -> None:
-    """Record what a broker delivers into FILE until ctrl+c or --duration.
+    """Record a broker's messages into FILE until ctrl+c or --duration.
 
-    The file is complete up to the last half second at any time, even after a crash; --durable extends that to a machine that loses
-    its power, up to the last one and a half. With --split or --split-every FILE
-    night.mcap becomes night-0001.mcap, night-0002.mcap and so on, each of which can be read alone.
+    The file is always complete except for the last half second, even after a crash. With --durable it is complete after a power
+    failure, too, except for the last 1.5 s. With --split or --split-every FILE night.mcap becomes night-0001.mcap, night-0002.mcap
+    and so on; you can read each file alone.
 
     \b
     Examples:

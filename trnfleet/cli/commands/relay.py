@@ -42,19 +42,16 @@ if TYPE_CHECKING:
     "--to",
     type=Broker(),
     required=True,
-    help="URL of the top broker, with its user where that is another one than the cell's.",
+    help="URL of the top broker; include its user if it differs from the cell's.",
 )
-@setting("--cell", type=FleetName(), required=True, help="Name of the cell, which the top shows.")
+@setting("--cell", type=FleetName(), required=True, help="Name of the cell, as shown on the top.")
 @setting(
     "--forward-hosts",
     type=click.IntRange(0, MOST_FORWARDED),
     default=FORWARDED,
     show_default=True,
     metavar="HOSTS",
-    help=(
-        "Hosts whose chips it passes on at once to those who look at them, under leases; 0 for"
-        " none."
-    ),
+    help=("Most hosts forwarded to viewers at a time; 0 disables it."),
 )
 @setting(
     "--root", type=Root(), default=DEFAULT_ROOT, help="First part of every topic, on both brokers."
@@ -71,18 +68,17 @@ def command(
     access: AccessOptions,
     name: str | None,
 ) -> None:
-    """Publish a cell's roll-ups on a top broker, so that a monitor there shows more than one broker carries.
+    """Publish a cell's roll-ups to a top broker, for fleets too large for one broker.
 
-    Once a second it publishes one row of figures an UltraServer, or a standalone instance, and passes jobs, reservations, alerts,
-    events and the presence of publishers on; telemetry and descriptors of hosts stay in the cell. What a relay cannot see, because
-    it is gone or does not hear its cell, is not observed on the top: neither stale nor offline. Alerts have the cell's name on the top;
-    they are acknowledged and silenced on the cell's broker.
+    Every second it publishes a row of figures for each UltraServer or standalone instance. It forwards jobs, reservations, alerts,
+    events and the presence of publishers; telemetry and descriptors of hosts stay in the cell. Without a running relay that hears
+    its cell, the top shows the cell as not observed: neither stale nor offline. On the top, alerts have the cell's name; you
+    acknowledge and silence them on the cell's broker.
 
-    Chips are passed on where somebody looks at them: an app with --allow-commands asks for those of an UltraServer that it opens, as long
-    as it is looked at.
+    It forwards chips while somebody looks at them: an app with --allow-commands requests the chips of the UltraServer that you open.
 
-    Start two relays of each cell, on two hosts: the one that began first is active, the other is on standby and takes over at once when
-    that one dies, or 4 s after nothing is heard of it. Stderr says which one is active, and so does `status` on the top.
+    Start two relays for each cell, on two hosts. The first one is active. The other one is on standby, and takes over when the first
+    one ends or is silent for 4 s. Stderr and `status` on the top name the active one.
 
     \b
     Examples:

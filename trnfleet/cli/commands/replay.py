@@ -62,24 +62,24 @@ if TYPE_CHECKING:
     type=Root(),
     envvar=None,
     show_envvar=False,
-    help="With --broker: another root of topics.",
+    help="With --broker: publish below this root of topics.",
 )
 @click.option(
-    "--stdout", is_flag=True, help="Write NDJSON to stdout instead, as simulate --stdout does."
+    "--stdout", is_flag=True, help="Write NDJSON to stdout instead, like simulate --stdout."
 )
 @setting(
     "--name",
     type=FleetName(),
     cls=OneOf,
     noun="fleet",
-    help="Name of the fleet, where the recording has several.",
+    help="Name of the fleet, if the recording has several.",
 )
 @click.option(
     "--neuron-ls",
     type=FileName(),
     metavar="FILE",
     help=(
-        "What neuron-ls -j printed there, for a file of neuron-monitor: places the chips of a"
+        "Output of neuron-ls -j on the host of a neuron-monitor file; it places the chips of a"
         " container."
     ),
 )
@@ -87,23 +87,23 @@ if TYPE_CHECKING:
     "--from",
     "begin",
     type=Moment(),
-    help="Start: an instant, 14:03, +90s after the recording's start, or -90s before its end.",
+    help="Start at this time: an instant, 14:03, +90s after the start, or -90s before the end.",
 )
-@setting("--to", "end", type=Moment(), help="End, in the same forms.")
+@setting("--to", "end", type=Moment(), help="End at this time, in the same forms.")
 @setting(
     "--speed",
     type=PositiveNumber(1e6),
     default=1.0,
     help="Seconds of the recording per second; the app plays at 0.125 to 1000.",
 )
-@click.option("--loop", is_flag=True, help="Loop: start again at the end.")
+@click.option("--loop", is_flag=True, help="Start again at the end.")
 @setting(
     "--filter",
     "filters",
     type=TopicFilter(),
     multiple=True,
     metavar="TOPIC",
-    help="With --broker: only topics under this filter, as they were recorded; repeatable.",
+    help="With --broker: publish only recorded topics under this filter; repeatable.",
 )
 @setting(
     "--as", "new_name", type=FleetName(), help="With --broker: publish under another fleet's name."
@@ -111,17 +111,19 @@ if TYPE_CHECKING:
 @click.option(
     "--allow-remote",
     is_flag=True,
-    help="With --broker: let the broker be on another machine than this one.",
+    help="With --broker: allow a broker on another machine.",
 )
 @setting(
-    "--mqtt", type=click.Choice(["5", "3.1.1"]), help="With --broker: only version of MQTT to use."
+    "--mqtt",
+    type=click.Choice(["5", "3.1.1"]),
+    help="With --broker: use only this version of MQTT.",
 )
 @clear_option
 @setting(
     "--include",
     type=Kinds(),
     default="telemetry",
-    help="With --stdout: kinds of lines, of telemetry, events, jobs, reservations.",
+    help="With --stdout: kinds of lines to write: telemetry, events, jobs, reservations.",
 )
 @pue_option
 @rules_option
@@ -161,10 +163,10 @@ def command(
     log_file: str | None,
     log: LogOptions,
 ) -> None:
-    """Play recordings: into the app, back to a broker (--broker), or to stdout as NDJSON (--stdout).
+    """Play recordings in the app, to a broker (--broker), or to stdout as NDJSON (--stdout).
 
-    Several FILEs, such as the parts of one recording, are played one after the other. Lines of mosquitto_sub -F '%j',
-    documents of neuron-monitor and text of neuron-monitor-prometheus are understood, too.
+    Several FILEs, such as the parts of one recording, play one after the other. FILE may also have lines of mosquitto_sub -F '%j',
+    documents of neuron-monitor, or text of neuron-monitor-prometheus.
 
     \b
     Examples:

@@ -48,11 +48,11 @@ class ReserveOptions(NamedTuple):
 
 @click.group("reserve")
 def command() -> None:
-    """Look for, buy and extend Capacity Blocks, and list reservations.
+    """Find, buy and extend Capacity Blocks, and list reservations.
 
-    The rules are EC2's, the account is the simulator's: nothing here reaches AWS. buy and extend only show the
-    offering unless --yes is given, and need a simulator that was started with --allow-commands. list and show include what
-    `trnfleet bridge` publishes from EC2.
+    The rules are EC2's and the account is the simulator's: nothing here reaches AWS. buy and extend need a simulator that you
+    started with --allow-commands; without --yes they only show the offering. list and show include EC2's reservations from
+    `trnfleet bridge`.
 
     \b
     Examples:
@@ -62,7 +62,7 @@ def command() -> None:
       trnfleet reserve extend cb-0d1e445c0fb9e7650 --days 7 --yes --broker mqtt://127.0.0.1:1883
 
     \b
-    Exit status: 0 done, 1 refused (one line names the rule and what would fit) or not answered, 2 wrong use.
+    Exit status: 0 done, 1 refused (one line names the rule and a valid choice) or no answer, 2 wrong use.
     """
 
 
@@ -93,20 +93,20 @@ def offering_options(command: CommandT) -> CommandT:
             setting(
                 "--instances",
                 type=click.IntRange(0, 1_000_000),
-                help="Number of instances; 1 if not given.",
+                help="Number of instances; by default 1.",
             ),
-            click.option("--ultraserver", is_flag=True, help="One whole UltraServer."),
+            click.option("--ultraserver", is_flag=True, help="Reserve one whole UltraServer."),
             setting(
                 "--days",
                 type=click.IntRange(0, 1_000_000),
                 help="Duration: 1 to 14 days, or weeks up to 182.",
             ),
-            setting("--zone", help="Availability Zone; else any."),
+            setting("--zone", help="Availability Zone; by default any."),
             setting(
                 "--from",
                 "starts_from",
                 type=Instant(),
-                help="Earliest start, as 2026-01-31T11:30:00Z; else as soon as can be.",
+                help="Earliest start, such as 2026-01-31T11:30:00Z; by default as soon as possible.",
             ),
             setting("--until", "ends_by", type=Instant(), help="Latest end."),
         ),
@@ -126,9 +126,9 @@ def offerings(
     starts_from: datetime | None,
     ends_by: datetime | None,
 ) -> None:
-    """List what can be bought, the earliest first: at most six.
+    """List at most six offerings, the earliest first.
 
-    Blocks end at 11:30 UTC: one that starts at another time is offered a little shorter and a
+    Blocks end at 11:30 UTC. For a start at another time, you get offerings a little shorter and a
     little longer than --days.
     """
     args = _search_args(
@@ -144,7 +144,7 @@ def offerings(
 @command.command("buy")
 @click.argument("offering", required=False)
 @offering_options
-@click.option("--yes", is_flag=True, help="Buy it; else only print the offering.")
+@click.option("--yes", is_flag=True, help="Buy it; otherwise only print the offering.")
 @reserve_options
 def buy(
     options: ReserveOptions,
@@ -158,9 +158,9 @@ def buy(
     ends_by: datetime | None,
     yes: bool,
 ) -> None:
-    """Buy OFFERING, or the earliest that fits the options; of two that start together, the shorter.
+    """Buy OFFERING, or the earliest one that fits the options; the shorter of two with one start.
 
-    A block is paid up front and cannot be cancelled.
+    You pay a block up front and cannot cancel it.
     """
     if offering is None:
         args = _search_args(
@@ -186,12 +186,12 @@ def buy(
     required=True,
     help="Duration of the extension: 1 to 14 days, or weeks.",
 )
-@click.option("--yes", is_flag=True, help="Extend it; else only print the offering.")
+@click.option("--yes", is_flag=True, help="Extend it; otherwise only print the offering.")
 @reserve_options
 def extend(options: ReserveOptions, block: str, days: int, yes: bool) -> None:
-    """Let BLOCK last longer, from its present end on.
+    """Extend BLOCK beyond its present end.
 
-    That can be bought from 56 days to an hour before the end, and is paid up front.
+    You can extend it from 56 days to an hour before its end, and pay up front.
     """
     offered = _offerings_of(
         _ask(options, "reserve_extension_offerings", {"block": block, "days": float(days)})
@@ -203,10 +203,10 @@ def extend(options: ReserveOptions, block: str, days: int, yes: bool) -> None:
 
 
 @command.command("list")
-@click.option("--all", "everything", is_flag=True, help="Ended ones, too.")
+@click.option("--all", "everything", is_flag=True, help="Include ended ones.")
 @reserve_options
 def list_all(options: ReserveOptions, everything: bool) -> None:
-    """List the reservations, as publishers published them last."""
+    """List the reservations as last published."""
     ended = {state.value for state in ENDED}
     reservations = [
         message
@@ -227,7 +227,7 @@ def list_all(options: ReserveOptions, everything: bool) -> None:
 @click.argument("reservation")
 @reserve_options
 def show(options: ReserveOptions, reservation: str) -> None:
-    """Show one reservation with everything that is published about it."""
+    """Show everything published about one reservation."""
     reservations = {message.id: message for message in _reservations(options)}
     message = reservations.get(reservation)
     if message is None:

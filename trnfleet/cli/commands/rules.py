@@ -47,13 +47,13 @@ def command() -> None:
 @click.argument("files", type=ShippedName("alerts"), metavar="[FILE]...", nargs=-1)
 @click.pass_context
 def check(ctx: click.Context, files: tuple[str, ...]) -> None:
-    """Check whether rule FILEs are valid together: paths, or names of shipped files (all of them for none).
+    """Check rule FILEs together: paths, or names of shipped files. By default all shipped files.
 
     \b
     Example:
       trnfleet rules check my-rules.toml more-rules.toml
 
-    Exit status: 0 valid, 2 not.
+    Exit status: 0 valid, 2 invalid.
     """
     from trnfleet.config import find_file, load_model, shipped_names
     from trnfleet.domain.alerts.rules import RuleFile, join_rules
@@ -89,9 +89,9 @@ def check(ctx: click.Context, files: tuple[str, ...]) -> None:
 @click.argument("files", type=FileName(), metavar="FILE...", nargs=-1, required=True)
 @click.pass_context
 def test(ctx: click.Context, files: tuple[str, ...]) -> None:
-    """Run the test FILEs through the alert engine and compare the alerts at each instant with the expected ones.
+    """Run the test FILEs through the alert engine, and compare alerts with the expected ones.
 
-    A file names rules, series of figures in promtool's notation, and the alerts at certain instants.
+    A file has rules, series of figures in promtool's notation, and the expected alerts at certain instants.
 
     \b
     Example:
@@ -122,9 +122,11 @@ def test(ctx: click.Context, files: tuple[str, ...]) -> None:
 
 
 @command.command("list")
-@click.option("--scope", type=click.Choice([scope.value for scope in Scope]), help="Only these.")
 @click.option(
-    "--figures", is_flag=True, help="List the figures that rules can look at, instead of the rules."
+    "--scope", type=click.Choice([scope.value for scope in Scope]), help="Only this scope."
+)
+@click.option(
+    "--figures", is_flag=True, help="List the figures that rules can use, instead of the rules."
 )
 @click.option(
     "--rules",
@@ -132,10 +134,10 @@ def test(ctx: click.Context, files: tuple[str, ...]) -> None:
     type=ShippedName("alerts"),
     metavar="FILE",
     multiple=True,
-    help="Rule files instead of those that ship; repeatable.",
+    help="Rule file instead of the shipped ones; repeatable.",
 )
 def list_rules(scope: str | None, figures: bool, files: tuple[str, ...]) -> None:
-    """List the rules that ship, or the figures that rules can look at.
+    """List the shipped rules, or the figures that rules can use.
 
     \b
     Examples:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 def command() -> None:
     """Silence alerts for a while, list silences, and expire them.
 
-    A silence hides matching alerts on every screen and from receivers. Matchers are written as in Alertmanager, with =, !=, =~
-    or !~; all of a silence must match. Alerts that still fire when it ends are notified then.
+    A silence hides matching alerts on every screen and from receivers. Write matchers as in Alertmanager, with =, !=, =~ or !~;
+    an alert must match all of them. If it still fires when the silence ends, receivers are notified.
 
     \b
     Examples:
@@ -49,8 +49,8 @@ def command() -> None:
     "--for", "lasts_s", type=Duration(), required=True, help="Duration, in the fleet's own time."
 )
 @setting("--why", required=True, metavar="TEXT", help="Comment (required).")
-@setting("--owner", metavar="NAME", help="Name for the silence; by default the user's.")
-@click.option("--yes", is_flag=True, help="Add it; else only list the alerts that it matches now.")
+@setting("--owner", metavar="NAME", help="Your name in the silence; by default your user name.")
+@click.option("--yes", is_flag=True, help="Add it; otherwise only list the alerts that match now.")
 @alerts_options
 def add(
     session: BrokerSession,
@@ -64,9 +64,9 @@ def add(
 ) -> None:
     """Silence alerts that match every MATCHER, or one alert by its id.
 
-    Without --yes only list them.
+    Without --yes, only list them.
 
-    Stderr warns of names that do not exist, with the nearest one.
+    Stderr warns about unknown names, and suggests the nearest one.
     """
     from trnfleet.domain.alerts.matchers import has_matchers, parse_matchers, split_matchers
     from trnfleet.services.alerts_client import matchers_of, read_alerts
@@ -100,7 +100,7 @@ def add(
 def list_all(
     ctx: click.Context, session: BrokerSession, name: str | None, wait: float, as_json: bool
 ) -> None:
-    """List unexpired silences with the number of published alerts that each matches."""
+    """List unexpired silences, each with its number of matching alerts."""
     from trnfleet.services.alerts_client import read_alerts, silence_facts
 
     fleet = asyncio.run(read_alerts(session, name, wait_s=wait))
@@ -143,7 +143,7 @@ def _what(facts: dict[str, Any]) -> str:
 @click.argument("silence")
 @alerts_options
 def expire(session: BrokerSession, name: str | None, wait: float, silence: str) -> None:
-    """End SILENCE now; alerts that it hid and that still fire are notified."""
+    """End SILENCE now. Receivers are notified of its alerts that still fire."""
     from trnfleet.services.alerts_client import read_alerts
 
     fleet = asyncio.run(read_alerts(session, name, wait_s=wait))

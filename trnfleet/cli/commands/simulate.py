@@ -37,15 +37,15 @@ if TYPE_CHECKING:
 
 @click.command("simulate")
 @run_options
-@setting("--jump", type=Duration(), help="Simulated time before the first tick.")
+@setting("--jump", type=Duration(), help="Simulate this time before the first tick.")
 @setting(
     "--shard",
     type=ShardPart(),
     default="1/1",
-    help="Publish part K of N of the fleet, by UltraServer.",
+    help="Publish part K of N of the fleet, split by UltraServer.",
 )
-@setting("--duration", type=Duration(), help="End after this wall time.")
-@setting("--ticks", type=click.IntRange(min=1), help="End after this number of ticks.")
+@setting("--duration", type=Duration(), help="Stop after this wall time.")
+@setting("--ticks", type=click.IntRange(min=1), help="Stop after this number of ticks.")
 @setting(
     "--format",
     "encoding",
@@ -55,31 +55,31 @@ if TYPE_CHECKING:
 @setting(
     "--granularity",
     type=click.Choice(["chip", "instance", "ultraserver", "block"]),
-    help="Part of the fleet in one message: chip (json); instance, ultraserver or block (cbor).",
+    help="Part of the fleet in one message: chip for json; instance, ultraserver or block for cbor.",
 )
 @setting(
     "--name",
     type=FleetName(),
     cls=OneOf,
     noun="fleet",
-    help="Publish under another name than the fleet file's.",
+    help="Publish under this name instead of the fleet file's.",
 )
 @setting(
     "--client-id",
     type=FleetName(),
     metavar="ID",
-    help="Name of this publisher at the broker; by default a random one.",
+    help="Client id of this publisher at the broker; by default a random one.",
 )
 @mqtt_option
 @setting(
     "--allow-commands",
     is_flag=True,
-    help="Carry out commands that come over the broker, such as those of trnfleet inject.",
+    help="Accept commands over the broker, such as those of trnfleet inject.",
 )
 @click.option(
     "--stdout",
     is_flag=True,
-    help="Write NDJSON to stdout instead; the clock starts at the fleet's start date.",
+    help="Write NDJSON to stdout instead, from the fleet's start date on.",
 )
 @click.option(
     "--record",
@@ -87,8 +87,8 @@ if TYPE_CHECKING:
     type=FileName(),
     metavar="FILE",
     help=(
-        "Write a recording instead, as fast as it goes; needs --ticks or --duration. Same seed,"
-        " same bytes."
+        "Write a recording instead, as fast as possible; needs --ticks or --duration. The same seed"
+        " gives the same bytes."
     ),
 )
 @durable_option
@@ -96,7 +96,7 @@ if TYPE_CHECKING:
     "--include",
     type=Kinds(),
     help=(
-        "With --stdout: kinds of lines, of telemetry, events, jobs, reservations; by default"
+        "With --stdout: kinds of lines to write: telemetry, events, jobs, reservations. By default"
         " telemetry, and with a scenario the first three."
     ),
 )
@@ -104,12 +104,14 @@ if TYPE_CHECKING:
     "--events",
     is_flag=True,
     help=(
-        "With --stdout: only EC2's events about Capacity Blocks, as EventBridge delivers them, one"
-        " a line."
+        "With --stdout: write only EC2's events about Capacity Blocks, in the form of EventBridge,"
+        " one a line."
     ),
 )
 @click.option(
-    "--realtime", is_flag=True, help="With --stdout: one tick a period, not as fast as possible."
+    "--realtime",
+    is_flag=True,
+    help="With --stdout: write one tick each period, not as fast as possible.",
 )
 @clear_option
 # The demo's own: no use where no app was started with the simulator.
@@ -144,7 +146,7 @@ def command(
 ) -> None:
     """Simulate a fleet and publish its telemetry until ctrl+c, --duration or --ticks.
 
-    A fleet's name that other live publishers hold is refused; shards of one simulation share it.
+    It refuses the name of a fleet with other live publishers; shards of one simulation share a name.
 
     \b
     Examples:

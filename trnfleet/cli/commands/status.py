@@ -37,14 +37,14 @@ UNHEALTHY = 3
     type=FileName(),
     metavar="FILE",
     multiple=True,
-    help="Instead of a broker: a recording, or each of its parts.",
+    help="Read a recording instead of a broker; repeat it for its parts.",
 )
 @click.option(
     "--at",
     type=Moment(),
     help=(
-        "With --recording: an instant, 14:03, +90s after its start, or -90s before its end; by"
-        " default its end."
+        "With --recording: the time to show: an instant, 14:03, +90s after the start, or -90s"
+        " before the end. By default the end."
     ),
 )
 @fleets_option
@@ -53,12 +53,14 @@ UNHEALTHY = 3
     "--wait",
     type=Duration(),
     default="5s",
-    help="Longest wait until every described chip has reported.",
+    help="Longest wait for a report of every described chip.",
 )
 @pue_option
 @rules_option
 @click.option(
-    "--reservations", is_flag=True, help="Capacity Blocks and their use, instead of the summary."
+    "--reservations",
+    is_flag=True,
+    help="Print Capacity Blocks and their use instead of the summary.",
 )
 @json_option
 @log_options
@@ -76,10 +78,13 @@ def command(
     reservations: bool,
     as_json: bool,
 ) -> None:
-    """Print a fleet's summary and exit: 0 healthy, 3 unhealthy (chips not live or not described, brokers away, critical problems, on a top broker cells without a watch, of which nobody says that all is well). Warnings leave it at 0.
+    """Print a fleet's summary, and exit with 0 if it is healthy, else with 3.
 
-    Several fleets, by --name more than once or --all-fleets, are printed one after the other with their totals; in --json they are the
-    list `fleets`, beside `totals`, and the exit status is 3 where any is unhealthy.
+    A fleet is unhealthy with chips that are not live or not described, disconnected brokers, critical problems, or, on a top broker,
+    cells without a running watch. Warnings do not matter.
+
+    With --all-fleets or several --name the fleets follow one another, with their totals; in --json they are in the list `fleets`
+    beside `totals`. One unhealthy fleet is enough for status 3.
 
     \b
     Examples:

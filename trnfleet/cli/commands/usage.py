@@ -63,17 +63,16 @@ COLUMNS = (
     "ids",
     multiple=True,
     metavar="ID",
-    help="Only this reservation; may be given several times.",
+    help="Only this reservation; repeatable.",
 )
 @log_options
 def command(
     session: BrokerSession, name: str | None, lasts_s: float, every_s: float, ids: tuple[str, ...]
 ) -> None:
-    """Watch the use of reserved capacity, and write it to stdout as CSV: a line per reservation and interval.
+    """Measure the use of reserved capacity, and print CSV: a line for each reservation and interval.
 
-    The period begins now, because no past is kept; a simulated fleet's hours pass as fast as it runs. Capacity that was not
-    watched, because telemetry was silent or time jumped, is reserved and paid for, and neither used nor idle. Ctrl+c ends
-    the period early.
+    The period starts now; the hours of a simulated fleet pass as fast as it runs. Capacity without telemetry, or during a jump in
+    time, counts as reserved and paid for, but as neither used nor idle. Press ctrl+c to end the period early.
 
     \b
     Examples:

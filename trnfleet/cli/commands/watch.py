@@ -32,34 +32,34 @@ END_LIMIT_S = 1.2
     type=ReceiverUrl(),
     multiple=True,
     metavar="URL",
-    help="Notify an Alertmanager, as http://host:9093; several times for several.",
+    help="Notify an Alertmanager, such as http://host:9093; repeatable.",
 )
 @setting(
     "--alertmanager-silences",
     type=click.Choice(["both", "read", "off"]),
     default="both",
-    help="Silences: both ways with Alertmanager, only read from there, or none.",
+    help="Exchange silences with Alertmanager: both ways, only read, or off.",
 )
 @setting(
     "--webhook",
     type=ReceiverUrl(),
     multiple=True,
     metavar="URL",
-    help="Post to a URL in the form of Alertmanager's webhooks; several times for several.",
+    help="Post to a URL in the form of Alertmanager's webhooks; repeatable.",
 )
 @setting(
     "--external-url",
     type=WebUrl(),
     help=(
-        "Base of the links back to alerts (generatorURL), with fleet, alertname and target as its"
-        " query; by default none."
+        "Base of links to alerts (generatorURL), with fleet, alertname and target as query; by"
+        " default none."
     ),
 )
 @setting(
     "--runbook-base",
     type=WebUrl(),
     help=(
-        "Page of rules, such as a copy of docs/rules.md. runbook_url is URL#RULE; by default none."
+        "Page of rules, such as a copy of docs/rules.md, for runbook_url (URL#RULE); by default none."
     ),
 )
 @click.option(
@@ -69,8 +69,8 @@ END_LIMIT_S = 1.2
     multiple=True,
     metavar="'PROGRAM ARGS'",
     help=(
-        "Run a program for each alert that fires or resolves, without a shell: JSON on its stdin,"
-        " TRNFLEET_ALERT_... variables."
+        "Run a program without a shell for each alert that fires or resolves. It gets JSON on stdin"
+        " and TRNFLEET_ALERT_... variables."
     ),
 )
 @click.option(
@@ -79,9 +79,9 @@ END_LIMIT_S = 1.2
 @setting(
     "--exit-on",
     type=click.Choice([severity.value for severity in Severity]),
-    help="End with status 3 as soon as an alert of that severity or a worse one fires.",
+    help="Exit with status 3 when an alert of this or a worse severity fires.",
 )
-@setting("--exit-after", type=Duration(), help="End after this wall time.")
+@setting("--exit-after", type=Duration(), help="Stop after this wall time.")
 @log_options
 @click.pass_context
 def command(
@@ -99,14 +99,14 @@ def command(
     exit_on: str | None,
     exit_after: float | None,
 ) -> None:
-    """Evaluate alert rules, publish the state of alerts, and notify receivers of alerts that fire and resolve.
+    """Evaluate alert rules, publish the state of alerts, and notify receivers when alerts fire and resolve.
 
-    Of several watches of a fleet the longest-running one is the leader; the others are on standby and take over when it is
-    gone. Give all of them the same receivers. Notifications are logged at the broker, so that neither a restart nor another
-    watch repeats them; a watch that dies between a notification and its log entry is followed by one that sends it again.
-    Silenced and inhibited alerts are notified once they no longer are. A receiver that fails does not stop the others: it is
-    logged, shown by `trnfleet status`, and retried. Passwords of receivers come from the URL, or from
-    TRNFLEET_ALERTMANAGER_PASSWORD and TRNFLEET_WEBHOOK_PASSWORD for the user in the URL.
+    You can run several watches of a fleet, with the same receivers. The longest-running one is the leader; the others are on standby
+    and take over when it ends. The broker has a log of notifications, so a restart or another watch does not repeat them. If a watch
+    dies between a notification and its log entry, the next one sends it again. Silenced and inhibited alerts are notified
+    afterwards, if they still fire. If a receiver fails, the others go on; `trnfleet status` and the log show it, and the watch
+    retries. Passwords of receivers come from the URL, or from TRNFLEET_ALERTMANAGER_PASSWORD and TRNFLEET_WEBHOOK_PASSWORD for the
+    user in the URL.
 
     \b
     Examples:
@@ -116,8 +116,8 @@ def command(
       trnfleet watch --broker mqtt://127.0.0.1:1883 --exit-on critical --exit-after 10m
 
     \b
-    Exit status: 0 ended by a signal or --exit-after, 1 a failure explained in one line, also --exit-after with --exit-on while
-    there is no connection and --stdout that cannot be written to where nothing else is notified, 2 wrong use, 3 by --exit-on.
+    Exit status: 0 ended by a signal or --exit-after; 1 a failure explained in one line, --exit-after with --exit-on without a
+    connection, or a closed --stdout as the only receiver; 2 wrong use; 3 by --exit-on.
     """
     from trnfleet.services.files.rules import load_rules
     from trnfleet.services.watch.receivers import make_receivers, make_silences
