@@ -57,15 +57,22 @@ def decode_struct(payload: bytes, model: type[StructT]) -> StructT:
         try:
             message: StructT = _decoder(model).decode(payload)
         except msgspec.ValidationError as error:
-            problem = str(error)
-            whole = msgspec.json.decode(payload)
-            # Of a key that is there twice, the one that is left is not the one that is refused.
-            with contextlib.suppress(AttributeError, LookupError, TypeError):
-                problem = _explain(problem, whole, model)
-            raise WireError(f"{model.__name__} {problem}") from None
+            raise refusal(error, msgspec.json.decode(payload), model) from None
     except (ValueError, RecursionError) as error:
         raise WireError(f"{model.__name__} is not JSON: {error}") from None
     return message
+
+
+def convert_struct(value: Any, model: type[StructT]) -> StructT:
+    """Check a message that is parsed already.
+
+    Raises:
+        WireError: as of `decode_struct`.
+    """
+    try:
+        return msgspec.convert(value, model)
+    except msgspec.ValidationError as error:
+        raise refusal(error, value, model) from None
 
 
 def shown(value: object) -> str:
@@ -78,6 +85,15 @@ def shown(value: object) -> str:
     if isinstance(value, int):
         return f", not {value}" if value.bit_length() <= 64 else ", not a number of over 64 bits"
     return ""
+
+
+def refusal(error: Exception, value: Any, model: type[msgspec.Struct]) -> WireError:
+    """Return the error for a message refused by msgspec, in words."""
+    problem = str(error)
+    # Of a key that is there twice, the one that is left is not the one that is refused.
+    with contextlib.suppress(AttributeError, LookupError, TypeError):
+        problem = _explain(problem, value, model)
+    return WireError(f"{model.__name__} {problem}")
 
 
 def _explain(problem: str, value: Any, model: type[msgspec.Struct]) -> str:

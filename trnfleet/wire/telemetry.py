@@ -5,21 +5,25 @@ It carries the same quantised values as frames do, so that both result in the sa
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import operator
-from typing import TYPE_CHECKING, Any, NamedTuple
+import re
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
+import msgspec
 import numpy as np
+from msgspec import Meta
 
-from trnfleet.clock import format_rfc3339, parse_rfc3339
+from trnfleet.clock import format_rfc3339
 from trnfleet.domain.address import format_chip
 from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS, Metric
 from trnfleet.errors import WireError, nearest
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.messages import SCHEMA, parse_json_object, to_json_bytes
-from trnfleet.wire.structs import shown
-from trnfleet.wire.values import EARLIEST_NS, LATEST_NS
+from trnfleet.wire.structs import refusal, shown
+from trnfleet.wire.values import instant_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -29,8 +33,6 @@ if TYPE_CHECKING:
     Columns = Mapping[str, NDArray[Any]]
 
 MAX_SEQ = 2**63 - 1
-_BATCH = 8
-"""Smallest number of messages decoded in columns; below it single values are faster."""
 
 
 class Head(NamedTuple):
@@ -56,11 +58,9 @@ class Doubt(NamedTuple):
         """The key with its problem, and for an unknown one the nearest metric."""
         if self.reason:
             return f"{self.key} {self.reason}"
-        own, others = (
-            (_CHIP_NAMES, _INSTANCE_NAMES) if self.is_chip else (_INSTANCE_NAMES, _CHIP_NAMES)
-        )
+        own = _FORMS[self.is_chip].metrics
         key = self.key if self.key.isascii() and self.key.isidentifier() else ascii(self.key)
-        if self.key in others:
+        if self.key in _FORMS[not self.is_chip].metrics:
             scopes = ("instances", "chips") if self.is_chip else ("chips", "instances")
             return f"{key}: a metric of {scopes[0]}, not of {scopes[1]}"
         hint = nearest(self.key, own).replace("'", "")
@@ -74,9 +74,8 @@ class Sample(NamedTuple):
     path: str
     """Address of the chip or instance, from the payload."""
     is_chip: bool
-    codes: Sequence[int] | NDArray[np.uint64]
-    """Wire codes of all lanes of all metrics of its scope, in table order. The top code if absent,
-    null or in doubt."""
+    values: Sequence[Any]
+    """Values for `split_codes`; None where absent, null or in doubt."""
     doubts: Sequence[Doubt] = ()
     """Keys with unusable values, only the first of them."""
 
@@ -137,60 +136,128 @@ def _row(values: list[tuple[str, list[Any]]], row: int) -> dict[str, Any]:
     return {name: rows[row] for name, rows in values}
 
 
-class _Field(NamedTuple):
-    name: str
-    width: int
-    is_vector: bool
-    steps: int
-    """Codes in one unit where the scale is below 1, else 0."""
-    scale: float
-    top: int
-    most: int
-    """Largest code that can be a value."""
-    limit: float
-    """The value of it."""
-    ceiling: float
-    """Largest number converted; beyond it there is no code."""
+class Telemetry(msgspec.Struct, kw_only=True):
+    """The identity of a message; `_Form` adds the metrics of its scope."""
+
+    v: Literal[1]
+    boot: Annotated[str, Meta(min_length=1, max_length=64)]
+    seq: Annotated[int, Meta(ge=0, le=MAX_SEQ)]
+    ts: Annotated[str, Meta(max_length=40)]
+    cluster: str
+    ultraserver: str
+    instance: str
+    chip: Annotated[int, Meta(ge=0, le=999)] | None = None
+    job: Any = None
 
 
-def _fields(metrics: Sequence[Metric]) -> tuple[_Field, ...]:
-    return tuple(
-        _Field(
-            m.name,
-            m.width,
-            m.is_vector,
-            m.steps_per_unit,
-            m.scale,
-            m.top,
-            m.limit_code,
-            m.limit,
-            m.top * m.scale,
-        )
-        for m in metrics
-    )
-
-
-_CHIP_FIELDS = _fields(CHIP_METRICS)
-_INSTANCE_FIELDS = _fields(INSTANCE_METRICS)
-_CHIP_NAMES = frozenset(field.name for field in _CHIP_FIELDS)
-_INSTANCE_NAMES = frozenset(field.name for field in _INSTANCE_FIELDS)
-_IDENTITY = frozenset(
-    {"ts", "v", "boot", "seq", "cluster", "ultraserver", "instance", "chip", "job"}
-)
-_KNOWN = _INSTANCE_NAMES | _IDENTITY, _CHIP_NAMES | _IDENTITY
-"""Known keys, indexed by whether the message is a chip's."""
+_METRIC = re.compile(r"\$\.(\w+)")
+"""The field of a message in an error of msgspec's."""
+_NUMERIC = frozenset({int, float, list})
 _MOST_DOUBTS = 16
 """Most keys reported per message."""
 _KEY_CHARS = 64
 """Characters of an unknown key that are kept."""
+_NOT_AVAILABLE = 2**64 - 1
+"""The top code of every wire type, once cut to its bits."""
 
 
-class _Place(NamedTuple):
-    """The head of a message and where it belongs."""
+class _Form:
+    """The messages of a scope: their struct, and the wire codes of their values."""
 
-    head: Head
-    path: str
-    is_chip: bool
+    def __init__(self, metrics: Sequence[Metric], *, is_chip: bool) -> None:
+        # Whole numbers may be larger than a float64 holds exactly.
+        self.metrics = {
+            metric.name: metric
+            for metric in sorted(metrics, key=lambda m: (not m.is_vector, m.scale == 1))
+        }
+        self._is_chip = is_chip
+        self._model: Any = msgspec.defstruct(
+            "Telemetry",
+            [
+                ("chip", Annotated[int, Meta(ge=0, le=999)]) if is_chip else ("chip", None, None),
+                *((metric.name, _type_of(metric), _blank(metric)) for metric in metrics),
+            ],
+            bases=(Telemetry,),
+            kw_only=True,
+            forbid_unknown_fields=True,
+        )
+        self._fields = frozenset(self._model.__struct_fields__)
+        decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(self._model)
+        self.decode = decoder.decode
+        self.values = operator.attrgetter(*self.metrics)
+        measured = [m for m in self.metrics.values() if m.is_vector or m.scale != 1]
+        lanes = [metric for metric in measured for _ in range(metric.width)]
+        self._vectors = sum(metric.is_vector for metric in measured)
+        self._measured = len(measured)
+        self._steps = np.array([metric.steps_per_unit or 1 for metric in lanes], np.float64)
+        self._scale = np.array([1 if metric.steps_per_unit else metric.scale for metric in lanes])
+
+    def usable(self, data: dict[str, Any]) -> tuple[Telemetry, list[Doubt]]:
+        """Return the usable part of an object, and the doubts about the rest.
+
+        Raises:
+            WireError: it lacks its identity.
+        """
+        doubts = [
+            Doubt(key[:_KEY_CHARS], "", self._is_chip)
+            for key, value in data.items()
+            if key not in self._fields and type(value) in _NUMERIC
+        ][:_MOST_DOUBTS]
+        fitting = {key: value for key, value in data.items() if key in self._fields}
+        others: dict[str, Any] = {}
+        while True:
+            try:
+                message = msgspec.convert(fitting, self._model)
+                break
+            except msgspec.ValidationError as error:
+                name = _METRIC.search(str(error))
+                metric = self.metrics.get(name[1]) if name else None
+                if metric is None:
+                    raise refusal(error, data, self._model) from None
+                usable, reasons = _usable(fitting.pop(metric.name), metric)
+                others[metric.name] = usable
+                doubts += [Doubt(metric.name, reason, self._is_chip) for reason in reasons]
+        for key, usable in others.items():
+            setattr(message, key, usable)
+        return message, doubts[:_MOST_DOUBTS]
+
+    def codes(self, values: Sequence[Sequence[Any]]) -> NDArray[np.uint64]:
+        """Return the wire codes of messages: a row each, with the lanes of all metrics."""
+        vectors = self._vectors
+        end = self._measured
+        measured = np.array(
+            [[*itertools.chain.from_iterable(row[:vectors]), *row[vectors:end]] for row in values],
+            np.float64,
+        )
+        whole = np.array(
+            [[_NOT_AVAILABLE if value is None else value for value in row[end:]] for row in values],
+            np.uint64,
+        )
+        missing = np.isnan(measured)
+        measured[missing] = 0
+        codes = np.rint(measured * self._steps / self._scale).astype(np.uint64)
+        codes[missing] = _NOT_AVAILABLE
+        return np.hstack([codes, whole])
+
+
+def _type_of(metric: Metric) -> Any:
+    """Return the type of a metric's value in a message."""
+    lane: Any
+    if metric.scale == 1:
+        # The struct's limits fit 64 bits with a sign; larger counts are checked one by one.
+        lane = Annotated[int, Meta(ge=0, le=min(metric.limit_code, MAX_SEQ))] | None
+    else:
+        lane = Annotated[float, Meta(ge=0, le=metric.limit)] | None
+    return tuple[(lane,) * metric.width] if metric.is_vector else lane  # type: ignore[misc]  # made at run time
+
+
+def _blank(metric: Metric) -> tuple[None, ...] | None:
+    """Return a metric's value where it is not available."""
+    return (None,) * metric.width if metric.is_vector else None
+
+
+_FORMS = (_Form(INSTANCE_METRICS, is_chip=False), _Form(CHIP_METRICS, is_chip=True))
+"""By whether they are a chip's."""
 
 
 def decode_sample(payload: bytes, limits: Limits = DEFAULT_LIMITS) -> Sample:
@@ -200,249 +267,60 @@ def decode_sample(payload: bytes, limits: Limits = DEFAULT_LIMITS) -> Sample:
         WireError: it is not JSON, or lacks its identity. A value that cannot be used is not
             available, and among the doubts.
     """
+    if len(payload) <= limits.json_bytes:
+        form = _FORMS[b'"chip"' in payload]
+        # Where something is unusable or unknown, it is looked for below.
+        with contextlib.suppress(ValueError, RecursionError):
+            return _sample(form.decode(payload), form, ())
     data = parse_json_object(payload, limits)
-    place = _place(data)
-    doubts = _unknown(data, place.is_chip)
-    codes = _codes(data, _CHIP_FIELDS if place.is_chip else _INSTANCE_FIELDS, place.is_chip, doubts)
-    return Sample(*place, codes=codes, doubts=doubts[:_MOST_DOUBTS])
+    form = _FORMS[data.get("chip") is not None]
+    message, doubts = form.usable(data)
+    return _sample(message, form, doubts)
 
 
-def _unknown(data: dict[str, Any], is_chip: bool) -> list[Doubt]:
-    """Return the keys with numbers but without a metric; other values are private notes."""
-    if _KNOWN[is_chip].issuperset(data):
-        return []
-    return [
-        Doubt(key[:_KEY_CHARS], "", is_chip)
-        for key, value in data.items()
-        if key not in _KNOWN[is_chip] and type(value) in _NUMERIC
-    ][:_MOST_DOUBTS]
-
-
-def decode_samples(
-    payloads: Sequence[bytes], limits: Limits = DEFAULT_LIMITS
-) -> list[Sample | WireError]:
-    """Parse and validate many objects; return the error in place of a wrong one.
-
-    Faster than one by one if most are alike.
-    """
-    if len(payloads) < _BATCH:
-        return [_decoded(payload, limits) for payload in payloads]
-    results: list[Sample | WireError | None] = [None] * len(payloads)
-    usual: tuple[list[_Usual], list[_Usual]] = [], []
-    for number, payload in enumerate(payloads):
-        try:
-            data = parse_json_object(payload, limits)
-            place = _place(data)
-        except WireError as error:
-            results[number] = error
-            continue
-        values = _VALUES[place.is_chip].of(data)
-        if values is not None:
-            usual[place.is_chip].append(
-                _Usual(number, place, *values, _unknown(data, place.is_chip))
-            )
-    for is_chip, chosen in enumerate(usual):
-        if chosen:
-            for message, codes in zip(chosen, _VALUES[is_chip].codes(chosen), strict=True):
-                if codes is not None:
-                    results[message.number] = Sample(
-                        *message.place, codes=codes, doubts=message.doubts
-                    )
-    return [
-        _decoded(payload, limits) if result is None else result
-        for payload, result in zip(payloads, results, strict=True)
-    ]
-
-
-def _decoded(payload: bytes, limits: Limits) -> Sample | WireError:
+def _sample(message: Telemetry, form: _Form, doubts: Sequence[Doubt]) -> Sample:
     try:
-        return decode_sample(payload, limits)
-    except WireError as error:
-        return error
-
-
-def _place(data: dict[str, Any]) -> _Place:
-    head = Head(*_head(data))
-    try:
-        path = f"{data['cluster']}/{data['ultraserver']}/{data['instance']}"
-    except KeyError as error:
-        raise WireError(f"telemetry lacks {error.args[0]!r}") from error
-    chip = data.get("chip")
-    if chip is None:
-        return _Place(head, path, is_chip=False)
-    if type(chip) is not int or not 0 <= chip < 1_000:
-        raise WireError("chip is not a number from 0 to 999")
-    return _Place(head, f"{path}/{format_chip(chip)}", is_chip=True)
-
-
-class _Usual(NamedTuple):
-    """A message with all its values, as numbers not yet converted."""
-
-    number: int
-    """Its place among the payloads."""
-    place: _Place
-    measured: list[float | None]
-    whole: Sequence[int]
-    doubts: list[Doubt]
-
-
-class _Values:
-    """Values of messages in columns: every lane a number or not available.
-
-    Nearly all messages are like this.
-    """
-
-    def __init__(self, fields: Sequence[_Field]) -> None:
-        ends = itertools.accumulate(field.width for field in fields)
-        lanes = {
-            field: range(end - field.width, end) for field, end in zip(fields, ends, strict=True)
-        }
-        vectors = [field for field in fields if field.is_vector]
-        single = [field for field in fields if not field.is_vector and field.scale != 1]
-        # Whole numbers may be larger than a float64 holds exactly.
-        whole = [field for field in fields if not field.is_vector and field.scale == 1]
-        measured = [*vectors, *single]
-        self._get = operator.itemgetter(*(field.name for field in (*measured, *whole)))
-        self._vectors, self._measured = len(vectors), len(measured)
-        self._widths = [field.width for field in vectors]
-        self._width = len([lane for field in fields for lane in lanes[field]])
-        self._measured_lanes = [lane for field in measured for lane in lanes[field]]
-        self._whole_lanes = [lane for field in whole for lane in lanes[field]]
-        of_lanes = [field for field in measured for _ in lanes[field]]
-        self._steps = np.array([field.steps or 1 for field in of_lanes], np.float64)
-        self._scale = np.array([1.0 if field.steps else field.scale for field in of_lanes])
-        self._tops = np.array([field.top for field in of_lanes], np.float64)
-        self._most = np.array([field.most for field in of_lanes], np.float64)
-        self._whole_tops = np.array([field.top for field in whole], np.uint64)
-        self._blanks = [[None] * width for width in self._widths]
-
-    def of(self, data: dict[str, Any]) -> tuple[list[float | None], Sequence[int]] | None:
-        """Return an object's measured and whole values.
-
-        None for an object that must be checked value by value.
-        """
-        try:
-            values = self._get(data)
-        except KeyError:
-            return None
-        vectors: Sequence[Any] = values[: self._vectors]
-        if None in vectors:
-            vectors = [
-                blank if vector is None else vector
-                for vector, blank in zip(vectors, self._blanks, strict=True)
-            ]
-        if not _ARRAYS.issuperset(map(type, vectors)) or list(map(len, vectors)) != self._widths:
-            return None
-        measured = [
-            *itertools.chain.from_iterable(vectors),
-            *values[self._vectors : self._measured],
-        ]
-        whole = values[self._measured :]
-        if _NUMBERS.issuperset(map(type, measured)) and _INTEGERS.issuperset(map(type, whole)):
-            return measured, whole
-        return None
-
-    def codes(self, chosen: Sequence[_Usual]) -> Sequence[NDArray[np.uint64] | None]:
-        """Return the codes of each message; None for one with a value out of range."""
-        try:
-            measured = np.array([message.measured for message in chosen], np.float64)
-            whole = np.array([message.whole for message in chosen], np.uint64)
-        except OverflowError:
-            return [None] * len(chosen)
-        missing = np.isnan(measured)
-        with np.errstate(over="ignore"):
-            codes = np.rint(measured * self._steps / self._scale)
-        is_fine = (missing | ((measured >= 0) & (codes <= self._most))).all(axis=1)
-        is_fine &= (whole < self._whole_tops).all(axis=1)
-        codes = np.where(missing, self._tops, codes)
-        if not is_fine.all():
-            codes[~is_fine] = 0
-        table = np.empty((len(chosen), self._width), np.uint64)
-        table[:, self._whole_lanes] = whole
-        table[:, self._measured_lanes] = codes
-        return [row if fine else None for row, fine in zip(table, is_fine.tolist(), strict=True)]
-
-
-_NUMBERS, _INTEGERS, _ARRAYS = (
-    frozenset({int, float, type(None)}),
-    frozenset({int}),
-    frozenset({list}),
-)
-_NUMERIC = frozenset({int, float, list})
-_VALUES = _Values(_INSTANCE_FIELDS), _Values(_CHIP_FIELDS)
-"""By whether they are a chip's."""
-
-
-def _head(data: dict[str, Any]) -> tuple[str, int, int]:
-    boot = data.get("boot")
-    seq = data.get("seq")
-    stamp = data.get("ts")
-    if data.get("v") != SCHEMA:
-        raise WireError(f"schema version is not {SCHEMA}")
-    if type(boot) is not str or not 0 < len(boot) <= 64:
-        raise WireError("boot is not a string of 1 to 64 characters")
-    if type(seq) is not int or not 0 <= seq <= MAX_SEQ:
-        raise WireError("seq is not a whole number from 0 to 2^63 - 1")
-    if type(stamp) is not str or len(stamp) > 40:
-        raise WireError("ts is not an RFC 3339 instant")
-    try:
-        ts_ns = _instant_ns(stamp)
-    except (ValueError, OverflowError) as error:
-        raise WireError("ts is not an RFC 3339 instant") from error
-    if not EARLIEST_NS <= ts_ns <= LATEST_NS:
-        raise WireError(f"ts is outside the years 1970 to 2199, not {stamp!a}")
-    return boot, seq, ts_ns
+        head = Head(message.boot, message.seq, _instant_ns(message.ts))
+    except ValueError as error:
+        raise WireError(f"Telemetry ts: {error}{shown(message.ts)}") from None
+    path = f"{message.cluster}/{message.ultraserver}/{message.instance}"
+    values = form.values(message)
+    if message.chip is None:
+        return Sample(head, path, False, values, doubts)
+    return Sample(head, f"{path}/{format_chip(message.chip)}", True, values, doubts)
 
 
 @functools.lru_cache(maxsize=256)
-def _instant_ns(stamp: str) -> int:
+def _instant_ns(text: str) -> int:
     """Return nanoseconds since 1970; all messages of a tick have the same instant."""
-    return parse_rfc3339(stamp)
+    return instant_ns(text)
 
 
-def _codes(
-    data: dict[str, Any], fields: tuple[_Field, ...], is_chip: bool, doubts: list[Doubt]
-) -> list[int]:
-    # Most of a message's cost is here; unusual values are left to `_code`.
-    codes: list[int] = []
-    add = codes.append
-    get = data.get
-    for field in fields:
-        name, width, is_vector, steps, scale, top, most, _, ceiling = field
-        value = get(name)
-        if value is None:
-            codes.extend([top] * width)
-            continue
-        if is_vector:
-            if type(value) is not list or len(value) != width:
-                doubts.append(
-                    Doubt(name, f"must be a list of {width} numbers{shown(value)}", is_chip)
-                )
-                codes.extend([top] * width)
-                continue
-            lanes: list[Any] | tuple[Any] = value
-        else:
-            lanes = (value,)
-        for lane in lanes:
-            kind = type(lane)
-            if (kind is float or kind is int) and 0 <= lane <= ceiling:
-                code = round(lane * steps) if steps else lane if scale == 1 else round(lane / scale)
-                if code <= most and type(code) is int:
-                    add(code)
-                    continue
-            if lane is not None:
-                doubts.append(Doubt(name, _reason(lane, field), is_chip))
-            add(top)
-    return codes
+def _usable(value: Any, metric: Metric) -> tuple[Any, list[str]]:
+    """Return a metric's value, None for unusable lanes, and the reason of them all."""
+    lanes = value if metric.is_vector else [value]
+    if type(lanes) is not list or len(lanes) != metric.width:
+        wrong = f"must be a list of {metric.width} numbers{shown(value)}"
+        return _blank(metric), [] if value is None else [wrong]
+    reasons = [_reason(lane, metric) for lane in lanes]
+    usable = [None if reason else lane for lane, reason in zip(lanes, reasons, strict=True)]
+    return (usable if metric.is_vector else usable[0]), [*filter(None, reasons)]
 
 
-def _reason(value: object, field: _Field) -> str:
-    """Return why a value is not one of a metric."""
+def _reason(value: object, metric: Metric) -> str:
+    """Return why a value is not one of a metric; empty if it is."""
+    if value is None:
+        return ""
     if type(value) is not float and type(value) is not int:
         return f"must be a number{shown(value)}"
-    if 0 <= value <= field.limit:
-        return f"must be a whole number{shown(value)}"
-    return f"must be from 0 to {field.limit:g}{shown(value)}"
+    if 0 <= value <= metric.top * metric.scale:
+        steps = metric.steps_per_unit
+        is_whole = metric.scale == 1
+        code = value if is_whole else round(value * steps if steps else value / metric.scale)
+        if code <= metric.limit_code:
+            is_usable = not is_whole or type(value) is int
+            return "" if is_usable else f"must be a whole number{shown(value)}"
+    return reason_above(metric, value)
 
 
 def reason_above(metric: Metric, value: float) -> str:
@@ -450,13 +328,16 @@ def reason_above(metric: Metric, value: float) -> str:
     return f"must be from 0 to {metric.limit:g}{shown(value)}"
 
 
-def split_codes(
-    codes: Sequence[Sequence[int] | NDArray[np.uint64]], metrics: Sequence[Metric]
-) -> Iterator[tuple[Metric, NDArray[Any]]]:
-    """Yield each metric's column of decoded rows: shape (rows,), or (rows, width) for a vector."""
-    table = np.array(codes, dtype=np.uint64)
+def split_codes(samples: Sequence[Sample]) -> Iterator[tuple[Metric, NDArray[Any]]]:
+    """Yield each metric's column of wire codes: shape (rows,), or (rows, width) for a vector.
+
+    Args:
+        samples: At least one, all of chips or all of instances.
+    """
+    form = _FORMS[samples[0].is_chip]
+    table = form.codes([sample.values for sample in samples])
     start = 0
-    for metric in metrics:
+    for metric in form.metrics.values():
         part = table[:, start : start + metric.width]
         yield metric, (part if metric.is_vector else part[:, 0]).astype(metric.dtype)
         start += metric.width

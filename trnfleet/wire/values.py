@@ -32,6 +32,21 @@ LARGEST_COUNT = 2**53
 """Largest count: up to there a number is exact in every JSON reader."""
 
 
+def instant_ns(text: str) -> int:
+    """Return nanoseconds since 1970 of an RFC 3339 instant.
+
+    Raises:
+        ValueError: it is none, or out of range.
+    """
+    try:
+        ns = parse_rfc3339(text)
+    except (ValueError, OverflowError):
+        raise ValueError("not a time with its zone, such as 2026-01-31T23:59:58Z") from None
+    if not EARLIEST_NS <= ns <= LATEST_NS:
+        raise ValueError("a time outside the years 1970 to 2199")
+    return ns
+
+
 def check_instant(text: str) -> str:
     """Return an instant as it was given.
 
@@ -39,13 +54,9 @@ def check_instant(text: str) -> str:
         PydanticCustomError: it is none, or out of range; a ValueError, too.
     """
     try:
-        ns = parse_rfc3339(text)
-    except (ValueError, OverflowError):
-        raise PydanticCustomError(
-            "instant", "not a time with its zone, such as 2026-01-31T23:59:58Z"
-        ) from None
-    if not EARLIEST_NS <= ns <= LATEST_NS:
-        raise PydanticCustomError("instant", "a time outside the years 1970 to 2199")
+        instant_ns(text)
+    except ValueError as error:
+        raise PydanticCustomError("instant", str(error)) from None
     return text
 
 

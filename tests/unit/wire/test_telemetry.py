@@ -9,13 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.monitor.feed import Feed, ultraservers
 
-from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS, METRICS
+from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, METRICS
 from trnfleet.errors import WireError
 from trnfleet.wire.telemetry import (
     Head,
-    Sample,
     decode_sample,
-    decode_samples,
     dump,
     encode_chips,
     encode_instance,
@@ -63,11 +61,11 @@ def test_round_trip_gives_the_same_codes(feed: Feed) -> None:
         decode_sample(dump(value))
         for _, value in encode_chips(HEAD, PATH, None, feed.columns, slice(0, 16))
     ]
-    for metric, codes in split_codes([sample.codes for sample in samples], CHIP_METRICS):
+    for metric, codes in split_codes(samples):
         assert np.array_equal(codes, feed.columns[metric.name][:16]), metric.name
     sample = decode_sample(dump(encode_instance(HEAD, PATH, None, feed.columns, 2)))
     assert not sample.is_chip
-    for metric, codes in split_codes([sample.codes], INSTANCE_METRICS):
+    for metric, codes in split_codes([sample]):
         assert codes[0] == feed.columns[metric.name][2]
 
 
@@ -77,31 +75,30 @@ def test_absent_and_null_are_not_available(feed: Feed) -> None:
     del value["power_w"]
     value["tflops"] = None
     value["nc_util_pct"][3] = None
-    got = {
-        m.name: codes[0]
-        for m, codes in split_codes([decode_sample(dump(value)).codes], CHIP_METRICS)
-    }
+    got = codes_of(dump(value))
     assert got["power_w"] == 65_535
     assert got["tflops"] == 65_535
     assert got["nc_util_pct"][3] == 255
     assert got["nc_util_pct"][2] != 255
 
 
-CHANGES: list[dict[str, Any]] = [
-    {"v": 2},
-    {"v": None},
-    {"boot": ""},
-    {"boot": 1},
-    {"seq": -1},
-    {"seq": 1.5},
-    {"seq": True},
-    {"seq": 2**64},
-    {"ts": "yesterday"},
-    {"ts": 5},
-    {"ts": "2026-01-05T00:00:00"},
-    {"chip": "5"},
-    {"chip": -1},
-    {"chip": 5_000},
+CHANGES: list[tuple[dict[str, Any], str]] = [
+    ({"v": 2}, "v: must be 1, not 2"),
+    ({"v": None}, "v: must be a whole number, not None"),
+    ({"boot": ""}, "boot: must have at least 1 characters, not 0"),
+    ({"boot": 1}, "boot: must be text, not 1"),
+    ({"seq": -1}, "seq: must be at least 0, not -1"),
+    ({"seq": 1.5}, "seq: must be a whole number, not 1.5"),
+    ({"seq": True}, "seq: must be a whole number, not True"),
+    ({"seq": 2**64}, "seq: must be at most 9223372036854775807, not a number of over 64 bits"),
+    ({"ts": "yesterday"}, "ts: not a time with its zone, .*, not 'yesterday'"),
+    ({"ts": 5}, "ts: must be text, not 5"),
+    ({"ts": "2026-01-05T00:00:00"}, "ts: not a time with its zone, .*, not '2026-01-05T00:00:00'"),
+    ({"ts": "1969-12-31T23:59:59Z"}, "ts: a time outside the years 1970 to 2199, not '1969"),
+    ({"instance": 5}, "instance: must be text, not 5"),
+    ({"chip": "5"}, "chip: must be a whole number, not '5'"),
+    ({"chip": -1}, "chip: must be at least 0, not -1"),
+    ({"chip": 5_000}, "chip: must be at most 999, not 5000"),
 ]
 DOUBTFUL: list[tuple[dict[str, Any], str]] = [
     ({"power_w": "1"}, "power_w must be a number, not '1'"),
@@ -125,11 +122,26 @@ DOUBTFUL: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_message_without_its_identity_is_refused(feed: Feed, change: dict[str, Any]) -> None:
-    """A message without a certain subject is refused as a whole."""
-    with pytest.raises(WireError):
-        decode_sample(dump({**chip_object(feed), **change}))
+@pytest.mark.parametrize(("change", "text"), CHANGES)
+def test_a_message_without_its_identity_is_refused(
+    feed: Feed, change: dict[str, Any], text: str
+) -> None:
+    """A message without a certain subject is refused as a whole.
+
+    The refusal names the field, the limit and the value, also among doubtful values.
+    """
+    for doubtful in ({}, {"power_w": -1, "fan_rpm": 900}):
+        with pytest.raises(WireError, match=f"Telemetry {text}"):
+            decode_sample(dump({**chip_object(feed), **doubtful, **change}))
+
+
+@pytest.mark.parametrize("name", ["v", "boot", "seq", "ts", "cluster", "ultraserver", "instance"])
+def test_a_message_has_all_of_its_identity(feed: Feed, name: str) -> None:
+    """The refusal names the missing field."""
+    message = chip_object(feed)
+    del message[name]
+    with pytest.raises(WireError, match=f"Telemetry {name}: is missing"):
+        decode_sample(dump(message))
 
 
 @pytest.mark.parametrize(("change", "text"), DOUBTFUL)
@@ -145,10 +157,8 @@ def test_a_value_that_cannot_be_one_takes_no_other_with_it(
     sample = decode_sample(changed)
     (doubt,) = sample.doubts
     assert doubt.text == text
-    there, here = (
-        {m.name: codes[0] for m, codes in split_codes([decode_sample(each).codes], CHIP_METRICS)}
-        for each in (good, changed)
-    )
+    there = codes_of(good)
+    here = codes_of(changed)
     for metric in CHIP_METRICS:
         if metric.name not in change:
             assert np.array_equal(there[metric.name], here[metric.name])
@@ -160,7 +170,6 @@ def test_a_value_that_cannot_be_one_takes_no_other_with_it(
                 else slice(None)
             )
             assert (np.atleast_1d(here[metric.name])[bad] == metric.top).all()
-    assert plain(decode_samples([changed] * 9)[4]) == plain(sample)
 
 
 def test_notes_of_a_publisher_are_no_metrics(feed: Feed) -> None:
@@ -192,55 +201,91 @@ def test_any_value(name: str, value: object) -> None:
         sample = decode_sample(dump({**chip_object(feed), name: value}))
     except WireError:
         return
-    assert len(sample.codes) == sum(metric.width for metric in CHIP_METRICS)
+    for metric, codes in split_codes([sample]):
+        assert codes.shape == ((1, metric.width) if metric.is_vector else (1,))
 
 
-def test_many_are_decoded_as_each_alone(feed: Feed) -> None:
-    """A batch of right, partial and wrong objects decodes like each alone."""
-    good = [value for _, value in encode_chips(HEAD, PATH, "pre", feed.columns, slice(0, 16))] + [
-        encode_instance(HEAD, PATH, None, feed.columns, row) for row in range(4)
-    ]
-    limits = [
-        {"power_w": watts}
-        for watts in (0, 6553.4, 6553.45, 6553.5, 0.04, 0.05, 2**70, 1e300, -0.0, -1e-9)
-    ]
-    counters = [
-        {"exec_completed": count} for count in (2**53 + 1, 2**64 - 2, 2**64 - 1, 2**64, -1, 0, 1.0)
-    ]
-    lanes: list[Any] = ["12345678", [None] * 8, [0.25] * 8, [0.75] * 8, {}, None]
-    odd: list[dict[str, Any]] = [{"nc_util_pct": each} for each in lanes]
-    odd += [
-        {"power_w": None},
-        {"power_w": None, "nc_util_pct": [None, *[0.5] * 6, None]},
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        *(
+            ({"power_w": watts}, code)
+            for watts, code in (
+                (0, 0),
+                (-0.0, 0),
+                (0.04, 0),
+                (0.06, 1),
+                (6553.4, 65_534),
+                (6553.45, 65_534),
+                (6553.5, None),
+                (2**70, None),
+                (1e300, None),
+                (-1e-9, None),
+            )
+        ),
+        *(
+            ({"exec_completed": count}, code)
+            for count, code in (
+                (0, 0),
+                (2**53 + 1, 2**53 + 1),
+                (2**63, 2**63),
+                (2**64 - 2, 2**64 - 2),
+                (2**64 - 1, None),
+                (2**64, None),
+                (-1, None),
+                (1.0, None),
+            )
+        ),
+    ],
+)
+def test_the_ends_of_a_metrics_range(
+    feed: Feed, change: dict[str, float], code: int | None
+) -> None:
+    """A value within half a step of the range has the nearest code; others are in doubt."""
+    ((name, value),) = change.items()
+    payload = dump({**chip_object(feed), name: value})
+    assert len(decode_sample(payload).doubts) == (code is None)
+    metric = BY_NAME[name]
+    assert int(codes_of(payload)[name]) == (metric.top if code is None else code)
+
+
+def test_a_number_beyond_a_float_is_in_doubt(feed: Feed) -> None:
+    """An overflowing number takes no other value with it."""
+    payload = dump({**chip_object(feed), "power_w": None}).replace(
+        b'"power_w":null', b'"power_w":1e999'
+    )
+    (doubt,) = decode_sample(payload).doubts
+    assert doubt.text == "power_w must be from 0 to 6553.4, not inf"
+
+
+@pytest.mark.parametrize("chip", ['"chip":null', '"\\u0063hip":null', '"job":"\\"chip\\""'])
+def test_an_instance_is_recognised_by_its_chip(feed: Feed, chip: str) -> None:
+    """A message without a chip's number is an instance's, however it is written."""
+    payload = dump(encode_instance(HEAD, PATH, None, feed.columns, 2))
+    sample = decode_sample(payload.replace(b'"job":null', chip.encode()))
+    assert not sample.is_chip
+    assert not sample.doubts
+
+
+def test_a_row_of_codes_does_not_depend_on_others(feed: Feed) -> None:
+    """Codes of many messages, whole and partial, equal those of each alone."""
+    good = [value for _, value in encode_chips(HEAD, PATH, "pre", feed.columns, slice(0, 16))]
+    changes: list[dict[str, Any]] = [change for change, _ in DOUBTFUL]
+    changes += [
+        {"nc_util_pct": None},
+        {"nc_util_pct": [None] * 8},
+        {"nc_util_pct": [None, *[0.5] * 6, None], "power_w": None},
         {"links_up": None},
     ]
-    doubtful = [change for change, _ in DOUBTFUL]
-    changed = [{**good[0], **change} for change in (*CHANGES, *doubtful, *limits, *counters, *odd)]
-    payloads = [dump(value) for value in (*good, *changed)] + [b"", b"{}", b"[]", b"{}{}", b"\xff"]
-    assert [plain(each) for each in decode_samples(payloads)] == [
-        alone(payload) for payload in payloads
-    ]
+    payloads = [dump(value) for value in (*good, *({**good[0], **change} for change in changes))]
+    together = {
+        metric.name: codes for metric, codes in split_codes([*map(decode_sample, payloads)])
+    }
+    for number, payload in enumerate(payloads):
+        for name, alone in codes_of(payload).items():
+            assert np.array_equal(together[name][number], alone), name
 
 
-@given(values=st.lists(st.floats(allow_nan=False) | st.integers(), min_size=8, max_size=8))
-def test_any_values_of_many(values: list[float]) -> None:
-    """Any numbers in many objects decode to the same codes or errors as alone."""
-    made = chip_object(Feed(ultraservers(1)))
-    payloads = [dump({**made, "tflops": value, "hbm_used_bytes": value}) for value in values]
-    assert [plain(each) for each in decode_samples(payloads)] == [
-        alone(payload) for payload in payloads
-    ]
-
-
-def plain(got: Sample | WireError) -> tuple[object, ...]:
-    """Return the decoded sample or the error's text in comparable form."""
-    return (
-        (str(got),) if isinstance(got, WireError) else (*got[:3], *map(int, got.codes), *got.doubts)
-    )
-
-
-def alone(payload: bytes) -> tuple[object, ...]:
-    try:
-        return plain(decode_sample(payload))
-    except WireError as error:
-        return plain(error)
+def codes_of(payload: bytes) -> dict[str, Any]:
+    """Return the codes of one message by metric."""
+    return {metric.name: codes[0] for metric, codes in split_codes([decode_sample(payload)])}

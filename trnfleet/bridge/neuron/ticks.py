@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from trnfleet.bridge.neuron.documents import Host
 from trnfleet.domain.address import Level, level_of, parse_chip
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
-from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, INSTANCE_METRICS, METRICS, Scope
+from trnfleet.domain.metrics import BY_NAME, METRICS, Scope
 from trnfleet.errors import WireError
 from trnfleet.wire.frame_head import is_cbor
 from trnfleet.wire.frame_layout import Unit
@@ -164,9 +164,7 @@ class InstanceTicks:
             if row >= self.host.kind.chips or level_of(sample.path) != Level.CHIP:
                 raise WireError(f"a {self.host.kind.name} has no such chip")
         done = self._turn(sample.head.ts_ns)
-        for metric, codes in split_codes(
-            [sample.codes], CHIP_METRICS if sample.is_chip else INSTANCE_METRICS
-        ):
+        for metric, codes in split_codes([sample]):
             self._columns[metric.name][row] = codes[0]
         return done
 

@@ -42,7 +42,6 @@ from trnfleet.monitor.store.store import Store
 from trnfleet.wire.alerts import AlertMessage
 from trnfleet.wire.frame_head import is_cbor
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
-from trnfleet.wire.ports import CONTENT_TYPE_CBOR
 from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic, parse_topic, presence_path
 
 if TYPE_CHECKING:
@@ -54,7 +53,6 @@ if TYPE_CHECKING:
 
 MANY = 16
 """Fewest messages in a batch for bulk application to pay off."""
-_ONLY_CBOR = {CONTENT_TYPE_CBOR}
 
 
 class Ingest:
@@ -174,9 +172,6 @@ class Ingest:
         traffic = self.publishers.traffic
         counts.read += len(batch)
         columns = BatchColumns.of(batch)
-        if set(columns.content_types) != _ONLY_CBOR:
-            with guard(counts, "telemetry"):
-                telemetry.decode(batch, topics)
         taken = Taken(enters=len(batch) >= MANY, wall_ns=wall_ns)
         states = [*map(topics.get, columns.topics)]
         begin = 0
@@ -288,7 +283,7 @@ class Ingest:
             lost = counts.lost
             late = counts.late
             duplicates = counts.duplicates
-            head = telemetry.take(topic, envelope, number)
+            head = telemetry.take(topic, envelope)
             if head is None or counts.lost != lost:
                 missing = counts.lost - lost, counts.late - late, counts.duplicates - duplicates
                 traffic.miss(topic.row, *missing)

@@ -12,17 +12,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, INSTANCE_METRICS, Scope
+from trnfleet.domain.metrics import BY_NAME, Scope
 from trnfleet.errors import WireError
 from trnfleet.monitor.ingest.rejects import MisplacedError, RejectedError
 from trnfleet.monitor.ingest.topics import covering_path
 from trnfleet.wire.frame_head import is_cbor
 from trnfleet.wire.frames import is_above, most_code, to_store_codes
-from trnfleet.wire.ports import CONTENT_TYPE_CBOR
-from trnfleet.wire.telemetry import Doubt, decode_sample, decode_samples, reason_above, split_codes
+from trnfleet.wire.telemetry import Doubt, decode_sample, reason_above, split_codes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
@@ -94,7 +93,6 @@ class TelemetryBatch:
     __slots__ = (
         "_contests",
         "_counts",
-        "_decoded",
         "_doubts",
         "_heard_since_s",
         "_limits",
@@ -140,24 +138,8 @@ class TelemetryBatch:
         """One of a row, by its topic's identity."""
         self._sampled: set[str] = set()
         """Descriptor paths of these samples. They may have frames as well."""
-        self._decoded: dict[int, Sample | WireError] = {}
-        """By their places in the batch."""
 
-    def decode(self, batch: Sequence[Envelope], topics: Mapping[str, TopicState]) -> None:
-        """Decode all JSON samples of a batch, applied later or not."""
-        samples = [
-            number
-            for number, envelope in enumerate(batch)
-            if envelope.content_type != CONTENT_TYPE_CBOR
-            and envelope.topic in topics
-            and not envelope.retain
-            and len(envelope.payload) <= self._limits.payload_bytes
-            and not is_cbor(envelope)
-        ]
-        decoded = decode_samples([batch[number].payload for number in samples], self._limits)
-        self._decoded = dict(zip(samples, decoded, strict=True))
-
-    def take(self, topic: TopicState, envelope: Envelope, number: int) -> Head | None:
+    def take(self, topic: TopicState, envelope: Envelope) -> Head | None:
         """Write a message of a described topic, or store it for `finish`.
 
         Return its head, or None if it is not new.
@@ -165,7 +147,6 @@ class TelemetryBatch:
         Args:
             topic: Its topic.
             envelope: The message.
-            number: Its place in the batch.
 
         Raises:
             WireError: it is rejected.
@@ -181,12 +162,7 @@ class TelemetryBatch:
             )
         if is_cbor(envelope):
             return self._write_frame(topic, payload, envelope.shed)
-        sample = self._decoded.get(number)
-        if sample is None:
-            # The first of its topic.
-            sample = decode_sample(payload, self._limits)
-        if isinstance(sample, WireError):
-            raise sample
+        sample = decode_sample(payload, self._limits)
         if sample.path != topic.path or sample.is_chip != topic.is_chip:
             raise MisplacedError(_NOT_ITS_OWN)
         counts = self._counts
@@ -210,7 +186,7 @@ class TelemetryBatch:
         self._sampled.clear()
         store = self._store
         now_s = self._now_s
-        for is_chip, metrics in ((True, CHIP_METRICS), (False, INSTANCE_METRICS)):
+        for is_chip in (True, False):
             chosen = [pair for pair in samples if pair[1].is_chip is is_chip]
             if not chosen:
                 continue
@@ -218,8 +194,8 @@ class TelemetryBatch:
                 [_first(topic.chips if is_chip else topic.instances) for topic, _ in chosen]
             )
             codes = {
-                metric.name: values
-                for metric, values in split_codes([sample.codes for _, sample in chosen], metrics)
+                metric.name: column
+                for metric, column in split_codes([sample for _, sample in chosen])
             }
             # Neighbours come one after the other, and a slice is written in less time than rows by
             # number.

@@ -168,7 +168,7 @@ async def test_a_publisher_that_is_only_refused_is_called_so() -> None:
     assert State(pipeline.publishers.state[0]) is State.REFUSED
     (problem,) = [each for each in pipeline.problems if each.name == "publisher-refused"]
     assert "1 of 1 publisher is refused: feed; the last: " in problem.text
-    assert "schema version is not 1" in problem.text
+    assert "Telemetry v: is missing" in problem.text
     for _ in range(5):
         await feed.advance(1.0)
     assert State(feed.monitor.pipeline().publishers.state[0]) is not State.REFUSED

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from support.sim.tick_lines import stdout_lines
 
-from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS
 from trnfleet.sim.engine import Engine, to_ns
 from trnfleet.sim.rng import Rng
 from trnfleet.wire.frames import FrameDecoder, FrameEncoder
@@ -66,11 +65,8 @@ def test_json_and_cbor_carry_the_same_codes(shipped: Callable[[str], FleetFile])
         samples = [decode_sample(line) for line in itertools.islice(lines, 204)]
         frame = decoder.decode(encoder.encode(tick, framing.step().ts_ns))
         assert {sample.head.ts_ns for sample in samples} == {frame.head.ts_ns}
-        for is_chip, metrics, arrays in (
-            (True, CHIP_METRICS, frame.chip),
-            (False, INSTANCE_METRICS, frame.instance),
-        ):
-            codes = [sample.codes for sample in samples if sample.is_chip is is_chip]
-            for metric, column in split_codes(codes, metrics):
+        for is_chip, arrays in ((True, frame.chip), (False, frame.instance)):
+            chosen = [sample for sample in samples if sample.is_chip is is_chip]
+            for metric, column in split_codes(chosen):
                 assert np.array_equal(column, arrays[metric.name]), metric.name
                 assert np.array_equal(column, framing.columns[metric.name]), metric.name
