@@ -337,36 +337,35 @@ class EventMessage(Message):
         return data
 
 
-class CommandMessage(BaseModel):
+class CommandMessage(StructMessage, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A request to a simulator or a relay.
 
     Unknown fields are refused, because they might change its meaning.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, cache_strings="keys")
-
-    v: Literal[1] = 1
     id: Name
     """Unique: a repeated command is carried out once."""
     client: Name
     """Client id of the requester; the answer goes to `reply/{client}/{id}`."""
     action: Name
     target: Text = ""
-    args: dict[Name, Text | Amount | bool | None] = Field(default_factory=dict, max_length=16)
+    args: Annotated[dict[Name, Text | Amount | bool | None], Meta(max_length=16)] = msgspec.field(
+        default_factory=dict
+    )
     expires: Text
     """RFC 3339, wall time: from then on it is not carried out."""
     by: Text = ""
     """Name of the operator, for the log."""
 
 
-class ReplyMessage(Message):
+class ReplyMessage(StructMessage, frozen=True, kw_only=True):
     """The answer to a command."""
 
     id: Name
     ok: bool
-    reason: Annotated[str, StringConstraints(max_length=2_000)] = ""
+    reason: Annotated[str, Meta(max_length=2_000)] = ""
     """The result, or the reason of a refusal, in one line."""
-    result: dict[str, Any] = Field(default_factory=dict)
+    result: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 MessageT = TypeVar("MessageT", bound=BaseModel | msgspec.Struct)

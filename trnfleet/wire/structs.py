@@ -18,6 +18,7 @@ _STEP = re.compile(r"\.(\w+)|\[(\d+|\.\.\.)\]")
 """A step of a value's path in msgspec's form. A field, an item, or any entry of a dict."""
 _OF_FIELD = re.compile(r"(\w+): (.*)")
 """Message of a struct's own check about one field."""
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _EXPECTED = re.compile(r"Expected `([a-z |]+)`(?: (.*))?")
 _KINDS = {
     "int": "a whole number",
@@ -114,7 +115,7 @@ def _explain(problem: str, value: Any, model: type[msgspec.Struct]) -> str:
             value = value[field]
         elif item == "...":
             key = _wrong_key(value, kind)
-            names.append(f"{key[:_VALUE_CHARS]!a}")
+            names.append(_shown_key(key))
             kind = _parts(kind)[1]
             value = value[key]
         else:
@@ -129,6 +130,10 @@ def _explain(problem: str, value: Any, model: type[msgspec.Struct]) -> str:
         names.append(own[1])
         words = own[2]
         value = value.get(own[1])
+    unknown = _UNKNOWN.fullmatch(words)
+    if unknown is not None:
+        choices = nearest(unknown[1][:_VALUE_CHARS], kind.__struct_fields__)
+        return f"{'.'.join([*names, _shown_key(unknown[1])])}: unknown field: {choices}"
     missing = re.fullmatch(r"Object missing required field `(\w+)`", words)
     if missing is not None:
         return f"{'.'.join([*names, missing[1]])}: is missing"
@@ -160,7 +165,14 @@ def _limit(words: str, value: object, kind: Any) -> str:
     if sign == "matching":
         pattern = limit.removeprefix("matching regex ").strip("'").replace(r"\\Z", "$")
         return f"must match {pattern}{shown(value)}"
-    return f"must be {_KINDS.get(kinds[0], kinds[0])}{shown(value)}"
+    *others, last = [_KINDS.get(kind, kind) for kind in kinds if kind != "null"]
+    return f"must be {' or '.join(filter(None, [', '.join(others), last]))}{shown(value)}"
+
+
+def _shown_key(key: str) -> str:
+    """Return a key in plain text, quoted unless it is an identifier."""
+    key = key[:_VALUE_CHARS]
+    return key if key.isascii() and key.isidentifier() else ascii(key)
 
 
 def _wrong_key(entries: dict[str, Any], kind: Any) -> str:

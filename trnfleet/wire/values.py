@@ -62,7 +62,7 @@ def check_instant(text: str) -> str:
 
 Instant = Annotated[str, StringConstraints(max_length=64), AfterValidator(check_instant)]
 """An RFC 3339 instant from `EARLIEST_NS` to `LATEST_NS`, with any offset."""
-Amount = Annotated[float, Field(ge=0, le=1e18, allow_inf_nan=False)]
+Amount = Annotated[float, Field(ge=0, le=1e18, allow_inf_nan=False), Meta(ge=0, le=1e18)]
 """An amount in a job's life; none reaches the limit."""
 Figure = Annotated[float, Field(ge=-1e30, le=1e30, allow_inf_nan=False)]
 """A value of any unit; a fleet's sum of the widest counters is under 1e26."""

@@ -28,6 +28,7 @@ from trnfleet.wire.messages import (
     Message,
     PublisherMessage,
     WatchMessage,
+    encode_message,
     message_envelope,
 )
 from trnfleet.wire.ports import CONTENT_TYPE_CBOR, Envelope
@@ -255,7 +256,7 @@ class Churn:
         command = CommandMessage(
             id=name, client=name, action="inject", target=self._steady, expires=ts
         )
-        yield self._live(TopicClass.COMMAND, self._steady, command.model_dump_json().encode())
+        yield self._live(TopicClass.COMMAND, self._steady, encode_message(command))
         yield self._live(TopicClass.REPLY, f"{name}/{number}", b'{"ok": true}')
         yield Envelope(
             build_topic(f"fleet-{number}", TopicClass.TELEMETRY, "uc1/standalone/h"), b"{}"

@@ -33,6 +33,7 @@ from trnfleet.wire.messages import (
     ReceiverErrorSpec,
     ReplyMessage,
     WatchMessage,
+    decode_message,
 )
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.reservations import ExtensionSpec, ReservationMessage
@@ -376,7 +377,7 @@ def test_messages_of_the_page_are_valid() -> None:
     telemetry, command = re.findall(r"```json\n(.*?)```", read("wire.md"), re.DOTALL)
     decoded = decode_sample(telemetry.encode())
     assert (decoded.path, decoded.head.seq) == (f"{PATH}/chip05", 41)
-    assert CommandMessage.model_validate_json(command).action == "inject"
+    assert decode_message(command.encode(), CommandMessage).action == "inject"
 
 
 def test_limits_are_those_of_the_program() -> None:

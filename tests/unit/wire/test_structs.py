@@ -57,13 +57,13 @@ def refusal(change: dict[str, Any]) -> str:
         ({"instances": [INSTANCE | {"lnc": 9}]}, "instances.0.lnc: must be at most 8, not 9"),
         (
             {"instances": [INSTANCE | {"versions": {"a": "", "b": 1}}]},
-            "instances.0.versions.'b': must be text, not 1",
+            "instances.0.versions.b: must be text, not 1",
         ),
         (
             {"instances": [INSTANCE | {"versions": {"a": "", "\u202e": ""}}]},
             r"instances.0.versions: must match ^[A-Za-z0-9_-]{1,64}$, not '\u202e'",
         ),
-        ({"lanes": {"a": ["x", "y", ""]}}, "lanes.'a'.2: must match ^[A-Za-z0-9_-]{1,64}$, not ''"),
+        ({"lanes": {"a": ["x", "y", ""]}}, "lanes.a.2: must match ^[A-Za-z0-9_-]{1,64}$, not ''"),
         ({"lanes": {"a": ["x", "x"]}}, "lanes: two link lanes of the same name"),
         (
             {"columns": [COLUMN | {"type": "u9"}]},

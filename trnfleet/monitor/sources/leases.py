@@ -16,7 +16,7 @@ from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.errors import WireError
 from trnfleet.text import plain
 from trnfleet.wire.commands.leases import FORWARD, LEASE_S, RENEW_S
-from trnfleet.wire.messages import CommandMessage, ReplyMessage, decode_message
+from trnfleet.wire.messages import CommandMessage, ReplyMessage, decode_message, encode_message
 from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope, MessageProperties
 from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic, command_path, reply_path
 
@@ -263,7 +263,7 @@ class Leases:
             correlation=lease.command_id.encode(),
             expiry_s=EXPIRY_S,
         )
-        payload = message.model_dump_json().encode()
+        payload = encode_message(message)
         return Envelope(
             topic, payload, qos=1, content_type=CONTENT_TYPE_JSON, properties=properties
         )

@@ -16,7 +16,7 @@ from trnfleet.services.discovery import find_fleet
 from trnfleet.services.session import CONNECT_LIMIT_S, BatchReader, user_name
 from trnfleet.tasks import background
 from trnfleet.text import plain
-from trnfleet.wire.messages import CommandMessage, ReplyMessage, decode_message
+from trnfleet.wire.messages import CommandMessage, ReplyMessage, decode_message, encode_message
 from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope, MessageProperties
 from trnfleet.wire.topics import TopicClass, build_topic, command_path, reply_path
 
@@ -93,7 +93,7 @@ async def send_command(
             by=user_name(""),
         )
         topic = build_topic(fleet, TopicClass.COMMAND, command_path(command.target), root)
-        payload = message.model_dump_json().encode()
+        payload = encode_message(message)
         # A broker that holds the command back lets it go with its time.
         properties = MessageProperties(
             response_topic=reply_topic,

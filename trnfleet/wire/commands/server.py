@@ -10,7 +10,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from pydantic import BaseModel, ConfigDict
+import msgspec
 
 from trnfleet import logs
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
@@ -111,10 +111,8 @@ class CommandCounts:
     """Sender unknown from both topic and payload."""
 
 
-class _Sender(BaseModel):
+class _Sender(msgspec.Struct, frozen=True):
     """The sender of a command: enough to answer an otherwise invalid command."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True, cache_strings="keys")
 
     id: Name
     client: Name
@@ -348,7 +346,7 @@ class CommandServer:
         payload = encode_message(reply)
         if len(payload) > self._limits.payload_bytes:
             short = one_line(f"{reason}; the result is too long for a message")
-            payload = encode_message(reply.model_copy(update={"reason": short, "result": who}))
+            payload = encode_message(msgspec.structs.replace(reply, reason=short, result=who))
         return [
             Envelope(
                 to.topic, payload, qos=1, content_type=CONTENT_TYPE_JSON, properties=to.properties

@@ -20,6 +20,7 @@ from trnfleet.wire.messages import (
     ForwardedBy,
     ReplyMessage,
     decode_message,
+    encode_message,
 )
 from trnfleet.wire.ports import Envelope, LinkStatus, PublishResult
 from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic
@@ -113,7 +114,7 @@ class Relay:
             args=args,
             expires=format_rfc3339(self.feed.clock.wall_ns() + 5 * NS_PER_S),
         )
-        payload = command.model_dump_json().encode()
+        payload = encode_message(command)
         topic = build_topic("demo", TopicClass.COMMAND, target)
         replies = self.server.handle(
             Envelope(topic, payload, received_s=self.feed.clock.monotonic_s()),
