@@ -1,7 +1,7 @@
 """Deliveries of a watch: each receiver runs alone, and one that fails is run again.
 
 A webhook or an Alertmanager that is away is retried by its receiver. Failures that come here
-have no retry of their own: a closed stdout, a full disk, a bug.
+have no retry of their own: a closed stdout, a full disk, a bug. Only a closed stdout stays closed.
 """
 
 from __future__ import annotations
@@ -30,15 +30,13 @@ class Deliveries:
         Args:
             receivers: The receivers.
             clock: The time to go by.
-            ending: Asked for the end of the watch when all receivers have failed.
+            ending: Asked for the end of the watch when its only receiver is closed.
         """
         self.problem = ""
-        """Why no receiver can be notified; it ends the watch. Empty while one can."""
+        """Why the watch ends: its only receiver is closed. Empty otherwise."""
         self._receivers = receivers
         self._clock = clock
         self._ending = ending
-        self._failures: dict[str, str] = {}
-        """Last failure of each receiver, by its name."""
 
     async def run(self, receiver: Receiver) -> None:
         """Run a receiver until cancelled, again after each failure."""
@@ -48,6 +46,11 @@ class Deliveries:
             delivered = tally.delivered
             try:
                 await receiver.run()
+            except BrokenPipeError as error:
+                why = error.strerror or str(error)
+                if len(self._receivers) == 1:
+                    self.problem = f"nobody can be notified: {receiver.name}: {why}"
+                    self._ending.ask()
             except OSError as error:
                 why = error.strerror or str(error)
             except Exception as error:  # a bug in one receiver must not end the others
@@ -56,21 +59,7 @@ class Deliveries:
             else:
                 return
             receiver.note_failure(why)
-            self._failures[receiver.name] = why
-            self._end_if_lost()
             attempt = 0 if tally.delivered > delivered else attempt
             tally.retried += 1
             await self._clock.sleep(pause_s(attempt))
             attempt += 1
-
-    def _end_if_lost(self) -> None:
-        """Ask for the end where each receiver has failed and none has delivered since."""
-        if all(
-            self._failures.get(receiver.name) == receiver.tally.last_error
-            for receiver in self._receivers
-        ):
-            reasons = [
-                f"{receiver.name}: {receiver.tally.last_error}" for receiver in self._receivers
-            ]
-            self.problem = f"nobody can be notified: {', '.join(reasons)}"
-            self._ending.ask()

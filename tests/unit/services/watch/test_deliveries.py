@@ -63,29 +63,33 @@ async def test_a_receiver_fails_alone_and_is_run_again() -> None:
     assert (ending.asked, deliveries.problem) == (False, "")
 
 
-async def test_a_watch_that_can_tell_nobody_ends() -> None:
-    """The last failing receiver ends the watch.
-
-    A recovered one does not count as failed.
-    """
+@pytest.mark.parametrize("others", [0, 1])
+async def test_a_closed_pipe_ends_a_watch_without_another_receiver(others: int) -> None:
+    """Its reader does not come back; beside another receiver it is run again."""
     clock = ManualClock()
     ending = Ending()
-    first = Outlet("stdout", clock, OSError(32, "gone"))
-    second = Outlet("exec", clock)
-    deliveries = Deliveries([first, second], clock, ending)
-    async with running(deliveries.run(first)):
-        await clock.advance(0.5)
-        first.error = None
-        await clock.advance(1)
-        second.error = OSError(28, "full")
-        async with running(deliveries.run(second)):
-            await clock.advance(0.5)
-            assert deliveries.problem == ""
-    first.error = OSError(32, "gone")
-    async with running(deliveries.run(first)):
-        await clock.advance(0.5)
-    assert ending.asked
-    assert deliveries.problem == "nobody can be notified: stdout: gone, exec: full"
+    closed = Outlet("stdout", clock, BrokenPipeError(32, "gone"))
+    deliveries = Deliveries([closed, *[Outlet("exec", clock)] * others], clock, ending)
+    async with running(deliveries.run(closed)):
+        await clock.advance(1.5)
+    assert closed.runs == 2
+    assert ending.asked == (not others)
+    assert deliveries.problem == ("" if others else "nobody can be notified: stdout: gone")
+
+
+async def test_a_full_disk_is_retried_by_a_watch_without_another_receiver() -> None:
+    """Space may come back: the line is written then, and the watch goes on."""
+    clock = ManualClock()
+    ending = Ending()
+    full = Outlet("stdout", clock, OSError(28, "No space left on device"))
+    deliveries = Deliveries([full], clock, ending)
+    async with running(deliveries.run(full)):
+        await clock.advance(4)
+        assert full.runs == 3
+        full.error = None
+        await clock.advance(4)
+        assert full.errors() == NO_ERRORS
+    assert (ending.asked, deliveries.problem) == (False, "")
 
 
 def test_a_closed_stdout_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
