@@ -12,8 +12,9 @@ heartbeat with its own. Times of others are their own claims, so:
 - A watch that finds a leader ranks behind all watches it hears, whatever their clocks say. Also if
   that leader's first heartbeat arrives after listening ended, but before the leader's retained
   message was out of doubt.
-- A leader that does not publish the alerts firing here is distrusted, and leads nobody here until
-  it publishes them.
+- A leader that does not publish the alerts firing here is replaced, and leads nobody here until it
+  starts again. It hears its successor lead, and ranks behind all once that one publishes its
+  alerts.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class _Watch(NamedTuple):
     """Whether a heartbeat has come in, and not only a retained message."""
     leads: bool | None
     hears: bool | None
+    is_replaced: bool
 
 
 class Election:
@@ -77,8 +79,6 @@ class Election:
         self.since_ns = since_ns - since_ns % _TICK_NS
         """Start of this watch as read by others; it ranks by it."""
         self._others: dict[str, _Watch] = {}
-        self.distrusted: set[str] = set()
-        """Watches not accepted as leaders here; none of them is gone."""
         self._is_listening = True
 
     def take(
@@ -112,8 +112,6 @@ class Election:
             or message.client != client
         ):
             self._others.pop(client, None)
-            if message is None or message.state == "offline":
-                self.distrusted.discard(client)
             return False
         since_ns = since_of(message)
         known = self._others.get(client)
@@ -137,7 +135,14 @@ class Election:
             until_s = max(until_s, known.until_s)
         is_first = not is_retained and (known is None or not known.is_heard)
         watch = _Watch(
-            since_ns, client, message.boot, until_s, is_heard, message.leads, message.hears
+            since_ns,
+            client,
+            message.boot,
+            until_s,
+            is_heard,
+            message.leads,
+            message.hears,
+            is_replaced=known is not None and known.is_replaced,
         )
         if is_first and known is not None and now_s < known.until_s and not self._is_listening:
             self._rank_behind(watch)
@@ -148,7 +153,7 @@ class Election:
 
     def _rank_behind(self, late: _Watch) -> None:
         """Rank behind a leader that was in doubt when this watch joined: it already led."""
-        if late.leads and self._trusts(late):
+        if late.leads and not late.is_replaced:
             self.since_ns = max(self.since_ns, late.since_ns + _TICK_NS)
 
     def listen(self, now_s: float) -> None:
@@ -165,7 +170,9 @@ class Election:
     def take_part(self, now_s: float) -> bool:
         """End listening; return whether this watch now ranks behind an existing leader."""
         self._is_listening = False
-        heard = [watch for watch in self._present(now_s) if watch.is_heard and self._trusts(watch)]
+        heard = [
+            watch for watch in self._present(now_s) if watch.is_heard and not watch.is_replaced
+        ]
         behind_ns = max((watch.since_ns for watch in heard), default=-1) + _TICK_NS
         if not any(watch.leads for watch in heard) or self.since_ns >= behind_ns:
             return False
@@ -182,17 +189,15 @@ class Election:
             self.since_ns = max(self.since_ns, max(watch.since_ns for watch in hearing) + _TICK_NS)
         return bool(hearing)
 
-    def distrust(self, client: str) -> None:
-        """Leave a watch out as leader."""
-        self.distrusted.add(client)
+    def replace(self, client: str) -> None:
+        """Leave a watch out as leader until it starts again."""
+        self._others[client] = self._others[client]._replace(is_replaced=True)
 
-    def trust(self, client: str) -> None:
-        """Accept a watch as leader again."""
-        self.distrusted.discard(client)
-
-    def others(self, now_s: float) -> list[str]:
-        """Return the other present watches; the next leader without this watch is first."""
-        return [watch.client for watch in sorted(self._present(now_s))]
+    def step_back(self, now_s: float) -> None:
+        """Rank behind all other watches: a successor leads."""
+        for client in self.successors(now_s):
+            self._others[client] = self._others[client]._replace(is_replaced=False)
+        self.take_part(now_s)
 
     def rivals(self, now_s: float) -> list[str]:
         """Return the other watches that claim to lead."""
@@ -200,13 +205,15 @@ class Election:
             watch.client for watch in sorted(self._present(now_s)) if watch.leads and watch.is_heard
         ]
 
+    def successors(self, now_s: float) -> set[str]:
+        """Return the watches that claim to lead although they rank behind this one."""
+        own = (self.since_ns, self._client)
+        return {client for client in self.rivals(now_s) if self._others[client][:2] > own}
+
     def leader(self, now_s: float) -> str:
         """Return the client id of the leader."""
-        present = [watch[:2] for watch in self._present(now_s) if self._trusts(watch)]
+        present = [watch[:2] for watch in self._present(now_s) if not watch.is_replaced]
         return min([*present, (self.since_ns, self._client)])[1]
-
-    def _trusts(self, watch: _Watch) -> bool:
-        return watch.client not in self.distrusted
 
     def _present(self, now_s: float) -> list[_Watch]:
         return [watch for watch in self._others.values() if now_s < watch.until_s]

@@ -56,7 +56,6 @@ def test_the_one_that_began_first_speaks() -> None:
     assert election.leader(0) == "watch-a"
     take(election, "watch-b", presence("watch-b", 4 * SECOND), 0)
     assert election.leader(0) == "watch-b"
-    assert election.others(0) == ["watch-b", "watch-a", "watch-z"]
 
 
 @pytest.mark.parametrize("farewell", [presence("watch-a", SECOND, "offline"), b""])
@@ -171,15 +170,38 @@ def test_a_leader_that_was_in_doubt_is_found_late() -> None:
         assert (election.since_ns > 50 * SECOND) == is_found
 
 
-def test_a_distrusted_watch_leads_nobody() -> None:
-    """It is present and does not lead until it is trusted again."""
+def test_a_replaced_watch_leads_nobody_until_it_starts_again() -> None:
+    """Neither time nor heartbeats change that; after another start it ranks as a newcomer."""
     election = Election("watch-m", 5 * SECOND)
-    take(election, "watch-a", presence("watch-a", SECOND), 0)
-    election.distrust("watch-a")
-    assert election.leader(0) == "watch-m"
-    assert election.others(0) == ["watch-a"]
-    election.trust("watch-a")
-    assert election.leader(0) == "watch-a"
+    old = presence("watch-a", SECOND, leads=True)
+    take(election, "watch-a", old, 0)
+    election.take_part(0)
+    election.replace("watch-a")
+    for at_s in (1, 20, GONE_S + 60):
+        take(election, "watch-a", old, at_s)
+        assert election.leader(at_s) == "watch-m"
+        assert election.rivals(at_s) == ["watch-a"]
+        assert election.successors(at_s) == set()
+    take(election, "watch-a", presence("watch-a", SECOND, boot="c"), 100)
+    assert election.leader(100) == "watch-m"
+    take(election, "watch-m2", presence("watch-m2", 500 * SECOND, "offline"), 100)
+    assert election.leader(100) == "watch-m"
+
+
+def test_who_steps_back_ranks_behind_all() -> None:
+    """Its successor leads for everybody, even if that one had been replaced here before."""
+    election = Election("watch-a", SECOND)
+    take(election, "watch-b", presence("watch-b", 2 * SECOND, leads=False), 0)
+    take(election, "watch-c", presence("watch-c", 3 * SECOND, leads=False), 0)
+    election.take_part(0)
+    assert election.successors(0) == set()
+    election.replace("watch-b")
+    take(election, "watch-b", presence("watch-b", 2 * SECOND, leads=True), 1)
+    assert election.successors(1) == {"watch-b"}
+    assert election.leader(1) == "watch-a"
+    election.step_back(1)
+    assert election.leader(1) == "watch-b"
+    assert election.since_ns > 3 * SECOND
 
 
 def test_a_beginning_counts_as_it_is_written() -> None:
@@ -191,24 +213,21 @@ def test_a_beginning_counts_as_it_is_written() -> None:
     assert first.leader(0) == second.leader(0) == "watch-a"
 
 
-def test_only_a_trusted_leader_moves_others_back() -> None:
-    """A standby, a distrusted leader or one a tick older changes no newcomer's rank."""
+def test_only_a_leader_that_is_not_replaced_moves_others_back() -> None:
+    """A standby, a replaced leader or one a tick older changes no newcomer's rank."""
     tick_ns = SECOND // 1_000
-    alone, distrusting, next_tick = (
+    alone, replacing, next_tick = (
         Election("watch-m", begun_ns)
         for begun_ns in (10 * SECOND, 10 * SECOND, 50 * SECOND + tick_ns)
     )
     take(alone, "watch-b", presence("watch-b", 50 * SECOND, leads=False), 1)
-    for each in (distrusting, next_tick):
-        take(each, "watch-a", presence("watch-a", 50 * SECOND, leads=True), 1)
-    distrusting.distrust("watch-a")
-    for each in (alone, distrusting, next_tick):
-        before_ns = each.since_ns
-        assert not each.take_part(2)
-        assert each.since_ns == before_ns
-    distrusting.trust("watch-a")
-    assert distrusting.take_part(2)
-    assert distrusting.since_ns == 50 * SECOND + tick_ns
+    for election in (replacing, next_tick):
+        take(election, "watch-a", presence("watch-a", 50 * SECOND, leads=True), 1)
+    replacing.replace("watch-a")
+    for election in (alone, replacing, next_tick):
+        before_ns = election.since_ns
+        assert not election.take_part(2)
+        assert election.since_ns == before_ns
 
 
 def test_a_retained_message_takes_no_time_from_a_heartbeat() -> None:
@@ -274,13 +293,13 @@ def test_only_those_of_the_same_role_and_cell_take_part() -> None:
     of_cell = encode_message(message.model_copy(update={"cell": "cell-a"}))
     relay = encode_message(message.model_copy(update={"cell": "cell-a", "role": "relay"}))
     for election, taken in (
-        (Election("m", NOW_NS), presence("a", SECOND)),
+        (Election("m", NOW_NS), presence("a", SECOND, leads=True)),
         (Election("m", NOW_NS, role="relay", cell="cell-a"), relay),
         (Election("m", NOW_NS, role="relay", cell="cell-b"), None),
     ):
-        for payload in (of_cell, relay, presence("a", SECOND)):
+        for payload in (of_cell, relay, presence("a", SECOND, leads=True)):
             take(election, "a", payload, 0)
-            assert election.others(0) == (["a"] if payload == taken else [])
+            assert election.rivals(0) == (["a"] if payload == taken else [])
 
 
 @pytest.mark.parametrize(("leads", "leader"), [(False, "watch-m"), (True, "watch-a")])

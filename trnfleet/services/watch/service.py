@@ -1,9 +1,10 @@
 """One watch of a fleet: its role, its alerts as leader, and its end.
 
 Every watch evaluates, whatever its role. The leader publishes alerts and notifies receivers. A
-standby takes over when the leader is gone, or when it does not publish alerts that fire here for
-`MUTED_S`. A watch without a connection is disconnected and publishes nothing; after it has
-reconnected it listens for `LISTEN_S` before it takes part in the election.
+standby takes over when the leader is gone. It replaces a leader that does not publish for
+`MUTED_S` what fires here, until that one starts again. The replaced one steps back once its
+successor publishes all that fires there. A watch without a connection is disconnected and publishes
+nothing; after it has reconnected it listens for `LISTEN_S` before it takes part in the election.
 """
 
 from __future__ import annotations
@@ -21,9 +22,7 @@ from trnfleet.export.election import LISTEN_S, Attendance
 from trnfleet.export.notification_log import REFRESHED_EVERY_S, FiringAlert, Now
 from trnfleet.export.receiver import finished_within
 from trnfleet.monitor.alerting.unpublished import Unpublished, notifying
-from trnfleet.services.watch.carried import own_alerts, taken_over, to_publish
 from trnfleet.services.watch.describe import LONGEST_LINE, away_text, describe
-from trnfleet.services.watch.distrust import Distrust
 from trnfleet.services.watch.peers import Peers
 from trnfleet.tasks import background
 from trnfleet.text import plain
@@ -31,13 +30,14 @@ from trnfleet.wire.alerts import AckMessage
 from trnfleet.wire.topics import TopicClass, build_filter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container, Sequence
 
     from trnfleet.clock import Clock
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.watches import ReceiverErrors
     from trnfleet.export.election import Election
     from trnfleet.export.notification_log import NotificationLog
+    from trnfleet.monitor.alerting.engine import Alerts
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.services.watch.identity import Connections, Identity
     from trnfleet.services.watch.operator_state import OperatorMessage
@@ -116,7 +116,6 @@ class WatchService:
         self._election = election
         self._peers = Peers(identity, connections.peers, election, clock)
         self._unpublished = Unpublished()
-        self._distrust = Distrust()
         self._clock = clock
         self._exit_on = None if exit_on is None else Severity(exit_on)
         self._ending = ending
@@ -127,6 +126,8 @@ class WatchService:
         self.leader = ""
         self._is_unheard = self._has_taken_part = False
         self._rivals: set[str] = set()
+        self._handed: set[str] = set()
+        """Alerts firing here that a successor has published and not ended, by fingerprint."""
         self._beat_s = -math.inf
         self._beat_due = False
         """Whether others have to hear something before the next heartbeat."""
@@ -173,21 +174,10 @@ class WatchService:
         own = [alert.fingerprint for alert in notifying(alerts)]
         self._beat_due = self._beat_due or bool(own) != bool(self.firing)
         self.firing = len(own)
-        self._distrust.keep(self._election.distrusted)
-        for client in self._distrust.regained(published, own, now_s):
-            self._election.trust(client)
-            self._say(f"{client} publishes again what fires here: its word counts")
-        if self.role is Role.LEADER:
-            notification_log = self._notification_log
-            now = self._now()
-            others = {*self._rivals, *self._election.others(now_s)}
-            # Retained alerts may arrive late, behind a large fleet's descriptors.
-            notification_log.take_late(taken_over(published, others, alerts), now)
-            evaluated = to_publish(alerts, notification_log)
-            own_firing = own_alerts(evaluated, published, others, alerts, notification_log)
-            notification_log.step(map(self._firing_alert, own_firing), self._resolved_ns, now)
-            overwritten = self._unpublished.missing(alerts, now_s, REFRESHED_EVERY_S).alerts
-            notification_log.publish_again(alert.fingerprint for alert in overwritten)
+        if self.role is Role.LEADER and self._is_succeeded(own, now_s):
+            self._election.step_back(now_s)
+        elif self.role is Role.LEADER:
+            self._lead(now_s)
         if self._exit_on is not None and not self.found:
             worst = next(
                 (
@@ -203,6 +193,55 @@ class WatchService:
                 where = f"cell {worst.cell}: " if worst.cell else ""
                 self._say(f"{worst.severity.value}: {where}{plain(summary(worst), LONGEST_LINE)}")
                 self._ending.ask()
+
+    def _is_succeeded(self, own: Sequence[str], now_s: float) -> bool:
+        """Return whether a successor publishes all alerts that fire here.
+
+        An alert counts from its first message until its end, because this watch publishes it, too.
+
+        Args:
+            own: Alerts that fire here, by fingerprint.
+            now_s: Monotonic seconds.
+        """
+        successors = self._election.successors(now_s)
+        if not successors:
+            self._handed = set()
+            return False
+        published = self._monitor.ingest.alert_messages
+        firing = {name for name in own if name in published and published[name].state == "firing"}
+        self._handed = {
+            name for name in firing if name in self._handed or published[name].watch in successors
+        }
+        publishes = any(message.watch in successors for message in published.values())
+        return publishes and len(self._handed) == len(own)
+
+    def _lead(self, now_s: float) -> None:
+        """Publish the alerts, and notify receivers."""
+        alerts = self._monitor.alerts
+        notification_log = self._notification_log
+        now = self._now()
+        published = self._monitor.ingest.alert_messages
+        theirs = self._theirs(now_s)
+        # Retained alerts may arrive late, behind a large fleet's descriptors.
+        notification_log.take_late(
+            (message for name, message in published.items() if name not in theirs), now
+        )
+        firing = to_publish(alerts, notification_log, theirs)
+        notification_log.step(map(self._firing_alert, firing), self._resolved_ns, now)
+        overwritten = self._unpublished.missing(alerts, now_s, REFRESHED_EVERY_S).alerts
+        notification_log.publish_again(alert.fingerprint for alert in overwritten)
+
+    def _theirs(self, now_s: float) -> set[str]:
+        """Return the published alerts that only another leader sees, by fingerprint.
+
+        It ends them itself. A leader that repeated them would seem to see them, and end them.
+        """
+        rivals = self._election.rivals(now_s)
+        return {
+            name
+            for name, message in self._monitor.ingest.alert_messages.items()
+            if message.watch in rivals and not self._monitor.alerts.fires(name)
+        }
 
     def _notify_of_connection(self) -> None:
         """Notify receivers of a lost or restored connection.
@@ -297,14 +336,14 @@ class WatchService:
             self._unpublished.reset()
             election.take_part(now_s)
         self._identity.since_ns = election.since_ns
-        reason = self._distrust_leader(now_s)
+        reason = self._replace_leader(now_s)
         leader = election.leader(now_s)
         own = self._identity.client
         role = Role.LEADER if leader == own else Role.STANDBY
         if role is not self.role or leader != self.leader:
             self._take_role(role, leader, now_s, reason)
         elif role is Role.LEADER:
-            self._contest(now_s)
+            self._note_rivals(now_s)
 
     def _hears_itself(self, now_s: float) -> bool:
         """Return whether its own heartbeat has come back.
@@ -333,7 +372,11 @@ class WatchService:
     def _take_role(self, role: Role, leader: str, now_s: float, reason: str) -> None:
         self._rivals = set(self._election.rivals(now_s))
         if role is Role.LEADER:
-            self._take_over()
+            theirs = self._theirs(now_s)
+            published = self._monitor.ingest.alert_messages.items()
+            self._notification_log.take_over(
+                (message for name, message in published if name not in theirs), self._now()
+            )
         else:
             self._notification_log.end_leadership(self._now(), self._connection_rules)
         self.role = role
@@ -346,57 +389,41 @@ class WatchService:
             leader=leader,
             reason=reason,
         )
-        if role is Role.LEADER:
-            self._say(f"leader for {self._identity.fleet}{f': {reason}' if reason else ''}")
-        else:
-            self._say(f"standby: {leader} leads")
+        leads = role is Role.LEADER
+        words = f"leader for {self._identity.fleet}" if leads else f"standby: {leader} leads"
+        self._say(f"{words}: {reason}" if reason else words)
 
-    def _distrust_leader(self, now_s: float) -> str:
-        """Distrust the leader while it does not publish the alerts that fire here.
+    def _replace_leader(self, now_s: float) -> str:
+        """Replace a leader that does not publish the alerts that fire here.
 
-        Return the reason, empty for none.
+        Return the reason, empty for none. The next in rank, this watch or another, has as long to
+        publish them.
         """
-        if self.role is not Role.STANDBY:
-            return ""
-        alerts, election = self._monitor.alerts, self._election
+        alerts = self._monitor.alerts
         missing = self._unpublished.missing(alerts, now_s, MUTED_S).alerts
-        muted = []
-        while missing and (leader := election.leader(now_s)) != self._identity.client:
-            self._distrust.begin(leader, self._monitor.ingest.alert_messages)
-            election.distrust(leader)
-            muted.append(leader)
-        if not muted:
+        leader = self._election.leader(now_s)
+        if self.role is not Role.STANDBY or not missing or leader == self._identity.client:
             return ""
+        self._election.replace(leader)
+        self._unpublished.reset()
         worst = min(missing, key=lambda alert: alert.severity.rank)
         more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
         return (
-            f"{', '.join(muted)} led and did not publish {worst.name} {worst.target}{more} for"
-            f" {MUTED_S:g} s; its word does not count until it does"
+            f"{leader} led and did not publish {worst.name} {worst.target}{more} for {MUTED_S:g} s;"
+            " it is replaced until it starts again"
         )
 
-    def _contest(self, now_s: float) -> None:
-        """Publish everything if another watch also claims to lead, so it can see this one."""
+    def _note_rivals(self, now_s: float) -> None:
+        """Report other watches that begin to claim to lead."""
         rivals = set(self._election.rivals(now_s))
-        if rivals <= self._rivals:
-            self._rivals = rivals
-            return
-        names = ", ".join(sorted(rivals - self._rivals)[:3])
+        names = sorted(rivals - self._rivals)
         self._rivals = rivals
-        self._take_over()
-        log.warning("watch_rival", client=self._identity.client, rivals=names)
-        self._say(
-            f"{names} leads {self._identity.fleet}, too, by its own word; it began later or is"
-            " distrusted"
-        )
-
-    def _take_over(self) -> None:
-        """Carry on the published alerts.
-
-        Those of another leader are carried on only if they fire here.
-        """
-        monitor = self._monitor
-        messages = taken_over(monitor.ingest.alert_messages, self._rivals, monitor.alerts)
-        self._notification_log.take_over(messages, self._now())
+        if names:
+            log.warning("watch_rival", client=self._identity.client, rivals=", ".join(names[:3]))
+            self._say(
+                f"{', '.join(names[:3])} leads {self._identity.fleet}, too, by its own word; it"
+                " began later or is replaced"
+            )
 
     # Messages
 
@@ -523,3 +550,27 @@ class WatchService:
     def _resolved_ns(self, fingerprint: str) -> int | None:
         alert = self._monitor.alerts.find(fingerprint)
         return None if alert is None else alert.resolved_ns
+
+
+def to_publish(
+    alerts: Alerts, notification_log: NotificationLog, theirs: Container[str] = ()
+) -> list[Alert]:
+    """Return the firing alerts for a leader to publish: none of cells or of another leader.
+
+    Their watches notify of them. An alert already notified of here goes on, so that no receiver is
+    notified of its end.
+
+    Args:
+        alerts: The alerts here.
+        notification_log: The alerts published by this watch.
+        theirs: Alerts that only another leader sees, by fingerprint.
+    """
+    return [
+        alert
+        for alert in alerts.evaluated()
+        if alert.fired_ns is not None
+        and (
+            notification_log.publishes(alert.fingerprint)
+            or not (alert.fingerprint in theirs or alerts.is_left_to_cells(alert))
+        )
+    ]

@@ -26,7 +26,7 @@ from trnfleet.monitor.alerting.unpublished import notifying
 from trnfleet.monitor.problems import texts
 from trnfleet.monitor.problems.cell_watches import cells_of
 from trnfleet.services.alerts_client import published_problems
-from trnfleet.services.watch.carried import to_publish
+from trnfleet.services.watch.service import to_publish
 from trnfleet.tui.format.alerts import status_text
 from trnfleet.tui.state.alerts import AlertSnapshot
 from trnfleet.wire.alerts import AlertMessage, CellAlertMessage, Handling
