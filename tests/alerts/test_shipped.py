@@ -13,7 +13,7 @@ from trnfleet.export.notification import Notification, annotations_of, facts
 from trnfleet.monitor.alerting.rule_tests.play import FLEET, RuleTest
 from trnfleet.services.files.rule_tests import run_tests
 from trnfleet.services.files.rules import load_rules
-from trnfleet.services.watch.describe import describe
+from trnfleet.services.watch.service import describe
 
 if TYPE_CHECKING:
     from trnfleet.domain.alerts.rule_tests import Case

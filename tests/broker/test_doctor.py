@@ -15,7 +15,7 @@ from support.processes.programs import Program
 from support.processes.waiting import running
 
 from trnfleet.cli.main import run
-from trnfleet.services.doctor.clocks import telemetry_findings
+from trnfleet.services.doctor.broker import telemetry_findings
 from trnfleet.services.doctor.findings import Health
 from trnfleet.services.session import BatchReader, BrokerSession
 from trnfleet.transport.mqtt import MqttPublisher

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.alerting.silences import Silences
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.monitor.problems.problem import Problems
-    from trnfleet.services.brokers.session import FleetSession
+    from trnfleet.services.brokers import FleetSession
     from trnfleet.services.session import BrokerSession
     from trnfleet.wire.alerts import AlertMessage
     from trnfleet.wire.ports import Envelope, LinkStatus, Source

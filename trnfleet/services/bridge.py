@@ -97,7 +97,9 @@ class Ec2Bridge:
                 sent.
             CloudError: the first reading failed.
         """
-        request, bridge, ending = self._request, self._bridge, Ending()
+        request = self._request
+        bridge = self._bridge
+        ending = Ending()
         manager = ServiceManager(session.clock)
         publisher = session.publisher(self.client_id, will=bridge.presence("offline"))
         publisher.on_connect(bridge.announce)
@@ -138,7 +140,8 @@ class Ec2Bridge:
             BrokenPipeError: the reader has closed the pipe.
             CloudError: the first reading failed.
         """
-        request, ending = self._request, Ending()
+        request = self._request
+        ending = Ending()
         work = serve(
             self._bridge,
             LinePublisher(output, request.root),

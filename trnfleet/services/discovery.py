@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet import logs
 from trnfleet.errors import BrokerError, ConfigError, WireError, nearest
-from trnfleet.services.brokers.merged import reached
-from trnfleet.services.brokers.session import session_of
+from trnfleet.services.brokers import reached, session_of
 from trnfleet.services.session import CONNECT_LIMIT_S, BatchReader
 from trnfleet.tasks import background
 from trnfleet.wire.messages import PublisherMessage, decode_message
@@ -21,7 +20,7 @@ from trnfleet.wire.topics import TopicClass, build_filter, parse_topic
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
 
-    from trnfleet.services.brokers.session import FleetSession
+    from trnfleet.services.brokers import FleetSession
     from trnfleet.services.session import BrokerSession
     from trnfleet.wire.ports import Source
 

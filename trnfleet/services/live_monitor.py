@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.monitor.pipeline_reader import Recorder
     from trnfleet.record.write.tapped_source import Taker
-    from trnfleet.services.brokers.merged import RunningSource
-    from trnfleet.services.brokers.session import FleetSession
+    from trnfleet.services.brokers import FleetSession, RunningSource
     from trnfleet.services.discovery import FoundFleet
     from trnfleet.services.session import BrokerSession
     from trnfleet.wire.ports import Source

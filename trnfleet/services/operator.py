@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from trnfleet.clock import Clock
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.monitor.sources.leases import Leases
-    from trnfleet.services.brokers.merged import RunningPublisher, RunningSource
-    from trnfleet.services.brokers.session import FleetSession
+    from trnfleet.services.brokers import FleetSession, RunningPublisher, RunningSource
     from trnfleet.services.session import BrokerSession
 
 LOOK_EVERY_S = 0.25

@@ -21,7 +21,7 @@ from trnfleet.wire.topics import TopicClass, parse_topic
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
 
-    from trnfleet.services.brokers.merged import RunningPublisher
+    from trnfleet.services.brokers import RunningPublisher
     from trnfleet.services.session import BrokerSession
     from trnfleet.tasks import Ending
     from trnfleet.transport.connection import ProtocolName

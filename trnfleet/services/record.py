@@ -10,22 +10,23 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.quantities import size_text
-from trnfleet.errors import BrokerError, TrnfleetError
+from trnfleet.errors import BrokerError, TrnfleetError, WireError
+from trnfleet.monitor.ingest.missing import MissingState
 from trnfleet.record.format.metadata import About
 from trnfleet.record.format.schema import SCHEMA
 from trnfleet.record.write.part import DELETED
-from trnfleet.services.files.missing_descriptors import MissingDescriptors
 from trnfleet.services.files.outputs import find_former, make_sink, remove_former
 from trnfleet.services.files.recordings import fleets_in
-from trnfleet.services.files.sequence_gaps import SequenceGaps
+from trnfleet.services.files.sequence_gaps import SequenceGaps, instance_path
 from trnfleet.services.session import CONNECT_LIMIT_S, BatchReader
 from trnfleet.systemd import ServiceManager, Work, link_works
 from trnfleet.tasks import Ending, background, run_until
 from trnfleet.transport.inbox import InboxLimits
-from trnfleet.wire.topics import class_hint, filter_parts
+from trnfleet.wire.limits import DEFAULT_LIMITS
+from trnfleet.wire.topics import TopicClass, build_topic, class_hint, filter_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from trnfleet.clock import Clock
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from trnfleet.services.session import BrokerSession
     from trnfleet.transport.mqtt import MqttSource
     from trnfleet.wire.ports import Envelope, LinkStatus
+    from trnfleet.wire.topics import Topic
 
 FIRST_S = 1.0
 """Wait for the first messages with the names of the fleets."""
@@ -44,6 +46,8 @@ QUEUE_MESSAGES = 400_000
 QUEUE_BYTES = 256 * 2**20
 """Bytes of waiting messages. More than elsewhere: a recorder must survive a pause of some seconds
 without loss."""
+MOST_TOPICS = 262_144
+"""Telemetry topics whose descriptors are known to have arrived."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +135,8 @@ async def record(
         if request.stdout
         else find_former(request.file, is_split=is_split, overwrite=request.overwrite)
     )
-    clock, ending = session.clock, Ending()
+    clock = session.clock
+    ending = Ending()
     manager = ServiceManager(clock)
     source = session.source(
         # Telemetry is published at QoS 0 and comes so; what is published at QoS 1 must not be lost.
@@ -315,3 +320,56 @@ def _progress(source: MqttSource, sink: Sink, gaps: SequenceGaps) -> RecordProgr
 
 def _ns(seconds: float | None) -> int | None:
     return None if seconds is None else round(seconds * NS_PER_S)
+
+
+class MissingDescriptors:
+    """The topics of missing descriptors, in all fleets."""
+
+    def __init__(self, root: str, parse: Callable[[str], Topic]) -> None:
+        """Begin with none.
+
+        Args:
+            root: First part of the topics.
+            parse: Takes a topic apart, or raises `WireError`.
+        """
+        self._root = root
+        self._parse = parse
+        self._missing = MissingState(DEFAULT_LIMITS.undescribed_paths)
+        self._described: dict[str, list[str]] = {}
+        """Topics of telemetry with its descriptor, by the topic of the descriptor."""
+        self._settled: set[str] = set()
+        """The same topics of telemetry."""
+
+    def take(self, batch: Iterable[Envelope]) -> None:
+        """Look at messages of any kind."""
+        for envelope in batch:
+            if envelope.topic in self._settled:
+                continue
+            try:
+                topic = self._parse(envelope.topic)
+            except WireError:
+                continue
+            if topic.topic_class is TopicClass.NODE:
+                self._missing.found(TopicClass.NODE, envelope.topic)
+                if not envelope.payload:
+                    self._settled.difference_update(self._described.pop(envelope.topic, ()))
+                elif len(self._described) < MOST_TOPICS:
+                    self._described.setdefault(envelope.topic, [])
+            elif topic.topic_class is TopicClass.TELEMETRY:
+                self._look_at(envelope.topic, topic)
+
+    def due(self, now_s: float) -> list[str]:
+        """Return the topics to request now.
+
+        Args:
+            now_s: Monotonic seconds.
+        """
+        return [topic for _, topic in self._missing.due(now_s)]
+
+    def _look_at(self, name: str, topic: Topic) -> None:
+        node = build_topic(topic.fleet, TopicClass.NODE, instance_path(topic.path), self._root)
+        if node not in self._described:
+            self._missing.hear(TopicClass.NODE, node)
+        elif len(self._settled) < MOST_TOPICS:
+            self._settled.add(name)
+            self._described[node].append(name)

@@ -28,7 +28,7 @@ from trnfleet.record.format.metadata import About
 from trnfleet.record.format.schema import SCHEMA
 from trnfleet.record.write.live import LiveBuffer
 from trnfleet.record.write.orphaned_buffers import delete_orphaned_buffers
-from trnfleet.services.brokers.merged import FanOutPublisher
+from trnfleet.services.brokers import FanOutPublisher
 from trnfleet.services.discovery import FoundFleet, appearing_fleets
 from trnfleet.services.live_monitor import monitor_fleet
 from trnfleet.services.operator import connect_operator, hold_leases, operator_name
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.replay.seeker import Maker
     from trnfleet.record.read.recording import Recording
-    from trnfleet.services.brokers.session import FleetSession
+    from trnfleet.services.brokers import FleetSession
     from trnfleet.services.live_monitor import LiveMonitor
     from trnfleet.wire.ports import Source
 

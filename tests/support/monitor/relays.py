@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING
 
 from support.monitor.feed import Feed, SilentSource, ultraservers
 from support.monitor.queue_source import QueueSource
-from trnfleet.services.relay.cell_monitor import CellMonitor
-from trnfleet.services.relay.links import TopLinks
-from trnfleet.services.relay.role import CHECK_EVERY_S, RelayIdentity, Role
-from trnfleet.services.relay.run import PERIOD_S, RelayService
+from trnfleet.services.relay.role import CHECK_EVERY_S, RelayIdentity, Role, TopLinks
+from trnfleet.services.relay.run import PERIOD_S, CellMonitor, RelayService
 from trnfleet.wire.ports import Envelope, LinkStatus, PublishResult
 from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, parse_topic
 

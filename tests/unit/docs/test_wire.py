@@ -17,7 +17,7 @@ from trnfleet.clock import ManualClock, format_rfc3339
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.monitor.ingest.messages import MESSAGE_HANDLERS, RetainedHandler
 from trnfleet.monitor.monitor import Monitor
-from trnfleet.services.relay.leases import Leases
+from trnfleet.services.relay.forwarding import Leases
 from trnfleet.sim.publish.commands import ARGUMENTS
 from trnfleet.wire.alerts import AckMessage, AlertMessage, Handling, SilenceMessage
 from trnfleet.wire.frames import FrameDecoder

@@ -18,10 +18,10 @@ from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.store.events import Events
 from trnfleet.record.format.metadata import About
 from trnfleet.record.write.writer import RecordingWriter
-from trnfleet.services.files.missing_descriptors import MissingDescriptors
 from trnfleet.services.files.rules import load_rules
 from trnfleet.services.files.sequence_gaps import SequenceGaps
 from trnfleet.services.history.collector import Collector, HistoryMonitor
+from trnfleet.services.record import MissingDescriptors
 from trnfleet.services.relay.missed import MissedClearings
 from trnfleet.services.watch.identity import Connections, Identity
 from trnfleet.services.watch.run import PEERS

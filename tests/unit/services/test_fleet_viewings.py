@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pytest
 
     from trnfleet.monitor.monitor import Monitor
-    from trnfleet.services.brokers.session import FleetSession
+    from trnfleet.services.brokers import FleetSession
     from trnfleet.transport.memory import MemorySource
 
 MIB = 2**20

@@ -10,7 +10,7 @@ from trnfleet.monitor.problems import texts
 from trnfleet.monitor.problems.facts import problem_facts
 from trnfleet.monitor.problems.state import problems_of
 from trnfleet.services.alerts_client import active_of
-from trnfleet.services.watch.describe import describe
+from trnfleet.services.watch.service import describe
 from trnfleet.tui.state.alerts import AlertSnapshot
 
 

@@ -131,7 +131,7 @@ async def _run(
     history: str | None,
     log_file: Path,
 ) -> int:
-    from trnfleet.services.brokers.session import session_of
+    from trnfleet.services.brokers import session_of
     from trnfleet.services.discovery import find_fleets
     from trnfleet.services.viewing import MOST_FLEETS, NotShown, Viewing, view_fleets
     from trnfleet.tui.run import run_app

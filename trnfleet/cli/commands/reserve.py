@@ -306,13 +306,13 @@ def _offerings_of(reply: Reply) -> list[OfferingSpec]:
     Raises:
         BrokerError: it has none, or an invalid one.
     """
-    from trnfleet.services.reservations_client import offerings_of
+    from trnfleet.services.simulator.client import offerings_of
 
     return offerings_of(reply)
 
 
 def _reservations(options: ReserveOptions) -> list[ReservationMessage]:
-    from trnfleet.services.reservations_client import read_reservations
+    from trnfleet.services.simulator.client import read_reservations
 
     return asyncio.run(read_reservations(options.session, options.name, timeout_s=options.timeout))
 

@@ -21,8 +21,12 @@ from trnfleet.record.format.lines import encode_line
 from trnfleet.record.read.recording import Recording
 from trnfleet.record.write.writer import RecordingError, RecordingWriter
 from trnfleet.services.files.inputs import HOST_KINDS, NOUNS, Kind, LinesInput, McapInput, detect
-from trnfleet.services.files.neuron_documents import write_documents
-from trnfleet.services.files.neuron_inputs import HostInput, NeuronInput, PrometheusInput
+from trnfleet.services.files.neuron import (
+    HostInput,
+    NeuronInput,
+    PrometheusInput,
+    write_documents,
+)
 from trnfleet.services.files.outputs import find_former
 from trnfleet.text import plain
 

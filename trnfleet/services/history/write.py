@@ -183,7 +183,8 @@ async def write_from_broker(
         ConfigError: it has several fleets and no name, or DuckDB is not installed.
         TrnfleetError: the cell has a writer, or not all could be written.
     """
-    clock, ending = session.clock, Ending()
+    clock = session.clock
+    ending = Ending()
     with ending.on_signals():
         fleet = await find_fleet(session, name)
         with _locked(request, fleet, clock):

@@ -184,7 +184,8 @@ class MissedClearings:
         unknown = self._unheard(refused, since_s)
         if not unknown or self._told == connects:
             return
-        self._told, first = connects, min(unknown)
+        self._told = connects
+        first = min(unknown)
         log.warning("relay_retained_unknown", topics=sorted(unknown)[:3], count=len(unknown))
         report(
             f"{status.broker} refuses the subscription to {counted(len(unknown), 'retained topic')}"

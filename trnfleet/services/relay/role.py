@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from trnfleet import logs
 from trnfleet.clock import format_rfc3339
@@ -23,9 +23,9 @@ from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import TopicClass, build_topic, presence_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from trnfleet.services.relay.links import LinksState
+    from trnfleet.wire.ports import LinkStatus
 
 log = logs.get_logger(__name__)
 
@@ -254,7 +254,8 @@ class RelayRole:
                 return []
         if attendance.begins(now_s):
             election.listen(now_s)
-            self._hears_itself, self._beat_s = False, -math.inf
+            self._hears_itself = False
+            self._beat_s = -math.inf
         if not self._hears_itself:
             self._complain(now_s)
         elif attendance.has_listened(now_s) and not links.waiting:
@@ -337,3 +338,51 @@ class RelayRole:
                 "online", since_ns, wall_ns, leads=self.is_active, hears=known, behind=behind
             )
         ]
+
+
+class Link(Protocol):
+    """One connection."""
+
+    @property
+    def status(self) -> LinkStatus:
+        """Its state."""
+
+    def hurry(self) -> None:
+        """Try to connect at once if it waits for the next attempt."""
+
+
+class LinksState(NamedTuple):
+    """State of the needed connections at a moment."""
+
+    is_up: bool
+    """Whether all are up."""
+    connects: int
+    """Number of connects; it grows with each reconnect."""
+    waiting: int
+    """Received messages that wait to be read."""
+
+
+class TopLinks:
+    """The connections to the top broker: those needed for publishing, and others."""
+
+    def __init__(self, *needed: Link, others: Sequence[Link] = ()) -> None:
+        self._needed = needed
+        self._all = (*needed, *others)
+        self._connects = 0
+
+    def look(self) -> LinksState:
+        """Return the state of the needed connections.
+
+        When one reconnects, the others also try at once.
+        """
+        connects = sum(link.status.connects for link in self._all)
+        if connects > self._connects:
+            for link in self._all:
+                link.hurry()
+        self._connects = connects
+        states = [link.status for link in self._needed]
+        return LinksState(
+            all(state.connected for state in states),
+            sum(state.connects for state in states),
+            sum(state.waiting for state in states),
+        )

@@ -12,24 +12,22 @@ from __future__ import annotations
 import math
 import secrets
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trnfleet import logs
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.quantities import counted
 from trnfleet.errors import ConfigError, WireError
 from trnfleet.garbage import collect_garbage
+from trnfleet.monitor.monitor import Monitor
 from trnfleet.record.write.tapped_source import TappedSource
 from trnfleet.services.discovery import find_fleet
 from trnfleet.services.live_monitor import monitor_fleet
 from trnfleet.services.publishing import fail_if_all_refused
 from trnfleet.services.relay.alerts import PassedAlerts
 from trnfleet.services.relay.blocks import Rows
-from trnfleet.services.relay.cell_monitor import CellMonitor
 from trnfleet.services.relay.ended import clear_ended, ended_of
-from trnfleet.services.relay.forwarding import Forwarding
-from trnfleet.services.relay.leases import Leases, command_server, serve_leases
-from trnfleet.services.relay.links import TopLinks
+from trnfleet.services.relay.forwarding import Forwarding, Leases, command_server, serve_leases
 from trnfleet.services.relay.missed import MissedClearings, Taps
 from trnfleet.services.relay.passed import MOST_AT_ONCE, PASSED_ON, PassedMessages
 from trnfleet.services.relay.role import (
@@ -38,25 +36,27 @@ from trnfleet.services.relay.role import (
     RelayRingError,
     RelayRole,
     Role,
+    TopLinks,
 )
 from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.systemd import ServiceManager, link_works
 from trnfleet.tasks import Ending, background, run_until
 from trnfleet.wire.messages import (
     ClockSpec,
+    Descriptor,
     ForwardedBy,
+    cell_of,
     decode_message,
     message_envelope,
 )
 from trnfleet.wire.ports import CONTENT_TYPE_CBOR, Envelope
 from trnfleet.wire.rollups import RollupDescriptor, encode_rollup, is_rollup
 from trnfleet.wire.telemetry import Head
-from trnfleet.wire.topics import TopicClass, build_filter, parse_topic
+from trnfleet.wire.topics import TopicClass, build_filter, build_topic, parse_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from trnfleet.monitor.monitor import Monitor
     from trnfleet.services.session import BrokerSession
     from trnfleet.wire.ports import Publisher, Source
     from trnfleet.wire.topics import Topic
@@ -416,7 +416,8 @@ async def relay_cell(
         raise ConfigError(
             f"--to: {top.url} is the cell's own broker; a relay publishes on another one"
         )
-    clock, ending = cell.clock, Ending()
+    clock = cell.clock
+    ending = Ending()
     manager = ServiceManager(clock)
     with ending.on_signals():
         fleet = await find_fleet(cell, request.fleet)
@@ -540,3 +541,48 @@ async def _publish(
                 else f"{why} its cell: it is not observed until it does"
             )
         await clock.sleep(CHECK_EVERY_S)
+
+
+class CellMonitor(Monitor):
+    """A monitor of a cell's own hosts and watches.
+
+    Rows, forwarded hosts and everything below a cell's name belong to other cells. If applied, they
+    would circulate in a ring of relays.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+
+        def topics(topic_class: TopicClass) -> str:
+            return build_topic(self.fleet_name, topic_class, "", self.root)
+
+        self._telemetry = topics(TopicClass.TELEMETRY)
+        self._rollup = topics(TopicClass.ROLLUP)
+        self._node = topics(TopicClass.NODE)
+        self._with_cells = tuple(map(topics, (TopicClass.PUBLISHER, TopicClass.ALERT)))
+
+    def apply_messages(self, batch: list[Envelope]) -> None:
+        """Apply messages not written by relays."""
+        super().apply_messages([envelope for envelope in batch if not self._is_relayed(envelope)])
+
+    def _is_relayed(self, envelope: Envelope) -> bool:
+        topic = envelope.topic
+        if topic.startswith(self._telemetry):
+            return False
+        if topic.startswith(self._rollup):
+            return True
+        if topic.startswith(self._node):
+            return is_rollup(envelope.payload) or _is_forwarded(envelope.payload)
+        for begin in self._with_cells:
+            if topic.startswith(begin) and "/" in topic[len(begin) :]:
+                return True
+        return bool(cell_of(envelope.payload))
+
+
+def _is_forwarded(payload: bytes) -> bool:
+    if b'"forwarded"' not in payload:
+        return False
+    try:
+        return decode_message(payload, Descriptor).forwarded is not None
+    except WireError:
+        return False

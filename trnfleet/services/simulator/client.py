@@ -1,7 +1,7 @@
-"""Commands to a running simulator, and the replies: the client side of both topics.
+"""Requests to a running simulator: commands with their replies, and its reservations.
 
-The topics are `command/` and `reply/`. The text of a reply comes from the wire and is made plain
-here.
+The topics of commands are `command/` and `reply/`. The text of a reply comes from the wire and is
+made plain here.
 """
 
 from __future__ import annotations
@@ -10,15 +10,18 @@ import math
 import secrets
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pydantic import ValidationError
+
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.errors import BrokerError, WireError
 from trnfleet.services.discovery import find_fleet
-from trnfleet.services.session import CONNECT_LIMIT_S, BatchReader, user_name
+from trnfleet.services.session import CONNECT_LIMIT_S, QUIET_S, BatchReader, user_name
 from trnfleet.tasks import background
 from trnfleet.text import plain
 from trnfleet.wire.messages import CommandMessage, ReplyMessage, decode_message, encode_message
 from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope, MessageProperties
-from trnfleet.wire.topics import TopicClass, build_topic, command_path, reply_path
+from trnfleet.wire.reservations import OfferingSpec, ReservationMessage
+from trnfleet.wire.topics import TopicClass, build_filter, build_topic, command_path, reply_path
 
 if TYPE_CHECKING:
     from trnfleet.services.session import BrokerSession
@@ -30,6 +33,8 @@ MOST_REPLIES = 64
 LONGEST_REASON = 500
 
 Arguments = dict[str, str | float | bool | None]
+MOST_WAIT_S = 5.0
+"""Longest wait for retained messages."""
 
 
 class Reply(NamedTuple):
@@ -142,3 +147,54 @@ def read_reply(envelope: Envelope, topic: str, command_id: str) -> Reply | None:
     simulator = message.result.get("simulator")
     name = plain(simulator, 64) if isinstance(simulator, str) else "unnamed"
     return Reply(name, message.ok, plain(message.reason, LONGEST_REASON), message.result)
+
+
+async def read_reservations(
+    session: BrokerSession, name: str | None, *, timeout_s: float
+) -> list[ReservationMessage]:
+    """Return the retained reservations of a fleet, by their end.
+
+    Args:
+        session: The broker.
+        name: The fleet's name; None for the broker's only one.
+        timeout_s: Longest wait for the connection.
+
+    Raises:
+        BrokerError: the broker cannot be reached or has no fleet.
+        ConfigError: the broker has several fleets and none is named.
+    """
+    fleet = await find_fleet(session, name)
+    source = session.source([(build_filter(fleet, TopicClass.RESERVATION, session.root), 1)])
+    newest: dict[str, ReservationMessage] = {}
+    async with background(reservations=source.run()):
+        await source.wait_connected(timeout_s)
+        reader = BatchReader(source, session.clock, limit_s=MOST_WAIT_S, quiet_s=QUIET_S)
+        while batch := await reader.next():
+            for envelope in batch:
+                try:
+                    message = decode_message(envelope.payload, ReservationMessage)
+                except WireError:
+                    continue
+                if envelope.topic.endswith(f"/{message.id}"):
+                    newest[message.id] = message
+    return sorted(
+        newest.values(), key=lambda message: (message.end or "9", message.start, message.id)
+    )
+
+
+def offerings_of(reply: Reply) -> list[OfferingSpec]:
+    """Return the offerings in a reply.
+
+    Raises:
+        BrokerError: it has none, or an invalid one.
+    """
+    try:
+        offerings = [
+            OfferingSpec.model_validate(offering)
+            for offering in reply.result.get("offerings") or ()
+        ]
+    except (ValidationError, TypeError) as error:
+        raise BrokerError(f"{reply.simulator}: its answer has invalid offerings") from error
+    if not offerings:
+        raise BrokerError(f"{reply.simulator}: its answer has no offerings")
+    return offerings

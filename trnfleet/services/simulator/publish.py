@@ -74,7 +74,9 @@ async def publish(
         NotConfirmedError: in MQTT 3.1.1, at the end: the broker does not give back what it was
             sent.
     """
-    clock, boot, ending = session.clock, new_boot(), Ending()
+    clock = session.clock
+    boot = new_boot()
+    ending = Ending()
     manager = ServiceManager(clock)
     client = options.client_id
     will = will_envelope(engine.fleet.name, client, boot, root=session.root)

@@ -164,7 +164,9 @@ def _about(engine: Engine, request: SimulationRequest) -> About:
 
 async def _simulate(engine: Engine, request: SimulationRequest, writer: RecordingWriter) -> int:
     """Simulate, and return the number of ticks published."""
-    run, ending, wall = request.run, Ending(), SystemClock()
+    run = request.run
+    ending = Ending()
+    wall = SystemClock()
     clock = ManualClock(engine.moment_ns(0.0))
     boot = engine.rng.boot()
     will = will_envelope(engine.fleet.name, request.client_id, boot, root=request.root)

@@ -14,7 +14,7 @@ from trnfleet.wire.topics import TopicClass, build_topic
 
 if TYPE_CHECKING:
     from trnfleet.domain.alerts.watches import ReceiverError, ReceiverErrors
-    from trnfleet.services.brokers.merged import RunningSource
+    from trnfleet.services.brokers import RunningSource
     from trnfleet.transport.mqtt import MqttPublisher, MqttSource
     from trnfleet.wire.messages import Message
 

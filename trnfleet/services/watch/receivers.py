@@ -1,4 +1,9 @@
-"""Receivers of notifications, from URLs and command lines."""
+"""Receivers of notifications, from URLs and command lines, and their deliveries.
+
+A webhook or an Alertmanager that is away is retried by its receiver. Failures that come to
+`Deliveries` have no retry of their own: a closed stdout, a full disk, a bug. Only a closed stdout
+stays closed.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from trnfleet import logs
 from trnfleet.errors import ConfigError
 from trnfleet.export.alertmanager import AlertmanagerReceiver
 from trnfleet.export.alertmanager_silences import AlertmanagerSilences
@@ -13,6 +19,7 @@ from trnfleet.export.command import CommandReceiver, find_command
 from trnfleet.export.http import parse_target
 from trnfleet.export.ndjson import LineReceiver
 from trnfleet.export.notification_log import MOST_RECEIVERS
+from trnfleet.export.receiver import pause_s
 from trnfleet.export.webhook import WebhookReceiver
 
 if TYPE_CHECKING:
@@ -20,6 +27,9 @@ if TYPE_CHECKING:
 
     from trnfleet.clock import Clock
     from trnfleet.export.receiver import Receiver
+    from trnfleet.tasks import Ending
+
+log = logs.get_logger(__name__)
 
 
 def make_silences(alertmanagers: Sequence[str], clock: Clock) -> list[AlertmanagerSilences]:
@@ -79,3 +89,47 @@ def make_receivers(
     if len(receivers) > MOST_RECEIVERS:
         raise ConfigError(f"{len(receivers)} receivers: at most {MOST_RECEIVERS}")
     return receivers
+
+
+class Deliveries:
+    """The receivers of a watch while they run."""
+
+    def __init__(self, receivers: Sequence[Receiver], clock: Clock, ending: Ending) -> None:
+        """Prepare the deliveries.
+
+        Args:
+            receivers: The receivers.
+            clock: The time to go by.
+            ending: Asked for the end of the watch when its only receiver is closed.
+        """
+        self.problem = ""
+        """Why the watch ends: its only receiver is closed. Empty otherwise."""
+        self._receivers = receivers
+        self._clock = clock
+        self._ending = ending
+
+    async def run(self, receiver: Receiver) -> None:
+        """Run a receiver until cancelled, again after each failure."""
+        attempt = 0
+        tally = receiver.tally
+        while True:
+            delivered = tally.delivered
+            try:
+                await receiver.run()
+            except BrokenPipeError as error:
+                why = error.strerror or str(error)
+                if len(self._receivers) == 1:
+                    self.problem = f"nobody can be notified: {receiver.name}: {why}"
+                    self._ending.ask()
+            except OSError as error:
+                why = error.strerror or str(error)
+            except Exception as error:  # a bug in one receiver must not end the others
+                why = f"internal error: {type(error).__name__}"
+                log.exception("receiver_crashed", receiver=receiver.name, kind=why)
+            else:
+                return
+            receiver.note_failure(why)
+            attempt = 0 if tally.delivered > delivered else attempt
+            tally.retried += 1
+            await self._clock.sleep(pause_s(attempt))
+            attempt += 1

@@ -1,4 +1,4 @@
-"""The watch of a fleet from its connections to its end."""
+"""The watch of a fleet from its connections to its end, and its report to a service manager."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trnfleet.domain.alerts.watches import ReceiverErrors
+from trnfleet.domain.alerts.watches import ReceiverErrors, receiver_error_text
+from trnfleet.domain.quantities import counted
 from trnfleet.errors import BrokerError, TrnfleetError
 from trnfleet.export.election import Election
 from trnfleet.export.notification_log import NotificationLog
@@ -15,13 +16,11 @@ from trnfleet.garbage import collect_garbage
 from trnfleet.services.discovery import find_fleet
 from trnfleet.services.live_monitor import monitor_fleet
 from trnfleet.services.session import CONNECT_LIMIT_S
-from trnfleet.services.watch.deliveries import Deliveries
-from trnfleet.services.watch.describe import LONGEST_LINE
-from trnfleet.services.watch.health import WatchHealth
 from trnfleet.services.watch.identity import Connections, Identity
-from trnfleet.services.watch.service import WatchService
+from trnfleet.services.watch.receivers import Deliveries
+from trnfleet.services.watch.service import LONGEST_LINE, Role, WatchService
 from trnfleet.services.watch.silence_exchange import SilenceExchange, SilenceMode
-from trnfleet.systemd import ServiceManager
+from trnfleet.systemd import ServiceManager, Work, link_works
 from trnfleet.tasks import Ending, background, run_until
 from trnfleet.text import plain
 from trnfleet.wire.topics import TopicClass, build_filter
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.export.alertmanager_silences import AlertmanagerSilences
     from trnfleet.export.receiver import Receiver
+    from trnfleet.monitor.monitor import Monitor
     from trnfleet.services.session import BrokerSession
     from trnfleet.wire.ports import LinkStatus
 
@@ -95,7 +95,8 @@ async def watch_fleet(
         TrnfleetError: no receiver can be notified.
         ConfigError: the broker has several fleets and none is named.
     """
-    clock, ending = session.clock, Ending()
+    clock = session.clock
+    ending = Ending()
     manager = ServiceManager(clock)
     with ending.on_signals():
         fleet = await find_fleet(session, request.fleet)
@@ -195,3 +196,60 @@ def outcome_of(service: WatchService) -> Outcome:
     if service.refusal:
         return Outcome.REFUSED
     return Outcome.BLIND if service.blind else Outcome.ENDED
+
+
+class WatchHealth:
+    """The loops and the status of one watch."""
+
+    def __init__(self, service: WatchService, monitor: Monitor, connections: Connections) -> None:
+        """Count the monitor's passes from here on."""
+        self._service = service
+        self._monitor = monitor
+        self._connections = connections
+        self._passes = 0
+        monitor.on_pass.append(self._count_pass)
+
+    def works(self) -> list[Work]:
+        """Return the loops: messages, passes, elections with publishing, and connections."""
+        source = self._connections.source
+        monitor = self._monitor
+        service = self._service
+        return [
+            Work("messages", lambda: monitor.applied_s, lambda: not source.waiting),
+            Work("passes", lambda: self._passes),
+            Work("elections", lambda: service.elections),
+            *_links("telemetry", source.status),
+            *_links("peers", self._connections.peers.status),
+            *_links("publisher", self._connections.publisher.status),
+        ]
+
+    def status(self) -> str:
+        """Return role, alerts and a failing receiver, or why there is no connection."""
+        service = self._service
+        if service.role is Role.DISCONNECTED:
+            away = next(
+                (
+                    connection.status
+                    for connection in self._connections
+                    if not connection.status.connected
+                ),
+                None,
+            )
+            return (
+                "listening for other watches"
+                if away is None
+                else f"no connection: {away.last_error}"
+            )
+        role = "leader" if service.role is Role.LEADER else f"standby, {service.leader} leads"
+        chips = counted(self._monitor.store.layout.chip_count, "chip")
+        errors = "".join(
+            f"; {receiver_error_text(error)}" for error in service.receiver_errors().first[:1]
+        )
+        return f"{role}; {chips}, {counted(service.firing, 'firing alert')}{errors}"
+
+    def _count_pass(self) -> None:
+        self._passes += 1
+
+
+def _links(name: str, status: LinkStatus) -> list[Work]:
+    return link_works(name, status.parts or (status,))

@@ -14,19 +14,21 @@ import math
 from typing import TYPE_CHECKING
 
 from trnfleet import logs
+from trnfleet.clock import format_rfc3339
+from trnfleet.domain.alerts.links import generator_url, runbook_url
 from trnfleet.domain.alerts.status import AlertStatus
-from trnfleet.domain.alerts.templates import summary
+from trnfleet.domain.alerts.templates import fill, summary, title, value_text
 from trnfleet.domain.alerts.watches import HEARTBEAT_S, MUTED_S, NO_ERRORS
+from trnfleet.domain.quantities import duration
 from trnfleet.domain.severity import Severity
 from trnfleet.export.election import LISTEN_S, Attendance
 from trnfleet.export.notification_log import REFRESHED_EVERY_S, FiringAlert, Now
 from trnfleet.export.receiver import finished_within
 from trnfleet.monitor.alerting.unpublished import Unpublished, notifying
-from trnfleet.services.watch.describe import LONGEST_LINE, away_text, describe
 from trnfleet.services.watch.peers import Peers
 from trnfleet.tasks import background
 from trnfleet.text import plain
-from trnfleet.wire.alerts import AckMessage
+from trnfleet.wire.alerts import AckMessage, AlertMessage
 from trnfleet.wire.topics import TopicClass, build_filter
 
 if TYPE_CHECKING:
@@ -40,10 +42,10 @@ if TYPE_CHECKING:
     from trnfleet.monitor.alerting.engine import Alerts
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.services.watch.identity import Connections, Identity
-    from trnfleet.services.watch.operator_state import OperatorMessage
+    from trnfleet.services.watch.peers import OperatorMessage
     from trnfleet.tasks import Ending
     from trnfleet.wire.messages import Message
-    from trnfleet.wire.ports import Envelope
+    from trnfleet.wire.ports import Envelope, LinkStatus
 
 log = logs.get_logger(__name__)
 
@@ -59,6 +61,7 @@ ANSWER_EVERY_S = 1.0
 LAST_NOTIFICATIONS_S = 1.0
 """Longest wait for receivers at the end by `exit_on`."""
 GOODBYE_S = 0.3
+LONGEST_LINE = 1_000
 
 
 class Role(enum.StrEnum):
@@ -574,3 +577,62 @@ def to_publish(
             or not (alert.fingerprint in theirs or alerts.is_left_to_cells(alert))
         )
     ]
+
+
+def describe(
+    alert: Alert, client: str, *, external_url: str = "", runbook_base: str = ""
+) -> AlertMessage:
+    """Return the message of a firing alert.
+
+    Args:
+        alert: The alert.
+        client: Client id of the watch.
+        external_url: Base of the link to the alert; empty for none.
+        runbook_base: Page of rules that has an anchor for each; empty for none.
+    """
+    rule = alert.rule
+    value = alert.value
+    fired_ns = alert.fired_ns or 0
+    return AlertMessage(
+        fingerprint=alert.fingerprint,
+        rule=alert.name,
+        severity=rule.severity,
+        state="firing",
+        target=alert.target,
+        place=alert.place,
+        rack=alert.rack,
+        worst=alert.worst,
+        subsystem=alert.subsystem,
+        figure=alert.figure,
+        labels=dict(alert.labels),
+        summary=summary(alert)[:LONGEST_LINE],
+        title=title(alert)[:LONGEST_LINE],
+        description=fill(rule.description, alert)[:LONGEST_LINE] if rule.description else "",
+        runbook=rule.runbook or "",
+        runbook_url=rule.runbook_url or runbook_url(runbook_base, rule.name),
+        generator_url=generator_url(external_url, alert.labels),
+        cause=alert.cause[:LONGEST_LINE],
+        value=None if value is None or not math.isfinite(value) else value,
+        value_text=value_text(rule, value, alert.text)[:LONGEST_LINE],
+        members=alert.members,
+        chips=alert.chips,
+        since=format_rfc3339(min(alert.since_ns, fired_ns)),
+        fired=format_rfc3339(fired_ns),
+        inhibited_by=alert.inhibited_by or None,
+        flapping=alert.is_flapping,
+        times=alert.times,
+        watch=client,
+    )
+
+
+def away_text(link: LinkStatus, paused_s: float) -> str:
+    """Return why a watch publishes nothing at present.
+
+    Args:
+        link: Its connection.
+        paused_s: Time for which it did not run; 0 if it was not paused.
+    """
+    if link.connected and paused_s:
+        return f"did not run for {duration(paused_s)}: listens for other watches first"
+    because = f": {link.last_error}" if link.last_error else ""
+    return f"no connection to {link.broker}{because}; only that is notified until it is back"

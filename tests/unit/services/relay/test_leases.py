@@ -10,8 +10,7 @@ from support.monitor.feed import Feed, ultraservers
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.services.relay.blocks import Rows
-from trnfleet.services.relay.forwarding import HOLD_S, Forwarding
-from trnfleet.services.relay.leases import MOST_OF_CLIENT, Leases
+from trnfleet.services.relay.forwarding import HOLD_S, MOST_OF_CLIENT, Forwarding, Leases
 from trnfleet.wire.commands.leases import LEASE_S, LONGEST_S
 from trnfleet.wire.commands.server import CommandServer
 from trnfleet.wire.messages import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trnfleet.services.relay.links import TopLinks
+from trnfleet.services.relay.role import TopLinks
 from trnfleet.wire.ports import LinkStatus
 
 

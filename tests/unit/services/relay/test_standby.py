@@ -16,8 +16,7 @@ from trnfleet.errors import BrokerError
 from trnfleet.export.election import LISTEN_S
 from trnfleet.monitor.link_health import OVERLOAD_GAP_S
 from trnfleet.services.relay.alerts import SETTLED_S
-from trnfleet.services.relay.links import TopLinks
-from trnfleet.services.relay.role import CHECK_EVERY_S, FORGOTTEN_AFTER_S, UNHEARD_S, Role
+from trnfleet.services.relay.role import CHECK_EVERY_S, FORGOTTEN_AFTER_S, UNHEARD_S, Role, TopLinks
 from trnfleet.services.relay.run import OVERLOADED_FROM_S, PERIOD_S
 from trnfleet.wire.alerts import AckMessage, CellAlertMessage
 from trnfleet.wire.messages import WatchMessage, decode_message, encode_message

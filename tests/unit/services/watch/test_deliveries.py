@@ -10,8 +10,7 @@ from trnfleet.clock import ManualClock
 from trnfleet.domain.alerts.watches import NO_ERRORS, ReceiverError
 from trnfleet.errors import ConfigError
 from trnfleet.export.receiver import Receiver
-from trnfleet.services.watch.deliveries import Deliveries
-from trnfleet.services.watch.receivers import make_receivers
+from trnfleet.services.watch.receivers import Deliveries, make_receivers
 from trnfleet.tasks import Ending
 
 if TYPE_CHECKING:

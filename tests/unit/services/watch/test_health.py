@@ -13,8 +13,8 @@ from support.processes.notify_socket import NotifySocket
 from trnfleet.clock import ManualClock
 from trnfleet.domain.alerts.watches import NO_ERRORS, ReceiverError, ReceiverErrors
 from trnfleet.monitor.monitor import Monitor
-from trnfleet.services.watch.health import WatchHealth
 from trnfleet.services.watch.identity import Connections
+from trnfleet.services.watch.run import WatchHealth
 from trnfleet.services.watch.service import Role
 from trnfleet.systemd import STILL_S, ServiceManager
 from trnfleet.wire.ports import LinkStatus

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from trnfleet.monitor.ingest.missing import GRACE_S
-from trnfleet.services.files.missing_descriptors import MissingDescriptors
+from trnfleet.services.record import MissingDescriptors
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import parse_topic
 

@@ -1,4 +1,4 @@
-"""A fleet on several brokers as one source and one publisher.
+"""A fleet on several brokers, behind the interface of a session with one.
 
 Each broker has its own connection, independent of the others. Messages arrive in one stream, in
 each broker's order. Writes go to every broker; an unreachable one receives them as soon as it is
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from trnfleet.errors import BrokerError
 from trnfleet.tasks import background
@@ -18,6 +18,10 @@ from trnfleet.wire.ports import LinkStatus, PublishResult
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from trnfleet.clock import Clock
+    from trnfleet.services.session import BrokerSession
+    from trnfleet.transport.inbox import InboxLimits
+    from trnfleet.transport.url import BrokerUrl
     from trnfleet.wire.ports import Envelope, Publisher, Source
 
 ResultT = TypeVar("ResultT")
@@ -40,6 +44,89 @@ _SUMMED = (
     "unacknowledged",
     "refused",
 )
+
+
+class FleetSession(Protocol):
+    """A fleet's connections to one or several brokers."""
+
+    @property
+    def root(self) -> str:
+        """First part of every topic."""
+
+    @property
+    def clock(self) -> Clock:
+        """The time to go by."""
+
+    @property
+    def url(self) -> object:
+        """The broker, or the brokers, as text."""
+
+    @property
+    def urls(self) -> tuple[BrokerUrl, ...]:
+        """The address of each broker."""
+
+    def source(
+        self,
+        filters: Iterable[tuple[str, int]],
+        *,
+        limits: InboxLimits | None = None,
+        reads_figures: bool = False,
+    ) -> RunningSource:
+        """Return a subscription to topic filters, each with its QoS; the caller runs it."""
+
+    def publisher(self, client_id: str) -> RunningPublisher:
+        """Return a connection to publish on; the caller runs it."""
+
+
+class SeveralBrokers(NamedTuple):
+    """The sessions with the brokers of one fleet."""
+
+    sessions: tuple[BrokerSession, ...]
+
+    @property
+    def root(self) -> str:
+        """First part of every topic."""
+        return self.sessions[0].root
+
+    @property
+    def clock(self) -> Clock:
+        """The time to go by."""
+        return self.sessions[0].clock
+
+    @property
+    def url(self) -> str:
+        """The brokers, in a line."""
+        return ", ".join(str(session.url) for session in self.sessions)
+
+    @property
+    def urls(self) -> tuple[BrokerUrl, ...]:
+        """The address of each broker."""
+        return tuple(session.url for session in self.sessions)
+
+    def source(
+        self,
+        filters: Iterable[tuple[str, int]],
+        *,
+        limits: InboxLimits | None = None,
+        reads_figures: bool = False,
+    ) -> MergedSource:
+        """Return the subscriptions to topic filters on all brokers as one; the caller runs it."""
+        subscriptions = list(filters)
+        telemetry = limits.newest_of if limits else ""
+        sources = [
+            session.source(subscriptions, limits=limits, reads_figures=reads_figures)
+            for session in self.sessions
+        ]
+        return MergedSource(sources, unmarked=telemetry)
+
+    def publisher(self, client_id: str) -> FanOutPublisher:
+        """Return connections to publish on at all brokers as one; the caller runs it."""
+        return FanOutPublisher([session.publisher(client_id) for session in self.sessions])
+
+
+def session_of(sessions: Sequence[BrokerSession]) -> BrokerSession | SeveralBrokers:
+    """Return the session with one or more brokers."""
+    return sessions[0] if len(sessions) == 1 else SeveralBrokers(tuple(sessions))
 
 
 class RunningSource(Protocol):
@@ -254,7 +341,8 @@ class FanOutPublisher:
 
         It is the broker that accepted most. A message is refused if any broker refuses it.
         """
-        envelopes, chosen = list(batch), self.chosen()
+        envelopes = list(batch)
+        chosen = self.chosen()
         results = await asyncio.gather(
             *(
                 self._send(publisher, pending, envelopes)
@@ -264,7 +352,8 @@ class FanOutPublisher:
                 if not chosen or chosen >> number & 1
             )
         )
-        best, refusing = max(results), max(results, key=lambda result: result.refused)
+        best = max(results)
+        refusing = max(results, key=lambda result: result.refused)
         if best.sent and refusing.refused:
             return PublishResult(best.sent, refusing.refused, refusing.refused, refusing.error)
         return best

@@ -10,7 +10,7 @@ from support.fake_network import FakeConnection, Network
 
 from trnfleet.clock import ManualClock
 from trnfleet.errors import BrokerError
-from trnfleet.services.brokers.merged import FanOutPublisher, MergedSource, reached
+from trnfleet.services.brokers import FanOutPublisher, MergedSource, reached
 from trnfleet.tasks import background
 from trnfleet.transport import link as link_module
 from trnfleet.transport.memory import MemoryBus, MemoryPublisher, MemorySource

@@ -1,1 +1,0 @@
-"""One or several fleets on several brokers: messages merged, and writes sent to all."""
