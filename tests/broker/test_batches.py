@@ -15,7 +15,7 @@ from support.processes.waiting import running, take_until
 
 from trnfleet.transport.client import Client, Writing
 from trnfleet.transport.mqtt import MqttPublisher, MqttSource
-from trnfleet.transport.packets.batches import BATCH_BYTES
+from trnfleet.transport.packets import BATCH_BYTES
 from trnfleet.transport.url import BrokerUrl
 from trnfleet.wire.ports import CONTENT_TYPE_CBOR, Envelope
 

@@ -14,12 +14,11 @@ from websockets.typing import Subprotocol
 
 from trnfleet.errors import BrokerError
 from trnfleet.transport import connection
-from trnfleet.transport.client import MAX_PACKET_BYTES
 from trnfleet.transport.mqtt import MqttPublisher, MqttSource
-from trnfleet.transport.security.secrets import TokenFile
-from trnfleet.transport.security.tls import VERIFIED, TlsSettings
-from trnfleet.transport.sockets.websocket import MAX_FRAME_BYTES
+from trnfleet.transport.packets import MAX_PACKET_BYTES
+from trnfleet.transport.security import VERIFIED, TlsSettings, TokenFile
 from trnfleet.transport.url import BrokerUrl, Password
+from trnfleet.transport.websocket import MAX_FRAME_BYTES
 from trnfleet.wire.ports import Envelope
 
 if TYPE_CHECKING:

@@ -16,10 +16,9 @@ from support.processes.waiting import eventually, running, take_until
 from trnfleet.clock import SystemClock
 from trnfleet.errors import BrokerError
 from trnfleet.transport import embedded
-from trnfleet.transport.embedded import embedded_broker, mosquitto_program
+from trnfleet.transport.embedded import embedded_broker, keep_access, mosquitto_program
 from trnfleet.transport.mqtt import MqttPublisher, MqttSource
-from trnfleet.transport.security.own_access import keep_access
-from trnfleet.transport.security.tls import VERIFIED, TlsSettings
+from trnfleet.transport.security import VERIFIED, TlsSettings
 from trnfleet.transport.url import BrokerUrl, Password
 from trnfleet.wire.ports import Envelope
 

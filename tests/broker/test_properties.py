@@ -14,7 +14,7 @@ from trnfleet.record.read.rebranding import Rebranding
 from trnfleet.record.read.recording import Recording
 from trnfleet.record.write.writer import RecordingWriter
 from trnfleet.transport.mqtt import MqttPublisher, MqttSource
-from trnfleet.transport.packets.properties import MOST_PROPERTIES_BYTES
+from trnfleet.transport.packets import MOST_PROPERTIES_BYTES
 from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope, MessageProperties
 from trnfleet.wire.topics import parse_topic
 

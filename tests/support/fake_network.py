@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from trnfleet.transport.connection import Unsent
+from trnfleet.transport.diagnosis import LinkDown
 from trnfleet.transport.link import Link
-from trnfleet.transport.reasons import LinkDown
-from trnfleet.transport.security.login import Login
+from trnfleet.transport.security import Login
 from trnfleet.transport.url import BrokerUrl
 
 if TYPE_CHECKING:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trnfleet.services.session import BrokerSession
-    from trnfleet.transport.security.secrets import TokenFile
+    from trnfleet.transport.security import TokenFile
     from trnfleet.transport.url import BrokerUrl
 
 CommandT = TypeVar("CommandT", bound="Callable[..., Any]")
@@ -426,7 +426,7 @@ def find_password(url: BrokerUrl, access: AccessOptions) -> Password | TokenFile
         raise ConfigError(
             f"{given[0]} needs a user: {url.scheme}://user@{url.host}, or --user NAME"
         )
-    from trnfleet.transport.security.secrets import (  # noqa: PLC0415  few commands need it
+    from trnfleet.transport.security import (  # noqa: PLC0415  few commands need it
         TokenFile,
         read_secret,
     )
@@ -487,7 +487,7 @@ def make_session(
     )
     if access.user is not None:
         url = with_user(url, access.user)
-    from trnfleet.transport.security.tls import TlsSettings  # noqa: PLC0415  it loads ssl
+    from trnfleet.transport.security import TlsSettings  # noqa: PLC0415  it loads ssl
 
     tls = TlsSettings(access.ca, access.cert, access.key, access.alpn, access.insecure)
     tls.check(url)

@@ -15,7 +15,7 @@ from trnfleet.services.discovery import find_fleets
 from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.tasks import background
 from trnfleet.transport.inbox import InboxLimits
-from trnfleet.transport.security.login import KEEPALIVE_S
+from trnfleet.transport.security import KEEPALIVE_S
 from trnfleet.wire.topics import SUBSCRIPTIONS, TopicClass, build_filter
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from trnfleet.errors import BrokerError
 from trnfleet.monitor.pipeline.brokers import SYS_PREFIX, SYS_TOPICS
 from trnfleet.tasks import background, preserve_cancellation
 from trnfleet.transport.mqtt import READER_SUFFIX, MqttPublisher, MqttSource
-from trnfleet.transport.security.tls import VERIFIED
+from trnfleet.transport.security import VERIFIED
 from trnfleet.wire.topics import DEFAULT_ROOT
 
 if TYPE_CHECKING:
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from trnfleet.clock import Clock
     from trnfleet.transport.connection import ClientName, ProtocolName
     from trnfleet.transport.inbox import InboxLimits
-    from trnfleet.transport.security.secrets import TokenFile
-    from trnfleet.transport.security.tls import TlsSettings
+    from trnfleet.transport.security import TlsSettings, TokenFile
     from trnfleet.transport.url import BrokerUrl, Password
     from trnfleet.wire.ports import Envelope, LinkStatus, Source
 

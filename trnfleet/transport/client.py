@@ -19,14 +19,16 @@ from paho.mqtt.client import PUBLISH, MQTTMessageInfo
 from paho.mqtt.enums import MQTTErrorCode, MQTTProtocolVersion
 
 from trnfleet.tasks import in_thread
-from trnfleet.transport.backlog import Backlog
-from trnfleet.transport.broker_limits import BrokerLimits
-from trnfleet.transport.packets.properties import (
+from trnfleet.transport.diagnosis import look_at
+from trnfleet.transport.inbox import Backlog
+from trnfleet.transport.packets import (
+    MAX_PACKET_BYTES,
+    BrokerLimits,
+    ForbiddenPacketError,
     content_type_of,
     kept_properties,
     without_byte_order_marks,
 )
-from trnfleet.transport.sockets.looking import look_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,9 +43,6 @@ if TYPE_CHECKING:
 
 DIAL_S = 7.0
 """Longest wait for a usable socket. Each of its steps has a limit of its own."""
-MAX_PACKET_BYTES = 2 * 1024 * 1024
-"""Largest packet accepted from an MQTT 5 broker. The broker drops larger packets silently, so this
-stays well above the largest payload: packets in between are dropped here, and counted."""
 READ_BYTES = 256 * 1024
 """Most bytes read at once: a frame of the largest size. Not the gigabyte that a packet's header may
 announce."""
@@ -57,15 +56,6 @@ FIRST_BYTES = 16
 """First bytes kept, to identify a port without a broker."""
 QUICK_PACKETS = 4
 """Messages handed over past paho in less time than paho needs for one."""
-RECEIVE_MAXIMUM = 16_384
-"""Most unacknowledged QoS 1 messages from an MQTT 5 broker.
-
-At a subscription Mosquitto silently drops the retained messages beyond these and its queue of
-1,000. With the 8,192 descriptors of 4,000,000 chips in flight at once, `max_queued_messages` only
-matters for messages the socket cannot accept. They do not pile up here: paho acknowledges as it
-reads, and the inbox is bounded.
-"""
-
 # What paho logs comes back to us as errors and is shown in `LinkStatus`; printed, it would tear the
 # screen.
 PAHO_LOG = logging.getLogger("trnfleet.paho")
@@ -438,13 +428,6 @@ class ClosedEarlyError(aiomqtt.MqttError):
 
 class NoAnswerError(aiomqtt.MqttError):
     """A message not acknowledged by the broker in time."""
-
-
-class ForbiddenPacketError(Exception):
-    """A packet that ends the connection, because its memory is unbounded.
-
-    Its text names it.
-    """
 
 
 class _Beginning(bytearray):

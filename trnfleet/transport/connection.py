@@ -17,45 +17,47 @@ from trnfleet import logs
 from trnfleet.errors import ConfigError
 from trnfleet.tasks import GOODBYE_S, preserve_cancellation
 from trnfleet.transport.client import (
-    MAX_PACKET_BYTES,
     PAHO_LOG,
-    RECEIVE_MAXIMUM,
     Client,
     ClosedEarlyError,
-    ForbiddenPacketError,
     NoAnswerError,
     delivering_queue,
 )
-from trnfleet.transport.inbox import Delivery
-from trnfleet.transport.packets.batches import is_batched, make_batch
-from trnfleet.transport.packets.properties import (
-    connect_properties,
-    make_will,
-    properties_bytes,
-    publish_properties,
-)
-from trnfleet.transport.reasons import (
+from trnfleet.transport.diagnosis import (
     FIRST_FAILURE,
     NOT_AUTHORISED,
     QOS_REFUSED,
     VERSION_REFUSED,
+    DialError,
     LinkDown,
+    WebSocketLimitError,
+    connect_and_look,
     connection_words,
+    look_at,
     refusal_words,
+    tls_words,
+    what_it_speaks,
     why_ended,
 )
-from trnfleet.transport.sockets.dialing import TCP_CONNECT_S, dial
-from trnfleet.transport.sockets.errors import DialError, WebSocketLimitError
-from trnfleet.transport.sockets.looking import connect_and_look, look_at, what_it_speaks
-from trnfleet.transport.sockets.tls_alerts import tls_words
+from trnfleet.transport.dialing import TCP_CONNECT_S, dial
+from trnfleet.transport.inbox import Delivery
+from trnfleet.transport.packets import (
+    ForbiddenPacketError,
+    connect_properties,
+    is_batched,
+    make_batch,
+    make_will,
+    properties_bytes,
+    publish_properties,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
     from trnfleet.clock import Clock
-    from trnfleet.transport.broker_limits import BrokerLimits
     from trnfleet.transport.inbox import Reception
-    from trnfleet.transport.security.login import Login
+    from trnfleet.transport.packets import BrokerLimits
+    from trnfleet.transport.security import Login
     from trnfleet.wire.ports import Envelope
 
 log = logs.get_logger(__name__)
@@ -132,7 +134,7 @@ class Connection:
             will=make_will(login.will, version5=version5) if login.will else None,
             keepalive=login.keepalive_s,
             timeout=CONNACK_S[protocol],
-            properties=connect_properties(MAX_PACKET_BYTES, RECEIVE_MAXIMUM) if version5 else None,
+            properties=connect_properties() if version5 else None,
             max_inflight_messages=PENDING_ANNOUNCEMENTS,
             queue_type=delivering_queue(delivery, reception.note_oversize),
             logger=PAHO_LOG,

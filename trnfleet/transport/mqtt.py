@@ -18,7 +18,6 @@ from trnfleet import logs
 from trnfleet.clock import SystemClock
 from trnfleet.tasks import background
 from trnfleet.text import plain
-from trnfleet.transport.broker_limits import BrokerLimits
 from trnfleet.transport.connection import (
     PENDING_ANNOUNCEMENTS,
     PENDING_PUBLISHES,
@@ -27,22 +26,20 @@ from trnfleet.transport.connection import (
     ProtocolName,
     Unsent,
 )
+from trnfleet.transport.diagnosis import LinkDown
 from trnfleet.transport.filters import topic_pattern
 from trnfleet.transport.inbox import MAX_PAYLOAD_BYTES, Inbox, InboxLimits
 from trnfleet.transport.link import AnyConnection, Link
-from trnfleet.transport.packets.batches import batches, is_batched
-from trnfleet.transport.reasons import LinkDown
+from trnfleet.transport.packets import BrokerLimits, batches, is_batched
 from trnfleet.transport.retained_requests import RetainedRequests
-from trnfleet.transport.security.login import KEEPALIVE_S, Login
-from trnfleet.transport.security.tls import VERIFIED
+from trnfleet.transport.security import KEEPALIVE_S, VERIFIED, Login
 from trnfleet.wire.ports import Envelope, PublishResult, RefusedMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from trnfleet.clock import Clock
-    from trnfleet.transport.security.secrets import TokenFile
-    from trnfleet.transport.security.tls import TlsSettings
+    from trnfleet.transport.security import TlsSettings, TokenFile
     from trnfleet.transport.url import BrokerUrl, Password
     from trnfleet.wire.ports import LinkStatus
 

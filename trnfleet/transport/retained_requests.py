@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet import logs
 from trnfleet.transport.connection import SUBSCRIBED_AT_ONCE
-from trnfleet.transport.reasons import LinkDown, why_ended
+from trnfleet.transport.diagnosis import LinkDown, why_ended
 from trnfleet.wire.ports import MOST_REFUSED_TOPICS
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from trnfleet.cli.options import (
 )
 from trnfleet.errors import ConfigError
 from trnfleet.services.session import BrokerSession
-from trnfleet.transport.security.secrets import TokenFile
-from trnfleet.transport.security.tls import TlsSettings
+from trnfleet.transport.security import TlsSettings, TokenFile
 from trnfleet.transport.url import BrokerUrl, Password, parse_url
 
 if TYPE_CHECKING:

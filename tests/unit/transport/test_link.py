@@ -1,6 +1,9 @@
+"""A link: its state, its attempts and its waits."""
+
 from __future__ import annotations
 
 import asyncio
+import random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,12 +13,13 @@ from trnfleet.clock import ManualClock
 from trnfleet.errors import BrokerError
 from trnfleet.transport import link as link_module
 from trnfleet.transport import mqtt
+from trnfleet.transport.link import backoff_s
 from trnfleet.transport.mqtt import MqttPublisher
 from trnfleet.transport.url import BrokerUrl
 from trnfleet.wire.ports import Envelope, PublishResult, RefusedMessage
 
 if TYPE_CHECKING:
-    from trnfleet.transport.reasons import LinkDown
+    from trnfleet.transport.diagnosis import LinkDown
 
 
 async def test_it_connects_again_and_again(network: Network) -> None:
@@ -349,3 +353,29 @@ async def test_what_is_published_during_an_interruption_is_counted(network: Netw
         await publisher.publish([Envelope("telemetry", b"")])
     assert network.sent == ["node", "node", "telemetry"]
     assert (publisher.status.dropped, publisher.status.connects) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "outage_s", "longest"),
+    [
+        (0, 0, 1),
+        (1, 1, 2),
+        (2, 3, 4),
+        (3, 7, 8),
+        (4, 15, 8),
+        (30, 299.9, 8),
+        (40, 300, 30),
+        (10_000, 1e6, 30),
+    ],
+)
+def test_wait_doubles_up_to_a_limit(attempt: int, outage_s: float, longest: float) -> None:
+    """The wait is between half and all of a base that doubles to a limit.
+
+    To 8 s in a young outage or where nothing listens, to 30 s in an old one.
+    """
+    rng = random.Random(7)  # noqa: S311  spreads waits, nothing secret
+    waits = [backoff_s(attempt, outage_s, rng) for _ in range(500)]
+    assert longest / 2 <= min(waits) < longest * 0.55
+    assert longest * 0.95 < max(waits) <= longest
+    unreached = [backoff_s(attempt, outage_s, rng, is_unreached=True) for _ in range(500)]
+    assert max(unreached) <= min(longest, 8)

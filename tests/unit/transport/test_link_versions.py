@@ -18,12 +18,11 @@ from support.fake_network import (
 
 from trnfleet.clock import ManualClock
 from trnfleet.transport import link as link_module
-from trnfleet.transport.security.login import Login
-from trnfleet.transport.security.tls import TlsSettings
+from trnfleet.transport.security import Login, TlsSettings
 from trnfleet.transport.url import BrokerUrl, Password
 
 if TYPE_CHECKING:
-    from trnfleet.transport.reasons import LinkDown
+    from trnfleet.transport.diagnosis import LinkDown
 
 
 IN_CLEAR = Login(BrokerUrl("broker.example", user="ops"), "client", Password("hunter2"))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet.clock import ManualClock
 from trnfleet.transport.connection import SUBSCRIBED_AT_ONCE
-from trnfleet.transport.reasons import LinkDown
+from trnfleet.transport.diagnosis import LinkDown
 from trnfleet.transport.retained_requests import (
     ANSWER_S,
     GAP_S,

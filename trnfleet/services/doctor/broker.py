@@ -22,9 +22,9 @@ from trnfleet.services.doctor.probes import Probes
 from trnfleet.services.session import CONNECT_LIMIT_S, BatchReader
 from trnfleet.tasks import background, in_thread
 from trnfleet.text import plain
-from trnfleet.transport.broker_limits import UNLIMITED
-from trnfleet.transport.sockets.errors import DialError
-from trnfleet.transport.sockets.peer import look_at_tls
+from trnfleet.transport.diagnosis import DialError
+from trnfleet.transport.dialing import look_at_tls
+from trnfleet.transport.packets import UNLIMITED
 from trnfleet.wire.frame_head import frame_head, frame_time_ns, is_cbor
 from trnfleet.wire.telemetry import Head, decode_sample
 from trnfleet.wire.topics import VERSION, TopicClass, build_filter
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from trnfleet.services.session import BrokerSession
-    from trnfleet.transport.broker_limits import BrokerLimits
     from trnfleet.transport.connection import ProtocolName
-    from trnfleet.transport.sockets.peer import TlsPeer
+    from trnfleet.transport.dialing import TlsPeer
+    from trnfleet.transport.packets import BrokerLimits
     from trnfleet.transport.url import BrokerUrl
     from trnfleet.wire.ports import Envelope
 

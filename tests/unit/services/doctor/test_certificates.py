@@ -8,7 +8,7 @@ from trnfleet.clock import ManualClock, parse_rfc3339
 from trnfleet.services.doctor.broker import _certificate
 from trnfleet.services.doctor.findings import Health
 from trnfleet.services.session import BrokerSession
-from trnfleet.transport.sockets.peer import TlsPeer
+from trnfleet.transport.dialing import TlsPeer
 from trnfleet.transport.url import parse_url
 
 NOW = "2026-01-01T00:00:00Z"

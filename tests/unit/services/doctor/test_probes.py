@@ -8,9 +8,9 @@ import pytest
 
 from trnfleet.services.doctor import probes
 from trnfleet.services.doctor.findings import Finding, Health
-from trnfleet.transport.broker_limits import BrokerLimits
 from trnfleet.transport.inbox import InboxLimits
 from trnfleet.transport.memory import MemoryBus, MemoryPublisher, MemorySource
+from trnfleet.transport.packets import BrokerLimits
 
 if TYPE_CHECKING:
     from trnfleet.wire.ports import Envelope

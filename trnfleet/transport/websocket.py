@@ -17,7 +17,7 @@ from websockets.http11 import Response
 from websockets.typing import Subprotocol
 from websockets.uri import WebSocketURI
 
-from trnfleet.transport.sockets.errors import WebSocketLimitError, WebSocketRefusedError
+from trnfleet.transport.diagnosis import WebSocketLimitError, WebSocketRefusedError
 
 if TYPE_CHECKING:
     import socket

@@ -20,7 +20,7 @@ from paho.mqtt.packettypes import PacketTypes
 
 from trnfleet import logs
 from trnfleet.tasks import in_thread
-from trnfleet.transport.client import DIAL_S, FIRST_BYTES, ForbiddenPacketError
+from trnfleet.transport.client import DIAL_S, FIRST_BYTES
 from trnfleet.transport.connection import (
     CONNACK_S,
     SUBSCRIBE_S,
@@ -30,25 +30,28 @@ from trnfleet.transport.connection import (
     warn_of,
     why_unreachable,
 )
+from trnfleet.transport.diagnosis import (
+    FIRST_FAILURE,
+    NOT_AUTHORISED,
+    VERSION_REFUSED,
+    DialError,
+    LinkDown,
+    connect_and_look,
+    look_at,
+    reason_words,
+    tls_words,
+    what_it_speaks,
+    why_ended,
+)
+from trnfleet.transport.dialing import dial, not_now_errors
 from trnfleet.transport.inbox import Delivery
-from trnfleet.transport.reading.packets import (
+from trnfleet.transport.packets import (
+    ForbiddenPacketError,
     MalformedPacketError,
     OlderVersionError,
     PacketReader,
     connect_packet,
 )
-from trnfleet.transport.reasons import (
-    FIRST_FAILURE,
-    NOT_AUTHORISED,
-    VERSION_REFUSED,
-    LinkDown,
-    reason_words,
-    why_ended,
-)
-from trnfleet.transport.sockets.dialing import dial, not_now_errors
-from trnfleet.transport.sockets.errors import DialError
-from trnfleet.transport.sockets.looking import connect_and_look, look_at, what_it_speaks
-from trnfleet.transport.sockets.tls_alerts import tls_words
 
 if TYPE_CHECKING:
     import socket
@@ -56,7 +59,7 @@ if TYPE_CHECKING:
 
     from trnfleet.clock import Clock
     from trnfleet.transport.inbox import Reception
-    from trnfleet.transport.security.login import Login
+    from trnfleet.transport.security import Login
 
 log = logs.get_logger(__name__)
 

@@ -11,8 +11,8 @@ import threading
 
 import pytest
 
-from trnfleet.transport.sockets.errors import WebSocketLimitError, WebSocketRefusedError
-from trnfleet.transport.sockets.websocket import MOST_PINGS, WebSocket
+from trnfleet.transport.diagnosis import WebSocketLimitError, WebSocketRefusedError
+from trnfleet.transport.websocket import MOST_PINGS, WebSocket
 
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 PING = b"\x89\x7d" + bytes(125)

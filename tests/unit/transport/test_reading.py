@@ -12,14 +12,14 @@ import mqtt5
 import pytest
 
 from trnfleet.clock import ManualClock
+from trnfleet.transport import reading as connection_module
 from trnfleet.transport.connection import Connection
+from trnfleet.transport.diagnosis import LinkDown
 from trnfleet.transport.filters import topic_pattern
 from trnfleet.transport.inbox import SHED_FROM_S, Inbox, InboxLimits, Reception
-from trnfleet.transport.reading import connection as connection_module
-from trnfleet.transport.reading.connection import PAUSE_S, TURN_MESSAGES, ReadingConnection
-from trnfleet.transport.reading.packets import NEW_WORK
-from trnfleet.transport.reasons import LinkDown
-from trnfleet.transport.security.login import Login
+from trnfleet.transport.packets import NEW_WORK
+from trnfleet.transport.reading import PAUSE_S, TURN_MESSAGES, ReadingConnection
+from trnfleet.transport.security import Login
 from trnfleet.transport.url import BrokerUrl, Password
 from trnfleet.wire.ports import LinkStatus
 

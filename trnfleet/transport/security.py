@@ -1,21 +1,26 @@
-"""Settings of TLS: files, and the checks of a broker.
+"""Login at a broker: credentials, secrets in files, and TLS settings.
 
-Owns the checks of the settings and the context made from them. It opens no connection; the files
-are read for each one, so that renewed certificates are used after a reconnect.
+It opens no connection. Certificates and tokens are read for every connection, so that renewed ones
+are used after a reconnect.
 """
 
 from __future__ import annotations
 
+import os
 import ssl
-from dataclasses import dataclass
+import stat
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trnfleet.errors import ConfigError
-from trnfleet.transport.url import LONGEST_ALPN
+from trnfleet.systemd import is_credential
+from trnfleet.transport.url import LONGEST_ALPN, Password
 
 if TYPE_CHECKING:
     from trnfleet.transport.url import BrokerUrl
+    from trnfleet.wire.ports import Envelope
+
 
 _OPTIONS = {
     "ca": "--ca",
@@ -155,3 +160,155 @@ def _read(option: str, file: str) -> bytes:
         raise ConfigError(f"{option} {file}: {(error.strerror or str(error)).lower()}") from None
     except ValueError:
         raise ConfigError(f"{option} {file!r}: no name of a file") from None
+
+
+LONGEST_SECRET = 65_535
+"""Bytes of a password in MQTT."""
+
+
+def read_secret(option: str, file: str) -> str:
+    """Return the line of a password or token file.
+
+    Args:
+        option: The option with the file's name, for messages.
+        file: The file.
+
+    Raises:
+        ConfigError: it cannot be read, is empty, too long or more than a line, or others may read
+            it.
+    """
+    where = f"{option} {file}"
+    try:
+        with Path(file).open("rb") as stream:
+            is_open = os.fstat(stream.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+            if is_open and not is_credential(file):
+                raise ConfigError(f"{where}: others may read it; chmod 600 it")
+            data = stream.read(LONGEST_SECRET + 3)
+    except OSError as error:
+        raise ConfigError(f"{where}: {(error.strerror or str(error)).lower()}") from None
+    except ValueError:
+        raise ConfigError(f"{option} {file!r}: no name of a file") from None
+    try:
+        text = data.decode().rstrip("\r\n")
+    except UnicodeDecodeError:
+        # The error itself would quote the unreadable bytes.
+        raise ConfigError(f"{where}: it is not UTF-8") from None
+    if "\n" in text or "\r" in text:
+        raise ConfigError(f"{where}: it has several lines, of which none is known to be the secret")
+    if not text:
+        raise ConfigError(f"{where}: it is empty")
+    if len(data) > LONGEST_SECRET:
+        raise ConfigError(f"{where}: it is over MQTT's {LONGEST_SECRET:,} bytes")
+    return text
+
+
+class TokenFile:
+    """A token in a file, read for every connection.
+
+    Its issuer may replace it at any time.
+    """
+
+    __slots__ = ("path",)
+
+    def __init__(self, path: str) -> None:
+        """Name the file; nothing is read yet."""
+        self.path = path
+
+    def check(self) -> None:
+        """Read it once.
+
+        Raises:
+            ConfigError: it cannot be read, or not twice, such as a pipe.
+        """
+        if Path(self.path).exists() and not Path(self.path).is_file():
+            raise ConfigError(
+                f"--token-file {self.path}: no file that can be read again for every connection"
+            )
+        self.reveal()
+
+    def reveal(self) -> str:
+        """Return the token that is there now, for the CONNECT packet and nothing else.
+
+        Raises:
+            ConfigError: it cannot be read.
+        """
+        return read_secret("--token-file", self.path)
+
+    def __repr__(self) -> str:
+        return f"TokenFile({self.path!r})"
+
+
+KEEPALIVE_S = 10
+"""Keep-alive interval. A half-open connection is found after at most twice as much: paho pings
+after one interval, and gives up after another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Broker and credentials; the same for every connection of a link."""
+
+    url: BrokerUrl
+    client_id: str
+    password: Password | TokenFile | None = None
+    """Sent only where the URL names a user."""
+    will: Envelope | None = None
+    keepalive_s: int = KEEPALIVE_S
+    tls: TlsSettings = VERIFIED
+    is_known: bool = False
+    """Whether the broker has answered before. Its port then needs no probe."""
+
+    @property
+    def is_unverified(self) -> bool:
+        """Whether anybody could be the broker."""
+        return self.url.is_tls and self.tls.insecure
+
+    @property
+    def exposes_password(self) -> bool:
+        """Whether CONNECT sends a password without TLS, or with an unverified one.
+
+        It reaches any process behind the port.
+        """
+        has_password = self.password is not None and self.url.user is not None
+        return has_password and (self.is_unverified or not self.url.is_tls)
+
+    @property
+    def anonymous(self) -> Login:
+        """The same broker without user, password and will, as another client."""
+        return replace(
+            self,
+            url=replace(self.url, user=None),
+            client_id=f"{self.client_id}-0",
+            password=None,
+            will=None,
+        )
+
+    def reveal(self) -> str | None:
+        """Return the password to send, read from its file if it has one.
+
+        None if none is sent.
+
+        Raises:
+            ConfigError: the file cannot be read.
+        """
+        return None if self.password is None or self.url.user is None else self.password.reveal()
+
+    def why_not_authorised(self) -> str:
+        """Return the likely reason of a refusal: missing or wrong credentials."""
+        user = self.url.user
+        if user is None:
+            also = " beside the certificate" if self.tls.cert else ""
+            return (
+                f"the broker asks for a user{also}, as in {self.url.scheme}://user@host, and a"
+                " password"
+            )
+        if self.password is None:
+            return (
+                f"no password was given for user {user!r}; set TRNFLEET_MQTT_PASSWORD or give"
+                " --password-file"
+            )
+        what = (
+            "the password"
+            if isinstance(self.password, Password)
+            else f"the token in {self.password.path}"
+        )
+        return f"the broker refused user {user!r} or {what}"

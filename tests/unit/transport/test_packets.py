@@ -1,3 +1,5 @@
+"""MQTT packets: batches to send, limits of a broker, and packets read from a socket."""
+
 from __future__ import annotations
 
 import random
@@ -9,15 +11,23 @@ import pytest
 
 from trnfleet.clock import ManualClock
 from trnfleet.transport import inbox
-from trnfleet.transport.client import MAX_PACKET_BYTES, ForbiddenPacketError
 from trnfleet.transport.filters import topic_pattern
 from trnfleet.transport.inbox import MAX_CACHED_BYTES, Delivery, Reception
-from trnfleet.transport.packets.properties import MOST_PROPERTIES_BYTES
-from trnfleet.transport.reading.packets import (
+from trnfleet.transport.packets import (
+    BATCH_BYTES,
+    BATCH_MESSAGES,
+    MAX_PACKET_BYTES,
     MOST_KNOWN_PROPERTIES,
+    MOST_PROPERTIES_BYTES,
+    BrokerLimits,
+    ForbiddenPacketError,
     MalformedPacketError,
     OlderVersionError,
     PacketReader,
+    batches,
+    is_batched,
+    make_batch,
+    publish_bytes,
 )
 from trnfleet.wire.ports import (
     CONTENT_TYPE_CBOR,
@@ -344,3 +354,130 @@ def test_what_was_left_out_before_a_topic_is_told_by_its_next_message() -> None:
     assert [
         each.shed for each in connected.feed(publish("t/b"), publish("t/a"), publish("t/a"))
     ] == [0, 1, 0]
+
+
+LARGEST = 2**28
+MESSAGES = [
+    Envelope("t/a", b""),
+    Envelope("t/ä", b"x" * 120, content_type=CONTENT_TYPE_JSON),
+    *(
+        Envelope("t", bytes(size), content_type=CONTENT_TYPE_CBOR)
+        for size in (106, 107, 16_362, 16_363)
+    ),
+    Envelope("t" * 65_535, b"x" * 2_097_152),
+]
+
+
+def test_packets_are_those_of_mqtt_5() -> None:
+    """Another codec reads the same messages, at every header length."""
+    batch = make_batch(MESSAGES, LARGEST, has_properties=True)
+    begin = 0
+    for sent, end in zip(MESSAGES, batch.ends, strict=True):
+        packet, size = mqtt5.read(memoryview(batch.data)[begin:])
+        assert isinstance(packet, mqtt5.PublishPacket)
+        assert (packet.topic, packet.payload, packet.content_type) == (
+            sent.topic,
+            sent.payload,
+            sent.content_type,
+        )
+        assert (packet.qos, packet.retain, begin + size) == (mqtt5.QoS.AT_MOST_ONCE, False, end)
+        begin = end
+    assert begin == len(batch.data)
+
+
+def test_packets_of_mqtt_3_1_1_have_no_properties() -> None:
+    batch = make_batch(
+        [Envelope("t/a", b"xyz", content_type=CONTENT_TYPE_JSON)], LARGEST, has_properties=False
+    )
+    assert batch.data == b"\x30\x08\x00\x03t/axyz"
+
+
+@pytest.mark.parametrize(
+    "envelope",
+    [
+        Envelope("", b"x"),
+        Envelope("t/+", b"x"),
+        Envelope("t/#", b"x"),
+        Envelope("t" * 65_536, b"x"),
+        Envelope("t/\ud800", b"x"),
+        Envelope("t", b"x", content_type="\ud800"),
+        Envelope("t", b"x" * 94),
+    ],
+    ids=["no topic", "plus", "hash", "long", "surrogate", "content type", "large"],
+)
+def test_what_has_no_packet_is_left_to_the_client(envelope: Envelope) -> None:
+    """The others of its batch go, in order."""
+    before = Envelope("t", b"x" * 93)
+    after = Envelope("t", b"2")
+    batch = make_batch([before, envelope, after], 99, has_properties=True)
+    assert (batch.envelopes, batch.others) == ([before, after], [envelope])
+    assert batch.ends == [99, 106]
+
+
+def test_what_the_socket_has_taken_is_known_to_the_message() -> None:
+    messages = [Envelope("t", b"%d" % number) for number in range(3)]
+    batch = make_batch(messages, LARGEST, has_properties=True)
+    size = len(batch.data) // 3
+    assert batch.after(0) == batch.after(size - 1) == messages
+    assert batch.after(size) == batch.after(2 * size - 1) == messages[1:]
+    assert not batch.after(3 * size)
+
+
+def test_batches_are_bounded() -> None:
+    """In messages, and in bytes except for the last message; no more are read."""
+    small = [Envelope("t", b"x")] * (BATCH_MESSAGES + 1)
+    assert list(map(len, batches(small))) == [BATCH_MESSAGES, 1]
+    large = iter([Envelope("t", bytes(BATCH_BYTES - 1))] * 5)
+    assert list(map(len, batches(large))) == [2, 2, 1]
+    more = iter([Envelope("t", bytes(BATCH_BYTES))] * 3)
+    next(batches(more))
+    assert len(list(more)) == 2
+
+
+def test_only_what_nobody_acknowledges_and_keeps_is_batched() -> None:
+    assert is_batched(Envelope("t", b"x", content_type=CONTENT_TYPE_CBOR))
+    assert not is_batched(Envelope("t", b"x", 1))
+    assert not is_batched(Envelope("t", b"x", retain=True))
+    assert not is_batched(Envelope("t", b"x", properties=MessageProperties(expiry_s=5)))
+
+
+@pytest.mark.parametrize(
+    ("remaining", "header"),
+    [(127, 2), (128, 3), (16_383, 3), (16_384, 4), (2_097_151, 4), (2_097_152, 5)],
+)
+def test_the_header_grows_with_the_length(remaining: int, header: int) -> None:
+    """A packet's length takes one byte up to 127, then two to four.
+
+    Topics count in bytes, not in characters.
+    """
+    payload = bytes(remaining - 2 - 2 - 2 - 1)
+    envelope = Envelope("ü", payload, 1)
+    assert publish_bytes(envelope, 1) == header + remaining
+    limits = BrokerLimits(packet_bytes=header + remaining)
+    assert not limits.reason_against(envelope, 1)
+    assert (
+        limits.reason_against(envelope, 2)
+        == f"a packet of {publish_bytes(envelope, 2):,} bytes, over the broker's limit of"
+        f" {header + remaining:,}"
+    )
+
+
+def test_a_broker_that_states_nothing_takes_all() -> None:
+    """MQTT 3.1.1 states no limits, and MQTT 5 only existing ones."""
+    assert BrokerLimits.of(None) == BrokerLimits()
+    assert not BrokerLimits().reason_against(Envelope("a", bytes(1_000), 1, retain=True), 0)
+    assert "retained" in BrokerLimits(retains=False).reason_against(
+        Envelope("a", b"", 1, retain=True), 1
+    )
+
+
+def test_a_message_without_acknowledgement_has_no_number() -> None:
+    """QoS 0 saves two bytes.
+
+    A broker without retained messages accepts unretained ones.
+    """
+    assert (
+        publish_bytes(Envelope("a", bytes(10), 1), 0)
+        == publish_bytes(Envelope("a", bytes(10), 0), 0) + 2
+    )
+    assert not BrokerLimits(retains=False).reason_against(Envelope("a", b"", 1), 1)

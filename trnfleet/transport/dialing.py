@@ -1,23 +1,28 @@
-"""A socket to a broker: TCP, then TLS and a websocket if in the URL.
+"""Sockets to a broker: TCP, then TLS and a websocket if in the URL.
 
 On failure one line with the reason. Everything here blocks; it runs in a thread.
 """
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.errors import ConfigError
-from trnfleet.transport.sockets.certificates import certificate_words
-from trnfleet.transport.sockets.errors import DialError, WebSocketRefusedError
-from trnfleet.transport.sockets.tls_alerts import tls_words
+from trnfleet.transport.diagnosis import (
+    DialError,
+    WebSocketRefusedError,
+    certificate_words,
+    tls_words,
+)
 
 if TYPE_CHECKING:
-    from trnfleet.transport.security.tls import TlsSettings
-    from trnfleet.transport.sockets.websocket import WebSocket
+    from trnfleet.transport.security import TlsSettings
     from trnfleet.transport.url import BrokerUrl
+    from trnfleet.transport.websocket import WebSocket
+
 
 TCP_CONNECT_S = 2.0
 """Longest wait for TCP. It runs in a thread that cannot be interrupted, and is abandoned when
@@ -89,7 +94,7 @@ def wrap(connection: socket.socket, url: BrokerUrl, tls: TlsSettings) -> ssl.SSL
 
 
 def _websocket(connection: socket.socket, url: BrokerUrl) -> WebSocket:
-    from trnfleet.transport.sockets.websocket import WebSocket  # noqa: PLC0415  few need it
+    from trnfleet.transport.websocket import WebSocket  # noqa: PLC0415  few need it
 
     try:
         return WebSocket(
@@ -117,3 +122,37 @@ def _websocket(connection: socket.socket, url: BrokerUrl) -> WebSocket:
         raise DialError(
             f"no websocket: {why}", is_foreign=words is None, has_tls=url.is_tls
         ) from None
+
+
+class TlsPeer(NamedTuple):
+    """TLS parameters agreed with a broker."""
+
+    version: str
+    """Such as `TLSv1.3`."""
+    cipher: str
+    valid_until_s: float | None
+    """Seconds since 1970; None for an unverified certificate, because OpenSSL does not show it."""
+
+
+def look_at_tls(url: BrokerUrl, tls: TlsSettings) -> TlsPeer:
+    """Return the TLS parameters agreed with a broker; it blocks, and runs in a thread.
+
+    Raises:
+        DialError: TLS fails.
+        OSError: TCP fails.
+    """
+    plain = open_tcp(url)
+    try:
+        wrapped = wrap(plain, url, tls)
+    except BaseException:
+        plain.close()
+        raise
+    with contextlib.closing(wrapped):
+        certificate = wrapped.getpeercert() or {}
+        until = certificate.get("notAfter")
+        cipher = wrapped.cipher()
+        return TlsPeer(
+            wrapped.version() or "unknown",
+            cipher[0] if cipher else "unknown",
+            ssl.cert_time_to_seconds(until) if isinstance(until, str) else None,
+        )

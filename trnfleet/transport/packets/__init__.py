@@ -1,1 +1,0 @@
-"""Contents of MQTT packets, in paho's types."""

@@ -1,1 +1,0 @@
-"""The login at a broker: credentials, secrets in files, and settings of TLS."""
