@@ -10,7 +10,7 @@ from support.chaos.broker_ways import WAYS
 from support.chaos.fake_broker import FakeBroker
 from support.processes.waiting import eventually, running
 
-from trnfleet.transport import connection as connection_module
+from trnfleet.transport import writing
 from trnfleet.transport.mqtt import MqttPublisher
 from trnfleet.transport.url import parse_url
 from trnfleet.wire.ports import Envelope, PublishResult, RefusedMessage
@@ -58,7 +58,7 @@ async def test_a_broker_that_acknowledges_nothing_loses_the_connection(
 
     Then the connection is closed with its reason, and made again.
     """
-    monkeypatch.setattr(connection_module, "ACKNOWLEDGE_S", 0.2)
+    monkeypatch.setattr(writing, "ACKNOWLEDGE_S", 0.2)
     way = next(way for way in WAYS if way.name == "no PUBACK")
     with FakeBroker(way, random.Random(1)) as broker:  # noqa: S311  a test's choices
         publisher = MqttPublisher(parse_url(broker.url), client_id="p")
@@ -70,5 +70,5 @@ async def test_a_broker_that_acknowledges_nothing_loses_the_connection(
             status = publisher.status
             assert (status.unacknowledged, status.acknowledged, status.dropped) == (64, 0, 400)
             await eventually(lambda: not status.connected, 1)
-            assert status.last_error == connection_module.UNACKNOWLEDGED
+            assert status.last_error == writing.UNACKNOWLEDGED
             await eventually(lambda: status.connects == 2, 3)

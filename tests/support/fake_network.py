@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from trnfleet.transport.connection import Unsent
 from trnfleet.transport.diagnosis import LinkDown
 from trnfleet.transport.link import Link
 from trnfleet.transport.security import Login
 from trnfleet.transport.url import BrokerUrl
+from trnfleet.transport.writing import Unsent
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from trnfleet.clock import ManualClock
-    from trnfleet.transport.link import AnyConnection
+    from trnfleet.transport.connection import Connection
     from trnfleet.transport.mqtt import MqttPublisher
     from trnfleet.wire.ports import Envelope
 
@@ -106,7 +106,7 @@ class FakeConnection:
         self._end.set_result(why)
 
 
-async def _ready(_connection: AnyConnection) -> None:
+async def _ready(_connection: Connection) -> None:
     """Be ready at once."""
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet.errors import BrokerError
 from trnfleet.tasks import GOODBYE_S
-from trnfleet.transport.connection import UNACKNOWLEDGED
+from trnfleet.transport.writing import UNACKNOWLEDGED
 from trnfleet.wire.ports import Envelope
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
-"""aiomqtt's client, extended, and conversions to paho's types.
+"""aiomqtt's client, extended. The only user of private names of aiomqtt 2.5 and paho 2.
 
-Owns everything that depends on the insides of aiomqtt 2.5 and paho 2. It decides nothing about the
-connection's life.
+It decides nothing about the connection's life. tests/unit/transport/test_client.py has a test for
+each private name of paho.
 """
 
 # ruff: noqa: SLF001  what has no public way is done here, and nowhere else
@@ -11,15 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import threading
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 import aiomqtt
 from paho.mqtt.client import PUBLISH, MQTTMessageInfo
-from paho.mqtt.enums import MQTTErrorCode, MQTTProtocolVersion
+from paho.mqtt.enums import MQTTErrorCode
 
-from trnfleet.tasks import in_thread
-from trnfleet.transport.diagnosis import look_at
+from trnfleet.transport.connection import FIRST_BYTES
+from trnfleet.transport.diagnosis import EndedEarlyError, look_at
 from trnfleet.transport.inbox import Backlog
 from trnfleet.transport.packets import (
     MAX_PACKET_BYTES,
@@ -41,8 +40,6 @@ if TYPE_CHECKING:
     from trnfleet.transport.inbox import Delivery, Reception
     from trnfleet.wire.ports import Envelope
 
-DIAL_S = 7.0
-"""Longest wait for a usable socket. Each of its steps has a limit of its own."""
 READ_BYTES = 256 * 1024
 """Most bytes read at once: a frame of the largest size. Not the gigabyte that a packet's header may
 announce."""
@@ -52,8 +49,6 @@ times for each of them."""
 PACKETS_AT_ONCE = 64
 """Packets handled per turn of the event loop. With one a turn a backlog builds up at the broker
 whenever turns are long."""
-FIRST_BYTES = 16
-"""First bytes kept, to identify a port without a broker."""
 QUICK_PACKETS = 4
 """Messages handed over past paho in less time than paho needs for one."""
 # What paho logs comes back to us as errors and is shown in `LinkStatus`; printed, it would tear the
@@ -65,15 +60,16 @@ PAHO_LOG.setLevel(logging.CRITICAL)
 
 
 class Client(aiomqtt.Client):
-    """aiomqtt's client with reason codes, a bounded TCP connect, and a clean end.
+    """aiomqtt's client with reason codes, bounded reading, and a clean end."""
 
-    The end leaves no socket behind.
-    """
+    def __init__(
+        self, delivery: Delivery, reception: Reception, clock: Clock, **options: Any
+    ) -> None:
+        """Describe a client; `delivery` receives its messages.
 
-    def __init__(self, *arguments: Any, open_socket: Callable[[], Any], **options: Any) -> None:
-        """Describe a client; `open_socket` returns a connected socket and runs in a thread."""
-        super().__init__(*arguments, **options)
-        self.tcp_stood = False
+        Options are those of aiomqtt.
+        """
+        super().__init__(logger=PAHO_LOG, **options)
         self.heard = b""
         """The first bytes that came."""
         self.read_error: OSError | None = None
@@ -82,68 +78,55 @@ class Client(aiomqtt.Client):
         """Reason code of the connection's end."""
         self.limits = BrokerLimits()
         """The broker's; known once connected."""
-        self.oversize: Callable[[], None] = _ignore
-        """Called for each message dropped because its packet is over `MAX_PACKET_BYTES`."""
+        self._delivery = delivery
+        self._note_oversize = reception.note_oversize
+        self._has_properties = options["protocol"] is aiomqtt.ProtocolVersion.V5
         self._paho = cast("Any", self._client)
         """paho's client with its insides."""
         # It has no public way to use another socket, and no limit on input.
-        self._paho._create_socket = open_socket
         self._read_socket: Callable[[int], bytes] = self._paho._sock_recv
         self._paho._sock_recv = self._receive
         self._ahead = memoryview(b"")
         """Read from the socket and not asked for yet."""
         self._backlog: Backlog | None = None
-        self._now_s: Callable[[], float] = float
+        if reception.newest_of:
+            self._backlog = Backlog(
+                reception.newest_of.encode(),
+                reception.note_shed,
+                delivery,
+                content_type_of if self._has_properties else None,
+            )
+        self._now_s = clock.monotonic_s
         self._is_reading_on = False
         self._paho._send_pubrec = _refuse_qos_2
         self._take_publish: Callable[[], MQTTErrorCode] = self._paho._handle_publish
         self._paho._handle_publish = self._handle_publish
         self._answers: dict[int, asyncio.Future[ReasonCode]] = {}
         """Of the messages under way, by packet identifier."""
-        self._connect_over = False
-        self._dropped = False
-        self._home = threading.get_ident()
-
-    def keep_newest(self, reception: Reception, delivery: Delivery, clock: Clock) -> None:
-        """Keep only the newest waiting telemetry of each topic when behind.
-
-        Also hand over quickly.
-        """
-        if reception.newest_of:
-            has_properties = self._paho._protocol == MQTTProtocolVersion.MQTTv5
-            self._backlog = Backlog(
-                reception.newest_of.encode(),
-                reception.note_shed,
-                delivery,
-                content_type_of if has_properties else None,
-            )
-            self._now_s = clock.monotonic_s
 
     @property
     def is_open(self) -> bool:
         """Whether the socket is open."""
         return self._client.socket() is not None
 
-    async def connect(self) -> None:
-        """Connect, and wait for the broker's answer for at most `timeout`.
+    async def greet(self, connection: Any) -> None:
+        """Send CONNECT on a socket, and wait for the broker's answer.
 
-        aiomqtt's own way runs TCP and DNS in a thread that the process waits for at its end.
+        aiomqtt's own way opens the socket in a thread that the process waits for at its end.
 
         Raises:
-            aiomqtt.MqttError: it cannot be done.
-            DialError: TLS or the websocket cannot be had.
-            UnicodeError: the host is no name.
+            aiomqtt.MqttCodeError: the broker refuses.
+            EndedEarlyError: the connection ended before the answer.
+            ValueError: no CONNECT can be made.
         """
-        try:
-            async with asyncio.timeout(DIAL_S):
-                await in_thread(self._client_connect)
-        except OSError as error:
-            raise aiomqtt.MqttError(str(error)) from None
-        try:
-            async with asyncio.timeout(self.timeout):
-                await self._connected
-        except TimeoutError:
-            raise aiomqtt.MqttError("no answer in time") from None
+        self._paho._create_socket = lambda: connection
+        self._client_connect()
+        await self._connected
+
+    async def end(self) -> BaseException | None:
+        """Wait for the connection's end; return its error."""
+        await asyncio.wait((self._disconnected,))
+        return self._disconnected.exception()
 
     async def send(
         self, envelope: Envelope, properties: Properties | None, timeout_s: float | None
@@ -189,32 +172,16 @@ class Client(aiomqtt.Client):
         return Writing(future, self._paho._out_packet[-1])
 
     def drop(self) -> None:
-        """Close the socket if still open.
+        """End without DISCONNECT, and close the socket if still open.
 
         aiomqtt leaves it open when CONNECT fails, times out or is cancelled.
         """
-        self._dropped = True
-        if self._connect_over:
-            # After the callbacks left by connecting: they must not meet a closed socket.
-            self._loop.call_soon(self._close_socket)
-        look_at(self._connected)
-        look_at(self._disconnected)
-
-    def cut(self) -> None:
-        """End the connection without DISCONNECT, like a failing network."""
         if not self._disconnected.done():
             self._disconnected.set_exception(aiomqtt.MqttError("connection cut"))
-        self.drop()
-
-    def _client_connect(self) -> None:
-        # Runs in a thread.
-        try:
-            super()._client_connect()
-            self.tcp_stood = True
-        finally:
-            self._connect_over = True
-            if self._dropped:
-                self._loop.call_soon_threadsafe(self._close_socket)
+        # Not at once: paho may be calling, and closing calls it again.
+        self._loop.call_soon(self._close_socket)
+        look_at(self._connected)
+        look_at(self._disconnected)
 
     def _receive(self, size: int) -> bytes:
         """Read for paho in small pieces.
@@ -250,8 +217,9 @@ class Client(aiomqtt.Client):
         try:
             # A plain socket is read here: paho would ask for an error of TLS, which loads its
             # library.
-            sock = self._paho._sock
-            data = sock.recv(size) if type(sock) is socket.socket else self._read_socket(size)
+            connection: Any = self._client.socket()
+            is_plain = type(connection) is socket.socket
+            data = connection.recv(size) if is_plain else self._read_socket(size)
         except BlockingIOError:
             raise
         except OSError as error:
@@ -263,20 +231,8 @@ class Client(aiomqtt.Client):
 
     def _on_socket_open(self, client: Any, userdata: Any, sock: Any) -> None:  # noqa: ARG002  paho's
         """Begin to read, instead of aiomqtt's own reader of one packet a turn."""
-        self._ahead = memoryview(b"")
-        self._loop.call_soon_threadsafe(self._begin, sock)
-
-    def _begin(self, sock: Any) -> None:
-        if self._is_open(sock):
-            self._loop.add_reader(sock.fileno(), self._read)
-            self._misc_task = self._loop.create_task(self._misc_loop())
-
-    def _is_open(self, sock: socket.socket) -> bool:
-        """Return whether a socket still belongs to the connection.
-
-        It may be closed before the loop's turn.
-        """
-        return self._paho.socket() is sock and sock.fileno() >= 0
+        self._loop.add_reader(sock.fileno(), self._read)
+        self._misc_task = self._loop.create_task(self._misc_loop())
 
     def _on_socket_close(self, client: Any, userdata: Any, sock: Any) -> None:
         super()._on_socket_close(client, userdata, sock)
@@ -319,7 +275,7 @@ class Client(aiomqtt.Client):
     @property
     def _has_pending(self) -> bool:
         """Whether TLS has decrypted more than was read."""
-        connection = self._paho.socket()
+        connection: Any = self._client.socket()
         return hasattr(connection, "pending") and connection.pending() > 0
 
     def _handle_publish(self) -> MQTTErrorCode:
@@ -328,15 +284,30 @@ class Client(aiomqtt.Client):
         paho would end the connection: a retained one would end every connection of every reader.
         """
         packet = self._paho._in_packet
-        if self._paho._protocol == MQTTProtocolVersion.MQTTv5:
+        if self._has_properties:
             packet["packet"] = without_byte_order_marks(packet["packet"], packet["command"])
         return self._take_publish()
 
-    def _on_message(self, client: Any, userdata: Any, message: MQTTMessage) -> None:
+    def _on_message(self, client: Any, userdata: Any, message: MQTTMessage) -> None:  # noqa: ARG002  paho's
+        """Hand a message over at once; aiomqtt's queue would need a task and a wake-up for each."""
         if isinstance(self._paho._in_packet["packet"], _Beginning):
-            self.oversize()
-        else:
-            super()._on_message(client, userdata, message)
+            self._note_oversize()
+            return
+        # aiomqtt refuses topics with wildcards.
+        topic = aiomqtt.Topic(message.topic).value
+        try:
+            properties = kept_properties(message.properties)
+        except ValueError:
+            self._note_oversize()
+            return
+        self._delivery.put(
+            topic,
+            cast("bytes", message.payload),
+            message.qos,
+            getattr(message.properties, "ContentType", None),
+            retain=message.retain,
+            kept=properties,
+        )
 
     def _on_connect(
         self,
@@ -364,17 +335,12 @@ class Client(aiomqtt.Client):
         if self._connected.cancelled():
             return  # aiomqtt would read its error, and nobody waits for its end
         if not self._connected.done():
-            # aiomqtt would go on waiting for an answer. paho writes CONNECT in a thread.
-            self._loop.call_soon_threadsafe(self._end_early)
+            # aiomqtt would go on waiting for an answer.
+            self._connected.set_exception(EndedEarlyError)
+            look_at(self._connected)
             return
         super()._on_disconnect(client, userdata, flags, reason_code, properties)
         look_at(self._disconnected)
-
-    def _end_early(self) -> None:
-        if not self._connected.done():
-            self._connected.set_exception(ClosedEarlyError("the broker ends the connection"))
-            if self._dropped:
-                look_at(self._connected)
 
     def _on_publish(
         self, client: Any, userdata: Any, mid: int, reason_code: ReasonCode, properties: Properties
@@ -385,16 +351,9 @@ class Client(aiomqtt.Client):
         super()._on_publish(client, userdata, mid, reason_code, properties)
 
     def _on_socket_register_write(self, client: Any, userdata: Any, sock: Any) -> None:  # noqa: ARG002  paho's
-        if threading.get_ident() != self._home:
-            self._loop.call_soon_threadsafe(self._begin_writing, sock)
-            return
         # aiomqtt leaves this to the loop's next round, in which the socket may be closed or its
         # number another's.
         self._loop.add_writer(sock.fileno(), self._write)
-
-    def _begin_writing(self, sock: Any) -> None:
-        if self._is_open(sock):
-            self._loop.add_writer(sock.fileno(), self._write)
 
     def _write(self) -> None:
         try:
@@ -422,10 +381,6 @@ class Writing(NamedTuple):
         return int(self.packet["pos"])
 
 
-class ClosedEarlyError(aiomqtt.MqttError):
-    """A connection ended before the answer to CONNECT."""
-
-
 class NoAnswerError(aiomqtt.MqttError):
     """A message not acknowledged by the broker in time."""
 
@@ -439,39 +394,6 @@ class _Beginning(bytearray):
         return self
 
 
-def _ignore() -> None:
-    """Do nothing."""
-
-
 def _refuse_qos_2(_mid: int) -> MQTTErrorCode:
     # paho keeps such messages until the broker releases them, without a bound.
     raise ForbiddenPacketError("the broker sent a message with QoS 2, which nobody subscribed to")
-
-
-def delivering_queue(
-    delivery: Delivery, note_oversize: Callable[[], None] = _ignore
-) -> type[asyncio.Queue[aiomqtt.Message]]:
-    """Return a queue that hands each message over inside paho's callback.
-
-    This saves a task and a wake-up for each. The queue is always empty, so a reader waiting for its
-    messages wakes only when the connection ends.
-    """
-
-    class DeliveringQueue(asyncio.Queue[aiomqtt.Message]):
-        def put_nowait(self, item: aiomqtt.Message) -> None:
-            content_type = getattr(item.properties, "ContentType", None)
-            try:
-                properties = kept_properties(item.properties)
-            except ValueError:
-                note_oversize()
-                return
-            delivery.put(
-                item.topic.value,
-                item.payload,
-                item.qos,
-                content_type,
-                retain=item.retain,
-                kept=properties,
-            )
-
-    return DeliveringQueue

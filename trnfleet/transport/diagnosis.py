@@ -34,10 +34,11 @@ FIRST_FAILURE = 128
 VERSION_REFUSED = 132
 NOT_AUTHORISED = (134, 135)
 QOS_REFUSED = 155
+LOST = "connection lost"
 TAKEN_OVER = "another client took over the same client id"
 
 _OF_CONNECTIONS = {
-    128: "connection lost",
+    128: LOST,
     130: "protocol error",
     VERSION_REFUSED: "the broker does not support this MQTT version",
     133: "the broker refuses the client id",
@@ -129,6 +130,13 @@ class DialError(Exception):
         """Whether the port may speak another protocol than its URL."""
         self.has_tls = has_tls
         """Whether TLS had begun."""
+
+
+class EndedEarlyError(Exception):
+    """A connection ended before the answer to CONNECT.
+
+    Its text is the reason, empty if unknown.
+    """
 
 
 class WebSocketRefusedError(Exception):

@@ -9,15 +9,15 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import math
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from trnfleet import logs
 from trnfleet.errors import BrokerError
-from trnfleet.transport.connection import UNACKNOWLEDGED, Connection, ProtocolName
 from trnfleet.transport.diagnosis import TAKEN_OVER, LinkDown
 from trnfleet.transport.filters import topic_pattern
 from trnfleet.transport.inbox import Reception
 from trnfleet.transport.reading import ReadingConnection
+from trnfleet.transport.writing import UNACKNOWLEDGED, WritingConnection
 from trnfleet.wire.ports import STOPPED, LinkStatus
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from trnfleet.clock import Clock
+    from trnfleet.transport.connection import Connection, ProtocolName
     from trnfleet.transport.security import Login
     from trnfleet.wire.ports import Envelope
 
@@ -61,8 +62,6 @@ def backoff_s(attempt: int, outage_s: float, rng: Random, *, is_unreached: bool 
 
 log = logs.get_logger(__name__)
 
-AnyConnection: TypeAlias = Connection | ReadingConnection
-
 PROBE_AFTER_S = 10.0
 """Age at which a guessed MQTT 3.1.1 connection first asks for MQTT 5 again. The guess was made
 because the broker was silent at MQTT 5."""
@@ -82,7 +81,7 @@ class Link:
         *,
         clock: Clock,
         rng: Random,
-        prepare: Callable[[AnyConnection], Awaitable[None]],
+        prepare: Callable[[Connection], Awaitable[None]],
         deliver: Callable[[Sequence[Envelope]], None] | None = None,
         is_full: Callable[[], bool] | None = None,
         is_behind: Callable[[], bool] | None = None,
@@ -133,7 +132,7 @@ class Link:
         self._short = 0
         """Short connections in a row."""
         self._tried = asyncio.Event()
-        self._connection: AnyConnection | None = None
+        self._connection: Connection | None = None
         self._away_until_s = -math.inf
         self._hurried = asyncio.Event()
 
@@ -231,7 +230,7 @@ class Link:
             await connection.close()
         return self._clock.monotonic_s() - since_s
 
-    async def _stay(self, connection: AnyConnection) -> None:
+    async def _stay(self, connection: Connection) -> None:
         """Wait for the end, or until the broker turns out to speak MQTT 5."""
         # A wait that is cancelled leaves the watcher alone; it ends with the connection.
         if not self._is_guess:
@@ -254,7 +253,7 @@ class Link:
             await self._clock.sleep(wait_s)
             wait_s = min(2 * wait_s, LONGEST_PROBE_S)
             try:
-                connection = Connection(login, "5", self._clock, reception)
+                connection = WritingConnection(login, "5", self._clock, reception)
                 await connection.open()
             except LinkDown as down:
                 log.debug("broker_protocol_probed", broker=self.status.broker, reason=str(down))
@@ -294,7 +293,7 @@ class Link:
         self._warn("client_id_taken_over", broker=self.status.broker, client_id=client)
         return f"{TAKEN_OVER}, {client}"
 
-    async def _open(self) -> AnyConnection:
+    async def _open(self) -> Connection:
         if self._protocol is not None:
             return await self._open_as(self._protocol)
         try:
@@ -319,14 +318,14 @@ class Link:
             self._is_guess = False
         return connection
 
-    async def _open_as(self, protocol: ProtocolName) -> AnyConnection:
+    async def _open_as(self, protocol: ProtocolName) -> Connection:
         if self._is_doubtful:
             await self._await_answer(protocol)
-        connection: AnyConnection
+        connection: Connection
         if self._only_reads and protocol == "5":
             connection = ReadingConnection(self._login, self._clock, self._reception)
         else:
-            connection = Connection(self._login, protocol, self._clock, self._reception)
+            connection = WritingConnection(self._login, protocol, self._clock, self._reception)
         try:
             await connection.open()
         except LinkDown as down:
@@ -349,7 +348,7 @@ class Link:
             LinkDown: it answers nothing.
         """
         reception = self._reception._replace(deliver=None)
-        connection = Connection(self._login.anonymous, protocol, self._clock, reception)
+        connection = WritingConnection(self._login.anonymous, protocol, self._clock, reception)
         try:
             await connection.open()
         except LinkDown as down:

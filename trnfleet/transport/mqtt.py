@@ -18,27 +18,26 @@ from trnfleet import logs
 from trnfleet.clock import SystemClock
 from trnfleet.tasks import background
 from trnfleet.text import plain
-from trnfleet.transport.connection import (
-    PENDING_ANNOUNCEMENTS,
-    PENDING_PUBLISHES,
-    ClientName,
-    Connection,
-    ProtocolName,
-    Unsent,
-)
 from trnfleet.transport.diagnosis import LinkDown
 from trnfleet.transport.filters import topic_pattern
 from trnfleet.transport.inbox import MAX_PAYLOAD_BYTES, Inbox, InboxLimits
-from trnfleet.transport.link import AnyConnection, Link
+from trnfleet.transport.link import Link
 from trnfleet.transport.packets import BrokerLimits, batches, is_batched
 from trnfleet.transport.retained_requests import RetainedRequests
 from trnfleet.transport.security import KEEPALIVE_S, VERIFIED, Login
+from trnfleet.transport.writing import (
+    PENDING_ANNOUNCEMENTS,
+    PENDING_PUBLISHES,
+    Unsent,
+    WritingConnection,
+)
 from trnfleet.wire.ports import Envelope, PublishResult, RefusedMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from trnfleet.clock import Clock
+    from trnfleet.transport.connection import ClientName, Connection, ProtocolName
     from trnfleet.transport.security import TlsSettings, TokenFile
     from trnfleet.transport.url import BrokerUrl, Password
     from trnfleet.wire.ports import LinkStatus
@@ -83,7 +82,7 @@ class MqttPublisher:
             keepalive_s: a half-open connection is found after at most twice as much.
         """
         self._announcements: list[Callable[[], Iterable[Envelope]]] = []
-        self._connection: Connection | None = None
+        self._connection: WritingConnection | None = None
         self._max_payload_bytes = max_payload_bytes
         # Held while anything is sent: it keeps announcements first, batches whole, and few calls
         # under way.
@@ -154,12 +153,12 @@ class MqttPublisher:
         async with self._turn:
             return await self._send_all(batch)
 
-    async def _announce(self, connection: AnyConnection) -> None:
+    async def _announce(self, connection: Connection) -> None:
         # A caller that publishes from here on waits for its turn, so a change of state made while
         # the state is announced goes out after it, not before it or nowhere.
         async with self._turn:
             # A link that does not only read makes no other connections.
-            self._connection = cast("Connection", connection)
+            self._connection = cast("WritingConnection", connection)
             for announce in self._announcements:
                 await self._send_all(announce())
 
@@ -357,7 +356,7 @@ class MqttSource:
                     self._requests.note(envelope)
         self._inbox.put_all(batch)
 
-    async def _subscribe(self, connection: AnyConnection) -> None:
+    async def _subscribe(self, connection: Connection) -> None:
         refused = await connection.subscribe(self._topics)
         self.status.refused_filters = tuple(refused)
         if refused:

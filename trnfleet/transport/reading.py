@@ -1,8 +1,7 @@
-"""One MQTT 5 reading connection, from CONNECT to its end, with failures in plain words.
+"""Connection that only reads, in MQTT 5 over TCP and TLS: the `mqtt5` codec on a socket.
 
-It has the subscriber's part of `trnfleet.transport.connection.Connection`, and cannot publish. A
-message costs a quarter or less of the cost there (measured), because it becomes only an envelope.
-It does not reconnect; `link` does.
+A message costs a quarter or less of its cost in `writing` (measured), because it becomes only an
+envelope.
 
 The socket is read in the event loop itself, not through asyncio's transports: those do not accept a
 socket with TLS, and only `dialing` knows why TLS failed.
@@ -19,31 +18,18 @@ import mqtt5
 from paho.mqtt.packettypes import PacketTypes
 
 from trnfleet import logs
-from trnfleet.tasks import in_thread
-from trnfleet.transport.client import DIAL_S, FIRST_BYTES
-from trnfleet.transport.connection import (
-    CONNACK_S,
-    SUBSCRIBE_S,
-    SUBSCRIBED_AT_ONCE,
-    ProtocolName,
-    revealed,
-    warn_of,
-    why_unreachable,
-)
+from trnfleet.transport.connection import FIRST_BYTES, SUBSCRIBE_S, Connection
 from trnfleet.transport.diagnosis import (
     FIRST_FAILURE,
-    NOT_AUTHORISED,
-    VERSION_REFUSED,
-    DialError,
+    LOST,
+    EndedEarlyError,
     LinkDown,
-    connect_and_look,
     look_at,
     reason_words,
     tls_words,
-    what_it_speaks,
     why_ended,
 )
-from trnfleet.transport.dialing import dial, not_now_errors
+from trnfleet.transport.dialing import not_now_errors
 from trnfleet.transport.inbox import Delivery
 from trnfleet.transport.packets import (
     ForbiddenPacketError,
@@ -54,9 +40,6 @@ from trnfleet.transport.packets import (
 )
 
 if TYPE_CHECKING:
-    import socket
-    from collections.abc import Sequence
-
     from trnfleet.clock import Clock
     from trnfleet.transport.inbox import Reception
     from trnfleet.transport.security import Login
@@ -82,24 +65,10 @@ full."""
 MOST_UNSENT_BYTES = 1024 * 1024
 """Most unsent acknowledgements in bytes; above it the broker is given up."""
 SILENT = "no answer within twice the keepalive"
-LOST = "connection lost"
 
 
-class _EndedEarlyError(Exception):
-    """A connection ended before the answer to CONNECT.
-
-    Its text is the reason, empty if unknown.
-    """
-
-
-class ReadingConnection:
-    """One connection, for one use.
-
-    Call `open`, then `subscribe`, wait for `ended`, and `close` in any case.
-    """
-
-    ended: asyncio.Future[str]
-    """Done when the connection has ended; its result is the reason."""
+class ReadingConnection(Connection):
+    """One connection that only reads, in MQTT 5; see `Connection` for its life."""
 
     def __init__(self, login: Login, clock: Clock, reception: Reception) -> None:
         """Describe a connection; nothing is connected yet.
@@ -107,15 +76,12 @@ class ReadingConnection:
         Raises:
             LinkDown: the token cannot be read.
         """
-        self.protocol: ProtocolName = "5"
-        self._login = login
+        super().__init__(login, "5")
         self._clock = clock
-        self._is_full, self._is_behind = reception.is_full, reception.is_behind
-        self._password = revealed(login)
+        self._is_full = reception.is_full
+        self._is_behind = reception.is_behind
         self._packets = PacketReader(reception, Delivery(reception, clock), self._handle)
-        self._socket: Any = None
         self._not_now = not_now_errors(login.url)
-        self._is_given_up = False
         self._is_registered = False
         self._heard = b""
         """The first bytes that came."""
@@ -130,86 +96,6 @@ class ReadingConnection:
         self._number = 0
         self._answers: dict[int, asyncio.Future[list[int]]] = {}
         self._timers: list[asyncio.Task[None]] = []
-
-    async def open(self) -> None:
-        """Connect.
-
-        Raises:
-            LinkDown: it cannot be done; nothing is left behind.
-        """
-        self._loop = asyncio.get_running_loop()
-        self.ended = self._loop.create_future()
-        self._connack: asyncio.Future[Any] = self._loop.create_future()
-        try:
-            await connect_and_look(self._connect(), self._look_if_silent)
-        except DialError as error:
-            self._drop()
-            looks = error.is_foreign and not self._login.is_known
-            foreign = await self._look(has_tls=error.has_tls) if looks else ""
-            raise LinkDown(foreign or str(error)) from error
-        except UnicodeError as error:
-            self._drop()
-            raise LinkDown("name not found") from error
-        except OSError as error:
-            self._drop()
-            words = why_unreachable(error) or str(error).lower() or "connection failed"
-            raise LinkDown(words, unreached=True) from error
-        except _EndedEarlyError as error:
-            self._drop()
-            raise await self._explained(str(error)) from error
-        except BaseException:
-            self._drop()
-            raise
-        connack = self._connack.result()
-        warn_of(self._login, int(connack.max_qos))
-        # A broker that wants a longer one, or none, is asked as often: else a half-open connection
-        # would be found late or never.
-        wanted_s = [
-            interval_s
-            for interval_s in (self._login.keepalive_s, connack.server_keep_alive)
-            if interval_s
-        ]
-        if wanted_s:
-            ping = self._ping(float(min(wanted_s)))
-            self._timers.append(
-                asyncio.create_task(ping, name=f"mqtt-ping-{self._login.client_id}")
-            )
-
-    async def subscribe(
-        self, topics: Sequence[tuple[str, int]], at_once: int = SUBSCRIBED_AT_ONCE
-    ) -> list[str]:
-        """Subscribe to (filter, QoS) pairs, `at_once` in a packet; return refused filters.
-
-        Raises:
-            LinkDown: the connection ended meanwhile, or the broker did not answer.
-        """
-        refused: list[str] = []
-        for begin in range(0, len(topics), at_once):
-            chunk = topics[begin : begin + at_once]
-            filters = [
-                # As in 3.1.1: messages published after the subscription are not marked as
-                # retained.
-                mqtt5.TopicFilter(topic, max_qos=mqtt5.QoS(qos), retain_as_published=False)
-                for topic, qos in chunk
-            ]
-            codes = await self._answer_to(mqtt5.SubscribePacket, filters)
-            if len(codes) != len(chunk):
-                raise LinkDown(f"the broker answers {len(codes)} of {len(chunk)} subscriptions")
-            refused += [
-                topic
-                for (topic, _), code in zip(chunk, codes, strict=True)
-                if code >= FIRST_FAILURE
-            ]
-        return refused
-
-    async def unsubscribe(self, topics: Sequence[str], at_once: int = SUBSCRIBED_AT_ONCE) -> None:
-        """Unsubscribe from filters, `at_once` in a packet.
-
-        Raises:
-            LinkDown: the connection ended meanwhile, or the broker did not answer.
-        """
-        for begin in range(0, len(topics), at_once):
-            await self._answer_to(mqtt5.UnsubscribePacket, list(topics[begin : begin + at_once]))
 
     def cut(self, why: str = "") -> None:
         """End without DISCONNECT, with our own reason if set."""
@@ -227,65 +113,45 @@ class ReadingConnection:
         self._drop()
         await asyncio.gather(*self._timers, return_exceptions=True)
 
-    async def _connect(self) -> None:
-        async with asyncio.timeout(DIAL_S):
-            await in_thread(self._dial)
-        login = self._login
-        self._socket.setblocking(False)
+    async def _greet(self) -> int:
+        self._loop = asyncio.get_running_loop()
+        self.ended = self._loop.create_future()
+        self._connack: asyncio.Future[Any] = self._loop.create_future()
         self._loop.add_reader(self._socket.fileno(), self._read)
         self._is_registered = True
-        try:
-            self._outgoing += connect_packet(login, self._password)
-        except ValueError:
-            # The codec's words might repeat a part of the password.
-            raise LinkDown(
-                "client id, user or password is not UTF-8, or over 65,535 bytes"
-            ) from None
+        self._outgoing += connect_packet(self._login, self._password)
         self._flush()
-        limit_s = CONNACK_S["5"]
-        try:
-            async with asyncio.timeout(limit_s):
-                # Shielded, because its result is looked at once more.
-                connack = await asyncio.shield(self._connack)
-        except TimeoutError:
-            raise LinkDown(f"no answer to CONNECT within {limit_s:g} s", silent=True) from None
+        connack = await self._connack
         code = int(connack.reason_code)
-        if code in NOT_AUTHORISED:
-            raise LinkDown(f"not authorised: {login.why_not_authorised()}", answered=True)
         if code >= FIRST_FAILURE:
-            words = reason_words(PacketTypes.CONNACK, code)
-            raise LinkDown(words, answered=True, wrong_version=code == VERSION_REFUSED)
+            raise self._refusal(code)
+        # A broker that wants a longer one, or none, is asked as often: else a half-open connection
+        # would be found late or never.
+        wanted_s = [
+            interval_s
+            for interval_s in (self._login.keepalive_s, connack.server_keep_alive)
+            if interval_s
+        ]
+        if wanted_s:
+            ping = self._ping(float(min(wanted_s)))
+            self._timers.append(
+                asyncio.create_task(ping, name=f"mqtt-ping-{self._login.client_id}")
+            )
+        return int(connack.max_qos)
 
-    def _dial(self) -> None:
-        # Runs in a thread, which is left alone where nobody waits any more.
-        connection = dial(self._login.url, self._login.tls)
-        self._socket = connection
-        if self._is_given_up:
-            connection.close()
+    async def _subscribe(self, chunk: list[tuple[str, int]]) -> list[int]:
+        filters = [
+            # As in 3.1.1: messages published after the subscription are not marked as retained.
+            mqtt5.TopicFilter(topic, max_qos=mqtt5.QoS(qos), retain_as_published=False)
+            for topic, qos in chunk
+        ]
+        return await self._answer_to(mqtt5.SubscribePacket, filters)
 
-    async def _look(self, *, has_tls: bool) -> str:
-        return await what_it_speaks(self._login.url, self._login.tls, self._heard, has_tls=has_tls)
+    async def _unsubscribe(self, chunk: list[str]) -> None:
+        await self._answer_to(mqtt5.UnsubscribePacket, chunk)
 
-    async def _look_if_silent(self) -> str:
-        """Return the protocol of a silent port after TCP connected.
-
-        Empty if a broker was there before.
-        """
-        if self._socket is None or self._login.is_known:
-            return ""
-        return await self._look(has_tls=self._login.url.is_tls)
-
-    async def _explained(self, words: str) -> LinkDown:
-        """Return why CONNECT was not answered, after a probe of the port if necessary."""
-        if words:
-            return LinkDown(words)
-        has_tls = self._login.url.is_tls
-        problem = await self._look(has_tls=has_tls) if has_tls or not self._login.is_known else ""
-        if problem:
-            return LinkDown(problem, foreign=True)
-        return LinkDown(
-            "the broker ends the connection instead of an answer to CONNECT", ended_early=True
-        )
+    def _first_bytes(self) -> bytes:
+        return self._heard
 
     async def _answer_to(self, packet: Any, filters: list[Any]) -> list[int]:
         """Send a request and return the reason codes of its answer.
@@ -472,7 +338,7 @@ class ReadingConnection:
         The reason is empty if unknown.
         """
         if not self._connack.done():
-            self._connack.set_exception(_EndedEarlyError(why))
+            self._connack.set_exception(EndedEarlyError(why))
             look_at(self._connack)
         if not self.ended.done():
             self.ended.set_result(why or LOST)
@@ -488,12 +354,7 @@ class ReadingConnection:
             self._stop_writing()
 
     def _drop(self) -> None:
-        """Close the socket, even while a thread is still opening it."""
-        self._is_given_up = True
         self._unregister()
         for timer in self._timers:
             timer.cancel()
-        connection: socket.socket | None = self._socket
-        if connection is not None:
-            with contextlib.suppress(OSError):
-                connection.close()
+        super()._drop()

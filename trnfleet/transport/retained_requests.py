@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from trnfleet.clock import Clock
-    from trnfleet.transport.link import AnyConnection
+    from trnfleet.transport.connection import Connection
     from trnfleet.wire.ports import Envelope, LinkStatus
 
 log = logs.get_logger(__name__)
@@ -64,7 +64,7 @@ class RetainedRequests:
         self._keeps = keeps
         self._pending: dict[str, None] = {}
         self._asked: set[str] = set()
-        self._connection: AnyConnection | None = None
+        self._connection: Connection | None = None
         self._wake = asyncio.Event()
         self._answered = asyncio.Event()
         self._at_once = SUBSCRIBED_AT_ONCE
@@ -79,7 +79,7 @@ class RetainedRequests:
         self._pending.update(dict.fromkeys(topics))
         self._wake.set()
 
-    def use(self, connection: AnyConnection) -> None:
+    def use(self, connection: Connection) -> None:
         """Send requests on a new connection, unanswered ones of the former one first."""
         self._connection = connection
         self._subscribed = []
@@ -136,7 +136,7 @@ class RetainedRequests:
                 return
             await self._clock.sleep(LOOK_S)
 
-    async def _ask(self, connection: AnyConnection) -> int:
+    async def _ask(self, connection: Connection) -> int:
         """Subscribe to a batch, wait for its messages, unsubscribe, and return how many came.
 
         Raises:
@@ -174,7 +174,7 @@ class RetainedRequests:
         self._asked.clear()
         return len(batch) - len(refused) - missing
 
-    async def _await_answers(self, connection: AnyConnection) -> None:
+    async def _await_answers(self, connection: Connection) -> None:
         """Wait for all messages of a batch, or until no more come.
 
         A broker with a full queue drops the rest.
@@ -200,7 +200,7 @@ class RetainedRequests:
         finally:
             answered.cancel()
 
-    async def _leave(self, connection: AnyConnection) -> None:
+    async def _leave(self, connection: Connection) -> None:
         """Unsubscribe from the last batch.
 
         Raises:
@@ -211,7 +211,7 @@ class RetainedRequests:
         if batch:
             await connection.unsubscribe(batch, self._most)
 
-    def _give_up(self, connection: AnyConnection, why: str) -> None:
+    def _give_up(self, connection: Connection, why: str) -> None:
         """Retry the requests with smaller batches, on the next connection if this one ended.
 
         The batch size may have been the reason.

@@ -171,7 +171,7 @@ def networks(monkeypatch: pytest.MonkeyPatch) -> dict[str, Network]:
         each.gate.set()
     monkeypatch.setattr(
         link_module,
-        "Connection",
+        "WritingConnection",
         lambda login, protocol, _clock, _deliver: FakeConnection(
             found[login.url.host], protocol, login
         ),

@@ -15,7 +15,7 @@ def network(monkeypatch: pytest.MonkeyPatch) -> Network:
     network.gate.set()
     monkeypatch.setattr(
         link_module,
-        "Connection",
+        "WritingConnection",
         lambda login, protocol, _clock, _deliver: FakeConnection(network, protocol, login),
     )
     monkeypatch.setattr(

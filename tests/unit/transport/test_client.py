@@ -1,107 +1,192 @@
+"""aiomqtt's client on a pair of sockets: a test for each private name of paho that it uses."""
+
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
-import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import aiomqtt
+import mqtt5
+import pytest
+from support.processes.waiting import eventually
 
 from trnfleet.clock import ManualClock
-from trnfleet.transport import inbox
-from trnfleet.transport.client import Client, delivering_queue
+from trnfleet.transport.client import Client
+from trnfleet.transport.diagnosis import EndedEarlyError
 from trnfleet.transport.filters import topic_pattern
 from trnfleet.transport.inbox import Delivery, Reception
+from trnfleet.transport.packets import MAX_PACKET_BYTES, ForbiddenPacketError
 from trnfleet.wire.ports import Envelope, LinkStatus
 
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import AsyncIterator
 
 
-def queue_of(
-    *filters: str, delivers: bool = True
-) -> tuple[asyncio.Queue[aiomqtt.Message], list[Envelope], LinkStatus]:
-    """Return the queue of a client with subscriptions, its deliveries and its counters."""
+class Pair(NamedTuple):
+    client: Client
+    broker: socket.socket
+    """The broker's end of the socket."""
+    connect: bytes
+    """What came before the answer to CONNECT."""
+    delivered: list[Envelope]
+    status: LinkStatus
+
+    async def send(self, *packets: Any) -> None:
+        data = b"".join(packet.write() for packet in packets)
+        await asyncio.get_running_loop().sock_sendall(self.broker, data)
+
+    async def receive(self) -> bytes:
+        return await asyncio.get_running_loop().sock_recv(self.broker, 65_536)
+
+
+def make(reception: Reception, **options: Any) -> Client:
+    clock = ManualClock()
+    options = {"hostname": "h", "protocol": aiomqtt.ProtocolVersion.V5} | options
+    return Client(Delivery(reception, clock), reception, clock, **options)
+
+
+@contextlib.asynccontextmanager
+async def connected(
+    connack: mqtt5.ConnAckPacket | None = None, **options: Any
+) -> AsyncIterator[Pair]:
+    """Connect a client to a test as its broker; drop it at the end."""
+    near, broker = socket.socketpair()
+    broker.setblocking(False)
+    near.setblocking(False)
     status = LinkStatus()
     delivered = list[Envelope]()
-    reception = Reception(delivered.extend if delivers else None, topic_pattern(*filters), status)
-    return delivering_queue(Delivery(reception, ManualClock(monotonic_s=3.0)))(), delivered, status
+    client = make(Reception(delivered.extend, topic_pattern("a/#"), status), **options)
+    greeting = asyncio.create_task(client.greet(near))
+    connect = await asyncio.get_running_loop().sock_recv(broker, 65_536)
+    made = Pair(client, broker, connect, delivered, status)
+    await made.send(connack or mqtt5.ConnAckPacket())
+    await greeting
+    try:
+        yield made
+    finally:
+        client.drop()
+        await asyncio.sleep(0)
+        broker.close()
 
 
-def message(
-    topic: str, payload: bytes = b"x", *, retain: bool = False, properties: Any = None
-) -> aiomqtt.Message:
-    return aiomqtt.Message(topic, payload, 1, retain, 1, properties)
+async def test_create_socket_gives_paho_our_socket() -> None:
+    """CONNECT goes over the socket that was dialed here."""
+    async with connected() as made:
+        assert made.connect.startswith(b"\x10")
+        assert made.client.is_open
 
 
-def test_subscribed_topics_are_delivered_and_others_counted() -> None:
-    """Subscribed messages are handed over; others are counted, however often they come."""
-    queue, delivered, status = queue_of("f/command/#", "f/reply/a/+")
-    for topic in ("f/node/a", "f/command/b", "f/node/a", "f/reply/a/1", "f/reply/b/1", "f/command"):
-        queue.put_nowait(message(topic, retain=True))
-    assert [each.topic for each in delivered] == ["f/command/b", "f/reply/a/1", "f/command"]
-    assert delivered[0] == Envelope("f/command/b", b"x", 1, retain=True, received_s=3.0)
-    assert status.unsolicited == 3
-    assert queue.empty()
+async def test_sock_recv_reads_for_paho() -> None:
+    """What paho reads passes through the client, which keeps the first bytes."""
+    async with connected() as made:
+        assert made.client.heard == mqtt5.ConnAckPacket().write()[:16]
+        await made.send(mqtt5.PublishPacket("a/b", b"1"), mqtt5.PublishPacket("b/b", b"2"))
+        await made.send(mqtt5.PublishPacket("a/c", b"3", retain=True))
+        await eventually(lambda: len(made.delivered) == 2, 5)
+        assert [envelope.topic for envelope in made.delivered] == ["a/b", "a/c"]
+        assert made.delivered[1].retain
+        assert made.status.unsolicited == 1
 
 
-def test_a_client_without_subscriptions_ignores_everything() -> None:
-    """Messages to a client that only publishes are counted; the queue stays empty.
-
-    Only the end may wake it.
-    """
-    queue, _, status = queue_of(delivers=False)
-    for topic in ("f/node/a", "f/node/b", "f/node/a"):
-        queue.put_nowait(message(topic))
-    assert queue.empty()
-    assert status.unsolicited == 3
-
-
-def test_topics_are_told_apart_after_the_cache_was_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Subscribed topics stay subscribed with more topics than the cache can store."""
-    monkeypatch.setattr(inbox, "MAX_CACHED_TOPICS", 2)
-    queue, delivered, status = queue_of("a/+")
-    for _ in range(2):
-        for topic in ("a/1", "b/1", "a/2", "b/2", "a/3"):
-            queue.put_nowait(message(topic))
-    assert [each.topic for each in delivered] == ["a/1", "a/2", "a/3"] * 2
-    assert status.unsolicited == 4
+async def test_in_packet_shows_the_size_of_an_incoming_packet() -> None:
+    """A message over the limit is counted, and the connection stays."""
+    async with connected() as made:
+        await made.send(
+            mqtt5.PublishPacket("a/large", bytes(MAX_PACKET_BYTES)),
+            mqtt5.PublishPacket("a/b", b"1"),
+        )
+        await eventually(lambda: len(made.delivered) == 1, 5)
+        assert [envelope.topic for envelope in made.delivered] == ["a/b"]
+        assert made.status.oversize == 1
 
 
-async def test_topics_that_come_no_more_are_forgotten() -> None:
-    """A new topic empties an old cache; known topics cost nothing."""
-    clock = ManualClock()
-    delivery = Delivery(Reception(None, topic_pattern("a/+"), LinkStatus()), clock)
-    for second in range(int(3 * inbox.CACHED_FOR_S)):
-        delivery.envelope(f"a/{second}", b"x", 0, None, retain=False)
-        await clock.advance(1.0)
-        assert len(delivery.by_bytes) <= inbox.CACHED_FOR_S
-    assert len(delivery._topics) <= inbox.CACHED_FOR_S
+async def test_handle_publish_may_repair_a_message() -> None:
+    """U+FEFF in a property, over which paho ends the connection, is replaced."""
+    async with connected() as made:
+        await made.send(mqtt5.PublishPacket("a/b", b"1", user_properties=[("\ufeffkey", "x")]))
+        await eventually(lambda: len(made.delivered) == 1, 5)
+        properties = made.delivered[0].properties
+        assert properties is not None
+        assert properties.user == (("\ufffdkey", "x"),)
 
 
-async def test_a_socket_closed_before_the_loop_has_its_turn_is_not_waited_for() -> None:
-    """A socket may be closed before it is registered.
+async def test_send_pubrec_is_called_for_a_message_with_qos_2() -> None:
+    """Such a message, which paho would keep without a bound, ends the connection."""
+    async with connected() as made:
+        await made.send(mqtt5.PublishPacket("a/b", b"1", qos=mqtt5.QoS.EXACTLY_ONCE, packet_id=1))
+        async with asyncio.timeout(5):
+            assert isinstance(await made.client.end(), ForbiddenPacketError)
 
-    paho opens it in a thread, and a broker may close it at once.
-    """
-    reported: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(
-        lambda _loop, context: reported.append(context)
-    )
-    made = Client("localhost", open_socket=socket.socket)
-    near, far = socket.socketpair()
-    paho = made._client
-    paho._sock = near
 
-    def open_and_close() -> None:
-        paho._call_socket_open(near)
-        paho._call_socket_register_write()
-        paho._sock_close()
+async def test_packet_queue_writes_bytes_in_their_turn() -> None:
+    """Packets go out unchanged, after what waits."""
+    packets = mqtt5.PublishPacket("a/b", b"1").write()
+    async with connected() as made:
+        writing = made.client.write(packets)
+        assert await made.receive() == packets
+        await asyncio.wait_for(writing.taken, 5)
+        assert writing.taken_bytes == len(packets)
 
-    opening = threading.Thread(target=open_and_close)
-    opening.start()
-    # The loop has no turn meanwhile.
-    opening.join()
-    far.close()
-    await asyncio.to_thread(int)
-    assert reported == []
+
+async def test_mid_generate_numbers_every_write() -> None:
+    """Each of several writes is reported as its own."""
+    async with connected() as made:
+        first = made.client.write(b"\xc0\x00")
+        second = made.client.write(b"\xc0\x00")
+        assert len(made.client._answers) == 2
+        await asyncio.wait_for(asyncio.gather(first.taken, second.taken), 5)
+        assert made.client._answers == {}
+
+
+async def test_out_packet_tells_how_much_the_socket_has_taken() -> None:
+    """Of a write that the broker does not read only the beginning is taken."""
+    async with connected() as made:
+        size = 20 * 2**20
+        writing = made.client.write(bytes(size))
+        await eventually(lambda: writing.taken_bytes > 0, 5)
+        assert 0 < writing.taken_bytes < size
+        assert not writing.taken.done()
+
+
+async def test_sock_close_closes_the_socket() -> None:
+    """A dropped client leaves neither a socket nor a reader behind."""
+    async with connected() as made:
+        made.client.drop()
+        assert await asyncio.wait_for(made.receive(), 5) == b""
+        assert not made.client.is_open
+        assert isinstance(await made.client.end(), aiomqtt.MqttError)
+
+
+async def test_max_inflight_messages_follow_the_broker() -> None:
+    """No more messages are under way than the broker accepts."""
+    connack = mqtt5.ConnAckPacket(receive_max=2)
+    async with connected(connack, max_inflight_messages=64) as made:
+        sending = [
+            asyncio.create_task(made.client.send(Envelope(f"a/{number}", b"x", 1), None, 5.0))
+            for number in range(3)
+        ]
+        await asyncio.sleep(0.05)
+        received = await made.receive()
+        assert b"a/1" in received
+        assert b"a/2" not in received
+        await made.send(*(mqtt5.PubAckPacket(number) for number in (1, 2)))
+        assert b"a/2" in await made.receive()
+        await made.send(mqtt5.PubAckPacket(3))
+        codes = await asyncio.gather(*sending)
+        assert [code.value for code in codes if code is not None] == [0, 0, 0]
+
+
+async def test_an_end_before_the_answer_is_an_error() -> None:
+    """A broker that closes the connection instead of answering CONNECT ends the wait."""
+    near, broker = socket.socketpair()
+    near.setblocking(False)
+    client = make(Reception(None, topic_pattern(), LinkStatus()))
+    greeting = asyncio.create_task(client.greet(near))
+    await asyncio.sleep(0)
+    broker.close()
+    with pytest.raises(EndedEarlyError):
+        await asyncio.wait_for(greeting, 5)
+    client.drop()
+    await asyncio.sleep(0)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trnfleet.clock import ManualClock
+from trnfleet.transport import inbox as inbox_module
 from trnfleet.transport.filters import topic_pattern
 from trnfleet.transport.inbox import (
     BEHIND_FOR_S,
@@ -684,3 +685,51 @@ def test_messages_of_mqtt_5_are_handed_over_with_their_content_type() -> None:
         backlog.feed(packet(f"{PREFIX}a", wrong), 0.0)
         assert backlog.hand_over(10) == 0
         assert backlog.read(Socket(), 0.0) == packet(f"{PREFIX}a", wrong)
+
+
+def deliveries(*filters: str, delivers: bool = True) -> tuple[Delivery, list[Envelope], LinkStatus]:
+    """Return a delivery with subscriptions, its messages and its counters."""
+    status = LinkStatus()
+    delivered = list[Envelope]()
+    reception = Reception(delivered.extend if delivers else None, topic_pattern(*filters), status)
+    return Delivery(reception, ManualClock(monotonic_s=3.0)), delivered, status
+
+
+def test_subscribed_topics_are_delivered_and_others_counted() -> None:
+    """Subscribed messages are handed over; others are counted, however often they come."""
+    delivery, delivered, status = deliveries("f/command/#", "f/reply/a/+")
+    for topic in ("f/node/a", "f/command/b", "f/node/a", "f/reply/a/1", "f/reply/b/1", "f/command"):
+        delivery.put(topic, b"x", 1, None, retain=True)
+    assert [each.topic for each in delivered] == ["f/command/b", "f/reply/a/1", "f/command"]
+    assert delivered[0] == Envelope("f/command/b", b"x", 1, retain=True, received_s=3.0)
+    assert status.unsolicited == 3
+
+
+def test_a_client_without_subscriptions_ignores_everything() -> None:
+    """Messages to a client that only publishes are counted."""
+    delivery, _, status = deliveries(delivers=False)
+    for topic in ("f/node/a", "f/node/b", "f/node/a"):
+        delivery.put(topic, b"x", 1, None, retain=False)
+    assert status.unsolicited == 3
+
+
+def test_topics_are_told_apart_after_the_cache_was_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Subscribed topics stay subscribed with more topics than the cache can store."""
+    monkeypatch.setattr(inbox_module, "MAX_CACHED_TOPICS", 2)
+    delivery, delivered, status = deliveries("a/+")
+    for _ in range(2):
+        for topic in ("a/1", "b/1", "a/2", "b/2", "a/3"):
+            delivery.put(topic, b"x", 0, None, retain=False)
+    assert [each.topic for each in delivered] == ["a/1", "a/2", "a/3"] * 2
+    assert status.unsolicited == 4
+
+
+async def test_topics_that_come_no_more_are_forgotten() -> None:
+    """A new topic empties an old cache; known topics cost nothing."""
+    clock = ManualClock()
+    delivery = Delivery(Reception(None, topic_pattern("a/+"), LinkStatus()), clock)
+    for second in range(int(3 * inbox_module.CACHED_FOR_S)):
+        delivery.envelope(f"a/{second}", b"x", 0, None, retain=False)
+        await clock.advance(1.0)
+        assert len(delivery.by_bytes) <= inbox_module.CACHED_FOR_S
+    assert len(delivery._topics) <= inbox_module.CACHED_FOR_S

@@ -12,8 +12,8 @@ import mqtt5
 import pytest
 
 from trnfleet.clock import ManualClock
-from trnfleet.transport import reading as connection_module
-from trnfleet.transport.connection import Connection
+from trnfleet.transport import connection as connection_module
+from trnfleet.transport import reading
 from trnfleet.transport.diagnosis import LinkDown
 from trnfleet.transport.filters import topic_pattern
 from trnfleet.transport.inbox import SHED_FROM_S, Inbox, InboxLimits, Reception
@@ -21,6 +21,7 @@ from trnfleet.transport.packets import NEW_WORK
 from trnfleet.transport.reading import PAUSE_S, TURN_MESSAGES, ReadingConnection
 from trnfleet.transport.security import Login
 from trnfleet.transport.url import BrokerUrl, Password
+from trnfleet.transport.writing import WritingConnection
 from trnfleet.wire.ports import LinkStatus
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ async def test_a_request_whose_answer_does_not_come_is_sent_again(
     answered: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broker with a full queue drops answers; the answer to either request counts."""
-    monkeypatch.setattr(connection_module, "ASK_AGAIN_S", 0.02)
+    monkeypatch.setattr(reading, "ASK_AGAIN_S", 0.02)
     async with connected(monkeypatch) as (connection, peer):
         subscribing = asyncio.create_task(connection.subscribe([("t/#", 0)]))
         requests = await peer.receive(), await peer.receive()
@@ -350,7 +351,7 @@ async def test_a_turn_of_the_loop_ends_after_so_much_work(
     async with connected(monkeypatch) as (connection, peer):
         await peer.send(packets["known"])
         await until(lambda: peer.status.received == 1)
-        monkeypatch.setattr(connection_module, "READ_BYTES", len(data))
+        monkeypatch.setattr(reading, "READ_BYTES", len(data))
         monkeypatch.setattr(connection, "_is_behind", lambda: behind)
         before, least = connection._packets.work, (2 if behind else 1) * TURN_MESSAGES
         peer.socket.send(data * 2 * least)
@@ -448,10 +449,10 @@ async def test_a_port_on_which_nothing_listens_is_unreached(is_reading: bool) ->
         listener.bind(("127.0.0.1", 0))
         login = Login(BrokerUrl("127.0.0.1", listener.getsockname()[1]), "c", is_known=True)
 
-        def connection() -> ReadingConnection | Connection:
+        def connection() -> ReadingConnection | WritingConnection:
             if is_reading:
                 return ReadingConnection(login, ManualClock(), reception)
-            return Connection(login, "5", ManualClock(), reception)
+            return WritingConnection(login, "5", ManualClock(), reception)
 
         with pytest.raises(LinkDown, match=r"^connection refused$") as down:
             await connection().open()
