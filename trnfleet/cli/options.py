@@ -332,10 +332,8 @@ def _access_rows(prefix: str) -> tuple[Callable[[Any], Any], ...]:
             "--client",
             type=click.Choice(["mqtt5", "aiomqtt"]),
             default="mqtt5",
-            help=(
-                f"{prefix}MQTT 5 reader over TCP and TLS: mqtt5 (faster) or aiomqtt. Everything"
-                " else uses aiomqtt."
-            ),
+            hidden=True,
+            help=f"{prefix}MQTT 5 reader: mqtt5 (faster) or aiomqtt.",
         ),
     )
 

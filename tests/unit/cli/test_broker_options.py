@@ -234,3 +234,20 @@ def test_a_child_gets_every_option_and_no_password() -> None:
     unverified = BrokerSession(url, password=Password("hunter2"), tls=TlsSettings(insecure=True))
     assert broker_arguments(unverified, "site") == ["--root", "site", "--insecure"]
     assert broker_arguments(None, "site") == ["--root", "site"]
+
+
+def test_the_client_that_reads_can_be_chosen_and_help_does_not_show_it() -> None:
+    """`--client` and its variable work, hidden from help."""
+    broker = ("--broker", "mqtt://h")
+    assert session_of(*broker).client == "mqtt5"
+    assert session_of(*broker, "--client", "aiomqtt").client == "aiomqtt"
+    assert session_of(*broker, TRNFLEET_CLIENT="aiomqtt").client == "aiomqtt"
+
+    @click.command("watch")
+    @broker_options(required=True)
+    def command(**_: Any) -> None:
+        """Do nothing."""
+
+    shown = CliRunner().invoke(command, ["--help"]).output
+    assert "--insecure" in shown
+    assert "--client" not in shown

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 
-class Pair(NamedTuple):
+class Paired(NamedTuple):
     client: Client
     broker: socket.socket
     """The broker's end of the socket."""
@@ -50,7 +50,7 @@ def make(reception: Reception, **options: Any) -> Client:
 @contextlib.asynccontextmanager
 async def connected(
     connack: mqtt5.ConnAckPacket | None = None, **options: Any
-) -> AsyncIterator[Pair]:
+) -> AsyncIterator[Paired]:
     """Connect a client to a test as its broker; drop it at the end."""
     near, broker = socket.socketpair()
     broker.setblocking(False)
@@ -60,7 +60,7 @@ async def connected(
     client = make(Reception(delivered.extend, topic_pattern("a/#"), status), **options)
     greeting = asyncio.create_task(client.greet(near))
     connect = await asyncio.get_running_loop().sock_recv(broker, 65_536)
-    made = Pair(client, broker, connect, delivered, status)
+    made = Paired(client, broker, connect, delivered, status)
     await made.send(connack or mqtt5.ConnAckPacket())
     await greeting
     try:
