@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from trnfleet.clock import Clock
     from trnfleet.monitor.alerting.engine import Alerts
     from trnfleet.monitor.ingest.ingest import Ingest
-    from trnfleet.monitor.message_rate import MessageRate
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.monitor.pipeline.counts import PipelineCounts
     from trnfleet.monitor.pipeline.health import PipelineHealth
+    from trnfleet.monitor.pipeline.traffic import MessageRate
     from trnfleet.monitor.reservations.table import Reservations
     from trnfleet.monitor.revision import MonitorRevision
     from trnfleet.monitor.sources.clocks import Moment

@@ -21,9 +21,9 @@ from trnfleet.monitor.alerting.named_targets import all_tables
 from trnfleet.monitor.failures import guard, guarded
 from trnfleet.monitor.ingest.ingest import Ingest
 from trnfleet.monitor.layout_pacing import LayoutPacing
-from trnfleet.monitor.link_health import Judgements, LinkHealth
 from trnfleet.monitor.medians import median
-from trnfleet.monitor.pipeline_reader import PipelineReader, Recorder
+from trnfleet.monitor.reachability.pipeline_reader import PipelineReader, Recorder
+from trnfleet.monitor.reachability.reachability import FreshnessChecks, Reachability
 from trnfleet.monitor.revision import MonitorRevision
 from trnfleet.monitor.sampling import Sampling
 from trnfleet.monitor.slices import (
@@ -54,9 +54,9 @@ if TYPE_CHECKING:
     from trnfleet.clock import Clock
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.monitor.alerting.inputs import Instant
-    from trnfleet.monitor.message_rate import MessageRate
     from trnfleet.monitor.pipeline.counts import PipelineCounts
     from trnfleet.monitor.pipeline.health import PipelineHealth
+    from trnfleet.monitor.pipeline.traffic import MessageRate
     from trnfleet.monitor.reservations.table import Reservations
     from trnfleet.monitor.slices import Slices
     from trnfleet.monitor.sources.clocks import Moment
@@ -83,7 +83,7 @@ class MonitorState(NamedTuple):
     recent_findings: findings.RecentFindings
     sampling: Sampling
     events_seen: int
-    link_health: LinkHealth
+    reachability: Reachability
 
 
 class Monitor:
@@ -129,8 +129,8 @@ class Monitor:
         self.ingest = Ingest(fleet_name, root=root, limits=limits, alerts=alerts)
         self.rollups = Rollups()
         self.history = History() if history is None else history
-        self.link_health = LinkHealth(proof_s)
-        """Times during which the sources could be heard."""
+        self.reachability = Reachability(proof_s)
+        """Whether a silence is the sources' or ours."""
         self.on_pass: list[Callable[[], None]] = []
         """Called at the end of each pass, when all data is of one moment."""
         self.evaluates_alerts = True
@@ -224,17 +224,19 @@ class Monitor:
         Every message passes through here.
         """
         now_s = self.clock.monotonic_s()
-        link_health = self.link_health
+        reachability = self.reachability
         if batch:
             self.applied_s = batch[-1].received_s
-            link_health.heard_s = self.ingest.newest_of_sources_s(batch, link_health.heard_s)
-            link_health.take(batch[0].received_s, now_s)
-            link_health.update(now_s, self.link, self.store, self.counts)
-            self.ingest.heard_since_s, self.ingest.links_since_s = link_health.heard_since()
+            reachability.heard_s = self.ingest.newest_of_sources_s(batch, reachability.heard_s)
+            reachability.behind.note_applied(batch[0].received_s, now_s)
+            reachability.update(now_s, self.link, self.store, self.counts)
+            self.ingest.heard_since_s = reachability.listening_s
+            self.ingest.links_since_s = reachability.connections.ends_s
         self.ingest.apply(batch, now_s, self.clock.wall_ns())
         self._pass_pacing.applied_s = now_s
         if self.ingest.typical_lag is not None:
-            link_health.note_lag(*self.ingest.typical_lag, now_s, self._usual_period_s())
+            lag_s, messages = self.ingest.typical_lag
+            reachability.behind.note_lag(lag_s, messages, now_s, self._usual_period_s())
 
     def compute(self) -> None:
         """Update freshness, roll-ups and findings in one go, for tests and one-shot commands."""
@@ -273,7 +275,7 @@ class Monitor:
             self._recent_findings,
             self._sampling,
             self._events_seen,
-            self.link_health,
+            self.reachability,
         )
 
     def restore(self, state: MonitorState) -> None:
@@ -287,7 +289,8 @@ class Monitor:
         self._recent_findings = state.recent_findings
         self._sampling = state.sampling
         self._events_seen = state.events_seen
-        self.link_health = state.link_health
+        self.reachability = state.reachability
+        self.reachability.connections.forget_links()
         self.rollups = Rollups()
 
     def moment(self) -> Moment:
@@ -330,11 +333,17 @@ class Monitor:
         return finish(self._reading_pipeline(at_once=at_once))
 
     def _reading_pipeline(self, *, at_once: bool) -> Slices[PipelineHealth]:
-        health = self.link_health
         now_s = self.clock.monotonic_s()
-        inputs = (self.ingest, self.counts, self.link)
-        health.tell_own_loss(now_s, self.link, self.store, self.counts)
-        return self._pipeline.reading(*inputs, health, self.message_rate, now_s, at_once=at_once)
+        self.reachability.attribute_losses(now_s, self.link, self.store, self.counts)
+        return self._pipeline.reading(
+            self.ingest,
+            self.counts,
+            self.link,
+            self.reachability,
+            self.message_rate,
+            now_s,
+            at_once=at_once,
+        )
 
     def racks(self) -> list[RackPower]:
         """Return the IT power of every fully live rack, by address, from the last pass."""
@@ -350,7 +359,7 @@ class Monitor:
                 end = slicing.end(batch, end, is_alone=not self.link.waiting)
                 for _ in self._laying_out():
                     await let_in(self.link, slicing.messages, clock)
-                self.link_health.wake(clock.monotonic_s(), PASS_EVERY_S[1])
+                self.reachability.wake(clock.monotonic_s(), PASS_EVERY_S[1])
                 begun_s = clock.cpu_s()
                 self.apply_messages(batch[begin:end])
                 slicing.note(end - begin, clock.cpu_s() - begun_s)
@@ -367,22 +376,20 @@ class Monitor:
         """
         clock = self.clock
         pause_s = 0.0
-        judgements = Judgements()
+        checks = FreshnessChecks()
         pacing = self._pass_pacing
         while True:
-            self.link_health.wake(clock.monotonic_s(), pause_s)
+            self.reachability.wake(clock.monotonic_s(), pause_s)
             for wait_s in pacing.waits(clock.monotonic_s, self.store, self._usual_period_s()):
                 await clock.sleep(wait_s)
-                self.link_health.wake(clock.monotonic_s(), wait_s)
+                self.reachability.wake(clock.monotonic_s(), wait_s)
             async with self.turns:
                 begun_s = clock.monotonic_s()
-                self.link_health.wake(begun_s, math.inf)
+                self.reachability.wake(begun_s, math.inf)
                 self.ingest.request_missing(self._source, begun_s)
                 for _ in self._laying_out():
                     await clock.sleep(0)
-                if judgements.is_due(
-                    begun_s, self.store.revision, self.link, self._usual_period_s()
-                ):
+                if checks.is_due(begun_s, self.store.revision, self.link, self._usual_period_s()):
                     self._refresh_states()
                 own_s = clock.monotonic_s() - begun_s
                 if pacing.is_due(begun_s, self.store):
@@ -391,15 +398,15 @@ class Monitor:
                     going = True
                     while going:
                         slice_s = clock.monotonic_s()
-                        self.link_health.wake(slice_s)
+                        self.reachability.wake(slice_s)
                         going = next(work, DONE) is not DONE
                         took_s = clock.monotonic_s() - slice_s
                         own_s += took_s
                         if (rest_s := rests.after(took_s)) is not None:
                             await clock.sleep(rest_s)
                 ended_s = clock.monotonic_s()
-                self.link_health.wake(ended_s)
-                is_overloaded = self.link_health.overloaded_s(ended_s) > 0
+                self.reachability.wake(ended_s)
+                is_overloaded = self.reachability.behind.is_overloaded(ended_s)
                 pause_s = pacing.pause_s(
                     own_s, begun_s, ended_s, self.store, is_overloaded=is_overloaded
                 )
@@ -407,13 +414,15 @@ class Monitor:
 
     def _refresh_states(self) -> None:
         now_s = self.clock.monotonic_s()
-        link_health = self.link_health
+        reachability = self.reachability
         with guard(self.counts, "freshness"):
-            link_health.update(now_s, self.link, self.store, self.counts)
+            reachability.update(now_s, self.link, self.store, self.counts)
             self.store.refresh_states(
-                now_s, self.ingest.publishers.online(), link_health.stale_periods()
+                now_s,
+                reachability.online(now_s, self.store, self.ingest.publishers),
+                reachability.stale_periods(now_s),
             )
-            link_health.follow(now_s, self.store)
+            reachability.follow_publishers(now_s, self.store)
 
     def _pass_slices(self, *, may_sample: bool = True) -> Slices[None]:
         """Update everything derived from the store, in slices.
@@ -448,12 +457,12 @@ class Monitor:
         yield from self.rollups.passes(self.store, self.store.revision)
 
     def _finding_slices(self) -> Slices[None]:
-        if self.link_health.is_cut_off:
+        silence = self.reachability.explain(self.clock.monotonic_s(), self.store)
+        if silence.is_cut_off:
             # They stay as last known, as the values do that they are about.
             return
-        unsettled = self.link_health.unsettled(self.clock.monotonic_s(), self.store)
         current = yield from findings.search(
-            self.store, self.rollups, self.ingest.jobs.values(), unsettled
+            self.store, self.rollups, self.ingest.jobs.values(), silence.explained
         )
         self.findings = self._recent_findings.hold(current, self.clock.monotonic_s())
 
@@ -468,7 +477,7 @@ class Monitor:
         """Take a sample once a second."""
         moment = self.moment()
         ingest = self.ingest
-        self.history.attend(ingest.job_table, is_cut_off=self.link_health.is_cut_off)
+        self.history.attend(ingest.job_table, is_cut_off=self.reachability.is_cut_off)
         if self._sampling.follow(
             self.history,
             self.store,
@@ -497,8 +506,7 @@ class Monitor:
     def readings(self, instant: Instant, pipeline: PipelineHealth) -> Readings:
         """Return the inputs of the rules, with the events since the last call."""
         ingest = self.ingest
-        link_health = self.link_health
-        now_s = self.clock.monotonic_s()
+        silence = self.reachability.explain(self.clock.monotonic_s(), self.store)
         seen = self._events_seen
         self._events_seen = ingest.events.received
         fresh = ingest.events.since(seen)
@@ -518,8 +526,8 @@ class Monitor:
             pipeline_causes={
                 problem.name: problem.where for problem in reversed(pipeline.problems)
             },
-            is_cut_off=link_health.is_cut_off,
-            unsettled=link_health.unsettled(now_s, self.store),
+            is_cut_off=silence.is_cut_off,
+            unsettled=silence.explained,
         )
 
     def _usual_period_s(self) -> float:

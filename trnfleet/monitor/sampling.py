@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from trnfleet.monitor.message_rate import MessageRate
+from trnfleet.monitor.pipeline.traffic import MessageRate
 from trnfleet.monitor.store.averages import LEAST_COVERED, Averages, chips_covered
 
 if TYPE_CHECKING:

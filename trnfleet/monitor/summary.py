@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.alerts.watches import ReceiverError
     from trnfleet.monitor.ingest.ingest import Ingest
-    from trnfleet.monitor.pipeline.health import PipelineHealth
-    from trnfleet.monitor.pipeline.problem import PipelineProblem
+    from trnfleet.monitor.pipeline.health import PipelineHealth, PipelineProblem
     from trnfleet.monitor.reservations.table import Reservation
     from trnfleet.monitor.sources.clocks import Moment
     from trnfleet.monitor.store.averages import Averages

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trnfleet.domain.alerts.rules import Rule
-    from trnfleet.monitor.pipeline_reader import Recorder
+    from trnfleet.monitor.reachability.pipeline_reader import Recorder
     from trnfleet.record.write.tapped_source import Taker
     from trnfleet.services.brokers import FleetSession, RunningSource
     from trnfleet.services.discovery import FoundFleet

@@ -7,7 +7,7 @@ import math
 import pytest
 from support.monitor.feed import Feed, ultraservers
 
-from trnfleet.monitor.message_rate import MessageRate
+from trnfleet.monitor.pipeline.traffic import MessageRate
 
 
 def fed(rate: MessageRate, seconds: range, per_s: float) -> None:

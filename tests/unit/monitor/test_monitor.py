@@ -9,8 +9,8 @@ from support.monitor.queue_source import QueueSource
 
 from trnfleet.clock import ManualClock
 from trnfleet.domain.layout import Layout
-from trnfleet.monitor import link_health
 from trnfleet.monitor.monitor import Monitor
+from trnfleet.monitor.reachability import causes
 from trnfleet.monitor.slices import (
     GATHER_BEHIND_S,
     GATHER_S,
@@ -280,7 +280,7 @@ async def test_what_is_lost_in_joining_is_never_read_as_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Also not between the message that shows it and the next look at the link."""
-    monkeypatch.setattr(link_health, "JOINS_FROM", 1)
+    monkeypatch.setattr(causes, "JOINS_FROM", 1)
     feed = Feed(standalone(2))
     feed.describe()
     feed.tick()

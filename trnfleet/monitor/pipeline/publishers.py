@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from trnfleet.monitor.pipeline.traffic import Marks, PublisherNames, PublisherTraffic
     from trnfleet.monitor.slices import Slices
 
-SILENT_AFTER_PERIODS = 3.0
-"""Periods without telemetry after which an online publisher is silent. Values become stale after
-the same time."""
 SKEW_FROM_S = 5.0
 """Smaller clock differences count as agreement, as in `sources/clocks.py`."""
 LEAST_PEERS = 3
@@ -36,7 +33,7 @@ class State(enum.IntEnum):
 
     ONLINE = 0
     SILENT = 1
-    """Online, without messages for `SILENT_AFTER_PERIODS` of its described period."""
+    """Online, without messages for as many periods as make values stale."""
     REFUSED = 2
     """The same, but for messages that were refused."""
     OFFLINE = 3
@@ -165,18 +162,18 @@ def publisher_table(
     moment: TrafficMoment,
     chips: NDArray[np.int64],
     *,
-    heard_since_s: float,
-    is_cut_off: bool | NDArray[np.bool_],
-    silent_after_periods: float = SILENT_AFTER_PERIODS,
+    is_unheard: NDArray[np.bool_],
+    is_will_doubted: NDArray[np.bool_],
+    silent_after_periods: float,
 ) -> Slices[PublisherTable]:
     """Return the publishers at a moment, in slices.
 
     Args:
         moment: Their traffic.
         chips: Number of chips published by each row.
-        heard_since_s: Monotonic seconds since the publishers have been audible without a break.
-        is_cut_off: Whether they are inaudible or messages wait for long, for all or each row. Then
-            none of them is silent.
+        is_unheard: Flags of rows that we cannot hear, or not for long enough. Such a publisher is
+            not silent.
+        is_will_doubted: Flags of rows whose last will does not count.
         silent_after_periods: Periods without telemetry after which one is silent; more in a past
             with
             parts left out.
@@ -184,13 +181,11 @@ def publisher_table(
     now_s, names, boots, marks, get, lag_max_s, least_s = moment
     rates, byte_rates = marks.rates(now_s)
     changed_s = get["changed_s"]
-    is_offline = get["presence"] == OFFLINE
+    is_offline = (get["presence"] == OFFLINE) & ~is_will_doubted
     quiet_s = now_s - marks.heard_s
-    unheard_s = np.minimum(quiet_s, now_s - heard_since_s)
     # Of one that has no chips any more, such as after a lease, nothing is expected.
     is_expected = (marks.messages > 0) & (chips > 0)
-    has_fallen_silent = is_expected & (unheard_s > silent_after_periods * marks.period_s)
-    is_silent = has_fallen_silent & ~np.asarray(is_cut_off)
+    is_silent = is_expected & ~is_unheard & (quiet_s > silent_after_periods * marks.period_s)
     state = np.zeros(len(is_silent), np.int8)
     state[is_silent] = State.SILENT
     # A publisher without any accepted message may still send refused ones.
@@ -202,7 +197,7 @@ def publisher_table(
     np.copyto(for_s, quiet_s, where=is_silent & ~is_offline)
     yield
     # While messages wait for long on their way, they say nothing of clocks.
-    least_s = np.where(np.isfinite(least_s) & ~np.asarray(is_cut_off), least_s, np.nan)
+    least_s = np.where(np.isfinite(least_s) & ~is_unheard, least_s, np.nan)
     lag_max_s = np.where(np.isfinite(lag_max_s), lag_max_s, np.nan)
     skew_s, to_median_s, own_s = _skews(least_s[1:], ~is_offline[1:])
     yield

@@ -367,7 +367,7 @@ class PastMonitor:
             return
         self._clock.position_ns = self._last_message_ns = max(self.position_ns, batch[-1].time_ns)
         at_s = self._clock.at_s
-        self.monitor.link_health.note_thinned(
+        self.monitor.reachability.thinned.note(
             max(message.envelope.shed for message in batch), self._clock.monotonic_s()
         )
         for part in batch_slices(

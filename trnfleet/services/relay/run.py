@@ -330,13 +330,14 @@ class RelayService:
 
     @property
     def _is_connected(self) -> bool:
-        return self._monitor.link.connected and not self._monitor.link_health.is_cut_off
+        return self._monitor.link.connected and not self._monitor.reachability.is_cut_off
 
     @property
     def is_overloaded(self) -> bool:
         """Whether its cell's telemetry is too fast for it."""
         monitor = self._monitor
-        return monitor.link_health.overloaded_s(monitor.clock.monotonic_s()) >= OVERLOADED_FROM_S
+        overloaded_s = monitor.reachability.behind.overloaded_s(monitor.clock.monotonic_s())
+        return overloaded_s >= OVERLOADED_FROM_S
 
     def _describe(self) -> list[Envelope]:
         """Return the descriptors due now, and messages to clear former blocks."""

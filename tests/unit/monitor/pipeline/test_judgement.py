@@ -8,9 +8,7 @@ from support.monitor.hosts import Hosts
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.pipeline.counts import PipelineCounts
-from trnfleet.monitor.pipeline.health import Recent
-from trnfleet.monitor.pipeline.judgement import judge
-from trnfleet.monitor.pipeline.problem import ADVICE
+from trnfleet.monitor.pipeline.health import ADVICE, Recent, judge
 from trnfleet.services.files.rules import load_rules
 
 

@@ -120,7 +120,7 @@ async def test_a_cut_link_and_a_pause_are_named_gaps() -> None:
     Its numbers are sample numbers.
     """
     feed = await two_jobs()
-    feed.monitor.link_health.is_cut_off = True
+    feed.monitor.reachability.half_open.begins(0.0)
     attend(feed, feed.monitor.history, is_cut_off=True)
     feed.monitor.history.push(feed.monitor.store, feed.monitor.rollups)
     feed.monitor.history.skip(4)

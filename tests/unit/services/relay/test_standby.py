@@ -14,7 +14,7 @@ from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.relays import GONE_S
 from trnfleet.errors import BrokerError
 from trnfleet.export.election import LISTEN_S
-from trnfleet.monitor.link_health import OVERLOAD_GAP_S
+from trnfleet.monitor.reachability.times import OVERLOAD_GAP_S
 from trnfleet.services.relay.alerts import SETTLED_S
 from trnfleet.services.relay.role import CHECK_EVERY_S, FORGOTTEN_AFTER_S, UNHEARD_S, Role, TopLinks
 from trnfleet.services.relay.run import OVERLOADED_FROM_S, PERIOD_S

@@ -9,7 +9,7 @@ from support.monitor.feed import Feed, standalone
 
 from trnfleet.domain.alerts.watches import ReceiverError
 from trnfleet.monitor.pipeline.counts import PipelineCounts
-from trnfleet.monitor.pipeline.judgement import judge
+from trnfleet.monitor.pipeline.health import judge
 from trnfleet.tui import theme
 from trnfleet.tui.bars.brokers import brokers_text
 from trnfleet.tui.bars.status import banner, own_banner, status

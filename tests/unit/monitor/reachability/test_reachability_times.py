@@ -1,26 +1,27 @@
-"""Times of link health: time to reconnect, and limits of doubt, pause and loss."""
+"""Times of reachability: time to reconnect, and limits of doubt, pause and loss."""
 
 from __future__ import annotations
+
+import math
 
 import pytest
 from support.monitor.feed import Feed, standalone, ultraservers
 
 from trnfleet.clock import NS_PER_S
-from trnfleet.monitor import link_health
-from trnfleet.monitor.link_health import (
+from trnfleet.monitor.pipeline.counts import PipelineCounts
+from trnfleet.monitor.reachability import causes
+from trnfleet.monitor.reachability.reachability import Reachability
+from trnfleet.monitor.reachability.times import (
     BEHIND_FROM_S,
-    JOINS_FOR_S,
     JOINS_WITHIN_S,
     LEAST_MESSAGES,
     LOSS_WINDOW_S,
     MOST_PERIODS,
     OVERLOAD_GAP_S,
     PAUSE_FROM_S,
+    RECONNECT_S,
     TOLD_FROM_S,
-    LinkHealth,
 )
-from trnfleet.monitor.link_outages import RECONNECT_S
-from trnfleet.monitor.pipeline.counts import PipelineCounts
 from trnfleet.monitor.store.store import STALE_AFTER_PERIODS, Store
 from trnfleet.wire.ports import RECORDING, LinkStatus
 
@@ -37,19 +38,19 @@ def store() -> Store:
 
 
 class Driven:
-    """Link health with times set by hand."""
+    """Reachability with times set by hand."""
 
     def __init__(self, store: Store) -> None:
-        self.health = LinkHealth(PROOF_S)
+        self.reachability = Reachability(PROOF_S)
         self.link = LinkStatus(connected=True, connects=1)
         self.counts = PipelineCounts()
-        self.health.heard_s = 0.0
+        self.reachability.heard_s = 0.0
         self._store = store
 
     def update(self, now_s: float, *, heard: bool = True) -> None:
         if heard:
-            self.health.heard_s = now_s
-        self.health.update(now_s, self.link, self._store, self.counts)
+            self.reachability.heard_s = now_s
+        self.reachability.update(now_s, self.link, self._store, self.counts)
 
     def connect(self, now_s: float, *, up: bool) -> None:
         self.link.connected = up
@@ -59,7 +60,7 @@ class Driven:
     def unsettled_until_s(self, from_s: float) -> float:
         """Return when all instances have had their time, to a tenth of a second."""
         now_s = from_s
-        while self.health.unsettled(now_s, self._store) is not None:
+        while self.reachability.explain(now_s, self._store).explained is not None:
             now_s = round(now_s + 0.1, 1)
         return now_s
 
@@ -73,13 +74,13 @@ def test_a_short_break_does_not_cut_the_time_to_connect_again_short(store: Store
     driven.update(100.0)
     driven.connect(101.0, up=False)
     driven.update(101.5)
-    assert driven.health.unheard_s(103.0) == pytest.approx(2.0)
+    assert driven.reachability.unheard_s(103.0) == pytest.approx(2.0)
     driven.connect(121.0, up=True)
     driven.update(121.0)
     # Lost and made again between two passes.
     driven.link.connects += 1
     driven.update(122.0)
-    assert driven.health.heard_for_s(123.0) == pytest.approx(1.0)
+    assert driven.reachability.listening_s == 122.0
     assert driven.unsettled_until_s(122.0) == pytest.approx(
         121.0 + RECONNECT_S + STALE_AFTER_PERIODS, abs=0.11
     )
@@ -89,10 +90,10 @@ def test_a_connection_that_is_made_again_between_two_passes_is_a_break(store: St
     """Earlier messages do not prove a source after a reconnect."""
     driven = Driven(store)
     driven.update(100.0)
-    assert driven.health.heard_for_s(100.0) == 1e9
+    assert driven.reachability.listening_s == -math.inf
     driven.link.connects += 1
     driven.update(200.0)
-    assert driven.health.heard_for_s(201.0) == pytest.approx(1.0)
+    assert driven.reachability.listening_s == 200.0
     assert driven.unsettled_until_s(200.0) == pytest.approx(201.0 + STALE_AFTER_PERIODS, abs=0.11)
 
 
@@ -100,18 +101,18 @@ def test_a_pause_without_a_connection_ends_no_outage(store: Store) -> None:
     """The link is as it was; a pause with one is a break."""
     driven = Driven(store)
     driven.update(100.0)
-    driven.health.wake(100.0)
+    driven.reachability.wake(100.0)
     driven.connect(101.0, up=False)
     driven.update(101.0)
-    driven.health.wake(102.0 + PAUSE_FROM_S)
-    assert driven.health.is_cut_off
+    driven.reachability.wake(102.0 + PAUSE_FROM_S)
+    assert driven.reachability.is_cut_off
     driven.connect(104.0, up=True)
     driven.update(104.0)
-    driven.health.wake(104.0)
-    driven.health.wake(105.0 + PAUSE_FROM_S, slept_s=1.0)
-    assert driven.health.heard_for_s(107.0) == pytest.approx(3.0)
-    driven.health.wake(112.0, slept_s=1.0)
-    assert driven.health.heard_for_s(113.0) == pytest.approx(1.0)
+    driven.reachability.wake(104.0)
+    driven.reachability.wake(105.0 + PAUSE_FROM_S, slept_s=1.0)
+    assert driven.reachability.listening_s == 104.0
+    driven.reachability.wake(112.0, slept_s=1.0)
+    assert driven.reachability.listening_s == 112.0
 
 
 def test_silence_before_a_pause_of_ours_is_no_doubt(store: Store) -> None:
@@ -121,14 +122,14 @@ def test_silence_before_a_pause_of_ours_is_no_doubt(store: Store) -> None:
     """
     driven = Driven(store)
     driven.update(100.0)
-    driven.health.resume(110.0, 10.0)
+    driven.reachability.pause.ends(110.0, 10.0)
     driven.update(111.0, heard=False)
-    assert not driven.health.is_cut_off
+    assert not driven.reachability.is_cut_off
     driven.update(112.5, heard=False)
-    assert driven.health.unheard_s(112.5) == pytest.approx(2.5)
+    assert driven.reachability.unheard_s(112.5) == pytest.approx(2.5)
     driven.update(110.0 + PROOF_S, heard=False)
     driven.update(111.0 + PROOF_S, heard=False)
-    assert not driven.health.is_cut_off
+    assert not driven.reachability.is_cut_off
 
 
 def test_values_are_stale_at_last_however_much_is_lost(store: Store) -> None:
@@ -142,8 +143,9 @@ def test_values_are_stale_at_last_however_much_is_lost(store: Store) -> None:
     def lose(messages: int, gaps: int, window: int) -> float:
         driven.counts.messages += messages
         driven.counts.gaps += gaps
-        driven.update(100.0 + LOSS_WINDOW_S * window)
-        return driven.health.stale_periods()
+        now_s = 100.0 + LOSS_WINDOW_S * window
+        driven.update(now_s)
+        return driven.reachability.stale_periods(now_s)
 
     assert lose(100, 60, 1) == pytest.approx(STALE_AFTER_PERIODS / 0.4)
     assert lose(1_000, 990, 2) == MOST_PERIODS
@@ -156,14 +158,14 @@ def test_overload_is_one_while_it_comes_back_soon(store: Store) -> None:
     for at_s in (100.0, 103.0, 106.0):
         driven.counts.shed += 1
         driven.update(at_s)
-    assert driven.health.overloaded_s(106.0) == pytest.approx(6.0)
+    assert driven.reachability.behind.overloaded_s(106.0) == pytest.approx(6.0)
     driven.update(106.0 + OVERLOAD_GAP_S)
-    assert driven.health.overloaded_s(106.0 + OVERLOAD_GAP_S) == 0
+    assert driven.reachability.behind.overloaded_s(106.0 + OVERLOAD_GAP_S) == 0
     driven.counts.shed += 1
     driven.update(107.0 + OVERLOAD_GAP_S)
     driven.counts.shed += 1
     driven.update(108.0 + OVERLOAD_GAP_S)
-    assert driven.health.overloaded_s(108.0 + OVERLOAD_GAP_S) == pytest.approx(1.0)
+    assert driven.reachability.behind.overloaded_s(108.0 + OVERLOAD_GAP_S) == pytest.approx(1.0)
 
 
 def test_a_little_loss_says_nothing_of_silence_only_while_overloaded(store: Store) -> None:
@@ -177,7 +179,9 @@ def test_a_little_loss_says_nothing_of_silence_only_while_overloaded(store: Stor
         driven.counts.shed += shed
         now_s = 100.0 + LOSS_WINDOW_S * window
         driven.update(now_s)
-        return driven.health.is_behind(now_s), driven.health.stale_periods() > STALE_AFTER_PERIODS
+        reachability = driven.reachability
+        is_slack = reachability.stale_periods(now_s) > STALE_AFTER_PERIODS
+        return reachability.behind.is_behind(now_s), is_slack
 
     assert lose(1, shed=0) == (False, False)
     assert lose(2, shed=1) == (True, True)
@@ -196,7 +200,7 @@ def test_what_is_lost_while_a_large_fleet_is_joined_is_no_alert(
     For a while after each layout of the first minutes; not for a small fleet or a recording. Later
     losses count.
     """
-    monkeypatch.setattr(link_health, "JOINS_FROM", instances)
+    monkeypatch.setattr(causes, "JOINS_FROM", instances)
     driven = Driven(store)
     driven.link.protocol = protocol
     driven.link.changed_s = 100.0
@@ -206,10 +210,10 @@ def test_what_is_lost_while_a_large_fleet_is_joined_is_no_alert(
         driven.update(now_s)
         return driven.counts.lost - driven.counts.unheard
 
-    joined = [lose(102.0, 7), lose(101.0 + JOINS_FOR_S, 4_000), lose(101.5 + JOINS_FOR_S, -30)]
+    joined = [lose(102.0, 7), lose(101.0 + RECONNECT_S, 4_000), lose(101.5 + RECONNECT_S, -30)]
     assert joined == ([0, 0, 0] if is_own else [7, 4_007, 3_977])
     assert driven.counts.unheard == (3_977 if is_own else 0)
-    assert lose(102.0 + JOINS_FOR_S, 20) == joined[-1] + 20
+    assert lose(102.0 + RECONNECT_S, 20) == joined[-1] + 20
     # Long after the connection was made another layout says nothing of joining.
     monkeypatch.setattr(store, "generation", store.generation + 1)
     assert lose(100.0 + JOINS_WITHIN_S, 5) == joined[-1] + 25
@@ -244,8 +248,8 @@ def test_what_is_lost_while_sources_are_late_by_their_clocks_is_an_alert(store: 
 
     def lose(now_s: float, lost: int, *, lag_s: float = 0.0, age_s: float = 0.0) -> int:
         driven.counts.lost += lost
-        driven.health.note_lag(lag_s, 1, now_s, 1.0)
-        driven.health.take(now_s - age_s, now_s)
+        driven.reachability.behind.note_lag(lag_s, 1, now_s, 1.0)
+        driven.reachability.behind.note_applied(now_s - age_s, now_s)
         driven.update(now_s)
         return driven.counts.lost - driven.counts.unheard
 
@@ -254,7 +258,7 @@ def test_what_is_lost_while_sources_are_late_by_their_clocks_is_an_alert(store: 
     # As late for longer: all since it began is the overload's, which has an alert.
     late = [lose(200.0 + second, 10, lag_s=BEHIND_FROM_S) for second in range(6)]
     assert late == [40, 50, 60, 70, 30, 30]
-    assert driven.health.overloaded_s(205.0) > TOLD_FROM_S
+    assert driven.reachability.behind.overloaded_s(205.0) > TOLD_FROM_S
     assert lose(205.0 + OVERLOAD_GAP_S, 1) == 31
     # What waited here before it was applied is late because of this monitor.
     assert lose(300.0, 50, age_s=BEHIND_FROM_S) == 31
@@ -269,7 +273,7 @@ async def test_a_few_slow_clocks_are_no_overload(slow: int, *, is_overloaded: bo
     hosts = Feed(standalone(4))
     hosts.origin = "neuron"
     hosts.describe()
-    health = hosts.monitor.link_health
+    reachability = hosts.monitor.reachability
     clock = hosts.clock
     store = hosts.monitor.store
     for tick in range(8):
@@ -281,8 +285,8 @@ async def test_a_few_slow_clocks_are_no_overload(slow: int, *, is_overloaded: bo
             await clock.advance(0.25)
         hosts.monitor.compute()
     now_s = clock.monotonic_s()
-    assert (health.overloaded_s(now_s) > TOLD_FROM_S) is is_overloaded
-    assert (health.unsettled(now_s, store) is not None) is is_overloaded
+    assert (reachability.behind.overloaded_s(now_s) > TOLD_FROM_S) is is_overloaded
+    assert (reachability.explain(now_s, store).explained is not None) is is_overloaded
 
 
 def test_most_telemetry_is_judged_over_a_period(store: Store) -> None:
@@ -296,8 +300,8 @@ def test_most_telemetry_is_judged_over_a_period(store: Store) -> None:
     ):
         for place, lag_s in enumerate(lags_s):
             now_s = 60.0 * minute + 20.0 * place
-            driven.health.note_lag(lag_s, 4, now_s, 60.0)
-            assert driven.health.is_behind(now_s) is (minute == 2)
-    driven.health.note_lag(0.0, 100, 161.0, 60.0)
-    driven.health.note_lag(BEHIND_FROM_S, 4, 162.0, 60.0)
-    assert not driven.health.is_behind(162.0)
+            driven.reachability.behind.note_lag(lag_s, 4, now_s, 60.0)
+            assert driven.reachability.behind.is_behind(now_s) is (minute == 2)
+    driven.reachability.behind.note_lag(0.0, 100, 161.0, 60.0)
+    driven.reachability.behind.note_lag(BEHIND_FROM_S, 4, 162.0, 60.0)
+    assert not driven.reachability.behind.is_behind(162.0)

@@ -11,9 +11,16 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 
 from trnfleet.monitor.pipeline.brokers import BrokerHealth
-from trnfleet.monitor.pipeline.health import COUNTED, RECENT_S, PipelineHealth, Recent
-from trnfleet.monitor.pipeline.judgement import judge
+from trnfleet.monitor.pipeline.health import (
+    COUNTED,
+    RECENT_S,
+    PipelineHealth,
+    Recent,
+    judge,
+)
 from trnfleet.monitor.pipeline.publishers import TrafficMoment, publisher_table
+from trnfleet.monitor.reachability.causes import either
+from trnfleet.monitor.reachability.reachability import whole_publishers
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.wire.ports import STOPPED
 
@@ -22,10 +29,11 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.layout import Layout
     from trnfleet.monitor.ingest.ingest import Ingest
-    from trnfleet.monitor.link_health import LinkHealth
-    from trnfleet.monitor.message_rate import MessageRate
     from trnfleet.monitor.pipeline.counts import PipelineCounts
+    from trnfleet.monitor.pipeline.traffic import MessageRate
+    from trnfleet.monitor.reachability.reachability import Reachability
     from trnfleet.monitor.slices import Slices
+    from trnfleet.monitor.store.store import Store
     from trnfleet.wire.ports import LinkStatus
 
 EVERY_S = 1.0
@@ -41,6 +49,21 @@ class _PublishedChips(NamedTuple):
     publisher_of: NDArray[np.int32]
     """Number of each instance's publisher."""
     chips: NDArray[np.int64]
+
+
+class _Inputs(NamedTuple):
+    """The inputs of a value."""
+
+    ingest: Ingest
+    link_changes: tuple[bool, int]
+    revision: int
+
+
+class _Mark(NamedTuple):
+    """Counts at a moment."""
+
+    at_s: float
+    recent: Recent
 
 
 class Recorder(Protocol):
@@ -62,9 +85,8 @@ class PipelineReader:
         """
         self._recorder = recorder
         self._health: PipelineHealth | None = None
-        self._of: tuple[object, ...] = ()
-        """Inputs of the value when it was built."""
-        self._marks: deque[tuple[float, Recent]] = deque()
+        self._inputs: _Inputs | None = None
+        self._marks: deque[_Mark] = deque()
         """Counts of the last `RECENT_S`, the oldest first."""
         self._is_told = False
         """Whether brokers had said anything of themselves at the last look."""
@@ -75,7 +97,7 @@ class PipelineReader:
         ingest: Ingest,
         counts: PipelineCounts,
         link: LinkStatus,
-        link_health: LinkHealth,
+        reachability: Reachability,
         rate: MessageRate,
         now_s: float,
         *,
@@ -89,31 +111,27 @@ class PipelineReader:
             ingest: The applied messages.
             counts: The counts, with those of the transport.
             link: The connection, or several as one.
-            link_health: The health of the link.
+            reachability: Whether publishers can be heard.
             rate: The rate of telemetry messages.
             now_s: Monotonic seconds.
             at_once: Whether to build a new value now, such as for rules: their other inputs are of
                 now.
         """
         health = self._health
-        inputs = (ingest, link.changes)
-        if (
-            health is not None
-            and self._of[:1] == inputs[:1]
-            and not link.connected
-            and link.last_error == STOPPED
-        ):
-            # An observation that is over stays what was seen.
-            return health
-        if health is not None and self._of[:2] == inputs:
-            is_same_moment = now_s == health.at_s and self._of[2:] == (ingest.store.revision,)
-            if is_same_moment or (not at_once and 0.0 < now_s - health.at_s < EVERY_S):
+        before = self._inputs
+        inputs = _Inputs(ingest, link.changes, ingest.store.revision)
+        if health is not None and before is not None and before.ingest is ingest:
+            if not link.connected and link.last_error == STOPPED:
+                # An observation that is over stays what was seen.
                 return health
-        read = (*inputs, ingest.store.revision)
-        made = yield from self._make(ingest, counts.copy(), link, link_health, rate, now_s)
+            is_same_moment = now_s == health.at_s and inputs == before
+            is_new = not at_once and 0.0 < now_s - health.at_s < EVERY_S
+            if is_same_moment or (is_new and inputs.link_changes == before.link_changes):
+                return health
+        made = yield from self._make(ingest, counts.copy(), link, reachability, rate, now_s)
         yield
         made = dataclasses.replace(made, problems=judge(made))
-        self._of = read
+        self._inputs = inputs
         self._health = made
         return made
 
@@ -122,7 +140,7 @@ class PipelineReader:
         ingest: Ingest,
         counts: PipelineCounts,
         link: LinkStatus,
-        link_health: LinkHealth,
+        reachability: Reachability,
         rate: MessageRate,
         now_s: float,
     ) -> Slices[PipelineHealth]:
@@ -141,9 +159,9 @@ class PipelineReader:
             lag_s=ingest.lag_s if store.has_live else None,
             clock_skew_s=ingest.timebase.worst_skew_s(now_s),
             late_s=ingest.timebase.late_s(now_s),
-            unheard_s=link_health.unheard_s(now_s),
-            outage_s=link_health.longest_outage_s(now_s),
-            overloaded_s=link_health.overloaded_s(now_s),
+            unheard_s=reachability.unheard_s(now_s),
+            outage_s=reachability.longest_outage_s(now_s, store),
+            overloaded_s=reachability.behind.overloaded_s(now_s),
             contested=ingest.contests.pairs(now_s, ingest.publishers.client_of),
             undescribed_chips=undescribed_chips,
             undescribed_paths=undescribed_paths,
@@ -154,11 +172,13 @@ class PipelineReader:
             publisher_table,
             TrafficMoment.of(ingest.publishers.traffic, now_s),
             self._chips_of(ingest),
-            heard_since_s=link_health.since_s,
-            is_cut_off=link_health.is_cut_off
-            or link_health.is_behind(now_s)
-            or _behind_outages(ingest, link_health, now_s),
-            silent_after_periods=link_health.stale_periods(),
+            is_unheard=whole_publishers(
+                either(reachability.explain(now_s, store).ours, _hidden(store)),
+                store,
+                ingest.publishers,
+            ),
+            is_will_doubted=reachability.doubted_wills(now_s, store, ingest.publishers),
+            silent_after_periods=reachability.stale_periods(now_s),
         )
         # All that changes was read.
         yield
@@ -199,43 +219,32 @@ class PipelineReader:
         )
         marks = self._marks
         while marks and (
-            marks[-1][0] > now_s or marks[-1][1].dropped_by_brokers > now.dropped_by_brokers
+            marks[-1].at_s > now_s or marks[-1].recent.dropped_by_brokers > now.dropped_by_brokers
         ):
             # A past that goes on from a snapshot, or a broker that has begun again.
             marks.clear()
-        while len(marks) > 1 and now_s - marks[1][0] >= RECENT_S:
+        while len(marks) > 1 and now_s - marks[1].at_s >= RECENT_S:
             marks.popleft()
         if said and not self._is_told:
             # Of what brokers had dropped before they were first read, nobody knows when that was.
-            told = {"dropped_by_brokers": now.dropped_by_brokers}
-            marks = self._marks = deque((at_s, recent._replace(**told)) for at_s, recent in marks)
+            dropped = now.dropped_by_brokers
+            marks = deque(
+                mark._replace(recent=mark.recent._replace(dropped_by_brokers=dropped))
+                for mark in marks
+            )
+            self._marks = marks
         self._is_told = bool(said)
-        first = marks[0][1] if marks else Recent(dropped_by_brokers=now.dropped_by_brokers)
-        marks.append((now_s, now))
+        first = marks[0].recent if marks else Recent(dropped_by_brokers=now.dropped_by_brokers)
+        marks.append(_Mark(now_s, now))
         return Recent._make(
             max(0, after - before) for after, before in zip(now, first, strict=True)
         )
 
 
-def _behind_outages(ingest: Ingest, link_health: LinkHealth, now_s: float) -> NDArray[np.bool_]:
-    """Return a mask of unheard rows of the traffic.
-
-    Only the connection to their broker, or the relay that forwards them, is lost.
-    """
-    store = ingest.store
-    publishers = ingest.publishers
-    unheard = link_health.behind_outages(now_s, store)
-    count = len(publishers.traffic)
-    if store.is_forwarded.any():
-        hidden = store.is_forwarded & (
-            store.chip_state[store.layout.chip_start[:-1]] == Freshness.UNOBSERVED
-        )
-        unheard = hidden if unheard is None else unheard | hidden
-    if unheard is None:
-        return np.zeros(count, np.bool_)
-    rows = publishers.rows()[store.publisher_of]
-    instances = np.bincount(rows, minlength=count)
-    mask: NDArray[np.bool_] = (np.bincount(rows[unheard], minlength=count) == instances) & (
-        instances > 0
-    )
+def _hidden(store: Store) -> NDArray[np.bool_] | None:
+    """Return a mask of instances whose relay forwards nothing at present; None for none."""
+    if not store.is_forwarded.any():
+        return None
+    states = store.chip_state[store.layout.chip_start[:-1]]
+    mask: NDArray[np.bool_] = store.is_forwarded & (states == Freshness.UNOBSERVED)
     return mask

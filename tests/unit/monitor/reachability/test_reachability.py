@@ -11,8 +11,9 @@ from support.monitor.feed import Feed, SilentSource, standalone, ultraservers
 from support.monitor.queue_source import QueueSource
 
 from trnfleet.clock import ManualClock
-from trnfleet.monitor.link_health import Judgements
 from trnfleet.monitor.monitor import Monitor
+from trnfleet.monitor.pipeline.publishers import State
+from trnfleet.monitor.reachability.reachability import FreshnessChecks
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.services.files.rules import load_rules
 from trnfleet.wire.messages import WatchMessage, encode_message
@@ -40,7 +41,15 @@ NAMES = {
 RULES = tuple(rule for rule in load_rules() if rule.name in NAMES)
 
 
-class Outage(Feed):
+class Arriving(Feed):
+    """A fleet whose descriptors and presences have a time of arrival, too."""
+
+    def _state(self, topic_class: TopicClass, path: str, payload: bytes) -> Envelope:
+        message = super()._state(topic_class, path, payload)
+        return message._replace(received_s=self.clock.monotonic_s())
+
+
+class Outage(Arriving):
     """A fleet with the shipped rules, and a connection under the test's control."""
 
     def __init__(self, *, proof_s: float = PROOF_S) -> None:
@@ -233,6 +242,49 @@ async def test_a_fleet_that_is_silent_on_a_whole_connection() -> None:
     assert "publisher-offline" in told.firing
 
 
+@pytest.mark.parametrize("is_lost", [True, False])
+async def test_last_wills_after_an_outage_count_once_publishers_could_reconnect(
+    *, is_lost: bool
+) -> None:
+    """A stopped broker costs publishers their connection, and sends their wills when it goes on.
+
+    They are not offline while they may be about to reconnect. One that does not return is.
+    """
+    fleet = Outage()
+    await fleet.live(5)
+    if is_lost:
+        fleet.connect(up=False)
+    await fleet.quiet(15)
+    if is_lost:
+        fleet.connect(up=True)
+    fleet.monitor.apply([fleet.publisher_envelope("offline")])
+    await fleet.quiet(7)
+    pipeline = fleet.monitor.pipeline(at_once=True)
+    assert fleet.monitor.store.count(Freshness.OFFLINE) == 0
+    assert pipeline.publishers.state.tolist() == [State.ONLINE]
+    fleet.monitor.apply([fleet.publisher_envelope("online")])
+    await fleet.live(20)
+    assert fleet.news == [("firing", "connection-lost"), ("resolved", "connection-lost")]
+    # Later nothing is left of it: another will counts at once, also after a pause of ours.
+    fleet.monitor.apply([fleet.publisher_envelope("offline")])
+    fleet.monitor.reachability.pause.ends(fleet.clock.monotonic_s(), 20.0)
+    await fleet.quiet(1)
+    assert fleet.monitor.store.count(Freshness.OFFLINE) == 128
+
+
+async def test_a_publisher_that_does_not_return_after_an_outage_is_offline() -> None:
+    """Its will counts after ten seconds and three periods."""
+    fleet = Outage()
+    await fleet.live(5)
+    await fleet.quiet(15)
+    fleet.monitor.apply([fleet.publisher_envelope("offline")])
+    await fleet.quiet(12)
+    assert fleet.monitor.store.count(Freshness.OFFLINE) == 0
+    await fleet.quiet(6)
+    assert fleet.monitor.store.count(Freshness.OFFLINE) == 128
+    assert fleet.firing == {"publisher-offline"}
+
+
 def _watch_message(fleet: Feed) -> list[Envelope]:
     """Return a watch's heartbeat and published alert."""
     heartbeat = WatchMessage(client="watch-1", state="online", boot="1", role="watch", leads=True)
@@ -256,18 +308,23 @@ async def test_a_watch_is_not_the_fleet() -> None:
     await fleet.live(5)
     for _ in range(18):
         await fleet.quiet(1)
-        fleet.monitor.apply(_watch_message(fleet))
+        messages = _watch_message(fleet)
+        fleet.monitor.link.received += len(messages)
+        fleet.monitor.apply(messages)
     assert fleet.news == [("firing", "connection-lost")]
+    # The broker has gone on meanwhile, so the will is the publisher's own.
     fleet.monitor.apply([fleet.publisher_envelope("offline")])
-    await fleet.quiet(20)
+    await fleet.quiet(4)
     assert fleet.news[1:] == [("resolved", "connection-lost"), ("firing", "publisher-offline")]
     assert fleet.firing == {"publisher-offline"}
 
 
 def _beside(fleet: Outage, instances: list[tuple[str, str]], *, json: bool = False) -> Feed:
     """Return a second publisher of the same fleet."""
-    other = Feed(instances, json=json)
-    other.publisher, other.clock, other.monitor = "other", fleet.clock, fleet.monitor
+    other = Arriving(instances, json=json)
+    other.publisher = "other"
+    other.clock = fleet.clock
+    other.monitor = fleet.monitor
     other.scatter()
     other.describe()
     return other
@@ -476,13 +533,13 @@ def test_freshness_is_judged_at_news_and_often_enough_in_silence() -> None:
 
     In silence it is updated often enough for staleness to be on time.
     """
-    judgements = Judgements()
+    checks = FreshnessChecks()
     link = LinkStatus(connected=True, connects=1)
-    assert judgements.is_due(10.0, 1, link, 1.0)
-    assert not judgements.is_due(10.2, 1, link, 1.0)
-    assert judgements.is_due(10.3, 2, link, 1.0)
+    assert checks.is_due(10.0, 1, link, 1.0)
+    assert not checks.is_due(10.2, 1, link, 1.0)
+    assert checks.is_due(10.3, 2, link, 1.0)
     link.connected = False
-    assert judgements.is_due(10.31, 2, link, 1.0)
-    assert not judgements.is_due(10.6, 2, link, 10.0)
-    assert judgements.is_due(10.71, 2, link, 10.0)
-    assert judgements.is_due(10.77, 2, link, 0.1)
+    assert checks.is_due(10.31, 2, link, 1.0)
+    assert not checks.is_due(10.6, 2, link, 10.0)
+    assert checks.is_due(10.71, 2, link, 10.0)
+    assert checks.is_due(10.77, 2, link, 0.1)
