@@ -28,7 +28,7 @@ from trnfleet.domain.quantities import (
     with_unit,
 )
 from trnfleet.domain.severity import Severity
-from trnfleet.monitor.pipeline.problem import contest_text
+from trnfleet.monitor.pipeline.health import contest_text
 from trnfleet.monitor.pipeline.publishers import State
 from trnfleet.monitor.problems import texts
 from trnfleet.monitor.problems.facts import problem_facts

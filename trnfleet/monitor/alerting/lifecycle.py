@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet.domain.alerts import flapping
 from trnfleet.domain.alerts.flapping import Flaps
+from trnfleet.domain.alerts.signals import Scope
 from trnfleet.domain.alerts.status import AlertState
 
 if TYPE_CHECKING:
@@ -125,14 +126,17 @@ class AlertLifecycle:
     def _is_held(self, alert: Alert, instant: Instant) -> bool:
         """Return whether a firing alert goes on although nothing is wrong.
 
-        A flapping alert goes on until it has been quiet. One that ends while inhibited does not
-        count towards flapping.
+        A flapping alert goes on until it has been quiet, except about the pipeline. One that ends
+        while inhibited does not count towards flapping.
         """
         if self._published.holds(alert.fingerprint):
             return True
         if alert.inhibited_by:
             # Its changes were not notified: a wider alert was.
             self._flaps.retract(alert.fingerprint)
+            return False
+        if alert.rule.scope is Scope.PIPELINE:
+            # An outage of ours that is over is over, however often it came.
             return False
         if alert.is_flapping:
             quiet_ns = self._quiet_since.setdefault(alert.fingerprint, instant.flow_ns)
