@@ -9,12 +9,12 @@ import pytest
 from support.monitor.feed import Feed, ultraservers
 from support.tui.pilot import SIZES, fleet_app, running
 
-from trnfleet.tui.bars.news import NOTICE_S
+from trnfleet.tui.app.fleet_pages import NOTICE_S
 from trnfleet.tui.events.view import BESIDE_FROM, EventsView
 from trnfleet.tui.widgets.bar import Bar
 
 if TYPE_CHECKING:
-    from trnfleet.tui.app import FleetApp
+    from trnfleet.tui.app.app import FleetApp
 
 CHIP = "uc1/us-0001/trn2u-0001-2/chip11"
 

@@ -17,7 +17,7 @@ from trnfleet.tui.events.space import CHARTS_FROM, RATES, RATES_FROM, TALL_RATES
 from trnfleet.tui.events.view import EventsView
 
 if TYPE_CHECKING:
-    from trnfleet.tui.app import FleetApp
+    from trnfleet.tui.app.app import FleetApp
     from trnfleet.tui.events.rates import EventRates
 
 CHIP = "uc1/us-0001/trn2u-0001-2/chip11"

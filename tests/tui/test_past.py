@@ -16,10 +16,10 @@ from trnfleet.monitor.alerting.operator import OperatorActions
 from trnfleet.monitor.replay.controls import Mode
 from trnfleet.tui.alerts.actions import PAST, RECORDED
 from trnfleet.tui.alerts.view import AlertsView
-from trnfleet.tui.app import FleetApp
+from trnfleet.tui.app.app import FleetApp
+from trnfleet.tui.app.time_keys import LEAD_S
 from trnfleet.tui.events.view import EventsView
 from trnfleet.tui.hierarchy.view import HierarchyView
-from trnfleet.tui.playback.keys import LEAD_S
 from trnfleet.tui.widgets.bar import Bar
 
 

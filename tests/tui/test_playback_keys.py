@@ -12,10 +12,11 @@ from support.tui.pilot import running
 from textual.widgets import Input
 
 from trnfleet.monitor.replay.controls import Mode
-from trnfleet.tui.app import FleetApp
+from trnfleet.tui.app.app import FleetApp
+from trnfleet.tui.app.screen import NOTE_S
+from trnfleet.tui.app.time_keys import free_path
 from trnfleet.tui.help import HelpScreen, HelpText
 from trnfleet.tui.hierarchy.view import HierarchyView
-from trnfleet.tui.playback.keys import NOTE_S, free_path
 from trnfleet.tui.playback.seek_bar import SeekBar
 from trnfleet.tui.playback.seek_bar_format import SIGNS, Seek
 from trnfleet.tui.views import VIEWS

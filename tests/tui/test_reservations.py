@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trnfleet.monitor.reservations.usage import UsageHour
-    from trnfleet.tui.app import FleetApp
+    from trnfleet.tui.app.app import FleetApp
 
 US = "uc1/us-0001"
 ALONE = "uc1/standalone/trn2-0002"

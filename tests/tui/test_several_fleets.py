@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from support.tui.pilot import FleetPilot
 
     from trnfleet.clock import ManualClock
-    from trnfleet.tui.app import FleetApp
+    from trnfleet.tui.app.app import FleetApp
 
 SICK = "uc1/us-0001/trn2u-0001-1/chip03"
 BROKEN = 64 + 16 + 3

@@ -10,7 +10,7 @@ from support.sim.shipped import reader_of, shipped_run
 from support.tui.pilot import running
 
 from trnfleet.domain.fleet import Publishing
-from trnfleet.tui.app import FleetApp
+from trnfleet.tui.app.app import FleetApp
 from trnfleet.tui.fleet.view import FleetView
 from trnfleet.tui.views import TABS
 

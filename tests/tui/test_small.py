@@ -14,7 +14,7 @@ from support.tui.pilot import FleetPilot, fleet_app, running
 from textual.widget import Widget
 
 from trnfleet.monitor.alerting.engine import Alerts
-from trnfleet.tui.app import FleetApp
+from trnfleet.tui.app.app import FleetApp
 from trnfleet.tui.views import VIEWS
 
 if TYPE_CHECKING:

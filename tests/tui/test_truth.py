@@ -21,7 +21,7 @@ from trnfleet.clock import NS_PER_S, SystemClock
 from trnfleet.services.files.recordings import last_alive_ns, shown_part_of
 from trnfleet.services.files.rules import load_rules
 from trnfleet.services.viewing import monitors_at, view_recording
-from trnfleet.tui.app import FleetApp
+from trnfleet.tui.app.app import FleetApp
 from trnfleet.tui.view import FLEET
 from trnfleet.tui.views import VIEWS
 

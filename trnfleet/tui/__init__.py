@@ -2,9 +2,9 @@
 
 Read this first.
 
-`app.py` owns the screen: bars, keys, the tick, and the choice among `views.VIEWS`. A folder for
-each view (`fleet`, `hierarchy`, `chip`, `reservations`, `alerts`, `events`) has its `view.py` and
-its widgets; views do not import each other. `playback` has the keys and the bar of time. Below
+`app` owns the screen: bars, keys, commands, the tick, and the choice among `views.VIEWS`. A folder
+for each view (`fleet`, `hierarchy`, `chip`, `reservations`, `alerts`, `events`) has its `view.py`
+and its widgets; views do not import each other. `playback` has the bar of time. Below
 them: `state` is shared by views, `format` makes values into text, `widgets` know no fleet, `theme`
 has every colour. Imports go down that list only. A view gets a `state.context.UiContext` and reads
 its monitor in each tick.

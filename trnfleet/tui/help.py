@@ -95,19 +95,16 @@ def key_of(name: str) -> str:
     return _KEYS.get(name, name)
 
 
-def keys_of(kind: type[DOMNode]) -> list[Key]:
+def key_line(binding: Binding) -> Key:
+    """Return the line of a described binding."""
+    return Key(key_text(binding.key), binding.description[0].upper() + binding.description[1:])
+
+
+def bindings_of(kind: type[DOMNode]) -> list[Binding]:
     """Return the described bindings of a class and its bases in this package.
 
     A base with its own section is left out.
     """
-    return [
-        Key(key_text(binding.key), binding.description[0].upper() + binding.description[1:])
-        for binding in bindings_of(kind)
-    ]
-
-
-def bindings_of(kind: type[DOMNode]) -> list[Binding]:
-    """Return the described bindings of `keys_of` themselves."""
     bindings: dict[str, Binding] = {}
     for base in reversed(kind.__mro__):
         has_section = base is not kind and "HELP_TITLE" in vars(base)
@@ -125,15 +122,15 @@ def help_title(kind: type[DOMNode], otherwise: str) -> str:
     return str(getattr(kind, "HELP_TITLE", otherwise))
 
 
-def sections(parts: Iterable[tuple[str, type[DOMNode]]]) -> list[Section]:
-    """Return the bindings of titled classes.
+def sections(parts: Iterable[tuple[str, Iterable[Binding]]]) -> list[Section]:
+    """Return titled bindings as sections.
 
-    Equal titles are merged, classes without keys are left out.
+    Equal titles are merged, titles without keys are left out.
     """
     made: dict[str, list[Key]] = {}
-    for title, kind in parts:
+    for title, bindings in parts:
         keys = made.setdefault(title, [])
-        keys.extend(key for key in keys_of(kind) if key not in keys)
+        keys.extend(key for key in map(key_line, bindings) if key not in keys)
     return [Section(title, keys) for title, keys in made.items() if keys]
 
 

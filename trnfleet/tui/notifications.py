@@ -12,8 +12,8 @@ from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.alerts.templates import title
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.problems import texts
+from trnfleet.text import plain
 from trnfleet.tui.format.alerts import alarm_text, where_text
-from trnfleet.tui.pacing import send_notification
 from trnfleet.tui.state.alerts import AlertSnapshot
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 ALARM_EVERY_S = 10.0
 """Seconds between two alarms. Alerts in between share the next one."""
+LONGEST_NOTIFICATION = 200
 
 
 class Notice(NamedTuple):
@@ -250,3 +251,23 @@ class AlertWatch:
         if board is None or not board.has_rules or not board.revision:
             return None, None
         return self._left, board.problem_counts
+
+
+def notification(text: str) -> str:
+    """Return the request for a desktop notification (OSC 9).
+
+    The text cannot end or change the request.
+    """
+    # A text that begins with a number and a semicolon would be another request, so a word stands
+    # before it.
+    return f"\x1b]9;trnfleet: {plain(text, LONGEST_NOTIFICATION)}\x07"
+
+
+def send_notification(app: App[Any], text: str) -> None:
+    """Ask the terminal for a desktop notification.
+
+    One without support shows nothing.
+    """
+    driver = app._driver  # noqa: SLF001  no public name; pinned and tested
+    if driver is not None and not app.is_headless:
+        driver.write(notification(text))

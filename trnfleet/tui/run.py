@@ -17,8 +17,8 @@ from textual.drivers._writer_thread import WriterThread
 from trnfleet import logs
 from trnfleet.errors import TrnfleetError
 from trnfleet.tasks import background
-from trnfleet.tui.app import FleetApp
-from trnfleet.tui.terminal import RESET
+from trnfleet.tui.app.app import FleetApp
+from trnfleet.tui.app.terminal import RESET
 from trnfleet.tui.theme import shows_glyphs
 
 if TYPE_CHECKING:

@@ -72,6 +72,8 @@ class ViewEntry(NamedTuple):
     """Loads its class."""
     hints: tuple[tuple[str, str], ...] = ()
     """Keys with their actions for the status line, the most important first."""
+    names: tuple[str, ...] = ()
+    """Further names of it as a command."""
 
     @property
     def key(self) -> str:
@@ -85,18 +87,23 @@ class ViewEntry(NamedTuple):
 
 VIEWS = (
     ViewEntry(
-        Tab("1", FLEET, "Fleet"), fleet_view, (("m", "metric"), ("+ _", "zoom"), ("w", "problems"))
+        Tab("1", FLEET, "Fleet"),
+        fleet_view,
+        (("m", "metric"), ("+ _", "zoom"), ("w", "problems")),
+        ("jobs", "problems"),
     ),
     ViewEntry(
         Tab("2", HIERARCHY, "Tree"),
         hierarchy_view,
         (("/", "filter"), ("s", "sort"), ("x", "open all")),
+        ("tree",),
     ),
     ViewEntry(Tab("4", CHIP, "Chip"), chip_view, (("← →", "chips"), ("p", "sources"))),
     ViewEntry(
         Tab("7", RESERVATIONS, "Resv", has_count=True),
         reservations_view,
         (("/", "filter"), ("s", "sort"), ("+ _", "zoom")),
+        ("capacity",),
     ),
     ViewEntry(
         Tab("8", ALERTS, "Alert", has_count=True),

@@ -29,12 +29,12 @@ module.{owner} = broken
     [
         ("tui.fleet.view", "FleetView.tick", ""),
         ("monitor.replay.playback", "RecordingPlayback._play_on", ""),
-        ("tui.app", "FleetApp.action_theme", "\x14"),
-        ("tui.terminal_app", "TerminalApp._draw_again", "resize"),
-        ("tui.terminal", "TerminalDriver._tell_size", "resize"),
-        ("tui.terminal_input", "InputParser.flush", "\x1b"),
-        ("tui.terminal", "TerminalDriver._read", "x"),
-        ("tui.terminal", "_TerminalFile.write", ""),
+        ("tui.app.actions", "ActionsApp.action_theme", "\x14"),
+        ("tui.app.terminal", "TerminalApp._draw_again", "resize"),
+        ("tui.app.terminal", "TerminalDriver._tell_size", "resize"),
+        ("tui.app.input", "InputParser.flush", "\x1b"),
+        ("tui.app.terminal", "TerminalDriver._read", "x"),
+        ("tui.app.terminal", "_TerminalFile.write", ""),
     ],
     ids=[
         "worker",

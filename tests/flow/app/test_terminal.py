@@ -175,7 +175,7 @@ def test_a_console_with_stale_variables_and_unknown_keys(tmp_path: Path) -> None
         sent = bytes(terminal.raw)
     assert {byte for byte in sent if byte > 0x7F} == set()
     assert (
-        'input_dropped logger="trnfleet.tui.app" sequence="^[[97;1:3u" total=1'
+        'input_dropped logger="trnfleet.tui.app.screen" sequence="^[[97;1:3u" total=1'
         in log_file.read_text()
     )
 

@@ -28,7 +28,7 @@ from trnfleet.services.files.rules import load_rules
 from trnfleet.services.viewing import view_recording
 from trnfleet.tasks import background
 from trnfleet.tui import theme
-from trnfleet.tui.app import FleetApp
+from trnfleet.tui.app.app import FleetApp
 from trnfleet.tui.snapshots.svg import picture
 from trnfleet.tui.theme.glyphs import ERRORS
 

@@ -11,7 +11,7 @@ from trnfleet.errors import BrokerError
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.alerting.operator import OperatorActions
 from trnfleet.tui.alerts.view import AlertsView
-from trnfleet.tui.app import FleetApp
+from trnfleet.tui.app.app import FleetApp
 from trnfleet.wire.ports import Envelope, LinkStatus, PublishResult
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from support.monitor.feed import Feed, standalone, ultraservers
 from trnfleet.tui.fleet.view import FleetView
 
 if TYPE_CHECKING:
-    from trnfleet.tui.app import FleetApp
+    from trnfleet.tui.app.app import FleetApp
 
 
 def hot_feed(count: int = 2, alone: int = 4) -> Feed:

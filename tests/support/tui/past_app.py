@@ -9,7 +9,7 @@ from support.tui.fake_playback import FakePlayback
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.alerts.rules import Rule
 from trnfleet.monitor.alerting.engine import Alerts
-from trnfleet.tui.app import FleetApp
+from trnfleet.tui.app.app import FleetApp
 
 MIN = 60 * NS_PER_S
 HOUR = 60 * MIN

@@ -17,7 +17,7 @@ from textual.app import App, ScreenStackError
 from textual.pilot import Pilot
 
 from trnfleet.tui import theme
-from trnfleet.tui.app import FleetApp
+from trnfleet.tui.app.app import FleetApp
 
 if TYPE_CHECKING:
     from collections import deque

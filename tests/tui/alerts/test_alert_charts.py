@@ -22,7 +22,7 @@ from trnfleet.wire.topics import TopicClass, build_topic
 if TYPE_CHECKING:
     from support.monitor.feed import Feed
 
-    from trnfleet.tui.app import FleetApp
+    from trnfleet.tui.app.app import FleetApp
 
 
 def job(feed: Feed, state: str) -> None:

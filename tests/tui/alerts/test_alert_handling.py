@@ -14,7 +14,7 @@ from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.monitor.alerting.operator import OperatorActions
 from trnfleet.tui.alerts.actions import READ_ONLY
 from trnfleet.tui.alerts.view import NOTE_S
-from trnfleet.tui.app import FleetApp
+from trnfleet.tui.app.app import FleetApp
 from trnfleet.wire.alerts import SilenceMessage
 from trnfleet.wire.messages import WatchMessage, encode_message
 from trnfleet.wire.ports import Envelope

@@ -9,9 +9,10 @@ from support.tui.handled import CHIP, INSTANCE
 from support.tui.pilot import SIZES, running
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
-from trnfleet.tui import pacing, theme
-from trnfleet.tui.bars.news import NOTICE_S
+from trnfleet.tui import theme
+from trnfleet.tui.app.fleet_pages import NOTICE_S
 from trnfleet.tui.hierarchy.view import HierarchyView
+from trnfleet.tui.notifications import notification
 from trnfleet.tui.widgets.bar import Bar
 from trnfleet.wire.alerts import AckMessage
 from trnfleet.wire.messages import encode_message
@@ -235,7 +236,7 @@ async def test_a_quiet_app_does_not_ring(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_notification_holds_no_control_characters() -> None:
     """Whatever an alert's name, only the request's frame contains control characters."""
-    made = pacing.notification(f"4;1;{NASTY}\u202e\x9c")
+    made = notification(f"4;1;{NASTY}\u202e\x9c")
     assert made.startswith("\x1b]9;trnfleet: ")
     assert made.endswith("\x07")
     assert made[4:-1].isprintable()

@@ -15,8 +15,8 @@ from support.tui.pilot import running
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.minutes import KeptColumn, KeptSeries, Reach, Wanted
 from trnfleet.monitor.store.fields import FIELDS
-from trnfleet.tui.app import FleetApp
-from trnfleet.tui.playback.keys import CHARTS_ALONE
+from trnfleet.tui.app.app import FleetApp
+from trnfleet.tui.app.time_keys import CHARTS_ALONE
 from trnfleet.tui.state.chart_history import FROM_S
 
 HOUR_NS = 3_600 * 10**9

@@ -8,7 +8,7 @@ from support.tui.fleet_scene import fleet_view, hot_feed
 from support.tui.pilot import SIZES, fleet_app, running
 from textual import events
 
-from trnfleet.tui import terminal_app
+from trnfleet.tui.app import terminal
 from trnfleet.tui.help import HelpScreen, HelpText
 from trnfleet.tui.view import View
 from trnfleet.tui.views import VIEWS
@@ -261,7 +261,7 @@ async def test_an_app_that_ends_right_after_a_resize_ends_quietly() -> None:
 
 async def test_all_is_drawn_again_after_another_size_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first one finds nothing drawn."""
-    monkeypatch.setattr(terminal_app, "_RESIZED_WITHIN_S", 60.0)
+    monkeypatch.setattr(terminal, "_RESIZED_WITHIN_S", 60.0)
     app = fleet_app(hot_feed())
     monkeypatch.setattr(app, "_draw_again", lambda: None)
     async with running(app, size=(80, 24)) as pilot:

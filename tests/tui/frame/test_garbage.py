@@ -12,8 +12,8 @@ from support.tui.fleet_scene import hot_feed
 from support.tui.pilot import fleet_app, running
 from textual.strip import Strip
 
-from trnfleet.tui import library_caches
-from trnfleet.tui.library_caches import CACHES, empty_caches
+from trnfleet.tui.app import terminal
+from trnfleet.tui.app.terminal import CACHES, empty_caches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,6 +77,6 @@ async def test_what_libraries_remember_of_former_pictures_is_dropped() -> None:
 def test_another_rich_may_remember_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cache missing in another Rich version is skipped, and the app starts."""
     monkeypatch.delattr(cells, "cached_cell_len")
-    loaded = runpy.run_path(library_caches.__file__)
+    loaded = runpy.run_path(terminal.__file__)
     assert len(loaded["CACHES"]) == len(CACHES) - 1
     loaded["empty_caches"]()

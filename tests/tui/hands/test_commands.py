@@ -7,7 +7,7 @@ from support.tui.pilot import fleet_app, running
 from tui.hands.test_filters import HOT, fed
 
 from trnfleet.errors import ConfigError
-from trnfleet.tui.actions.commands import Command, Commands
+from trnfleet.tui.app.commands import Action, Commands
 from trnfleet.tui.fleet.jobs import JobList
 from trnfleet.tui.fleet.view import FleetView
 from trnfleet.tui.help import HelpScreen, HelpText
@@ -21,10 +21,16 @@ def test_completion_and_the_nearest_command() -> None:
     """
     done: list[str] = []
     commands = Commands(
+        None,
         [
-            Command(("theme",), "a theme", done.append, lambda: ("dark", "light")),
-            Command(("quit", "q"), "", done.append),
-        ]
+            Action(
+                names=("theme",),
+                run=lambda _app, text: done.append(text),
+                choices=lambda _app: ("dark", "light"),
+            ),
+            Action(names=("quit", "q"), run=lambda _app, text: done.append(text)),
+            Action("quit", "q", "quit"),
+        ],
     )
     assert commands.complete("th") == "theme"
     assert commands.complete("theme L") == "theme light"

@@ -15,8 +15,8 @@ from trnfleet.domain.alerts.matchers import all_match, parse_matchers, split_mat
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.problems.problem import Place
 from trnfleet.services.files.rules import load_rules
-from trnfleet.tui.actions.cursor_keys import AGAIN
 from trnfleet.tui.alerts.actions import READ_ONLY
+from trnfleet.tui.app.actions import AGAIN
 from trnfleet.wire.alerts import SilenceMessage
 from trnfleet.wire.messages import decode_message
 

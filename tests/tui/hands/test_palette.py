@@ -18,8 +18,8 @@ from textual.command import CommandList
 from tui.hands.test_filters import HOT, fed
 
 from trnfleet.tui import theme
-from trnfleet.tui.actions.palette import NOTHING, Palette
 from trnfleet.tui.alerts.view import AlertsView
+from trnfleet.tui.app.palette import NOTHING, Palette
 from trnfleet.tui.fleet.view import FleetView
 from trnfleet.tui.help import HelpScreen
 from trnfleet.tui.hierarchy.view import HierarchyView
@@ -28,7 +28,7 @@ from trnfleet.tui.views import VIEWS
 if TYPE_CHECKING:
     from support.tui.pilot import FleetPilot
 
-    from trnfleet.tui.app import FleetApp
+    from trnfleet.tui.app.app import FleetApp
 
 HOSTILE = (
     "x[/",

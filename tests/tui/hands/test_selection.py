@@ -13,7 +13,7 @@ from support.tui.handled import CHIP, INSTANCE
 from support.tui.pilot import fleet_app, running
 from textual import events
 
-from trnfleet.tui.actions.cursor_keys import AGAIN
+from trnfleet.tui.app.actions import AGAIN
 from trnfleet.tui.help import HelpScreen, HelpText
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from support.tui.handled import CHIP, INSTANCE
 from support.tui.pilot import SIZES, running
 
 from trnfleet.clock import NS_PER_S
-from trnfleet.tui.app import FleetApp
+from trnfleet.tui.app.app import FleetApp
 
 if TYPE_CHECKING:
     from support.monitor.feed import Feed

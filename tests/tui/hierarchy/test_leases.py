@@ -14,7 +14,7 @@ from support.monitor.top import BOOT, Top
 from support.tui.pilot import running
 
 from trnfleet.monitor.sources.leases import HOLD_S, Leases
-from trnfleet.tui.app import FleetApp
+from trnfleet.tui.app.app import FleetApp
 from trnfleet.wire.messages import ForwardedBy, ReplyMessage, message_envelope
 
 if TYPE_CHECKING:

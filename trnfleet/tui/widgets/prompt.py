@@ -1,4 +1,4 @@
-"""One input line at the foot of the screen: a time or a file's name."""
+"""One input line at the foot of the screen: a command, a time or a file's name."""
 
 from __future__ import annotations
 
@@ -43,28 +43,19 @@ class AskLine(Vertical):
         Binding("down", "before(1)", "what was typed after that", show=False),
     ]
 
-    def __init__(
-        self,
-        answer: Callable[[str, str], None],
-        leave: Callable[[], None],
-        *,
-        id: str | None = None,  # noqa: A002  Textual's name
-    ) -> None:
+    def __init__(self, leave: Callable[[], None], *, id: str | None = None) -> None:  # noqa: A002  Textual's name
         """Make the line.
 
         Args:
-            answer: Receives the question and the typed answer; it closes the line or refuses the
-                answer.
             leave: Closes the line without an answer.
             id: Its id.
         """
         super().__init__(id=id)
-        self._answer = answer
         self._leave = leave
+        self._answer: Callable[[str], None] | None = None
         self._said = Bar(fill=lambda: theme.BAR, least=0)
         self._label = Bar(fill=lambda: theme.BAR_STRONG)
         self._field = Field(self._accepted, max_length=400)
-        self._asked = ""
         self._hint = ""
         self._key = ""
         self._history: Sequence[str] = ()
@@ -83,6 +74,7 @@ class AskLine(Vertical):
     def ask(
         self,
         asked: str,
+        answer: Callable[[str], None],
         *,
         value: str = "",
         hint: str = "",
@@ -93,7 +85,8 @@ class AskLine(Vertical):
         """Ask for something.
 
         Args:
-            asked: The subject, also the label.
+            asked: The label.
+            answer: Receives the typed answer; it closes the line or refuses the answer.
             value: Initial text of the field.
             hint: Possible inputs.
             key: The character that opened the line. Typed again, it empties the field.
@@ -102,7 +95,7 @@ class AskLine(Vertical):
         """
         self._field.suggester = suggester
         self._history, self._place = history, len(history)
-        self._asked = asked
+        self._answer = answer
         self._hint = hint
         self._key = key
         label = f" {asked}: "
@@ -156,4 +149,5 @@ class AskLine(Vertical):
             self._field.value = ""
 
     def _accepted(self, text: str) -> None:
-        self._answer(self._asked, text)
+        if self._answer is not None:
+            self._answer(text)

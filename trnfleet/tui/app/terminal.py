@@ -1,11 +1,15 @@
-"""The app's terminal: acquired, released while the job is stopped, acquired again.
+"""The app's terminal: its driver, themes, pace, caches and crash reports.
 
 Textual's driver has these faults. It draws on stderr, possibly a file. It stops with SIGSTOP;
 without job control by a shell nothing wakes it again. Continued after a SIGSTOP from outside, it
 acquires a terminal it already has. It wakes up ten times a second to poll for keys, a twentieth of
 the cost of an app of a small fleet. This driver draws on stdout, a terminal whenever the app
-starts, and sleeps until there is input. It overrides private names of Textual's driver; Textual's
-version is pinned for them, and tests check them.
+starts, and sleeps until there is input.
+
+No output is queued beyond the terminal's speed, so that keys stay quick on a slow line. Textual
+writes from a thread with a queue of 30 frames and does not show its length.
+
+This module uses private names of Textual's; its version is pinned for them, and tests check them.
 """
 
 from __future__ import annotations
@@ -18,27 +22,64 @@ import signal
 import sys
 import threading
 from codecs import getincrementaldecoder
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from rich import cells
 from rich.segment import Segment
+from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Resize
 from textual.filter import LineFilter
-from textual.geometry import Size
+from textual.geometry import Region, Size
+from textual.scrollbar import ScrollBar, ScrollBarRender
+from textual.worker import WorkerFailed
 
 from trnfleet.tui import theme
-from trnfleet.tui.terminal_input import InputParser
+from trnfleet.tui.app.input import InputApp, InputParser
 from trnfleet.tui.theme.glyphs import ERRORS
+from trnfleet.tui.view import shown_nodes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from _typeshed import ReadableBuffer
     from textual.color import Color
+    from textual.dom import DOMNode
+    from textual.driver import Driver
+    from textual.timer import Timer
 
 RESET = b"\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?2004l\x1b[?1004l\x1b[?7h\x1b[<u\x1b[?25h\x1b[?1049l"  # noqa: E501
 """Mouse, paste, focus and key modes off, wrap and cursor on, main screen."""
 _READ_BYTES = 4_096
 _CONTINUED_WITHIN_S = 0.05
 """Wait after a stop for the handler of SIGCONT; another thread may receive it."""
+_RESIZED_WITHIN_S = 0.05
+"""Seconds without a further size before a drag of the window counts as ended."""
+_TOLD_AT_START = 2
+MOST_LINES = 400
+LEAST_LINES = 2
+# Of Textual one version is required; Rich is whichever one that takes, and may have another cache
+# or none.
+_WIDTHS = getattr(cells, "cached_cell_len", None)
+CACHES = (
+    *((_WIDTHS,) if hasattr(_WIDTHS, "cache_clear") else ()),
+    Region.contains_region,
+    Region.grow,
+    Region.intersection,
+    Region.overlaps,
+    Region.shrink,
+    Region.split,
+    Region.split_horizontal,
+    Region.split_vertical,
+    Region.translate,
+    Region.union,
+)
+"""Caches of Textual and Rich by painted content: text widths and overlapped regions.
+
+Each stores thousands of entries, and most never recur: texts contain figures, and regions are those
+of changed lines. They were full after hours, among long-lived objects; emptied each minute, they
+have the entries of a minute.
+"""
 
 
 class _WakingEvent(threading.Event):
@@ -279,3 +320,155 @@ def _terminal_stream(*, ascii_only: bool) -> io.TextIOWrapper | None:
     encoding = "ascii" if ascii_only else stdout.encoding
     file = io.BufferedWriter(_TerminalFile(stdout.fileno(), "w", closefd=False))
     return io.TextIOWrapper(file, encoding=encoding, errors=ERRORS, newline="")
+
+
+class Pacer:
+    """The number of lines to repaint per tick.
+
+    It is cut at once while the writer is behind, then raised step by step.
+    """
+
+    def __init__(self, app: App[Any]) -> None:
+        self._app = app
+        self._lines = float(MOST_LINES)
+        self.skipped = 0
+        """Ticks not painted because the terminal was behind."""
+
+    @property
+    def backlog(self) -> int:
+        """Frames waiting to be written; 0 without a writer thread (tests)."""
+        writer = getattr(self._app._driver, "_writer_thread", None)  # noqa: SLF001  no public name; pinned and tested
+        return writer._queue.qsize() if writer is not None else 0  # noqa: SLF001  no public name; pinned and tested
+
+    def allowance(self) -> int:
+        """Return the lines to repaint in this tick; 0 while the terminal is behind."""
+        if self.backlog > 1:
+            self._lines = max(float(LEAST_LINES), self._lines * 0.6)
+            self.skipped += 1
+            return 0
+        self._lines = min(float(MOST_LINES), self._lines + max(1.0, self._lines * 0.1))
+        return int(self._lines)
+
+
+def empty_caches() -> None:
+    """Drop all entries of `CACHES`.
+
+    The next paint measures again: 1 ms for a whole screen.
+    """
+    for cache in CACHES:
+        cache.cache_clear()
+
+
+def cause_of(error: BaseException) -> BaseException:
+    """Return the cause of a worker's failure, or the error itself."""
+    return error.error if isinstance(error, WorkerFailed) else error
+
+
+class WholeCellBars(ScrollBarRender):
+    """Scroll bars with whole cells at their ends.
+
+    In ASCII, a partial cell's twin is as high as any other character.
+    """
+
+    VERTICAL_BARS: ClassVar[list[str]] = [" "]
+    HORIZONTAL_BARS: ClassVar[list[str]] = [" "]
+
+
+class TerminalApp(InputApp):
+    """An app on our driver of terminals, in our themes."""
+
+    _sizes_told: tuple[Size, ...] = ()
+    _last_resize: Timer | None = None
+
+    def take_theme(self, name: str | None, *, ascii_only: bool) -> None:
+        """Register our themes in place of Textual's, and begin with one of them.
+
+        Args:
+            name: One of `theme.NAMES`; None for the one that fits the terminal.
+            ascii_only: Whether the terminal gets ASCII only.
+        """
+        self._no_colors = NoColors()
+        for textual_theme in theme.textual_themes():
+            self.register_theme(textual_theme)
+        if name is None or self.no_color:
+            name = theme.default_for(self.console.color_system, no_color=self.no_color)
+        theme.use(name, ascii_only=ascii_only)
+        ScrollBar.renderer = WholeCellBars if ascii_only else ScrollBarRender
+        self.theme = name
+        for other in set(self.available_themes).difference(theme.NAMES):
+            self.unregister_theme(other)
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """Return the colours of the style sheets."""
+        return theme.VARIABLES
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Return none of Textual's filters.
+
+        The ANSI one costs a third of a frame; the NO_COLOR one sends greys.
+        """
+        return () if theme.HAS_COLOR else (self._no_colors,)
+
+    def update_styles(self, node: DOMNode, animate: bool = True) -> None:
+        """Update the styles of a node and its content.
+
+        A hidden view gets its own once shown.
+        """
+        if isinstance(node, App):
+            super().update_styles(node, animate)
+        else:
+            self.stylesheet.update_nodes(shown_nodes(node), animate=animate)
+
+    def get_driver_class(self) -> type[Driver]:
+        """Return Textual's driver, or ours in place of the one for terminals."""
+        usual = super().get_driver_class()
+        return TerminalDriver if usual is LinuxDriver else usual
+
+    def on_resize(self, event: Resize) -> None:
+        """Redraw everything soon after a resize of the window.
+
+        Textual reads the last of several sizes and redraws only the parts moved by it. The terminal
+        went through all of them, has cut everything too wide for one, and has drawn output for an
+        earlier size in its new one. At the start Textual and the driver report the same size, and
+        nothing is drawn yet.
+        """
+        if len(self._sizes_told) < _TOLD_AT_START:
+            self._sizes_told += (event.size,)
+            if len(set(self._sizes_told)) == 1:
+                return
+        if self._last_resize is not None:
+            self._last_resize.stop()
+        self._last_resize = self.set_timer(_RESIZED_WITHIN_S, self._draw_again)
+
+    def _draw_again(self) -> None:
+        self._last_resize = None
+        # An app that ends at once has no screen any more.
+        if self.screen_stack:
+            self.screen.refresh()
+
+    def action_suspend_process(self) -> None:
+        """Stop until the shell continues the job."""
+        if isinstance(self._driver, TerminalDriver):
+            self._driver.stop_job()
+
+    def stay_off_terminal(self) -> None:
+        """Never acquire the terminal again: a signal has asked for the end."""
+        if isinstance(self._driver, TerminalDriver):
+            self._driver.is_ending = True
+
+    def _fatal_error(self) -> None:
+        """Print a fatal error without the values of local variables.
+
+        They may be messages or a secret.
+        """
+        # With its lexers this takes 40 ms, which no start should wait for.
+        from rich.segment import Segments  # noqa: PLC0415
+        from rich.traceback import Traceback  # noqa: PLC0415
+
+        self.bell()
+        cause = cause_of(self._exception or RuntimeError("unknown"))
+        trace = Traceback.from_exception(
+            type(cause), cause, cause.__traceback__, show_locals=False, width=None
+        )
+        self._exit_renderables.append(Segments(self.console.render(trace, self.console.options)))
+        self._close_messages_no_wait()

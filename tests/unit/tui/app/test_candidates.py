@@ -13,8 +13,8 @@ import pytest
 from support.monitor.feed import ultraservers
 
 from trnfleet.domain.layout import Layout
-from trnfleet.tui.actions.candidates import MOST, Candidate, Candidates
-from trnfleet.tui.actions.commands import having
+from trnfleet.tui.app.commands import having
+from trnfleet.tui.app.palette import MOST, Candidate, Candidates
 from trnfleet.tui.state.chip_table import ChipTable
 
 if TYPE_CHECKING:

@@ -1,10 +1,7 @@
-"""The app: header, tabs, breadcrumbs, one view at a time, status line.
+"""The screen: header, tabs, breadcrumbs, one view at a time, prompt and status line.
 
 It decides the place shown and the time of painting. It reads a monitor and owns neither monitor,
-broker nor simulator. The caller runs `monitor.run()` in the same loop, awaits `run_async()`,
-receives the signals and passes them to `end`, and afterwards ends with `return_code`: 0 for `quit`,
-143 after SIGTERM, 129 after SIGHUP, 131 after SIGQUIT, 1 after a crash (Textual prints the
-traceback and returns as if nothing had happened).
+broker nor simulator. Keys and commands are in `actions.py`.
 """
 
 from __future__ import annotations
@@ -13,11 +10,10 @@ import asyncio
 import signal
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 import numpy as np
 from textual import on
-from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from trnfleet import logs
@@ -26,39 +22,25 @@ from trnfleet.domain.address import Level, level_of
 from trnfleet.garbage import collect_garbage, spare_collector
 from trnfleet.text import plain
 from trnfleet.tui import theme
-from trnfleet.tui.actions.command_keys import CommandKeys
-from trnfleet.tui.actions.commands import Commands
-from trnfleet.tui.actions.cursor_keys import CursorKeys
-from trnfleet.tui.actions.fleet_keys import FleetKeys
-from trnfleet.tui.actions.snapshot_keys import SnapshotKeys
-from trnfleet.tui.bars.header import WORDS as HEADER_WORDS
-from trnfleet.tui.bars.status import WORDS as STATUS_WORDS
+from trnfleet.tui.app.bars import Note, ScreenBars
+from trnfleet.tui.app.fleet_pages import FleetPages, notice_of_others
+from trnfleet.tui.app.input import InputDropped
+from trnfleet.tui.app.terminal import Pacer, TerminalApp, cause_of, empty_caches
 from trnfleet.tui.bars.tour import Tour
-from trnfleet.tui.fleet_pages import FleetPages, notice_of_others
-from trnfleet.tui.help import HelpScreen, Key, Section, help_title, sections, sign_section
-from trnfleet.tui.library_caches import empty_caches
-from trnfleet.tui.pacing import Pacer
-from trnfleet.tui.playback.keys import NOTE_S, TimeKeys
-from trnfleet.tui.playback.seek_bar_format import SIGNS
-from trnfleet.tui.screen_bars import Note, ScreenBars
+from trnfleet.tui.playback.seek_bar import SeekBar
 from trnfleet.tui.state.chart_history import FROM_S
 from trnfleet.tui.state.context import WatchedFleet
-from trnfleet.tui.state.highlight import holders
 from trnfleet.tui.state.leases import look_at_chips, open_chips
-from trnfleet.tui.terminal_app import TerminalApp, cause_of
-from trnfleet.tui.terminal_input import InputDropped
-from trnfleet.tui.view import ALERTS, CHIP, FLEET, HIERARCHY, SHOWN, FilteredView, View
-from trnfleet.tui.views import PLANNED, TABS, VIEWS, ViewEntry, alerts_view, reservations_view
+from trnfleet.tui.view import CHIP, HIERARCHY, SHOWN, FilteredView, View
+from trnfleet.tui.views import VIEWS, reservations_view
 from trnfleet.tui.widgets.bar import Bar
 from trnfleet.tui.widgets.line_view import LineView
-from trnfleet.tui.widgets.targets import Pressed, TargetKind
+from trnfleet.tui.widgets.prompt import AskLine
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Hashable, Sequence
 
-    from textual import events
     from textual.app import ComposeResult
-    from textual.dom import DOMNode
 
     from trnfleet.clock import Clock
     from trnfleet.monitor.alerting.operator import OperatorActions
@@ -70,6 +52,7 @@ if TYPE_CHECKING:
     from trnfleet.tui.bars.status import OwnProcess
     from trnfleet.tui.notifications import Notice
     from trnfleet.tui.state.context import UiContext
+    from trnfleet.tui.views import ViewEntry
 
 log = logs.get_logger(__name__)
 
@@ -85,8 +68,8 @@ SETTLE_S = 0.5
 QUIET_S = 1.15
 """Seconds without news before ages advance on their own. Telemetry sent each second is sometimes a
 little late."""
-THEME_NOTE_S = 2.0
-"""Seconds for the name of a theme. The next press moves on from it."""
+NOTE_S = 8.0
+"""Seconds a note stays in the status line."""
 MOST_HISTORY = 100
 MOST_LINES = 1_000
 """More than any screen has."""
@@ -95,7 +78,7 @@ _MOST_PAINTS = 10
 SIGNALS = {signal.SIGINT: 0, signal.SIGTERM: 143, signal.SIGHUP: 129}
 """Signals ending the app, with their exit status. The terminal is restored first."""
 _GC_THRESHOLDS = (50_000, 50, 100)
-_TITLES = frozenset(entry.title for entry in VIEWS)
+TITLES = frozenset(entry.title for entry in VIEWS)
 _PLAYED_NS = 500_000_000
 """Played time that counts as news."""
 
@@ -117,23 +100,9 @@ class FleetArrived(Message):
         """The fleet, or the name of a fleet without room."""
 
 
-class FleetApp(CommandKeys, TerminalApp):
-    """The whole screen."""
+class FleetScreen(TerminalApp):
+    """The whole screen, without keys."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "back", "back to where you were"),
-        Binding("r", "reservation", "the reservation of what the cursor is on"),
-        Binding("u", "unpick", "clear the highlight of a reservation"),
-        Binding("A", "alerts", "alerts here"),
-        Binding("question_mark", "help", "help"),
-        Binding("q", "quit", "quit"),
-        Binding("ctrl+t", "theme", "next theme"),
-        Binding("v", "chart_window(1)", "charts: longer window"),
-        Binding("V", "chart_window(-1)", "charts: shorter window"),
-        Binding(
-            "ctrl+z", "suspend_process", "suspend; the shell's fg brings it back", priority=True
-        ),
-    ]
     ENABLE_COMMAND_PALETTE = False
     ALLOW_SELECT = False
     HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012  as Textual declares it
@@ -190,7 +159,7 @@ class FleetApp(CommandKeys, TerminalApp):
             ascii_only: Whether the terminal gets ASCII only.
             is_first_run: Whether the tour is shown.
         """
-        super().__init__(playback)
+        super().__init__()
         self.take_theme(theme_name, ascii_only=ascii_only)
         first = WatchedFleet(monitor, playback, operator, history, leases).context(clock)
         for fleet in others:
@@ -201,9 +170,9 @@ class FleetApp(CommandKeys, TerminalApp):
         )
         self._fleets = [self._make_pages(context) for context in first.fleets.contexts]
         self._bars = ScreenBars(first, broker_kind=broker_kind, processes=processes)
+        self.seek_bar = SeekBar(playback, id="seek")
+        self.ask_line = AskLine(self.leave_prompt, id="ask")
         self._take_fleet(self._fleets[0])
-        if others:
-            self.commands = Commands([self.fleet_command(), *self.commands.all])
         self.clock = clock
         self.title = title
         self.animation_level = "none"
@@ -211,9 +180,15 @@ class FleetApp(CommandKeys, TerminalApp):
         """Current address; empty for the fleet."""
         self._been: deque[Stop] = deque(maxlen=MOST_HISTORY)
         self._pacer = Pacer(self)
-        self._time_drawn: Hashable = None
-        """The playback's state that the seek bar shows."""
+        self.note = ""
+        """Shown in the status line for a while."""
+        self.is_problem = False
+        """Whether the note is an error."""
         self._note_until_s = -np.inf
+        self._typed: list[str] = []
+        """Commands typed so far."""
+        self._shown_note = ""
+        """The last note of the playback shown."""
         self._dropped_inputs = 0
         """Key sequences that were dropped so far."""
         self._told_problem = ""
@@ -234,11 +209,14 @@ class FleetApp(CommandKeys, TerminalApp):
     def _take_fleet(self, fleet: FleetPages) -> None:
         """Let everything be about a fleet."""
         self._shown = fleet
-        self.context, self.actions = fleet.context, fleet.actions
-        self.monitor, self.playback = fleet.context.monitor, fleet.context.playback
-        self._watch, self._beside = fleet.watch, fleet.news
+        self.context = fleet.context
+        self.actions = fleet.actions
+        self.monitor = fleet.context.monitor
+        self.playback = fleet.context.playback
+        self._watch = fleet.watch
+        self._beside = fleet.news
         self._bars.show_fleet(fleet.context)
-        self.seek_bar.show_playback(fleet.context.playback, fleet.context)
+        self.seek_bar.show_playback(self.playback, fleet.context)
 
     def compose(self) -> ComposeResult:
         yield from self._bars.above
@@ -251,8 +229,6 @@ class FleetApp(CommandKeys, TerminalApp):
 
     def on_mount(self) -> None:
         """Start: the first view and the one timer."""
-        for key, title in ({tab.key: tab.title for tab in TABS} | PLANNED).items():
-            self.bind(key, f"view('{title}')", show=False)
         for fleet in self._fleets:
             fleet.context.frame.take()
         self._write_bars()
@@ -297,8 +273,6 @@ class FleetApp(CommandKeys, TerminalApp):
             pages = self._make_pages(context)
             self._fleets.append(pages)
             context.monitor.on_pass.append(self._passed.set)
-            if len(self._fleets) == 2:
-                self.commands = Commands([self.fleet_command(), *self.commands.all])
             await self.screen_stack[0].mount(pages.actions, before=self._bars.status)
             context.frame.take()
             self.tell(f"fleet {plain(pages.name, 64)} has come: f goes to the next fleet")
@@ -309,28 +283,6 @@ class FleetApp(CommandKeys, TerminalApp):
     def actions_of(self, context: UiContext) -> AlertActions:
         """Return the forms for the alerts of a fleet."""
         return next(fleet.actions for fleet in self._fleets if fleet.context is context)
-
-    # Themes
-
-    def action_theme(self) -> None:
-        """Go on to the next theme, and say its name."""
-        if self.no_color:
-            self.tell("NO_COLOR is set: no theme has colours")
-        else:
-            self.theme = theme.following(self.theme)
-            self.tell(f"theme {self.theme}")
-        self._note_until_s = self.clock.monotonic_s() + THEME_NOTE_S
-        self._write_bars()
-
-    def action_chart_window(self, by: int) -> None:
-        """Show a longer or shorter span in all charts, and name it."""
-        window = self.context.window
-        window.step(by)
-        self.tell(f"charts show {window.title(self.monitor.history.end)}")
-        self._note_until_s = self.clock.monotonic_s() + THEME_NOTE_S
-        self._write_bars()
-        for view in self.page.query(LineView):
-            view.tick()
 
     def watch_theme(self, name: str) -> None:
         """Draw everything in another theme."""
@@ -382,7 +334,7 @@ class FleetApp(CommandKeys, TerminalApp):
         """
         if view is None:
             view = CHIP if level_of(address) >= Level.CHIP else HIERARCHY
-        if view not in _TITLES:
+        if view not in TITLES:
             self.bell()
             return
         here = Stop(self._entry.title, self.place, self._shown.name)
@@ -399,124 +351,15 @@ class FleetApp(CommandKeys, TerminalApp):
             name,
         )
 
-    async def action_back(self) -> None:
-        if self._been:
-            self._show(self._been.pop())
-
-    def action_last_view(self) -> None:
-        """Go back to the previous view; once more, to this one."""
-        before = next(
-            (stop for stop in reversed(self._been) if stop.view != self._entry.title), None
-        )
-        if before is None:
-            self.tell("there is no view before this one")
-            self._write_bars()
-        else:
-            self.go(before.address, before.view, before.fleet)
-
-    def action_view(self, title: str) -> None:
-        if title not in _TITLES:
-            self.tell(f"the view {title} does not exist yet")
-            self._write_bars()
-        elif title != self._entry.title:
-            self.go(self.place, title)
-
-    @on(Pressed)
-    def _pressed(self, message: Pressed) -> None:
-        """Follow the target of a clicked text."""
-        message.stop()
-        kind, value = message.target
-        if kind is TargetKind.VIEW:
-            self.action_view(value)
-        elif kind is TargetKind.PLACE:
-            self.go(value, None if value else FLEET)
-        elif kind is TargetKind.FLEET:
-            self.show_fleet(value, ALERTS)
-        elif kind is TargetKind.JOB:
-            self.run_command(f"job {value}")
-        else:
-            self.simulate_key(value)
-
-    def key_parts(self) -> list[tuple[str, type[DOMNode]]]:
-        """Return the classes with keys and the titles of their sections.
-
-        Those of the view on the screen come first.
-        """
-        parts: list[tuple[str, type[DOMNode]]] = []
-        for entry in (self._entry, *(entry for entry in VIEWS if entry is not self._entry)):
-            view = self._shown.views[entry.title]
-            widgets = view.query("*")
-            parts.append((entry.title, type(view)))
-            parts.extend(
-                (help_title(type(widget), entry.title), type(widget)) for widget in widgets
-            )
-        fleets = (FleetKeys,) if len(self._fleets) > 1 else ()
-        parts.extend(
-            ("Everywhere", kind)
-            for kind in (type(self), CommandKeys, SnapshotKeys, CursorKeys, *fleets)
-        )
-        if self.playback is not None:
-            parts.append((TimeKeys.HELP_TITLE, TimeKeys))
-        return parts
-
-    async def action_help(self) -> None:
-        await self.make_views()
-        views = Section("Views", [Key(entry.key, entry.title) for entry in VIEWS])
-        signs = [
-            sign_section("In the header", HEADER_WORDS),
-            sign_section("In the status line", STATUS_WORDS),
-        ]
-        if self.playback is not None:
-            signs.append(sign_section("On the time bar", SIGNS))
-        key_sections = sections(self.key_parts())
-        here = sum(section.title.startswith(self._entry.title) for section in key_sections)
-        ordered = sorted(
-            key_sections, key=lambda section: not section.title.startswith(self._entry.title)
-        )
-        rest = sorted(
-            ordered[here:],
-            key=lambda section: section.title not in {"Everywhere", TimeKeys.HELP_TITLE},
-        )
-        self.push_screen(HelpScreen([*ordered[:here], *rest[:1], views, *rest[1:], *signs]))
-
-    def action_reservation(self) -> None:
-        """Go to the reservation with the present place; from the fleet, to the highlighted one."""
-        place = self.place
-        chosen = self.context.highlight.reservation_id
-        if place:
-            holding = holders(self.monitor.reservations.table(), self.monitor.store.layout, place)
-            chosen = chosen if chosen in holding else next(iter(holding), "")
-        reservations = self._open(reservations_view)
-        if chosen:
-            reservations.show_reservation(chosen)
-        elif place:
-            reservations.tell(f"no reservation has {plain(place, 60)}")
-
-    def action_alerts(self) -> None:
-        """Go to the alerts of the present place; from the fleet, to all of them."""
-        place = self.place
-        self._open(alerts_view).show_at(place)
-
     @on(View.OpenReservation)
     def _reservation_asked(self, message: View.OpenReservation) -> None:
         message.stop()
-        self._open(reservations_view).show_reservation(message.reservation_id)
+        self.open_view(reservations_view).show_reservation(message.reservation_id)
 
-    def _open(self, kind: Callable[[], type[V]]) -> V:
+    def open_view(self, kind: Callable[[], type[V]]) -> V:
         """Go to the view of a class at the present place, and return it."""
         self.go(self.place, next(entry.title for entry in VIEWS if entry.kind is kind))
         return cast("V", self.page)
-
-    def action_unpick(self) -> None:
-        """Pick nothing out any more."""
-        if self.context.highlight.reservation_id:
-            self._pick("")
-
-    def _pick(self, reservation_id: str) -> None:
-        self.context.highlight.reservation_id = reservation_id
-        self._news = None
-        self._write_crumbs()
-        self.page.tick(MOST_LINES)
 
     @on(View.PickReservation)
     def _picked(self, message: View.PickReservation) -> None:
@@ -525,11 +368,6 @@ class FleetApp(CommandKeys, TerminalApp):
         highlight.reservation_id = message.reservation_id
         self.go(highlight.place(), VIEWS[0].title)
 
-    def on_key(self, _event: events.Key) -> None:
-        """Count keys for the tour; Textual calls the base class's method, too."""
-        if self._beside.tour.count_key():
-            self._news = None
-
     @on(InputDropped)
     def _input_dropped(self, message: InputDropped) -> None:
         """Count and name a dropped key sequence."""
@@ -537,8 +375,7 @@ class FleetApp(CommandKeys, TerminalApp):
         self._dropped_inputs += 1
         sequence = plain(message.sequence.replace("\x1b", "^["), 40)
         log.warning("input_dropped", sequence=sequence, total=self._dropped_inputs)
-        self.tell(f"unknown key sequence dropped: {sequence} ({self._dropped_inputs} so far)")
-        self._write_bars()
+        self.say(f"unknown key sequence dropped: {sequence} ({self._dropped_inputs} so far)")
 
     def fail(self, error: Exception) -> None:
         """End after a failure outside of Textual's own handlers, such as in a thread."""
@@ -557,9 +394,6 @@ class FleetApp(CommandKeys, TerminalApp):
             exc_info=cause_of(error),
         )
         super()._handle_exception(error)
-
-    async def action_quit(self) -> None:
-        self.exit(return_code=0)
 
     def _return_to_terminal(self, _app: object) -> None:
         """Redraw everything: the terminal shows the output of other programs."""
@@ -750,22 +584,44 @@ class FleetApp(CommandKeys, TerminalApp):
             (fleet for fleet in self._fleets if fleet is not self._shown), now_s
         )
 
-    def repaint_time(self) -> None:
-        """Show a change of the playback by key or pointer at once."""
+    def tell(self, note: str, *, is_problem: bool = False, lasts_s: float = NOTE_S) -> None:
+        """Show a note in the status line for a while; printable characters only."""
+        self.note = note
+        self.is_problem = is_problem
+        self._note_until_s = self.clock.monotonic_s() + lasts_s
+
+    def clear_note(self) -> None:
+        self.note = ""
+        self.is_problem = False
+
+    def say(self, note: str, *, is_problem: bool = False, lasts_s: float = NOTE_S) -> None:
+        """Show a note at once.
+
+        It may contain any characters.
+        """
+        self.tell(plain(note), is_problem=is_problem, lasts_s=lasts_s)
+        self.paint_bars()
+
+    def follow_playback(self) -> None:
+        """Show the playback's note, once."""
+        note = "" if self.playback is None else self.playback.note
+        if note != self._shown_note:
+            self._shown_note = note
+            if note:
+                self.tell(plain(note))
+
+    def paint_bars(self) -> None:
+        """Show a change by key or pointer at once."""
         self._news = None
         self._write_bars()
-
-    def tell(self, note: str, *, is_problem: bool = False) -> None:
-        """Show a note in the status line for a while; printable characters only."""
-        super().tell(note, is_problem=is_problem)
-        self._note_until_s = self.clock.monotonic_s() + NOTE_S
 
     def focus_page(self) -> None:
         self.page.take_focus()
 
-    @property
-    def fleet_name(self) -> str:
-        return self.monitor.fleet_name
+    def leave_prompt(self) -> None:
+        """Close the prompt and return the keys to the view."""
+        self.ask_line.close()
+        self.focus_page()
 
     def widen_charts(self, fleet_ns: int) -> bool:
         """Widen charts back to a moment of history; return whether history has it."""

@@ -14,8 +14,8 @@ import pytest
 from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Key, Paste
 
-from trnfleet.tui import terminal
-from trnfleet.tui.terminal_input import InputDropped, InputParser
+from trnfleet.tui.app import terminal
+from trnfleet.tui.app.input import InputDropped, InputParser
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

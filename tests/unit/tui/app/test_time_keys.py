@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from support.tui.fake_playback import START_NS
 
-from trnfleet.tui.playback.keys import default_name
+from trnfleet.tui.app.time_keys import default_name
 
 
 def test_a_fleet_s_name_becomes_a_file_s() -> None:

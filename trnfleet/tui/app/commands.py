@@ -1,9 +1,10 @@
-"""Typed commands: names, arguments, completion, and the nearest name for a typo."""
+"""Actions, and their typed commands: completion, and the nearest name for a typo."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from textual.binding import Binding
 from textual.suggester import Suggester
 
 from trnfleet.errors import ConfigError, nearest
@@ -11,39 +12,70 @@ from trnfleet.errors import ConfigError, nearest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+EVERYWHERE = "Everywhere"
+TIME = "Time"
+"""Sections of the help."""
 
-class Command(NamedTuple):
-    """A command."""
 
-    names: tuple[str, ...]
-    """Its name, then others that mean the same."""
-    what: str
-    run: Callable[[str], object]
-    """Runs it with its argument. Raises ConfigError for an invalid one."""
-    choices: Callable[[], Iterable[str]] | None = None
+class Action(NamedTuple):
+    """Something to do by a key, by a typed command, or by both."""
+
+    name: str = ""
+    """The method after `action_`, with its arguments, as Textual calls it."""
+    key: str = ""
+    """Its key, by Textual's name."""
+    words: str = ""
+    """What the key does."""
+    names: tuple[str, ...] = ()
+    """The command, then others that mean the same."""
+    what: str = ""
+    """What the command does."""
+    run: Callable[[Any, str], object] | None = None
+    """Runs the command in an app, with its argument. Raises ConfigError for an invalid one. None to
+    do what the key does."""
+    choices: Callable[[Any], Iterable[str]] | None = None
     """Returns the possible arguments, the most usual first. None for a command without an argument
     or with a free one."""
-    key: str = ""
-    """The key that does the same."""
     needs: str = ""
     """The required argument in words. Empty if none is required."""
+    like: str = ""
+    """Label of the key with the same effect, if it is a view's or another action's."""
     is_of_fleet: bool = False
     """Whether `choices` are names in the fleet, possibly many thousands."""
+    is_first: bool = False
+    """Whether the key comes before those of the focused widget."""
 
-    def fitting(self, text: str, most: int) -> list[str]:
+    @property
+    def section(self) -> str:
+        """Title of its keys in the help."""
+        return TIME if self.name.startswith("time_") else EVERYWHERE
+
+    @property
+    def binding(self) -> Binding:
+        """Return the key as Textual declares it."""
+        return Binding(self.key, self.name, self.words, priority=self.is_first)
+
+    def typed(self, app: Any, text: str) -> object:
+        """Run the command with its argument."""
+        if self.run is None:
+            return app.call_later(app.run_action, self.name)
+        return self.run(app, text)
+
+    def fitting(self, app: Any, text: str, most: int) -> list[str]:
         """Return the arguments that contain a text, at most `most`.
 
         Arguments that begin with it come first, each group in the order of `choices`.
         """
-        return [] if self.choices is None else having(text, self.choices(), most)
+        return [] if self.choices is None else having(text, self.choices(app), most)
 
 
 class Commands:
     """The commands of an app."""
 
-    def __init__(self, commands: Iterable[Command]) -> None:
-        self.all = tuple(commands)
-        self._by_name = {name: command for command in self.all for name in command.names}
+    def __init__(self, app: Any, actions: Iterable[Action]) -> None:
+        self._app = app
+        self.all = tuple(action for action in actions if action.names)
+        self._by_name = {name: action for action in self.all for name in action.names}
 
     def run(self, text: str) -> None:
         """Run a typed command.
@@ -59,7 +91,7 @@ class Commands:
             raise ConfigError(
                 f'no command "{name}"' + (f": {near}" if "did you mean" in near else "")
             )
-        command.run(rest.strip())
+        command.typed(self._app, rest.strip())
 
     def complete(self, text: str) -> str | None:
         """Return the first command, with argument, that begins with the typed text.
@@ -74,7 +106,7 @@ class Commands:
         command = self._by_name.get(name.lower())
         if command is None or not rest:
             return None
-        choice = next(iter(command.fitting(rest, 1)), "")
+        choice = next(iter(command.fitting(self._app, rest, 1)), "")
         # A field can only append, so a name with the text elsewhere is of no use.
         return f"{name} {choice}" if choice.lower().startswith(rest.lower()) and choice else None
 

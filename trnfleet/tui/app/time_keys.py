@@ -1,18 +1,16 @@
-"""The keys of playback: seek, pause, change the rate, save.
+"""What the keys of playback do: seek, pause, change the rate, save.
 
 They send requests to the playback, and prompt for times and file names. Without a playback they
-only show the reason. The app renders.
+only show the reason.
 """
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from textual import on
-from textual.app import App
-from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
@@ -21,10 +19,10 @@ from trnfleet.domain.moments import find_moment, is_move
 from trnfleet.errors import TrnfleetError
 from trnfleet.monitor.replay.controls import Mode
 from trnfleet.text import plain
+from trnfleet.tui.app.screen import FleetScreen
 from trnfleet.tui.playback.seek_bar import SeekBar
 from trnfleet.tui.playback.time_input import UNDERSTOOD, parse_time
 from trnfleet.tui.view import View
-from trnfleet.tui.widgets.prompt import AskLine
 
 if TYPE_CHECKING:
     from trnfleet.monitor.replay.controls import Playback
@@ -33,11 +31,6 @@ LEAD_S = 5.0
 """Seconds before an opened alert or event to begin its playback."""
 AFTER_S = 1.0
 """Seconds after an event until its messages have arrived; they need less."""
-NOTE_S = 8.0
-"""Seconds a note stays in the status line."""
-TIME = "go to"
-FILE = "save as"
-"""Prompts."""
 ALERTS_ALONE = ("alert",)
 ANY = ("alert", "resolved", "event")
 CHARTS_ALONE = (
@@ -46,74 +39,8 @@ CHARTS_ALONE = (
 NO_PLAYBACK = "nothing is recorded (--past 0): there is no past to show"
 
 
-class TimeKeys(App[None]):
-    """An app with the keys of playback; subclasses render in `repaint_time`."""
-
-    HELP_TITLE = "Time"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left_square_bracket", "time_step(-10)", "10 s back"),
-        Binding("right_square_bracket", "time_step(10)", "10 s forward"),
-        Binding("left_curly_bracket", "time_step(-60)", "one minute back"),
-        Binding("right_curly_bracket", "time_step(60)", "one minute forward"),
-        Binding("comma", "time_nudge(-1)", "one second back, and pause"),
-        Binding("full_stop", "time_nudge(1)", "one second forward, and pause"),
-        Binding("space", "time_toggle", "pause or resume"),
-        Binding("less_than_sign", "time_rate(-1)", "slower"),
-        Binding("greater_than_sign", "time_rate(1)", "faster"),
-        Binding("left_parenthesis", "time_alert(-1)", "previous alert"),
-        Binding("right_parenthesis", "time_alert(1)", "next alert"),
-        Binding("ctrl+left", "time_mark(-1)", "previous alert, resolve or event"),
-        Binding("ctrl+right", "time_mark(1)", "next alert, resolve or event"),
-        Binding("at", "time_ask", "go to a time: 14:03, -5m, +30s"),
-        Binding("end", "time_end", "back to live, or to a file's end", priority=True),
-        Binding("ctrl+home", "time_start", "start of the recording"),
-        Binding("L", "time_loop", "toggle loop"),
-        Binding("W", "time_save", "save the recorded past as a file"),
-    ]
-
-    playback: Playback | None = None
-    """None where nothing is recorded."""
-    note = ""
-    """Shown in the status line for a while."""
-    is_problem = False
-    """Whether the note is an error."""
-
-    def __init__(self, playback: Playback | None) -> None:
-        super().__init__()
-        self.playback = playback
-        self.seek_bar = SeekBar(playback, id="seek")
-        self.ask_line = AskLine(self._answered, self._left, id="ask")
-        self._shown_note = ""
-        """The last note of the playback shown."""
-
-    # What subclasses do
-
-    def repaint_time(self) -> None:
-        """Render a change of the playback at once."""
-
-    def tell(self, note: str, *, is_problem: bool = False) -> None:
-        """Show a note in the status line for a while; printable characters only."""
-        self.note = note
-        self.is_problem = is_problem
-
-    def clear_note(self) -> None:
-        self.note = ""
-        self.is_problem = False
-
-    def focus_page(self) -> None:
-        """Return the focus to the view."""
-
-    def widen_charts(self, fleet_ns: int) -> bool:
-        """Widen charts back to a moment of history; return whether history has it."""
-        del fleet_ns
-        return False
-
-    @property
-    def fleet_name(self) -> str:
-        """Name of the fleet, for a file's name."""
-        return ""
-
-    # Keys
+class TimeKeys(FleetScreen):
+    """A screen that moves in time."""
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave the keys to dialogues, and End to lists where playback is at its end."""
@@ -133,7 +60,7 @@ class TimeKeys(App[None]):
     def _playback_or_note(self) -> Playback | None:
         """Return the playback; without one, show a note and return None."""
         if self.playback is None:
-            self._say(NO_PLAYBACK)
+            self.say(NO_PLAYBACK)
         return self.playback
 
     def action_time_step(self, seconds: float) -> None:
@@ -162,7 +89,7 @@ class TimeKeys(App[None]):
         if playback is None:
             return
         if not playback.shows_past:
-            self._say("live has no rate; [ goes back 10 s")
+            self.say("live has no rate; [ goes back 10 s")
             return
         if direction < 0:
             playback.slower()
@@ -190,9 +117,9 @@ class TimeKeys(App[None]):
         what = "alert" if kinds == ALERTS_ALONE else "mark"
         so_far = " so far: the recording is still being scanned" if is_scanning else ""
         if not is_there:
-            self._say(f"no {'earlier' if direction < 0 else 'later'} {what} is known{so_far}")
+            self.say(f"no {'earlier' if direction < 0 else 'later'} {what} is known{so_far}")
         elif is_scanning and direction < 0:
-            self._say(f"the last {what} known{so_far}")
+            self.say(f"the last {what} known{so_far}")
 
     def action_time_end(self) -> None:
         """Go to the present, or to a file's end."""
@@ -211,16 +138,16 @@ class TimeKeys(App[None]):
         if playback is None:
             return
         if playback.is_live_possible:
-            self._say("only a recording can loop; the recorded past ends with live")
+            self.say("only a recording can loop; the recorded past ends with live")
             return
         playback.toggle_loop()
         self._show_request()
-        self._say("loops at the end" if playback.loops else "stops at the end")
+        self.say("loops at the end" if playback.loops else "stops at the end")
 
     def action_time_ask(self) -> None:
         """Prompt for a time."""
         if self._playback_or_note() is not None:
-            self.ask_line.ask(TIME, hint=UNDERSTOOD, key="@")
+            self.ask_line.ask("go to", self._answer_time, hint=UNDERSTOOD, key="@")
 
     def action_time_save(self) -> None:
         """Prompt for the name of a file to save the recorded past to."""
@@ -228,43 +155,46 @@ class TimeKeys(App[None]):
         if playback is None:
             return
         if not playback.is_live_possible:
-            self._say("this is a recording already; `trnfleet convert` converts it")
+            self.say("this is a recording already; `trnfleet convert` converts it")
             return
-        self.ask_line.ask(FILE, value=default_name(self.fleet_name, playback.end_ns))
+        self.ask_line.ask(
+            "save as",
+            self._answer_file,
+            value=default_name(self.monitor.fleet_name, playback.end_ns),
+        )
 
     # Answers
 
-    def _left(self) -> None:
-        self.ask_line.close()
-        self.focus_page()
-
-    def answer(self, asked: str, text: str) -> bool:
-        """Handle an answer to a prompt unrelated to time; return whether it was one."""
-        del asked, text
-        return False
-
-    def _answered(self, asked: str, text: str) -> None:
+    def _answer_time(self, text: str) -> None:
         playback = self.playback
-        if self.answer(asked, text):
-            return
-        if playback is None or not text:
-            self._left()
-            return
-        try:
-            if asked == FILE:
-                self._save(playback, free_path(text))
-            else:
-                playback.seek(
-                    parse_time(text, playback.position_ns, playback.start_ns, playback.end_ns)
-                )
-                self._show_request()
-        except ValueError as error:
-            if asked == FILE or not self._show_in_charts(text):
+        if playback is not None and text:
+            try:
+                self._seek_typed(playback, text)
+            except ValueError as error:
+                if not self._show_in_charts(text):
+                    self.ask_line.refuse(plain(str(error)))
+                    return
+        self.leave_prompt()
+
+    def _seek_typed(self, playback: Playback, text: str) -> None:
+        """Go to a typed time.
+
+        Raises:
+            ValueError: No time, or not within reach.
+        """
+        playback.seek(parse_time(text, playback.position_ns, playback.start_ns, playback.end_ns))
+        self._show_request()
+
+    def _answer_file(self, text: str) -> None:
+        playback = self.playback
+        if playback is not None and text:
+            try:
+                path = free_path(text)
+            except ValueError as error:
                 self.ask_line.refuse(plain(str(error)))
-            else:
-                self._left()
-        else:
-            self._left()
+                return
+            self._save(playback, path)
+        self.leave_prompt()
 
     def _show_in_charts(self, text: str) -> bool:
         """Widen charts back to a time out of playback's reach; return success.
@@ -283,7 +213,7 @@ class TimeKeys(App[None]):
             return False
         if not self.widen_charts(time_ns):
             return False
-        self._say(f"{text}: {CHARTS_ALONE}")
+        self.say(f"{text}: {CHARTS_ALONE}")
         return True
 
     def _save(self, playback: Playback, path: Path) -> None:
@@ -291,11 +221,11 @@ class TimeKeys(App[None]):
             try:
                 messages = await playback.save(path)
             except (TrnfleetError, OSError) as error:
-                self._say(f"not saved: {error}", is_problem=True)
+                self.say(f"not saved: {error}", is_problem=True)
             else:
-                self._say(f"saved {messages:,} messages to {path}")
+                self.say(f"saved {messages:,} messages to {path}")
 
-        self._say(f"saving {path} …")
+        self.say(f"saving {path} …")
         self.run_worker(save(), name="save", exit_on_error=True)
 
     # Requests from elsewhere on the screen
@@ -317,14 +247,14 @@ class TimeKeys(App[None]):
         playback = self.playback
         place_ns = None if playback is None else playback.moment_of(message.fleet_ns)
         if (playback is None or place_ns is None) and self.widen_charts(message.fleet_ns):
-            self._say(CHARTS_ALONE)
+            self.say(CHARTS_ALONE)
             return
         if playback is None or place_ns is None:
             is_live = playback is not None and playback.is_live_possible
             missing = (
                 "no history of that moment" if is_live else "that moment is not in this recording"
             )
-            self._say(NO_PLAYBACK if playback is None else missing)
+            self.say(NO_PLAYBACK if playback is None else missing)
             return
         offset_s = AFTER_S if message.is_after else -LEAD_S
         playback.seek(max(playback.start_ns, place_ns + round(offset_s * NS_PER_S)))
@@ -337,23 +267,7 @@ class TimeKeys(App[None]):
         self._shown_note = ""
         self.clear_note()
         self.follow_playback()
-        self.repaint_time()
-
-    def _say(self, note: str, *, is_problem: bool = False) -> None:
-        """Show a note at once.
-
-        It may contain any characters.
-        """
-        self.tell(plain(note), is_problem=is_problem)
-        self.repaint_time()
-
-    def follow_playback(self) -> None:
-        """Show the playback's note, once."""
-        note = "" if self.playback is None else self.playback.note
-        if note != self._shown_note:
-            self._shown_note = note
-            if note:
-                self.tell(plain(note))
+        self.paint_bars()
 
 
 def free_path(name: str) -> Path:

@@ -1,23 +1,37 @@
-"""A terminal's input as Textual's events: keys, mouse, focus, pasted text.
+"""A terminal's input: its characters as events, keys in the order typed, selection by mouse.
 
 Textual's parser raises on some key reports, and types an unknown control sequence as keys, a `q` in
 it included. Here a sequence ends at the end defined by ECMA-48, and one unknown to Textual is
 dropped whole.
+
+Keys are processed in the order typed, also in one burst: after a key that opens a field, keys go to
+the field. After a key that closes it, keys go to the view. The mouse selects within one widget. A
+click selects nothing. A key or the next press of the button ends the selection.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import TYPE_CHECKING
 
-from textual import constants
+from textual import constants, events
 from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XTermParser
+from textual.app import App
+from textual.errors import NoWidget
 from textual.events import CursorPosition, Key, Paste, Resize
+from textual.geometry import Offset
 from textual.message import Message
 from textual.messages import InBandWindowResize
+from textual.widgets import Input
+
+from trnfleet.tui.widgets.field import Field
+from trnfleet.tui.widgets.selection import SelectableWidget, Selection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from textual.widget import AwaitMount, Widget
 
 ESC = "\x1b"
 _STRINGS = "]P_^X"
@@ -34,6 +48,10 @@ _REST_WITHIN_S = 1.0
 """Longest wait for the rest of a sequence or of pasted text."""
 _UNASKED = (CursorPosition, InBandWindowResize, Resize)
 """Answers to requests never made; the size comes from the kernel."""
+_ENDING = frozenset({"enter", "escape"})
+"""Keys that close a field."""
+LEFT = 1
+"""The button that selects."""
 
 
 class InputDropped(Message):
@@ -171,3 +189,120 @@ class InputParser:
         self._sequence = ""
         # Its place in the sequence is that of a generator, which cannot be set back.
         self._parser = XTermParser()
+
+
+class InputApp(App[None]):
+    """An app with selectable lines that finishes each key before it reads the next.
+
+    A slow connection or a paste sends many keys at once. Textual passes each key to the widget with
+    the focus at the time of reading, and looks up its binding only after it has bubbled up again:
+    the rest of a command would be keys of the view below. A view opened for the first time also
+    receives the keys after the one that opened it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.being_mounted: list[AwaitMount] = []
+        """Views that have no widgets yet."""
+        self._pressed_at: tuple[SelectableWidget, Offset] | None = None
+        """Where the button went down and still is, in cells of a widget."""
+        self._selected: SelectableWidget | None = None
+
+    async def wait_mounted(self) -> None:
+        """Wait until views being mounted have their widgets."""
+        while self.being_mounted:
+            await self.being_mounted.pop()
+
+    async def on_event(self, event: events.Event) -> None:
+        """Follow the pointer, and run a key's binding at once unless a field receives the key.
+
+        The end of a selection is not a click. No widget but a field handles keys except by
+        bindings.
+        """
+        if isinstance(event, events.InputEvent) and not event.is_forwarded and self._follow(event):
+            return
+        if isinstance(event, events.Key) and self.being_mounted:
+            await self.wait_mounted()
+        if not isinstance(event, events.Key) or event.is_forwarded:
+            await super().on_event(event)
+            return
+        if isinstance(self.focused, Field) and event.key in _ENDING:
+            await _wait_typed(self.focused)
+        elif isinstance(self.focused, Input):
+            await super().on_event(event)
+            return
+        if not self.app_focus:
+            self.app_focus = True
+        if not await self._check_bindings(event.key, priority=True):
+            event._set_forwarded()  # noqa: SLF001  as the app does it
+            await super().on_event(event)
+
+    @property
+    def selected_text(self) -> str:
+        """Selected text on screen.
+
+        Empty without a selection.
+        """
+        widget = self._selected
+        return widget.selected_text() if widget is not None and widget.is_on_screen else ""
+
+    def drop_selection(self) -> None:
+        """Select nothing."""
+        if self._selected is not None:
+            self._selected.select(None)
+            self._selected = None
+
+    def _follow(self, event: events.InputEvent) -> bool:
+        """Follow keys and the pointer; return whether an event is the selection's alone."""
+        if isinstance(event, events.Key):
+            if event.key != "ctrl+c":
+                self.drop_selection()
+        elif isinstance(event, events.MouseDown):
+            self.drop_selection()
+            widget = self._selectable_at(event) if event.button == LEFT else None
+            self._pressed_at = None if widget is None else (widget, _cell(widget, event))
+        elif isinstance(event, events.MouseMove):
+            return self._drag(event)
+        elif isinstance(event, events.MouseUp):
+            was_pressed = self._pressed_at is not None
+            self._pressed_at = None
+            return was_pressed and self._selected is not None
+        return False
+
+    def _drag(self, event: events.MouseMove) -> bool:
+        """Select up to the pointer while the button is down.
+
+        Return True if selected.
+        """
+        if self._pressed_at is None:
+            return False
+        widget, begin = self._pressed_at
+        end = _cell(widget, event)
+        if self.mouse_captured is not None or (self._selected is None and begin == end):
+            # A bar is being dragged, or the pointer has not left its cell.
+            return False
+        self._selected = widget
+        widget.select(Selection.of(begin, end))
+        return True
+
+    def _selectable_at(self, event: events.MouseEvent) -> SelectableWidget | None:
+        try:
+            widget, _region = self.screen.get_widget_at(event.x, event.y)
+        except NoWidget:
+            return None
+        return widget if isinstance(widget, SelectableWidget) else None
+
+
+def _cell(widget: Widget, event: events.MouseEvent) -> Offset:
+    """Return the cell of a widget nearest to the pointer."""
+    region = widget.content_region
+    x = event.x - region.x
+    y = event.y - region.y
+    return Offset(max(0, min(x, region.width - 1)), max(0, min(y, region.height - 1)))
+
+
+async def _wait_typed(field: Field) -> None:
+    """Wait until a field has received the earlier keys."""
+    has_them = asyncio.Event()
+    if field.call_later(has_them.set):
+        await has_them.wait()

@@ -1,0 +1,717 @@
+"""What keys and commands do, and the one table of them.
+
+`ACTIONS` has a row for each. Textual's bindings, the commands after `:`, the palette, the help and
+the documentation follow from it. Keys of one view are in `BINDINGS` of its widgets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+from textual import on
+from textual.screen import ModalScreen
+from textual.widgets import Input
+
+from trnfleet import folders
+from trnfleet.clock import format_basic
+from trnfleet.domain.address import Level
+from trnfleet.domain.alerts.alert import address_of, named
+from trnfleet.domain.alerts.matchers import has_matchers
+from trnfleet.domain.filters.language import quoted
+from trnfleet.domain.layout import Node
+from trnfleet.domain.quantities import count, counted
+from trnfleet.errors import ConfigError, TrnfleetError
+from trnfleet.text import plain
+from trnfleet.tui import theme
+from trnfleet.tui.alerts.actions import AlertActions
+from trnfleet.tui.app.commands import (
+    TIME,
+    Action,
+    Commands,
+    CommandSuggester,
+    checked,
+)
+from trnfleet.tui.app.screen import MOST_LINES, TITLES
+from trnfleet.tui.app.time_keys import TimeKeys
+from trnfleet.tui.fleet.heatmap import FIELDS
+from trnfleet.tui.fleet.jobs import begin_of, unplaced_text
+from trnfleet.tui.fleet.view import FleetView
+from trnfleet.tui.help import HelpScreen, bindings_of, help_title, key_text
+from trnfleet.tui.snapshots.files import snapshot_folder, write_snapshot
+from trnfleet.tui.snapshots.svg import picture
+from trnfleet.tui.snapshots.table import MOST_ROWS, Table, csv_text
+from trnfleet.tui.state.chart_window import WINDOWS_S
+from trnfleet.tui.state.chip_table import ChipTable, column_of
+from trnfleet.tui.state.highlight import holders
+from trnfleet.tui.state.subjects import of_alerts
+from trnfleet.tui.theme.glyphs import to_ascii
+from trnfleet.tui.view import ALERTS, CHIP, FLEET, HIERARCHY, RESERVATIONS, FilteredView
+from trnfleet.tui.views import PLANNED, VIEWS, alerts_view, reservations_view
+from trnfleet.tui.widgets.line_view import LineView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from rich.style import Style
+    from textual import events
+    from textual.binding import Binding
+
+    from trnfleet.domain.alerts.alert import Alert
+    from trnfleet.tui.state.context import Fleets
+
+THEME_NOTE_S = 2.0
+"""Seconds for the name of a theme. The next press moves on from it."""
+MOST_COUNTED = 1_000
+"""Most matches counted for a part of an address."""
+AGAIN = "ctrl+c again quits; nothing is selected to copy"
+SAVES = "save the screen as SVG, and the view's rows as CSV"
+_NEXT_FLEET = "fleet(1)"
+_SILENT = {"tab", "shift+tab", "escape", "end", "ctrl+c"}
+"""Keys without an answer: they are pressed even when they do nothing."""
+
+
+class ActionsApp(TimeKeys):
+    """The methods of the actions."""
+
+    _is_asked_to_quit = False
+    """Whether the note "press again to quit" is on screen."""
+
+    @property
+    def fleets(self) -> Fleets:
+        """All fleets."""
+        return self.context.fleets
+
+    @property
+    def offered(self) -> list[Action]:
+        """The actions, without those to change between fleets if there is one."""
+        are_several = self.fleets.are_several
+        return [action for action in ACTIONS if are_several or action.name != _NEXT_FLEET]
+
+    @property
+    def commands(self) -> Commands:
+        """The typed commands."""
+        return Commands(self, self.offered)
+
+    def key_parts(self) -> list[tuple[str, list[Binding]]]:
+        """Return the keys with the titles of their sections.
+
+        Those of the view on the screen come first. All views were made before.
+        """
+        parts: list[tuple[str, list[Binding]]] = []
+        for entry in (self._entry, *(entry for entry in VIEWS if entry is not self._entry)):
+            view = self._shown.views[entry.title]
+            parts.extend(
+                (help_title(type(widget), entry.title), bindings_of(type(widget)))
+                for widget in (view, *view.query("*"))
+            )
+        parts.extend(
+            (action.section, [action.binding])
+            for action in self.offered
+            if action.words and (action.section != TIME or self.playback is not None)
+        )
+        return parts
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Disable the key for the next fleet with one fleet."""
+        if action == "fleet":
+            return self.fleets.are_several
+        return super().check_action(action, parameters)
+
+    def on_key(self, event: events.Key) -> None:
+        """Count keys for the tour, and answer a key without a function here.
+
+        No answer would look like a hang.
+        """
+        if self._beside.tour.count_key():
+            self._news = None
+        if event.key != "ctrl+c":
+            self._is_asked_to_quit = False
+        if isinstance(self.screen, ModalScreen) or isinstance(self.focused, Input):
+            return
+        if event.key not in self.screen.active_bindings and event.key not in _SILENT:
+            shown = (
+                event.character if event.is_printable and event.character else key_text(event.key)
+            )
+            self.say(f"{plain(shown, 20)} does nothing here; ? shows keys")
+
+    # Places
+
+    async def action_back(self) -> None:
+        if self._been:
+            self._show(self._been.pop())
+
+    def action_last_view(self) -> None:
+        """Go back to the previous view; once more, to this one."""
+        before = next(
+            (stop for stop in reversed(self._been) if stop.view != self._entry.title), None
+        )
+        if before is None:
+            self.say("there is no view before this one")
+        else:
+            self.go(before.address, before.view, before.fleet)
+
+    def action_view(self, title: str) -> None:
+        if title not in TITLES:
+            self.say(f"the view {title} does not exist yet")
+        elif title != self._entry.title:
+            self.go(self.place, title)
+
+    def action_reservation(self) -> None:
+        """Go to the reservation with the present place; from the fleet, to the highlighted one."""
+        place = self.place
+        chosen = self.context.highlight.reservation_id
+        if place:
+            holding = holders(self.monitor.reservations.table(), self.monitor.store.layout, place)
+            chosen = chosen if chosen in holding else next(iter(holding), "")
+        reservations = self.open_view(reservations_view)
+        if chosen:
+            reservations.show_reservation(chosen)
+        elif place:
+            reservations.tell(f"no reservation has {plain(place, 60)}")
+
+    def action_alerts(self) -> None:
+        """Go to the alerts of the present place; from the fleet, to all of them."""
+        place = self.place
+        self.open_view(alerts_view).show_at(place)
+
+    def action_unpick(self) -> None:
+        """Pick nothing out any more."""
+        if self.context.highlight.reservation_id:
+            self.context.highlight.reservation_id = ""
+            self._news = None
+            self._write_crumbs()
+            self.page.tick(MOST_LINES)
+
+    def action_fleet(self, by: int) -> None:
+        """Go to the next fleet, after the last one to the first."""
+        names = self.fleets.names
+        place = names.index(self.monitor.fleet_name)
+        self.show_fleet(names[(place + by) % len(names)])
+
+    def action_copy_place(self) -> None:
+        """Copy the address through the terminal (OSC 52)."""
+        place = self.page.place or self.monitor.fleet_name
+        self.copy_to_clipboard(place)
+        self.say(f"copied {place} (if the terminal allows OSC 52)")
+
+    # Looks
+
+    def action_theme(self) -> None:
+        """Go on to the next theme, and say its name."""
+        if self.no_color:
+            self.say("NO_COLOR is set: no theme has colours", lasts_s=THEME_NOTE_S)
+        else:
+            self.theme = theme.following(self.theme)
+            self.say(f"theme {self.theme}", lasts_s=THEME_NOTE_S)
+
+    def action_chart_window(self, by: int) -> None:
+        """Show a longer or shorter span in all charts, and name it."""
+        window = self.context.window
+        window.step(by)
+        title = window.title(self.monitor.history.end)
+        self.say(f"charts show {title}", lasts_s=THEME_NOTE_S)
+        for view in self.page.query(LineView):
+            view.tick()
+
+    # Alerts
+
+    def action_acknowledge(self) -> None:
+        """Open the acknowledgement form for the item under the cursor, or show why not."""
+        subject = self.page.subject
+        self.actions = self.actions_of(self.page.subject_context)
+        self._answer(self.actions.acknowledge(list(subject.alerts)))
+
+    def action_silence(self) -> None:
+        """Open the silence form for the item under the cursor, or show why not."""
+        self.actions = self.actions_of(self.page.subject_context)
+        self.silence(self.page.subject.matchers)
+
+    def silence(self, matchers: str) -> None:
+        """Open the silence form with matchers, or show why not."""
+        self._answer(self.actions.silence([], matchers))
+
+    def _answer(self, refusal: str) -> None:
+        if refusal:
+            self.say(refusal)
+
+    @on(AlertActions.Reported)
+    def _written(self, event: AlertActions.Reported) -> None:
+        event.stop()
+        self.say(event.note)
+
+    @on(AlertActions.Closed)
+    def _form_closed(self, event: AlertActions.Closed) -> None:
+        event.stop()
+        self.focus_page()
+
+    # Files and leaving
+
+    async def action_snapshot(self) -> None:
+        """Write the files of one finished paint, and show their paths.
+
+        Keys wait for the paint, but not for the files.
+        """
+        await self.paint_whole()
+        shown = self.screen
+        is_help = isinstance(shown, HelpScreen)
+        lines = self._drawn_lines()
+        table = Table() if is_help else self.page.export()
+        fleet = plain(self.monitor.fleet_name, 64)
+        size = (self.size.width, self.size.height)
+        screen_title = "Help" if is_help else self.view_title
+        title = f"trnfleet: {screen_title} of {fleet}"
+        name = f"{fleet}-{screen_title.lower()}-{format_basic(self.monitor.moment().time_ns)}"
+
+        def say(text: str, *, is_problem: bool = False) -> None:
+            self.say(text, is_problem=is_problem)
+            if isinstance(shown, HelpScreen):
+                shown.tell(text)
+
+        def write() -> Path:
+            texts = {".svg": picture(lines, size, title)}
+            if table.columns:
+                texts[".csv"] = csv_text(table)
+            return write_snapshot(snapshot_folder(), name, texts)
+
+        async def save() -> None:
+            try:
+                path = await asyncio.to_thread(write)
+            except (TrnfleetError, OSError) as error:
+                say(f"not saved: {plain(str(error), 400)}", is_problem=True)
+            else:
+                say(_saved_text(path, table))
+
+        self.run_worker(save(), name="snapshot", exit_on_error=True)
+
+    def _drawn_lines(self) -> list[list[tuple[str, Style | None]]]:
+        """Return the screen as the terminal has it."""
+        strips = self.screen._compositor.render_strips()  # noqa: SLF001  no public name; pinned and tested
+        shown = to_ascii if theme.is_ascii else str
+        return [
+            [(shown(text), style) for text, style, _ in strip]
+            for strip in strips[: self.size.height]
+        ]
+
+    async def action_copy_or_quit(self) -> None:
+        """Copy the selection of a field or the mouse.
+
+        Without a selection, quit if the key is pressed twice in a row.
+        """
+        field = self.focused
+        if isinstance(field, Input) and field.selected_text:
+            self.copy_to_clipboard(field.selected_text)
+            self.say("copied (if the terminal allows OSC 52)")
+        elif selected := self.selected_text:
+            self.copy_to_clipboard(selected)
+            lines = counted(len(selected.splitlines()), "line")
+            self.say(f"copied {lines} (if the terminal allows OSC 52)")
+        elif self._is_asked_to_quit and self.note == AGAIN:
+            await self.action_quit()
+        else:
+            self.say(AGAIN)
+            self._is_asked_to_quit = True
+
+    async def action_quit(self) -> None:
+        self.exit(return_code=0)
+
+    # Commands
+
+    def action_command(self, typed: str = "") -> None:
+        """Prompt for a command, with `typed` as its beginning."""
+        commands = self.commands
+        self.ask_line.ask(
+            "command",
+            self._answer_command,
+            value=typed,
+            hint=f"Commands: {' '.join(command.names[0] for command in commands.all)}",
+            key=":",
+            suggester=CommandSuggester(commands),
+            history=self._typed,
+        )
+
+    def _answer_command(self, text: str) -> None:
+        """Run a typed command."""
+        try:
+            if text:
+                self.commands.run(text)
+        except (ConfigError, ValueError) as error:
+            self.ask_line.refuse(plain(str(error), 400))
+        else:
+            self.ask_line.close()
+            if not self.actions.is_open:
+                self.focus_page()
+            self._typed.append(text)
+
+    def run_command(self, text: str) -> bool:
+        """Run a command.
+
+        Return False and show the reason if it fails.
+        """
+        return self.attempt(partial(self.commands.run, text))
+
+    def attempt(self, run: Callable[[], object]) -> bool:
+        """Run a command's function.
+
+        Return False and show the reason if it fails.
+        """
+        try:
+            run()
+        except (ConfigError, ValueError) as error:
+            self.say(str(error), is_problem=True)
+            return False
+        return True
+
+    def show_view(self, rest: str, *, title: str) -> None:
+        """Go to a view: to a chip or fleet that is named, or with a filter."""
+        if title == FLEET and self.fleets.are_several and rest in self.fleets.names:
+            self.show_fleet(rest)
+            return
+        if rest and title == CHIP:
+            self.go_to(rest, CHIP)
+            return
+        if title != self.view_title:
+            self.go(self.page.place, title)
+        if rest and isinstance(self.page, FilteredView):
+            self.filter_view(rest)
+
+    def go_to_alert(self, alert: Alert) -> None:
+        """Go to an alert and its rule's other alerts at, below or above its place."""
+        place = address_of(alert)
+        self.go(place or self.page.place, ALERTS)
+        if isinstance(self.page, alerts_view()):
+            self.page.show_at(place)
+            at = f" & at={quoted(place)}" if place else ""
+            self.attempt(partial(self.filter_view, f"rule={quoted(alert.rule.name)}{at}"))
+
+    def go_to(self, rest: str, view: str | None = None) -> None:
+        """Go to a place or job by a part of its name."""
+        layout = self.monitor.store.layout
+        if not rest:
+            raise ConfigError("name it, such as :go us-0001 or :chip 0001-2/07")
+        chips = ChipTable(self.monitor, self.context.alerts)
+        having = chips.find(rest, MOST_COUNTED + 1)
+        if having:
+            node = having[0]
+            matches = 1 if layout.path(node) == rest else _tops(map(layout.path, having))
+        else:
+            # A job's name goes to the job's first place.
+            mask = chips.having(rest.lower())
+            if not mask.any():
+                raise ConfigError(f"nothing here is called {plain(rest, 60)!r}")
+            node = layout.parent(Node(Level.CHIP, int(np.argmax(mask))))
+            matches = sum(rest.lower() in name.lower() for name in self.job_names())
+        noun = "place" if having else "job"
+        path = layout.path(node)
+        if view == CHIP:
+            inside = layout.chip_range(node)
+            if matches == 1 and len(inside) > 1:
+                noun = "chip"
+                matches = len(inside)
+            node = Node(Level.CHIP, inside.start)
+            path = layout.path(node)
+        self.go(path, view)
+        if matches > 1:
+            least = "at least " if len(having) > MOST_COUNTED else ""
+            self.say(f"{least}{matches:,} {noun}s match {plain(rest, 40)!r}: this is {path}")
+
+    def go_to_job(self, rest: str) -> None:
+        """Go to a job's instances, or to its first place."""
+        job = checked("job", rest, self.monitor.ingest.jobs)
+        layout = self.monitor.store.layout
+        chips = ChipTable(self.monitor, self.context.alerts).named("job", job.__eq__)
+        if not chips.any():
+            message = self.monitor.ingest.jobs[job]
+            place = begin_of(message, layout)
+            if not place:
+                raise ConfigError(unplaced_text(message))
+            self.go(place, HIERARCHY)
+            self.say(f"job {job} begins here, where another job runs, too")
+            return
+        # The tree gives up a filter that hides where one goes.
+        self.go(layout.path(layout.parent(Node(Level.CHIP, int(np.argmax(chips))))), HIERARCHY)
+        self.filter_view(f"job={quoted(job)}")
+
+    def go_to_reservation(self, rest: str) -> None:
+        """Go to a reservation by its id."""
+        known = checked("reservation", rest, self.reservation_ids())
+        self.go(self.page.place, RESERVATIONS)
+        if isinstance(self.page, reservations_view()):
+            self.page.show_reservation(known)
+
+    def filter_view(self, rest: str) -> None:
+        """Filter the view on the screen."""
+        page = self.page
+        if not isinstance(page, FilteredView):
+            raise ConfigError(f"{self.view_title} has no filter")
+        page.filter(rest)
+        if page.problem:
+            raise ConfigError(page.problem)
+        page.close_prompt(rest)
+
+    def sort_view(self, rest: str) -> None:
+        """Sort the view on the screen."""
+        if not self.page.orders:
+            raise ConfigError(f"{self.view_title} has one order")
+        self.page.put_in_order(checked("order", rest, self.page.orders))
+
+    def show_metric(self, rest: str) -> None:
+        """Show a metric on the map."""
+        name = checked("metric", rest, _metrics())
+        self.go(self.page.place, FLEET)
+        if isinstance(self.page, FleetView):
+            self.page.map.show_field(FIELDS[list(_metrics()).index(name)])
+
+    def use_theme(self, rest: str) -> None:
+        """Draw everything in a theme."""
+        self.theme = checked("theme", rest, theme.NAMES)
+
+    def show_span(self, rest: str) -> None:
+        """Show a span in all charts."""
+        index = _WINDOWS.index(checked("span", rest, _WINDOWS))
+        self.action_chart_window(index - self.context.window.place)
+
+    def acknowledge_named(self, rest: str) -> None:
+        """Acknowledge an alert by its id, else what the cursor is on."""
+        if not rest:
+            self.action_acknowledge()
+            return
+        self.actions = self.actions_of(self.context)
+        self._answer(self.actions.acknowledge(self._named(rest)))
+
+    def silence_named(self, rest: str) -> None:
+        """Silence matchers or an alert by its id, else what the cursor is on."""
+        if rest and not has_matchers(rest):
+            subject = of_alerts(self.context.alerts, self._named(rest))
+            rest = "" if subject is None else subject.matchers
+        self.silence(rest or self.page.subject.matchers)
+
+    def _named(self, text: str) -> list[Alert]:
+        """Return the active alerts named by a text.
+
+        Raises:
+            ConfigError: No alert found.
+        """
+        alerts = named(text, (held.alert for held in self.context.alerts.active))
+        if not alerts:
+            raise ConfigError(
+                f"no alert is called {plain(text, 60)!r}: write its id, or its rule and place"
+            )
+        return alerts
+
+    def go_to_time(self, rest: str) -> None:
+        """Seek to a typed time."""
+        playback = self._playback_or_note()
+        if playback is not None:
+            self._seek_typed(playback, rest)
+
+    def use_fleet(self, rest: str) -> None:
+        """Go to a fleet by its name."""
+        self.show_fleet(checked("fleet", rest, self.fleets.names))
+
+    def job_names(self) -> Iterable[str]:
+        """Return the names of all jobs."""
+        return self.monitor.ingest.jobs
+
+    def reservation_ids(self) -> Iterable[str]:
+        """Return the ids of all reservations."""
+        return [reservation.message.id for reservation in self.monitor.reservations.table()]
+
+
+def _saved_text(path: Path, table: Table) -> str:
+    """Return the names, the number of rows and the folder of the written files."""
+    rows = counted(len(table.rows), "row")
+    if table.total:
+        rows = f"the first {count(MOST_ROWS)} of {count(table.total)} rows"
+    name = plain(path.name)
+    files = f"{name} and .csv ({rows})" if table.columns else name
+    return f"saved {files} in {plain(folders.named(path.parent), 400)}"
+
+
+def _tops(paths: Iterable[str]) -> int:
+    """Count the addresses without another one above them.
+
+    They are sorted by level.
+    """
+    tops: set[str] = set()
+    for path in paths:
+        segments = path.split("/")
+        if not any("/".join(segments[:level]) in tops for level in range(1, len(segments))):
+            tops.add(path)
+    return len(tops)
+
+
+def _metrics() -> list[str]:
+    """Return the names of the map's fields, as filters spell them."""
+    return [column_of(field).name for field in FIELDS]
+
+
+def _span(seconds: int | None) -> str:
+    if seconds is None:
+        return "all"
+    return f"{seconds // 3_600}h" if seconds >= 3_600 else f"{seconds // 60}m"
+
+
+_WINDOWS = [_span(seconds) for seconds in WINDOWS_S]
+
+ACTIONS: tuple[Action, ...] = (
+    Action(
+        _NEXT_FLEET,
+        names=("ctx", "context", "use"),
+        what="another fleet",
+        run=ActionsApp.use_fleet,
+        choices=lambda app: app.fleets.names,
+        needs="a fleet",
+        like="f",
+        is_of_fleet=True,
+    ),
+    *(
+        Action(
+            f"view('{entry.title}')",
+            entry.key,
+            names=(entry.title.lower(), *entry.names),
+            what=f"the view {entry.title}",
+            run=partial(ActionsApp.show_view, title=entry.title),
+        )
+        for entry in VIEWS
+    ),
+    *(Action(f"view('{title}')", key) for key, title in PLANNED.items()),
+    Action(
+        names=("go",),
+        what="go to a cluster, UltraServer, instance or chip by a part of its address",
+        run=ActionsApp.go_to,
+        needs="an address",
+    ),
+    Action(
+        names=("job",),
+        what="the instances of a job",
+        run=ActionsApp.go_to_job,
+        choices=ActionsApp.job_names,
+        needs="a job",
+        is_of_fleet=True,
+    ),
+    Action(
+        names=("reservation", "block"),
+        what="a reservation",
+        run=ActionsApp.go_to_reservation,
+        choices=ActionsApp.reservation_ids,
+        needs="an id",
+        is_of_fleet=True,
+    ),
+    Action(
+        names=("filter",),
+        what="filter this view",
+        run=ActionsApp.filter_view,
+        needs="a filter",
+        like="/",
+    ),
+    Action(
+        names=("sort",),
+        what="sort this view",
+        run=ActionsApp.sort_view,
+        choices=lambda app: app.page.orders,
+        needs="an order",
+        like="s",
+    ),
+    Action(
+        names=("metric",),
+        what="a metric on the map",
+        run=ActionsApp.show_metric,
+        choices=lambda _app: _metrics(),
+        needs="a metric",
+        like="m",
+    ),
+    Action("back", "escape", "back to where you were"),
+    Action("reservation", "r", "the reservation of what the cursor is on"),
+    Action("unpick", "u", "clear the highlight of a reservation"),
+    Action("alerts", "A", "alerts here"),
+    Action("help", "question_mark", "help"),
+    Action("quit", "q", "quit"),
+    Action(
+        "theme",
+        "ctrl+t",
+        "next theme",
+        ("theme",),
+        "a theme",
+        ActionsApp.use_theme,
+        lambda _app: theme.NAMES,
+        "its name",
+    ),
+    Action(
+        "chart_window(1)",
+        "v",
+        "charts: longer window",
+        ("window", "span"),
+        "the span of charts",
+        ActionsApp.show_span,
+        lambda _app: _WINDOWS,
+        "a span",
+    ),
+    Action("chart_window(-1)", "V", "charts: shorter window"),
+    Action("suspend_process", "ctrl+z", "suspend; the shell's fg brings it back", is_first=True),
+    Action("command", "colon", "type a command, such as :chip 0001-2/07, :theme light, :q"),
+    Action("palette", "ctrl+p", "find views, actions, chips, jobs"),
+    Action("snapshot", "ctrl+s", SAVES),
+    Action(
+        "acknowledge",
+        "a",
+        "acknowledge the alerts of what the cursor is on",
+        ("ack",),
+        "acknowledge what the cursor is on, or an alert by its id",
+        ActionsApp.acknowledge_named,
+    ),
+    Action(
+        "silence",
+        "z",
+        "silence what the cursor is on, after a preview",
+        ("silence",),
+        "silence what the cursor is on, matchers, or an alert by its id",
+        ActionsApp.silence_named,
+    ),
+    Action("copy_place", "y", "copy the address of what the cursor is on"),
+    Action("last_view", "minus", "the view before"),
+    Action("copy_or_quit", "ctrl+c", "copy what is selected; else twice: quit", is_first=True),
+    Action("quit", "ctrl+q", "quit", is_first=True),
+    Action("snapshot", names=("export", "snapshot"), what=SAVES, like="Ctrl-s"),
+    Action(_NEXT_FLEET, "f", "the next fleet, where there are several"),
+    Action("time_step(-10)", "left_square_bracket", "10 s back"),
+    Action("time_step(10)", "right_square_bracket", "10 s forward"),
+    Action("time_step(-60)", "left_curly_bracket", "one minute back"),
+    Action("time_step(60)", "right_curly_bracket", "one minute forward"),
+    Action("time_nudge(-1)", "comma", "one second back, and pause"),
+    Action("time_nudge(1)", "full_stop", "one second forward, and pause"),
+    Action("time_toggle", "space", "pause or resume"),
+    Action("time_rate(-1)", "less_than_sign", "slower"),
+    Action("time_rate(1)", "greater_than_sign", "faster"),
+    Action("time_alert(-1)", "left_parenthesis", "previous alert"),
+    Action("time_alert(1)", "right_parenthesis", "next alert"),
+    Action("time_mark(-1)", "ctrl+left", "previous alert, resolve or event"),
+    Action("time_mark(1)", "ctrl+right", "next alert, resolve or event"),
+    Action(
+        "time_ask",
+        "at",
+        "go to a time: 14:03, -5m, +30s",
+        ("at",),
+        "go to a time: 14:03, -5m",
+        ActionsApp.go_to_time,
+        needs="a time",
+    ),
+    Action(
+        "time_end",
+        "end",
+        "back to live, or to a file's end",
+        ("live",),
+        "back to the present",
+        lambda app, _text: app.action_time_end(),
+        is_first=True,
+    ),
+    Action("time_start", "ctrl+home", "start of the recording"),
+    Action("time_loop", "L", "toggle loop"),
+    Action("time_save", "W", "save the recorded past as a file"),
+    Action("help", names=("help",), what="all keys", like="?"),
+    Action("quit", names=("quit", "q"), what="quit", like="q"),
+)
+"""Keys are in the order of the help, commands in the order of the prompt's list."""
