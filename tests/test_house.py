@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from support.house import Module
 
 CEILINGS = {
-    "statements of trnfleet": 64_765,
-    "statements of tests": 60_840,
-    "numeric constants": 1_501,
-    "tuple assignments": 349,
-    "modules that one sibling imports": 110,
-    "class names twice": 72,
-    "vague names": 291,
+    "statements of trnfleet": 63_323,
+    "statements of tests": 60_807,
+    "numeric constants": 1_491,
+    "tuple assignments": 303,
+    "modules that one sibling imports": 57,
+    "class names twice": 71,
+    "vague names": 278,
 }
 """Ceilings of counts, never to be raised. Lower the ceiling when you lower a count."""
 

@@ -24,7 +24,7 @@ from trnfleet.domain.layout import FLEET_NODE
 from trnfleet.tui.fleet.trend_charts import fleet_trends
 from trnfleet.tui.state.chart_window import WINDOWS_S
 from trnfleet.tui.state.context import UiContext
-from trnfleet.tui.trends.grid import Plan
+from trnfleet.tui.trends.place import Plan
 from trnfleet.tui.widgets import charts, sparks
 
 DRAWN = 40

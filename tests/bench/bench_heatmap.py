@@ -28,8 +28,7 @@ from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.tui.app.app import FleetApp
-from trnfleet.tui.fleet.heatmap_grid import Grid
-from trnfleet.tui.fleet.heatmap_zoom import zooms_of
+from trnfleet.tui.fleet.heatmap_grid import Grid, zooms_of
 from trnfleet.tui.fleet.view import FleetView
 
 FRAMES = 12

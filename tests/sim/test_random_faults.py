@@ -8,21 +8,21 @@ import numpy as np
 import pytest
 from support.sim.small_fleet import SmallFleet
 
-import trnfleet.sim.faults.random_faults as random_faults_module
+import trnfleet.sim.faults.schedule as random_faults_module
 from trnfleet.config import validate
 from trnfleet.domain.faults.table import FAULTS
 from trnfleet.domain.fleet import FleetFile, Rates, expand
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.scenario import Scenario
 from trnfleet.errors import ConfigError
-from trnfleet.sim.faults.random_faults import (
+from trnfleet.sim.faults.schedule import (
     HIGHEST_MEAN,
     STRETCH_S,
     STRETCHES,
+    FaultSchedule,
     RandomFault,
     RandomFaults,
 )
-from trnfleet.sim.faults.schedule import FaultSchedule
 from trnfleet.sim.placement import Placement
 from trnfleet.sim.rng import Rng
 

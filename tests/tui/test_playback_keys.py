@@ -17,8 +17,7 @@ from trnfleet.tui.app.screen import NOTE_S
 from trnfleet.tui.app.time_keys import free_path
 from trnfleet.tui.help import HelpScreen, HelpText
 from trnfleet.tui.hierarchy.view import HierarchyView
-from trnfleet.tui.playback.seek_bar import SeekBar
-from trnfleet.tui.playback.seek_bar_format import SIGNS, Seek
+from trnfleet.tui.playback.seek_bar import SIGNS, Seek, SeekBar
 from trnfleet.tui.views import VIEWS
 from trnfleet.tui.widgets.bar import Bar
 

@@ -12,8 +12,7 @@ from support.tui.pilot import fleet_app, running
 from textual.widget import Widget
 
 from trnfleet.tui import theme
-from trnfleet.tui.theme.palettes import PALETTES
-from trnfleet.tui.theme.styles import styles_of
+from trnfleet.tui.theme.palettes import PALETTES, styles_of
 from trnfleet.tui.views import VIEWS
 from trnfleet.tui.widgets.selection import SelectableWidget
 

@@ -16,7 +16,7 @@ from support.tui.figures import contradictions, differences, figures
 from support.tui.pilot import fleet_app, running
 
 from trnfleet.cli.files import open_recording
-from trnfleet.cli.status_report import FleetState
+from trnfleet.cli.status_report import KnownFleet
 from trnfleet.clock import NS_PER_S, SystemClock
 from trnfleet.services.files.recordings import last_alive_ns, shown_part_of
 from trnfleet.services.files.rules import load_rules
@@ -99,7 +99,7 @@ def said_by_status(recording: Recording, instants: list[int]) -> list[dict[str, 
     """Return the JSON of `status --recording --at` at each instant."""
     rules = load_rules()
     return [
-        FleetState.of(monitor).facts(healthy=True)
+        KnownFleet.of(monitor).facts(healthy=True)
         for monitor in monitors_at(
             recording, "demo", instants, rules=rules, pue=None, clock=SystemClock()
         )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trnfleet.cli.output import row_lines, table_lines
+from trnfleet.cli.output import LONGEST_CELL, row_lines, table_lines
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.alerts.relays import CellRelays
 from trnfleet.domain.alerts.watches import receiver_error_text
@@ -67,8 +67,6 @@ MOST_CELLS = 20
 """Most cells with a line each. If there are more, cells without an active relay come first."""
 MOST_PUBLISHERS = 1_000
 """Publishers in the list of --json, troubled ones first. `publishers` counts all."""
-LONGEST = 400
-"""Most characters of a text from the wire."""
 _WIDTH = 16
 
 WHAT_TO_DO = (
@@ -144,7 +142,7 @@ class FleetReport:
     brokers: tuple[BrokerState, ...]
     error: str
     """Reason why the fleet is unknown; empty for a known one."""
-    state: FleetState | None
+    state: KnownFleet | None
 
     @staticmethod
     def of(observation: Observation) -> FleetReport:
@@ -152,7 +150,7 @@ class FleetReport:
         fleet, brokers, monitor, error = observation
         if monitor is None:
             return FleetReport(fleet, brokers, str(error), None)
-        return FleetReport(fleet, brokers, "", FleetState.of(monitor))
+        return FleetReport(fleet, brokers, "", KnownFleet.of(monitor))
 
     @property
     def is_healthy(self) -> bool:
@@ -177,7 +175,7 @@ class FleetReport:
     def text(self) -> str:
         """Return it as text; the brokers, where there are several."""
         if self.state is None:
-            rows = [("fleet", f"{self.fleet} (UNHEALTHY: {plain(self.error, LONGEST)})")]
+            rows = [("fleet", f"{self.fleet} (UNHEALTHY: {plain(self.error, LONGEST_CELL)})")]
         else:
             rows = self.state.rows(healthy=self.is_healthy)
         if len(self.brokers) > 1:
@@ -200,12 +198,12 @@ class FleetReport:
     def reservation_text(self) -> str:
         """Return its reservations as text."""
         if self.state is None:
-            return plain(self.error, LONGEST)
+            return plain(self.error, LONGEST_CELL)
         return "\n".join(lines_of(self.state.monitor))
 
 
 @dataclass(frozen=True)
-class FleetState:
+class KnownFleet:
     """A known fleet, as of the last pass of its monitor."""
 
     monitor: Monitor
@@ -213,9 +211,9 @@ class FleetState:
     published: PublishedProblems
 
     @staticmethod
-    def of(monitor: Monitor) -> FleetState:
+    def of(monitor: Monitor) -> KnownFleet:
         """Return the state of a monitor's fleet."""
-        return FleetState(monitor, monitor.summary(), published_problems(monitor))
+        return KnownFleet(monitor, monitor.summary(), published_problems(monitor))
 
     @property
     def is_healthy(self) -> bool:
@@ -306,7 +304,7 @@ class FleetState:
             last = plain(summary.last_problem, 300)
             rows.append(("refused", f"{refused or 'nothing'}; the last problem: {last}"))
         if summary.receiver_errors:
-            first = plain(receiver_error_text(summary.receiver_errors[0]), LONGEST)
+            first = plain(receiver_error_text(summary.receiver_errors[0]), LONGEST_CELL)
             rows.append(("receivers", f"{counted(summary.receiver_error_count, 'error')}: {first}"))
         rows += self._problem_rows()
         for event in self._last_events:
@@ -357,7 +355,7 @@ class FleetState:
         if len(listed) > MOST_PROBLEMS:
             rows.append(("", f"and {len(listed) - MOST_PROBLEMS:,} more"))
         doubts = published.cell_doubts
-        rows += [("alerts", plain(doubt, LONGEST)) for doubt in doubts[:MOST_DOUBTS]]
+        rows += [("alerts", plain(doubt, LONGEST_CELL)) for doubt in doubts[:MOST_DOUBTS]]
         if len(doubts) > MOST_DOUBTS:
             rows.append(("alerts", f"and of {len(doubts) - MOST_DOUBTS:,} more cells"))
         if not published.is_watched and not doubts:
@@ -374,7 +372,7 @@ def _relay_rows(relays: Sequence[CellRelays]) -> Rows:
     """Return a row for each cell, cells without an active relay first."""
     ordered = sorted(relays, key=lambda cell: cell.active is not None)
     rows = [
-        ("relays", f"{plain(cell.cell)}: {plain(cell.text, LONGEST)}")
+        ("relays", f"{plain(cell.cell)}: {plain(cell.text, LONGEST_CELL)}")
         for cell in ordered[:MOST_CELLS]
     ]
     if len(ordered) > MOST_CELLS:
@@ -612,7 +610,7 @@ def pipeline_rows(health: PipelineHealth) -> Rows:
             rows.append(
                 (
                     f"  {problem.severity.value}",
-                    f"{plain(problem.text, LONGEST)}. {plain(problem.advice, LONGEST)}",
+                    f"{plain(problem.text, LONGEST_CELL)}. {plain(problem.advice, LONGEST_CELL)}",
                 )
             )
     return rows

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.domain.alerts.alert import Alert, fingerprint_of, named
 from trnfleet.domain.alerts.matchers import all_match, matchers_for
-from trnfleet.domain.alerts.preview import preview
-from trnfleet.domain.alerts.reach import Known
+from trnfleet.domain.alerts.reach import Known, preview
 from trnfleet.domain.alerts.silences import Span
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.alerts.watches import (
@@ -27,9 +26,9 @@ from trnfleet.domain.alerts.watches import (
 from trnfleet.errors import BrokerError, WireError, nearest
 from trnfleet.monitor.alerting.cells import alert_of, unknown_rule
 from trnfleet.monitor.alerting.store import AlertWithStatus
-from trnfleet.monitor.problems.cell_watches import CellWatch, are_watched, cells_of, doubts_of
 from trnfleet.monitor.problems.problem import NO_PROBLEMS
 from trnfleet.monitor.problems.state import known_of, problems_of
+from trnfleet.monitor.problems.uncovered import CellWatch, are_watched, cells_of, doubts_of
 from trnfleet.monitor.sources.watches import presence_of
 from trnfleet.monitor.store.findings import NOTHING
 from trnfleet.services.discovery import find_fleet, find_fleets
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
 
     from trnfleet.clock import Clock
     from trnfleet.domain.alerts.matchers import Matcher
-    from trnfleet.domain.alerts.preview import Preview
+    from trnfleet.domain.alerts.reach import Preview
     from trnfleet.domain.alerts.silences import Ack, Silence
     from trnfleet.domain.alerts.watches import ReceiverErrors
     from trnfleet.monitor.alerting.operator import OperatorActions

@@ -22,8 +22,7 @@ from trnfleet.sim.faults.effects import RESTARTED_COUNTERS
 from trnfleet.sim.faults.timeline import IncidentTimeline
 from trnfleet.sim.hardware.chips import ChipPhysics
 from trnfleet.sim.hardware.ecc import CorrectedErrors
-from trnfleet.sim.hardware.hosts import HostPhysics
-from trnfleet.sim.hardware.silent_rows import SilentRows
+from trnfleet.sim.hardware.hosts import HostPhysics, SilentRows
 from trnfleet.sim.hardware.thermal import Throttling
 from trnfleet.sim.jobs.window import JobTick
 from trnfleet.sim.jobs.workloads import Workloads

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from trnfleet.clock import Clock
     from trnfleet.monitor.alerting.operator import OperatorActions
     from trnfleet.monitor.fleet_state import FleetState
-    from trnfleet.monitor.minutes.folder import FleetHistory
+    from trnfleet.monitor.minutes.minutes import FleetHistory
     from trnfleet.monitor.replay.controls import Playback
     from trnfleet.monitor.sources.leases import Leases
     from trnfleet.tui.bars.status import OwnProcess

@@ -18,8 +18,8 @@ from trnfleet.errors import ConfigError
 from trnfleet.text import plain
 from trnfleet.tui.snapshots.table import Table
 from trnfleet.tui.state.subjects import of_place
-from trnfleet.tui.widgets.filter_prompt import FilterPrompt
 from trnfleet.tui.widgets.focus import focus_on
+from trnfleet.tui.widgets.prompt import FilterPrompt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from trnfleet.monitor.alerting.rule_tests.expectations import Frame
+    from trnfleet.monitor.alerting.rule_tests.play import Frame
 
 pytestmark = pytest.mark.skipif(
     shutil.which("promtool") is None,

@@ -21,7 +21,7 @@ from support.chaos.cases import Case, ChaosError, percentile
 from support.chaos.messages import GOOD_CLUSTER, Mutator
 from support.monitor.feed import Feed, ultraservers
 from support.tui.pilot import FleetPilot, fleet_app, running
-from trnfleet.cli.status_report import FleetState
+from trnfleet.cli.status_report import KnownFleet
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.errors import WireError
 from trnfleet.monitor.alerting.engine import Alerts
@@ -201,7 +201,7 @@ class _Session:
             "cr-good" in {each.message.id for each in monitor.reservations.table()},
             "cr-good is gone",
         )
-        status = FleetState.of(monitor).facts(healthy=True)
+        status = KnownFleet.of(monitor).facts(healthy=True)
         self._demand(bool(json.dumps(status, allow_nan=False)), "no status")
         monitor.alerts.counts()
 

@@ -9,7 +9,7 @@ import pytest
 from trnfleet.config import find_file, load_model, validate
 from trnfleet.domain.fleet import FleetFile
 from trnfleet.sim.engine import Engine, to_ns
-from trnfleet.sim.jobs import cycles
+from trnfleet.sim.jobs import training as cycles
 
 if TYPE_CHECKING:
     from collections.abc import Callable

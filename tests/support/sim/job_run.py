@@ -13,7 +13,7 @@ from trnfleet.config import validate
 from trnfleet.domain.fleet import FleetFile, expand
 from trnfleet.domain.jobs import JOB_STATES
 from trnfleet.domain.layout import Layout
-from trnfleet.sim.hardware.power import ChipHardware
+from trnfleet.sim.hardware.chips import ChipHardware
 from trnfleet.sim.jobs.activity import QUANTITIES, Phase
 from trnfleet.sim.jobs.slowdown import Halt, Slowdowns
 from trnfleet.sim.jobs.workloads import Workloads

@@ -17,7 +17,7 @@ from trnfleet.clock import format_rfc3339
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import METRICS, Scope
 from trnfleet.record.read.recording import Recording
-from trnfleet.wire.frame_layout import Unit
+from trnfleet.wire.frames import Unit
 from trnfleet.wire.messages import Descriptor, decode_message, parse_json_object
 from trnfleet.wire.topics import TopicClass, parse_topic
 

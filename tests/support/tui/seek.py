@@ -8,7 +8,7 @@ from support.tui.fake_playback import START_NS
 from support.tui.past_app import HOUR, MIN
 from trnfleet.clock import NS_PER_S
 from trnfleet.monitor.replay.controls import Mode
-from trnfleet.tui.playback.seek_bar_format import Seek
+from trnfleet.tui.playback.seek_bar import Seek
 
 
 def seek(**rest: Any) -> Seek:

@@ -14,7 +14,7 @@ from support.tui.handled import CHIP, INSTANCE
 from support.tui.pilot import running
 
 from trnfleet.tui.alerts.lists import AlertPlan
-from trnfleet.tui.alerts.space import DETAILS, Space
+from trnfleet.tui.alerts.view import DETAILS, Space
 from trnfleet.wire.messages import JobMessage, encode_message
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import TopicClass, build_topic

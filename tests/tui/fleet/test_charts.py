@@ -15,7 +15,7 @@ from trnfleet.tui.fleet import trend_charts
 from trnfleet.tui.fleet.trend_charts import Trends, fleet_trends, trend_makers
 from trnfleet.tui.state.chart_window import LEAST_ALL_S, ChartWindow
 from trnfleet.tui.state.context import UiContext
-from trnfleet.tui.trends.grid import Plan
+from trnfleet.tui.trends.place import Plan
 from trnfleet.wire.messages import JobMessage, encode_message
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import TopicClass, build_topic
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from trnfleet.tui.trends.trend import Trend
+    from trnfleet.tui.trends.place import Trend
 
 SLOW = Rule.model_validate(
     {

@@ -21,7 +21,7 @@ from trnfleet.tui.fleet.heatmap_legend import _health_legend, count_text
 from trnfleet.tui.fleet.heatmap_style import tile_of
 from trnfleet.tui.fleet.view import FleetView
 from trnfleet.tui.theme import Tile
-from trnfleet.tui.theme.styles import contrast
+from trnfleet.tui.theme.palettes import contrast
 from trnfleet.tui.widgets.bar import Bar
 from trnfleet.tui.widgets.cells import Parts, text_of, width_of
 

@@ -19,8 +19,7 @@ from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.problems.problem import JobImpact, Place, Problem, Problems
 from trnfleet.services.files.rules import load_rules
 from trnfleet.tui.app.app import FleetApp
-from trnfleet.tui.fleet.view import MOST_JOBS, FleetView
-from trnfleet.tui.latest_events import LEAST_LATEST
+from trnfleet.tui.fleet.view import LEAST_LATEST, MOST_JOBS, FleetView
 from trnfleet.tui.widgets.bar import Bar
 from trnfleet.wire.alerts import SilenceMessage
 

@@ -9,7 +9,7 @@ import pytest
 from support.monitor.feed import Feed, ultraservers
 from support.monitor.mutations import hostile_feed, mutated, originals
 
-from trnfleet.cli.status_report import FleetState
+from trnfleet.cli.status_report import KnownFleet
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.services.files.rules import load_rules
@@ -45,7 +45,7 @@ async def test_nothing_that_comes_stops_a_monitor(seed: int) -> None:
         chips = monitor.store.layout.chip_range(good)
         assert (monitor.store.chip_state[chips.start : chips.stop] == Freshness.LIVE).all()
         assert json.dumps(
-            FleetState.of(monitor).facts(healthy=True),
+            KnownFleet.of(monitor).facts(healthy=True),
             allow_nan=False,
         )
         assert "cr-good" in [each.message.id for each in monitor.reservations.table()]

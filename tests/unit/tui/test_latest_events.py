@@ -8,7 +8,7 @@ from support.monitor.feed import Feed, ultraservers
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store.events import Event
 from trnfleet.tui import theme
-from trnfleet.tui.latest_events import LatestEvents, event_lines
+from trnfleet.tui.fleet.view import LatestEvents, event_lines
 from trnfleet.tui.widgets.cells import text_of, width_of
 
 CHIP = "uc1/us-0001/trn2u-0001-1/chip05"

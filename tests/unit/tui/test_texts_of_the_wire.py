@@ -42,11 +42,11 @@ MARKUP = {"Static", "Label", "DataTable", "Markdown", "RichLog", "Pretty", "from
 """Widgets and calls of Textual and Rich that draw markup and escapes. Views draw texts with styles
 instead."""
 PLAIN_ALREADY = {
-    "actions/palette_source.py: alert.rule.name": (
+    "app/palette.py: alert.rule.name": (
         "the palette makes candidates plain, and searches them as they are"
     ),
-    "alerts/chart.py: past.place": "an address of the layout, whose segments are checked",
-    "alerts/chart.py: past.title": "a field's title",
+    "alerts/details.py: past.place": "an address of the layout, whose segments are checked",
+    "alerts/details.py: past.title": "a field's title",
     "alerts/details.py: error.kind": "one of two kinds by which errors are chosen",
     "alerts/rows.py: item.alert.name": "a key of a group, never shown",
     "bars/status.py: figure.text": "words of the program, or made plain where they are made",

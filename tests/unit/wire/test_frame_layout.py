@@ -8,7 +8,7 @@ from support.monitor.feed import Feed, ultraservers
 
 from trnfleet.domain.metrics import METRICS
 from trnfleet.errors import WireError
-from trnfleet.wire.frame_layout import Unit
+from trnfleet.wire.frames import Unit
 from trnfleet.wire.messages import Descriptor, decode_message
 
 

@@ -12,8 +12,14 @@ from typing import TYPE_CHECKING, Literal
 
 from trnfleet import logs
 from trnfleet.bridge.ec2.client import Reading, Throttled
-from trnfleet.bridge.ec2.events import Ec2Event, Health, delivered_event, ec2_events, warning
-from trnfleet.bridge.ec2.mapping import messages_of
+from trnfleet.bridge.ec2.mapping import (
+    Ec2Event,
+    Health,
+    delivered_event,
+    ec2_events,
+    messages_of,
+    warning,
+)
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.domain.address import is_segment
 from trnfleet.domain.reservations import rules

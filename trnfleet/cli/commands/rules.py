@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trnfleet.domain.alerts.rules import Rule
-    from trnfleet.monitor.alerting.rule_tests.expectations import FailedExpectation
+    from trnfleet.monitor.alerting.rule_tests.play import FailedExpectation
 
 FAILED = 1
 INVALID = 2

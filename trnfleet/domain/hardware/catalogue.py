@@ -11,13 +11,20 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trnfleet.domain.hardware.chips import CHIP_TYPES, INFERENTIA2, TRAINIUM1, TRAINIUM2, TRAINIUM3
-from trnfleet.domain.hardware.instances import (
-    INSTANCE_TYPES,
-    TRN2_48XLARGE,
-    TRN2_ULTRASERVER,
-    TRN2U_48XLARGE,
-    ULTRASERVER_TYPES,
+from trnfleet.domain.hardware.chips import (
+    CHIP_TYPES,
+    INFERENTIA2,
+    NO_WATTAGE,
+    RACK_PORT,
+    SERVER_PORT,
+    TRAINIUM1,
+    TRAINIUM2,
+    TRAINIUM3,
+    TRAINIUM3_SWITCHED,
+    TRN1_ARCH,
+    TRN2_ARCH,
+    TRN2_PAGE,
+    TRN3_ARCH,
 )
 from trnfleet.domain.hardware.kinds import (
     GIB,
@@ -33,11 +40,321 @@ from trnfleet.domain.hardware.kinds import (
     InstanceType,
     UltraServerType,
 )
-from trnfleet.domain.hardware.topology import DIRECTIONS, MOST_LANES
+from trnfleet.domain.hardware.topology import (
+    DIRECTIONS,
+    MOST_LANES,
+    SINGLE,
+    TORUS_4X4,
+    Z_RING_4,
+    line,
+    ring,
+    switched,
+)
 from trnfleet.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from trnfleet.domain.hardware.topology import Topology
+
+
+_TRN2_HOST = "1.5 to 2.5 kW a trn2 host beside its chips"
+_TRN2_PRICE = "Offerings seen in one region on 2026-10-03: $858.26 for 24 h of trn2.48xlarge"
+
+
+def _price(usd: float, source: str, evidence: Evidence) -> Figure:
+    return Figure(usd, "USD/h", source, evidence)
+
+
+def _published(
+    fp8_pf: float,
+    bf16_pf: float,
+    sparse_pf: float,
+    fp32_pf: float,
+    hbm_gib: int,
+    hbm_tb_per_s: float,
+) -> dict[str, float]:
+    """Return the published totals by the names of `Totals`; 0 where none is published."""
+    totals = {
+        "fp8_dense_flops": fp8_pf * 1e15,
+        "bf16_dense_flops": bf16_pf * 1e15,
+        "sparse_flops": sparse_pf * 1e15,
+        "fp32_flops": fp32_pf * 1e15,
+        "hbm_bytes": float(hbm_gib * GIB),
+        "hbm_bytes_per_s": hbm_tb_per_s * TERA,
+    }
+    return {name: value for name, value in totals.items() if value}
+
+
+def _trn1(
+    name: str, topology: Topology, vcpus: int, host_gib: int, network_gbps: float, price: Figure
+) -> InstanceType:
+    share = topology.members / 16
+    return InstanceType(
+        name=name,
+        chip=TRAINIUM1,
+        topology=topology,
+        vcpus=vcpus,
+        host_memory_bytes=host_gib * GIB,
+        efa_bytes_per_s=Figure(
+            network_gbps / 8 * GIGA,
+            "bytes/s",
+            (
+                TRN1_ARCH
+                if topology.members > 1
+                else f"EC2's table of instance types, up to that; {TRN1_ARCH}: up to 25 Gb/s"
+            ),
+        ),
+        host_power_idle_w=Figure(800 * max(share, 0.1), "W", NO_WATTAGE, "assumed"),
+        host_power_max_w=Figure(1_500 * max(share, 0.1), "W", NO_WATTAGE, "assumed"),
+        price_usd_per_h=price,
+        has_efa=topology.members > 1,
+        published=_published(3.04, 3.04, 0, 0.76, 512, 13.12) if topology.members > 1 else {},
+    )
+
+
+def _inf2(
+    name: str, topology: Topology, vcpus: int, host_gib: int, network_gbps: float, usd: float
+) -> InstanceType:
+    chips = topology.members
+    source = "on demand on 2026-09-01: $12.98 for inf2.48xlarge"
+    return InstanceType(
+        name=name,
+        chip=INFERENTIA2,
+        topology=topology,
+        vcpus=vcpus,
+        host_memory_bytes=host_gib * GIB,
+        # Up to that for the small sizes.
+        efa_bytes_per_s=Figure(network_gbps / 8 * GIGA, "bytes/s", "the product page of Inf2"),
+        host_power_idle_w=Figure(60 + 40 * chips, "W", NO_WATTAGE, "assumed"),
+        host_power_max_w=Figure(120 + 80 * chips, "W", NO_WATTAGE, "assumed"),
+        price_usd_per_h=(
+            _price(usd, source, "published")
+            if chips == 12
+            else _price(usd, source + "; the list price of this size is as old as 2023", "assumed")
+        ),
+        has_efa=False,
+        published=_published(0, 0.19 * chips, 0, 0, 32 * chips, 0.82 * chips),
+    )
+
+
+def _trn2_48xlarge(
+    name: str, price: Figure, *, between: Topology | None = None, former_names: tuple[str, ...] = ()
+) -> InstanceType:
+    return InstanceType(
+        name=name,
+        chip=TRAINIUM2,
+        topology=TORUS_4X4,
+        vcpus=192,
+        host_memory_bytes=2_048 * GIB,
+        efa_bytes_per_s=Figure(3_200 / 8 * GIGA, "bytes/s", TRN2_ARCH),
+        host_power_idle_w=Figure(1_500, "W", _TRN2_HOST, "assumed"),
+        host_power_max_w=Figure(2_500, "W", _TRN2_HOST, "assumed"),
+        price_usd_per_h=price,
+        former_names=former_names,
+        between=between,
+        published=_published(20.8, 10.7, 41, 2.9, 1_536, 46.4),
+    )
+
+
+def _trn3(
+    name: str, chip: ChipType, topology: Topology, between: Topology, rates: tuple[Figure, ...] = ()
+) -> InstanceType:
+    share = topology.members / 16
+    return InstanceType(
+        name=name,
+        chip=chip,
+        topology=topology,
+        # An UltraServer Gen1 has 768 vCPUs, 8,192 GiB and 12,800 Gb/s in 4 instances, a Gen2 2,304,
+        # 27,648 and 28,800 in 36.
+        vcpus=192 if share == 1 else 64,
+        host_memory_bytes=(2_048 if share == 1 else 768) * GIB,
+        efa_bytes_per_s=Figure(3_200 * share / 8 * GIGA, "bytes/s", TRN3_ARCH, "derived"),
+        host_power_idle_w=Figure(1_500 * share, "W", "as a trn2 host, by chips", "assumed"),
+        host_power_max_w=Figure(2_500 * share, "W", "as a trn2 host, by chips", "assumed"),
+        price_usd_per_h=_price(
+            round(3.35 * topology.members, 2),
+            "AWS publishes no price of Trn3; half as much again as a Trainium2 chip, which is the"
+            " ratio of their HBM",
+            "assumed",
+        ),
+        between=between,
+        between_rates=rates,
+    )
+
+
+TRN1_2XLARGE = _trn1(
+    "trn1.2xlarge",
+    SINGLE,
+    8,
+    32,
+    12.5,
+    _price(0.97, "a sixteenth of trn1.32xlarge", "assumed"),
+)
+TRN1_32XLARGE = _trn1(
+    "trn1.32xlarge",
+    TORUS_4X4,
+    128,
+    512,
+    800,
+    _price(15.49, "offerings of 2024", "published"),
+)
+TRN1N_32XLARGE = _trn1(
+    "trn1n.32xlarge",
+    TORUS_4X4,
+    128,
+    512,
+    1_600,
+    _price(
+        17.85, "trn1.32xlarge at the on-demand ratio of trn1n to trn1, 24.78 to 21.50", "assumed"
+    ),
+)
+TRN2_3XLARGE = InstanceType(
+    name="trn2.3xlarge",
+    chip=TRAINIUM2,
+    topology=SINGLE,
+    vcpus=12,
+    host_memory_bytes=128 * GIB,
+    efa_bytes_per_s=Figure(200 / 8 * GIGA, "bytes/s", TRN2_ARCH),
+    host_power_idle_w=Figure(120, "W", "a sixteenth of a trn2 host", "assumed"),
+    host_power_max_w=Figure(200, "W", "a sixteenth of a trn2 host", "assumed"),
+    price_usd_per_h=_price(2.235, _TRN2_PRICE + ", the same per chip", "published"),
+)
+TRN2_48XLARGE = _trn2_48xlarge("trn2.48xlarge", _price(35.76, _TRN2_PRICE, "published"))
+TRN2U_48XLARGE = _trn2_48xlarge(
+    "trn2u.48xlarge",
+    _price(35.76, "as trn2.48xlarge: an UltraServer is then $143.04", "assumed"),
+    between=Z_RING_4,
+    former_names=("trn2n.48xlarge",),
+)
+
+TRN3P_48XLARGE = _trn3("trn3p.48xlarge", TRAINIUM3, TORUS_4X4, Z_RING_4)
+"""An instance of a Trn3 UltraServer Gen1. EC2's API has no Trn3 types: the name is the Neuron
+driver's (neuron_dhal_v4.c) for hosts of 16 chips that elect their places in a ring of four, as
+trn2u.48xlarge does. Links without switches go by that (derived); the SDK's page on Trn3 speaks of
+switches in both generations, which the claims of its UltraServer name."""
+TRN3S_16XLARGE = _trn3(
+    "trn3s.16xlarge",
+    TRAINIUM3_SWITCHED,
+    switched(4, ("sled",)),
+    switched(36, ("server", "rack"), "z"),
+    (SERVER_PORT, RACK_PORT),
+)
+"""An instance of a Trn3 UltraServer Gen2, a sled of four chips. No name is published: assumed, by
+its 64 vCPUs. A lane joins a chip to one level of switches: 4 links to the sled's switches, 5 to the
+switches between the servers of a rack. The 2 links directly to the other rack are drawn as a port,
+too."""
+INF2_XLARGE = _inf2("inf2.xlarge", SINGLE, 4, 16, 15, 0.7582)
+INF2_8XLARGE = _inf2("inf2.8xlarge", SINGLE, 32, 128, 25, 1.9679)
+INF2_24XLARGE = _inf2("inf2.24xlarge", line(6), 96, 384, 50, 6.4906)
+INF2_48XLARGE = _inf2("inf2.48xlarge", ring(12), 192, 768, 100, 12.98127)
+
+INSTANCE_TYPES = {
+    kind.name: kind
+    for kind in (
+        TRN1_2XLARGE,
+        TRN1_32XLARGE,
+        TRN1N_32XLARGE,
+        TRN2_3XLARGE,
+        TRN2_48XLARGE,
+        TRN2U_48XLARGE,
+        TRN3P_48XLARGE,
+        TRN3S_16XLARGE,
+        INF2_XLARGE,
+        INF2_8XLARGE,
+        INF2_24XLARGE,
+        INF2_48XLARGE,
+    )
+}
+"""Instance types by name; `registered` adds to it."""
+
+TRN2_ULTRASERVER = UltraServerType(
+    name="u-trn2x64",
+    instance=TRN2U_48XLARGE,
+    racks=("rack-a", "rack-b"),
+    title="Trn2 UltraServer",
+    aliases=("trn2-ultraserver",),
+    # AWS adds up rounded values of an instance: 4 x 20.8 and 4 x 10.7.
+    published=_published(83.2, 42.8, 164, 11.6, 6_144, 185.6),
+    claims=(
+        Claim(
+            "sparse FP8 peak of a Trn2 UltraServer",
+            Figure(64 * 2_563 * TERA, "FLOP/s", "64 chips: " + TRN2_PAGE, "derived"),
+            (Figure(332.8e15, "FLOP/s", "launch, 2024-12: 4 x dense"),),
+        ),
+        Claim(
+            "EFA of a Trn2 UltraServer, each way",
+            Figure(
+                12_800 / 8 * GIGA,
+                "bytes/s",
+                "4 instances of 3.2 Tb/s; AWS's product page of Trn2",
+                "derived",
+            ),
+            (Figure(3_200 / 8 * GIGA, "bytes/s", TRN2_ARCH + ", the same as an instance"),),
+        ),
+    ),
+)
+"""64 chips in two racks, as published. The Neuron driver elects each node a neighbour in the same
+rack and one in the other (neuron_pelect.c); the ring is 0-1-2-3 and node 2 lies diagonally opposite
+of node 0, so 0 and 1 share a rack, and 2 and 3 do (derived)."""
+
+_TRN3_BEFORE_LAUNCH = "expected at the launch of Trainium2, 2024-12: four times its UltraServer"
+
+TRN3_ULTRASERVER_GEN1 = UltraServerType(
+    name="u-trn3x64",
+    instance=TRN3P_48XLARGE,
+    racks=("rack-a", "rack-b"),
+    title="Trn3 UltraServer Gen1",
+    aliases=("trn3-gen1-ultraserver", "trn3-ultraserver-gen1"),
+    published=_published(161.088, 42.944, 0, 11.712, 9_216, 313.6),
+    claims=(
+        Claim(
+            "links between chips of a Trn3 UltraServer Gen1",
+            Figure(
+                6,
+                "links a chip, a torus of 4 x 4 x 4 without switches",
+                "Neuron driver (neuron_dhal_v4.c): neighbours to the left and right, as for Trn2",
+                "derived",
+            ),
+            (Figure(1, "network of all chips through NeuronSwitch-v1", TRN3_ARCH),),
+        ),
+        Claim(
+            "dense FP8 peak of a Trn3 UltraServer Gen1",
+            Figure(161.088e15, "FLOP/s", TRN3_ARCH),
+            (Figure(332.8e15, "FLOP/s", _TRN3_BEFORE_LAUNCH),),
+        ),
+    ),
+)
+"""64 chips in four instances. Its name is formed like Trn2's, and its racks are Trn2's (assumed).
+"""
+TRN3_ULTRASERVER_GEN2 = UltraServerType(
+    name="u-trn3x144",
+    instance=TRN3S_16XLARGE,
+    racks=("rack-a", "rack-b"),
+    title="Trn3 UltraServer Gen2",
+    aliases=("trn3-gen2-ultraserver", "trn3-ultraserver-gen2", "trn3-ultraserver", "trn3"),
+    published=_published(362.448, 96.624, 0, 26.352, 20_736, 705.6),
+    claims=(
+        Claim(
+            "dense FP8 peak of a Trn3 UltraServer Gen2",
+            Figure(362.448e15, "FLOP/s", TRN3_ARCH),
+            (Figure(332.8e15, "FLOP/s", _TRN3_BEFORE_LAUNCH),),
+        ),
+        Claim(
+            "sparse peak of a Trn3 UltraServer Gen2",
+            Figure(144 * 2_517 * TERA, "FLOP/s", "144 chips, 16 bits only: trainium3", "derived"),
+            (Figure(1.3e18, "FLOP/s", _TRN3_BEFORE_LAUNCH + ", more than that"),),
+        ),
+    ),
+)
+"""144 chips in 36 instances, in two racks of 18. Assumed, because links between racks lead to the
+same place in the other rack."""
+
+ULTRASERVER_TYPES = {
+    kind.name: kind for kind in (TRN2_ULTRASERVER, TRN3_ULTRASERVER_GEN1, TRN3_ULTRASERVER_GEN2)
+}
+"""UltraServer types by name; `registered` adds to it."""
+
 
 __all__ = (
     "CHIP_TYPES",

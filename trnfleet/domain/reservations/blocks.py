@@ -20,7 +20,7 @@ from trnfleet.domain.reservations.states import (
 )
 
 if TYPE_CHECKING:
-    from trnfleet.domain.reservations.money import Money
+    from trnfleet.domain.reservations.prices import Money
 
 
 @dataclass(frozen=True, slots=True)

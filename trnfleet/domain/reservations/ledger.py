@@ -6,11 +6,12 @@ It reads no clock; its caller sets the time.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import OrderedDict
+from typing import TYPE_CHECKING, TypeVar
 
 from trnfleet.domain.hardware.catalogue import ultraserver_type_of
 from trnfleet.domain.quantities import counted
-from trnfleet.domain.reservations import presence, rules, search
+from trnfleet.domain.reservations import rules, search
 from trnfleet.domain.reservations.blocks import (
     Block,
     Change,
@@ -23,7 +24,6 @@ from trnfleet.domain.reservations.blocks import (
 from trnfleet.domain.reservations.extension import check_extendable, check_longer, why_not_longer
 from trnfleet.domain.reservations.ids import id_of
 from trnfleet.domain.reservations.occupancy import Occupancy
-from trnfleet.domain.reservations.offers import OfferingStore
 from trnfleet.domain.reservations.payments import BlockSchedule
 from trnfleet.domain.reservations.prices import Prices
 from trnfleet.domain.reservations.rules import NS_PER_S, Rule, RuleViolation, utc, whole_minute_ns
@@ -31,6 +31,7 @@ from trnfleet.domain.reservations.search import Lot
 from trnfleet.domain.reservations.search_request import check_sold
 from trnfleet.domain.reservations.states import (
     BEGUN,
+    HOLDING,
     BlockState,
     ExtensionState,
     InterconnectStatus,
@@ -45,6 +46,178 @@ if TYPE_CHECKING:
     from trnfleet.domain.reservations.payments import ScheduledChange
     from trnfleet.domain.reservations.pool import Pool
     from trnfleet.domain.reservations.search_request import SearchRequest
+
+
+_HELD = HOLDING | {BlockState.EXPIRED}
+"""States of a block with, or formerly with, its instances for all its time."""
+
+
+def check_dates(start_ns: int, end_ns: int, created_ns: int) -> None:
+    """Raise if a block cannot have been bought for a time.
+
+    Raises:
+        RuleViolation: no block has that time, or could be bought then.
+    """
+    if start_ns >= end_ns or not rules.is_end(end_ns):
+        raise RuleViolation(
+            Rule.DATES,
+            f"a block ends at 11:30 UTC, after its start; {utc(start_ns)} to {utc(end_ns)} is no"
+            " time of one",
+        )
+    days = rules.days_of(start_ns, end_ns)
+    if days > rules.MOST_DAYS:
+        raise RuleViolation(
+            Rule.DURATION,
+            f"a block lasts {rules.MOST_DAYS} days at most, not {days}; {rules.MOST_DAYS}"
+            " would fit",
+        )
+    soonest_ns = created_ns + rules.EARLIEST_START_S * NS_PER_S
+    latest_ns = created_ns + rules.LATEST_START_S * NS_PER_S
+    bought = f"a block that is bought at {utc(created_ns)}"
+    if start_ns < soonest_ns:
+        raise RuleViolation(
+            Rule.STARTS_TOO_SOON,
+            f"{bought} starts at {utc(whole_minute_ns(soonest_ns))} at the earliest, not at"
+            f" {utc(start_ns)}",
+        )
+    if start_ns > latest_ns:
+        raise RuleViolation(
+            Rule.STARTS_TOO_LATE,
+            f"{bought} starts at {utc(latest_ns)} at the latest, not at {utc(start_ns)}",
+        )
+
+
+def check_free(places: Sequence[int], start_ns: int, end_ns: int, occupancy: Occupancy) -> None:
+    """Raise if other blocks hold a block's instances at the time, or have held them.
+
+    Raises:
+        RuleViolation: another block has one of them, or there are too many in all.
+    """
+    if occupancy.busy(start_ns, end_ns, states=_HELD)[list(places)].any():
+        raise RuleViolation(Rule.CAPACITY, "another block holds one of its instances at the time")
+    excess = occupancy.too_many(len(places), start_ns, end_ns, states=_HELD)
+    if excess:
+        raise RuleViolation(Rule.ACCOUNT_SIZE, excess)
+
+
+def present_state(block: Block, schedule: BlockSchedule, now_ns: int, *, is_paid: bool) -> Block:
+    """Return a block bought before in its present state, as changed by time alone."""
+    if not is_paid:
+        steps = [(min(block.pay_by_ns, now_ns), ChangeKind.PAYMENT_FAILED)]
+    else:
+        ending = [
+            (schedule.warns_ns(block), ChangeKind.EXPIRATION_WARNING),
+            (schedule.interrupts_ns(block), ChangeKind.INTERRUPTION_WARNING),
+            (schedule.terminates_ns(block), ChangeKind.TERMINATING),
+            (block.end_ns, ChangeKind.EXPIRED),
+        ]
+        later = [(max(when_ns, block.start_ns), kind) for when_ns, kind in ending]
+        steps = [
+            (min(schedule.arrives_ns(block.created_ns), block.start_ns, now_ns), ChangeKind.PAID),
+            (block.start_ns, ChangeKind.DELIVERED),
+            *sorted(later, key=lambda step: step[0]),
+        ]
+    past = {block.id: block}
+    for when_ns, kind in steps:
+        if when_ns <= now_ns:
+            apply(past, Change(when_ns, kind, block.id))
+    return past[block.id]
+
+
+OFFERED_S = 86_400
+"""Lifetime of an offering, unless prices are revised before. Assumed, and long enough for fleets
+whose hours pass in seconds."""
+MOST_OFFERED = 4_096
+"""Offerings that are remembered."""
+
+OfferedT = TypeVar("OfferedT", Offering, ExtensionOffering)
+
+
+class OfferingStore:
+    """The offerings found by searches."""
+
+    def __init__(self, prices: Prices, token: Token) -> None:
+        """Begin without offerings.
+
+        Args:
+            prices: Of the market.
+            token: Decides ids.
+        """
+        self._prices = prices
+        self._token = token
+        self._offered: OrderedDict[str, tuple[Offering | ExtensionOffering, int]] = OrderedDict()
+        """Offerings by id with the instant of their expiry; the latest last."""
+
+    def offer(self, lot: Lot, now_ns: int) -> Offering:
+        """Offer a block from now on."""
+        kind = lot.kind.instance_type
+        count = lot.kind.instances
+        fee = self._prices.fee(kind, count, lot.start_ns, lot.end_ns, bought_ns=now_ns)
+        ultraserver = ultraserver_type_of(kind) if lot.kind.is_ultraserver else None
+        offering = Offering(
+            id_of("cbo", self._token, kind, count, lot.zone, lot.start_ns, lot.end_ns, str(fee)),
+            kind,
+            count,
+            ultraserver.name if ultraserver else None,
+            lot.zone,
+            lot.start_ns,
+            lot.end_ns,
+            fee,
+        )
+        self._remember(offering, now_ns)
+        return offering
+
+    def offer_longer(self, block: Block, end_ns: int, now_ns: int) -> ExtensionOffering:
+        """Offer a later end of a block from now on."""
+        kind = block.offering.instance_type
+        count = len(block.places)
+        fee = self._prices.fee(kind, count, block.end_ns, end_ns, bought_ns=now_ns)
+        offering = ExtensionOffering(
+            # Each attempt to buy it has its own id, which does not depend on the time of the
+            # search.
+            id_of(
+                "cbeo", self._token, block.id, block.end_ns, end_ns, len(block.extensions), str(fee)
+            ),
+            block.id,
+            block.end_ns,
+            end_ns,
+            fee,
+        )
+        self._remember(offering, now_ns)
+        return offering
+
+    def taken_up(self, offering_id: str, kind: type[OfferedT], now_ns: int) -> OfferedT:
+        """Return an offering by its id.
+
+        Raises:
+            RuleViolation: it is not on offer, or not any more.
+        """
+        known, until_ns = self._offered.get(offering_id, (None, 0))
+        if not isinstance(known, kind):
+            ids = [
+                other_id
+                for other_id, (what, until) in self._offered.items()
+                if isinstance(what, kind) and now_ns < until
+            ]
+            near = nearest(offering_id, ids) if ids else "look for offerings first"
+            raise RuleViolation(Rule.OFFERING, f"{offering_id!r} is not on offer; {near}")
+        if now_ns >= until_ns:
+            raise RuleViolation(
+                Rule.OFFERING, f"{offering_id} was on offer until {utc(until_ns)}; look again"
+            )
+        return known
+
+    def _remember(self, offering: Offering | ExtensionOffering, now_ns: int) -> None:
+        until_ns = now_ns + OFFERED_S * NS_PER_S
+        revised_ns = self._prices.valid_until_ns(now_ns)
+        self._offered[offering.id] = (
+            offering,
+            until_ns if revised_ns is None else min(until_ns, revised_ns),
+        )
+        self._offered.move_to_end(offering.id)
+        if len(self._offered) > MOST_OFFERED:
+            self._offered.popitem(last=False)
+
 
 MOST_BLOCKS = 4_096
 MOST_NAMED = 12
@@ -298,9 +471,9 @@ class Ledger:
                 f"a block cannot have been bought at {utc(created_ns)}, which is yet to come"
             )
         check_sold(kind, self.pool.sold)
-        presence.check_dates(start_ns, end_ns, created_ns)
+        check_dates(start_ns, end_ns, created_ns)
         if payment is not ExtensionState.PAYMENT_FAILED:
-            presence.check_free(places, start_ns, end_ns, self._occupancy)
+            check_free(places, start_ns, end_ns, self._occupancy)
         ultraserver = ultraserver_type_of(kind) if self.pool.ultraserver[places[0]] >= 0 else None
         zone = str(self.pool.zone[places[0]])
         fee = self._prices.fee(kind, len(places), start_ns, end_ns, bought_ns=created_ns)
@@ -319,7 +492,7 @@ class Ledger:
             self._schedule.never_pay(block.id)
             return block
         is_paid = payment is ExtensionState.PAYMENT_SUCCEEDED
-        return presence.present_state(block, self._schedule, self._now_ns, is_paid=is_paid)
+        return present_state(block, self._schedule, self._now_ns, is_paid=is_paid)
 
     def _next_change(self) -> ScheduledChange | None:
         if not self._is_next_known:

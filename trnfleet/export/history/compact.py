@@ -30,8 +30,7 @@ from trnfleet.export.history.files import (
     locked,
     partitions,
 )
-from trnfleet.export.history.parquet import write_file
-from trnfleet.export.history.rolling import incomplete_windows, roll_up, window_of
+from trnfleet.export.history.rolling import incomplete_windows, roll_up, window_of, write_file
 from trnfleet.export.history.tables import CHIPS, TABLES
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from trnfleet.domain.minutes import MINUTE_COLUMNS
 from trnfleet.export.history.catalogue import read_files, rows_sql
 from trnfleet.export.history.database import Database, quoted
 from trnfleet.export.history.files import Mark, Partition, day_of, file_name, spill_folder
-from trnfleet.export.history.parquet import write_file
-from trnfleet.export.history.rolling import incomplete_windows, roll_up
+from trnfleet.export.history.rolling import incomplete_windows, roll_up, write_file
 from trnfleet.export.history.tables import ALERTS, CHIPS, EVENTS
 
 if TYPE_CHECKING:

@@ -14,16 +14,21 @@ from trnfleet.monitor.alerting.events import AlertEvents
 from trnfleet.monitor.failures import guard
 from trnfleet.monitor.ingest.first_frames import begin_topics
 from trnfleet.monitor.ingest.frame_rows import AppliedFrames, BatchColumns
-from trnfleet.monitor.ingest.layout import LayoutWork, rebuild_layout, write_descriptor
-from trnfleet.monitor.ingest.layout_patch import find_patch, patch_layout
+from trnfleet.monitor.ingest.layout import (
+    LayoutWork,
+    find_patch,
+    patch_layout,
+    rebuild_layout,
+    write_descriptor,
+)
 from trnfleet.monitor.ingest.messages import (
     MESSAGE_HANDLERS,
+    RollupFrames,
     retained_collections,
     retained_ledgers,
 )
 from trnfleet.monitor.ingest.missing import MissingState
 from trnfleet.monitor.ingest.rejects import PendingTelemetry, RejectedError, reject
-from trnfleet.monitor.ingest.rollups import RollupFrames
 from trnfleet.monitor.ingest.taken import Taken
 from trnfleet.monitor.ingest.telemetry import TelemetryBatch
 from trnfleet.monitor.ingest.topics import OF_SOURCES, Topics

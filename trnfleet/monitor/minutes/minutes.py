@@ -8,14 +8,21 @@ sample for a returned minute is late, and counted.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from trnfleet.domain.layout import EMPTY_LAYOUT
-from trnfleet.domain.minutes import MINUTE_NS, MinuteRows
+from trnfleet.domain.metrics import CHIP_METRICS, Aggregate, Kind
+from trnfleet.domain.minutes import (
+    MINUTE_COLUMNS,
+    MINUTE_NS,
+    MinuteRows,
+    Part,
+    has_peak,
+    mean_values,
+)
 from trnfleet.monitor.minutes.counters import CounterValues
-from trnfleet.monitor.minutes.sums import MinuteSums
 from trnfleet.monitor.store.layout_changes import moves, same_instances
 
 if TYPE_CHECKING:
@@ -24,9 +31,240 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.layout import Layout
+    from trnfleet.domain.metrics import Metric
+    from trnfleet.domain.minutes import KeptSeries, Reach, Wanted
     from trnfleet.monitor.store.store import Store
 
     Rows = slice | NDArray[np.int64]
+
+
+_GAUGES = tuple(metric for metric in CHIP_METRICS if metric.kind is Kind.GAUGE)
+_BITS = tuple(metric for metric in CHIP_METRICS if metric.kind is Kind.BITMASK)
+_OPERATIONS = {Aggregate.OR: np.bitwise_or, Aggregate.AND: np.bitwise_and}
+UNKNOWN = np.iinfo(np.uint64).max
+"""Stands for an unknown whole number."""
+
+
+class MinuteSums:
+    """The sums of all chips of a layout over one minute."""
+
+    def __init__(self, layout: Layout) -> None:
+        chips = layout.chips
+        self.layout = layout
+        self.touched_s = 0.0
+        """Monotonic seconds of its last sample."""
+        self.count: NDArray[np.uint16] = np.zeros(chips, np.uint16)
+        """Samples of each chip."""
+        self.tick_s: NDArray[np.float64] = np.zeros(len(layout.instances))
+        """Seconds covered by a sample, per instance."""
+        self.job_of: NDArray[np.int32] = np.full(len(layout.instances), -1, np.int32)
+        self.jobs: tuple[str, ...] = ()
+        """Names of jobs by the numbers in `job_of`."""
+        self.last: CounterValues | None = None
+        """The counters at its end; None until a later minute has begun."""
+        self._sums: dict[str, NDArray[Any]] = {
+            metric.name: np.zeros(chips, np.uint32 if metric.dtype.itemsize <= 2 else np.uint64)
+            for metric in _GAUGES
+        }
+        self._most: dict[str, NDArray[Any]] = {
+            metric.name: np.zeros(chips, np.uint32) for metric in _GAUGES if has_peak(metric)
+        }
+        self._bits: dict[str, NDArray[Any]] = {
+            metric.name: np.full(
+                chips, metric.top if metric.aggregate is Aggregate.AND else 0, metric.dtype
+            )
+            for metric in _BITS
+        }
+        self._known: dict[str, NDArray[np.uint16]] = {}
+        """Samples with a value, for metrics missing in some sample. For all others it is `count`.
+        """
+        self._grown: dict[str, NDArray[np.uint64]] = {}
+
+    def add(self, store: Store, rows: Rows, grown: dict[str, NDArray[np.uint64]]) -> None:
+        """Add a sample of rows.
+
+        Args:
+            store: The values.
+            rows: Rows of chips, each once.
+            grown: By how much counters have grown since the sample before.
+        """
+        for metric in _GAUGES:
+            self._add_gauge(metric, store.columns[metric.name][rows], rows)
+        for metric in _BITS:
+            codes = store.columns[metric.name][rows]
+            known = self._known_of(metric, codes, rows)
+            bits = self._bits[metric.name]
+            if known is not None and metric.aggregate is Aggregate.OR:
+                codes = np.where(known, codes, 0)
+            bits[rows] = _OPERATIONS[metric.aggregate](bits[rows], codes)
+        for name, increase in grown.items():
+            total = self._grown.get(name)
+            if total is None:
+                total = self._grown[name] = np.zeros(len(self.count), np.uint64)
+            total[rows] += increase
+        self.count[rows] += 1
+
+    def _add_gauge(self, metric: Metric, codes: NDArray[Any], rows: Rows) -> None:
+        value: NDArray[Any]
+        if not metric.is_vector:
+            known = self._known_of(metric, codes, rows)
+            value = codes if known is None else np.where(known, codes, 0)
+        elif int(codes.max(initial=0)) != metric.top:
+            known = self._known_of(metric, None, rows)
+            value = np.einsum("ij->i", codes, dtype=np.uint16 if metric.wire == "u8" else np.uint32)
+        else:
+            there = codes != metric.top
+            lanes = there.sum(axis=1)
+            known = self._known_of(metric, lanes > 0, rows)
+            value = np.where(there, codes, 0).sum(axis=1, dtype=np.uint32)
+            if metric.lane_aggregate is Aggregate.MEAN:
+                # As if the lanes that there are were all: sums stay whole numbers of codes.
+                value = np.rint(value * (metric.width / np.maximum(lanes, 1))).astype(np.uint32)
+        name = metric.name
+        self._sums[name][rows] += value
+        if name in self._most:
+            most = self._most[name]
+            if isinstance(rows, slice):
+                np.maximum(most[rows], value, out=most[rows])
+            else:
+                most[rows] = np.maximum(most[rows], value)
+
+    def _known_of(
+        self, metric: Metric, codes: NDArray[Any] | None, rows: Rows
+    ) -> NDArray[np.bool_] | None:
+        """Count the samples with a value and return their flags.
+
+        None for all.
+
+        Args:
+            metric: Their metric.
+            codes: Their codes, or whether each has a value; None for all of them.
+            rows: Their rows.
+        """
+        name = metric.name
+        known: NDArray[np.bool_] | None = None
+        if codes is not None:
+            if codes.dtype == np.bool_:
+                known = codes
+            elif int(codes.max(initial=0)) == metric.top:
+                known = codes != metric.top
+            if known is not None and known.all():
+                known = None
+        if name in self._known:
+            self._known[name][rows] += 1 if known is None else known
+        elif known is not None:
+            self._known[name] = self.count.copy()
+            self._known[name][rows] += known
+        return known
+
+    def moved(self, to: Layout) -> MinuteSums:
+        """Return the sums of the remaining instances under another layout's rows."""
+        twin = MinuteSums(to)
+        twin.touched_s, twin.jobs = self.touched_s, self.jobs
+        twin._known = {name: np.zeros(to.chips, np.uint16) for name in self._known}
+        twin._grown = {name: np.zeros(to.chips, np.uint64) for name in self._grown}
+        twin.last = None if self.last is None else self.last.moved(to, self.layout)
+        for new, old in moves(same_instances(to, self.layout)):
+            rows = to.chips_of(new)
+            before = self.layout.chips_of(old)
+            twin.count[rows] = self.count[before]
+            twin.tick_s[new], twin.job_of[new] = self.tick_s[old], self.job_of[old]
+            for ours, theirs in (
+                (twin._sums, self._sums),
+                (twin._most, self._most),
+                (twin._bits, self._bits),
+                (twin._known, self._known),
+                (twin._grown, self._grown),
+            ):
+                for name, values in theirs.items():
+                    ours[name][rows] = values[before]
+        return twin
+
+    def rows_with_samples(self) -> Rows:
+        """Return the rows that have any sample."""
+        return slice(None) if self.count.all() else np.flatnonzero(self.count)
+
+    def covered_s(self, rows: Rows) -> NDArray[np.float32]:
+        """Return the seconds of the minute covered by the samples of rows."""
+        tick_s = self.tick_s[self.layout.instance_of_chip[rows]]
+        return np.round(np.minimum(60.0, self.count[rows] * tick_s), 1).astype(np.float32)
+
+    def columns(self, rows: Rows, counters: CounterValues) -> dict[str, NDArray[Any]]:
+        """Return the minute's figures of rows.
+
+        If unknown: NaN, or `UNKNOWN` for whole numbers.
+
+        Args:
+            rows: Rows with samples.
+            counters: The counters at the minute's end, if no later minute has begun.
+        """
+        counters = self.last or counters
+        made: dict[str, NDArray[Any]] = {}
+        for name, metric, part in MINUTE_COLUMNS:
+            known = self._known.get(metric.name, self.count)[rows]
+            some = known > 0
+            if part is Part.MEAN:
+                lanes = (
+                    metric.width
+                    if metric.is_vector and metric.lane_aggregate is Aggregate.MEAN
+                    else 1
+                )
+                divisor = np.where(some, known, 1).astype(np.float64) * lanes
+                means = mean_values(metric, self._sums[metric.name][rows] / divisor)
+                means[~some] = np.nan
+                made[name] = means
+            elif part is Part.MAX:
+                lanes = (
+                    metric.width
+                    if metric.is_vector and metric.lane_aggregate is Aggregate.MEAN
+                    else 1
+                )
+                most = mean_values(metric, self._most[metric.name][rows] / lanes)
+                most[~some] = np.nan
+                made[name] = most
+            elif part is Part.BITS:
+                made[name] = np.where(
+                    some, self._bits[metric.name][rows].astype(np.uint64), UNKNOWN
+                )
+            else:
+                last = counters.last[metric.name][rows]
+                unknown = last == metric.top
+                if part is Part.LAST:
+                    made[name] = np.where(unknown, UNKNOWN, last.astype(np.uint64))
+                else:
+                    grown = self._grown.get(metric.name)
+                    increase = np.zeros(len(last), np.uint64) if grown is None else grown[rows]
+                    made[name] = np.where(unknown, UNKNOWN, increase)
+        return made
+
+
+class FleetHistory(Protocol):
+    """The files of months of one fleet."""
+
+    @property
+    def revision(self) -> int:
+        """Increases with each answer and each problem."""
+
+    @property
+    def problem(self) -> str:
+        """The unreadable file and the reason, in one line.
+
+        Empty if all is readable.
+        """
+
+    @property
+    def reach(self) -> Reach | None:
+        """The covered times.
+
+        None if there are none, or unknown yet.
+        """
+
+    def ask(self, wanted: Wanted) -> KeptSeries | None:
+        """Return an answer, perhaps one from a little earlier.
+
+        None while it is read.
+        """
+
 
 GRACE_S = 2.0
 """Monotonic seconds without a sample after which a minute is over. A later one must have begun.

@@ -65,8 +65,8 @@ ADVICE = {
     ),
     "monitor-overloaded": (
         'Publish in blocks (format = "cbor", granularity = "block"), less often, or fewer metrics.'
-        " Or divide the fleet among brokers with a relay each. Read in MQTT 5 (--client mqtt5, the"
-        " default). Or this machine or its network is too slow."
+        " Or divide the fleet among brokers with a relay each. Read in MQTT 5. Or this machine or"
+        " its network is too slow."
     ),
     "recording-stopped": (
         "The disk is full, or the folder cannot be written: see the log. Make room, or keep less"

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import METRICS, Scope
 from trnfleet.errors import WireError
-from trnfleet.record.read.preroll import preroll
+from trnfleet.record.read.player import preroll
 from trnfleet.wire.frame_head import is_cbor
-from trnfleet.wire.frame_layout import Unit
+from trnfleet.wire.frames import Unit
 from trnfleet.wire.messages import Descriptor, JobMessage, decode_message, parse_json_object
 from trnfleet.wire.ndjson import is_plain, to_plain_json
 from trnfleet.wire.rollups import is_rollup

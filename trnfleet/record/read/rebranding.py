@@ -11,11 +11,11 @@ import functools
 import hashlib
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trnfleet.errors import WireError
 from trnfleet.record.format.envelopes import MOST_TOPIC_BYTES
-from trnfleet.wire.frame_head import boot_span, is_cbor
+from trnfleet.wire.frame_head import boot_span, frame_head, is_cbor, with_seq
 from trnfleet.wire.ports import CONTENT_TYPE_JSON, MessageProperties
 from trnfleet.wire.topics import RETAINED, VERSION, TopicClass, build_topic, parse_topic
 from trnfleet.wire.values import FASTEST, LONGEST_PERIOD_S, SHORTEST_PERIOD_S, SLOWEST
@@ -23,6 +23,59 @@ from trnfleet.wire.values import FASTEST, LONGEST_PERIOD_S, SHORTEST_PERIOD_S, S
 if TYPE_CHECKING:
     from trnfleet.wire.ports import Envelope
     from trnfleet.wire.topics import Topic
+
+
+MOST_TOPICS = 200_000
+"""Most topics with changed numbers. Others are unchanged, and their gaps count as lost."""
+_BOOT = re.compile(rb'"boot"\s*:\s*"([^"]{1,64})"')
+_JSON_SEQ = re.compile(rb'"seq"\s*:\s*(\d{1,19})')
+
+
+class _LeftOut(NamedTuple):
+    boot: str
+    messages: int
+    """Of this boot, left out so far."""
+
+
+class Renumbering:
+    """The topics of one run of a replay."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._left_out: dict[str, _LeftOut] = {}
+
+    def renumber(self, envelope: Envelope) -> Envelope:
+        """Return a recorded telemetry message with its number in the replay.
+
+        A message without a number is unchanged.
+        """
+        known = self._left_out.get(envelope.topic)
+        if not envelope.shed and known is None:
+            return envelope
+        if known is None and len(self._left_out) >= MOST_TOPICS:
+            return envelope
+        payload = envelope.payload
+        match = None if is_cbor(envelope) else _JSON_SEQ.search(payload)
+        try:
+            boot, seq = _json_head(payload, match) if match else frame_head(payload)
+        except WireError:
+            return envelope
+        before = known.messages if known is not None and known.boot == boot else 0
+        left_out = self._left_out[envelope.topic] = _LeftOut(boot, before + envelope.shed)
+        number = max(seq - left_out.messages, 0)
+        if match:
+            payload = payload[: match.start(1)] + str(number).encode() + payload[match.end(1) :]
+        else:
+            payload = with_seq(payload, number)
+        return envelope._replace(payload=payload, shed=0)
+
+
+def _json_head(payload: bytes, seq: re.Match[bytes]) -> tuple[str, int]:
+    boot = _BOOT.search(payload)
+    if boot is None:
+        raise WireError("telemetry without boot")
+    return boot[1].decode(errors="replace"), int(seq[1])
+
 
 NEVER = frozenset({TopicClass.COMMAND, TopicClass.REPLY})
 """Classes never replayed: a request of the past must not be carried out again."""

@@ -13,15 +13,15 @@ import re
 from typing import TYPE_CHECKING, Protocol
 
 from trnfleet.bridge.neuron.devices import is_device_list
-from trnfleet.bridge.neuron.exposition import is_exposition
 from trnfleet.bridge.neuron.fields import is_document, parse_json
+from trnfleet.bridge.neuron.scrapes import is_exposition
 from trnfleet.bridge.neuron.stream import MOST_DOCUMENT_BYTES, read_documents
 from trnfleet.clock import format_rfc3339
 from trnfleet.errors import ConfigError, WireError
 from trnfleet.record.format.lines import decode_line, decode_lines
 from trnfleet.record.format.metadata import About
 from trnfleet.record.format.records import MAGIC
-from trnfleet.record.read.open import refuse_special
+from trnfleet.record.read.reader import refuse_special
 from trnfleet.record.read.recording import Recording
 from trnfleet.wire.ndjson import LeftOut
 from trnfleet.wire.topics import DEFAULT_ROOT, VALUES, VERSION, TopicClass

@@ -8,13 +8,12 @@ from abc import abstractmethod
 from array import array
 from typing import TYPE_CHECKING, BinaryIO, ClassVar, NamedTuple
 
-from trnfleet.bridge.neuron.documents import DocumentWriter
+from trnfleet.bridge.neuron.documents import DocumentWriter, InstanceTicks, described_instances
 from trnfleet.bridge.neuron.fields import read_period
 from trnfleet.bridge.neuron.host_reader import DEFAULT_PERIOD_S, HostReader
 from trnfleet.bridge.neuron.scrapes import Scrapes
 from trnfleet.bridge.neuron.stream import MOST_DOCUMENT_BYTES, read_documents
 from trnfleet.bridge.neuron.telemetry import HostTelemetry, boot_of, default_path
-from trnfleet.bridge.neuron.ticks import InstanceTicks, described_instances
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.errors import ConfigError, WireError, nearest
 from trnfleet.services.files.inputs import Input, Kind, about_file
@@ -32,8 +31,8 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from trnfleet.bridge.neuron.devices import DeviceList
+    from trnfleet.bridge.neuron.documents import InstanceTick
     from trnfleet.bridge.neuron.scrapes import Scrape
-    from trnfleet.bridge.neuron.ticks import InstanceTick
     from trnfleet.record.format.metadata import About
     from trnfleet.wire.ports import Envelope
 

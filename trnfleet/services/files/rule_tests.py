@@ -13,7 +13,7 @@ from trnfleet.services.files.rules import load_rules
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trnfleet.monitor.alerting.rule_tests.expectations import FailedExpectation
+    from trnfleet.monitor.alerting.rule_tests.play import FailedExpectation
 
 
 def run_tests(path: Path) -> tuple[int, list[FailedExpectation]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from trnfleet.domain.metrics import BY_NAME, INSTANCE_METRICS
+from trnfleet.domain.metrics import BY_NAME, INSTANCE_METRICS, Scope
 from trnfleet.sim.jobs.activity import EFA_CEILING, QUANTITIES
 from trnfleet.sim.jobs.window import TAIL
 from trnfleet.sim.rng import Stream, knot_of
@@ -23,6 +23,34 @@ if TYPE_CHECKING:
     from trnfleet.sim.jobs.window import JobTick
     from trnfleet.sim.placement import Cohorts
     from trnfleet.sim.rng import Rng
+
+
+class SilentRows:
+    """Hides the rows of silent instances between two steps."""
+
+    def __init__(self, layout: Layout, columns: dict[str, NDArray[Any]]) -> None:
+        self._layout = layout
+        self._columns = columns
+        self._hidden: dict[str, tuple[NDArray[np.int64], NDArray[Any]]] = {}
+
+    def restore(self) -> None:
+        """Restore the values of hidden rows, because a step reads them and adds to them."""
+        for name, (rows, held) in self._hidden.items():
+            self._columns[name][rows] = held
+        self._hidden.clear()
+
+    def hide(self, silent: NDArray[np.bool_], own: range) -> None:
+        """Hide the rows of the silent ones among the instances `own`."""
+        instances = np.flatnonzero(silent[own.start : own.stop]) + own.start
+        if not len(instances):
+            return
+        rows = {Scope.INSTANCE: instances, Scope.CHIP: self._layout.chip_rows(instances)}
+        for name, column in self._columns.items():
+            metric = BY_NAME[name]
+            chosen = rows[metric.scope]
+            self._hidden[name] = (chosen, column[chosen])
+            column[chosen] = metric.top
+
 
 MEMORY_IDLE = 0.02
 MEMORY_BUSY = 0.22

@@ -13,7 +13,7 @@ from textual.containers import Vertical
 from textual.message import Message
 
 from trnfleet.domain.alerts.matchers import parse_matchers, split_matchers
-from trnfleet.domain.alerts.preview import preview
+from trnfleet.domain.alerts.reach import preview
 from trnfleet.domain.durations import parse_duration_s
 from trnfleet.domain.quantities import DurationStyle, count, duration
 from trnfleet.errors import ConfigError, TrnfleetError

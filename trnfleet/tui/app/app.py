@@ -19,7 +19,7 @@ from trnfleet.tui.app.palette import Palette, PaletteSource
 from trnfleet.tui.bars.header import WORDS as HEADER_WORDS
 from trnfleet.tui.bars.status import WORDS as STATUS_WORDS
 from trnfleet.tui.help import HelpScreen, Key, Section, sections, sign_section
-from trnfleet.tui.playback.seek_bar_format import SIGNS
+from trnfleet.tui.playback.seek_bar import SIGNS
 from trnfleet.tui.view import ALERTS, FLEET
 from trnfleet.tui.views import VIEWS
 from trnfleet.tui.widgets.targets import Pressed, TargetKind

@@ -17,7 +17,7 @@ from trnfleet.tui.bars.header import fleets_text, header
 from trnfleet.tui.bars.status import banner, note_line, own_banner, status
 from trnfleet.tui.bars.tabs import Count, tabs_line
 from trnfleet.tui.playback.past_banner import kept_text, past_banner, past_hints, present_text
-from trnfleet.tui.playback.seek_bar_format import Seek
+from trnfleet.tui.playback.seek_bar import Seek
 from trnfleet.tui.view import ALERTS, RESERVATIONS
 from trnfleet.tui.views import TABS
 from trnfleet.tui.widgets.bar import Bar, paragraph

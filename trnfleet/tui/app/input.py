@@ -25,7 +25,7 @@ from textual.message import Message
 from textual.messages import InBandWindowResize
 from textual.widgets import Input
 
-from trnfleet.tui.widgets.field import Field
+from trnfleet.tui.widgets.prompt import Field
 from trnfleet.tui.widgets.selection import SelectableWidget, Selection
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui import theme
 from trnfleet.tui.chip import panels
 from trnfleet.tui.chip.marks import PartMarks
-from trnfleet.tui.chip.metric_table import metric_table
 from trnfleet.tui.chip.reading import CounterRates, chip_at, read_chip
 from trnfleet.tui.format.alerts import alerts_line
 from trnfleet.tui.format.freshness import describe
@@ -44,7 +43,34 @@ if TYPE_CHECKING:
     from trnfleet.domain.filters.language import Filter
     from trnfleet.tui.chip.panels import Panel
     from trnfleet.tui.chip.reading import ChipFacts
+    from trnfleet.tui.snapshots.table import Value
     from trnfleet.tui.state.context import UiContext
+
+
+TITLES = ("address", "metric", "lane", "value", "unit", "origin", "source", "freshness")
+
+
+def metric_table(facts: ChipFacts) -> Table:
+    """Return a chip's metrics as a table, a row per lane.
+
+    Values that are not live are marked.
+    """
+    rows: list[tuple[Value, ...]] = []
+    instance = facts.address.rpartition("/")[0]
+    freshness = facts.freshness.name.lower()
+    for record in facts.provenance:
+        name = record.metric.name
+        unit = record.metric.unit
+        lane_values = facts.values.get(name)
+        values = [facts.host[name]] if lane_values is None else lane_values.tolist()
+        address = instance if lane_values is None else facts.address
+        for lane, value in enumerate(values):
+            number = lane if len(values) > 1 else None
+            rows.append(
+                (address, name, number, value, unit, record.origin, record.source, freshness)
+            )
+    return Table(TITLES, rows)
+
 
 MEDIUM = 110
 WIDE = 200

@@ -17,6 +17,7 @@ from trnfleet.clock import format_rfc3339
 from trnfleet.domain.filters.language import hint
 from trnfleet.domain.quantities import count, counted
 from trnfleet.domain.severity import Severity
+from trnfleet.monitor.pipeline.publishers import State
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.events.brokers import (
@@ -33,13 +34,10 @@ from trnfleet.tui.events.details import EventDetails
 from trnfleet.tui.events.list import EVENT_COLUMNS, NO_MATCH, EventList, head
 from trnfleet.tui.events.publishers import NO_MATCH as NO_PUBLISHER
 from trnfleet.tui.events.publishers import PUBLISHER_COLUMNS, SORTS, PublisherList, publisher_head
-from trnfleet.tui.events.rates import EventRates
-from trnfleet.tui.events.space import CHARTS_FROM, Space
-from trnfleet.tui.events.tab_tables import event_table, publisher_table
+from trnfleet.tui.events.rates import CHARTS_FROM, EventRates, Space
 from trnfleet.tui.snapshots.table import Table, table_of
 from trnfleet.tui.state.subjects import of_alerts, of_job
-from trnfleet.tui.trends.grid import LEAST_ROWS, MOST_ROWS
-from trnfleet.tui.trends.place import Place, PlaceCharts
+from trnfleet.tui.trends.place import LEAST_ROWS, MOST_ROWS, Place, PlaceCharts
 from trnfleet.tui.view import FilteredView, Lists, View
 from trnfleet.tui.widgets.bar import Bar, justified
 from trnfleet.tui.widgets.cells import Parts, fit, width_of, wrapped
@@ -48,7 +46,7 @@ from trnfleet.tui.widgets.focus import focus_on
 from trnfleet.tui.widgets.line_view import Line, LineView, text_line
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Iterable
 
     from textual.app import ComposeResult
 
@@ -56,10 +54,92 @@ if TYPE_CHECKING:
     from trnfleet.domain.filters.language import Filter
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.pipeline.health import PipelineHealth
+    from trnfleet.monitor.pipeline.publishers import PublisherTable
     from trnfleet.monitor.store.events import Event
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.state.subjects import Subject
     from trnfleet.tui.widgets.facts import Fact
+
+
+EVENT_TITLES = (
+    "time",
+    "severity",
+    "source",
+    "name",
+    "place",
+    "subject",
+    "job",
+    "nrt",
+    "rule",
+    "text",
+)
+PUBLISHER_TITLES = (
+    "client",
+    "state",
+    "chips",
+    "paths",
+    "rate [messages/s]",
+    "rate [bytes/s]",
+    "lost",
+    "late",
+    "duplicates",
+    "refused",
+    "lag max [s]",
+    "skew [s]",
+    "for [s]",
+    "restarts",
+    "boot",
+)
+
+
+def event_table(events: Iterable[Event]) -> Table:
+    """Return events as a table."""
+    return Table(
+        EVENT_TITLES,
+        [
+            (
+                format_rfc3339(event.ts_ns),
+                event.severity.value,
+                event.source,
+                event.name,
+                event.path,
+                event.subject,
+                event.job,
+                event.nrt,
+                event.rule,
+                event.text,
+            )
+            for event in events
+        ],
+    )
+
+
+def publisher_table(table: PublisherTable, rows: Iterable[int]) -> Table:
+    """Return some publishers as a table."""
+    return Table(
+        PUBLISHER_TITLES,
+        [
+            (
+                table.names[row],
+                State(table.state[row]).word,
+                int(table.chips[row]),
+                int(table.paths[row]),
+                float(table.messages_per_s[row]),
+                float(table.bytes_per_s[row]),
+                int(table.lost[row]),
+                int(table.late[row]),
+                int(table.duplicates[row]),
+                int(table.refused[row]),
+                float(table.lag_max_s[row]),
+                float(table.skew_s[row]),
+                float(table.for_s[row]),
+                int(table.restarts[row]),
+                table.boots[row],
+            )
+            for row in rows
+        ],
+    )
+
 
 BESIDE_FROM = 180
 """Least width for the event under the cursor beside the list."""

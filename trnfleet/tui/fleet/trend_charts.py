@@ -23,8 +23,7 @@ from trnfleet.tui import theme
 from trnfleet.tui.metric_display import FLEET_CHARTS, fleet_name
 from trnfleet.tui.state.chart_history import figure_of, read_kept, resolution
 from trnfleet.tui.state.chart_window import MEAN_S, chart_inputs, fired_marks, thresholds
-from trnfleet.tui.trends.grid import ChartGrid
-from trnfleet.tui.trends.trend import Trend
+from trnfleet.tui.trends.place import ChartGrid, Trend
 from trnfleet.tui.widgets.charts import Chart, Limit, Series
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from trnfleet.domain.alerts.alert import Alert
-    from trnfleet.domain.alerts.preview import Preview
+    from trnfleet.domain.alerts.reach import Preview
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.domain.alerts.silences import Silence
     from trnfleet.monitor.alerting.engine import Alerts

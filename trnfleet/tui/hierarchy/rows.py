@@ -6,6 +6,7 @@ level. Only the sparklines of the last second are cached.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +26,10 @@ from trnfleet.tui.bars.brokers import away_from, where_text
 from trnfleet.tui.format.freshness import describe
 from trnfleet.tui.format.reservations import PICKED
 from trnfleet.tui.hierarchy import columns
-from trnfleet.tui.hierarchy.index import CORE_LANES, parent_of
+from trnfleet.tui.hierarchy.index import CORE_LANES, NO_FLEETS, FleetRows, node_path, parent_of
+from trnfleet.tui.metric_display import TREE
+from trnfleet.tui.snapshots.table import MOST_ROWS, Table, titled
+from trnfleet.tui.state.descriptors import Descriptions
 from trnfleet.tui.widgets import sparks
 from trnfleet.tui.widgets.cells import fit, right
 
@@ -39,14 +43,15 @@ if TYPE_CHECKING:
     from trnfleet.monitor.store.fields import Field
     from trnfleet.tui.format.freshness import State
     from trnfleet.tui.hierarchy.columns import Plan, TreeColumn
-    from trnfleet.tui.hierarchy.index import Row
+    from trnfleet.tui.hierarchy.index import Row, TreeIndex
+    from trnfleet.tui.snapshots.table import Value
     from trnfleet.tui.state.context import UiContext
-    from trnfleet.tui.state.descriptors import Descriptions
     from trnfleet.tui.state.limits import Judge
     from trnfleet.tui.widgets.cells import FixedParts
 
     Group = tuple[list[int], NDArray[np.int64]]
     """Places in the window, and numbers, of the nodes of one level."""
+
 
 _CORE_METRIC = BY_NAME["nc_util_pct"]
 
@@ -436,3 +441,80 @@ def by_level(rows: list[Row]) -> dict[Level, Group]:
         level: (places, np.array([rows[place].node.number for place in places], dtype=np.int64))
         for level, places in levels.items()
     }
+
+
+class FleetTreeRows:
+    """Reader for the rows of one fleet's tree and for the other fleets' rows."""
+
+    def __init__(self, context: UiContext, descriptions: Descriptions) -> None:
+        self.own = TreeRows(context, descriptions)
+        self.number = context.fleets.contexts.index(context)
+        """The number of the tree's fleet."""
+        self._fleets = context.fleets
+        self._others: dict[int, TreeRows] = {}
+        """Readers of other fleets shown so far, by fleet number."""
+
+    def rows_of_fleets(self, *, is_shut: bool) -> FleetRows:
+        """Return the rows that fleets have: none where there is one.
+
+        Args:
+            is_shut: Whether the tree is closed.
+        """
+        if not self._fleets.are_several:
+            return NO_FLEETS
+        return FleetRows(self.number, len(self._fleets.contexts), is_shut)
+
+    def parts(self, rows: list[Row], plan: Plan, selected: Row | None) -> list[FixedParts]:
+        """Return each row's styled texts, filling the plan's width.
+
+        Args:
+            rows: Rows of an index over the present layout.
+            plan: The columns.
+            selected: The row under the cursor.
+        """
+        made: list[FixedParts] = []
+        for fleet, run in itertools.groupby(
+            rows, lambda row: self.number if row.fleet < 0 else row.fleet
+        ):
+            now_s = self._fleets.contexts[fleet].monitor.clock.monotonic_s()
+            made += self._rows_of(fleet).parts(list(run), plan, now_s, selected)
+        return made
+
+    def _rows_of(self, number: int) -> TreeRows:
+        if number == self.number:
+            return self.own
+        if number not in self._others:
+            context = self._fleets.contexts[number]
+            self._others[number] = TreeRows(context, Descriptions(context.monitor))
+        return self._others[number]
+
+
+_FIRST = ("address", "level", "chips", "live")
+
+
+def open_rows(context: UiContext, descriptions: Descriptions, index: TreeIndex) -> Table:
+    """Return the rows of an index over the present layout, without rows of other fleets.
+
+    Figures computed from the chips in each pass are unknown until the first pass of that layout.
+    """
+    reader = TreeRows(context, descriptions)
+    layout = index.layout
+    rows = [row for row in index.window(0, min(index.rows, MOST_ROWS)) if row.fleet < 0]
+    table: list[list[Value]] = [[] for _ in rows]
+    for level, (places, numbers) in by_level(rows).items():
+        counts = reader.counts(level, numbers)
+        figures = [reader.values(shown.field.key, level, numbers).tolist() for shown in TREE]
+        has_counts = level is not Level.CORE and reader.has_counts(level)
+        chips = counts.sum(axis=1).tolist()
+        live = counts[:, Freshness.LIVE].tolist()
+        for number, place in enumerate(places):
+            node = rows[place].node
+            table[place] = [
+                node_path(layout, node),
+                level.name.lower(),
+                *((chips[number], live[number]) if has_counts else (None, None)),
+                *(column[number] for column in figures),
+                reader.job(node),
+            ]
+    titles = (*_FIRST, *(titled(shown.field.key, shown.field.unit) for shown in TREE), "job")
+    return Table(titles, table, index.rows if index.rows > MOST_ROWS else 0)

@@ -19,7 +19,6 @@ from trnfleet.domain.layout import EMPTY_LAYOUT
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.hierarchy import columns
-from trnfleet.tui.hierarchy.fleet_rows import FleetTreeRows
 from trnfleet.tui.hierarchy.index import (
     Expansion,
     Selection,
@@ -30,7 +29,7 @@ from trnfleet.tui.hierarchy.index import (
     node_path,
     row_key,
 )
-from trnfleet.tui.hierarchy.rows import triangle_at
+from trnfleet.tui.hierarchy.rows import FleetTreeRows, triangle_at
 from trnfleet.tui.state.chip_table import CHIP_COLUMNS, ChipTable
 from trnfleet.tui.state.leases import open_chips
 from trnfleet.tui.view import View

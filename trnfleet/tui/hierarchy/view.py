@@ -20,13 +20,12 @@ from trnfleet.tui import theme
 from trnfleet.tui.bars.brokers import where_text
 from trnfleet.tui.format.alerts import tally_text, worst_of
 from trnfleet.tui.hierarchy import columns
-from trnfleet.tui.hierarchy.open_rows import open_rows
+from trnfleet.tui.hierarchy.rows import open_rows
 from trnfleet.tui.hierarchy.table import TreeTable
 from trnfleet.tui.state.chip_table import CHIP_COLUMNS
 from trnfleet.tui.state.descriptors import Descriptions
 from trnfleet.tui.state.leases import why_no_chips
-from trnfleet.tui.trends.grid import MOST_ROWS
-from trnfleet.tui.trends.place import Place, PlaceCharts
+from trnfleet.tui.trends.place import MOST_ROWS, Place, PlaceCharts
 from trnfleet.tui.view import FilteredView
 from trnfleet.tui.widgets.cells import fit, width_of
 from trnfleet.tui.widgets.focus import focus_on

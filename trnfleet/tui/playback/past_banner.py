@@ -13,16 +13,16 @@ from trnfleet.domain.severity import Severity
 from trnfleet.monitor.replay.controls import Mode
 from trnfleet.text import plain
 from trnfleet.tui import theme
-from trnfleet.tui.playback.seek_bar_format import clock_text, thinned_text
+from trnfleet.tui.playback.seek_bar import clock_text, thinned_text
 from trnfleet.tui.widgets.cells import Parts, width_of
 from trnfleet.tui.widgets.targets import Target, TargetKind, linked
 
 if TYPE_CHECKING:
-    from trnfleet.monitor.minutes.folder import FleetHistory
+    from trnfleet.monitor.minutes.minutes import FleetHistory
     from trnfleet.monitor.problems.problem import ProblemCounts
     from trnfleet.monitor.replay.controls import Playback
     from trnfleet.tui.bars.hints import Hints
-    from trnfleet.tui.playback.seek_bar_format import Seek
+    from trnfleet.tui.playback.seek_bar import Seek
 
 NO_CONNECTION = "✖ LIVE has no connection"
 _HOUR_S = 3_600

@@ -30,8 +30,7 @@ from trnfleet.tui.reservations.timeline import CELLS_S, LABEL, TimelineView
 from trnfleet.tui.snapshots.table import Table, table_of
 from trnfleet.tui.state.highlight import place_of
 from trnfleet.tui.state.subjects import of_reservation
-from trnfleet.tui.trends.grid import LEAST_ROWS
-from trnfleet.tui.trends.place import Place, PlaceCharts
+from trnfleet.tui.trends.place import LEAST_ROWS, Place, PlaceCharts
 from trnfleet.tui.view import FilteredView, View
 from trnfleet.tui.widgets.bar import Bar
 from trnfleet.tui.widgets.cells import fit

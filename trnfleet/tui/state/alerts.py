@@ -29,9 +29,9 @@ from trnfleet.domain.severity import BY_RANK, Severity
 from trnfleet.monitor.alerting.engine import AlertCounts
 from trnfleet.monitor.alerting.store import AlertWithStatus
 from trnfleet.monitor.alerting.unpublished import Unpublished
-from trnfleet.monitor.problems.cell_watches import cells_of, doubts_of
 from trnfleet.monitor.problems.problem import NO_PROBLEMS, ProblemCounts
 from trnfleet.monitor.problems.state import problems_of
+from trnfleet.monitor.problems.uncovered import cells_of, doubts_of
 from trnfleet.monitor.store.findings import JOBS_DOWN
 from trnfleet.tui.state.limits import MarkLimits
 

@@ -14,7 +14,6 @@ from trnfleet.monitor.problems.problem import ProblemCounts, Problems
 from trnfleet.monitor.problems.search import urgency
 from trnfleet.tui.state.alerts import AlertSnapshot
 from trnfleet.tui.state.chart_window import ChartWindow
-from trnfleet.tui.state.frame import Frame
 from trnfleet.tui.state.highlight import Highlight
 
 if TYPE_CHECKING:
@@ -23,11 +22,60 @@ if TYPE_CHECKING:
     from trnfleet.clock import Clock
     from trnfleet.monitor.alerting.operator import OperatorActions
     from trnfleet.monitor.fleet_state import FleetState
-    from trnfleet.monitor.minutes.folder import FleetHistory
+    from trnfleet.monitor.minutes.minutes import FleetHistory
     from trnfleet.monitor.problems.problem import Problem
     from trnfleet.monitor.replay.controls import Playback
     from trnfleet.monitor.sources.leases import Leases
+    from trnfleet.monitor.store.averages import Averages
+    from trnfleet.monitor.store.rollup import Rollups
+    from trnfleet.monitor.summary import Summary
     from trnfleet.wire.ports import LinkStatus
+
+
+class Frame:
+    """One pass of the monitor that is shown."""
+
+    def __init__(self, monitor: FleetState) -> None:
+        self._monitor = monitor
+        self._averages: Averages | None = None
+        self._summary: Summary | None = None
+        self._source = -1
+
+    def take(self) -> None:
+        """Take the newest pass."""
+        self._averages, self._summary = self._monitor.averages, self._monitor.summary()
+        self._source = self._monitor.revision.source
+
+    @property
+    def averages(self) -> Averages:
+        """Means over the last seconds."""
+        return (
+            self._averages
+            if self._averages is not None and self._is_of_shown
+            else self._monitor.averages
+        )
+
+    @property
+    def rollups(self) -> Rollups:
+        """Roll-ups of the pass."""
+        return self.averages.rollups
+
+    @property
+    def summary(self) -> Summary:
+        """The fleet in a few figures."""
+        return (
+            self._summary
+            if self._summary is not None and self._is_of_shown
+            else self._monitor.summary()
+        )
+
+    @property
+    def _is_of_shown(self) -> bool:
+        """Whether the frame is of the monitor shown.
+
+        Layouts of two monitors may have the same generation.
+        """
+        return self._source == self._monitor.revision.source
 
 
 class UiContext(NamedTuple):

@@ -15,10 +15,17 @@ from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui.theme.glyphs import shows_glyphs as shows_glyphs
 from trnfleet.tui.theme.glyphs import to_ascii as to_ascii
-from trnfleet.tui.theme.palettes import ANSI, DARK, HUES, MONOCHROME, PALETTES
+from trnfleet.tui.theme.palettes import (
+    ANSI,
+    DARK,
+    HUES,
+    MONOCHROME,
+    PALETTES,
+    styles_of,
+    textual_theme,
+)
+from trnfleet.tui.theme.palettes import RAMP_STEPS as RAMP_STEPS
 from trnfleet.tui.theme.palettes import Tile as Tile
-from trnfleet.tui.theme.styles import RAMP_STEPS as RAMP_STEPS
-from trnfleet.tui.theme.styles import styles_of, textual_theme
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

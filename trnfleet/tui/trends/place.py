@@ -24,11 +24,10 @@ from trnfleet.tui.format.freshness import describe
 from trnfleet.tui.metric_display import FLEET_CHARTS, fleet_name
 from trnfleet.tui.state.chart_history import figure_of, read_kept, resolution
 from trnfleet.tui.state.chart_window import MEAN_S, before_of, chart_inputs, fired_marks, thresholds
-from trnfleet.tui.trends.grid import LEAST_ROWS, ChartGrid
-from trnfleet.tui.trends.trend import Trend
 from trnfleet.tui.widgets import charts
-from trnfleet.tui.widgets.charts import Chart, Limit, Series
-from trnfleet.tui.widgets.line_view import Line, text_line
+from trnfleet.tui.widgets.cells import Column, FixedParts, beside
+from trnfleet.tui.widgets.charts import Chart, Limit, Series, legend
+from trnfleet.tui.widgets.line_view import Line, LineView, blank_line, text_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -38,7 +37,187 @@ if TYPE_CHECKING:
     from trnfleet.tui.state.chart_history import Kept
     from trnfleet.tui.state.chart_window import ChartInputs
     from trnfleet.tui.state.context import UiContext
+    from trnfleet.tui.widgets.cells import Parts
     from trnfleet.tui.widgets.charts import Mark
+
+
+class Trend(NamedTuple):
+    """One chart with its title."""
+
+    name: str
+    key: str
+    """Field of the present mean in the title; empty for none."""
+    of: str
+    """Text of a value for comparison, such as a cap."""
+    chart: Chart
+    figures: tuple[str, ...]
+    """Of the series in the legend; keys of fields where `has_keys`."""
+    note: str
+    has_keys: bool = False
+    jobs: tuple[str, ...] = ()
+    """Names of all jobs if the series are a selection. Shortened names must be unique among them.
+    """
+
+    def title(self, figure: Callable[[str], str], width: int) -> Parts:
+        """Return the title: its name, the fleet's present value, and the legend.
+
+        Args:
+            figure: Returns the fleet's present mean of a field, written.
+            width: Cells of the chart.
+        """
+        value = f" {figure(self.key)}" if self.key else ""
+        parts: Parts = [(self.name, theme.STRONG), (value + self.of, theme.BASE)]
+        series = [line for line in self.chart.series if line.name]
+        if not series:
+            return parts
+        written = tuple(map(figure, self.figures)) if self.has_keys else self.figures
+        bare: Parts = [parts[0], (value, theme.BASE)]
+        room = width - sum(len(text) for text, _ in parts)
+        whole = sum(
+            len(line.name) + len(text) + 3 for line, text in zip(series, written, strict=True)
+        )
+        # What the line is a mean over goes before figures; with these the span stays.
+        span = len(self.note.partition(", ")[0]) + 3
+        if whole <= room - span:
+            return [*parts, *legend(series, written, room - span, self.jobs)]
+        # The note goes before names are cut, then what the value is compared with.
+        for title, note in ((parts, len(self.note) + 3), (parts, 2), (bare, 2)):
+            head = [
+                *title,
+                *legend(
+                    series, written, width - note - sum(len(text) for text, _ in title), self.jobs
+                ),
+            ]
+            if len(head) == len(title) + len(series) and not head[-1][0].startswith(" +"):
+                break
+        return head
+
+
+LEAST_ROWS = 7
+"""Title, four rows, time axis and a blank line. A smaller chart shows no more than a number."""
+MOST_ROWS = 40
+_CHART_WIDTH = 42
+_WORDS_FROM = 60
+"""Least cells of a chart, and least cells for unabridged titles and limits."""
+_COMFORTABLE_ROWS = 9
+_MOST_COLUMNS = 3
+_GAP = 2
+
+
+class Plan(NamedTuple):
+    """How charts share the space."""
+
+    columns: int
+    rows: int
+    width: int
+    """Cells of each."""
+
+    @staticmethod
+    def of(number: int, width: int, height: int) -> Plan:
+        """Return the arrangement of as many charts as fit, in whole rows."""
+        most = max(1, min(_MOST_COLUMNS, number, (width + _GAP) // (_CHART_WIDTH + _GAP)))
+        high = max(1, height // _COMFORTABLE_ROWS)
+        roomy = (width + _GAP) // (_WORDS_FROM + _GAP)
+        # Below each other where beside each other titles and limits would lack their words.
+        columns = next(
+            (across for across in range(min(most, roomy), 0, -1) if across * high >= number), most
+        )
+        rows = max(1, min(number // columns, high))
+        return Plan(columns, rows, (width - _GAP * (columns - 1)) // columns)
+
+
+class ChartGrid(LineView, can_focus=False):
+    """Charts beside and below each other; subclasses choose them."""
+
+    def __init__(self, context: UiContext, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
+        super().__init__(id=id)
+        self._ui = context
+        self._drawn_of: Hashable = None
+        self._drawn: list[tuple[Trend, list[FixedParts]]] = []
+        self._plan = Plan(1, 1, 1)
+        self._heights = [1]
+
+    def makers(self) -> list[Callable[[], Trend]]:
+        """Return a function per chart, the most important first.
+
+        Only charts with room are made.
+        """
+        raise TypeError(f"{type(self).__name__} does not implement makers()")
+
+    def figure(self, key: str) -> str:
+        """Return the text of a field's present value, the value of a chart's last column."""
+        raise TypeError(f"{type(self).__name__} does not implement figure({key!r})")
+
+    def lines(self, top: int, height: int, width: int) -> list[Line]:
+        """Return the charts, divided evenly over the space."""
+        return self.rows_of_charts(height, width)[top:height]
+
+    def rows_of_charts(self, height: int, width: int) -> list[Line]:
+        """Return the charts' lines; none where there are no charts."""
+        drawn, plan, heights = self._charts(width - 2, height)
+        made: list[Line] = []
+        for row in range(plan.rows if drawn else 0):
+            cells: list[Column] = []
+            for trend, body in drawn[row * plan.columns : (row + 1) * plan.columns]:
+                head = charts.head(trend.title(self.figure, plan.width), trend.note, plan.width)
+                cells += [Column((), _GAP if cells else 1), Column([head, *body], plan.width)]
+            lines = beside(cells, width)
+            made += [blank_line(width)] * (heights[row] - len(lines)) + lines
+        return made
+
+    def restyled(self) -> None:
+        """Draw again in another theme."""
+        self._drawn_of = None
+
+    def drawn_of(self) -> tuple[Hashable, ...]:
+        """Return the inputs of the charts besides their size.
+
+        A change redraws them.
+        """
+        context = self._ui
+        monitor = context.monitor
+        return (
+            monitor.revision.source,
+            monitor.history.end,
+            monitor.store.generation,
+            context.alerts.revision,
+            context.window.span_s(monitor.history.end),
+            context.shows_past,
+            None if context.history is None else context.history.revision,
+        )
+
+    def _charts(
+        self, width: int, height: int
+    ) -> tuple[list[tuple[Trend, list[FixedParts]]], Plan, list[int]]:
+        """Return the charts, redrawn only for a new sample, alert or size."""
+        drawn_of = (*self.drawn_of(), width, height)
+        if drawn_of != self._drawn_of:
+            self._drawn_of = drawn_of
+            makers = self.makers()
+            plan = Plan.of(max(1, len(makers)), width, height)
+            heights = _shared(height, plan.rows)
+            placed = [
+                (make(), number % plan.columns, heights[number // plan.columns] - 2)
+                for number, make in enumerate(makers[: plan.columns * plan.rows])
+            ]
+            axes = [charts.value_axis(trend.chart, plan.width, rows) for trend, _, rows in placed]
+            shared = [0] * plan.columns
+            # A chart alone in its column has the axis that it needs.
+            for (_, column, _), axis in zip(placed, axes, strict=True) if plan.rows > 1 else ():
+                shared[column] = max(shared[column], axis.cells)
+            self._drawn = [
+                (trend, charts.draw(trend.chart, plan.width, rows, axis=shared[column], own=axis))
+                for (trend, column, rows), axis in zip(placed, axes, strict=True)
+            ]
+            self._plan = plan
+            self._heights = heights
+        return self._drawn, self._plan, self._heights
+
+
+def _shared(height: int, rows: int) -> list[int]:
+    """Return the height of each row of charts."""
+    return [height // rows + (row < height % rows) for row in range(rows)]
+
 
 _UTIL = "nc_util_pct"
 _MFU = "mfu_pct"

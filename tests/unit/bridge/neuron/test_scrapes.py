@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.paths import FIXTURES
 
-from trnfleet.bridge.neuron.exposition import parse_sample
 from trnfleet.bridge.neuron.host_reader import HostReader
-from trnfleet.bridge.neuron.scrapes import UNDATED, Scrapes
+from trnfleet.bridge.neuron.scrapes import UNDATED, Scrapes, parse_sample
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.errors import WireError
 from trnfleet.wire.ndjson import LeftOut

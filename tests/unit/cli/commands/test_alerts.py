@@ -21,7 +21,7 @@ from trnfleet.domain.alerts.watches import (
 )
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.alerting.silences import Silences
-from trnfleet.monitor.problems.cell_watches import CellWatch
+from trnfleet.monitor.problems.uncovered import CellWatch
 from trnfleet.services.alerts_client import FleetAlerts
 from trnfleet.wire.alerts import AlertMessage, CellAlertMessage, SilenceMessage
 

@@ -10,8 +10,7 @@ from support.monitor.rules import rule_of
 
 from trnfleet.domain.alerts.alert import Alert, fingerprint_of, labels_of
 from trnfleet.domain.alerts.matchers import all_match, matchers_for, parse_matchers, split_matchers
-from trnfleet.domain.alerts.preview import preview
-from trnfleet.domain.alerts.reach import MOST_TRIED, Known, reach
+from trnfleet.domain.alerts.reach import MOST_TRIED, Known, preview, reach
 from trnfleet.domain.alerts.status import AlertState
 from trnfleet.domain.layout import Layout
 from trnfleet.services.files.rules import load_rules

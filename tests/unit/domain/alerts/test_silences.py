@@ -4,8 +4,7 @@ import pytest
 from support.monitor.rules import alert_of
 
 from trnfleet.domain.alerts.matchers import parse_matchers
-from trnfleet.domain.alerts.preview import preview
-from trnfleet.domain.alerts.reach import Known
+from trnfleet.domain.alerts.reach import Known, preview
 from trnfleet.domain.alerts.silences import Ack, Silence, Span, span_at
 from trnfleet.domain.alerts.status import AlertState
 

@@ -15,7 +15,7 @@ from trnfleet.domain.reservations.blocks import (
     Offering,
     apply,
 )
-from trnfleet.domain.reservations.money import Money
+from trnfleet.domain.reservations.prices import Money
 from trnfleet.domain.reservations.states import BlockState, ExtensionState, InterconnectStatus
 
 START_NS, END_NS = at("2026-01-06 11:30"), at("2026-01-07 11:30")

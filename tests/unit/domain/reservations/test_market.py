@@ -24,7 +24,7 @@ from trnfleet.config import validate
 from trnfleet.domain.fleet import FleetFile
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
 from trnfleet.domain.reservations.market import Market
-from trnfleet.domain.reservations.money import Money
+from trnfleet.domain.reservations.prices import Money
 from trnfleet.domain.reservations.rules import Rule
 from trnfleet.domain.reservations.search_request import SearchRequest
 from trnfleet.errors import ConfigError

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from trnfleet.domain.reservations.money import Money
+from trnfleet.domain.reservations.prices import Money
 
 
 @pytest.mark.parametrize(

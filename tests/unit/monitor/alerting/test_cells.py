@@ -15,8 +15,7 @@ from support.monitor.top import BOOT, Top
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.alert import fingerprint_of
-from trnfleet.domain.alerts.preview import preview
-from trnfleet.domain.alerts.reach import Known
+from trnfleet.domain.alerts.reach import Known, preview
 from trnfleet.domain.alerts.signals import Scope
 from trnfleet.domain.alerts.status import AlertState, AlertStatus
 from trnfleet.domain.alerts.templates import summary
@@ -24,7 +23,7 @@ from trnfleet.domain.severity import Severity
 from trnfleet.monitor.alerting.cells import LEFT_TO_CELLS_NS, CellAlerts, alert_of, unknown_rule
 from trnfleet.monitor.alerting.unpublished import notifying
 from trnfleet.monitor.problems import texts
-from trnfleet.monitor.problems.cell_watches import cells_of
+from trnfleet.monitor.problems.uncovered import cells_of
 from trnfleet.services.alerts_client import published_problems
 from trnfleet.services.watch.service import to_publish
 from trnfleet.tui.format.alerts import status_text

@@ -11,7 +11,7 @@ from trnfleet.errors import ConfigError
 from trnfleet.monitor.alerting.rule_tests.play import RuleTest, play
 
 if TYPE_CHECKING:
-    from trnfleet.monitor.alerting.rule_tests.expectations import Frame
+    from trnfleet.monitor.alerting.rule_tests.play import Frame
 
 US = "uc1/us-0001"
 HOST = f"{US}/trn2u-0"

@@ -14,9 +14,9 @@ from support.monitor.state import stored_difference
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.metrics import BY_NAME, INSTANCE_METRICS
-from trnfleet.monitor.ingest.frame_tables import FrameTables
 from trnfleet.monitor.ingest.sequence import LARGEST_GAP
 from trnfleet.monitor.ingest.topic_state import TopicState
+from trnfleet.monitor.ingest.topics import FrameTables
 from trnfleet.monitor.pipeline.traffic import _COLUMNS, _RINGS
 from trnfleet.monitor.replay.packed_snapshot import PackedSnapshot
 from trnfleet.wire.frame_head import seq_at

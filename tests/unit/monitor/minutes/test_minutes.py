@@ -13,8 +13,7 @@ from support.monitor.feed import START_NS, Feed, standalone, ultraservers
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.domain.minutes import MINUTE_NS
-from trnfleet.monitor.minutes.minutes import GRACE_S, SILENT_S, Minutes
-from trnfleet.monitor.minutes.sums import UNKNOWN
+from trnfleet.monitor.minutes.minutes import GRACE_S, SILENT_S, UNKNOWN, Minutes
 
 if TYPE_CHECKING:
     from trnfleet.domain.minutes import MinuteRows

@@ -11,12 +11,13 @@ from trnfleet.monitor.store.gaps import MOST_GAPS, Gap, Gaps, Reason
 from trnfleet.monitor.store.rings.record import (
     CODED_NODES,
     Record,
+    Ring,
+    SteppedRing,
     Tier,
     TierSpec,
     Track,
     trailing_mean,
 )
-from trnfleet.monitor.store.rings.ring import Ring, SteppedRing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,7 +10,7 @@ from support.record.memory_recording import MemoryRecording
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.record.read.ndjson import NdjsonLines
-from trnfleet.wire.frame_layout import Unit
+from trnfleet.wire.frames import Unit
 from trnfleet.wire.messages import Descriptor, JobMessage, encode_message
 from trnfleet.wire.ports import Envelope, Keyframe, Stored
 

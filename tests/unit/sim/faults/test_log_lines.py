@@ -9,7 +9,7 @@ from trnfleet.domain.severity import Severity
 from trnfleet.domain.targets import resolve
 from trnfleet.sim.events import SimEvent
 from trnfleet.sim.faults.incident import Incident, Step, make_incident
-from trnfleet.sim.faults.log_lines import LogWriter
+from trnfleet.sim.faults.timeline import LogWriter
 from trnfleet.sim.ids import ec2_id, serial_number
 from trnfleet.sim.rng import Rng
 

@@ -12,12 +12,13 @@ from trnfleet.clock import NS_PER_S, ManualClock, format_rfc3339
 from trnfleet.errors import ConfigError
 from trnfleet.sim.publish.commands import HOW_TO_ALLOW, Commands
 from trnfleet.transport.memory import MemoryBus
-from trnfleet.wire.commands.rate import TOTAL_BURST, TOTAL_PER_S
 from trnfleet.wire.commands.server import (
     LONGEST_EXPIRY_S,
     LONGEST_REASON,
     MAX_COMMAND_BYTES,
     REMEMBERED,
+    TOTAL_BURST,
+    TOTAL_PER_S,
     serve,
 )
 from trnfleet.wire.limits import Limits

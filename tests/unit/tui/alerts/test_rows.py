@@ -17,8 +17,7 @@ from trnfleet.monitor.alerting.store import AlertWithStatus
 from trnfleet.monitor.problems.problem import Place, Problem
 from trnfleet.monitor.store.rings.record import Track
 from trnfleet.tui import theme
-from trnfleet.tui.alerts.chart import LEAST_ROWS, Past, chart, moment
-from trnfleet.tui.alerts.details import BESIDE_FROM, about_lines
+from trnfleet.tui.alerts.details import BESIDE_FROM, LEAST_ROWS, Past, about_lines, chart, moment
 from trnfleet.tui.alerts.lists import AlertPlan, alert_head, alert_parts, silence_head
 from trnfleet.tui.alerts.query import AlertRow, columns_of
 from trnfleet.tui.alerts.rows import COLLAPSE_FROM, arrange, in_order

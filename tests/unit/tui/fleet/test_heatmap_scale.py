@@ -7,10 +7,17 @@ from support.monitor.feed import Feed, ultraservers
 from trnfleet.monitor.store import fields
 from trnfleet.tui import theme
 from trnfleet.tui.fleet.heatmap_grid import Grid
-from trnfleet.tui.fleet.heatmap_pixels import CODES, HIGH_CODE, LOW_CODE, HeatValues, codes_of
-from trnfleet.tui.fleet.heatmap_scale import Scale, Scales
+from trnfleet.tui.fleet.heatmap_pixels import (
+    CODES,
+    HIGH_CODE,
+    LOW_CODE,
+    HeatValues,
+    Scale,
+    Scales,
+    codes_of,
+)
 from trnfleet.tui.fleet.heatmap_style import Ink
-from trnfleet.tui.theme.styles import contrast
+from trnfleet.tui.theme.palettes import contrast
 
 UTIL = fields.BY_KEY["nc_util_pct"]
 POWER = fields.BY_KEY["power_w"]

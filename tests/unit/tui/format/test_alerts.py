@@ -4,8 +4,7 @@ from support.tui.alerts import NOW_NS, Board, held, rule, storm
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.matchers import parse_matchers
-from trnfleet.domain.alerts.preview import preview
-from trnfleet.domain.alerts.reach import Known
+from trnfleet.domain.alerts.reach import Known, preview
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.tui.format import alerts as texts
 from trnfleet.tui.widgets.cells import text_of, width_of

@@ -11,7 +11,7 @@ from trnfleet.clock import NS_PER_S
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.replay.controls import Mode
 from trnfleet.monitor.replay.marks import Mark
-from trnfleet.tui.playback.seek_bar_format import (
+from trnfleet.tui.playback.seek_bar import (
     HERE,
     KNOWN,
     NOT_YET,

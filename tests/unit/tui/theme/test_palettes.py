@@ -15,8 +15,15 @@ from trnfleet.cli.app_options import THEMES
 from trnfleet.domain.severity import Severity
 from trnfleet.tui import theme
 from trnfleet.tui.theme import RAMP_STEPS, Tile
-from trnfleet.tui.theme.palettes import ANSI, HUES, MONOCHROME, PALETTES, Palette
-from trnfleet.tui.theme.styles import contrast, styles_of
+from trnfleet.tui.theme.palettes import (
+    ANSI,
+    HUES,
+    MONOCHROME,
+    PALETTES,
+    Palette,
+    contrast,
+    styles_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

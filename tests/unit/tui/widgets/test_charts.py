@@ -14,7 +14,7 @@ from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store.gaps import Gap, Reason
 from trnfleet.monitor.store.rings.record import Track
 from trnfleet.tui import theme
-from trnfleet.tui.trends.trend import Trend
+from trnfleet.tui.trends.place import Trend
 from trnfleet.tui.widgets import charts
 from trnfleet.tui.widgets.cells import text_of, width_of
 from trnfleet.tui.widgets.charts import Chart, Limit, Mark, Series, Times

@@ -7,7 +7,7 @@ from typing import Any
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.sim.publish.commands import Commands
-from trnfleet.wire.commands.rate import (
+from trnfleet.wire.commands.server import (
     ANSWERED_BURST,
     BURST,
     MOST_CLIENTS,

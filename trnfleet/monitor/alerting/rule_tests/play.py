@@ -8,27 +8,22 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
-from trnfleet.domain.alerts.signals import Scope
+from trnfleet.domain.address import Level
+from trnfleet.domain.alerts.rule_tests import Mark, code_of, expand_address
+from trnfleet.domain.alerts.signals import LANES, Scope
 from trnfleet.domain.alerts.templates import summary
 from trnfleet.domain.layout import Layout
-from trnfleet.domain.metrics import JOB_FIGURES
+from trnfleet.domain.metrics import BY_NAME, JOB_FIGURES
+from trnfleet.domain.metrics import Scope as MetricScope
 from trnfleet.errors import ConfigError, nearest
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.alerting.inputs import Instant, Readings
 from trnfleet.monitor.alerting.named_targets import NamedColumns, jobs_table
-from trnfleet.monitor.alerting.rule_tests.expectations import (
-    ActiveAlert,
-    FailedExpectation,
-    Frame,
-    fits,
-    words,
-)
-from trnfleet.monitor.alerting.rule_tests.series import Playback, SeriesRows
 from trnfleet.monitor.slices import finish
 from trnfleet.monitor.store.events import Events
 from trnfleet.monitor.store.rollup import Rollups
@@ -38,10 +33,222 @@ from trnfleet.wire.messages import EventMessage, JobMessage
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from trnfleet.domain.alerts.rule_tests import Case, CaseFile
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.alerts.rule_tests import AlertCase, Case, CaseFile, Sample, SeriesCase
     from trnfleet.domain.alerts.rules import Rule
+    from trnfleet.domain.layout import Node
     from trnfleet.monitor.alerting.named_targets import Value
     from trnfleet.monitor.store.events import Event
+
+
+class Playback:
+    """The samples of a series at each step."""
+
+    __slots__ = ("_interval_ns", "_newest", "_samples", "_stale_after_ns")
+
+    def __init__(self, samples: tuple[Sample, ...], interval_ns: int, stale_after_ns: int) -> None:
+        self._samples = samples
+        self._interval_ns = interval_ns
+        self._stale_after_ns = stale_after_ns
+        newest = -1
+        self._newest = list[int]()
+        for step, sample in enumerate(samples):
+            newest = newest if sample is Mark.GAP else step
+            self._newest.append(newest)
+
+    def is_new(self, step: int) -> bool:
+        """Return whether a step has a sample."""
+        return step < len(self._samples) and not isinstance(self._samples[step], Mark)
+
+    def value(self, step: int) -> float | str | None:
+        """Return the value at a step.
+
+        None if there is none or it is too old.
+        """
+        newest = self._newest[min(step, len(self._newest) - 1)] if self._newest else -1
+        if newest < 0 or (step - newest) * self._interval_ns > self._stale_after_ns:
+            return None
+        sample = self._samples[newest]
+        return None if isinstance(sample, Mark) else sample
+
+
+class SeriesRows:
+    """One series and its places in the store."""
+
+    def __init__(self, series: SeriesCase, playback: Playback, layout: Layout) -> None:
+        """Find the places.
+
+        Raises:
+            ValueError: a target is unknown, or a value is outside its metric's range.
+        """
+        self.figure = series.figure
+        self.playback = playback
+        self._codes: dict[float | str, int] = {}
+        chips: list[int] = []
+        lanes: list[int] = []
+        instances: list[int] = []
+        for target in expand_address(series.target):
+            path, _, direction = target.partition(":")
+            node = layout.find(path)
+            if node is None:
+                raise ValueError(
+                    f"{target!r} is not there; name its instance in [[tests.instances]]"
+                )
+            covered = layout.chip_range(node)
+            chips += covered
+            lane = -1
+            if direction:
+                lane = _link_lane(layout, node, direction)
+            elif path.count("/") + 1 == Level.CORE:
+                core = path.rpartition("/")[2]
+                if core not in LANES[Scope.CORE]:
+                    raise ValueError(f"{target!r} is no core: {nearest(core, LANES[Scope.CORE])}")
+                lane = LANES[Scope.CORE].index(core)
+            lanes += [lane] * len(covered)
+            if path.count("/") + 1 <= Level.INSTANCE:
+                instances += layout.instance_range(node)
+        self.chips = np.array(chips, np.int64)
+        self._lanes = np.array(lanes, np.int64)
+        metric = "links_up" if self.figure == "link_up" else self.figure
+        self._metric = BY_NAME[metric]
+        of_host = self._metric.scope is MetricScope.INSTANCE
+        self._places = np.array(instances, np.int64) if of_host else self.chips
+        for sample in series.values:
+            if not isinstance(sample, Mark):
+                self._codes[sample] = self._code(sample)
+
+    def write(self, store: Store, value: float | str | None, live: NDArray[np.bool_]) -> None:
+        """Write a value into the store.
+
+        Without a value, live places become not available. The others stay as last known.
+        """
+        column = store.columns[self._metric.name]
+        places = self._places
+        if value is None:
+            if self.figure == "link_up":
+                return
+            if self._metric.scope is MetricScope.INSTANCE:
+                starts = store.layout.chip_start
+                dead = [row for row in places.tolist() if live[starts[row] : starts[row + 1]].any()]
+                column[np.array(dead, np.int64)] = self._metric.top
+            else:
+                still = live[places]
+                self._put(column, places[still], self._lanes[still], self._metric.top)
+            return
+        code = self._codes[value]
+        if self.figure == "link_up":
+            bits = (1 << self._lanes).astype(np.uint8)
+            # Several links of one chip may be in one series.
+            (np.bitwise_or if code else np.bitwise_and).at(column, places, bits if code else ~bits)
+        else:
+            self._put(column, places, self._lanes, code)
+
+    def _put(
+        self, column: NDArray[Any], places: NDArray[np.int64], lanes: NDArray[np.int64], code: int
+    ) -> None:
+        if not self._metric.is_vector:
+            column[places] = code
+            return
+        whole = lanes[: len(places)] < 0
+        column[places[whole], :] = code
+        column[places[~whole], lanes[~whole]] = code
+
+    def _code(self, sample: float | str) -> int:
+        if self.figure == "link_up":
+            if sample not in {0.0, 1.0}:
+                raise ValueError(f"link_up {sample!r} is neither 0 nor 1")
+            return int(sample == 1.0)
+        return code_of(self.figure, sample)
+
+
+def _link_lane(layout: Layout, node: Node, name: str) -> int:
+    """Return the number of a link lane of a chip.
+
+    Raises:
+        ValueError: its type has no lane of that name.
+    """
+    names = layout.lane_names_of(int(layout.instance_of_chip[node.number]))
+    if name not in names:
+        raise ValueError(f"{layout.path(node)}:{name} is no link: {nearest(name, names)}")
+    return names.index(name)
+
+
+class ActiveAlert(NamedTuple):
+    """An active alert at an instant."""
+
+    target: str
+    state: str
+    """firing or pending."""
+    value: float | str | None
+    place: str
+    members: int
+    summary: str
+
+    def __str__(self) -> str:
+        """Return it in one line."""
+        value = "" if self.value is None else f" value={_short(self.value)}"
+        place = f" place={self.place}" if self.place and self.place != self.target else ""
+        return (
+            f"{self.target or 'the fleet'} {self.state}{value} members={self.members}{place} "
+            f" {self.summary}"
+        )
+
+
+Frame = dict[str, tuple[ActiveAlert, ...]]
+"""The active alerts of an instant by rule, in the order of their targets."""
+
+
+class FailedExpectation(NamedTuple):
+    """An expectation that failed."""
+
+    test: str
+    at_s: float
+    rule: str
+    expected: tuple[str, ...]
+    got: tuple[str, ...]
+
+
+def fits(expected: Sequence[AlertCase], got: Sequence[ActiveAlert]) -> bool:
+    """Return whether the alerts are the expected ones, one for each."""
+    left = {(active.target, active.state): active for active in got}
+    if len(expected) != len(got):
+        return False
+    for alert in expected:
+        seen = left.pop((alert.target, alert.state), None)
+        if seen is None or not _is_as(alert, seen):
+            return False
+    return True
+
+
+def _is_as(alert: AlertCase, seen: ActiveAlert) -> bool:
+    if alert.value is not None and not _same_value(alert.value, seen.value):
+        return False
+    return (
+        alert.place in {None, seen.place}
+        and alert.members in {None, seen.members}
+        and alert.summary in {None, seen.summary}
+    )
+
+
+def _same_value(one: float | str, other: float | str | None) -> bool:
+    if isinstance(one, str) or not isinstance(other, float):
+        return one == other
+    return math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-9)
+
+
+def words(alert: AlertCase) -> str:
+    """Return an expected alert in one line, in the form of `ActiveAlert`."""
+    value = "" if alert.value is None else f" value={_short(alert.value)}"
+    members = "" if alert.members is None else f" members={alert.members}"
+    place = "" if alert.place is None else f" place={alert.place}"
+    summary_text = "" if alert.summary is None else f"  {alert.summary}"
+    return f"{alert.target or 'the fleet'} {alert.state}{value}{members}{place}{summary_text}"
+
+
+def _short(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.9g}"
+
 
 START_NS = 1_767_225_600 * NS_PER_S
 """Monitor time of a test's beginning: 2026-01-01."""
