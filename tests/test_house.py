@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 CEILINGS = {
     "statements of trnfleet": 63_323,
-    "statements of tests": 60_807,
+    "statements of tests": 60_813,
     "numeric constants": 1_491,
     "tuple assignments": 303,
     "modules that one sibling imports": 57,

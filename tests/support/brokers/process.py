@@ -128,8 +128,8 @@ class BrokerProcess(abc.ABC):
         return False
 
     def output(self) -> str:
-        """Return the end of what it printed."""
-        return (self.folder / "output.log").read_text(errors="replace")[-4_000:]
+        """Return what it printed."""
+        return (self.folder / "output.log").read_text(errors="replace")
 
     def kill(self) -> None:
         """Kill it and its children with -9.
@@ -154,7 +154,11 @@ class BrokerProcess(abc.ABC):
         self.start()
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.kill()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -157,6 +157,10 @@ def retain(url: BrokerUrl, messages: dict[str, bytes], password: Password | None
     asyncio.run(write())
 
 
+_given: set[int] = set()
+"""Ports that `free_port` has returned. A program may not have bound its port yet."""
+
+
 def free_port() -> int:
     """Return an unused loopback port.
 
@@ -164,11 +168,13 @@ def free_port() -> int:
     """
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     first = 20_000 + 1_000 * (worker % 12)
-    for port in random.sample(range(first, first + 1_000), 1_000):
+    ports = random.sample(range(first, first + 1_000), 1_000)
+    for port in sorted(ports, key=_given.__contains__):
         with socket.socket() as probe:
             try:
                 probe.bind((_HOST, port))
             except OSError:
                 continue
+            _given.add(port)
             return port
     raise OSError(f"no port from {first} on is free")
