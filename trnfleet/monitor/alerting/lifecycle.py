@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from trnfleet.domain.alerts import flapping
 from trnfleet.domain.alerts.flapping import Flaps
-from trnfleet.domain.alerts.signals import Scope
 from trnfleet.domain.alerts.status import AlertState
 
 if TYPE_CHECKING:
@@ -20,6 +19,9 @@ if TYPE_CHECKING:
     from trnfleet.monitor.alerting.published import PublishedAlerts
     from trnfleet.monitor.alerting.silences import Silences
     from trnfleet.monitor.alerting.store import AlertStore
+
+UNHEARD = "unheard_s"
+"""The figure of rules about a lost connection."""
 
 
 class AlertLifecycle:
@@ -126,7 +128,7 @@ class AlertLifecycle:
     def _is_held(self, alert: Alert, instant: Instant) -> bool:
         """Return whether a firing alert goes on although nothing is wrong.
 
-        A flapping alert goes on until it has been quiet, except about the pipeline. One that ends
+        A flapping alert goes on until it has been quiet, except about the connection. One that ends
         while inhibited does not count towards flapping.
         """
         if self._published.holds(alert.fingerprint):
@@ -135,8 +137,8 @@ class AlertLifecycle:
             # Its changes were not notified: a wider alert was.
             self._flaps.retract(alert.fingerprint)
             return False
-        if alert.rule.scope is Scope.PIPELINE:
-            # An outage of ours that is over is over, however often it came.
+        if alert.rule.figure == UNHEARD:
+            # A connection that is back is back, however often it was lost.
             return False
         if alert.is_flapping:
             quiet_ns = self._quiet_since.setdefault(alert.fingerprint, instant.flow_ns)

@@ -55,14 +55,14 @@ class Cause:
         self.ended_s = -math.inf
         self.back_s = -math.inf
         """When sources have reconnected after its last end."""
-        self.wills_since_s = math.inf
-        """Its last beginning, if publishers may have lost their connection; else infinite."""
+        self._wills_since_s = math.inf
+        """Its beginning, if publishers may have lost their connection; else infinite."""
 
     def begins(self, since_s: float) -> None:
         """Begin, unless it lasts."""
         if self.since_s is None:
             self.since_s = since_s
-            self.wills_since_s = math.inf
+            self._forget_wills(since_s)
 
     def ends(self, now_s: float, missed_s: float | None = None) -> None:
         """End, after `missed_s` seconds or since its beginning.
@@ -72,9 +72,23 @@ class Cause:
         missed_s = self.lasts_s(now_s) if missed_s is None else missed_s
         self.since_s = None
         self.ended_s = now_s
+        self._forget_wills(now_s - missed_s)
         self.back_s = max(self.back_s, now_s + min(RECONNECT_S, missed_s))
-        is_long = missed_s >= RECONNECT_S
-        self.wills_since_s = now_s - missed_s if is_long and self.loses_publishers else math.inf
+        if missed_s >= RECONNECT_S and self.loses_publishers:
+            self._wills_since_s = min(self._wills_since_s, now_s - missed_s)
+
+    def _forget_wills(self, since_s: float) -> None:
+        """Forget the wills of the former break, unless this one began before sources were back."""
+        if since_s >= self.back_s:
+            self._wills_since_s = math.inf
+
+    def wills_since_s(self, now_s: float) -> float:
+        """Return since when last wills may be due to it, until publishers are back.
+
+        Infinite if none may.
+        """
+        is_over = self.since_s is None and now_s >= self.back_s
+        return math.inf if is_over else self._wills_since_s
 
     def lasts_s(self, now_s: float) -> float:
         """Return for how long it has lasted; 0 while it does not."""
@@ -146,10 +160,9 @@ class LostConnections:
         """The same for each of several connections."""
         return tuple(lost.ended_s for lost in self.lost) if len(self.lost) > 1 else ()
 
-    @property
-    def wills_since_s(self) -> float:
-        """Monotonic seconds since which last wills may be due to an outage; infinite for none."""
-        return min((lost.wills_since_s for lost in self.lost), default=math.inf)
+    def wills_since_s(self, now_s: float) -> float:
+        """Return since when last wills may be due to an outage; infinite if none may."""
+        return min((lost.wills_since_s(now_s) for lost in self.lost), default=math.inf)
 
     def lasts_s(self, now_s: float) -> float:
         """Return for how long no connection has stood; 0 while any does."""

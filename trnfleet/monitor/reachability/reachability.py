@@ -135,9 +135,10 @@ class Reachability:
         announced_s = publishers.traffic.column("changed_s")
         doubted = np.zeros(len(announced_s), np.bool_)
         for cause in (self.connections, self.half_open):
-            if math.isfinite(cause.wills_since_s):
+            since_s = cause.wills_since_s(now_s)
+            if math.isfinite(since_s):
                 mask = cause.explains(now_s, store)
-                is_with_it = announced_s >= cause.wills_since_s
+                is_with_it = announced_s >= since_s
                 doubted |= is_with_it & whole_publishers(mask, store, publishers)
         return doubted
 

@@ -6,7 +6,7 @@
 | doubt in a connection or publisher | a message | `QUIET_FROM_PERIODS`, at least `QUIET_FROM_S` |
 | proof that a connection is whole | last wills of lost publishers | `proof_s` of the monitor |
 | silence after a break | reconnecting sources | its length, at most `RECONNECT_S`, and 3 periods |
-| last wills after a long break | reconnecting publishers | `RECONNECT_S` and three periods |
+| last wills after a long break | reconnecting publishers | `RECONNECT_S` |
 | losses after a large layout | the first telemetry of all | `RECONNECT_S` |
 | a recording that is thinned less | an equally thinned topic | `RECONNECT_S` |
 | the end of an overload | another late or shed message | `OVERLOAD_GAP_S` |
@@ -20,7 +20,7 @@ from __future__ import annotations
 RECONNECT_S = 10.0
 """Seconds until sources are back after a break, or have all come after a join.
 
-Publishers reconnect within it. A shorter break costs none of them its connection.
+Publishers reconnect within it. No publisher loses its connection in a shorter break.
 """
 QUIET_FROM_S = 0.5
 QUIET_FROM_PERIODS = 2.0

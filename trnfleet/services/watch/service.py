@@ -24,6 +24,7 @@ from trnfleet.domain.severity import Severity
 from trnfleet.export.election import LISTEN_S, Attendance
 from trnfleet.export.notification_log import REFRESHED_EVERY_S, FiringAlert, Now
 from trnfleet.export.receiver import finished_within
+from trnfleet.monitor.alerting.lifecycle import UNHEARD
 from trnfleet.monitor.alerting.unpublished import Unpublished, notifying
 from trnfleet.services.watch.peers import Peers
 from trnfleet.tasks import background
@@ -49,8 +50,6 @@ if TYPE_CHECKING:
 
 log = logs.get_logger(__name__)
 
-UNHEARD = "unheard_s"
-"""The figure of rules about a lost connection."""
 CHECK_EVERY_S = 0.1
 """Time between two elections. Each publishes the changes since the last."""
 UNHEARD_S = 15.0
@@ -424,8 +423,8 @@ class WatchService:
         if names:
             log.warning("watch_rival", client=self._identity.client, rivals=", ".join(names[:3]))
             self._say(
-                f"{', '.join(names[:3])} leads {self._identity.fleet}, too, by its own word; it"
-                " began later or is replaced"
+                f"{', '.join(names[:3])} also claims to lead {self._identity.fleet}; it"
+                " started later or was replaced"
             )
 
     # Messages

@@ -154,7 +154,7 @@ async def test_a_replaced_leader_stays_back() -> None:
         await turn(other, bench, 6)
         assert (bench.role(), other.role()) == (Role.LEADER, Role.STANDBY)
         assert other.lines[-2:] == [
-            "watch-m leads demo, too, by its own word; it began later or is replaced",
+            "watch-m also claims to lead demo; it started later or was replaced",
             "standby: watch-m leads",
         ]
         for _ in range(40):
@@ -276,7 +276,7 @@ async def test_nobody_gets_old_in_a_moment() -> None:
             await mute(bench, 5, "a", "b")
             assert bench.role() is Role.LEADER
         assert set(bench.states()) == {"firing"}
-        assert "evil leads demo, too, by its own word; it began later or is replaced" in bench.lines
+        assert "evil also claims to lead demo; it started later or was replaced" in bench.lines
         for _ in range(12):
             await mute(bench, 5)
             assert bench.role() is Role.LEADER
