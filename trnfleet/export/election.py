@@ -12,9 +12,8 @@ heartbeat with its own. Times of others are their own claims, so:
 - A watch that finds a leader ranks behind all watches it hears, whatever their clocks say. Also if
   that leader's first heartbeat arrives after listening ended, but before the leader's retained
   message was out of doubt.
-- A leader that does not publish the alerts firing here is replaced, and leads nobody here until it
-  starts again. It hears its successor lead, and ranks behind all once that one publishes its
-  alerts.
+- A leader that does not publish the alerts firing here is replaced. It is not accepted as leader
+  here until it starts again, or ranks itself last because its successor publishes its alerts.
 """
 
 from __future__ import annotations
@@ -142,7 +141,10 @@ class Election:
             is_heard,
             message.leads,
             message.hears,
-            is_replaced=known is not None and known.is_replaced,
+            # One that has stepped back ranks behind this watch, and may lead when this one is away.
+            is_replaced=known is not None
+            and known.is_replaced
+            and (since_ns, client) < (self.since_ns, self._client),
         )
         if is_first and known is not None and now_s < known.until_s and not self._is_listening:
             self._rank_behind(watch)

@@ -188,6 +188,22 @@ def test_a_replaced_watch_leads_nobody_until_it_starts_again() -> None:
     assert election.leader(100) == "watch-m"
 
 
+def test_a_replaced_watch_that_has_stepped_back_may_lead_in_the_absence_of_this_one() -> None:
+    """Else both would lead once this watch is back. A later claim alone does not help it."""
+    election = Election("watch-m", 5 * SECOND)
+    take(election, "watch-a", presence("watch-a", SECOND, leads=True), 0)
+    election.take_part(0)
+    election.replace("watch-a")
+    take(election, "watch-a", presence("watch-a", 2 * SECOND, leads=True), 1)
+    assert election.leader(1) == "watch-m"
+    take(election, "watch-a", presence("watch-a", 6 * SECOND, leads=False), 2)
+    assert election.leader(2) == "watch-m"
+    election.listen(60)
+    take(election, "watch-a", presence("watch-a", 6 * SECOND, leads=True), 60)
+    assert election.take_part(60)
+    assert election.leader(60) == "watch-a"
+
+
 def test_who_steps_back_ranks_behind_all() -> None:
     """Its successor leads for everybody, even if that one had been replaced here before."""
     election = Election("watch-a", SECOND)
