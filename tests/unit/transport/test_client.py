@@ -18,6 +18,9 @@ from trnfleet.transport.diagnosis import EndedEarlyError
 from trnfleet.transport.filters import topic_pattern
 from trnfleet.transport.inbox import Delivery, Reception
 from trnfleet.transport.packets import MAX_PACKET_BYTES, ForbiddenPacketError
+from trnfleet.transport.security import Login
+from trnfleet.transport.url import BrokerUrl
+from trnfleet.transport.writing import WritingConnection
 from trnfleet.wire.ports import Envelope, LinkStatus
 
 if TYPE_CHECKING:
@@ -190,3 +193,19 @@ async def test_an_end_before_the_answer_is_an_error() -> None:
         await asyncio.wait_for(greeting, 5)
     client.drop()
     await asyncio.sleep(0)
+
+
+async def test_what_a_broker_sends_while_a_connection_closes_ends_no_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Aiomqtt raises whatever the client has ended with, such as for a forbidden packet."""
+    reception = Reception(None, topic_pattern("t/#"), LinkStatus())
+    connection = WritingConnection(Login(BrokerUrl("h"), "c"), "5", ManualClock(), reception)
+    connection.ended = asyncio.get_running_loop().create_future()
+
+    async def refuse(*_: object) -> None:
+        raise ForbiddenPacketError("a message with QoS 2")
+
+    monkeypatch.setattr(connection._client, "__aexit__", refuse)
+    await connection.close()
+    assert connection.ended.cancelled()
