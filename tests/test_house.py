@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from support.house import Module
 
 CEILINGS = {
-    "statements of trnfleet": 63_323,
-    "statements of tests": 60_813,
+    "statements of trnfleet": 63_327,
+    "statements of tests": 60_812,
     "numeric constants": 1_491,
     "tuple assignments": 303,
     "modules that one sibling imports": 57,

@@ -378,7 +378,7 @@ _ALERTS = {
     "UNKNOWN_CA": "the broker refuses the client certificate: it does not know its authority",
     "BAD_CERTIFICATE": "the broker refuses the client certificate as damaged or wrongly signed",
     "UNSUPPORTED_CERTIFICATE": (
-        "the broker refuses the client certificate: its kind or purpose is another"
+        "the broker refuses the client certificate: it has the wrong type or purpose"
     ),
     "CERTIFICATE_REVOKED": "the broker refuses the client certificate: it is revoked",
     "CERTIFICATE_EXPIRED": (

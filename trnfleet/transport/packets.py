@@ -647,9 +647,7 @@ class PacketReader:
         if packet[:2] == _OLDER_CONNACK:
             raise OlderVersionError
         if kind != _PINGRESP and kind not in _PROPERTIES_AT:
-            raise MalformedPacketError(
-                f"the broker sent a packet of kind {kind}, which none is expected of"
-            )
+            raise MalformedPacketError(f"the broker sent an unexpected packet of kind {kind}")
         block = head + _PROPERTIES_AT.get(kind, 0)
         try:
             if kind != _PINGRESP and block < len(packet):
@@ -700,7 +698,7 @@ def _length(data: bytes, at: int) -> tuple[int, int]:
         size |= (byte & 0x7F) << 7 * place
         if byte < 0x80:
             return size, where + 1
-    raise MalformedPacketError("the broker sent a packet of no possible length")
+    raise MalformedPacketError("the broker sent a packet with an invalid length")
 
 
 def _decoded(packet: bytes) -> Any:
@@ -721,5 +719,5 @@ def _decoded(packet: bytes) -> Any:
             raise
         raise MalformedPacketError("the broker sent a packet that the codec cannot read") from None
     if size != len(packet):
-        raise MalformedPacketError("the broker sent a packet of another length than it says")
+        raise MalformedPacketError("the broker sent a packet whose length differs from its header")
     return decoded

@@ -64,18 +64,6 @@ def decode_struct(payload: bytes, model: type[StructT]) -> StructT:
     return message
 
 
-def convert_struct(value: Any, model: type[StructT]) -> StructT:
-    """Check a message that is parsed already.
-
-    Raises:
-        WireError: as of `decode_struct`.
-    """
-    try:
-        return msgspec.convert(value, model)
-    except msgspec.ValidationError as error:
-        raise refusal(error, value, model) from None
-
-
 def shown(value: object) -> str:
     """Return a refused value in one line of plain text; empty for a container."""
     if isinstance(value, str):

@@ -8,20 +8,103 @@ import stat
 from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import click
 import pytest
 from support.processes.mosquitto import free_port
 
-from trnfleet.cli.command_table import COMMANDS
-from trnfleet.cli.main import run
+from trnfleet.cli.command_table import COMMANDS, load_command
+from trnfleet.cli.main import run, unknown_variables
 from trnfleet.cli.settings import files as settings_files
 from trnfleet.cli.settings.files import Place, SettingsFile, check_file
-from trnfleet.cli.settings.keys import leaves, options_of
+from trnfleet.cli.settings.keys import keys_of, leaves, options_of
 from trnfleet.cli.settings.layers import ChosenProfile, Settings
+from trnfleet.config import shipped_folder
 from trnfleet.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if keys_of(name)])
+def test_the_settings_file_names_every_setting(name: str) -> None:
+    """Each option for settings is in the shipped file, and nothing else."""
+    text = (shipped_folder(".") / "trnfleet.toml").read_text(encoding="utf-8")
+    tables = {
+        table: set(re.findall(r"^(?:# )?([a-z-]+) = ", body, re.MULTILINE))
+        for table, body in re.findall(
+            r"^\[([a-z]+)\][^\n]*\n(.*?)(?=^\[|\Z)", text, re.MULTILINE | re.DOTALL
+        )
+    }
+    settings = {
+        key
+        for command in leaves(name)
+        for key, each in options_of(command).items()
+        if isinstance(each, click.Option) and each.envvar
+    }
+    assert settings <= tables.get(name, set()) | tables["common"]
+    assert tables.get(name, set()) <= keys_of(name)
+
+
+def test_an_option_that_may_be_repeated_takes_one_value_or_a_list(tmp_path: Path) -> None:
+    """One broker for all commands is valid for `status`, too.
+
+    A list is refused if a command accepts only one.
+    """
+    for value, several in (('"mqtt://b1"', 1), ('["mqtt://b1", "mqtt://b2"]', 2)):
+        file = tmp_path / f"{several}.toml"
+        file.write_text(f"[common]\nbroker = {value}\n")
+        ctx = load_command("status").make_context("status", ["--config", str(file)])
+        assert [str(each) for each in ctx.params["broker"]] == ["mqtt://b1:1883", "mqtt://b2:1883"][
+            :several
+        ]
+    with pytest.raises(
+        click.UsageError, match=r"\[common\] broker: watch takes one broker; choose one with"
+    ):
+        load_command("watch").make_context("watch", ["--config", str(tmp_path / "2.toml")])
+
+
+def test_a_misspelt_variable_is_named_with_the_nearest() -> None:
+    """A variable without an option is named.
+
+    Passwords, and variables of other programs and of alerts, are not.
+    """
+    right = (
+        "TRNFLEET_BROKER",
+        "TRNFLEET_RANDOM_FAULTS",
+        "TRNFLEET_MQTT_PASSWORD",
+        "TRNFLEET_ALERT_STATE",
+    )
+    assert list(unknown_variables((*right, "HOME"))) == []
+    assert list(unknown_variables((*right, "TRNFLEET_BROKR", "TRNFLEET_XYZZY"))) == [
+        "TRNFLEET_BROKR is ignored: did you mean TRNFLEET_BROKER?",
+        "TRNFLEET_XYZZY is ignored: no option has this variable",
+    ]
+
+
+def test_every_option_with_a_variable_is_known() -> None:
+    """No variable of any option is taken for an unknown one."""
+    variables = {
+        str(option.envvar)
+        for name in COMMANDS
+        for command in leaves(name)
+        for option in command.params
+        if isinstance(option, click.Option) and option.envvar
+    }
+    assert len(variables) > 50
+    assert list(unknown_variables(variables)) == []
+
+
+def test_it_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command runs, with a line on stderr before it."""
+    monkeypatch.setenv("TRNFLEET_FLET", "demo")
+    assert run(["inject", "--list"]) == 0
+    assert (
+        capsys.readouterr().err
+        == "trnfleet: TRNFLEET_FLET is ignored: did you mean TRNFLEET_FLEET?\n"
+    )
 
 
 class Files(NamedTuple):

@@ -378,7 +378,7 @@ def effective_options(
         )
         for param in lenient.params
         if isinstance(param, click.Option)
-        and not param.hidden
+        and (not param.hidden or param.name in values)
         and param.name not in {"config", PROFILE}
     ]
     options += _passwords(options)

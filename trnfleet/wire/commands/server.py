@@ -206,7 +206,7 @@ class CommandCounts:
     """Sender unknown from both topic and payload."""
 
 
-class _Sender(msgspec.Struct, frozen=True):
+class CommandSender(msgspec.Struct, frozen=True):
     """The sender of a command: enough to answer an otherwise invalid command."""
 
     id: Name
@@ -289,7 +289,7 @@ class CommandServer:
             return []
         try:
             path = self._path(envelope.topic)
-            asker = decode_message(envelope.payload, _Sender, self._command_limits)
+            asker = decode_message(envelope.payload, CommandSender, self._command_limits)
         except WireError as error:
             self._drop("undecodable", envelope, str(error))
             return []
@@ -324,11 +324,11 @@ class CommandServer:
             return self._answer(to, asker, False, wrong, {})
         return self._answer(to, asker, *self._deal_with(envelope.payload, path, asker, wall_ns))
 
-    def _usual_reply(self, asker: _Sender) -> _ReplyTo:
+    def _usual_reply(self, asker: CommandSender) -> _ReplyTo:
         path = reply_path(asker.client, asker.id)
         return _ReplyTo(build_topic(self._fleet, TopicClass.REPLY, path, self._root))
 
-    def _reply_to(self, asker: _Sender, properties: MessageProperties | None) -> _ReplyTo:
+    def _reply_to(self, asker: CommandSender, properties: MessageProperties | None) -> _ReplyTo:
         """Return where to answer a command.
 
         Its response topic with its correlation data, if present.
@@ -369,7 +369,7 @@ class CommandServer:
         return path
 
     def _deal_with(
-        self, payload: bytes, path: str, asker: _Sender, wall_ns: int
+        self, payload: bytes, path: str, asker: CommandSender, wall_ns: int
     ) -> tuple[bool, str, dict[str, Any]]:
         """Carry a command out if allowed.
 
@@ -432,7 +432,7 @@ class CommandServer:
             raise _CommandRefused(self._actions.how_to_allow)
 
     def _answer(
-        self, to: _ReplyTo, asker: _Sender, ok: bool, reason: str, result: dict[str, Any]
+        self, to: _ReplyTo, asker: CommandSender, ok: bool, reason: str, result: dict[str, Any]
     ) -> list[Envelope]:
         if not self._answers:
             return []
