@@ -62,11 +62,11 @@ class LineReceiver(Receiver):
                 run.
         """
         while True:
+            # A closed pipe shows at the next line only, which may be a night away; a pipe can be
+            # asked.
+            if _is_closed(self._descriptor):
+                raise BrokenPipeError(errno.EPIPE, "the reader has closed the pipe")
             if not self._waiting:
-                # A closed pipe shows at the next line only, which may be a night away; a pipe can
-                # be asked.
-                if _is_closed(self._descriptor):
-                    raise BrokenPipeError(errno.EPIPE, "the reader has closed the pipe")
                 self.tally.last_error = ""
                 self._changed.clear()
                 await finished_within(self._changed.wait(), self.clock, CHECK_EVERY_S)
