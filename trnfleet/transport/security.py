@@ -194,7 +194,7 @@ def read_secret(option: str, file: str) -> str:
         # The error itself would quote the unreadable bytes.
         raise ConfigError(f"{where}: it is not UTF-8") from None
     if "\n" in text or "\r" in text:
-        raise ConfigError(f"{where}: it has several lines, of which none is known to be the secret")
+        raise ConfigError(f"{where}: it has several lines, and only one may be the secret")
     if not text:
         raise ConfigError(f"{where}: it is empty")
     if len(data) > LONGEST_SECRET:

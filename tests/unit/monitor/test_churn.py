@@ -89,9 +89,7 @@ async def an_hour(
         if step % COUNTED_EVERY == 0:
             counts.append(entries(**roots, **kept_by_modules()))
     assert counts[-1].total() > 1_000
-    found = grown(counts, SETTLED)
-    # Forms of descriptors that were learned, of which a few are kept for all monitors.
-    return {way: each for way, each in found.items() if "descriptors._FORMS" not in way}
+    return grown(counts, SETTLED)
 
 
 async def test_a_monitor_whose_layout_stays() -> None:

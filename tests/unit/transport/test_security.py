@@ -42,7 +42,7 @@ def test_a_token_is_what_the_file_has_now(tmp_path: Path) -> None:
         (
             b"hunter2\nnotes\n",
             0o600,
-            "it has several lines, of which none is known to be the secret",
+            "it has several lines, and only one may be the secret",
         ),
         (b"hunter2\xff", 0o600, "it is not UTF-8"),
         (b"h" * (LONGEST_SECRET + 1), 0o600, "it is over MQTT's 65,535 bytes"),

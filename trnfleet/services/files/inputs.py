@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import Stored
 
 LINES_TO_TRY = 32
-"""Lines or multi-line documents at a file's start, one of which must identify its kind."""
+"""Lines or multi-line documents at a file's start. One must identify its kind."""
 _MOSQUITTO_BEGIN = b'{"tst":'
 _TOPIC = re.compile(
     rf"(?P<root>(?:[A-Za-z0-9_-]{{1,64}}/)+?){VERSION}/(?P<fleet>[A-Za-z0-9_-]{{1,64}})/"

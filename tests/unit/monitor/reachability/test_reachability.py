@@ -421,7 +421,7 @@ async def test_a_publisher_that_goes_on_saying_nothing() -> None:
 
 
 async def test_repeated_outages_do_not_flap() -> None:
-    """Five outages within half an hour are five alerts about the connection, each of which ends."""
+    """Five outages within half an hour are five alerts about the connection, and each ends."""
     fleet = Outage()
     for _ in range(5):
         await fleet.live(3)
