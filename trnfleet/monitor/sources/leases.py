@@ -1,7 +1,7 @@
 """Leases of an app on a top broker: rows, replies, and messages to send.
 
 Pure: it reads no clock and sends nothing. A row is requested when it is opened, renewed while it is
-viewed, and released a moment later. `docs/brokers.md` describes the relay's side.
+viewed, and released a moment later. `docs/scaling.md` describes the relay's side.
 """
 
 from __future__ import annotations
