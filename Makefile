@@ -26,6 +26,9 @@ COUNT ?=
 MINUTES ?=
 CASE ?=
 
+# A run of lab/, which also imports the support of the tests.
+LAB := PYTHONPATH=tests exec $(BIN)/python -m lab
+
 export PYTHON
 # Where containers set it, every process of the suite would compile the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -58,28 +61,28 @@ long: $(VENV)/dev $(VENV)/project ## run the tests that take minutes each, which
 brokers: $(VENV)/dev $(VENV)/project ## install RabbitMQ, ejabberd, ActiveMQ and aedes, try all brokers and write the table of docs/brokers.md
 	@.ci/mosquitto
 	@.ci/brokers
-	@PYTHONPATH=tests exec $(BIN)/python -m support.brokers $(ARGS)
+	@$(LAB).brokers $(ARGS)
 
 chaos: $(VENV)/dev $(VENV)/project ## damage messages, files, brokers and processes by chance; SEED=7 repeats it
 	@.ci/mosquitto
 	@case '$(PART)' in ''|processes) .ci/prometheus ;; esac
-	@PYTHONPATH=tests exec $(BIN)/python -m support.chaos $(SEED:%=--seed %) $(PART:%=--part %) \
+	@$(LAB).chaos $(SEED:%=--seed %) $(PART:%=--part %) \
 		$(COUNT:%=--count %) $(MINUTES:%=--minutes %) $(CASE:%=--case %) $(ARGS)
 
 soak: $(VENV)/dev $(VENV)/project ## watch the memory of the demo and of a quick game day for MINUTES=120
 	@.ci/mosquitto
-	@PYTHONPATH=tests exec $(BIN)/python -m support.bench.soak $(MINUTES:%=--minutes %) $(ARGS)
+	@$(LAB).soak $(MINUTES:%=--minutes %) $(ARGS)
 
 churn: $(VENV)/dev $(VENV)/project ## watch what five programs keep of names that come and go for MINUTES=60
 	@.ci/mosquitto
-	@PYTHONPATH=tests exec $(BIN)/python -m support.bench.churn $(MINUTES:%=--minutes %) $(ARGS)
+	@$(LAB).soak.churn $(MINUTES:%=--minutes %) $(ARGS)
 
 truth: $(VENV)/dev $(VENV)/project ## compare simulated telemetry with itself and published figures
-	@PYTHONPATH=tests exec $(BIN)/python -m support.truth $(ARGS)
+	@$(LAB).truth $(ARGS)
 
 truth-screen: $(VENV)/dev $(VENV)/project ## look for figures with two values on 200 screens of the live demo; ARGS="--samples 50"
 	@.ci/mosquitto
-	@PYTHONPATH=tests exec $(BIN)/python -m support.tui.truth_screen $(ARGS)
+	@$(LAB).truth.screen $(ARGS)
 
 lint: $(VENV)/dev $(VENV)/project ## check rules, format, types and the direction of imports
 	@$(BIN)/ruff check
@@ -93,15 +96,15 @@ package: $(VENV)/dev $(VENV)/project ## build sdist and wheel into dist/, and tr
 
 bench: $(VENV)/dev $(VENV)/project ## run the benchmarks, which print figures; BENCH=name for one
 	@.ci/mosquitto
-	@for file in tests/bench/bench_$(BENCH).py; do \
-		echo "== $$file"; $(BIN)/python "$$file" $(ARGS) || exit; \
+	@for file in lab/bench/bench_$(BENCH).py; do \
+		echo "== $$file"; ($(LAB).bench.$$(basename "$$file" .py) $(ARGS)) || exit; \
 	done
 
 fixtures: $(VENV)/dev $(VENV)/project ## write fixtures/recordings again, a recording of each scenario, always the same bytes
 	@PYTHONPATH=tests $(BIN)/python tests/support/record/fixtures.py
 
 pictures: $(VENV)/dev $(VENV)/project ## write docs/pictures again, from the app and fixtures/recordings, always the same bytes; ONLY=fleet for some
-	@PYTHONPATH=tests $(BIN)/python -m support.pictures $(ONLY:%=--only %) $(ARGS)
+	@$(LAB).pictures $(ONLY:%=--only %) $(ARGS)
 
 docs: $(VENV)/dev $(VENV)/project ## write the tables of docs/ and docs/man/trnfleet.1 again, from the program
 	@$(BIN)/python .ci/docs-tables
@@ -116,7 +119,7 @@ lock: ## lock the newest dependencies that pyproject.toml allows (needs uv)
 
 clean: ## remove .venv, caches and what was built
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
-	find trnfleet tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find trnfleet tests lab -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Three stamps in .venv say what it holds. A new lock makes .venv from nothing, so that it holds what the lock
 # says and no more; so does an interpreter that is gone, which is why the interpreter is a prerequisite.

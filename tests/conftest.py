@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-# A busy machine is no failure: timings are for tests/bench.
+# A busy machine is no failure: timings are for lab/bench.
 hypothesis.settings.register_profile("suite", deadline=None)
 hypothesis.settings.load_profile("suite")
 

@@ -36,7 +36,7 @@ BANNED = re.compile(r"#\s*noqa:[^#]*\bTID251\b")
 
 def sources(root: Path) -> Iterator[Path]:
     """Yield every module of the program and its tests."""
-    for top in ("trnfleet", "tests"):
+    for top in ("trnfleet", "tests", "lab"):
         yield from sorted((root / top).rglob("*.py"))
 
 

@@ -6,10 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from support.brokers.nats import Nats
 from support.processes.mosquitto import MosquittoProcess
 from support.processes.programs import run
 
+from lab.brokers.nats import Nats
 from trnfleet.clock import SystemClock
 from trnfleet.monitor.pipeline.brokers import BrokerHealth
 from trnfleet.services.session import BrokerSession

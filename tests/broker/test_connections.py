@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.brokers.readers import READERS
 from support.processes.waiting import eventually, running, take_until
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
+from lab.brokers.readers import READERS
 from trnfleet.errors import BrokerError
 from trnfleet.transport import connection
 from trnfleet.transport.mqtt import MqttPublisher, MqttSource

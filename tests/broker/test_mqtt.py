@@ -8,9 +8,9 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from support.brokers.readers import READERS
 from support.processes.waiting import eventually, running, take_until
 
+from lab.brokers.readers import READERS
 from trnfleet.errors import BrokerError
 from trnfleet.transport.inbox import SHED_FROM_S, InboxLimits
 from trnfleet.transport.mqtt import MqttPublisher, MqttSource

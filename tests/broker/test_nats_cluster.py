@@ -11,12 +11,12 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.brokers.nats import NatsCluster, node_start
-from support.brokers.process import PASSWORD
 from support.processes.mosquitto import MosquittoProcess
 from support.processes.programs import Program, run
 from support.processes.waiting import eventually
 
+from lab.brokers.nats import NatsCluster, node_start
+from lab.brokers.process import PASSWORD
 from trnfleet.config import find_file, load_model
 from trnfleet.domain.fleet import FleetFile, expand
 from trnfleet.domain.layout import Layout
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from support.brokers.nats import NatsNode
+    from lab.brokers.nats import NatsNode
 
 CHIPS = 192
 """Of the demo."""

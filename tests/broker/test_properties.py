@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from support.brokers.readers import READERS
 from support.processes.waiting import running, take_until
 
+from lab.brokers.readers import READERS
 from trnfleet.record.format.metadata import About
 from trnfleet.record.format.schema import SCHEMA
 from trnfleet.record.read.rebranding import Rebranding

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from support.brokers.readers import READERS
 from support.processes.waiting import eventually, running, take_until
 
+from lab.brokers.readers import READERS
 from trnfleet.clock import SystemClock
 from trnfleet.errors import BrokerError
 from trnfleet.transport.embedded import embedded_broker

@@ -6,10 +6,10 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
-from support.chaos.broker_ways import WAYS
-from support.chaos.fake_broker import FakeBroker
 from support.processes.waiting import eventually, running
 
+from lab.chaos.broker_ways import WAYS
+from lab.chaos.fake_broker import FakeBroker
 from trnfleet.transport import writing
 from trnfleet.transport.mqtt import MqttPublisher
 from trnfleet.transport.url import parse_url

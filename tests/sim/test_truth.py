@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 from support.paths import ROOT
-from support.truth import published, tables
-from support.truth.flops import TOLERANCE
-from support.truth.report import Seen, look
+
+from lab.truth import published, tables
+from lab.truth.flops import TOLERANCE
+from lab.truth.report import Seen, look
 
 FLEETS = {"demo": 4.0, "training": 4.0, "cluster-10k": 30.0}
 

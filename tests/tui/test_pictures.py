@@ -9,7 +9,8 @@ import re
 import xml.etree.ElementTree as ET
 
 from support.paths import ROOT
-from support.pictures.__main__ import FOLDER, MOST_BYTES, Scene, Shot, shots, take
+
+from lab.pictures.__main__ import FOLDER, MOST_BYTES, Scene, Shot, shots, take
 
 NAMESPACE = "http://www.w3.org/2000/svg"
 

@@ -9,16 +9,17 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from support.brokers.cases import CASES, play
-from support.brokers.limits import LIMITS
-from support.brokers.stage import Stage
-from support.brokers.table import BROKERS, IN_THE_SUITE
+
+from lab.brokers.cases import CASES, play
+from lab.brokers.limits import LIMITS
+from lab.brokers.stage import Stage
+from lab.brokers.table import BROKERS, IN_THE_SUITE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from support.brokers.cases import Case, Result
-    from support.brokers.process import BrokerProcess
+    from lab.brokers.cases import Case, Result
+    from lab.brokers.process import BrokerProcess
 
 pytestmark = pytest.mark.broker
 

@@ -6,15 +6,15 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from support.chaos import __main__ as chaos
-from support.chaos import brokers, files, in_process, live, processes
-from support.chaos.broker_ways import WAYS
-from support.chaos.cases import Case, ChaosError, InconclusiveError
-from support.chaos.fleet_faults import Interval, Script
-from support.chaos.processes import Disturbance
-from support.chaos.received import Window, expected
 from support.processes.alertmanager import MISSING, alertmanager_program
 
+from lab.chaos import __main__ as chaos
+from lab.chaos import brokers, files, in_process, live, processes
+from lab.chaos.broker_ways import WAYS
+from lab.chaos.cases import Case, ChaosError, InconclusiveError
+from lab.chaos.fleet_faults import Interval, Script
+from lab.chaos.processes import Disturbance
+from lab.chaos.received import Window, expected
 from trnfleet.domain.scenario import FaultEntry
 
 if TYPE_CHECKING:

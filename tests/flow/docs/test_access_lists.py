@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from flow.reservations.test_bridge import Account
-from support.brokers.listed import LISTS, ListedMosquitto, ListedNats
-from support.brokers.process import HOST, PASSWORD, BrokerProcess
 from support.documents import read
 from support.processes.forked import ForkedCommands
 from support.processes.mosquitto import retain
 from support.processes.programs import Program, run
 from support.record.fixtures import RECORDINGS
 
+from lab.brokers.listed import LISTS, ListedMosquitto, ListedNats
+from lab.brokers.process import HOST, PASSWORD, BrokerProcess
 from trnfleet.errors import BrokerError
 from trnfleet.services.bridge import BridgeRequest, Ec2Bridge
 from trnfleet.services.session import BrokerSession

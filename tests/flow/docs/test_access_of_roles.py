@@ -9,11 +9,11 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from support.brokers.listed import ListedMosquitto, ListedNats
-from support.brokers.process import HOST, PASSWORD, BrokerProcess
 from support.processes.programs import run
 from support.processes.waiting import running
 
+from lab.brokers.listed import ListedMosquitto, ListedNats
+from lab.brokers.process import HOST, PASSWORD, BrokerProcess
 from trnfleet.errors import BrokerError
 from trnfleet.monitor.pipeline.brokers import SYS_PREFIX
 from trnfleet.transport.mqtt import MqttPublisher, MqttSource

@@ -370,7 +370,7 @@ async def test_a_replay_keeps_its_schedule(
     # A busy machine delays messages. The others are on time, from the first quarter to the last.
     drift = (min(late[-quarter:]) - min(late[:quarter])) / (0.75 * seconds)
     sys.stderr.write(f"drift {drift:.5%}\n")
-    # Far beyond what it is (tests/bench/bench_replay.py tells); sleeping from message to message
+    # Far beyond what it is (lab/bench/bench_replay.py tells); sleeping from message to message
     # gives 50 % and more.
     assert abs(drift) < 0.02
 

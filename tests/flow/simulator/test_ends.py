@@ -8,12 +8,12 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from support.chaos.broker_ways import WAYS
-from support.chaos.fake_broker import FakeBroker
 from support.processes.forked import ForkedCommands
 from support.processes.terminal import Terminal
 from support.record.fixtures import RECORDINGS
 
+from lab.chaos.broker_ways import WAYS
+from lab.chaos.fake_broker import FakeBroker
 from trnfleet.tasks import END_S, GOODBYE_S
 
 if TYPE_CHECKING:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 
-from support.brokers.cases import CASES
-from support.brokers.limits import LIMITS
-from support.brokers.table import BEGIN, BROKERS, END, Cell, table
 from support.documents import read
+
+from lab.brokers.cases import CASES
+from lab.brokers.limits import LIMITS
+from lab.brokers.table import BEGIN, BROKERS, END, Cell, table
 
 NAMES = [each.name for each in BROKERS]
 

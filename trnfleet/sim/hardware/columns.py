@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 CHUNK_INSTANCES = 1_024
 """Instances with columns and noise that fit a core's second-level cache. Measured with 16 chips
-each, see tests/bench."""
+each, see lab/bench."""
 
 LANES = MOST_LANES
 """Link lanes of a chip in the per-link columns."""

@@ -1,0 +1,1 @@
+"""Memory of programs over hours: `make soak` and `make churn`."""
