@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +23,38 @@ _ACCOUNT = re.compile(
     r"published ([\d,]+) by sequence numbers = ([\d,]+) came \+ ([\d,]+) came late \+ ([\d,]+) lost"
     r" \+ ([\d,]+) left out here"
 )
+
+
+class Usage(NamedTuple):
+    """Usage over some seconds of an app, and of the processes around it."""
+
+    elapsed_s: float
+    cpu_pct: dict[str, float]
+    """Percent of a core by process."""
+    memory_mib: dict[str, float]
+    lags_ms: list[float]
+    keys_ms: list[float]
+
+
+def usage(terminal: Terminal, processes: dict[str, psutil.Process], seconds: float) -> Usage:
+    """Watch an app for some seconds while pressing keys."""
+    before = {name: cpu_s(process) for name, process in processes.items()}
+    begun_s = time.monotonic()
+    lags: list[float] = []
+    keys: list[float] = []
+    while time.monotonic() - begun_s < seconds:
+        time.sleep(0.5)
+        shown_s = shown_lag_s(terminal.text)
+        if shown_s is not None:
+            lags.append(shown_s * 1_000)
+        keys.append(key_ms(terminal, len(keys)))
+    elapsed_s = time.monotonic() - begun_s
+    shares = {
+        name: (cpu_s(process) - before[name]) / elapsed_s * 100
+        for name, process in processes.items()
+    }
+    memory = {name: process.memory_info().rss / 2**20 for name, process in processes.items()}
+    return Usage(elapsed_s, shares, memory, lags, keys)
 
 
 def cpu_s(process: psutil.Process) -> float:

@@ -30,6 +30,7 @@ from support.monitor.feed import Feed, SilentSource, ultraservers
 from support.paths import ROOT
 from support.processes.terminal import Terminal
 
+from lab.bench.app import cpu_s
 from trnfleet.clock import SystemClock
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.services.files.rules import load_rules
@@ -87,12 +88,6 @@ class QuietSource(SilentSource):
     async def take(self) -> list[Envelope]:
         await asyncio.Event().wait()
         return []
-
-
-def cpu_s(process: psutil.Process) -> float:
-    """Return the CPU seconds used by a process, without its children's."""
-    times = process.cpu_times()
-    return times.user + times.system
 
 
 class Memory(NamedTuple):

@@ -36,7 +36,7 @@ from support.monitor.feed import SilentSource
 from support.processes.mosquitto import MosquittoProcess
 from support.processes.terminal import Terminal
 
-from lab.bench.app import cpu_s, key_ms, quantile, shown_lag_s
+from lab.bench.app import cpu_s, quantile, usage
 from lab.bench.packets import (
     AT_ONCE,
     REPEAT_S,
@@ -266,34 +266,20 @@ def measured(
     hosts: int, seconds: float, terminal: Terminal, processes: dict[str, psutil.Process]
 ) -> str:
     """Return each process's usage over some seconds, the app's lag, and the time of keys."""
-    before = {name: cpu_s(process) for name, process in processes.items()}
-    begun_s = time.monotonic()
-    lags: list[float] = []
-    keys: list[float] = []
-    while time.monotonic() - begun_s < seconds:
-        time.sleep(0.5)
-        shown_s = shown_lag_s(terminal.text)
-        if shown_s is not None:
-            lags.append(shown_s * 1_000)
-        keys.append(key_ms(terminal, len(keys)))
-    elapsed_s = time.monotonic() - begun_s
-    used = {name: cpu_s(process) - before[name] for name, process in processes.items()}
+    used = usage(terminal, processes, seconds)
     return "; ".join(
         (
             "CPU, % of a core "
-            + ", ".join(f"{name} {each / elapsed_s * 100:.1f}" for name, each in used.items()),
-            f"us a message of the app {used['app'] / elapsed_s / hosts * 1e6:.2f}",
-            "MiB "
-            + ", ".join(
-                f"{name} {each.memory_info().rss / 2**20:.0f}" for name, each in processes.items()
+            + ", ".join(f"{name} {share:.1f}" for name, share in used.cpu_pct.items()),
+            f"us a message of the app {used.cpu_pct['app'] * 1e4 / hosts:.2f}",
+            "MiB " + ", ".join(f"{name} {size:.0f}" for name, size in used.memory_mib.items()),
+            (
+                f"lag, ms: p50 {quantile(used.lags_ms, 0.5):.0f}, p95"
+                f" {quantile(used.lags_ms, 0.95):.0f} ({len(used.lags_ms)} looks)"
             ),
             (
-                f"lag, ms: p50 {quantile(lags, 0.5):.0f}, p95 {quantile(lags, 0.95):.0f}"
-                f" ({len(lags)} looks)"
-            ),
-            (
-                f"key to screen, ms: p50 {quantile(keys, 0.5):.0f}, p95 {quantile(keys, 0.95):.0f}"
-                f" ({len(keys)} keys)"
+                f"key to screen, ms: p50 {quantile(used.keys_ms, 0.5):.0f}, p95"
+                f" {quantile(used.keys_ms, 0.95):.0f} ({len(used.keys_ms)} keys)"
             ),
             " ".join(terminal.lines[-1].split()),
         )

@@ -22,7 +22,7 @@ from support.processes.mosquitto import MosquittoProcess
 from support.processes.programs import Program
 from support.processes.terminal import Terminal
 
-from lab.bench.app import cpu_s, key_ms, quantile, shown_lag_s
+from lab.bench.app import quantile, usage
 
 
 def first_paint(columns: int, rows: int) -> None:
@@ -71,43 +71,29 @@ def live(fleet: str, seconds: float, columns: int, rows: int, past: str) -> None
                 "simulator": psutil.Process(simulator.process.pid),
                 "broker": psutil.Process(broker.pid),
             }
-            before = {name: cpu_s(process) for name, process in processes.items()}
-            begun = time.monotonic()
-            lags: list[float] = []
-            keys: list[float] = []
-            while time.monotonic() - begun < seconds:
-                time.sleep(0.5)
-                shown_s = shown_lag_s(terminal.text)
-                if shown_s is not None:
-                    lags.append(shown_s * 1_000)
-                keys.append(key_ms(terminal, len(keys)))
-            elapsed = time.monotonic() - begun
-            used = {
-                name: (cpu_s(process) - before[name]) / elapsed * 100
-                for name, process in processes.items()
-            }
-            memory = {
-                name: process.memory_info().rss / 2**20 for name, process in processes.items()
-            }
+            used = usage(terminal, processes, seconds)
             status = terminal.lines[-1]
             terminal.end(keys="q")
             simulator.end()
             said = simulator.output.strip().splitlines()[-1:]
         broker.stop()
-    print(f"{fleet}, {columns}x{rows}, {elapsed:.0f} s, {past} for the past")
+    print(f"{fleet}, {columns}x{rows}, {used.elapsed_s:.0f} s, {past} for the past")
     print(
         "  CPU, % of a core: "
-        + ", ".join(f"{name} {share:.1f}" for name, share in used.items())
-        + f"; together {sum(used.values()):.1f}"
-    )
-    print("  memory, MiB: " + ", ".join(f"{name} {size:.0f}" for name, size in memory.items()))
-    print(
-        f"  lag, ms: median {quantile(lags, 0.5):.0f}, p95 {quantile(lags, 0.95):.0f} ({len(lags)}"
-        " looks)"
+        + ", ".join(f"{name} {share:.1f}" for name, share in used.cpu_pct.items())
+        + f"; together {sum(used.cpu_pct.values()):.1f}"
     )
     print(
-        f"  key to screen, ms: median {quantile(keys, 0.5):.0f}, p95 {quantile(keys, 0.95):.0f}"
-        f" ({len(keys)} keys)"
+        "  memory, MiB: "
+        + ", ".join(f"{name} {size:.0f}" for name, size in used.memory_mib.items())
+    )
+    print(
+        f"  lag, ms: median {quantile(used.lags_ms, 0.5):.0f}, p95"
+        f" {quantile(used.lags_ms, 0.95):.0f} ({len(used.lags_ms)} looks)"
+    )
+    print(
+        f"  key to screen, ms: median {quantile(used.keys_ms, 0.5):.0f}, p95"
+        f" {quantile(used.keys_ms, 0.95):.0f} ({len(used.keys_ms)} keys)"
     )
     print(f"  status line: {status.strip()}")
     print(f"  simulator: {' '.join(said)}")

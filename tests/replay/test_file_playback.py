@@ -13,6 +13,7 @@ from support.monitor.playback_bench import (
     mode_of,
     picture,
     played,
+    playing,
     surveyed,
     turn,
 )
@@ -33,9 +34,7 @@ pytestmark = pytest.mark.usefixtures("_played_before")
 
 
 async def test_a_file_plays_from_its_begin_and_shows_every_moment_as_it_was() -> None:
-    clock = ManualClock(0, 50.0)
-    playback = file_playback(clock)
-    async with background(playback=playback.run()):
+    async with playing() as (clock, playback):
         await turn(clock, 0.1)
         for second in (10, 25, 40):
             while playback.position_ns < played().at(second) - NS_PER_S // 2:
@@ -50,9 +49,7 @@ async def test_a_file_plays_from_its_begin_and_shows_every_moment_as_it_was() ->
 
 
 async def test_playing_takes_as_long_as_the_rate_says() -> None:
-    clock = ManualClock(0, 50.0)
-    playback = file_playback(clock, rate=4.0)
-    async with background(playback=playback.run()):
+    async with playing(rate=4.0) as (clock, playback):
         await turn(clock, 1.0)
         before = playback.position_ns
         await turn(clock, 5.0)
@@ -67,9 +64,7 @@ async def test_playing_takes_as_long_as_the_rate_says() -> None:
 
 @pytest.mark.parametrize("second", [3, 37, 60])
 async def test_a_sought_place_is_what_it_was_alerts_and_all(second: int) -> None:
-    clock = ManualClock(0, 50.0)
-    playback = file_playback(clock)
-    async with background(playback=playback.run()):
+    async with playing() as (clock, playback):
         await surveyed(clock, playback)
         turn_before = playback.state.revision.source
         playback.seek(played().at(second))
@@ -83,9 +78,7 @@ async def test_a_place_that_was_not_looked_through_yet_shows_values_and_says_tha
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Survey, "run", _no_survey)
-    clock = ManualClock(0, 50.0)
-    playback = file_playback(clock)
-    async with background(playback=playback.run()):
+    async with playing() as (clock, playback):
         playback.pause()
         playback.seek(played().at(50))
         await turn(clock)
@@ -102,9 +95,7 @@ async def test_a_place_that_was_not_looked_through_yet_shows_values_and_says_tha
 
 async def test_events_and_alerts_are_loading_until_they_are_complete() -> None:
     """Loading from the request on, while the place or its past is on its way."""
-    clock = ManualClock(0, 50.0)
-    playback = file_playback(clock)
-    async with background(playback=playback.run()):
+    async with playing() as (clock, playback):
         playback.pause()
         assert playback.state.incomplete == "loading"
         await turn(clock)
@@ -124,9 +115,7 @@ async def _no_survey(_survey: Survey) -> None:
 
 
 async def test_marks_are_where_alerts_fired_and_can_be_jumped_to() -> None:
-    clock = ManualClock(0, 50.0)
-    playback = file_playback(clock)
-    async with background(playback=playback.run()):
+    async with playing() as (clock, playback):
         await surveyed(clock, playback)
         fired = [mark.time_ns for mark in playback.marks if mark.kind == "alert"]
         assert fired == played().alerts
@@ -148,9 +137,7 @@ async def test_marks_are_where_alerts_fired_and_can_be_jumped_to() -> None:
 
 
 async def test_the_moment_of_an_alert_is_found_by_the_fleets_own_time() -> None:
-    clock = ManualClock(0, 50.0)
-    playback = file_playback(clock)
-    async with background(playback=playback.run()):
+    async with playing() as (clock, playback):
         await surveyed(clock, playback)
         playback.seek(played().at(60))
         await turn(clock, 0.5)
@@ -162,9 +149,7 @@ async def test_the_moment_of_an_alert_is_found_by_the_fleets_own_time() -> None:
 
 
 async def test_at_its_end_a_file_stands_or_restarts() -> None:
-    clock = ManualClock(0, 50.0)
-    playback = file_playback(clock)
-    async with background(playback=playback.run()):
+    async with playing() as (clock, playback):
         await turn(clock, 0.1)
         playback.seek(playback.end_ns - NS_PER_S)
         await turn(clock, 3.0)
@@ -182,9 +167,7 @@ async def test_at_its_end_a_file_stands_or_restarts() -> None:
 
 
 async def test_a_wish_overtakes_the_one_before() -> None:
-    clock = ManualClock(0, 50.0)
-    playback = file_playback(clock)
-    async with background(playback=playback.run()):
+    async with playing() as (clock, playback):
         playback.pause()
         for second in (55, 5, 50, 33):
             playback.seek(played().at(second))
@@ -194,9 +177,7 @@ async def test_a_wish_overtakes_the_one_before() -> None:
 
 
 async def test_a_file_that_is_shown_in_part_is_played_again_from_where_that_begins() -> None:
-    clock = ManualClock(0, 50.0)
-    playback = file_playback(clock, begin_ns=played().at(30), until_ns=played().at(35))
-    async with background(playback=playback.run()):
+    async with playing(begin_ns=played().at(30), until_ns=played().at(35)) as (clock, playback):
         await turn(clock, 8.0)
         assert mode_of(playback) is Mode.PAUSED
         assert playback.position_ns == played().at(35)
@@ -206,9 +187,7 @@ async def test_a_file_that_is_shown_in_part_is_played_again_from_where_that_begi
 
 
 async def test_going_back_from_mark_to_mark_gets_past_the_one_that_is_played_from() -> None:
-    clock = ManualClock(0, 50.0)
-    playback = file_playback(clock)
-    async with background(playback=playback.run()):
+    async with playing() as (clock, playback):
         await surveyed(clock, playback)
         places = sorted({mark.time_ns for mark in playback.marks})
         assert len(places) > 1
@@ -250,9 +229,7 @@ async def test_who_stands_still_in_the_midst_of_a_turn_stays_where_that_was(
 
 
 async def test_where_the_snapshot_is_gone_alerts_are_followed_from_there_on() -> None:
-    clock = ManualClock(0, 50.0)
-    playback = file_playback(clock)
-    async with background(playback=playback.run()):
+    async with playing() as (clock, playback):
         await surveyed(clock, playback)
         there = next(
             at_ns for at_ns, _ in reversed(playback.index.snapshots) if at_ns < played().at(50)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support.sim.small_fleet import IDLE, SERVE, TRAIN, SmallFleet
+from support.sim.small_fleet import IDLE, SERVE, TRAIN, TRAINING, SmallFleet
 
 from trnfleet.domain.faults.fault import FaultScope, Links, Reaction
 from trnfleet.domain.faults.table import FAULTS
@@ -14,12 +14,9 @@ from trnfleet.sim.faults.effects import BURST_S
 from trnfleet.sim.jobs.slowdown import Halt
 from trnfleet.wire.limits import DEFAULT_LIMITS
 
-TRAINING = 0
-SERVING = 1
 BEGIN_S = 10.0
 PHYSICAL = [name for name, fault in FAULTS.items() if not fault.is_transport]
 RECOVERING = [name for name in PHYSICAL if not FAULTS[name].ends_by_itself]
-ON_INSTANCES = {FaultScope.CHIP, FaultScope.INSTANCE}
 PLACES = (TRAIN, SERVE)
 
 

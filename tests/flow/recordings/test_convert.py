@@ -1,11 +1,13 @@
-"""Other people's files to recordings and back, as a user converts them."""
+"""Other people's files to recordings and back, as a user converts them, and failing conversions."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import json
 import os
+import random
 import signal
 import subprocess
 import tempfile
@@ -14,37 +16,29 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from support.monitor.feed import START_NS, standalone, ultraservers
+from support.monitor.feed import START_NS, Feed, SilentSource, standalone, ultraservers
 from support.monitor.state import stored_difference
+from support.paths import FIXTURES
 from support.processes.programs import COMMAND, environment, run
 from support.processes.waiting import running, take_until
-from support.record.conversions import (
-    HOST,
-    LINES,
-    SMALL_HOST,
-    convert,
-    fed,
-    messages,
-    plain,
-    read,
-    record,
-    shown,
-)
 
 from trnfleet.bridge.neuron.host_reader import HostReader
-from trnfleet.clock import NS_PER_S, parse_rfc3339
+from trnfleet.cli import main
+from trnfleet.clock import NS_PER_S, ManualClock, parse_rfc3339
 from trnfleet.domain.metrics import BY_NAME, METRICS, Origin
 from trnfleet.errors import ConfigError
+from trnfleet.monitor.monitor import Monitor
 from trnfleet.record.format.lines import decode_lines, encode_line
 from trnfleet.record.format.metadata import About
 from trnfleet.record.read.recording import Recording
+from trnfleet.record.write.part import PartFile
 from trnfleet.record.write.writer import RecordingWriter
 from trnfleet.services.files.conversion import open_recordings
 from trnfleet.transport.mqtt import MqttSource
 from trnfleet.wire.ports import Stored
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from support.processes.mosquitto import MosquittoProcess
@@ -57,6 +51,63 @@ name = "lab"
 name = "uc1"
 instances = [{ type = "trn2.3xlarge", count = 1 }]
 """
+
+LINES = FIXTURES / "mosquitto" / "payload-text.ndjson"
+HOST = FIXTURES / "neuron-monitor" / "trn2.48xlarge-lnc2.ndjson"
+SMALL_HOST = FIXTURES / "neuron-monitor" / "trn1.2xlarge.ndjson"
+
+
+def convert(*arguments: str | Path, status: int = 0) -> None:
+    assert main.run(["convert", *map(str, arguments)]) == status
+
+
+def read(path: Path) -> list[Stored]:
+    recording = Recording.open([path])
+    try:
+        return messages(recording)
+    finally:
+        recording.close()
+
+
+def messages(recording: Recording) -> list[Stored]:
+    return list(recording.read(recording.start_ns - 1, recording.end_ns))
+
+
+def plain(taken: Iterable[Stored]) -> list[Stored]:
+    """Return messages without when they came by this process's clock."""
+    return [each._replace(envelope=each.envelope._replace(received_s=0.0)) for each in taken]
+
+
+def record(path: Path, taken: Iterable[Stored], fleet: str = "demo") -> None:
+    writer = RecordingWriter(path, About(id="r", fleets=(fleet,)))
+    for time_ns, envelope in taken:
+        writer.write(time_ns, envelope)
+    writer.close()
+
+
+def shown(taken: Iterable[Stored], fleet: str) -> Monitor:
+    """Return a monitor after applying all messages."""
+    monitor = Monitor(SilentSource(), fleet, clock=ManualClock(START_NS, 1_000.0))
+    for each in taken:
+        monitor.apply([each.envelope._replace(received_s=1_000.0)])
+        monitor.compute()
+    return monitor
+
+
+def fed(
+    instances: list[tuple[str, str]], *, as_json: bool = False, grouped: bool = False
+) -> tuple[Feed, list[Stored]]:
+    """Return a fleet, and four ticks of it as they would be recorded."""
+    feed = Feed(instances, json=as_json, grouped=grouped)
+    taken = [Stored(START_NS, each) for each in feed.announcements()]
+    for tick in range(4):
+        feed.scatter(seed=tick)
+        feed.set("exec_completed", 1_000 * tick)
+        ts_ns = START_NS + tick * NS_PER_S
+        taken += [
+            Stored(ts_ns + number, each) for number, each in enumerate(feed.telemetry(ts_ns=ts_ns))
+        ]
+    return feed, plain(taken)
 
 
 def test_lines_of_mosquitto_sub_become_a_recording_and_lines_again(
@@ -445,3 +496,163 @@ def test_our_lines_are_those_of_mosquitto_sub(mosquitto: MosquittoProcess) -> No
     assert list(ours) == list(theirs)
     assert ours | {"tst": "", "mid": 0} == theirs | {"tst": "", "mid": 0}
     assert len(ours["tst"]) == len(theirs["tst"])
+
+
+def test_binary_lines_are_told_for_what_they_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A fleet that publishes frames cannot be had from mosquitto_sub's %j: the reason is said."""
+    lines = tmp_path / "frames.ndjson"
+    lines.write_bytes(
+        b'{"tst":"2026-01-05T12:00:00.000000Z+0000","topic":"t","payload":"\xa3\x01\xff"}\n' * 50
+    )
+
+    convert(lines, tmp_path / "a.mcap", status=2)
+
+    assert (
+        "first line 1: not JSON: not UTF-8 text; mosquitto_sub's %j does not keep"
+        in capsys.readouterr().err
+    )
+    assert not (tmp_path / "a.mcap").exists()
+
+
+def test_which_instance_must_be_said_where_there_are_several(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Several instances, an unknown one or an unknown fleet: one line, and no output file."""
+    record(tmp_path / "a.mcap", fed(standalone(2))[1])
+    out = tmp_path / "out.ndjson"
+    for more, expected in (
+        ((), "2 instances in it: name one with --instance, such as uc1/standalone/trn2-0001"),
+        (("--instance", "uc1/standalone/trn2-0003"), "did you mean 'uc1/standalone/trn2-0002'?"),
+        (("--name", "demos"), "no fleet 'demos' in it: did you mean 'demo'?"),
+    ):
+        convert(tmp_path / "a.mcap", out, "--to", "neuron-monitor", *more, status=2)
+        told = capsys.readouterr().err
+        assert expected in told
+        assert told.count("\n") == 1
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.mcap"]
+
+
+def test_wrong_use_is_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Files are only overwritten on request, and contradictory options are refused."""
+    there = tmp_path / "there.mcap"
+    there.write_bytes(b"precious")
+    odd = tmp_path / "odd.txt"
+    odd.write_text("hello\n")
+    empty = tmp_path / "empty.mcap"
+    empty.touch()
+    bare = tmp_path / "bare.prom"
+    bare.write_text("# TYPE python_info gauge\npython_info 1.0\n")
+    unknown = tmp_path / "unknown.ndjson"
+    unknown.write_text(SMALL_HOST.read_text().replace("trn1.2xlarge", "trn1.3xlarge"))
+    for arguments, expected in (
+        ((LINES, there), "there.mcap: is there already; choose another name, or --overwrite"),
+        ((LINES, tmp_path / "b.ndjson"), "is mosquitto already: name another with --to"),
+        (
+            (odd, tmp_path / "b.mcap"),
+            "odd.txt: no MCAP, no lines of mosquitto_sub -F %j, no neuron-monitor",
+        ),
+        ((empty, tmp_path / "b.ndjson"), "empty.mcap: it is empty"),
+        ((tmp_path / "none", tmp_path / "b.mcap"), "none: No such file or directory"),
+        (
+            (LINES, tmp_path / "no" / "b.mcap"),
+            f"trnfleet: {tmp_path}/no/b.mcap: there is no folder {tmp_path}/no",
+        ),
+        ((HOST, tmp_path, "--overwrite"), f"trnfleet: {tmp_path}: is no file, and is not replaced"),
+        ((LINES, tmp_path / ("b" * 300 + ".mcap")), f"{'b' * 300}.mcap: File name too long"),
+        ((LINES, "-", "--to", "mcap"), "a recording is not written to stdout"),
+        (
+            (LINES, tmp_path / "b.mcap", "--as", "a/b/c"),
+            "--as is for neuron-monitor alone, and IN is mosquitto",
+        ),
+        ((LINES, tmp_path / "b.mcap", "--name", "x"), "--name is for neuron-monitor alone"),
+        (
+            (HOST, tmp_path / "b.mcap", "--instance", "a/b/c"),
+            "--instance is for neuron-monitor alone, and OUT is mcap",
+        ),
+        ((HOST, tmp_path / "b.mcap", "--as", "a/b"), "address 'a/b' has 2 segments"),
+        (
+            (unknown, tmp_path / "b.mcap"),
+            "line 1: unknown instance type 'trn1.3xlarge': did you mean 'trn1.32xlarge'",
+        ),
+        (
+            (HOST, tmp_path / "b.mcap", "--from", "mosquitto"),
+            "nothing in it can be converted (first line 1: topic",
+        ),
+        (
+            (bare, "-"),
+            (
+                "bare.prom: nothing in it can be converted (first line 1: no metrics of"
+                " neuron-monitor-prometheus)"
+            ),
+        ),
+    ):
+        convert(*arguments, status=2)
+        told = capsys.readouterr().err
+        assert expected in told, arguments
+        assert told.count("\n") == 1
+    assert there.read_bytes() == b"precious"
+    assert sorted(each.name for each in tmp_path.iterdir()) == [
+        "bare.prom",
+        "empty.mcap",
+        "odd.txt",
+        "there.mcap",
+        "unknown.ndjson",
+    ]
+
+    convert(LINES, there, "--overwrite")
+    assert len(read(there)) == 10
+
+
+def test_what_cannot_be_written_is_told_by_the_name_that_was_given(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write error names OUT as the user wrote it, not the temporary name.
+
+    Covers a full disk, and a folder without write permission.
+    """
+    out = tmp_path / "out.mcap"
+
+    def fill_up(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for written in ("cut", "_write"):
+        with monkeypatch.context() as patch:
+            patch.setattr(PartFile, written, fill_up)
+            convert(LINES, out, status=1)
+        told = capsys.readouterr().err
+        assert told.startswith(f"trnfleet: {out}: ")
+        assert told.endswith("No space left on device\n")
+        assert told.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "source", [LINES, SMALL_HOST, FIXTURES / "neuron-monitor" / "damaged.ndjson", None]
+)
+def test_damaged_files_end_in_a_result_or_in_one_line(
+    tmp_path: Path, source: Path | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A randomly cut and altered file is converted in part, or refused."""
+    if source is None:
+        source = tmp_path / "a.mcap"
+        record(source, fed(standalone(1, "trn1.2xlarge"))[1])
+    whole = source.read_bytes()
+    chance = random.Random(7)  # noqa: S311  for reproducible damage
+    for attempt in range(25):
+        data = bytearray(whole[: chance.randrange(len(whole))] if attempt % 2 else whole)
+        for _ in range(attempt % 7):
+            if data:
+                data[chance.randrange(len(data))] = chance.randrange(256)
+        damaged = tmp_path / f"damaged-{attempt}{source.suffix}"
+        damaged.write_bytes(bytes(data))
+        for target in ("out.mcap", "out.ndjson"):
+            if damaged.suffix == ".mcap" and target == "out.mcap":
+                continue
+            status = main.run(["convert", str(damaged), str(tmp_path / target), "--overwrite"])
+            told = capsys.readouterr().err
+            assert status in {0, 1, 2}, told
+            assert "Traceback" not in told
+            assert 1 <= told.count("\n") <= 2, told
+            assert told.isprintable() or told.replace("\n", "").isprintable()

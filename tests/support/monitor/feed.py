@@ -318,6 +318,13 @@ class Feed:
         )
         return self._telemetry(path, encoder.encode(head.seq, head.ts_ns), CONTENT_TYPE_CBOR)
 
+    def series(self, path: str, key: str) -> list[float]:
+        """Return the monitor's history of an address."""
+        layout = self.monitor.store.layout
+        node = layout.find(path)
+        assert node is not None
+        return [float(value) for value in self.monitor.history.series(layout, node, key)]
+
     def silence(self, instance: str) -> None:
         """Make all values of an instance and its chips not available, as while booting."""
         number = self.layout.instance_index[instance]
@@ -347,6 +354,14 @@ class Feed:
 
 DEMO = ultraservers(2) + standalone(4)
 """Instances of a small fleet of both kinds: 192 chips."""
+
+
+def one_instance() -> Feed:
+    """Return a feed whose monitor knows one instance."""
+    feed = Feed([("uc1/us-0001/trn2u-0001-0", "trn2u.48xlarge")])
+    feed.describe()
+    feed.tick()
+    return feed
 
 
 def ready(*, json: bool = False) -> Feed:

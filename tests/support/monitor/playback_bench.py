@@ -95,6 +95,15 @@ def file_playback(clock: ManualClock, **options: Any) -> RecordingPlayback:
     )
 
 
+@contextlib.asynccontextmanager
+async def playing(**options: Any) -> AsyncIterator[tuple[ManualClock, RecordingPlayback]]:
+    """Run the playback of a finished recording on a manual clock."""
+    clock = ManualClock(0, 50.0)
+    playback = file_playback(clock, **options)
+    async with background(playback=playback.run()):
+        yield clock, playback
+
+
 def mode_of(playback: RecordingPlayback) -> Mode:
     """Return the playback's mode.
 

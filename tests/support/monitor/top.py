@@ -33,6 +33,8 @@ from trnfleet.wire.telemetry import Head
 from trnfleet.wire.topics import TopicClass, build_topic
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.monitor.summary import Summary
 
@@ -42,6 +44,7 @@ OTHER_PATH = "uc1/cell-b/0000"
 ROWS = ("uc1/standalone/trn2-1", "uc1/us-0001", "uc1/us-0002")
 INSTANCES = (1, 4, 4)
 CHIPS = np.array([16, 64, 64])
+LIVE_ULTRASERVER = np.array([[64, 0, 0, 0, 0]], np.uint16)
 
 
 class Top:
@@ -110,30 +113,45 @@ class Top:
         states = np.zeros((3, STATES), np.uint16)
         states[:, 0] = CHIPS
         states[2, :2] = 64 - stale, stale
-        totals = np.zeros((len(TOTALS), 3), np.float32)
-        covered = np.zeros((len(TOTALS) + len(COUNTERS), 3), np.uint16)
-        totals[TOTALS.index("power_w")], covered[TOTALS.index("power_w")] = power_w, states[:, 0]
-        totals[TOTALS.index("nc_util_pct")], covered[TOTALS.index("nc_util_pct")] = (
-            50.0 * CHIPS,
-            CHIPS,
-        )
         alerts = np.zeros((3, len(SEVERITIES)), np.uint16)
         alerts[2, 0] = critical
-        ts_ns = self.clock.wall_ns()
+        sums: dict[str, tuple[ArrayLike, ArrayLike]] = {
+            "power_w": (power_w, states[:, 0]),
+            "nc_util_pct": (50.0 * CHIPS, CHIPS),
+        }
+        self._publish(PATH, self.seq, sums, states, alerts, ["", "trn2u-1-1/chip03", ""])
+        self.seq += 1
+
+    def _publish(
+        self,
+        path: str,
+        seq: int,
+        sums: dict[str, tuple[ArrayLike, ArrayLike]],
+        states: NDArray[np.uint16],
+        alerts: NDArray[np.uint16] | None = None,
+        chips: list[str] | None = None,
+        totals: tuple[str, ...] = TOTALS,
+        revision: int = 0,
+    ) -> None:
+        """Apply a frame with sums of some metrics, each with the chips it covers."""
+        rows = len(states)
+        values = np.zeros((len(totals), rows), np.float32)
+        covered = np.zeros((len(totals) + len(COUNTERS), rows), np.uint16)
+        for name, (value, cover) in sums.items():
+            values[totals.index(name)] = value
+            covered[totals.index(name)] = cover
         frame = RollupFrame(
-            Head(self.boot, self.seq, ts_ns),
-            totals,
-            np.zeros((len(COUNTERS), 3)),
+            Head(self.boot if path == PATH else BOOT, seq, self.clock.wall_ns()),
+            values,
+            np.zeros((len(COUNTERS), rows)),
             covered,
             states,
-            alerts,
-            ["", "trn2u-1-1/chip03", ""],
+            np.zeros((rows, len(SEVERITIES)), np.uint16) if alerts is None else alerts,
+            chips or [""] * rows,
         )
-        self.seq += 1
-        topic = build_topic("demo", TopicClass.ROLLUP, PATH)
-        self.monitor.apply(
-            [Envelope(topic, encode_rollup(PATH, 0, frame), content_type=CONTENT_TYPE_CBOR)]
-        )
+        topic = build_topic("demo", TopicClass.ROLLUP, path)
+        payload = encode_rollup(path, revision, frame)
+        self.monitor.apply([Envelope(topic, payload, content_type=CONTENT_TYPE_CBOR)])
 
     def describe_row(self, path: str) -> None:
         """Apply the descriptor of another cell's relay with one UltraServer."""
@@ -154,22 +172,7 @@ class Top:
 
     def frame_of_row(self, power_w: float, seq: int = 0) -> None:
         """Take a frame of that relay."""
-        totals = np.zeros((len(TOTALS), 1), np.float32)
-        covered = np.zeros((len(TOTALS) + len(COUNTERS), 1), np.uint16)
-        totals[TOTALS.index("power_w")], covered[TOTALS.index("power_w")] = power_w, 64
-        frame = RollupFrame(
-            Head(BOOT, seq, self.clock.wall_ns()),
-            totals,
-            np.zeros((len(COUNTERS), 1)),
-            covered,
-            np.array([[64, 0, 0, 0, 0]], np.uint16),
-            np.zeros((1, len(SEVERITIES)), np.uint16),
-            [""],
-        )
-        topic = build_topic("demo", TopicClass.ROLLUP, OTHER_PATH)
-        self.monitor.apply(
-            [Envelope(topic, encode_rollup(OTHER_PATH, 0, frame), content_type=CONTENT_TYPE_CBOR)]
-        )
+        self._publish(OTHER_PATH, seq, {"power_w": (power_w, 64)}, LIVE_ULTRASERVER)
 
     def describe_hosts(self, names: tuple[int, ...], relay_boot: str = "") -> None:
         """Apply descriptors of the first UltraServer's instances.
@@ -218,26 +221,10 @@ class Top:
                 origin="neuron",
             ),
         )
-        values = np.zeros((len(totals), len(rows)), np.float32)
-        covered = np.zeros((len(totals) + len(COUNTERS), len(rows)), np.uint16)
-        values[totals.index("power_w")], covered[totals.index("power_w")] = (
-            list(powers_w.values()),
-            64,
-        )
-        frame = RollupFrame(
-            Head(self.boot, self.seq, self.clock.wall_ns()),
-            values,
-            np.zeros((len(COUNTERS), len(rows))),
-            covered,
-            np.array([[64, 0, 0, 0, 0]] * len(rows), np.uint16),
-            np.zeros((len(rows), len(SEVERITIES)), np.uint16),
-            [""] * len(rows),
-        )
+        sums: dict[str, tuple[ArrayLike, ArrayLike]] = {"power_w": (list(powers_w.values()), 64)}
+        states = np.repeat(LIVE_ULTRASERVER, len(rows), axis=0)
+        self._publish(PATH, self.seq, sums, states, totals=totals, revision=1)
         self.seq += 1
-        topic = build_topic("demo", TopicClass.ROLLUP, PATH)
-        self.monitor.apply(
-            [Envelope(topic, encode_rollup(PATH, 1, frame), content_type=CONTENT_TYPE_CBOR)]
-        )
 
     def look(self) -> Summary:
         self.monitor.compute()

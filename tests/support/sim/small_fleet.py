@@ -12,7 +12,7 @@ import numpy as np
 from trnfleet.config import validate
 from trnfleet.domain.fleet import FleetFile, expand
 from trnfleet.domain.layout import Layout
-from trnfleet.domain.metrics import METRICS, Scope
+from trnfleet.domain.metrics import HEALTH_BITS, METRICS, Scope
 from trnfleet.domain.scenario import Scenario
 from trnfleet.sim.faults.timeline import IncidentTimeline
 from trnfleet.sim.jobs.slowdown import Slowdowns
@@ -27,7 +27,30 @@ if TYPE_CHECKING:
 TRAIN = "c/us-0001"
 SERVE = "c/us-0002"
 IDLE = "c/standalone"
+TRAINING = 0
+"""Number of the training job."""
+SERVING = 1
+CHIP = f"{TRAIN}/trn2u-0001-2/chip05"
+INSTANCE = f"{TRAIN}/trn2u-0001-2"
 SLOWDOWNS = ("compute", "link", "efa", "storage", "load", "halt", "replica", "replica_halt")
+
+
+def entry(
+    fault: str, target: str = CHIP, at: float = 10.0, lasts: float | str | None = None, **rest: Any
+) -> dict[str, Any]:
+    """Return a fault of a scenario."""
+    return {
+        "fault": fault,
+        "target": target,
+        "at": at,
+        **({} if lasts is None else {"for": lasts}),
+        **rest,
+    }
+
+
+def bits(*names: str) -> int:
+    """Return the health bits of names."""
+    return sum(1 << HEALTH_BITS.index(name) for name in names)
 
 
 class SmallFleet:

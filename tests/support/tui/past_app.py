@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from support.monitor.feed import Feed, ultraservers
-from support.tui.fake_playback import FakePlayback
+from support.tui.fake_playback import START_NS, FakePlayback
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.alerts.rules import Rule
 from trnfleet.monitor.alerting.engine import Alerts
+from trnfleet.monitor.replay.controls import Mode
 from trnfleet.tui.app.app import FleetApp
+from trnfleet.tui.playback.seek_bar import Seek
 
 MIN = 60 * NS_PER_S
 HOUR = 60 * MIN
@@ -58,3 +60,22 @@ async def burn(feed: Feed, chip: int) -> None:
 def made(feed: Feed, *, is_file: bool = False, **rest: Any) -> tuple[FleetApp, FakePlayback]:
     playback = FakePlayback(feed.monitor, is_file=is_file)
     return FleetApp(playback.state, clock=feed.clock, playback=playback, **rest), playback
+
+
+def seek(**rest: Any) -> Seek:
+    """Return the position 14:03:10 of a ten-minute window ending at 14:08:21."""
+    end_ns = START_NS + 14 * HOUR + 8 * MIN + 21 * NS_PER_S
+    fields: dict[str, Any] = {
+        "mode": Mode.PLAYING,
+        "is_live_possible": True,
+        "rate": 1.0,
+        "reached_rate": 1.0,
+        "loops": False,
+        "seeking": False,
+        "incomplete": "",
+        "position_ns": end_ns - 311 * NS_PER_S,
+        "start_ns": end_ns - 600 * NS_PER_S,
+        "end_ns": end_ns,
+        "surveyed_ns": end_ns,
+    }
+    return Seek(**(fields | rest))

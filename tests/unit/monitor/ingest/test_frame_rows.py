@@ -175,6 +175,13 @@ def hostile(
     return came
 
 
+def begin(feed: Feed) -> None:
+    """Describe the fleet and publish three frames."""
+    feed.describe()
+    for _ in range(3):
+        feed.tick()
+
+
 @pytest.mark.parametrize("seed", range(3))
 async def test_many_at_once_end_as_one_by_one_whatever_comes(seed: int) -> None:
     """Bulk application ends in the same state for any damaged sequence of messages.
@@ -343,9 +350,7 @@ def test_topics_of_one_descriptor_go_by_themselves() -> None:
     """
     feed = Feed(INSTANCES)
     by_chip = Feed(INSTANCES, json=True)
-    feed.describe()
-    for _ in range(3):
-        feed.tick()
+    begin(feed)
     assert entered(feed) == len(INSTANCES)
     feed.set("power_w", 200.0)
     by_chip.set("power_w", 100.0)
@@ -363,9 +368,7 @@ def test_instances_that_another_describes_later_leave_together() -> None:
     """Hosts under a later block leave the table, the others stay."""
     feed = Feed(INSTANCES)
     block = Feed(ultraservers(1), grouped=True)
-    feed.describe()
-    for _ in range(3):
-        feed.tick()
+    begin(feed)
     assert entered(feed) == len(INSTANCES)
     block.publisher = "other"
     block.boot = "boot-other"
@@ -387,9 +390,7 @@ def test_instances_whose_rows_are_a_relay_s_now_leave() -> None:
     """
     feed = Feed(INSTANCES)
     feed.forwarded = ForwardedBy(cell="cell-a", relay="relay", boot="boot-relay")
-    feed.describe()
-    for _ in range(3):
-        feed.tick()
+    begin(feed)
     gone = [path for path in feed.layout.instances if path.startswith("uc1/us-0001/")]
     feed.monitor.apply(rolled_block("relay", gone[0].rpartition("/")[0]))
     topics = [build_topic("demo", TopicClass.NODE, path) for path in gone[1:]]
@@ -407,9 +408,7 @@ def test_instances_whose_rows_are_a_relay_s_now_leave() -> None:
 def test_with_a_new_layout_frames_go_to_their_new_rows() -> None:
     """New instances before entered ones move their rows."""
     feed = Feed(INSTANCES)
-    feed.describe()
-    for _ in range(3):
-        feed.tick()
+    begin(feed)
     assert entered(feed) == len(INSTANCES)
     before = Feed(standalone(1, cluster="uc0"))
     feed.monitor.apply(before.announcements())
@@ -470,9 +469,7 @@ def test_what_is_lost_takes_no_topic_out(monkeypatch: pytest.MonkeyPatch) -> Non
     """After a lost tick all frames stay in bulk, and losses count for their publisher."""
     feed = Feed(INSTANCES)
     feed.scatter()
-    feed.describe()
-    for _ in range(3):
-        feed.tick()
+    begin(feed)
     feed.telemetry()
     frames = feed.telemetry()
     monkeypatch.setattr(TopicState, "leave_frame_rows", lambda _topic: 1 / 0)

@@ -96,13 +96,19 @@ class Outage(Arriving):
         link.connects += up
 
 
+async def live_fleet() -> Outage:
+    """Return a fleet that has published for 5 s."""
+    fleet = Outage()
+    await fleet.live(5)
+    return fleet
+
+
 async def test_a_lost_connection_is_one_alert_and_no_silence() -> None:
     """A lost connection is one pipeline alert, and nothing is called silent.
 
     Not even while sources come back.
     """
-    fleet = Outage()
-    await fleet.live(5)
+    fleet = await live_fleet()
     fleet.connect(up=False)
     await fleet.quiet(30)
     assert fleet.monitor.store.count(Freshness.STALE) == 128
@@ -190,8 +196,7 @@ async def test_a_count_over_what_is_partly_unheard_is_not_over() -> None:
 
 async def test_a_connection_over_which_nothing_comes_is_in_doubt() -> None:
     """A stopped broker is no silent fleet while the connection may be half open."""
-    fleet = Outage()
-    await fleet.live(5)
+    fleet = await live_fleet()
     await fleet.quiet(15)
     assert fleet.firing == {"connection-lost"}
     await fleet.live(20)
@@ -200,8 +205,7 @@ async def test_a_connection_over_which_nothing_comes_is_in_doubt() -> None:
 
 async def test_a_connection_over_which_messages_wait_is_not_in_doubt() -> None:
     """Messages waiting at a paused monitor count as heard."""
-    fleet = Outage()
-    await fleet.live(5)
+    fleet = await live_fleet()
     fleet.monitor.link.waiting = 20_000
     await fleet.quiet(15)
     assert fleet.monitor.summary().unheard_s == 0.0
@@ -213,8 +217,7 @@ async def test_a_connection_in_doubt_that_is_lost_is_one_outage() -> None:
 
     Nothing has been heard since the doubt began.
     """
-    fleet = Outage()
-    await fleet.live(5)
+    fleet = await live_fleet()
     await fleet.quiet(12)
     fleet.connect(up=False)
     await fleet.quiet(1)
@@ -230,12 +233,10 @@ async def test_a_fleet_that_is_silent_on_a_whole_connection() -> None:
 
     A message proves it earlier.
     """
-    fleet = Outage()
-    await fleet.live(5)
+    fleet = await live_fleet()
     await fleet.quiet(32)
     assert fleet.firing == {"ultraserver-silent"}
-    told = Outage()
-    await told.live(5)
+    told = await live_fleet()
     await told.quiet(3)
     told.monitor.apply([told.publisher_envelope("offline")])
     await told.quiet(4)
@@ -250,8 +251,7 @@ async def test_last_wills_after_an_outage_count_once_publishers_could_reconnect(
 
     They are not offline while they may be about to reconnect. One that does not return is.
     """
-    fleet = Outage()
-    await fleet.live(5)
+    fleet = await live_fleet()
     if is_lost:
         fleet.connect(up=False)
     await fleet.quiet(15)
@@ -274,8 +274,7 @@ async def test_last_wills_after_an_outage_count_once_publishers_could_reconnect(
 
 async def test_a_second_short_outage_makes_no_last_will_of_the_first_count() -> None:
     """A broker that restarts often drops the connection twice."""
-    fleet = Outage()
-    await fleet.live(5)
+    fleet = await live_fleet()
     fleet.connect(up=False)
     await fleet.quiet(15)
     fleet.connect(up=True)
@@ -292,8 +291,7 @@ async def test_a_second_short_outage_makes_no_last_will_of_the_first_count() -> 
 
 async def test_a_publisher_that_does_not_return_after_an_outage_is_offline() -> None:
     """Its will counts after ten seconds."""
-    fleet = Outage()
-    await fleet.live(5)
+    fleet = await live_fleet()
     await fleet.quiet(15)
     fleet.monitor.apply([fleet.publisher_envelope("offline")])
     await fleet.quiet(9)
@@ -322,8 +320,7 @@ async def test_a_watch_is_not_the_fleet() -> None:
 
     The only publisher is cut off until its last will reports it offline.
     """
-    fleet = Outage()
-    await fleet.live(5)
+    fleet = await live_fleet()
     for _ in range(18):
         await fleet.quiet(1)
         messages = _watch_message(fleet)
@@ -519,8 +516,7 @@ async def test_a_queue_that_is_behind_is_overload_and_no_silence() -> None:
 
 async def test_late_messages_far_apart_are_a_slow_way_and_no_silence() -> None:
     """Late, scattered messages with rare passes are no silence."""
-    fleet = Outage()
-    await fleet.live(5)
+    fleet = await live_fleet()
     half = list(fleet.layout.instances[:4])
     for _ in range(12):
         now_ns = fleet.clock.wall_ns()

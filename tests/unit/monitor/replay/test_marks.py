@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from support.monitor.feed import Feed
+from support.monitor.feed import one_instance
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.severity import Severity
@@ -31,17 +31,9 @@ def make(every_s: float = 10.0, cost_s: float = 0.0) -> RecordingIndex:
     )
 
 
-def make_feed() -> Feed:
-    """Return a feed whose monitor knows one instance."""
-    feed = Feed([("uc1/us-0001/trn2u-0001-0", "trn2u.48xlarge")])
-    feed.describe()
-    feed.tick()
-    return feed
-
-
 def fed() -> Monitor:
     """Return a monitor with a known fleet."""
-    monitor = make_feed().monitor
+    monitor = one_instance().monitor
     monitor.applied_s = 0.0
     return monitor
 
@@ -232,7 +224,7 @@ def test_times_are_kept_once_a_second_and_as_long_as_the_recording() -> None:
 def test_the_oldest_marks_make_room_and_a_new_list_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timeline_module, "MOST_MARKS", 3)
     timeline = make()
-    feed = make_feed()
+    feed = one_instance()
     for second in range(5):
         before = timeline.marks
         feed.monitor.apply([feed.event(text=f"event {second}", severity="warning")])

@@ -3,7 +3,7 @@ from __future__ import annotations
 import operator
 
 import numpy as np
-from support.monitor.feed import Feed, SilentSource, standalone, ultraservers
+from support.monitor.feed import Feed, SilentSource, one_instance, standalone, ultraservers
 from support.monitor.rules import HOT, rules_of
 
 from trnfleet.domain.address import Level
@@ -11,14 +11,6 @@ from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.replay.packed_snapshot import COMPRESSED_BYTES, PackedSnapshot
 from trnfleet.services.files.rules import load_rules
-
-
-def make_feed() -> Feed:
-    """Return a feed whose monitor knows one instance."""
-    feed = Feed([("uc1/us-0001/trn2u-0001-0", "trn2u.48xlarge")])
-    feed.describe()
-    feed.tick()
-    return feed
 
 
 async def busy() -> Feed:
@@ -60,7 +52,7 @@ async def test_a_restored_monitor_changes_nothing_of_the_running_one() -> None:
 
 
 def test_a_packed_snapshot_is_bytes_that_later_messages_do_not_change() -> None:
-    feed = make_feed()
+    feed = one_instance()
     packed = PackedSnapshot(feed.monitor)
     before = feed.monitor.store.columns["power_w"].copy()
     feed.set("power_w", 400.0)
@@ -73,7 +65,7 @@ def test_a_packed_snapshot_is_bytes_that_later_messages_do_not_change() -> None:
 
 async def test_alerts_are_packed_without_their_listener() -> None:
     """Later evaluations change no snapshot, and it contains no listener to alerts."""
-    feed = make_feed()
+    feed = one_instance()
     heard = list[object]()
     monitor = feed.monitor
     monitor.ingest.alerts = Alerts(feed.fleet, load_rules(()))
@@ -106,7 +98,7 @@ def test_layout_and_rules_are_the_monitors_own() -> None:
 
     Dozens of copies of a large layout would be too much.
     """
-    monitor = make_feed().monitor
+    monitor = one_instance().monitor
     snapshot = PackedSnapshot(monitor).unpack()
     assert snapshot.ingest.store.layout is monitor.store.layout
     assert all(map(operator.is_, snapshot.ingest.alerts.rules, monitor.alerts.rules))
@@ -117,7 +109,7 @@ def test_descriptors_and_events_are_the_monitors_own() -> None:
 
     Standard columns are known by identity, and each of dozens of snapshots has all events.
     """
-    feed = make_feed()
+    feed = one_instance()
     feed.monitor.apply([feed.event()])
     feed.monitor.compute()
     ingest = PackedSnapshot(feed.monitor).unpack().ingest
@@ -133,7 +125,7 @@ def test_its_roll_ups_are_bytes_too() -> None:
 
     No other snapshot shares them: hundreds of small arrays would be most of its memory.
     """
-    monitor = make_feed().monitor
+    monitor = one_instance().monitor
     kept = PackedSnapshot(monitor).unpack().sampling.averages.rollups
     assert kept is not monitor.averages.rollups
     assert kept.layout is monitor.store.layout
@@ -143,7 +135,7 @@ def test_its_roll_ups_are_bytes_too() -> None:
 
 
 def test_a_large_one_is_not_compressed() -> None:
-    monitor = make_feed().monitor
+    monitor = one_instance().monitor
     small = PackedSnapshot(monitor)
     monitor.store.columns["power_w"] = np.zeros(COMPRESSED_BYTES, np.uint16)
     large = PackedSnapshot(monitor)

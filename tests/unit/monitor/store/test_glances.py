@@ -30,10 +30,7 @@ async def run(feed: Feed, *utils: float, silent: tuple[str, ...] = ()) -> None:
 
 
 def series(feed: Feed, path: str, key: str = GLANCED.key) -> list[float]:
-    layout = feed.monitor.store.layout
-    node = layout.find(path)
-    assert node is not None
-    return [float(value) for value in feed.monitor.history.series(layout, node, key)]
+    return feed.series(path, key)
 
 
 async def test_nodes_of_all_levels_are_kept_from_the_first_look_on() -> None:

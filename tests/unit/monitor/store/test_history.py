@@ -17,10 +17,7 @@ async def run(feed: Feed, seconds: int) -> None:
 
 
 def series(feed: Feed, path: str, key: str = "power_w") -> list[float]:
-    layout = feed.monitor.store.layout
-    node = layout.find(path)
-    assert node is not None
-    return [float(value) for value in feed.monitor.history.series(layout, node, key)]
+    return feed.series(path, key)
 
 
 async def test_one_sample_a_second_at_every_level() -> None:

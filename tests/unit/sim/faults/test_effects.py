@@ -4,13 +4,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from support.sim.small_fleet import IDLE, SERVE, SLOWDOWNS, TRAIN, SmallFleet
+from support.sim.small_fleet import (
+    CHIP,
+    IDLE,
+    INSTANCE,
+    SERVE,
+    SERVING,
+    SLOWDOWNS,
+    TRAIN,
+    TRAINING,
+    SmallFleet,
+    bits,
+    entry,
+)
 
 from trnfleet.domain.faults.fault import Effect, Fault, FaultScope, Links
 from trnfleet.domain.faults.table import FAULTS
 from trnfleet.domain.fleet import expand
 from trnfleet.domain.layout import Layout
-from trnfleet.domain.metrics import BY_NAME, HEALTH_BITS
+from trnfleet.domain.metrics import BY_NAME
 from trnfleet.sim.faults.effects import DETOUR_PACE, Replicas
 from trnfleet.sim.jobs.slowdown import Halt
 from trnfleet.sim.placement import Placement
@@ -23,8 +35,6 @@ if TYPE_CHECKING:
 
 if TYPE_CHECKING:
     Job = Callable[..., dict[str, Any]]
-
-SERVING = 1
 
 
 class Serving:
@@ -144,27 +154,6 @@ def test_nothing_is_left_once_cleared(serve: Callable[[int], Serving]) -> None:
     assert serving.paces == [1.0] * 4
     assert serving.halted == []
     assert before.tolist() == [0.5] * 4
-
-
-TRAINING = 0
-CHIP = f"{TRAIN}/trn2u-0001-2/chip05"
-INSTANCE = f"{TRAIN}/trn2u-0001-2"
-
-
-def entry(
-    fault: str, target: str = CHIP, at: float = 10.0, lasts: float | str | None = None, **rest: Any
-) -> dict[str, Any]:
-    return {
-        "fault": fault,
-        "target": target,
-        "at": at,
-        **({} if lasts is None else {"for": lasts}),
-        **rest,
-    }
-
-
-def bits(*names: str) -> int:
-    return sum(1 << HEALTH_BITS.index(name) for name in names)
 
 
 @pytest.mark.parametrize(

@@ -3,31 +3,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.sim.small_fleet import IDLE, TRAIN, SmallFleet
+from support.sim.small_fleet import (
+    IDLE,
+    INSTANCE,
+    TRAIN,
+    SmallFleet,
+    entry,
+)
 
-from trnfleet.domain.metrics import HEALTH_BITS
 from trnfleet.errors import ConfigError
-
-TRAINING = 0
-SERVING = 1
-CHIP = f"{TRAIN}/trn2u-0001-2/chip05"
-INSTANCE = f"{TRAIN}/trn2u-0001-2"
-
-
-def entry(
-    fault: str, target: str = CHIP, at: float = 10.0, lasts: float | str | None = None, **rest: Any
-) -> dict[str, Any]:
-    return {
-        "fault": fault,
-        "target": target,
-        "at": at,
-        **({} if lasts is None else {"for": lasts}),
-        **rest,
-    }
-
-
-def bits(*names: str) -> int:
-    return sum(1 << HEALTH_BITS.index(name) for name in names)
 
 
 def test_a_repeated_entry_comes_at_its_times() -> None:

@@ -4,35 +4,22 @@ import re
 from typing import Any
 
 import pytest
-from support.sim.small_fleet import IDLE, SERVE, TRAIN, SmallFleet
+from support.sim.small_fleet import (
+    CHIP,
+    IDLE,
+    INSTANCE,
+    SERVE,
+    TRAIN,
+    TRAINING,
+    SmallFleet,
+    entry,
+)
 
-from trnfleet.domain.metrics import HEALTH_BITS
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import ConfigError
 from trnfleet.sim.faults.timeline import MOST_BOUNDARIES
 from trnfleet.sim.ids import ec2_id, serial_number
 from trnfleet.sim.rng import Rng
-
-TRAINING = 0
-SERVING = 1
-CHIP = f"{TRAIN}/trn2u-0001-2/chip05"
-INSTANCE = f"{TRAIN}/trn2u-0001-2"
-
-
-def entry(
-    fault: str, target: str = CHIP, at: float = 10.0, lasts: float | str | None = None, **rest: Any
-) -> dict[str, Any]:
-    return {
-        "fault": fault,
-        "target": target,
-        "at": at,
-        **({} if lasts is None else {"for": lasts}),
-        **rest,
-    }
-
-
-def bits(*names: str) -> int:
-    return sum(1 << HEALTH_BITS.index(name) for name in names)
 
 
 def test_boundaries_are_where_something_changes() -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.monitor.feed import Feed, standalone
 from support.tui.fake_playback import FakePlayback
-from support.tui.seek import seek
+from support.tui.past_app import seek
 
 from trnfleet.monitor.problems.problem import ProblemCounts
 from trnfleet.tui import theme

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 from support.tui.fake_playback import START_NS
-from support.tui.past_app import HOUR, MIN
-from support.tui.seek import seek
+from support.tui.past_app import HOUR, MIN, seek
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.severity import Severity
