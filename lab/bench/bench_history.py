@@ -27,9 +27,9 @@ from support.monitor.feed import START_NS, ultraservers
 from support.processes.programs import run
 
 from trnfleet.clock import NS_PER_S, SystemClock
+from trnfleet.domain.durations import MINUTE_NS
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import CHIP_METRICS
-from trnfleet.domain.minutes import MINUTE_NS
 from trnfleet.export.history.compact import compact
 from trnfleet.export.history.files import day_of
 from trnfleet.export.history.query import Figure, open_history

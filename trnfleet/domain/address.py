@@ -21,11 +21,11 @@ class Level(enum.IntEnum):
     """The levels of the hierarchy, by an address's number of segments."""
 
     FLEET = 0
-    CLUSTER = 1
-    ULTRASERVER = 2
-    INSTANCE = 3
-    CHIP = 4
-    CORE = 5
+    CLUSTER = enum.auto()
+    ULTRASERVER = enum.auto()
+    INSTANCE = enum.auto()
+    CHIP = enum.auto()
+    CORE = enum.auto()
 
 
 LEVEL_NAMES = {

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
+
+from trnfleet.clock import NS_PER_S
+
+DAY_S = 86_400
+DAY_NS = DAY_S * NS_PER_S
+MINUTE_NS = 60 * NS_PER_S
 
 _NUMBER = r"\d+(?:\.\d+)?"
-_SECONDS = {
-    "y": 365 * 86_400.0,
-    "w": 7 * 86_400.0,
-    "d": 86_400.0,
-    "h": 3_600.0,
-    "m": 60.0,
-    "s": 1.0,
-    "ms": 0.001,
+_UNITS = {
+    "y": timedelta(days=365),
+    "w": timedelta(weeks=1),
+    "d": timedelta(days=1),
+    "h": timedelta(hours=1),
+    "m": timedelta(minutes=1),
+    "s": timedelta(seconds=1),
+    "ms": timedelta(milliseconds=1),
 }
 _DURATION = re.compile(
     "".join(
-        rf"(?:({_NUMBER})\s*{'m(?:in)?(?!s)' if unit == 'm' else unit}\s*)?" for unit in _SECONDS
+        rf"(?:({_NUMBER})\s*{'m(?:in)?(?!s)' if unit == 'm' else unit}\s*)?" for unit in _UNITS
     ),
     re.ASCII,
 )
@@ -32,8 +39,8 @@ def parse_duration_s(text: str) -> float:
     text = text.strip()
     parts = _DURATION.fullmatch(text)
     if text and parts is not None:
-        numbers = zip(parts.groups(), _SECONDS.values(), strict=True)
-        return sum(float(number) * seconds for number, seconds in numbers if number)
+        numbers = zip(parts.groups(), _UNITS.values(), strict=True)
+        return sum(float(number) * unit.total_seconds() for number, unit in numbers if number)
     shown = text if len(text) <= 40 else f"{text[:39]}…"
     if _BARE.fullmatch(text):
         if not float(text):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 from pydantic import Field, model_validator
 
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
-from trnfleet.domain.models import MODELS, PROFILES, TRAINING_PROFILES
+from trnfleet.domain.models import BYTES_PER_VALUE, MODELS, PROFILES, TRAINING_PROFILES
 from trnfleet.domain.schema import Length, Model, Paths, Positive, Seconds, Segment, Share, Steps
 from trnfleet.errors import nearest
 
@@ -39,6 +39,9 @@ JOB_STATES = (
 """
 
 Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
+_LLAMA = MODELS["llama-3.3-70b"]
+"""The model of a job that names none."""
+_SEQUENCE_TOKENS = 8_192
 
 
 class _Job(Model):
@@ -119,10 +122,10 @@ class _Steps(_Job):
     """Model FLOPs of a token. By default six for each active parameter, forward and backward, and
     with `adapter_parameters` four for each active parameter and six for each of the adapters'.
     Reinforcement learning states its own."""
-    layers: Count = 80
-    hidden: Count = 8_192
+    layers: Count = _LLAMA.layers
+    hidden: Count = _LLAMA.hidden
     """Width of the residual stream."""
-    sequence_length: Count = 8_192
+    sequence_length: Count = _SEQUENCE_TOKENS
     """Tokens of a sequence; a microbatch is one sequence."""
     tensor_parallel: Count | None = None
     """Chips that share every layer, a divisor of an instance's chips. 1, 2, 4 (a row of the torus),
@@ -298,14 +301,14 @@ class Inference(_Job):
     """
     chips_per_replica: Count | None = None
     """Chips per copy of the model; by default all of an instance."""
-    model_bytes: Positive = 141.2e9
+    model_bytes: Positive = _LLAMA.weight_bytes
     """Bytes of weights read by every decode pass; 141.2 GB is Llama-3.3-70B in BF16."""
     parameters: Positive | None = None
     """Active parameters; by default as many as `model_bytes` hold."""
-    layers: Count = 80
+    layers: Count = _LLAMA.layers
     kv_bytes_per_token: Positive | None = None
     """KV cache of one token. By default 8,192 tokens use 2 % of the weights, like Llama-3.3-70B."""
-    context_tokens: Count = 8_192
+    context_tokens: Count = _SEQUENCE_TOKENS
     """Tokens of a sequence, in and out."""
     input_tokens: Count | None = None
     """Tokens of a prompt; by default `context_tokens` minus the output tokens."""
@@ -344,7 +347,7 @@ class Inference(_Job):
     @property
     def active_parameters(self) -> float:
         """Parameters that a token passes through."""
-        return self.parameters or self.model_bytes / _BYTES_PER_VALUE[self.dtype]
+        return self.parameters or self.model_bytes / BYTES_PER_VALUE[self.dtype]
 
     def replica_chips(self, instance_chips: int) -> int:
         """Return the chips of a replica on instances with a number of chips."""
@@ -374,9 +377,9 @@ class Inference(_Job):
                 "layers": facts.layers,
                 "kv_bytes_per_token": facts.kv_bytes_per_token,
             }
-            if data.get("dtype", "bf16") in _BYTES_PER_VALUE:
+            if data.get("dtype", "bf16") in BYTES_PER_VALUE:
                 filled["model_bytes"] = (
-                    facts.parameters * _BYTES_PER_VALUE[data.get("dtype", "bf16")]
+                    facts.parameters * BYTES_PER_VALUE[data.get("dtype", "bf16")]
                 )
             data = filled | data
         return data
@@ -423,8 +426,6 @@ class Traced(_Job):
     startup_s: Length = 30.0
 
 
-_BYTES_PER_VALUE = {"bf16": 2, "fp8": 1}
-"""Of a weight by type."""
 _TOKENS = {"context_tokens", "input_tokens", "output_tokens"}
 
 Job = Annotated[Training | Inference | FineTuning | Reserved | Traced, Field(discriminator="kind")]

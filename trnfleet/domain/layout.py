@@ -44,8 +44,6 @@ class Node(NamedTuple):
 
 FLEET_NODE = Node(Level.FLEET, 0)
 NO_ROLLUPS: Mapping[str, int] = MappingProxyType({})
-_MOST_REMEMBERED = 20_000
-"""Most addresses with cached chips in a layout: more alerts are rarely active at once."""
 
 
 @dataclass(frozen=True)
@@ -425,8 +423,7 @@ class Layout:
         if known is None:
             node = self.find(path)
             known = range(0) if node is None else self.chip_range(node)
-            if len(self._chips_at) < _MOST_REMEMBERED:
-                self._chips_at[path] = known
+            self._chips_at[path] = known
         return known
 
     @cached_property

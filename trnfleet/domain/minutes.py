@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.metrics import Metric
 
-MINUTE_NS = 60_000_000_000
 FINER_STEPS = 5
 """Steps of a mean per step of a one-byte code. Half a percent is too coarse for a mean."""
 

@@ -8,6 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+BYTES_PER_VALUE = {"bf16": 2, "fp8": 1}
+"""Of a weight by type."""
+
 
 @dataclass(frozen=True, slots=True)
 class LanguageModel:
@@ -19,8 +22,6 @@ class LanguageModel:
     """Width of the residual stream."""
     kv_heads: int
     head_dim: int
-    bytes_per_value: int = 2
-    """BF16."""
     active_parameters: float = 0.0
     """Active parameters per token: fewer in a mixture of experts, all in a dense model."""
 
@@ -31,16 +32,17 @@ class LanguageModel:
 
     @property
     def weight_bytes(self) -> float:
-        """Bytes of the weights."""
-        return self.parameters * self.bytes_per_value
+        """Bytes of the weights in BF16."""
+        return self.parameters * BYTES_PER_VALUE["bf16"]
 
     @property
     def kv_bytes_per_token(self) -> float:
         """KV cache of one token in bytes (derived).
 
-        Keys and values of every layer and KV head.
+        Keys and values of every layer and KV head, in BF16.
         """
-        return 2.0 * self.layers * self.kv_heads * self.head_dim * self.bytes_per_value
+        values = 2 * self.layers * self.kv_heads * self.head_dim
+        return float(values * BYTES_PER_VALUE["bf16"])
 
 
 MODELS = {

@@ -9,12 +9,11 @@ import re
 from datetime import UTC, datetime
 
 from trnfleet.clock import NS_PER_S, datetime_ns
-from trnfleet.domain.durations import parse_duration_s
+from trnfleet.domain.durations import DAY_NS, parse_duration_s
 
 _OF_DAY = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?")
 _LONGEST_S = 1e15
 """Longest length; longer ones are cut to it. Beyond any recording."""
-_DAY_NS = 86_400 * NS_PER_S
 
 
 def is_move(text: str) -> bool:
@@ -53,12 +52,12 @@ def find_moment(
         of_day_ns, unit_ns = _read_of_day(of_day)
         earliest_ns = start_ns + 1 if is_end else start_ns - unit_ns + 1
         near_ns = start_ns if here_ns is None else here_ns
-        today = near_ns // _DAY_NS
-        days = [day * _DAY_NS + of_day_ns for day in (today, today - 1, today + 1)]
+        today = near_ns // DAY_NS
+        days = [day * DAY_NS + of_day_ns for day in (today, today - 1, today + 1)]
         there = [
             max(moment_ns, start_ns) for moment_ns in days if earliest_ns <= moment_ns <= end_ns
         ]
-        on_the_day = [moment_ns for moment_ns in there if moment_ns // _DAY_NS == today]
+        on_the_day = [moment_ns for moment_ns in there if moment_ns // DAY_NS == today]
         return min(on_the_day or there or days[:1], key=lambda moment_ns: abs(moment_ns - near_ns))
     try:
         moment = datetime.fromisoformat(text)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from trnfleet.domain.reservations import rules
 from trnfleet.domain.reservations.ledger import Ledger
 from trnfleet.domain.reservations.market import Market
 from trnfleet.domain.reservations.pool import Pool
@@ -93,7 +92,7 @@ def enter(
     """Enter an existing block, bought a week before its start or just now."""
     start_ns = at(start)
     end_ns = at(end)
-    bought_ns = min(start_ns - 7 * rules.DAY_NS, ledger.now_ns)
+    bought_ns = min(start_ns - 7 * DAY_NS, ledger.now_ns)
     if payment == "pending":
         bought_ns = ledger.now_ns
     made = ledger.make(

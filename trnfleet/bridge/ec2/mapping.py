@@ -354,13 +354,10 @@ def _message(
         # What was cancelled before it began has the time of that as its end.
         end_ns = None
     ultraserver_type = described.get("UltraserverType") or None
-    lead_s = (
-        rules.ULTRASERVER_TERMINATION_BEFORE_END_S
-        if ultraserver_type
-        else rules.TERMINATION_BEFORE_END_S
-    )
     terminates_ns = (
-        end_ns - lead_s * NS_PER_S if reservation.is_block and end_ns is not None else None
+        end_ns - rules.TERMINATION_BEFORE_END_S * NS_PER_S
+        if reservation.is_block and end_ns is not None
+        else None
     )
     running = None
     if reading.instances is not None:

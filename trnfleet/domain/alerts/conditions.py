@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from trnfleet.domain.alerts.signals import FIGURES, LEVEL_OF, Figure, Form, Scope
+from trnfleet.domain.durations import DAY_S
 from trnfleet.domain.quantities import (
     IEC,
     SHORT_UNITS,
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=400)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
-LONGEST_WINDOW_S = 86_400.0
 
 _EVERY_SCOPE = frozenset(Scope)
 _NAMED_SCOPES = frozenset(Scope) - LEVEL_OF.keys()
@@ -371,8 +371,8 @@ class Condition(Model):
         if self.clear is not None:
             self.comparison.check_clear(self, self.clear)
         for seconds in (self.window_s, self.past):
-            if seconds is not None and seconds > LONGEST_WINDOW_S:
-                raise ValueError(f"a window of {seconds:g} s is longer than {LONGEST_WINDOW_S:g} s")
+            if seconds is not None and seconds > DAY_S:
+                raise ValueError(f"a window of {seconds:g} s is longer than {DAY_S} s")
         return self
 
     def check_scope(self, scope: Scope) -> None:

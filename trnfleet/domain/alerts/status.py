@@ -27,10 +27,10 @@ class AlertState(enum.IntEnum):
     """State of an alert in its lifecycle."""
 
     INACTIVE = 0
-    PENDING = 1
+    PENDING = enum.auto()
     """Its condition holds, not yet for long enough."""
-    FIRING = 2
-    RESOLVED = 3
+    FIRING = enum.auto()
+    RESOLVED = enum.auto()
     """It has fired, and the condition is over."""
 
 

@@ -6,10 +6,9 @@ import enum
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from trnfleet.domain.durations import DAY_S
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import ConfigError
-
-_DAY_S = 86_400.0
 
 
 class FaultScope(enum.StrEnum):
@@ -188,7 +187,7 @@ class Fault:
         """
         if not self.rate_per_device_day:
             return None
-        return _DAY_S / (self.rate_per_device_day * chips)
+        return DAY_S / (self.rate_per_device_day * chips)
 
     @property
     def is_transport(self) -> bool:

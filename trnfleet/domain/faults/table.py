@@ -3,8 +3,8 @@
 Pure data, the source for the simulator, the commands, the scenarios and the documentation: a new
 fault is a new row. Signatures follow the Neuron driver and runtime (nrt_status.h, nrt-troubleshoot,
 the driver's sysfs). Recovery times are assumed unless noted. Rates are events per device and day;
-rates of faults that interrupt jobs follow from the interruptions of `LLAMA_3`, all of them in the
-table.
+rates of faults that interrupt jobs follow from the interruptions of Llama 3's training, all of them
+in the table.
 """
 
 from __future__ import annotations
@@ -25,32 +25,10 @@ from trnfleet.domain.faults.fault import (
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import ConfigError, nearest
 
-LLAMA_3 = {
-    "faulty GPU": 148,
-    "GPU HBM3 memory": 72,
-    "software bug": 54,
-    "network switch/cable": 35,
-    "host maintenance": 32,
-    "GPU SRAM memory": 19,
-    "GPU system processor": 17,
-    "NIC": 7,
-    "NCCL watchdog timeouts": 7,
-    "silent data corruption": 6,
-    "GPU thermal interface + sensor": 6,
-    "SSD": 3,
-    "power supply": 3,
-    "server chassis": 2,
-    "IO expansion board": 2,
-    "dependency": 2,
-    "CPU": 2,
-    "system memory": 2,
-}
-"""Unexpected interruptions of Llama 3's training by root cause, 419 in all. Published: arXiv
-2407.21783, table 5."""
 LLAMA_3_CHIPS = 16_384
 LLAMA_3_DAYS = 54
-"""Accelerators and days of that training (published there): one interruption in 3.1 h, 884,736
-device-days."""
+"""Accelerators and days of Llama 3's training (published: arXiv 2407.21783): one unexpected
+interruption in 3.1 h, 884,736 device-days."""
 _REPLACE = Stages(detect_s=15.0, quarantine_s=5.0, drain_s=15.0, mend_s=300.0, return_s=60.0)
 """Replacement of an instance. A watcher of the kernel's log notices in seconds; EC2's retirement
 notice comes within 15 minutes (published); another instance of a reserved pool takes minutes
@@ -591,17 +569,26 @@ _TABLE = (
 )
 
 
+_INTERRUPTIONS = [part for fault in _TABLE for part in fault.interruptions]
+LLAMA_3 = {
+    cause: sum(part.number for part in _INTERRUPTIONS if part.cause == cause)
+    for cause, _ in _INTERRUPTIONS
+}
+"""Unexpected interruptions of Llama 3's training by root cause, 419 in all. Published: arXiv
+2407.21783, table 5."""
+
+
 def _rated(fault: Fault) -> Fault:
     """Return a row with the rate computed from its interruptions."""
     if not fault.interruptions:
         return fault
     device_days = LLAMA_3_CHIPS * LLAMA_3_DAYS
-    parts = (f"{number:g} of {LLAMA_3[cause]} {cause}" for cause, number in fault.interruptions)
+    parts = (f"{number:g} of {LLAMA_3[cause]:g} {cause}" for cause, number in fault.interruptions)
     return replace(
         fault,
         rate_per_device_day=sum(part.number for part in fault.interruptions) / device_days,
         rate_source=(
-            f"Llama 3, of {sum(LLAMA_3.values())} interruptions in {device_days:,} device-days:"
+            f"Llama 3, of {sum(LLAMA_3.values()):g} interruptions in {device_days:,} device-days:"
             f" {', '.join(parts)} (derived)"
         ),
     )

@@ -132,7 +132,6 @@ _SPELLINGS = {
     "TFLOP/s/W": ("tflops/w", "tflop/s/w"),
     "$/h": ("$/h", "usd/h"),
 }
-_IN_TERA = 1e12
 
 
 def parse_number(column: Column, text: str) -> float:
@@ -165,7 +164,7 @@ def parse_number(column: Column, text: str) -> float:
         ):
             continue
         if column.unit == "TFLOP/s" and prefix:
-            return number * factor / _IN_TERA
+            return number * factor / _PREFIX["T"]
         return number * factor
     unit = column.unit or "no unit"
     raise ConfigError(

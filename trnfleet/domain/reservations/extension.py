@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trnfleet.clock import NS_PER_S
+from trnfleet.domain.durations import DAY_NS
 from trnfleet.domain.quantities import counted
 from trnfleet.domain.reservations import rules
-from trnfleet.domain.reservations.rules import NS_PER_S, Rule, RuleViolation, utc
+from trnfleet.domain.reservations.rules import Rule, RuleViolation, utc
 from trnfleet.domain.reservations.states import EXTENDABLE
 from trnfleet.errors import ConfigError
 
@@ -102,7 +104,7 @@ def check_longer(block: Block, days: int, occupancy: Occupancy) -> None:
     if problem is None:
         return
     rule, text = problem
-    shorter = filter(rules.is_duration, range(days - 1, 0, -1))
+    shorter = (length for length in reversed(rules.DURATIONS) if length < days)
     fits = next(
         (option for option in shorter if why_not_longer(block, option, occupancy) is None), None
     )
@@ -116,7 +118,7 @@ def check_longer(block: Block, days: int, occupancy: Occupancy) -> None:
 
 def why_not_longer(block: Block, days: int, occupancy: Occupancy) -> tuple[Rule, str] | None:
     """Return the rule against further days, and an explanation; None if allowed."""
-    end_ns = block.end_ns + days * rules.DAY_NS
+    end_ns = block.end_ns + days * DAY_NS
     total = rules.days_of(block.start_ns, end_ns)
     if total > rules.MOST_DAYS:
         return (

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, TypeVar
 
+from trnfleet.clock import NS_PER_S
+from trnfleet.domain.durations import DAY_NS
 from trnfleet.domain.hardware.catalogue import ultraserver_type_of
 from trnfleet.domain.quantities import counted
 from trnfleet.domain.reservations import rules, search
@@ -26,7 +28,7 @@ from trnfleet.domain.reservations.ids import id_of
 from trnfleet.domain.reservations.occupancy import Occupancy
 from trnfleet.domain.reservations.payments import BlockSchedule
 from trnfleet.domain.reservations.prices import Prices
-from trnfleet.domain.reservations.rules import NS_PER_S, Rule, RuleViolation, utc, whole_minute_ns
+from trnfleet.domain.reservations.rules import Rule, RuleViolation, utc, whole_minute_ns
 from trnfleet.domain.reservations.search import Lot
 from trnfleet.domain.reservations.search_request import check_sold
 from trnfleet.domain.reservations.states import (
@@ -36,7 +38,7 @@ from trnfleet.domain.reservations.states import (
     ExtensionState,
     InterconnectStatus,
 )
-from trnfleet.errors import ConfigError, nearest
+from trnfleet.errors import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -124,9 +126,6 @@ def present_state(block: Block, schedule: BlockSchedule, now_ns: int, *, is_paid
     return past[block.id]
 
 
-OFFERED_S = 86_400
-"""Lifetime of an offering, unless prices are revised before. Assumed, and long enough for fleets
-whose hours pass in seconds."""
 MOST_OFFERED = 4_096
 """Offerings that are remembered."""
 
@@ -208,7 +207,9 @@ class OfferingStore:
         return known
 
     def _remember(self, offering: Offering | ExtensionOffering, now_ns: int) -> None:
-        until_ns = now_ns + OFFERED_S * NS_PER_S
+        # A day, unless prices are revised before. Assumed, and long enough for fleets whose hours
+        # pass in seconds.
+        until_ns = now_ns + DAY_NS
         revised_ns = self._prices.valid_until_ns(now_ns)
         self._offered[offering.id] = (
             offering,
@@ -217,11 +218,6 @@ class OfferingStore:
         self._offered.move_to_end(offering.id)
         if len(self._offered) > MOST_OFFERED:
             self._offered.popitem(last=False)
-
-
-MOST_BLOCKS = 4_096
-MOST_NAMED = 12
-"""Most blocks named in a refusal."""
 
 
 class Ledger:
@@ -305,8 +301,6 @@ class Ledger:
             raise RuleViolation(
                 Rule.CAPACITY, f"{offering_id} has been sold meanwhile; look for offerings again"
             )
-        if len(self.blocks) >= MOST_BLOCKS:
-            raise ConfigError(f"the ledger has {MOST_BLOCKS} blocks already")
         block = self._bought(offering, places, self._now_ns)
         self._change(Change(self._now_ns, ChangeKind.PURCHASED, block.id, made=block))
         return block
@@ -321,11 +315,7 @@ class Ledger:
         rules.check_duration(days, "an extension")
         check_extendable(block, self._now_ns)
         check_longer(block, days, self._occupancy)
-        return [
-            self._offered_store.offer_longer(
-                block, block.end_ns + days * rules.DAY_NS, self._now_ns
-            )
-        ]
+        return [self._offered_store.offer_longer(block, block.end_ns + days * DAY_NS, self._now_ns)]
 
     def extend(self, offering_id: str) -> Block:
         """Buy an extension and return its block; the payment is pending.
@@ -340,7 +330,7 @@ class Ledger:
             raise RuleViolation(
                 Rule.OFFERING, f"{block.id} ends at another time by now; look for extensions again"
             )
-        days = (offering.end_ns - offering.start_ns) // rules.DAY_NS
+        days = (offering.end_ns - offering.start_ns) // DAY_NS
         problem = why_not_longer(block, days, self._occupancy)
         if problem is not None:
             rule, text = problem
@@ -513,10 +503,9 @@ class Ledger:
     def _block(self, block_id: str) -> Block:
         block = self.blocks.get(block_id)
         if block is None:
-            near = nearest(block_id, self.blocks)
-            if len(self.blocks) > MOST_NAMED and not near.startswith("did"):
-                near = f"there are {len(self.blocks)}; list them first"
-            raise RuleViolation(Rule.NO_SUCH_BLOCK, f"no block {block_id!r}: {near}")
+            raise RuleViolation(
+                Rule.NO_SUCH_BLOCK, f"no block {block_id!r}: {nearest(block_id, self.blocks)}"
+            )
         return block
 
     def _bought(self, offering: Offering, places: tuple[int, ...], created_ns: int) -> Block:

@@ -15,7 +15,6 @@ from trnfleet.domain.reservations.rules import (
     PAYMENT_WINDOW_S,
     SOLD_TYPES,
     TERMINATION_BEFORE_END_S,
-    ULTRASERVER_TERMINATION_BEFORE_END_S,
     WARNING_BEFORE_END_S,
     RuleViolation,
     check_duration,
@@ -29,7 +28,6 @@ TABLE_CURRENCY = "USD"
 MOST_DAYS_AHEAD = 54
 """Latest start of a fleet file's block. In whole days after the first end of a day: 8 weeks minus
 the rest of the first day and the hour before it, so that a file is valid whenever it is started."""
-MOST_REVISIONS = 1_000
 
 HourlyPrice = Annotated[str, Field(pattern=r"^[0-9]{1,6}(\.[0-9]{1,6})?$")]
 
@@ -64,7 +62,7 @@ class Market(Model):
     warning_before_end_s: Lead = float(WARNING_BEFORE_END_S)
     interruption_before_termination_s: Lead = float(INTERRUPTION_BEFORE_TERMINATION_S)
     termination_before_end_s: Lead = float(TERMINATION_BEFORE_END_S)
-    ultraserver_termination_before_end_s: Lead = float(ULTRASERVER_TERMINATION_BEFORE_END_S)
+    ultraserver_termination_before_end_s: Lead = float(TERMINATION_BEFORE_END_S)
     sells: Annotated[tuple[str, ...], Field(max_length=64)] = SOLD_TYPES
     """Instance types sold as blocks; a type that belongs to UltraServers is sold as UltraServers.
     """
@@ -73,7 +71,7 @@ class Market(Model):
     prices: dict[str, HourlyPrice] = Field(default_factory=dict)
     """Price of an instance-hour by instance type, where it differs from the table's. For all sold
     types if not in US dollars."""
-    revisions: Annotated[tuple[Revision, ...], Field(max_length=MOST_REVISIONS)] = ()
+    revisions: tuple[Revision, ...] = ()
     """Later prices, ascending by time. A block costs the price valid at its purchase, whenever it
     starts."""
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from trnfleet.clock import NS_PER_S
 from trnfleet.domain.reservations.blocks import ChangeKind
-from trnfleet.domain.reservations.rules import NS_PER_S
 from trnfleet.domain.reservations.states import HOLDING, BlockState
 
 if TYPE_CHECKING:

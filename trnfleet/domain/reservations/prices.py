@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING
 
+from trnfleet.clock import NS_PER_S
 from trnfleet.domain.reservations.market import TABLE_CURRENCY
-from trnfleet.domain.reservations.rules import NS_PER_S
 from trnfleet.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -8,22 +8,18 @@ their start and not their end.
 from __future__ import annotations
 
 import enum
+from bisect import bisect
 from datetime import UTC, datetime
 
+from trnfleet.clock import NS_PER_S
+from trnfleet.domain.durations import DAY_NS, DAY_S, MINUTE_NS
 from trnfleet.errors import ConfigError
-
-NS_PER_S = 1_000_000_000
-DAY_S = 86_400
-DAY_NS = DAY_S * NS_PER_S
-MINUTE_NS = 60 * NS_PER_S
 
 END_OF_BLOCKS_S = 11 * 3_600 + 30 * 60
 """Time of day at which every block ends: 11:30 UTC (published)."""
-DAILY_UP_TO = 14
-"""Most days up to which any number of days is valid (published)."""
-WEEK_DAYS = 7
-"""Longer ones last multiples of it; published."""
-MOST_DAYS = 182
+DURATIONS = (*range(1, 15), *range(21, 183, 7))
+"""Days of a block or an extension: 1 to 14, then weeks (published)."""
+MOST_DAYS = DURATIONS[-1]
 """Published; with extensions, too."""
 SHORTEST_S = 3_600
 """Shortest partial day sold alone (assumed; 8 hours were seen)."""
@@ -49,11 +45,12 @@ EXTENSION_LATEST_S = 3_600
 WARNING_BEFORE_END_S = 40 * 60
 """EventBridge has the warning at this time before the end; published."""
 TERMINATION_BEFORE_END_S = 30 * 60
-"""From this time before the end EC2 terminates running instances; published."""
-ULTRASERVER_TERMINATION_BEFORE_END_S = 30 * 60
-"""The same for UltraServers; assumed, and configurable. How blocks work says 60 minutes for
-UltraServer types and, for all, a warning 10 minutes before. Their EventBridge page has the warning
-40 minutes before the end, and 30 minutes fit that."""
+"""From this time before the end EC2 terminates running instances (published).
+
+Assumed: UltraServers, too. How blocks work says 60 minutes for UltraServer types and, for all, a
+warning 10 minutes before. Their EventBridge page has the warning 40 minutes before the end, and 30
+minutes fit that.
+"""
 INTERRUPTION_BEFORE_TERMINATION_S = 2 * 60
 """Time between EventBridge's interruption warning of each instance and the start of the
 termination. Assumed: published for interruptible reservations, with warnings of the same detail
@@ -103,31 +100,20 @@ class RuleViolation(ConfigError):  # noqa: N818  it is an answer more than an er
         self.rule = rule
 
 
-def is_duration(days: int) -> bool:
-    """Return whether a block, or an extension, may last a number of days."""
-    return 1 <= days <= DAILY_UP_TO or (0 < days <= MOST_DAYS and days % WEEK_DAYS == 0)
-
-
 def check_duration(days: int, what: str = "a block") -> None:
     """Raise if a number of days is no valid duration.
 
     Raises:
         RuleViolation: with the nearest valid durations.
     """
-    if is_duration(days):
+    if days in DURATIONS:
         return
-    below = max(
-        (length for length in range(1, min(days, MOST_DAYS) + 1) if is_duration(length)),
-        default=None,
-    )
-    above = next(
-        (length for length in range(max(days, 1), MOST_DAYS + 1) if is_duration(length)), None
-    )
-    near = " or ".join(f"{length}" for length in (below, above) if length is not None)
+    place = bisect(DURATIONS, days)
+    near = " or ".join(str(length) for length in DURATIONS[max(place - 1, 0) : place + 1])
     raise RuleViolation(
         Rule.DURATION,
-        f"{what} lasts 1 to {DAILY_UP_TO} days, or multiples of {WEEK_DAYS} up to {MOST_DAYS}, not"
-        f" {days}; {near} would fit",
+        f"{what} lasts 1 to 14 days, or multiples of 7 up to {MOST_DAYS}, not {days}; {near} would"
+        " fit",
     )
 
 

@@ -96,7 +96,7 @@ class _Search:
         excess = self.occupancy.too_many(self.kind.instances, *emptiest)
         rule = Rule.ACCOUNT_SIZE if excess else Rule.CAPACITY
         problem = excess or f"{self.kind} is not free for {counted(request.days, 'day')}"
-        durations = [length for length in range(1, request.days) if rules.is_duration(length)]
+        durations = [length for length in rules.DURATIONS if length < request.days]
 
         def shorter(days: int) -> int | None:
             return self.first_start(spans_of(request._replace(days=days), first_ns, last_ns))

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from trnfleet.clock import NS_PER_S
+from trnfleet.domain.durations import MINUTE_NS
 from trnfleet.domain.hardware.catalogue import (
     INSTANCE_TYPES,
     ULTRASERVER_TYPES,
@@ -14,14 +16,7 @@ from trnfleet.domain.hardware.catalogue import (
 )
 from trnfleet.domain.quantities import counted
 from trnfleet.domain.reservations import rules
-from trnfleet.domain.reservations.rules import (
-    MINUTE_NS,
-    NS_PER_S,
-    Rule,
-    RuleViolation,
-    utc,
-    whole_minute_ns,
-)
+from trnfleet.domain.reservations.rules import Rule, RuleViolation, utc, whole_minute_ns
 from trnfleet.errors import nearest
 
 if TYPE_CHECKING:
@@ -174,11 +169,10 @@ def spans_of(request: SearchRequest, first_ns: int, last_ns: int) -> list[tuple[
 
 def _no_span(request: SearchRequest, from_ns: int, latest_ns: int) -> RuleViolation:
     """Return the reason why no block fits the requested time, with the longest that does."""
-    others = (length for length in range(rules.MOST_DAYS, 0, -1) if rules.is_duration(length))
     fits = next(
         (
             length
-            for length in others
+            for length in reversed(rules.DURATIONS)
             if spans_of(request._replace(days=length), from_ns, latest_ns)
         ),
         None,

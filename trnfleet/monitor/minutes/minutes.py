@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from trnfleet.domain.durations import MINUTE_NS
 from trnfleet.domain.layout import EMPTY_LAYOUT
 from trnfleet.domain.metrics import CHIP_METRICS, Aggregate, Kind
 from trnfleet.domain.minutes import (
     MINUTE_COLUMNS,
-    MINUTE_NS,
     MinuteRows,
     Part,
     has_peak,

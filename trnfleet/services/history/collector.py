@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trnfleet.domain.alerts.alert import address_of
+from trnfleet.domain.durations import MINUTE_NS
 from trnfleet.domain.metrics import JOB_FIGURES, LASTING_JOB_FIGURES
-from trnfleet.domain.minutes import MINUTE_NS
 from trnfleet.monitor.minutes.minutes import Minutes
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.wire.topics import VALUES, build_topic

@@ -13,6 +13,7 @@ import numpy as np
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.address import STANDALONE, Level
+from trnfleet.domain.durations import DAY_NS
 from trnfleet.domain.fleet import instances_of
 from trnfleet.domain.layout import Layout, Node
 from trnfleet.domain.reservations import rules
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from trnfleet.sim.placement import Placement
     from trnfleet.sim.rng import Rng
 
-BOUGHT_BEFORE_NS = 7 * rules.DAY_NS
+BOUGHT_BEFORE_NS = 7 * DAY_NS
 """Time from the purchase of a fleet file's block to its start; assumed."""
 _ROUNDING_NS = 1_000
 """Precision of float seconds over ten years."""
@@ -130,7 +131,7 @@ class CapacityAccount:
             zip(self._fleet.blocks, self._entries, strict=True)
         ):
             end_ns = _end_ns(start_ns, entry.ends_after_days)
-            begin_ns = end_ns - entry.days * rules.DAY_NS
+            begin_ns = end_ns - entry.days * DAY_NS
             payment = ExtensionState(f"payment-{entry.payment}")
             kind = self._layout.type_of(members[0]).name
             created_ns = begin_ns - BOUGHT_BEFORE_NS
@@ -308,4 +309,4 @@ def _members(
 def _end_ns(start_ns: int, after_days: int) -> int:
     """Return a block's end, configured in days from the start in a fleet file."""
     first_ns = rules.next_end_ns(start_ns + 3_600 * NS_PER_S - 1)
-    return first_ns + after_days * rules.DAY_NS
+    return first_ns + after_days * DAY_NS

@@ -23,7 +23,7 @@ from support.sim.capacity_account import (
 
 from trnfleet.domain.reservations import extension
 from trnfleet.domain.reservations.extension import why_not_extendable
-from trnfleet.domain.reservations.rules import Rule, is_duration
+from trnfleet.domain.reservations.rules import DURATIONS, Rule
 from trnfleet.domain.reservations.search_request import SearchRequest
 from trnfleet.domain.reservations.states import BlockState, ExtensionState
 from trnfleet.errors import ConfigError
@@ -292,7 +292,7 @@ def test_extensions_have_durations_as_blocks_do(days: int) -> None:
     rule, text = refused(lambda: ledger.extension_offerings(block.id, days))
     assert rule is Rule.DURATION
     assert f"an extension lasts 1 to 14 days, or multiples of 7 up to 182, not {days}" in text
-    assert not is_duration(days)
+    assert days not in DURATIONS
 
 
 def test_many_small_extensions() -> None:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from support.monitor.feed import START_NS, Feed, standalone, ultraservers
 
 from trnfleet.clock import NS_PER_S
+from trnfleet.domain.durations import MINUTE_NS
 from trnfleet.domain.metrics import BY_NAME
-from trnfleet.domain.minutes import MINUTE_NS
 from trnfleet.monitor.minutes.minutes import GRACE_S, SILENT_S, UNKNOWN, Minutes
 
 if TYPE_CHECKING:
