@@ -58,7 +58,7 @@ async def test_a_broker_that_acknowledges_nothing_loses_the_connection(
 
     Then the connection is closed with its reason, and made again.
     """
-    monkeypatch.setattr(writing, "ACKNOWLEDGE_S", 0.2)
+    monkeypatch.setattr(writing, "ANSWER_S", 0.2)
     way = next(way for way in WAYS if way.name == "no PUBACK")
     with FakeBroker(way, random.Random(1)) as broker:  # noqa: S311  a test's choices
         publisher = MqttPublisher(parse_url(broker.url), client_id="p")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import Envelope
 
 REFUSED = LinkDown("connection refused", unreached=True)
-SILENT = LinkDown("no answer to CONNECT within 2 s", silent=True)
+SILENT = LinkDown("no answer to CONNECT within 3 s", silent=True)
 ENDED_EARLY = LinkDown(
     "the broker ends the connection instead of an answer to CONNECT", ended_early=True
 )

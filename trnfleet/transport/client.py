@@ -17,9 +17,8 @@ import aiomqtt
 from paho.mqtt.client import PUBLISH, MQTTMessageInfo
 from paho.mqtt.enums import MQTTErrorCode
 
-from trnfleet.transport.connection import FIRST_BYTES
-from trnfleet.transport.diagnosis import EndedEarlyError, look_at
-from trnfleet.transport.inbox import Backlog
+from trnfleet.transport.diagnosis import FIRST_BYTES, EndedEarlyError, look_at
+from trnfleet.transport.inbox import READ_BYTES, Backlog
 from trnfleet.transport.packets import (
     MAX_PACKET_BYTES,
     BrokerLimits,
@@ -40,12 +39,6 @@ if TYPE_CHECKING:
     from trnfleet.transport.inbox import Delivery, Reception
     from trnfleet.wire.ports import Envelope
 
-READ_BYTES = 256 * 1024
-"""Most bytes read at once: a frame of the largest size. Not the gigabyte that a packet's header may
-announce."""
-AHEAD_BYTES = 64 * 1024
-"""Bytes read from the socket at once. Some hundred small messages: paho would call the system five
-times for each of them."""
 PACKETS_AT_ONCE = 64
 """Packets handled per turn of the event loop. With one a turn a backlog builds up at the broker
 whenever turns are long."""
@@ -205,10 +198,11 @@ class Client(aiomqtt.Client):
         if not self._ahead:
             if self._backlog is not None:
                 self._ahead = memoryview(self._backlog.read(self._receive_bytes, self._now_s()))
-            elif size >= AHEAD_BYTES:
+            elif size >= READ_BYTES:
                 return self._receive_bytes(size)
             else:
-                self._ahead = memoryview(self._receive_bytes(AHEAD_BYTES))
+                # paho would call the system five times for each small message.
+                self._ahead = memoryview(self._receive_bytes(READ_BYTES))
         data = self._ahead[:size]
         self._ahead = self._ahead[size:]
         return bytes(data)

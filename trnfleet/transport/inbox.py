@@ -45,28 +45,21 @@ joins 62,500 hosts: for a second, while it makes their layout, it applies none (
 BEHIND_FOR_S = 5.0
 """Seconds after a shed message during which a reader still counts as behind. It does not wait for a
 whole `SHED_FROM_S`, nor leave messages with the broker, whose queue drops them without counting."""
-CROWDED_FROM = 0.5
-"""Share of a limit at which such a reader gets only the newest."""
 TAKEN_AT_ONCE = 4_096
 """Messages read at once while others wait to be replaced. 20 ms of work on frames of hosts, 0.2 s
 on messages of a chip, so that applied values are new. Measured with 62,500 hosts: with a quarter of
 it an overload of the start did not end, because fewer were applied than arrived."""
 FULL_FROM = 0.875
-"""Share of a limit without room for another turn of the reader. A turn is 1,024 small messages, or
-6 MiB."""
+"""Share of a limit without room for another turn of the reader. A consumer that is behind gets only
+the newest from it on."""
 MOST_OWED = 65_536
 """Most topics with a count of messages dropped for lack of room."""
-MAX_CACHED_TOPICS = 131_072
-"""Telemetry topics with cached strings: twice those of 62,500 hosts. Other topics come a few times
+MAX_CACHED_BYTES = 8 * 1024 * 1024
+"""Characters of cached telemetry topics: twice those of 62,500 hosts. Other topics come a few times
 and are not cached, so that they evict none of these: each would be built again by the codec."""
-MAX_CACHED_BYTES = 16 * 1024 * 1024
-"""Characters of these topics; each may have 65,535. Twice the need of 131,072 of the usual length.
-"""
-CACHED_FOR_S = 600.0
-"""Age at which a new topic empties the caches. Stale names are forgotten."""
 _PAYLOAD = itemgetter(Envelope._fields.index("payload"))
 _SHED = Envelope._fields.index("shed")
-_CONTENT_TYPES = {name: name for name in (CONTENT_TYPE_JSON, CONTENT_TYPE_CBOR)}
+CONTENT_TYPES = {name: name for name in (CONTENT_TYPE_JSON, CONTENT_TYPE_CBOR)}
 
 
 class Reception(NamedTuple):
@@ -85,9 +78,6 @@ class Reception(NamedTuple):
     """Messages left out per topic since its last one."""
     is_full: Callable[[], bool] | None = None
     """Returns whether the next message pushes out one that counts. None if there is always room."""
-    is_behind: Callable[[], bool] | None = None
-    """Returns whether newer messages replace waiting ones, so that everything is worth reading.
-    None if they never do."""
 
     def note_shed(self, topic: str) -> None:
         """Count a message dropped before handling, for a newer one of its topic."""
@@ -112,7 +102,6 @@ class Delivery:
         """One string per topic of messages with QoS 0. A client builds a new one for every message.
         An empty one, never a valid topic, marks a topic without a subscription."""
         self._cached_bytes = 0
-        self._emptied_s = clock.monotonic_s()
         self._by_bytes: dict[bytes, str] = {}
         """Subscribed topics by their encoded form."""
 
@@ -164,10 +153,7 @@ class Delivery:
             topic = name if reception.filters.fullmatch(name) else ""
         elif topic is None:
             self._cached_bytes += len(name)
-            now_s = self._clock.monotonic_s()
-            is_full = len(topics) >= MAX_CACHED_TOPICS or self._cached_bytes > MAX_CACHED_BYTES
-            if is_full or now_s - self._emptied_s >= CACHED_FOR_S:
-                self._emptied_s = now_s
+            if self._cached_bytes > MAX_CACHED_BYTES:
                 self._cached_bytes = len(name)
                 topics.clear()
                 self._by_bytes.clear()
@@ -178,7 +164,7 @@ class Delivery:
             reception.status.unsolicited += 1
             return None
         if content_type is not None:
-            content_type = _CONTENT_TYPES.get(content_type, content_type)
+            content_type = CONTENT_TYPES.get(content_type, content_type)
         pending = reception.owed
         shed = pending.pop(topic, 0) if pending else 0
         if received_s is None:
@@ -395,7 +381,7 @@ class Inbox:
             return False
         if self._newest or self._came_s - self._recent[0].received_s >= SHED_FROM_S:
             return True
-        return self.is_behind and self._is_filled(CROWDED_FROM)
+        return self.is_behind and self._is_filled(FULL_FROM)
 
     def _is_filled(self, share: float) -> bool:
         """Return whether waiting messages use a share of either limit."""
@@ -492,22 +478,18 @@ def _size_bytes(envelope: Envelope) -> int:
     return len(envelope.payload) + (0 if properties is None else properties.memory_bytes)
 
 
-BEHIND_FROM_S = 1.0
-"""Age of the oldest waiting packet from which only each topic's newest telemetry is kept. As in the
-inbox."""
-CHUNK_BYTES = 256 * 1024
-"""Read at once: two frames of the largest size, or some hundred small messages."""
-DRAINED_BYTES = 1024 * 1024
-"""Bytes read per turn of the loop when behind. 5 ms of work on small messages."""
+READ_BYTES = 128 * 1024
+"""Bytes read from a socket at once: a frame of the largest size, or some thousand small messages.
+Packets above it are passed on as they arrive: their stated length may be wrong."""
+TURN_BYTES = 1024 * 1024
+"""Most bytes read per turn of the event loop. More would delay keys."""
 MOST_BYTES = 32 * 1024 * 1024
 """Memory at which reading stops; the broker queues the rest. The newest of 40,000 topics of one
 chip each."""
 PACKET_BYTES = 384
 """Memory of a packet beside its bytes. It counts as well, so that a flood of the smallest packets
 is bounded, too."""
-LARGEST_BYTES = 256 * 1024
-"""Larger packets are passed on as they arrive: their stated length may be wrong."""
-_PUBLISH_QOS_0 = 0x30
+PUBLISH_QOS_0 = 0x30
 """First byte of an unretained message with QoS 0."""
 _WHOLE_LENGTH = 5
 """Bytes of the longest beginning of a packet: its kind and its length."""
@@ -572,10 +554,10 @@ class Backlog:
             receive: Reads at most a number of bytes; raises BlockingIOError without any.
             now_s: Monotonic seconds.
         """
-        left = DRAINED_BYTES
+        left = TURN_BYTES
         while left > 0 and self.size_bytes < MOST_BYTES:
             try:
-                data = receive(CHUNK_BYTES)
+                data = receive(READ_BYTES)
             except BlockingIOError:
                 return
             if not data:
@@ -593,7 +575,7 @@ class Backlog:
             BlockingIOError: none has come as a whole.
         """
         while not self._waiting:
-            data = receive(CHUNK_BYTES)
+            data = receive(READ_BYTES)
             if not data:
                 return b""
             self.feed(data, now_s)
@@ -614,7 +596,7 @@ class Backlog:
         for number in range(count):
             key = next(iter(waiting))
             data = waiting[key].data
-            if data[0] != _PUBLISH_QOS_0 or (isinstance(key, int) and key < 0):
+            if data[0] != PUBLISH_QOS_0 or (isinstance(key, int) and key < 0):
                 return number
             head = _head(data, 0)[0]
             begin = head + 2
@@ -663,7 +645,7 @@ class Backlog:
                     self._append(packet, now_s)
                 at = after
                 continue
-            if head + size > LARGEST_BYTES or (not head and end - at >= _WHOLE_LENGTH):
+            if head + size > READ_BYTES or (not head and end - at >= _WHOLE_LENGTH):
                 # Also bytes that are no packet: their handler ends the connection.
                 self._through = after - end if head else 0
                 self._append(data[at:], now_s, is_part=True)
@@ -673,11 +655,11 @@ class Backlog:
 
     def _is_behind(self, now_s: float) -> bool:
         oldest = next(iter(self._waiting.values()), None)
-        return oldest is not None and now_s - oldest.came_s >= BEHIND_FROM_S
+        return oldest is not None and now_s - oldest.came_s >= SHED_FROM_S
 
     def _replaceable(self, packet: bytes, head: int) -> bytes:
         """Return the topic of a replaceable message; empty for all other packets."""
-        if packet[0] != _PUBLISH_QOS_0:
+        if packet[0] != PUBLISH_QOS_0:
             return b""
         begin = head + 2
         topic = packet[begin : begin + int.from_bytes(packet[head:begin], "big")]

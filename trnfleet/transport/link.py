@@ -38,6 +38,7 @@ SHORT_LONGEST_WAIT_S = 8.0
 LONGEST_WAIT_S = 30.0
 STABLE_S = 10.0
 """Seconds after which a connection ends the outage. The next one starts with the first wait again.
+A guessed MQTT 3.1.1 connection then first asks for MQTT 5 again: the broker was silent at MQTT 5.
 """
 
 
@@ -62,11 +63,6 @@ def backoff_s(attempt: int, outage_s: float, rng: Random, *, is_unreached: bool 
 
 log = logs.get_logger(__name__)
 
-PROBE_AFTER_S = 10.0
-"""Age at which a guessed MQTT 3.1.1 connection first asks for MQTT 5 again. The guess was made
-because the broker was silent at MQTT 5."""
-LONGEST_PROBE_S = 3_600.0
-"""Longest wait between two such probes; the wait doubles up to this."""
 SHORT_CONNECTIONS = 3
 """Connections in a row shorter than `STABLE_S` that suggest a second client. It would have the same
 id."""
@@ -84,7 +80,6 @@ class Link:
         prepare: Callable[[Connection], Awaitable[None]],
         deliver: Callable[[Sequence[Envelope]], None] | None = None,
         is_full: Callable[[], bool] | None = None,
-        is_behind: Callable[[], bool] | None = None,
         filters: Sequence[str] = (),
         newest_of: str = "",
         protocol: ProtocolName | None = None,
@@ -101,7 +96,6 @@ class Link:
                 connected; may raise `LinkDown`.
             deliver: receives messages, inside the client's callback.
             is_full: returns whether the next message pushes out one that counts.
-            is_behind: returns whether newer messages replace waiting ones.
             filters: subscriptions of `prepare`; messages on other topics are counted and dropped.
             newest_of: prefix of topics reduced to their newest message when behind.
             protocol: the only version to speak; None finds out.
@@ -117,7 +111,7 @@ class Link:
         self._rng = rng
         self._prepare = prepare
         self._reception = Reception(
-            deliver, topic_pattern(*filters), self.status, newest_of, {}, is_full, is_behind
+            deliver, topic_pattern(*filters), self.status, newest_of, {}, is_full
         )
         self._protocol = protocol
         self._only_reads = only_reads
@@ -248,10 +242,10 @@ class Link:
         """Try MQTT 5 repeatedly, on a connection of its own, until the broker answers."""
         login = dataclasses.replace(self._login, client_id=f"{self._login.client_id}-5", will=None)
         reception = self._reception._replace(deliver=None)
-        wait_s = PROBE_AFTER_S
+        wait_s = STABLE_S
         while True:
             await self._clock.sleep(wait_s)
-            wait_s = min(2 * wait_s, LONGEST_PROBE_S)
+            wait_s *= 2
             try:
                 connection = WritingConnection(login, "5", self._clock, reception)
                 await connection.open()

@@ -25,12 +25,7 @@ from trnfleet.transport.link import Link
 from trnfleet.transport.packets import BrokerLimits, batches, is_batched
 from trnfleet.transport.retained_requests import RetainedRequests
 from trnfleet.transport.security import KEEPALIVE_S, VERIFIED, Login
-from trnfleet.transport.writing import (
-    PENDING_ANNOUNCEMENTS,
-    PENDING_PUBLISHES,
-    Unsent,
-    WritingConnection,
-)
+from trnfleet.transport.writing import PENDING_MESSAGES, Unsent, WritingConnection
 from trnfleet.wire.ports import Envelope, PublishResult, RefusedMessage
 
 if TYPE_CHECKING:
@@ -297,7 +292,6 @@ class MqttSource:
             prepare=self._subscribe,
             deliver=self._take_in,
             is_full=lambda: self._inbox.is_full,
-            is_behind=lambda: self._inbox.is_behind,
             filters=[topic_filter for topic_filter, _ in topics],
             newest_of=limits.newest_of if limits else "",
             protocol=protocol,
@@ -370,12 +364,11 @@ class MqttSource:
 
 def _chunks(envelopes: Iterable[Envelope]) -> Iterator[list[Envelope]]:
     """Split envelopes, in order, into chunks small enough to be in flight at once."""
-    for (acknowledged, batched), run in itertools.groupby(envelopes, key=_kind):
+    for (_, batched), run in itertools.groupby(envelopes, key=_kind):
         if batched:
             yield from batches(run)
             continue
-        size = PENDING_ANNOUNCEMENTS if acknowledged else PENDING_PUBLISHES
-        while chunk := list(itertools.islice(run, size)):
+        while chunk := list(itertools.islice(run, PENDING_MESSAGES)):
             yield chunk
 
 

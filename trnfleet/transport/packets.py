@@ -20,6 +20,7 @@ from paho.mqtt import MQTTException
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
+from trnfleet.transport.inbox import CONTENT_TYPES, PUBLISH_QOS_0
 from trnfleet.wire.ports import Envelope, MessageProperties
 
 if TYPE_CHECKING:
@@ -49,26 +50,23 @@ RETAIN_UNAVAILABLE = "the broker does not keep retained messages"
 BATCH_BYTES = 256 * 1024
 """Payload at which a batch is full. Two frames of blocks of the largest size, or some hundred of
 hosts."""
-BATCH_MESSAGES = 256
-MOST_KNOWN_PROPERTIES = 256
-"""Most cached forms of properties; telemetry has two content types."""
-LONGEST_KNOWN_PROPERTIES = 127
-"""Longest cached properties in bytes; the length fits one byte."""
-NEW_WORK = 16
-"""Known messages handled in the time of one with anything new, about (measured)."""
 _KEPT = ("UserProperty", "ResponseTopic", "CorrelationData", "MessageExpiryInterval")
-_LONGEST_TOPIC = 65_535
+_TWO_BYTES = 65_535
+"""Largest number of two bytes: the longest topic, the default receive maximum."""
 _FIXED_BYTES = {"Byte": 1, "Two Byte Integer": 2, "Four Byte Integer": 4}
 _MARK = "\ufeff".encode()
 _REPLACEMENT = "\ufffd".encode()
-_PUBLISH = 3
-_PINGRESP = 13
-_PROPERTIES_AT: Final = {2: 2, 9: 2, 11: 2, 14: 1, 15: 1}
-"""Bytes before the properties, by the kind of packet: CONNACK, SUBACK, UNSUBACK, DISCONNECT and
-AUTH."""
-_QOS_0 = 0x30
-"""First byte of an unretained message with QoS 0."""
-_OLDER_CONNACK = b"\x20\x02"
+_ENDINGS = frozenset({PacketTypes.DISCONNECT, PacketTypes.AUTH})
+"""Packets with one byte before their properties; other kinds have two."""
+_EXPECTED = _ENDINGS | {
+    PacketTypes.CONNACK,
+    PacketTypes.SUBACK,
+    PacketTypes.UNSUBACK,
+    PacketTypes.PINGRESP,
+}
+"""Packets of a broker to a reader, other than messages."""
+OLDER_CONNACK = b"\x20\x02"
+"""First bytes of an answer to CONNECT in MQTT 3.1.1."""
 _NEW: Final = object()
 _envelope: Final = tuple.__new__
 """Makes an envelope from all its fields. Its own constructor needs three times as long (measured).
@@ -292,7 +290,7 @@ class BrokerLimits(NamedTuple):
     qos: int = 2
     retains: bool = True
     """Whether it keeps retained messages."""
-    under_way: int = 65_535
+    under_way: int = _TWO_BYTES
     """Most unacknowledged messages at once (receive maximum)."""
 
     @classmethod
@@ -302,7 +300,7 @@ class BrokerLimits(NamedTuple):
             getattr(connack, "MaximumPacketSize", UNLIMITED),
             getattr(connack, "MaximumQoS", 2),
             bool(getattr(connack, "RetainAvailable", 1)),
-            getattr(connack, "ReceiveMaximum", 65_535),
+            getattr(connack, "ReceiveMaximum", _TWO_BYTES),
         )
 
     @property
@@ -365,8 +363,8 @@ def batches(envelopes: Iterable[Envelope]) -> Iterator[list[Envelope]]:
     size = 0
     for envelope in envelopes:
         batch.append(envelope)
-        size += len(envelope.payload)
-        if size >= BATCH_BYTES or len(batch) >= BATCH_MESSAGES:
+        size += len(envelope.topic) + len(envelope.payload)
+        if size >= BATCH_BYTES:
             yield batch
             batch = []
             size = 0
@@ -415,7 +413,7 @@ def _topic(topic: str) -> bytes:
         ValueError: no message can have it.
     """
     name = topic.encode()
-    if not 0 < len(name) <= _LONGEST_TOPIC or "+" in topic or "#" in topic:
+    if not 0 < len(name) <= _TWO_BYTES or "+" in topic or "#" in topic:
         raise ValueError("no topic of a message")
     return len(name).to_bytes(2, "big") + name
 
@@ -423,7 +421,7 @@ def _topic(topic: str) -> bytes:
 @functools.lru_cache(maxsize=1_024)
 def _head(size: int) -> bytes:
     """Return the fixed header of an unretained message with QoS 0."""
-    made = bytearray((_QOS_0,))
+    made = bytearray((PUBLISH_QOS_0,))
     while size >= 0x80:
         made.append(size & 0x7F | 0x80)
         size >>= 7
@@ -479,8 +477,8 @@ class PacketReader:
         """
         self.acknowledgements = bytearray()
         """PUBACK packets still to send to the broker; the sender empties it."""
-        self.work = 0
-        """Packets so far; a message with anything new counts as `NEW_WORK`."""
+        self.count = 0
+        """Packets so far."""
         self._reception = reception
         self._delivery = delivery
         self._handle = handle
@@ -531,7 +529,6 @@ class PacketReader:
             at = self._take_in(data, at, now_s, batch)
         finally:
             if batch:
-                self.work += len(batch)
                 self._delivery.put_all(batch)
         self._rest += data[at:]
 
@@ -559,7 +556,8 @@ class PacketReader:
             if after > end:
                 self._missing = after - end
                 return at
-            if data[at] == _QOS_0 and size > 3:
+            self.count += 1
+            if data[at] == PUBLISH_QOS_0 and size > 3:
                 begin = body + 2
                 topic_end = begin + (data[body] << 8 | data[body + 1])
                 topic = known_topics.get(data[begin:topic_end])
@@ -582,7 +580,7 @@ class PacketReader:
                         at = after
                         continue
             packet = data[at:after]
-            if packet[0] >> 4 == _PUBLISH:
+            if packet[0] >> 4 == PacketTypes.PUBLISH:
                 self._take_message(packet, body - at, now_s, batch)
             else:
                 self._take_other(packet, body - at)
@@ -591,7 +589,6 @@ class PacketReader:
 
     def _take_message(self, packet: bytes, head: int, now_s: float, batch: list[Envelope]) -> None:
         """Read a message with a new topic or new properties."""
-        self.work += NEW_WORK
         if packet[0] & 0x06 == 0x04:
             raise ForbiddenPacketError(
                 "the broker sent a message with QoS 2, which nobody subscribed to"
@@ -635,22 +632,20 @@ class PacketReader:
         if envelope is None:
             return
         batch.append(envelope)
-        if message_properties is None and size <= LONGEST_KNOWN_PROPERTIES:
-            if len(self._known_properties) >= MOST_KNOWN_PROPERTIES:
-                # A publisher with ever new ones must not lock out all others.
-                self._known_properties.clear()
+        # Others are not cached: a publisher could have ever new ones.
+        is_usual = message.content_type is None or message.content_type in CONTENT_TYPES
+        if message_properties is None and is_usual and after == block + 1:
             self._known_properties[properties] = envelope.content_type
 
     def _take_other(self, packet: bytes, head: int) -> None:
-        self.work += 1
         kind = packet[0] >> 4
-        if packet[:2] == _OLDER_CONNACK:
+        if packet.startswith(OLDER_CONNACK):
             raise OlderVersionError
-        if kind != _PINGRESP and kind not in _PROPERTIES_AT:
+        if kind not in _EXPECTED:
             raise MalformedPacketError(f"the broker sent an unexpected packet of kind {kind}")
-        block = head + _PROPERTIES_AT.get(kind, 0)
+        block = head + (1 if kind in _ENDINGS else 2)
         try:
-            if kind != _PINGRESP and block < len(packet):
+            if block < len(packet):
                 check_texts(packet[block:])
         except (KeyError, ValueError) as error:
             raise MalformedPacketError("the broker sent damaged properties") from error
@@ -662,7 +657,7 @@ class PacketReader:
         The rest of it is dropped as it arrives. The connection, and with it all the other messages,
         goes on.
         """
-        if data[at] >> 4 != _PUBLISH:
+        if data[at] >> 4 != PacketTypes.PUBLISH:
             raise ForbiddenPacketError("the broker sent a packet over the limit that is no message")
         qos = data[at] >> 1 & 3
         if qos > 1:

@@ -18,8 +18,9 @@ import mqtt5
 from paho.mqtt.packettypes import PacketTypes
 
 from trnfleet import logs
-from trnfleet.transport.connection import FIRST_BYTES, SUBSCRIBE_S, Connection
+from trnfleet.transport.connection import ANSWER_S, Connection
 from trnfleet.transport.diagnosis import (
+    FIRST_BYTES,
     FIRST_FAILURE,
     LOST,
     EndedEarlyError,
@@ -30,7 +31,7 @@ from trnfleet.transport.diagnosis import (
     why_ended,
 )
 from trnfleet.transport.dialing import not_now_errors
-from trnfleet.transport.inbox import Delivery
+from trnfleet.transport.inbox import READ_BYTES, TURN_BYTES, Delivery
 from trnfleet.transport.packets import (
     ForbiddenPacketError,
     MalformedPacketError,
@@ -46,14 +47,9 @@ if TYPE_CHECKING:
 
 log = logs.get_logger(__name__)
 
-READ_BYTES = 128 * 1024
-"""Bytes read at once. A frame of the largest size, or some thousand of the smallest messages."""
-TURN_MESSAGES = 256
-"""Messages per turn of the event loop; new ones count as several. Half a millisecond of work on
-frames of hosts."""
-TURN_BYTES = 512 * 1024
-"""Most bytes read per turn. Both limits double when behind, because messages here can be replaced;
-more would delay keys."""
+TURN_MESSAGES = 512
+"""Messages per turn of the event loop. A millisecond of work on frames of hosts; more would delay
+keys."""
 PAUSE_S = 1.0
 """Longest pause of reading for a full inbox. Messages wait in the system's and the broker's buffers
 meanwhile. A longer pause would make the broker drop uncounted messages; after it the inbox drops
@@ -62,8 +58,6 @@ LOOK_FOR_ROOM_S = 0.02
 ASK_AGAIN_S = 2.0
 """Seconds until an unanswered request is repeated. Mosquitto drops answers, too, while its queue is
 full."""
-MOST_UNSENT_BYTES = 1024 * 1024
-"""Most unsent acknowledgements in bytes; above it the broker is given up."""
 SILENT = "no answer within twice the keepalive"
 
 
@@ -79,7 +73,6 @@ class ReadingConnection(Connection):
         super().__init__(login, "5")
         self._clock = clock
         self._is_full = reception.is_full
-        self._is_behind = reception.is_behind
         self._packets = PacketReader(reception, Delivery(reception, clock), self._handle)
         self._not_now = not_now_errors(login.url)
         self._is_registered = False
@@ -167,7 +160,7 @@ class ReadingConnection(Connection):
         answer.add_done_callback(look_at)
         numbers = []
         try:
-            for _ in range(round(SUBSCRIBE_S / ASK_AGAIN_S)):
+            for _ in range(round(ANSWER_S / ASK_AGAIN_S)):
                 number = self._number = self._number % 65_535 + 1
                 numbers.append(number)
                 self._answers[number] = answer
@@ -183,12 +176,11 @@ class ReadingConnection(Connection):
 
     def _read(self) -> None:
         """Handle received packets, then yield to the loop."""
-        times = 2 if self._is_behind is not None and self._is_behind() else 1
-        left = times * TURN_BYTES
-        most = self._packets.work + times * TURN_MESSAGES
+        left = TURN_BYTES
+        most = self._packets.count + TURN_MESSAGES
         is_tls = self._login.url.is_tls
         try:
-            while left > 0 and self._packets.work < most and not self.ended.done():
+            while left > 0 and self._packets.count < most and not self.ended.done():
                 try:
                     data = self._socket.recv(READ_BYTES)
                 except self._not_now as error:
@@ -259,9 +251,7 @@ class ReadingConnection(Connection):
                 sent = self._socket.send(self._outgoing)
                 del self._outgoing[:sent]
         except self._not_now as error:
-            if len(self._outgoing) > MOST_UNSENT_BYTES:
-                self._end("the broker takes nothing")
-            elif self._login.url.is_tls and isinstance(error, ssl.SSLWantReadError):
+            if self._login.url.is_tls and isinstance(error, ssl.SSLWantReadError):
                 # The socket has room; TLS has to read first, after which the rest is sent.
                 self._stop_writing()
             else:

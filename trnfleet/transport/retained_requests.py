@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from trnfleet import logs
 from trnfleet.transport.connection import SUBSCRIBED_AT_ONCE
 from trnfleet.transport.diagnosis import LinkDown, why_ended
+from trnfleet.transport.link import SHORT_LONGEST_WAIT_S
 from trnfleet.wire.ports import MOST_REFUSED_TOPICS
 
 if TYPE_CHECKING:
@@ -30,22 +31,16 @@ MOST_AT_ONCE = 256
 """Filters per SUBSCRIBE: 20 KB, and a quarter of Mosquitto's queue for a client. The first has
 `SUBSCRIBED_AT_ONCE`, and each answered one doubles the next: a broker that accepts fewer ends the
 connection, and then the last accepted size stays."""
-PACE_S = 0.005
-"""Least time between two batches, to leave room for other messages."""
 ANSWER_S = 1.0
 """Longest wait for a batch's retained messages. A topic without a retained message is not answered.
 """
 GAP_S = 0.1
 """Longest wait between two answers of a batch. A broker with a full queue drops answers, too, and
 they are requested again."""
-LONGEST_PAUSE_S = 8.0
-"""Longest pause after batches without any answer; the pause doubles up to it. Made-up names cost a
-broker little."""
 MOST_WAITING = 16_384
 """Irreplaceable messages in the inbox above which the next batch waits. It waits for a second at
 most: descriptors must not push out earlier messages. Replaceable telemetry does not count, because
 telemetry of undescribed hosts must not delay their descriptors."""
-LOOK_S = 0.05
 
 
 class RetainedRequests:
@@ -109,7 +104,7 @@ class RetainedRequests:
 
     async def run(self) -> None:
         """Send pending requests, batch after batch, until cancelled."""
-        pause_s = PACE_S
+        pause_s = 0.0
         while True:
             connection = self._connection
             if not self._pending or connection is None or connection.ended.done():
@@ -123,18 +118,18 @@ class RetainedRequests:
                     await self._leave(connection)
             except LinkDown as down:
                 self._give_up(connection, str(down))
-                pause_s = min(max(2 * pause_s, LOOK_S), LONGEST_PAUSE_S)
-                if not connection.ended.done():
-                    await self._clock.sleep(pause_s)
-                continue
-            pause_s = PACE_S if answers else min(max(2 * pause_s, LOOK_S), LONGEST_PAUSE_S)
+                if connection.ended.done():
+                    continue
+                answers = 0
+            # Made-up names cost a broker little.
+            pause_s = 0.0 if answers else min(max(2 * pause_s, GAP_S), SHORT_LONGEST_WAIT_S)
             await self._clock.sleep(pause_s)
 
     async def _await_room(self) -> None:
-        for _ in range(round(1.0 / LOOK_S)):
+        for _ in range(round(1.0 / GAP_S)):
             if not self._keeps(MOST_WAITING):
                 return
-            await self._clock.sleep(LOOK_S)
+            await self._clock.sleep(GAP_S)
 
     async def _ask(self, connection: Connection) -> int:
         """Subscribe to a batch, wait for its messages, unsubscribe, and return how many came.

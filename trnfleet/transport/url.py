@@ -60,7 +60,7 @@ class BrokerUrl:
 
     host: str
     """Name or address; an IPv6 address without its brackets."""
-    port: int = 1883
+    port: int = DEFAULT_PORTS["mqtt"]
     user: str | None = None
     scheme: str = "mqtt"
     path: str = ""

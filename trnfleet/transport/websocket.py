@@ -18,13 +18,13 @@ from websockets.typing import Subprotocol
 from websockets.uri import WebSocketURI
 
 from trnfleet.transport.diagnosis import WebSocketLimitError, WebSocketRefusedError
+from trnfleet.transport.inbox import READ_BYTES
 
 if TYPE_CHECKING:
     import socket
 
 MAX_FRAME_BYTES = 16 * 1024 * 1024
 """Largest accepted frame. Its payload is in memory as a whole before any of it is read."""
-READ_BYTES = 64 * 1024
 MOST_PARTS = 64
 """Most parts of the answer to the request. A dripping answer would occupy its thread for hours."""
 MOST_PINGS = 1_000

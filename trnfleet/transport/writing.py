@@ -10,7 +10,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from trnfleet.tasks import GOODBYE_S, preserve_cancellation
 from trnfleet.transport.client import Client, NoAnswerError
-from trnfleet.transport.connection import SUBSCRIBE_S, Connection, ProtocolName
+from trnfleet.transport.connection import ANSWER_S, Connection, ProtocolName
 from trnfleet.transport.diagnosis import (
     FIRST_FAILURE,
     LOST,
@@ -45,17 +45,11 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
-PENDING_PUBLISHES = 8
-"""Unbatched messages with QoS 0 in flight at once; more is not faster."""
-PENDING_ANNOUNCEMENTS = 64
-"""Acknowledged messages of an announcement in flight at once. A broker without TCP_NODELAY needs 40
-ms for each round of acknowledgements, and a large fleet announces thousands."""
-ACKNOWLEDGE_S = 10.0
-"""Longest wait for a PUBACK on an open connection. As long as for the answer to a subscription, and
-above the longest fsync of a broker that persists. A connection without any PUBACK within it is
-given up."""
-UNACKNOWLEDGED = f"the broker acknowledges nothing: no PUBACK within {ACKNOWLEDGE_S:g} s"
-"""Reason for giving it up."""
+PENDING_MESSAGES = 64
+"""Unbatched messages in flight at once. A broker without TCP_NODELAY needs 40 ms for each round of
+acknowledgements, and a large fleet announces thousands."""
+UNACKNOWLEDGED = f"the broker acknowledges nothing: no PUBACK within {ANSWER_S:g} s"
+"""Reason for giving up a connection."""
 
 _VERSIONS = {"5": aiomqtt.ProtocolVersion.V5, "3.1.1": aiomqtt.ProtocolVersion.V311}
 
@@ -100,7 +94,7 @@ class WritingConnection(Connection):
             will=make_will(login.will, version5=version5) if login.will else None,
             keepalive=login.keepalive_s,
             properties=connect_properties() if version5 else None,
-            max_inflight_messages=PENDING_ANNOUNCEMENTS,
+            max_inflight_messages=PENDING_MESSAGES,
         )
 
     @property
@@ -160,11 +154,11 @@ class WritingConnection(Connection):
         return self._client.limits.qos
 
     async def _subscribe(self, chunk: list[tuple[str, int]]) -> list[int]:
-        codes = await self._answer_of(self._client.subscribe(chunk, timeout=SUBSCRIBE_S))
+        codes = await self._answer_of(self._client.subscribe(chunk, timeout=ANSWER_S))
         return [code.value if isinstance(code, ReasonCode) else code for code in codes]
 
     async def _unsubscribe(self, chunk: list[str]) -> None:
-        await self._answer_of(self._client.unsubscribe(chunk, timeout=SUBSCRIBE_S))
+        await self._answer_of(self._client.unsubscribe(chunk, timeout=ANSWER_S))
 
     def _first_bytes(self) -> bytes:
         return self._client.heard
@@ -217,9 +211,7 @@ class WritingConnection(Connection):
             envelope = envelope._replace(qos=limits.qos)
         try:
             # QoS 0 waits for the socket alone, for as long as the connection stands.
-            code = await self._client.send(
-                envelope, properties, ACKNOWLEDGE_S if envelope.qos else None
-            )
+            code = await self._client.send(envelope, properties, ANSWER_S if envelope.qos else None)
         except NoAnswerError:
             why = "the broker did not acknowledge it"
             unsent.append(Unsent(envelope, why, is_refused=False, is_unacknowledged=True))

@@ -15,10 +15,10 @@ from trnfleet.transport import inbox as inbox_module
 from trnfleet.transport.filters import topic_matches, topic_pattern
 from trnfleet.transport.inbox import (
     BEHIND_FOR_S,
-    CHUNK_BYTES,
-    LARGEST_BYTES,
     MOST_BYTES,
     PACKET_BYTES,
+    READ_BYTES,
+    SHED_FROM_S,
     TAKEN_AT_ONCE,
     Backlog,
     Delivery,
@@ -618,7 +618,9 @@ def test_a_newer_message_takes_the_place_of_an_older_one_once_behind() -> None:
     backlog.feed(packet(f"{PREFIX}a", b"1") + b"".join(state) + packet(f"{PREFIX}b", b"1"), 0.0)
     backlog.feed(packet(f"{PREFIX}a", b"2") + packet(f"{PREFIX}c", b"1"), 0.9)
     assert not shed
-    backlog.feed(packet(f"{PREFIX}b", b"3") + b"".join(state) + packet(f"{PREFIX}a", b"3"), 1.0)
+    backlog.feed(
+        packet(f"{PREFIX}b", b"3") + b"".join(state) + packet(f"{PREFIX}a", b"3"), SHED_FROM_S
+    )
     assert shed == [f"{PREFIX}a", f"{PREFIX}b", f"{PREFIX}a"]
     assert everything(backlog) == [
         packet(f"{PREFIX}a", b"3"),
@@ -630,12 +632,12 @@ def test_a_newer_message_takes_the_place_of_an_older_one_once_behind() -> None:
 
 
 def test_pieces_of_a_large_packet_are_no_packets() -> None:
-    """A message over `LARGEST_BYTES` that looks like telemetry inside stays unchanged.
+    """A message over `READ_BYTES` that looks like telemetry inside stays unchanged.
 
     So does everything after it.
     """
     inner = packet(f"{PREFIX}a", b"1")
-    large = packet(f"{PREFIX}a", inner * (LARGEST_BYTES // len(inner) + 1_000))
+    large = packet(f"{PREFIX}a", inner * (READ_BYTES // len(inner) + 1_000))
     backlog, shed = made()
     stream = large + inner
     begin = len(large) - 5_000 * len(inner)
@@ -658,16 +660,16 @@ def test_what_is_read_ahead_is_bounded() -> None:
     before = len(source.data)
     for turn in range(100):
         backlog.drain(source, float(turn))
-    assert MOST_BYTES <= backlog.size_bytes <= MOST_BYTES + CHUNK_BYTES
-    assert before - len(source.data) <= MOST_BYTES + 2 * CHUNK_BYTES
+    assert MOST_BYTES <= backlog.size_bytes <= MOST_BYTES + READ_BYTES
+    assert before - len(source.data) <= MOST_BYTES + 2 * READ_BYTES
 
 
 def test_the_smallest_packets_are_bounded_by_the_memory_that_they_take() -> None:
     """A packet of two bytes takes more than a hundred times as much."""
     backlog, _ = made()
-    source = Socket(b"\xd0\x00" * (MOST_BYTES // PACKET_BYTES + CHUNK_BYTES))
+    source = Socket(b"\xd0\x00" * (MOST_BYTES // PACKET_BYTES + READ_BYTES))
     backlog.drain(source, 0.0)
-    assert MOST_BYTES <= backlog.size_bytes <= MOST_BYTES + CHUNK_BYTES // 2 * (PACKET_BYTES + 2)
+    assert MOST_BYTES <= backlog.size_bytes <= MOST_BYTES + READ_BYTES // 2 * (PACKET_BYTES + 2)
     assert source.data
     while backlog:
         backlog.read(source, 0.0)
@@ -717,8 +719,8 @@ def test_part_of_a_large_message_is_not_handed_over() -> None:
     """
     backlog, delivery, delivered = connected()
     delivery.put(f"{PREFIX}a", b"0", 0, None, retain=False)
-    whole = packet(f"{PREFIX}a", b"x" * (LARGEST_BYTES + 9))
-    for part in (whole[:LARGEST_BYTES], whole[LARGEST_BYTES:]):
+    whole = packet(f"{PREFIX}a", b"x" * (READ_BYTES + 9))
+    for part in (whole[:READ_BYTES], whole[READ_BYTES:]):
         backlog.feed(part, 0.0)
         assert backlog.hand_over(10) == 0
     assert len(delivered) == 1
@@ -771,21 +773,10 @@ def test_a_client_without_subscriptions_ignores_everything() -> None:
 
 def test_topics_are_told_apart_after_the_cache_was_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Subscribed topics stay subscribed with more topics than the cache can store."""
-    monkeypatch.setattr(inbox_module, "MAX_CACHED_TOPICS", 2)
+    monkeypatch.setattr(inbox_module, "MAX_CACHED_BYTES", 6)
     delivery, delivered, status = deliveries("a/+")
     for _ in range(2):
         for topic in ("a/1", "b/1", "a/2", "b/2", "a/3"):
             delivery.put(topic, b"x", 0, None, retain=False)
     assert [each.topic for each in delivered] == ["a/1", "a/2", "a/3"] * 2
     assert status.unsolicited == 4
-
-
-async def test_topics_that_come_no_more_are_forgotten() -> None:
-    """A new topic empties an old cache; known topics cost nothing."""
-    clock = ManualClock()
-    delivery = Delivery(Reception(None, topic_pattern("a/+"), LinkStatus()), clock)
-    for second in range(int(3 * inbox_module.CACHED_FOR_S)):
-        delivery.envelope(f"a/{second}", b"x", 0, None, retain=False)
-        await clock.advance(1.0)
-        assert len(delivery.by_bytes) <= inbox_module.CACHED_FOR_S
-    assert len(delivery._topics) <= inbox_module.CACHED_FOR_S

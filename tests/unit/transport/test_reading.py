@@ -17,7 +17,6 @@ from trnfleet.transport import reading
 from trnfleet.transport.diagnosis import LinkDown
 from trnfleet.transport.filters import topic_pattern
 from trnfleet.transport.inbox import SHED_FROM_S, Inbox, InboxLimits, Reception
-from trnfleet.transport.packets import NEW_WORK
 from trnfleet.transport.reading import PAUSE_S, TURN_MESSAGES, ReadingConnection
 from trnfleet.transport.security import Login
 from trnfleet.transport.url import BrokerUrl, Password
@@ -72,7 +71,6 @@ async def connected(
         topic_pattern("t/#"),
         peer.status,
         is_full=lambda: peer.inbox.is_full,
-        is_behind=lambda: peer.inbox.is_behind,
     )
     login = Login(
         BrokerUrl("h", user="ops"), "c-r", Password("hunter2"), keepalive_s=10, is_known=True
@@ -333,32 +331,27 @@ async def test_a_reader_that_is_behind_reads_on_instead_of_a_pause(
         assert (peer.status.dropped, peer.inbox.is_full) == (0, False)
 
 
-@pytest.mark.parametrize("behind", [False, True])
 @pytest.mark.parametrize("kind", ["known", "new", "answers"])
-async def test_a_turn_of_the_loop_ends_after_so_much_work(
-    kind: str, *, behind: bool, monkeypatch: pytest.MonkeyPatch
+async def test_a_turn_of_the_loop_ends_after_so_many_packets(
+    kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However much has come: keys and timers have their turn between two reads.
-
-    A reader that is behind reads twice as much.
-    """
+    """However much has come: keys and timers have their turn between two reads."""
     packets: dict[str, Any] = {
         "known": mqtt5.PublishPacket("t/a", b"x"),
         "new": mqtt5.PublishPacket("t/a", b"x", retain=True),
         "answers": mqtt5.PingRespPacket(),
     }
-    data, work = packets[kind].write(), NEW_WORK + 1 if kind == "new" else 1
+    data = packets[kind].write()
     async with connected(monkeypatch) as (connection, peer):
         await peer.send(packets["known"])
         await until(lambda: peer.status.received == 1)
         monkeypatch.setattr(reading, "READ_BYTES", len(data))
-        monkeypatch.setattr(connection, "_is_behind", lambda: behind)
-        before, least = connection._packets.work, (2 if behind else 1) * TURN_MESSAGES
-        peer.socket.send(data * 2 * least)
+        before = connection._packets.count
+        peer.socket.send(data * 2 * TURN_MESSAGES)
         connection._read()
-        assert connection._packets.work - before == -(-least // work) * work
+        assert connection._packets.count - before == TURN_MESSAGES
         if kind != "answers":
-            assert peer.status.received - 1 == -(-least // work)
+            assert peer.status.received - 1 == TURN_MESSAGES
 
 
 class TlsThatWants:
