@@ -183,8 +183,8 @@ class _Steps(_Job):
                 if any(size % degree == 0 for size in sizes)
             ]
             raise ValueError(
-                f"tensor_parallel {self.tensor_parallel}: choose {', '.join(some)} or {last} chips,"
-                " which an instance divides into"
+                f"tensor_parallel {self.tensor_parallel}: choose {', '.join(some)} or {last}, a"
+                " divisor of an instance's chips"
             )
         keys = self.model_fields_set & {
             "active_parameters",
@@ -198,7 +198,7 @@ class _Steps(_Job):
         }
         if self.parameters is None and keys:
             raise ValueError(
-                f"{min(keys)} needs parameters (or model), from which the traffic is derived"
+                f"{min(keys)} needs parameters or model: the traffic is derived from them"
             )
         if self.parameters is not None and (self.active_parameters or 0.0) > self.parameters:
             raise ValueError(
@@ -391,12 +391,12 @@ class Inference(_Job):
         if both and tokens != self.context_tokens:
             raise ValueError(
                 f"input_tokens {self.input_tokens} and output_tokens {self.output_tokens} are"
-                f" {tokens} tokens, context_tokens says {self.context_tokens}: leave one out"
+                f" {tokens} tokens, but context_tokens is {self.context_tokens}: leave one out"
             )
         if not both and tokens >= self.context_tokens > 1:
             raise ValueError(
-                f"context_tokens {self.context_tokens} must be more than {tokens}, of which the"
-                " rest of a request is left"
+                f"context_tokens {self.context_tokens} must be more than the {tokens} input or"
+                " output tokens"
             )
         return self
 

@@ -66,18 +66,18 @@ def find_moment(
     return datetime_ns(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 
 
-def _read_of_day(found: re.Match[str]) -> tuple[int, int]:
+def _read_of_day(match: re.Match[str]) -> tuple[int, int]:
     """Return the nanoseconds after midnight, and the nanoseconds of the last digit's unit.
 
     Raises:
         ValueError: no day has that time.
     """
-    hour = int(found[1])
-    minute = int(found[2])
-    second = int(found[3] or 0)
-    fraction = found[4] or ""
+    hour = int(match[1])
+    minute = int(match[2])
+    second = int(match[3] or 0)
+    fraction = match[4] or ""
     if hour > 23 or minute > 59 or second > 59:
-        raise ValueError(f"{found[0]} is no time of day")
+        raise ValueError(f"{match[0]} is no time of day")
     whole_ns = (3_600 * hour + 60 * minute + second) * NS_PER_S
-    unit_ns = (NS_PER_S if found[3] else 60 * NS_PER_S) // 10 ** len(fraction)
+    unit_ns = (NS_PER_S if match[3] else 60 * NS_PER_S) // 10 ** len(fraction)
     return whole_ns + int(fraction.ljust(9, "0")), unit_ns

@@ -97,7 +97,7 @@ def resolve(
         numbers = linked
     if chosen:
         numbers = [
-            numbers[place] for place in draw(_wanted(chosen[1], len(numbers), text), len(numbers))
+            numbers[place] for place in draw(_count_of(chosen[1], len(numbers), text), len(numbers))
         ]
     if len(numbers) > MOST_TARGETS:
         raise _too_many(text, len(numbers))
@@ -107,7 +107,7 @@ def resolve(
     return [Target(node, _lane(layout, node, fault.links, way, text, draw)) for node in nodes]
 
 
-def _wanted(digits: str, count: int, text: str) -> int:
+def _count_of(digits: str, count: int, text: str) -> int:
     requested = int(digits)
     if requested > MOST_TARGETS:
         raise _too_many(text, requested)

@@ -300,7 +300,7 @@ class Client(aiomqtt.Client):
             message.qos,
             getattr(message.properties, "ContentType", None),
             retain=message.retain,
-            kept=properties,
+            properties=properties,
         )
 
     def _on_connect(
@@ -311,7 +311,7 @@ class Client(aiomqtt.Client):
         reason_code: ReasonCode,
         properties: Properties | None = None,
     ) -> None:
-        self.limits = BrokerLimits.of(properties)
+        self.limits = BrokerLimits.from_connack(properties)
         # paho knows no receive maximum; its public setter is for clients that are not connected.
         inflight = min(self._paho._max_inflight_messages, self.limits.under_way)
         self._paho._max_inflight_messages = inflight
@@ -365,8 +365,8 @@ class Client(aiomqtt.Client):
 class Writing(NamedTuple):
     """Packets in one write."""
 
-    taken: asyncio.Future[ReasonCode]
-    """Done when the socket has taken them all."""
+    accepted: asyncio.Future[ReasonCode]
+    """Done when the socket has accepted them all."""
     packet: dict[str, Any]
 
     @property

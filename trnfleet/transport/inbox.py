@@ -122,10 +122,12 @@ class Delivery:
         content_type: str | None,
         *,
         retain: bool,
-        kept: MessageProperties | None = None,
+        properties: MessageProperties | None = None,
     ) -> None:
         """Hand a message over; one without a subscription is counted."""
-        envelope = self.envelope(name, payload, qos, content_type, retain=retain, kept=kept)
+        envelope = self.envelope(
+            name, payload, qos, content_type, retain=retain, properties=properties
+        )
         if envelope is not None:
             self.put_all((envelope,))
 
@@ -142,7 +144,7 @@ class Delivery:
         content_type: str | None,
         *,
         retain: bool,
-        kept: MessageProperties | None = None,
+        properties: MessageProperties | None = None,
         received_s: float | None = None,
     ) -> Envelope | None:
         """Return a message in the form handed over; None without a subscription, counted."""
@@ -169,7 +171,7 @@ class Delivery:
         shed = pending.pop(topic, 0) if pending else 0
         if received_s is None:
             received_s = self._clock.monotonic_s()
-        return Envelope(topic, payload, qos, retain, content_type, received_s, shed, 0, kept)
+        return Envelope(topic, payload, qos, retain, content_type, received_s, shed, 0, properties)
 
 
 @dataclass(frozen=True, slots=True)

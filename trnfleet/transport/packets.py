@@ -294,7 +294,7 @@ class BrokerLimits(NamedTuple):
     """Most unacknowledged messages at once (receive maximum)."""
 
     @classmethod
-    def of(cls, connack: Properties | None) -> BrokerLimits:
+    def from_connack(cls, connack: Properties | None) -> BrokerLimits:
         """Return the limits in a CONNACK's properties."""
         return cls(
             getattr(connack, "MaximumPacketSize", UNLIMITED),
@@ -626,7 +626,7 @@ class PacketReader:
             qos,
             message.content_type,
             retain=message.retain,
-            kept=message_properties,
+            properties=message_properties,
             received_s=now_s,
         )
         if envelope is None:

@@ -190,8 +190,8 @@ class WritingConnection(Connection):
         left = batch.envelopes
         if left and self._client.is_open:
             writing = self._client.write(batch.data)
-            is_taken = await self._done_before_end(writing.taken)
-            left = [] if is_taken else batch.after(writing.taken_bytes)
+            is_accepted = await self._done_before_end(writing.accepted)
+            left = [] if is_accepted else batch.after(writing.taken_bytes)
         unsent += [Unsent(envelope, "the connection ended", is_refused=False) for envelope in left]
         return batch.others
 

@@ -34,7 +34,7 @@ from trnfleet.domain.hardware.catalogue import (
 from trnfleet.domain.hardware.topology import DIRECTIONS, switched
 from trnfleet.domain.links import link_end, neighbour
 from trnfleet.domain.power import Racks
-from trnfleet.domain.reservations.search_request import SearchRequest
+from trnfleet.domain.reservations.search import SearchRequest
 from trnfleet.domain.scenario import Scenario
 from trnfleet.errors import ConfigError
 from trnfleet.monitor.monitor import Monitor

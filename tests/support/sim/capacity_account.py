@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.reservations.blocks import Block
     from trnfleet.domain.reservations.rules import Rule
-    from trnfleet.domain.reservations.search_request import SearchRequest
+    from trnfleet.domain.reservations.search import SearchRequest
 
 SECOND_NS = 1_000_000_000
 MINUTE_NS = 60 * SECOND_NS

@@ -119,7 +119,7 @@ def test_fine_tuning_is_a_chain_of_runs() -> None:
         (
             "training",
             {"parameters": 8e9, "tensor_parallel": 10},
-            "choose 1, 2, 3, 4, 6, 8, 12 or 16 chips",
+            "choose 1, 2, 3, 4, 6, 8, 12 or 16, a divisor of an instance's chips",
         ),
         ("training", {"recompute": 0.5}, "recompute needs parameters"),
         (
@@ -145,9 +145,13 @@ def test_fine_tuning_is_a_chain_of_runs() -> None:
         (
             "inference",
             {"input_tokens": 10, "output_tokens": 5, "context_tokens": 20},
-            "output_tokens 5 are 15 tokens, context_tokens says 20: leave one out",
+            "output_tokens 5 are 15 tokens, but context_tokens is 20: leave one out",
         ),
-        ("inference", {"input_tokens": 9_000}, "context_tokens 8192 must be more than 9000"),
+        (
+            "inference",
+            {"input_tokens": 9_000},
+            "context_tokens 8192 must be more than the 9000 input",
+        ),
         ("inference", {"dtype": "fp16"}, "'bf16' or 'fp8'"),
         ("inference", {"model": "llama-3.3-70b", "dtype": "fp16"}, "'bf16' or 'fp8'"),
         ("inference", {"speculative_tokens": 65}, "less than or equal to 64"),

@@ -129,7 +129,7 @@ async def test_packet_queue_writes_bytes_in_their_turn() -> None:
     async with connected() as made:
         writing = made.client.write(packets)
         assert await made.receive() == packets
-        await asyncio.wait_for(writing.taken, 5)
+        await asyncio.wait_for(writing.accepted, 5)
         assert writing.taken_bytes == len(packets)
 
 
@@ -139,7 +139,7 @@ async def test_mid_generate_numbers_every_write() -> None:
         first = made.client.write(b"\xc0\x00")
         second = made.client.write(b"\xc0\x00")
         assert len(made.client._answers) == 2
-        await asyncio.wait_for(asyncio.gather(first.taken, second.taken), 5)
+        await asyncio.wait_for(asyncio.gather(first.accepted, second.accepted), 5)
         assert made.client._answers == {}
 
 
@@ -150,7 +150,7 @@ async def test_out_packet_tells_how_much_the_socket_has_taken() -> None:
         writing = made.client.write(bytes(size))
         await eventually(lambda: writing.taken_bytes > 0, 5)
         assert 0 < writing.taken_bytes < size
-        assert not writing.taken.done()
+        assert not writing.accepted.done()
 
 
 async def test_sock_close_closes_the_socket() -> None:

@@ -463,7 +463,7 @@ def test_the_header_grows_with_the_length(remaining: int, header: int) -> None:
 
 def test_a_broker_that_states_nothing_takes_all() -> None:
     """MQTT 3.1.1 states no limits, and MQTT 5 only existing ones."""
-    assert BrokerLimits.of(None) == BrokerLimits()
+    assert BrokerLimits.from_connack(None) == BrokerLimits()
     assert not BrokerLimits().reason_against(Envelope("a", bytes(1_000), 1, retain=True), 0)
     assert "retained" in BrokerLimits(retains=False).reason_against(
         Envelope("a", b"", 1, retain=True), 1

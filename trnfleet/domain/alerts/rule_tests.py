@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
 
 MOST_SAMPLES = 20_000
-"""Samples of one series, gaps counted."""
-LONGEST = 8_000
-"""Characters of its text."""
+"""Samples of one series, gaps counted, and evaluations of one test."""
 
 
 class Mark(enum.Enum):
@@ -62,8 +60,6 @@ def parse_series(text: str) -> tuple[Sample, ...]:
     Raises:
         ValueError: a token is invalid, a number is too large, or there are too many samples.
     """
-    if len(text) > LONGEST:
-        raise ValueError(f"a series of {len(text)} characters: at most {LONGEST}")
     samples: list[Sample] = []
     for token in _tokens(text):
         match = _TOKEN.fullmatch(token)
@@ -87,11 +83,11 @@ def _tokens(text: str) -> Iterator[str]:
         yield match[0]
 
 
-def _count(found: re.Match[str]) -> int:
-    if found["gap"]:
-        return int(_short(found["gaps"] or "1"))
+def _count(match: re.Match[str]) -> int:
+    if match["gap"]:
+        return int(_short(match["gaps"] or "1"))
     # As in promtool: x is followed by the number of repeats.
-    return 1 + int(_short(found["times"] or found["texts"] or "0"))
+    return 1 + int(_short(match["times"] or match["texts"] or "0"))
 
 
 def _short(digits: str) -> str:
@@ -99,16 +95,16 @@ def _short(digits: str) -> str:
     return digits if len(digits) < 18 else digits[:18]
 
 
-def _samples(found: re.Match[str], token: str, count: int) -> Iterator[Sample]:
-    if found["gap"]:
+def _samples(match: re.Match[str], token: str, count: int) -> Iterator[Sample]:
+    if match["gap"]:
         yield from [Mark.GAP] * count
-    elif found["stale"]:
+    elif match["stale"]:
         yield Mark.STALE
-    elif found["text"]:
-        yield from [_ESCAPED.sub(r"\1", found["text"][1:-1])] * count
+    elif match["text"]:
+        yield from [_ESCAPED.sub(r"\1", match["text"][1:-1])] * count
     else:
-        value = float(found["first"])
-        step = float(found["step"] or 0.0)
+        value = float(match["first"])
+        step = float(match["step"] or 0.0)
         for _ in range(count):
             if not math.isfinite(value):
                 raise ValueError(f"{token[:40]!r} is too large")
@@ -121,8 +117,6 @@ Target = Annotated[str, StringConstraints(max_length=400)]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=400)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 State = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_-]{1,32}$")]
-MOST_STEPS = 20_000
-"""Evaluations of one test."""
 MOST_INSTANCES = 256
 MOST_TARGETS = 4_096
 """Most targets of one series."""
@@ -159,7 +153,7 @@ class InstanceCase(Model):
         for address in expand_address(self.address):
             if address.count("/") + 1 != Level.INSTANCE:
                 raise ValueError(
-                    f"{address!r} is no instance's address, which is cluster/ultraserver/instance"
+                    f"{address!r} is no instance's address, such as cluster/ultraserver/instance"
                 )
         return self
 
@@ -217,7 +211,7 @@ class SeriesCase(Model):
         if name not in _ADDRESS_FIGURES:
             raise ValueError(
                 f"a test cannot set {name!r} of an address: {nearest(name, _ADDRESS_FIGURES)} "
-                "(what is derived follows from what it is made of)"
+                "(derived figures follow from others)"
             )
         for address in expand_address(self.target):
             path, _, lane = address.partition(":")
@@ -242,7 +236,7 @@ class SeriesCase(Model):
         scopes = [scope for scope in _NAMED if self.figure in _named_figures(scope)]
         if self.scope is None and self.target != PIPELINE_NAME and len(scopes) > 1:
             raise ValueError(
-                f"{self.figure!r} of {self.target!r}: say whose it is, scope = "
+                f"{self.figure!r} of {self.target!r}: choose scope = "
                 + " or ".join(f'"{scope.value}"' for scope in scopes)
             )
         if self.scope is None and self.target != PIPELINE_NAME and not scopes:
@@ -252,7 +246,7 @@ class SeriesCase(Model):
             )
         scope = self.named_scope
         if scope not in _NAMED:
-            raise ValueError(f"{self.target!r} is no address, as the scope {scope.value} has them")
+            raise ValueError(f"{self.target!r} is no address of the scope {scope.value}")
         if self.figure not in _named_figures(scope):
             raise ValueError(
                 f"a test cannot set {self.figure!r} of a {scope.value}:"
@@ -361,10 +355,10 @@ class CaseFile(Model):
                 raise ValueError(f"there are two tests {case.name!r}")
             names.add(case.name)
             last_s = max(expectation.at for expectation in case.expect)
-            if last_s / self.interval > MOST_STEPS:
+            if last_s / self.interval > MOST_SAMPLES:
                 raise ValueError(
-                    f"test {case.name!r}: at = {last_s:g} s is more than {MOST_STEPS} intervals of"
-                    f" {self.interval:g} s away"
+                    f"test {case.name!r}: at = {last_s:g} s is more than {MOST_SAMPLES} intervals"
+                    f" of {self.interval:g} s away"
                 )
         return self
 
@@ -420,7 +414,7 @@ def _check_lane(name: str, lane: str, path: str) -> None:
     if lane not in lane_names():
         raise ValueError(f"{path}:{lane} is no link: {nearest(lane, lane_names())}")
     if path.count("/") + 1 != Level.CHIP:
-        raise ValueError(f"{path} is no chip's address, which a link's begins with")
+        raise ValueError(f"{path} is no chip's address; a link is written chip05:east")
 
 
 def _check_text(figure: Figure, sample: str) -> None:

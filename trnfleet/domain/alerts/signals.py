@@ -146,7 +146,7 @@ _DERIVED = (
         "hbm_traffic_bytes_per_s", "bytes/s", "High-bandwidth memory read and write rate together"
     ),
     _number("hbm_bw_util_pct", "%", "HBM traffic as a share of the catalogue's peak bandwidth"),
-    _number("hbm_used_pct", "%", "High-bandwidth memory in use as a share of what there is"),
+    _number("hbm_used_pct", "%", "High-bandwidth memory in use as a share of the total"),
     _number("mfu_pct", "%", "Achieved FLOP/s as a share of the catalogue's dense BF16 peak"),
     _number("tflops_per_w", "TFLOP/s/W", "Achieved FLOP/s for each watt of the chips"),
     _number(
@@ -160,7 +160,7 @@ _EVENTS = Figure(
     "events",
     Form.COUNTER,
     "events",
-    "Events of some names about it or about what is below it",
+    "Events of some names about it or anything below it",
 )
 _GROUPED = tuple(figure for figure in _CHIPS if figure.form is not Form.BITS)
 
@@ -215,7 +215,7 @@ _TABLE: dict[Scope, tuple[Figure, ...]] = {
         _number(
             "used_pct",
             "%",
-            "Its instances that do something, as a share of those of which anything is known",
+            "Its busy instances as a share of its known ones",
         ),
         _number("ends_in_s", "s", "Seconds to its end"),
         _number("terminates_in_s", "s", "Seconds until EC2 begins to terminate its instances"),
@@ -246,8 +246,8 @@ _TABLE: dict[Scope, tuple[Figure, ...]] = {
         _number(
             "clock_skew_s",
             "s",
-            "By how much the most wrong clock of a source differs from ours; never negative, and"
-            " not what is in late_s",
+            "By how much the most wrong clock of a source differs from ours; never negative,"
+            " without late_s",
         ),
         _number(
             "late_s",

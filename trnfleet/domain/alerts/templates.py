@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import string
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from trnfleet.domain.alerts.alert import address_of, rack_text
 from trnfleet.domain.alerts.conditions import compared_with, exact_duration, plain_value
@@ -85,9 +85,8 @@ class _Counted(str):
     __slots__ = ("number",)
     number: float | None
 
-    @staticmethod
-    def of(text: str, number: float | None) -> _Counted:
-        made = _Counted(text)
+    def __new__(cls, text: str, number: float | None) -> Self:
+        made = super().__new__(cls, text)
         made.number = number
         return made
 
@@ -110,12 +109,12 @@ def fill(template: str, alert: Alert) -> str:
         target=alert.target or place,
         place=place,
         worst=alert.worst or alert.target or place,
-        value=_Counted.of(value_text(rule, alert.value, alert.text), alert.value),
+        value=_Counted(value_text(rule, alert.value, alert.text), alert.value),
         change="n/a" if share is None else signed_percent(100.0 * (share - 1.0)),
         limit=limit_text(rule.scope, rule),
-        count=_Counted.of(f"{alert.members:,}", alert.members),
+        count=_Counted(f"{alert.members:,}", alert.members),
         chips=counted(alert.chips, "chip"),
-        links=_Counted.of(f"{links:,}", links),
+        links=_Counted(f"{links:,}", links),
         job=alert.job or "no job",
         cause=alert.cause or "unknown",
         severity=rule.severity.value,

@@ -203,7 +203,7 @@ def apply(blocks: dict[str, Block], change: Change) -> Block:
         return change.made
     block = blocks.get(change.block_id)
     if block is None:
-        raise ValueError(f"{change.block_id}: is not there")
+        raise ValueError(f"{change.block_id}: no such block")
     if block.state not in _FOLLOWS[change.kind]:
         raise ValueError(
             f"{block.id}: {change.kind.value} cannot happen to a block that is {block.state.value}"
@@ -265,7 +265,7 @@ def _changed(block: Block, change: Change) -> Block:
             interrupting=False,
             terminating=False,
         )
-    raise ValueError(f"{block.id}: {kind.value} is no change of it")
+    raise ValueError(f"{block.id}: unknown change {kind.value}")
 
 
 def _settled(block: Block, state: ExtensionState) -> Extension:

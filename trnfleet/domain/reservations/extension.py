@@ -84,13 +84,12 @@ def check_extendable(block: Block, now_ns: int) -> None:
     if now_ns < opens_ns:
         raise RuleViolation(
             Rule.EXTENSION_TOO_EARLY,
-            f"{block.id} can be extended from 56 days before its end on, which is {utc(opens_ns)}",
+            f"{block.id} can be extended from 56 days before its end on: {utc(opens_ns)}",
         )
     if now_ns >= closes_ns:
         raise RuleViolation(
             Rule.EXTENSION_TOO_LATE,
-            f"{block.id} could be extended until an hour before its end, which was"
-            f" {utc(closes_ns)}",
+            f"{block.id} could be extended until an hour before its end: {utc(closes_ns)}",
         )
 
 

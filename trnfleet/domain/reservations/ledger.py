@@ -29,8 +29,7 @@ from trnfleet.domain.reservations.occupancy import Occupancy
 from trnfleet.domain.reservations.payments import BlockSchedule
 from trnfleet.domain.reservations.prices import Prices
 from trnfleet.domain.reservations.rules import Rule, RuleViolation, utc, whole_minute_ns
-from trnfleet.domain.reservations.search import Lot
-from trnfleet.domain.reservations.search_request import check_sold
+from trnfleet.domain.reservations.search import Lot, check_sold
 from trnfleet.domain.reservations.states import (
     BEGUN,
     HOLDING,
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.reservations.market import Market
     from trnfleet.domain.reservations.payments import ScheduledChange
     from trnfleet.domain.reservations.pool import Pool
-    from trnfleet.domain.reservations.search_request import SearchRequest
+    from trnfleet.domain.reservations.search import SearchRequest
 
 
 _HELD = HOLDING | {BlockState.EXPIRED}
@@ -290,7 +289,7 @@ class Ledger:
                 f"{offering_id} starts at {utc(offering.start_ns)}, and the earliest start is "
                 f"{utc(whole_minute_ns(earliest_ns))} by now; look for offerings again",
             )
-        lot = Lot.of(offering)
+        lot = Lot.from_offering(offering)
         excess = self._occupancy.too_many(lot.kind.instances, lot.start_ns, lot.end_ns)
         if excess:
             fewer = search.fewer(lot, self._occupancy)
@@ -486,7 +485,7 @@ class Ledger:
 
     def _next_change(self) -> ScheduledChange | None:
         if not self._is_next_known:
-            following = min(self._schedule.of(self.blocks.values()), default=None)
+            following = min(self._schedule.next_changes(self.blocks.values()), default=None)
             # A warning that was due before the delivery comes at once.
             if following is not None:
                 following = following._replace(when_ns=max(following.when_ns, self._now_ns))

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.reservations.blocks import Block
-    from trnfleet.domain.reservations.pool import Pool
-    from trnfleet.domain.reservations.search_request import OfferingKind
+    from trnfleet.domain.reservations.pool import OfferingKind, Pool
     from trnfleet.domain.reservations.states import BlockState
 
 

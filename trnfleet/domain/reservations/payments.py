@@ -64,7 +64,7 @@ class BlockSchedule:
         """Mark a block as never paid."""
         self._unpaid.add(block_id)
 
-    def of(self, blocks: Iterable[Block]) -> Iterator[ScheduledChange]:
+    def next_changes(self, blocks: Iterable[Block]) -> Iterator[ScheduledChange]:
         """Yield the next changes of blocks, in no order.
 
         Only changes that no other change must precede.

@@ -6,7 +6,7 @@ It also chooses among them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,19 @@ if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout
 
 
+class OfferingKind(NamedTuple):
+    """Instances that are sold as one."""
+
+    instance_type: str
+    instances: int
+    is_ultraserver: bool
+
+    def __str__(self) -> str:
+        return (
+            "an UltraServer" if self.is_ultraserver else f"{self.instances} x {self.instance_type}"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Pool:
     """Instances as arrays of shape (instances,)."""
@@ -28,7 +41,7 @@ class Pool:
     zone: NDArray[np.str_]
     ultraserver: NDArray[np.int64]
     """UltraServer number per instance; -1 for a standalone one."""
-    taken: NDArray[np.bool_] | None = None
+    on_demand: NDArray[np.bool_] | None = None
     """Instances never sold as blocks, because they are in use on demand. None if all may be."""
     sold: tuple[str, ...] = SOLD_TYPES
     """Instance types sold as blocks, present or not."""
@@ -37,7 +50,7 @@ class Pool:
     def of(
         layout: Layout,
         zones: Mapping[str, str],
-        taken: NDArray[np.bool_] | None = None,
+        on_demand: NDArray[np.bool_] | None = None,
         sold: Iterable[str] = SOLD_TYPES,
     ) -> Pool:
         """Return a fleet's pool.
@@ -45,7 +58,7 @@ class Pool:
         Args:
             layout: The fleet's.
             zones: Availability Zone of each cluster.
-            taken: Instances in use on demand; shape (instances,).
+            on_demand: Instances in use on demand; shape (instances,).
             sold: Instance types sold as blocks.
         """
         count = len(layout.instances)
@@ -55,7 +68,7 @@ class Pool:
             np.array([kind.name for kind in layout.types])[layout.instance_type],
             np.array([zones[name] for name in layout.clusters])[cluster],
             np.where(layout.is_standalone[number], -1, number),
-            taken,
+            on_demand,
             tuple(sold),
         )
 
@@ -93,8 +106,8 @@ class Pool:
             & (self.zone == zone)
             & ((self.ultraserver >= 0) == ultraserver)
         )
-        if self.taken is not None:
-            fitting &= ~self.taken
+        if self.on_demand is not None:
+            fitting &= ~self.on_demand
         return np.flatnonzero(fitting)
 
     def choose_from(

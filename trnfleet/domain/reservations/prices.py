@@ -63,7 +63,7 @@ class Prices:
             for kind in pool.types():
                 if kind in pool.sold and market.price_per_h(kind) is None:
                     raise ConfigError(
-                        f"market.prices: there is no price of {kind} in {market.currency}; "
+                        f"market.prices: no price of {kind} in {market.currency}; "
                         f"the table's are in {TABLE_CURRENCY}"
                     )
         self._market = market

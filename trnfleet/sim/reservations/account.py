@@ -21,7 +21,7 @@ from trnfleet.domain.reservations.blocks import ChangeKind
 from trnfleet.domain.reservations.ledger import Ledger
 from trnfleet.domain.reservations.pool import Pool
 from trnfleet.domain.reservations.rules import RuleViolation
-from trnfleet.domain.reservations.search_request import check_sold
+from trnfleet.domain.reservations.search import check_sold
 from trnfleet.domain.reservations.states import BEGUN, ExtensionState
 from trnfleet.errors import ConfigError
 from trnfleet.sim.ids import ec2_id

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.domain.reservations.blocks import ChangeKind, ExtensionOffering
 from trnfleet.domain.reservations.rules import utc
-from trnfleet.domain.reservations.search_request import SearchRequest
+from trnfleet.domain.reservations.search import SearchRequest
 from trnfleet.domain.reservations.states import BEGUN, ENDED, BlockState, ReservationState
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import ConfigError

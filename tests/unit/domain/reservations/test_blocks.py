@@ -110,7 +110,7 @@ def test_a_block_is_made_once() -> None:
 
 def test_what_is_not_there_cannot_change() -> None:
     """A change of an unknown block is an error."""
-    with pytest.raises(ValueError, match="cb-9: is not there"):
+    with pytest.raises(ValueError, match="cb-9: no such block"):
         apply({}, Change(0, ChangeKind.PAID, "cb-9"))
 
 

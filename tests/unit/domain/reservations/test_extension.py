@@ -24,7 +24,7 @@ from support.sim.capacity_account import (
 from trnfleet.domain.reservations import extension
 from trnfleet.domain.reservations.extension import why_not_extendable
 from trnfleet.domain.reservations.rules import DURATIONS, Rule
-from trnfleet.domain.reservations.search_request import SearchRequest
+from trnfleet.domain.reservations.search import SearchRequest
 from trnfleet.domain.reservations.states import BlockState, ExtensionState
 from trnfleet.errors import ConfigError
 
@@ -72,7 +72,7 @@ def test_from_56_days_before_the_end(off_ns: int) -> None:
     if off_ns < 0:
         rule, text = refused(lambda: ledger.extension_offerings(block.id, 1))
         assert rule is Rule.EXTENSION_TOO_EARLY
-        assert text.endswith("from 56 days before its end on, which is 2025-11-25 11:30 UTC")
+        assert text.endswith("from 56 days before its end on: 2025-11-25 11:30 UTC")
     else:
         assert extend(ledger, block, 1).pending is not None
 
@@ -93,7 +93,7 @@ def test_until_an_hour_before_the_end(off_ns: int) -> None:
     ):
         rule, text = refused(call)
         assert rule is Rule.EXTENSION_TOO_LATE
-        assert text.endswith("until an hour before its end, which was 2026-01-20 10:30 UTC")
+        assert text.endswith("until an hour before its end: 2026-01-20 10:30 UTC")
 
 
 @pytest.mark.parametrize("state", list(BlockState))

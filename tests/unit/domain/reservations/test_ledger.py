@@ -26,7 +26,7 @@ from support.sim.capacity_account import (
 
 from trnfleet.domain.reservations import ledger as offers
 from trnfleet.domain.reservations.rules import Rule
-from trnfleet.domain.reservations.search_request import SearchRequest
+from trnfleet.domain.reservations.search import SearchRequest
 from trnfleet.domain.reservations.states import BlockState, ExtensionState, InterconnectStatus
 
 if TYPE_CHECKING:

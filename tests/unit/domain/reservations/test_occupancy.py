@@ -4,7 +4,7 @@ import pytest
 from support.sim.capacity_account import DAY_NS, TRN2, TRN2U, at, enter, ledger_of, pool_of
 
 from trnfleet.domain.reservations.occupancy import Occupancy
-from trnfleet.domain.reservations.search_request import OfferingKind
+from trnfleet.domain.reservations.pool import OfferingKind
 from trnfleet.domain.reservations.states import HOLDING, BlockState
 
 DAY = at("2026-01-07 11:30")

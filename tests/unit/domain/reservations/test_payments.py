@@ -20,7 +20,7 @@ from support.sim.capacity_account import (
 )
 
 from trnfleet.domain.reservations.blocks import ChangeKind
-from trnfleet.domain.reservations.search_request import SearchRequest
+from trnfleet.domain.reservations.search import SearchRequest
 from trnfleet.domain.reservations.states import BlockState
 
 # Payment

@@ -30,7 +30,7 @@ from support.sim.capacity_account import (
 from trnfleet.domain.reservations import rules
 from trnfleet.domain.reservations.blocks import ChangeKind, apply
 from trnfleet.domain.reservations.rules import Rule, RuleViolation
-from trnfleet.domain.reservations.search_request import SearchRequest
+from trnfleet.domain.reservations.search import SearchRequest
 from trnfleet.domain.reservations.states import (
     EXTENDABLE,
     HOLDING,

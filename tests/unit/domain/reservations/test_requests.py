@@ -21,7 +21,7 @@ from support.sim.capacity_account import (
 )
 
 from trnfleet.domain.reservations.rules import Rule, RuleViolation
-from trnfleet.domain.reservations.search_request import SearchRequest
+from trnfleet.domain.reservations.search import SearchRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -170,7 +170,7 @@ ROWS = [
         rule=Rule.NOT_SOLD,
         says=(
             "trn1.2xlarge",
-            "what is: trn1.32xlarge, trn2.3xlarge, trn2.48xlarge, UltraServers (u-trn2x64)",
+            "sold: trn1.32xlarge, trn2.3xlarge, trn2.48xlarge, UltraServers (u-trn2x64)",
             "did you mean 'trn1.32xlarge'?",
         ),
     ),
@@ -369,7 +369,7 @@ def fits(row: Row, text: str) -> Iterator[tuple[str, Request]]:
     if isinstance(search_request, Longer):
         for days in re.findall(r"(\d+)(?= or \d+ would fit| would fit| more days would fit)", text):
             yield now, search_request._replace(days=int(days))
-        if found := re.search(rf"on, which is {UTC}", text):
+        if found := re.search(rf"before its end on: {UTC}", text):
             yield found[1].removeprefix("2026-"), search_request
     elif isinstance(search_request, Buy) and re.search("look( for offerings)? again", text):
         yield now, search_request.look._replace(start=None)

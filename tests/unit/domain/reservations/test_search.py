@@ -17,7 +17,7 @@ from support.sim.capacity_account import (
 )
 
 from trnfleet.domain.reservations.rules import Rule
-from trnfleet.domain.reservations.search_request import SearchRequest
+from trnfleet.domain.reservations.search import SearchRequest
 
 
 def test_offerings_come_earliest_first_and_six_at_most() -> None:

@@ -16,10 +16,9 @@ from support.sim.capacity_account import (
 )
 
 from trnfleet.domain.layout import Layout
-from trnfleet.domain.reservations.pool import Pool
+from trnfleet.domain.reservations.pool import OfferingKind, Pool
 from trnfleet.domain.reservations.rules import Rule, utc
-from trnfleet.domain.reservations.search_request import (
-    OfferingKind,
+from trnfleet.domain.reservations.search import (
     SearchRequest,
     offering_kind_of,
     spans_of,
@@ -89,7 +88,7 @@ def test_one_ultraserver_is_a_block(search_request: SearchRequest) -> None:
         (
             SearchRequest(1, "trn2.48xlarg"),
             Rule.INSTANCE_TYPE,
-            "there is no trn2.48xlarg here; did you mean 'trn2.48xlarge'?",
+            "no trn2.48xlarg here; did you mean 'trn2.48xlarge'?",
         ),
         (SearchRequest(1, ""), Rule.INSTANCE_TYPE, "choose from trn1.32xlarge, trn2.48xlarge"),
     ],
@@ -107,7 +106,7 @@ def test_no_ultraserver_where_there_is_none() -> None:
         lambda: offering_kind_of(SearchRequest(1, ultraservers=1), pool_of((TRN2, "a", 1)))
     )
     assert rule is Rule.INSTANCE_TYPE
-    assert f"there is no {TRN2U} here" in text
+    assert f"no {TRN2U} here" in text
 
 
 def test_zones_are_those_of_the_type() -> None:

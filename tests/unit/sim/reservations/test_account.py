@@ -13,7 +13,7 @@ from support.sim.tick_lines import stdout_lines
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.reservations.rules import RuleViolation
-from trnfleet.domain.reservations.search_request import SearchRequest
+from trnfleet.domain.reservations.search import SearchRequest
 from trnfleet.domain.reservations.states import BlockState, InterconnectStatus
 from trnfleet.errors import ConfigError
 from trnfleet.sim.engine import Engine, to_ns
