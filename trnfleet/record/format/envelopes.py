@@ -44,8 +44,8 @@ _JSON_TIME = b'{"ts":"'
 _U64 = struct.Struct(">Q")
 _U8_U16 = struct.Struct(">BH")
 _U8_U32 = struct.Struct(">BI")
-_BYTES = 0x40
-_TEXT = 0x60
+(_BYTES,) = cbor2.dumps(b"")
+(_TEXT,) = cbor2.dumps("")
 """Kinds of CBOR values in their first byte."""
 _SHORT_TEXT_HEADS: tuple[bytes, ...] = tuple(
     cbor2.dumps("a" * size)[:-size] for size in range(1, 2**8)

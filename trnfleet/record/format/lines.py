@@ -12,7 +12,6 @@ import base64
 import binascii
 import functools
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pydantic_core import from_json, to_json
@@ -35,17 +34,8 @@ _WHOLE_FROM = 1e15
 fractions."""
 
 
-@dataclass(frozen=True, slots=True)
-class LineLimits:
-    """Upper bounds of a line; lines beyond them are left out and counted."""
-
-    line_bytes: int = 8 * 2**20
-    """Most bytes of a line. A payload of 1 MiB fits even with every byte escaped."""
-    payload_bytes: int = 2**20
-    """Most bytes of a payload. Our topics carry at most 128 KB."""
-
-
-DEFAULT_LINE_LIMITS = LineLimits()
+MOST_LINE_BYTES = 8 * 2**20
+"""A payload of 1 MiB fits even with every byte escaped. Longer lines are left out and counted."""
 
 
 def encode_line(stored: Stored) -> bytes:
@@ -71,7 +61,7 @@ def encode_line(stored: Stored) -> bytes:
     return (written if is_plain(written) else to_plain_json(line)) + b"\n"
 
 
-def decode_line(line: bytes, limits: LineLimits = DEFAULT_LINE_LIMITS) -> Stored:
+def decode_line(line: bytes) -> Stored:
     """Return the message in a line.
 
     Raises:
@@ -92,34 +82,26 @@ def decode_line(line: bytes, limits: LineLimits = DEFAULT_LINE_LIMITS) -> Stored
         raise WireError("qos is not 0, 1 or 2")
     if retain not in (0, 1):
         raise WireError("retain is not 0 or 1")
-    payload = _payload(data)
-    if len(payload) > limits.payload_bytes:
-        raise WireError(
-            f"payload of {len(payload)} bytes is over the limit of {limits.payload_bytes}"
-        )
     return Stored(
         _parse_time(data.get("tst")),
-        Envelope(topic, payload, qos, bool(retain), _content_type(data.get("properties"))),
+        Envelope(topic, _payload(data), qos, bool(retain), _content_type(data.get("properties"))),
     )
 
 
-def decode_lines(
-    stream: BinaryIO, limits: LineLimits = DEFAULT_LINE_LIMITS, counts: LeftOut | None = None
-) -> Iterator[Stored]:
+def decode_lines(stream: BinaryIO, counts: LeftOut | None = None) -> Iterator[Stored]:
     """Yield the messages of a file of lines, leaving out invalid lines.
 
     A time earlier than the one before is replaced by it: times in a recording never fall.
 
     Args:
         stream: The file.
-        limits: Limits of a line.
         counts: Counts messages and left-out lines, with number and reason of the first of these.
     """
     counts = counts if counts is not None else LeftOut()
     latest_ns = 0
-    for number, line in read_lines(stream, limits.line_bytes):
+    for number, line in read_lines(stream, MOST_LINE_BYTES):
         try:
-            stored = _decoded(line, limits)
+            stored = _decoded(line)
         except WireError as error:
             counts.add(f"line {number}", str(error))
             continue
@@ -128,12 +110,12 @@ def decode_lines(
         yield stored if stored.time_ns == latest_ns else stored._replace(time_ns=latest_ns)
 
 
-def _decoded(line: bytes | None, limits: LineLimits) -> Stored:
+def _decoded(line: bytes | None) -> Stored:
     if line is None:
-        raise WireError(f"longer than {limits.line_bytes} bytes")
+        raise WireError(f"longer than {MOST_LINE_BYTES} bytes")
     if not line:
         raise WireError("empty; mosquitto_sub -F %J writes that for a payload that is not JSON")
-    return decode_line(line, limits)
+    return decode_line(line)
 
 
 def _why_not(line: bytes, error: Exception) -> str:

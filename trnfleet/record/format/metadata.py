@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import trnfleet
 from trnfleet.domain.address import is_segment
-from trnfleet.record.format.limits import DEFAULT_RECORD_LIMITS, RecordLimits
 from trnfleet.record.format.schema import SCHEMA_OF_OWN
 from trnfleet.wire.topics import DEFAULT_ROOT, is_root
 
@@ -68,13 +67,10 @@ class About:
         return result
 
     @classmethod
-    def from_metadata(
-        cls, data: Mapping[str, str], limits: RecordLimits = DEFAULT_RECORD_LIMITS
-    ) -> About:
+    def from_metadata(cls, data: Mapping[str, str]) -> About:
         """Return a file's metadata; missing and malformed values take their defaults."""
-        most = limits.text_chars
         texts = {
-            name: data[name][:most]
+            name: data[name]
             for name in ("schema", "id", "root", "version", "broker", "started", "note")
             if name in data
         }
@@ -83,8 +79,8 @@ class About:
             texts.pop("root", None)
         return cls(
             part=1 if part is None else part,
-            fleets=tuple(name for name in _names(data.get("fleets", ""), most) if is_segment(name)),
-            filters=_names(data.get("filters", ""), most),
+            fleets=tuple(name for name in _names(data.get("fleets", "")) if is_segment(name)),
+            filters=_names(data.get("filters", "")),
             seed=_number(data.get("seed", "")),
             **{"version": "", **texts},
         )
@@ -94,10 +90,10 @@ def _number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 40 else None
 
 
-def _names(text: str, most: int) -> tuple[str, ...]:
+def _names(text: str) -> tuple[str, ...]:
     """Return the texts of a JSON list."""
     try:
-        names = json.loads(text) if len(text) <= most else []
+        names = json.loads(text)
     except (ValueError, RecursionError):
         return ()
     if not isinstance(names, list):

@@ -30,8 +30,6 @@ MESSAGE_HEAD = struct.Struct("<BQHIQQ")
 MESSAGE_FIELDS = MESSAGE_HEAD.size - HEAD.size
 CHUNK_HEAD = struct.Struct("<QQQII")
 """Begin, end, size and CRC of a chunk and the length of its compression's name."""
-LARGEST_CHUNK_HEAD = HEAD.size + CHUNK_HEAD.size + 8 + 8
-"""With a compression's name of up to 8 letters."""
 CHUNK_INDEX_HEAD = struct.Struct("<QQQQI")
 FOOTER = struct.Struct("<BQQQI")
 FOOTER_BYTES = FOOTER.size + len(MAGIC)
@@ -39,6 +37,7 @@ U16 = struct.Struct("<H")
 U32 = struct.Struct("<I")
 U64 = struct.Struct("<Q")
 COMPRESSIONS = ("", "zstd", "lz4")
+LARGEST_CHUNK_HEAD = HEAD.size + CHUNK_HEAD.size + max(map(len, COMPRESSIONS)) + U64.size
 
 RecordT = TypeVar("RecordT", Header, Channel, Metadata, Statistics)
 

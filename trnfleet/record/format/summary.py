@@ -161,7 +161,7 @@ def read_summary(file: int, size: int, limits: RecordLimits) -> Summary:
         raise WireError("the index's checksum does not agree")
     summary = _parse(memoryview(data), begin, limits)
     summary.entries.sort(key=_offset_of)
-    _check(summary, limits)
+    _check(summary)
     return summary
 
 
@@ -187,12 +187,12 @@ def _parse(data: memoryview, begin: int, limits: RecordLimits) -> Summary:
             summary.channels[channel.id] = channel.topic
         elif opcode == Opcode.STATISTICS:
             summary.statistics = parse_record(bytes(fields), Statistics)
-        if len(summary.entries) > limits.chunks or len(summary.channels) > limits.channels:
-            raise WireError("the index has more chunks or channels than a recording may have")
+        if len(summary.entries) > limits.chunks:
+            raise WireError("the index has more chunks than a recording may have")
     return summary
 
 
-def _check(summary: Summary, limits: RecordLimits) -> None:
+def _check(summary: Summary) -> None:
     """Check the entries against the file and each other.
 
     Raises:
@@ -209,5 +209,3 @@ def _check(summary: Summary, limits: RecordLimits) -> None:
             raise WireError("the index has a chunk that ends before it begins")
         if entry.compression not in COMPRESSIONS or entry.compressed_size > entry.length:
             raise WireError("the index has a chunk of impossible sizes")
-        if entry.size > limits.chunk_bytes and entry.compressed_size < entry.size // limits.ratio:
-            raise WireError("the index has a chunk over the limit")

@@ -16,7 +16,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from trnfleet.clock import NS_PER_S
-from trnfleet.record.read.rebranding import Rebranding, Renumbering
+from trnfleet.record.read.rebranding import MOST_TOPICS, Rebranding, Renumbering
 from trnfleet.wire.topics import RETAINED, TopicClass
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from trnfleet.wire.topics import Topic
 
 
-BATCH = 64
-"""Messages per batch."""
+BATCH = 128
+"""Most messages read, published or skipped in a row before other tasks run."""
 MOST_MESSAGES = 8_192
 MOST_BYTES = 32 * 2**20
 """Most payload bytes waiting, plus one batch."""
@@ -144,16 +144,10 @@ def preroll(recording: RecordedMessages, at_ns: int) -> Iterator[Stored]:
     yield from recording.read(min(begin_ns, at_ns) - 1, at_ns - 1)
 
 
-AT_ONCE = 128
-"""Most messages published at once if several are due."""
-LEFT_OUT_AT_ONCE = 1_000
-"""Messages skipped in a row before other tasks run."""
 SOON_NS = 2 * NS_PER_S
 """Longest time for a broker to send retained messages after a recording's start."""
 SHORTEST_LOOP_S = 1.0
 """A loop over less than this would only be a flood."""
-MOST_TOPICS = 200_000
-"""Most parsed topics in the cache."""
 _NUMBERED = frozenset({TopicClass.TELEMETRY, TopicClass.ROLLUP})
 """Classes with sequence numbers."""
 
@@ -286,11 +280,11 @@ class Player:
                 topic, is_taken = self._look_at(stored.envelope.topic)
                 if not is_taken:
                     passed += 1
-                    if passed % LEFT_OUT_AT_ONCE == 0:
+                    if passed % BATCH == 0:
                         await self._clock.sleep(0.0)
                     continue
                 due_s = start_s + (stored.time_ns - self._from_ns) / NS_PER_S / self._speed
-                if due_s > now_s or len(batch) >= AT_ONCE:
+                if due_s > now_s or len(batch) >= BATCH:
                     await self._publish(batch)
                     batch = []
                     now_s = self._clock.monotonic_s()

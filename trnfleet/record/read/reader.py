@@ -44,10 +44,9 @@ if TYPE_CHECKING:
 
 
 _WINDOW_BYTES = 4_096
-_RUN_BYTES = 2**20
-"""Bytes of messages outside of chunks read at a time."""
-_SMALL_BYTES = 2**20
-"""Channels and metadata are not larger."""
+"""Bytes read at a time in a scan. A file's header is not larger."""
+_STRETCH_BYTES = 2**20
+"""Most bytes of a channel or metadata record, and of messages read at a time outside of chunks."""
 _PASSED_OVER = frozenset(opcode.value for opcode in Opcode) - {Opcode.FOOTER.value}
 
 
@@ -145,13 +144,12 @@ class Scanner:
             self._meet_message(at, past)
         elif opcode == Opcode.DATA_END:
             facts.has_ended = True
-        elif opcode in {Opcode.CHANNEL, Opcode.METADATA} and size <= _SMALL_BYTES:
+        elif opcode in {Opcode.CHANNEL, Opcode.METADATA} and size <= _STRETCH_BYTES:
             data = self._window.get(at + HEAD.size, size)
             try:
                 if opcode == Opcode.CHANNEL:
                     channel = parse_record(data, Channel)
-                    if len(facts.channels) < self._limits.channels:
-                        facts.channels.setdefault(channel.id, channel.topic)
+                    facts.channels.setdefault(channel.id, channel.topic)
                 else:
                     metadata = parse_record(data, Metadata)
                     if len(facts.metadata) < 16:
@@ -235,7 +233,7 @@ class Scanner:
         if (
             last is not None
             and last.is_loose
-            and past - last.offset <= _RUN_BYTES
+            and past - last.offset <= _STRETCH_BYTES
             and self._follows(last, at)
         ):
             facts.entries[-1] = last._replace(
@@ -270,10 +268,6 @@ def refuse_special(path: Path) -> None:
             f"{path}: is a pipe or a device, not a file: write it to a file first, or let trnfleet"
             " convert read a pipe as -"
         )
-
-
-_HEADER_BYTES = 1_024
-"""A header is not larger."""
 
 
 class Recovery(NamedTuple):
@@ -417,7 +411,7 @@ class PartReader:
 
     def _learn(self, channels: dict[int, bytes]) -> None:
         for number, fields in channels.items():
-            if number not in self.channels and len(self.channels) < self.limits.channels:
+            if number not in self.channels:
                 with contextlib.suppress(WireError):
                     self.channels[number] = parse_record(fields, Channel).topic
 
@@ -427,7 +421,7 @@ class PartReader:
         Raises:
             ConfigError: it is not MCAP or has another profile.
         """
-        data = os.pread(self._file, _HEADER_BYTES, 0)
+        data = os.pread(self._file, _WINDOW_BYTES, 0)
         if not data:
             raise ConfigError(f"{self.path}: is empty; nothing was recorded")
         if not data.startswith(MAGIC[: len(data)]):
@@ -436,7 +430,7 @@ class PartReader:
         if len(data) < at:
             raise ConfigError(f"{self.path}: ends within its header; nothing was recorded")
         opcode, length = HEAD.unpack_from(data, len(MAGIC))
-        if opcode != 1 or length > _HEADER_BYTES - at:
+        if opcode != 1 or length > _WINDOW_BYTES - at:
             raise ConfigError(f"{self.path}: is not a recording: its header is damaged")
         if at + length > len(data):
             raise ConfigError(f"{self.path}: ends within its header; nothing was recorded")
@@ -526,7 +520,7 @@ class PartReader:
     def _take_about(self, metadata: dict[str, Metadata]) -> None:
         profile = metadata.get(PROFILE)
         if profile is not None:
-            self.about = About.from_metadata(profile.metadata, self.limits)
+            self.about = About.from_metadata(profile.metadata)
 
 
 class GrowingPart(PartReader):

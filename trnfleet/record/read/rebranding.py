@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 MOST_TOPICS = 200_000
-"""Most topics with changed numbers. Others are unchanged, and their gaps count as lost."""
+"""Most known topics. The numbers of others are unchanged, and their gaps count as lost."""
 _BOOT = re.compile(rb'"boot"\s*:\s*"([^"]{1,64})"')
 _JSON_SEQ = re.compile(rb'"seq"\s*:\s*(\d{1,19})')
 
@@ -90,7 +90,6 @@ _LIKE_OURS = re.compile(
 )
 _NOT_PUBLISHABLE = re.compile(r"[+#\0]")
 """Characters invalid in the topic of a PUBLISH."""
-_KNOWN_BOOTS = 65_536
 
 
 class Rebranding:
@@ -126,7 +125,7 @@ class Rebranding:
     def renew(self, nonce: str) -> None:
         """Begin another run or loop, with boot ids of its own."""
         self._nonce = nonce
-        self._boot = functools.lru_cache(maxsize=_KNOWN_BOOTS)(self._make_boot)
+        self._boot = functools.cache(self._make_boot)
 
     def topic_of(self, topic: str) -> Topic | None:
         """Take a recorded topic apart; None where it is not one of ours."""

@@ -90,7 +90,6 @@ def collect_statistics(
     channel_of = channel_namer(root)
     pauses: list[tuple[int, int, int]] = []
     telemetry: list[TopicCount] = []
-    chars = 0
     for time_ns, envelope in messages:
         size = len(envelope.payload)
         channel = channel_of(envelope.topic)
@@ -104,8 +103,7 @@ def collect_statistics(
         of_class.take(time_ns, size)
         topic = statistics.topics.get(envelope.topic)
         if topic is None:
-            chars += len(envelope.topic)
-            if len(statistics.topics) >= limits.topics or chars > limits.topic_chars:
+            if len(statistics.topics) >= limits.topics:
                 statistics.uncounted += 1
                 continue
             topic = statistics.topics[envelope.topic] = TopicCount()
@@ -267,10 +265,6 @@ class Recording:
         """
         if not paths:
             raise ConfigError("no recording was named")
-        if len(paths) > limits.parts:
-            raise ConfigError(
-                f"{len(paths)} files are over the limit of {limits.parts} for one recording"
-            )
         parts: list[PartReader] = []
         try:
             parts.extend(PartReader(path, limits) for path in paths)

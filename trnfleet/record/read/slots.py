@@ -44,15 +44,12 @@ class Run(NamedTuple):
         return [slot_of(self.part, self.part.entries[number]) for number in self.numbers]
 
 
+_COLUMNS = 4
+"""Numbers of a row. The third is a file's number."""
+
+
 class _Rows:
-    """Rows of numbers.
-
-    One column is a file's number.
-    """
-
-    _WIDTH: int
-    _PART: int
-    """Column of the file's number."""
+    """Rows of numbers with the files they are in."""
 
     def __init__(self) -> None:
         self._parts: dict[int, PartReader] = {}
@@ -60,7 +57,7 @@ class _Rows:
         self._newest = -1
         """Number of the file added last."""
         self._file_numbers: dict[PartReader, int] = {}
-        self._rows = PackedRows(self._WIDTH)
+        self._rows = PackedRows(_COLUMNS)
 
     @property
     def nbytes(self) -> int:
@@ -73,9 +70,8 @@ class _Rows:
         if number is None:
             return 0
         del self._parts[number]
-        count = next(
-            (n for n, row in enumerate(self._rows) if row[self._PART] != number), len(self._rows)
-        )
+        files = (file_number for _, _, file_number, _ in self._rows)
+        count = next((n for n, file in enumerate(files) if file != number), len(self._rows))
         self._rows.drop(count)
         return count
 
@@ -93,9 +89,6 @@ class Slots(_Rows):
 
     Columns: start, latest end so far, file, number of the entry.
     """
-
-    _WIDTH = 4
-    _PART = 2
 
     def __init__(self, slots: Iterable[tuple[Slot, int]] = ()) -> None:
         """Take slots in order, each with the number of its entry in the file."""
@@ -134,7 +127,7 @@ class Slots(_Rows):
         slot's, so that starts never fall.
         """
         later = list(self._rows)
-        self._rows = PackedRows(self._WIDTH)
+        self._rows = PackedRows(_COLUMNS)
         for slot, number in slots:
             start_ns = min(slot.entry.start_ns, later[0][0]) if later else slot.entry.start_ns
             self._append(start_ns, slot.entry.end_ns, self._number_of(slot.part), number)
@@ -160,9 +153,6 @@ class Runs(_Rows):
 
     Columns: start of the run, number of the run, file, number of the entry.
     """
-
-    _WIDTH = 4
-    _PART = 2
 
     def __init__(self, runs: Iterable[Run] = ()) -> None:
         """Take runs in order."""
@@ -195,7 +185,7 @@ class Runs(_Rows):
     def prepend(self, runs: Sequence[Run]) -> None:
         """Add the runs of an earlier file; see `Slots.prepend`."""
         later = list(self._rows)
-        self._rows = PackedRows(self._WIDTH)
+        self._rows = PackedRows(_COLUMNS)
         for run in runs:
             self._append(min(run.start_ns, later[0][0]) if later else run.start_ns, run)
         count = len(self._rows)

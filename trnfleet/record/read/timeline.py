@@ -222,12 +222,12 @@ class Timeline:
         self._unread[key] = max(count, self._unread.get(key, 0))
 
     def _merge(self, slots: Sequence[Slot], after_ns: int, until_ns: int) -> Iterator[Stored]:
-        """Yield the messages of overlapping chunks in order, a bounded number read side by side."""
+        """Yield the messages of overlapping chunks in order, reading chunks side by side."""
         waiting = deque(slots)
         heap: list[tuple[int, int, Stored, Iterator[Stored], int]] = []
         order = last_ns = size = 0
         while waiting or heap:
-            while waiting and len(heap) < self._limits.overlap:
+            while waiting:
                 if heap and waiting[0].entry.start_ns > heap[0][0]:
                     break
                 slot = waiting[0]

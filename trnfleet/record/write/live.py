@@ -305,7 +305,6 @@ log = logs.get_logger(__name__)
 
 PARTS = 32
 """Approximate number of files; the oldest is deleted at a time."""
-_SMALLEST_PART_BYTES = 2**20
 _CHUNK_BYTES_IN_MEMORY = 100
 """Most memory of a chunk's place in bytes. 25 suffice if chunks are alike, with 100 more while the
 part is written."""
@@ -328,8 +327,8 @@ class LiveBuffer:
         about: About,
         *,
         clock: Clock,
+        disk_bytes: int,
         memory_bytes: int = 64 * 2**20,
-        disk_bytes: int = 2**30,
     ) -> None:
         """Bind to a folder.
 
@@ -339,8 +338,8 @@ class LiveBuffer:
             folder: Folder of this buffer alone.
             about: Metadata of the parts.
             clock: Wall clock for the start, monotonic clock from then on.
-            memory_bytes: Most memory used.
             disk_bytes: Most disk space used.
+            memory_bytes: Most memory used.
         """
         self._folder = folder
         self._about = about
@@ -502,11 +501,10 @@ class LiveBuffer:
         return save_parts(slots, path, self._about)
 
     def _make(self) -> RecordingWriter:
-        part_bytes = max(_SMALLEST_PART_BYTES, self.disk_bytes // PARTS)
         self._writer = RecordingWriter(
             self._folder / NAME,
             self._about,
-            split_bytes=part_bytes,
+            split_bytes=self.disk_bytes // PARTS,
             split_chunks=max(8, self._quarter_bytes // _CHUNK_BYTES_IN_MEMORY // PARTS),
             keep_bytes=self.disk_bytes,
             keep_chunks=self._quarter_bytes // _CHUNK_BYTES_IN_MEMORY,

@@ -36,18 +36,14 @@ FLUSHED_AFTER_S = 0.5
 SYNC_EVERY_S = 1.0
 """Time between two syncs of a durable recording. Bounds the loss in a crash of the machine, at few
 disk waits a minute."""
-SCREEN_SLICE = 192
+SLICE = 192
 """Messages between two releases of the GIL beside a screen: about 0.3 ms."""
-_SLICE = 1_024
-"""The same where nobody waits for a key: 1.5 ms."""
 SWITCH_S = 0.001
 """Longest delay at a time for the reading thread. In an app it also paints."""
 _GIL_RELEASE_S = 0.0001
-_SHORTEST_WAIT_S = 0.01
 _RECEIVED_S = attrgetter("received_s")
 _OVERHEAD_BYTES = 300
 """Memory of a queued message beside its payload, in bytes."""
-_LOOKED_EVERY_S = 0.25
 
 
 @dataclass(slots=True)
@@ -92,7 +88,6 @@ class RecordingThread:
         clock: Clock,
         queue_bytes: int,
         durable: bool = False,
-        slice_messages: int = SCREEN_SLICE,
     ) -> None:
         """Bind to a factory of the writer.
 
@@ -103,9 +98,7 @@ class RecordingThread:
             clock: Wall clock for the start, monotonic clock from then on.
             queue_bytes: Most bytes waiting to be written.
             durable: Whether the file is synced to the disk, every `SYNC_EVERY_S`.
-            slice_messages: Messages between two releases of the interpreter.
         """
-        self._slice_messages = slice_messages
         self.status = RecordStatus()
         self.wall = SteadyWall(clock)
         """The recording's time of a monotonic one."""
@@ -263,11 +256,10 @@ class RecordingThread:
             if item is not None:
                 batch, _, number = item
                 self._unwritten = len(batch)
-                size = self._slice_messages
-                for begin in range(0, len(batch), size):
+                for begin in range(0, len(batch), SLICE):
                     if begin or self._queue:
                         self._gil_release.acquire(timeout=_GIL_RELEASE_S)
-                    self._write(writer, batch[begin : begin + size])
+                    self._write(writer, batch[begin : begin + SLICE])
             if writer.pending_bytes and pending_since_s is None:
                 pending_since_s = self._clock.monotonic_s()
             is_flushed = (
@@ -296,9 +288,9 @@ class RecordingThread:
                 wait_s = None
                 if pending_since_s is not None:
                     passed_s = self._clock.monotonic_s() - pending_since_s
-                    wait_s = max(_SHORTEST_WAIT_S, FLUSHED_AFTER_S - passed_s)
+                    wait_s = FLUSHED_AFTER_S - passed_s
                 if self._durable and not math.isinf(self._until_sync_s()):
-                    sync_s = max(_SHORTEST_WAIT_S, self._until_sync_s())
+                    sync_s = self._until_sync_s()
                     wait_s = sync_s if wait_s is None else min(wait_s, sync_s)
                 self._wake.wait(wait_s)
             if not self._queue:
@@ -406,7 +398,6 @@ class Recorder:
             clock=clock,
             queue_bytes=queue_bytes,
             durable=durable,
-            slice_messages=_SLICE,
         )
         self.status = self._thread.status
 
@@ -438,4 +429,4 @@ class Recorder:
     async def failed(self) -> None:
         """Return when writing has failed; `status.failed` says why."""
         while not self.status.failed:
-            await self._clock.sleep(_LOOKED_EVERY_S)
+            await self._clock.sleep(FLUSHED_AFTER_S)

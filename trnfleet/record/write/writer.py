@@ -153,8 +153,6 @@ _SPLITS_IN_KEPT = 24
 """Parts within the retention, if a limit is set without a part's length."""
 _TELEMETRY = TopicClass.TELEMETRY.value
 _KEYFRAME_ID = CHANNEL_IDS[KEYFRAME]
-_MOST_FLEETS = 8
-"""Most fleets with stored telemetry topic prefixes."""
 
 
 class RecordingError(TrnfleetError):
@@ -262,8 +260,6 @@ class RecordingWriter:
         """Messages not yet in the file when writing failed."""
         self.left_out = 0
         """Oversized messages of `write_many`."""
-        self._telemetry: tuple[str, ...] = ()
-        """Telemetry topic prefixes of the most recent fleets."""
         self._name = part_namer(path, splits=self._splits)
         try:
             self._part = self._open()
@@ -308,13 +304,6 @@ class RecordingWriter:
                 f" the limit of {DEFAULT_RECORD_LIMITS.record_bytes}"
             )
         channel = self._channel_of(envelope.topic)
-        if channel == _TELEMETRY and not envelope.topic.startswith(self._telemetry):
-            # Root, version, fleet and class.
-            levels = self._about.root.count("/") + 4
-            beginning = "".join(
-                f"{segment}/" for segment in envelope.topic.split("/", levels)[:levels]
-            )
-            self._telemetry = (beginning, *self._telemetry[: _MOST_FLEETS - 1])
         self._go_on_at(time_ns)
         published_ns = source_ns(envelope.payload, time_ns) if channel == _TELEMETRY else time_ns
         self._part.add(CHANNEL_IDS[channel], time_ns, published_ns, data)
@@ -335,17 +324,16 @@ class RecordingWriter:
             RecordingError: as `write`.
         """
         run: list[Envelope] = []
-        telemetry = self._telemetry
+        channel_of = self._channel_of
         for envelope in batch:
             is_usual = not (envelope.qos or envelope.retain or envelope.properties)
-            if is_usual and envelope.topic.startswith(telemetry):
+            if is_usual and channel_of(envelope.topic) == _TELEMETRY:
                 run.append(envelope)
                 continue
             if run:
                 self._write_telemetry(time_ns, run)
                 run = []
             self._write_or_leave_out(time_ns, envelope)
-            telemetry = self._telemetry
         if run:
             self._write_telemetry(time_ns, run)
 

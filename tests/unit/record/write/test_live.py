@@ -351,7 +351,7 @@ async def test_a_silence_is_kept_too(tmp_path: Path) -> None:
     Later ones are read after the silence.
     """
     clock = ManualClock(START_NS, 100.0)
-    buffer = LiveBuffer(tmp_path / "past" / "demo-1", ABOUT, clock=clock)
+    buffer = LiveBuffer(tmp_path / "past" / "demo-1", ABOUT, clock=clock, disk_bytes=2**30)
     buffer.start()
     await clock.advance(5.0)
     assert buffer.end_ns == 0
@@ -379,7 +379,9 @@ def test_more_than_it_can_follow_is_thinned_and_says_so(
     State is complete.
     """
     monkeypatch.setattr(live, "Thinning", partial(Thinning, most_per_s=5))
-    buffer = LiveBuffer(tmp_path / "past" / "demo-1", ABOUT, clock=ManualClock(START_NS, 100.0))
+    buffer = LiveBuffer(
+        tmp_path / "past" / "demo-1", ABOUT, clock=ManualClock(START_NS, 100.0), disk_bytes=2**30
+    )
     buffer.start()
     came = batch(0, 400, 20)
     state = Envelope("trnfleet/v1/demo/node/uc1", b"00000000", 1, retain=True, received_s=100.0)
@@ -601,7 +603,9 @@ def test_it_is_gone_at_the_end_unless_it_is_to_stay(
 def test_a_folder_that_cannot_be_made_stops_nobody(tmp_path: Path) -> None:
     """The status says why; taking, reading and closing go on."""
     (tmp_path / "file").write_bytes(b"")
-    buffer = LiveBuffer(tmp_path / "file" / "x", ABOUT, clock=ManualClock(START_NS, 100.0))
+    buffer = LiveBuffer(
+        tmp_path / "file" / "x", ABOUT, clock=ManualClock(START_NS, 100.0), disk_bytes=2**30
+    )
     buffer.take(batch(0, 5))
     buffer.start()
     buffer.take(batch(5, 5))
@@ -648,7 +652,9 @@ def test_leftovers_of_crashes_are_deleted(tmp_path: Path) -> None:
 
 def test_a_folder_belongs_to_one_buffer(tmp_path: Path, buffer: LiveBuffer) -> None:
     """A second one does not write into it."""
-    second = LiveBuffer(tmp_path / "past" / "demo-1", ABOUT, clock=ManualClock(START_NS, 100.0))
+    second = LiveBuffer(
+        tmp_path / "past" / "demo-1", ABOUT, clock=ManualClock(START_NS, 100.0), disk_bytes=2**30
+    )
     second.start()
 
     assert second.status.failed
