@@ -33,6 +33,19 @@ def open_private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CLOEXEC, PRIVATE)
 
 
+def sync_folder(folder: Path) -> None:
+    """Write a folder's names to the disk.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 @contextlib.contextmanager
 def temporary_folder(prefix: str) -> Iterator[Path]:
     """Return a folder of our own, deleted at the end.

@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 
 SAMPLES = 60
 QUERIES: tuple[tuple[str, str | Figure], ...] = (
-    ("power of the fleet, every ten minutes", Figure("power_w")),
-    ("power of an UltraServer, every minute", Figure("power_w", "uc1/us-0001", every_s=60)),
-    ("the ten hottest chips", Figure("temperature_c_max", top=10)),
+    ("power of the fleet, every ten minutes", Figure("power_w", 600)),
+    ("power of an UltraServer, every minute", Figure("power_w", at="uc1/us-0001", every_s=60)),
+    ("the ten hottest chips", Figure("temperature_c_max", 600, top=10)),
     (
         "TFLOP/s a watt of each job",
         "SELECT job, sum(tflops) / sum(power_w) FROM chips GROUP BY job ORDER BY 2",

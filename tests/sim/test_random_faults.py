@@ -98,7 +98,7 @@ def test_a_big_fleet_fails_unless_it_is_told_not_to(
     model = validate({"name": "f", "clusters": clusters, **fleet}, FleetFile, "fleet.toml")
     layout = Layout.of(expand(model))
     play = None if scenario is None else validate(scenario, Scenario, "scenario.toml")
-    schedule = FaultSchedule(layout, model, Placement.of(layout, model), Rng(3), play)
+    schedule = FaultSchedule(layout, model, Placement.resolve(layout, model), Rng(3), play)
     assert list(schedule.until(-1.0)) == list(schedule.until(0.0)) == [], "nothing before the start"
     found = list(schedule.until(5 * DAY_S))
     # About 8.6 a day of all kinds on 10,000 chips.

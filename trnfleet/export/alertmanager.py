@@ -14,7 +14,13 @@ from trnfleet.domain.alerts.watches import ReceiverError, ReceiverErrors
 from trnfleet.export.http import Outcome, make_client, post_json, request_json
 from trnfleet.export.notification import annotations_of, labels_of, links_of
 from trnfleet.export.other_clock import SKEW_NS, OtherClock, stepped_ns
-from trnfleet.export.receiver import Receiver, finished_within, pause_s
+from trnfleet.export.receiver import (
+    MOST_AT_ONCE,
+    RESOLVED_FOR_S,
+    Receiver,
+    finished_within,
+    pause_s,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
@@ -31,16 +37,12 @@ REPEATED_EVERY_S = 60.0
 HOLDS_S = 240.0
 """`endsAt` of a firing alert is this far ahead, as in Prometheus. Without repeats, Alertmanager
 resolves it by itself."""
-RESOLVED_FOR_S = 900.0
-"""Seconds of repeats of a resolved alert, for an Alertmanager that was unreachable."""
-MOST_OF_ONE = 500
-"""Alerts of one request."""
-MOST_BYTES = 16 * 2**20
-"""Longest list of alerts read: some 10,000 alerts."""
-STOPPED_S = 10.0
-"""Overrun of a wait, in seconds, caused by a stopped process or a sleeping machine."""
 SETTLES_S = 5.0
-"""Seconds without repeats after that. A lost connection shows, and alerts that are over end."""
+"""Seconds without repeats after a wait that overran by as much.
+
+A stopped process or a sleeping machine is the cause. A lost connection shows, and alerts that are
+over end.
+"""
 
 
 @dataclass(slots=True)
@@ -166,7 +168,7 @@ class AlertmanagerReceiver(Receiver):
                     due = self._due()
                 else:
                     is_settled = True
-                if is_settled and (not due or await self._send(client, due[:MOST_OF_ONE])):
+                if is_settled and (not due or await self._send(client, due[:MOST_AT_ONCE])):
                     attempt = 0
                     continue
                 self.tally.retried += 1
@@ -210,7 +212,7 @@ class AlertmanagerReceiver(Receiver):
         idle_s = max(0.05, min([REPEATED_EVERY_S, *waits]))
         self._changed.clear()
         await finished_within(self._changed.wait(), self.clock, idle_s)
-        if self.clock.monotonic_s() - now_s > idle_s + STOPPED_S:
+        if self.clock.monotonic_s() - now_s > idle_s + SETTLES_S:
             await self.clock.sleep(SETTLES_S)
 
     async def _leave_out_ended(self, client: httpx.AsyncClient, repeated: Sequence[_Kept]) -> bool:
@@ -222,7 +224,7 @@ class AlertmanagerReceiver(Receiver):
         base = self._target.url.rstrip("/") + "/api/v2"
         fleet = quote(f'fleet="{repeated[0].notification.fleet}"')
         answers = [
-            await request_json(client, "GET", base + path, self.clock, most_bytes=MOST_BYTES)
+            await request_json(client, "GET", base + path, self.clock, is_read=True)
             for path in ("/status", f"/alerts?filter={fleet}")
         ]
         for answer in answers:

@@ -56,7 +56,7 @@ _VARIABLES = (
 
 
 def split_command(text: str) -> tuple[str, ...]:
-    """Read a program and its arguments as a shell would, without one.
+    """Return a program and its arguments, split as by a shell.
 
     Raises:
         ConfigError: a quote is missing, or there is no program; the message has no arguments, which
@@ -72,7 +72,7 @@ def split_command(text: str) -> tuple[str, ...]:
 
 
 def find_command(text: str) -> tuple[str, ...]:
-    """Return a program that is there, and its arguments.
+    """Return an installed program and its arguments.
 
     Raises:
         ConfigError: a quote is missing, or there is no such program.

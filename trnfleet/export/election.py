@@ -80,7 +80,7 @@ class Election:
         self._others: dict[str, _Watch] = {}
         self._is_listening = True
 
-    def take(
+    def hear(
         self, client: str, payload: bytes, now_s: float, wall_ns: int, *, is_retained: bool
     ) -> bool:
         """Read the presence message of a publisher; only watches count.

@@ -28,11 +28,12 @@ if TYPE_CHECKING:
 
     from trnfleet.clock import Clock
 
-CONNECT_LIMIT_S = 5.0
 ANSWER_LIMIT_S = 10.0
-"""Longest wait for a part of an answer."""
+"""Longest wait for a connection and for a part of an answer."""
 WHOLE_LIMIT_S = 20.0
 """Longest time of a whole request."""
+MOST_BYTES = 16 * 2**20
+"""Longest answer read: some 10,000 alerts."""
 SHOWN_CHARACTERS = 300
 _RETRIED = frozenset({408, 425, 429})
 """Temporary refusals, independent of the content sent."""
@@ -116,10 +117,13 @@ def make_client(
     import httpx  # noqa: PLC0415  a tenth of a second that a watch without an HTTP receiver need not spend
 
     auth = None if target.user is None else httpx.BasicAuth(target.user, target.password)
-    limits = httpx.Timeout(ANSWER_LIMIT_S, connect=CONNECT_LIMIT_S)
     headers = {"User-Agent": "trnfleet", "Accept-Encoding": "identity"}
     return httpx.AsyncClient(
-        auth=auth, headers=headers, timeout=limits, transport=transport, follow_redirects=False
+        auth=auth,
+        headers=headers,
+        timeout=ANSWER_LIMIT_S,
+        transport=transport,
+        follow_redirects=False,
     )
 
 
@@ -135,7 +139,7 @@ async def request_json(
     clock: Clock,
     content: Any = None,
     *,
-    most_bytes: int = 0,
+    is_read: bool = False,
 ) -> Answer:
     """Make a request and return its outcome.
 
@@ -147,7 +151,7 @@ async def request_json(
         url: Where to.
         clock: The time to go by.
         content: An object to send.
-        most_bytes: Longest answer to read, as JSON; a longer one is a failure. 0 reads none.
+        is_read: Whether the answer is read, as JSON; one above `MOST_BYTES` is a failure.
     """
     import httpx  # noqa: PLC0415  as above; who has a client has loaded it
 
@@ -165,8 +169,8 @@ async def request_json(
             date_ns = _date_ns(response.headers.get("Date", ""))
             coding = response.headers.get("Content-Encoding", "").strip().lower()
             is_compressed = coding not in {"", "identity"}
-            if status < 300 and most_bytes:
-                read = COMPRESSED if is_compressed else await _read_json(response, most_bytes)
+            if status < 300 and is_read:
+                read = COMPRESSED if is_compressed else await _read_json(response)
                 answers.append(read._replace(date_ns=date_ns))
                 return
             if status >= 300 and is_compressed:
@@ -204,12 +208,12 @@ def _date_ns(text: str) -> int | None:
     return date_ns if EARLIEST_NS <= date_ns <= LATEST_NS else None
 
 
-async def _read_json(response: httpx.Response, most_bytes: int) -> Answer:
+async def _read_json(response: httpx.Response) -> Answer:
     body = bytearray()
     async for chunk in response.aiter_bytes():
         body += chunk
-        if len(body) > most_bytes:
-            return Answer(Outcome.FAILED, f"the answer is longer than {most_bytes:,} bytes")
+        if len(body) > MOST_BYTES:
+            return Answer(Outcome.FAILED, f"the answer is longer than {MOST_BYTES:,} bytes")
     try:
         return Answer(Outcome.DONE, content=json.loads(body))
     except (ValueError, RecursionError):

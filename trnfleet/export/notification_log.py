@@ -15,6 +15,7 @@ from trnfleet import logs
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.export.notification import Notification, mark_of
 from trnfleet.export.other_clock import SKEW_NS
+from trnfleet.export.receiver import RESOLVED_FOR_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Hashable, Iterable, Sequence
@@ -26,11 +27,8 @@ log = logs.get_logger(__name__)
 
 REFRESHED_EVERY_S = 10.0
 """Shortest time between two messages of a firing alert with changed values."""
-CLEARED_AFTER_S = 900.0
-"""Seconds before a resolved alert is cleared. Every receiver notified of its start must know of its
-end."""
 CLEARED_AT_LAST_S = 86_400.0
-"""The same where a receiver could not be notified."""
+"""Seconds before a resolved alert is cleared while a receiver does not know of its end."""
 MOST_RECEIVERS = 16
 
 
@@ -346,7 +344,8 @@ class NotificationLog:
             refreshed_s=now.mono_s,
         )
         if former is not None:
-            entry.confirmed, entry.offered = former.confirmed, former.offered
+            entry.confirmed = former.confirmed
+            entry.offered = former.offered
         self._entries[firing.fingerprint] = entry
 
     def _refresh(self, entry: _Entry, firing: FiringAlert, now: Now) -> None:
@@ -359,7 +358,9 @@ class NotificationLog:
             entry.figures == firing.figures or now.mono_s - entry.refreshed_s < REFRESHED_EVERY_S
         ):
             return
-        entry.urgent, entry.figures, entry.refreshed_s = firing.urgent, firing.figures, now.mono_s
+        entry.urgent = firing.urgent
+        entry.figures = firing.figures
+        entry.refreshed_s = now.mono_s
         known = entry.message
         unchanged = {
             "since": known.since,
@@ -398,7 +399,7 @@ class NotificationLog:
         is_owed = any(
             mark.startswith("firing@") for name, mark in entry.confirmed.items() if name in names
         )
-        if passed_s >= (CLEARED_AT_LAST_S if is_owed else CLEARED_AFTER_S):
+        if passed_s >= (CLEARED_AT_LAST_S if is_owed else RESOLVED_FOR_S):
             del self._entries[fingerprint]
             self._cleared.append(fingerprint)
 

@@ -25,7 +25,10 @@ log = logs.get_logger(__name__)
 
 MOST_WAITING = 10_000
 """Largest queue of one receiver."""
-FIRST_PAUSE_S = 1.0
+MOST_AT_ONCE = 500
+"""Most alerts of a request."""
+RESOLVED_FOR_S = 900.0
+"""Seconds for which an end is repeated and stays published, for receivers that were unreachable."""
 LONGEST_PAUSE_S = 30.0
 
 
@@ -107,11 +110,8 @@ def _ignore(_notification: Notification) -> None:
 
 
 def pause_s(attempt: int) -> float:
-    """Return the seconds to wait after failed attempt `attempt` (from 0): 1, 2, 4 ...
-
-    30.
-    """
-    return min(LONGEST_PAUSE_S, FIRST_PAUSE_S * float(1 << min(attempt, 10)))
+    """Return the seconds to wait after a failed attempt, counted from 0: 1, 2, 4 ... 30."""
+    return min(LONGEST_PAUSE_S, 2.0 ** min(attempt, 10))
 
 
 async def finished_within(work: Coroutine[Any, Any, object], clock: Clock, seconds: float) -> bool:

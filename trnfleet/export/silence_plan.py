@@ -129,7 +129,7 @@ def plan(
     return made
 
 
-def take(
+def import_silences(
     fleet: str, theirs: Iterable[AlertmanagerSilence], labels: Collection[str]
 ) -> dict[str, TakenSilence]:
     """Return the silences created there that may concern this fleet, by local id.

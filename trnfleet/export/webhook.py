@@ -13,7 +13,7 @@ from trnfleet import logs
 from trnfleet.clock import format_rfc3339
 from trnfleet.export.http import Outcome, make_client, post_json
 from trnfleet.export.notification import annotations_of, labels_of, links_of
-from trnfleet.export.receiver import MOST_WAITING, Receiver, pause_s
+from trnfleet.export.receiver import MOST_AT_ONCE, MOST_WAITING, Receiver, pause_s
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 log = logs.get_logger(__name__)
 
-MOST_OF_ONE = 500
-"""Most alerts of a request; more changes at one instant make several requests."""
 NO_END = "0001-01-01T00:00:00Z"
 """Alertmanager's end of an ongoing alert."""
 
@@ -59,8 +57,8 @@ class WebhookReceiver(Receiver):
 
     def notify(self, notifications: Sequence[Notification]) -> int:
         accepted = list(notifications[: max(0, MOST_WAITING - self.tally.waiting)])
-        for first in range(0, len(accepted), MOST_OF_ONE):
-            self._waiting.append(accepted[first : first + MOST_OF_ONE])
+        for first in range(0, len(accepted), MOST_AT_ONCE):
+            self._waiting.append(accepted[first : first + MOST_AT_ONCE])
         self.tally.waiting += len(accepted)
         if accepted:
             self._changed.set()

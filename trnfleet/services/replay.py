@@ -116,7 +116,7 @@ async def publish_recording(
             speed=request.speed,
             from_ns=from_ns,
             to_ns=to_ns,
-            wanted=topics,
+            is_replayed=topics,
             loops=request.loops,
             fleet=fleet,
             name=request.new_name,

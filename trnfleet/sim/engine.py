@@ -123,7 +123,7 @@ class Engine:
         except ValueError as error:
             raise ConfigError(f"fleet {fleet.name!r}: clusters: {error}") from error
         check_hardware(self.layout, fleet)
-        placement = Placement.of(self.layout, fleet)
+        placement = Placement.resolve(self.layout, fleet)
         self.shard = shard
         self.own = own_instances(self.layout, shard)
         """Simulated instances: consecutive rows."""
@@ -139,7 +139,7 @@ class Engine:
         self._serves = np.array([*(isinstance(job, Inference) for job in fleet.jobs), False])
         self.placement = placement
         """Jobs by instance, and the hardware of each job."""
-        self._cohorts = Cohorts.of(self.layout, placement)
+        self._cohorts = Cohorts.group(self.layout, placement)
         self._workloads = Workloads(fleet, placement, rng, traces or {}, layout=self.layout)
         self.flops_per_token = self._workloads.flops_per_token
         """Model FLOPs of a token of each training job, by its number."""

@@ -56,7 +56,7 @@ class Placement:
         return int(self.replica_start[-1])
 
     @staticmethod
-    def of(layout: Layout, fleet: FleetFile) -> Placement:
+    def resolve(layout: Layout, fleet: FleetFile) -> Placement:
         """Resolve the jobs' addresses.
 
         Raises:
@@ -150,7 +150,7 @@ class Cohorts:
     """Instances that are alike."""
 
     @staticmethod
-    def of(layout: Layout, placement: Placement) -> Cohorts:
+    def group(layout: Layout, placement: Placement) -> Cohorts:
         """Group chips and instances."""
         owner = placement.job_of_instance
         row = _rows(layout, placement)

@@ -19,7 +19,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_DOMAIN = 0x74726E666C656574
+_DOMAIN = int.from_bytes(b"trnfleet", "big")
 """Second word of every key; separates these draws from another program's with the same seed."""
 
 _WORD = 2**64 - 1
@@ -44,7 +44,6 @@ class Stream(enum.IntEnum):
     THERMAL_OFFSET = 11
     JOB_START = 12
     LOAD_MINUTE = 13
-    LOAD_SECONDS = 14
     WEAR = 16
     FAULT_TARGET = 17
     REQUESTS = 30
@@ -65,7 +64,7 @@ class LaneReader:
         self._generator = generator
         self._bytes = bytes_per_unit
 
-    def take(self, units: int, dtype: type[np.unsignedinteger[Any]]) -> NDArray[Any]:
+    def read(self, units: int, dtype: type[np.unsignedinteger[Any]]) -> NDArray[Any]:
         """Return the lanes of the next `units` units: shape (units, lanes).
 
         Uniform over the whole range of `dtype`.

@@ -76,7 +76,7 @@ class Chips:
     def __init__(self, fleet: FleetFile, *, seed: int = 7, own: range | None = None) -> None:
         self.fleet = fleet
         self.layout = Layout.of(expand(fleet))
-        self.cohorts = Cohorts.of(self.layout, Placement.of(self.layout, fleet))
+        self.cohorts = Cohorts.group(self.layout, Placement.resolve(self.layout, fleet))
         rows = {Scope.CHIP: self.layout.chips, Scope.INSTANCE: len(self.layout.instances)}
         self.columns: dict[str, NDArray[Any]] = {
             metric.name: np.zeros(

@@ -50,8 +50,8 @@ class JobRun:
         self, fleet: FleetFile, seed: int = 4, traces: Mapping[str, Trace] | None = None
     ) -> None:
         layout = Layout.of(expand(fleet))
-        self.placement = placement = Placement.of(layout, fleet)
-        cohorts = Cohorts.of(layout, placement)
+        self.placement = placement = Placement.resolve(layout, fleet)
+        cohorts = Cohorts.group(layout, placement)
         self.workloads = Workloads(fleet, placement, Rng(seed), traces or {}, layout=layout)
         self.slowdowns = Slowdowns.healthy(len(fleet.jobs), placement.replicas)
         self.names = [job.name for job in fleet.jobs]

@@ -88,7 +88,7 @@ class SmallFleet:
             "fleet.toml",
         )
         self.layout = Layout.of(expand(self.fleet))
-        self.placement = Placement.of(self.layout, self.fleet)
+        self.placement = Placement.resolve(self.layout, self.fleet)
         scenario = validate({"faults": list(faults), **rest}, Scenario, "scenario.toml")
         self.incidents = IncidentTimeline(
             self.layout, self.fleet, self.placement, Rng(seed), scenario

@@ -40,7 +40,7 @@ def take(
     election: Election, client: str, payload: bytes, now_s: float, *, is_retained: bool = False
 ) -> bool:
     """Let an election take a message; the wall clock goes with the other."""
-    return election.take(
+    return election.hear(
         client, payload, now_s, NOW_NS + round(now_s * SECOND), is_retained=is_retained
     )
 

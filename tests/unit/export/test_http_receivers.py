@@ -15,9 +15,9 @@ from support.processes.waiting import running
 from trnfleet.clock import NS_PER_S, ManualClock, SystemClock, format_rfc3339
 from trnfleet.domain.alerts.watches import NO_ERRORS, ReceiverError
 from trnfleet.errors import ConfigError
+from trnfleet.export import http
 from trnfleet.export.alertmanager import (
     REPEATED_EVERY_S,
-    RESOLVED_FOR_S,
     SETTLES_S,
     AlertmanagerReceiver,
 )
@@ -32,7 +32,7 @@ from trnfleet.export.http import (
 )
 from trnfleet.export.notification import labels_of
 from trnfleet.export.other_clock import OtherClock
-from trnfleet.export.receiver import MOST_WAITING
+from trnfleet.export.receiver import MOST_WAITING, RESOLVED_FOR_S
 from trnfleet.export.webhook import WebhookReceiver
 
 if TYPE_CHECKING:
@@ -484,13 +484,15 @@ async def test_a_compressed_answer_is_not_read(status: int, outcome: Outcome, wh
 
     async with make_client(Target("http://h/x"), httpx.MockTransport(answer)) as client:
         for _ in range(2):
-            got = await request_json(client, "GET", "http://h/x", SystemClock(), most_bytes=1_000)
+            got = await request_json(client, "GET", "http://h/x", SystemClock(), is_read=True)
             assert (got.outcome, got.why) == (outcome, why)
     assert [each.headers["Accept-Encoding"] for each in requests] == ["identity"] * 2
     assert "Cookie" not in requests[1].headers
 
 
-async def test_a_long_answer_and_an_absurd_date_are_left_out() -> None:
+async def test_a_long_answer_and_an_absurd_date_are_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """An answer is read up to its limit, and an absurd clock is ignored."""
 
     def answer(_: httpx.Request) -> httpx.Response:
@@ -501,9 +503,11 @@ async def test_a_long_answer_and_an_absurd_date_are_left_out() -> None:
         )
 
     async with make_client(Target("http://h/x"), httpx.MockTransport(answer)) as client:
-        got = await request_json(client, "GET", "http://h/x", SystemClock(), most_bytes=1_000)
+        monkeypatch.setattr(http, "MOST_BYTES", 1_000)
+        got = await request_json(client, "GET", "http://h/x", SystemClock(), is_read=True)
         assert (got.outcome, got.why) == (Outcome.FAILED, "the answer is longer than 1,000 bytes")
-        got = await request_json(client, "GET", "http://h/x", SystemClock(), most_bytes=2_000)
+        monkeypatch.setattr(http, "MOST_BYTES", 2_000)
+        got = await request_json(client, "GET", "http://h/x", SystemClock(), is_read=True)
         assert (len(got.content), got.date_ns) == (501, None)
 
 

@@ -7,14 +7,13 @@ from support.monitor.alert_messages import BEGIN_NS, alert_message, fingerprint
 
 from trnfleet.clock import NS_PER_S, ManualClock, parse_rfc3339
 from trnfleet.export.notification_log import (
-    CLEARED_AFTER_S,
     CLEARED_AT_LAST_S,
     REFRESHED_EVERY_S,
     FiringAlert,
     NotificationLog,
     Now,
 )
-from trnfleet.export.receiver import Receiver
+from trnfleet.export.receiver import RESOLVED_FOR_S, Receiver
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
@@ -254,9 +253,9 @@ def test_what_is_over_is_cleared() -> None:
     ear.confirm(ear.heard[-1])
     bench.step(2)
     bench.published()
-    bench.step(1 + CLEARED_AFTER_S - 0.001)
+    bench.step(1 + RESOLVED_FOR_S - 0.001)
     assert bench.published() == {}
-    bench.step(2 + CLEARED_AFTER_S)
+    bench.step(2 + RESOLVED_FOR_S)
     assert bench.published() == {fingerprint(1): None}
     bench.step(2 + CLEARED_AT_LAST_S)
     assert bench.published() == {fingerprint(2): None}

@@ -29,8 +29,8 @@ class Placed:
             TRAINING, SERVING | {"chips_per_replica": chips_per_replica}, ultraservers=2
         )
         self.layout = Layout.of(expand(fleet))
-        self.placement = Placement.of(self.layout, fleet)
-        self.cohorts = Cohorts.of(self.layout, self.placement)
+        self.placement = Placement.resolve(self.layout, fleet)
+        self.cohorts = Cohorts.group(self.layout, self.placement)
 
     def rows(self) -> list[int]:
         rows: list[int] = self.cohorts.row[self.cohorts.of_chip].tolist()
@@ -98,7 +98,7 @@ def test_chips_of_a_small_replica_use_the_links_between_them(
         {"name": "f", "clusters": [cluster], "jobs": [serving]}, FleetFile, "fleet.toml"
     )
     layout = Layout.of(expand(fleet))
-    cohorts = Cohorts.of(layout, Placement.of(layout, fleet))
+    cohorts = Cohorts.group(layout, Placement.resolve(layout, fleet))
     of_chips: list[int] = cohorts.used_lanes[cohorts.of_chip].tolist()
     assert of_chips == used * (layout.chips // size)
 

@@ -10,10 +10,10 @@ from trnfleet.sim.rng import Rng, Stream, bell, next_word, share_of
 
 def test_lanes_belong_to_units_in_any_chunks() -> None:
     """Units have the same lanes read in pieces, from the middle or at once."""
-    whole = Rng(3).lanes(Stream.LINK, 9, 192).take(10, np.uint16)
+    whole = Rng(3).lanes(Stream.LINK, 9, 192).read(10, np.uint16)
     reader = Rng(3).lanes(Stream.LINK, 9, 192)
-    pieces = np.concatenate([reader.take(4, np.uint16), reader.take(6, np.uint16)])
-    from_middle = Rng(3).lanes(Stream.LINK, 9, 192, first=7).take(3, np.uint16)
+    pieces = np.concatenate([reader.read(4, np.uint16), reader.read(6, np.uint16)])
+    from_middle = Rng(3).lanes(Stream.LINK, 9, 192, first=7).read(3, np.uint16)
     assert whole.shape == (10, 96)
     assert np.array_equal(pieces, whole)
     assert np.array_equal(from_middle, whole[7:])
@@ -90,7 +90,7 @@ def test_smooth_noise_is_bounded_and_has_no_jumps() -> None:
     That includes its knots.
     """
     rng = Rng(2)
-    values = np.array([rng.smooth(Stream.LOAD_SECONDS, at, 7.0, 5) for at in np.arange(0, 70, 0.1)])
+    values = np.array([rng.smooth(Stream.LOAD_MINUTE, at, 7.0, 5) for at in np.arange(0, 70, 0.1)])
     assert np.abs(values).max() <= 1
     assert np.abs(np.diff(values, axis=0)).max() < 0.05
     assert values.std(axis=0).min() > 0.1

@@ -18,8 +18,7 @@ MOST_PAGES = 200
 """Most pages of one call, in case its token never ends."""
 PAGE = 100
 """Entries that are asked for at once."""
-CONNECT_TIMEOUT_S = 5
-READ_TIMEOUT_S = 20
+TIMEOUT_S = 20
 MOST_FILTERED = 200
 """Most values of a filter; published."""
 _THROTTLED = frozenset(
@@ -78,8 +77,8 @@ def connect(region: str | None, profile: str | None) -> Any:
         ) from None
     config = Config(
         retries={"mode": "standard", "total_max_attempts": 4},
-        connect_timeout=CONNECT_TIMEOUT_S,
-        read_timeout=READ_TIMEOUT_S,
+        connect_timeout=TIMEOUT_S,
+        read_timeout=TIMEOUT_S,
     )
     try:
         session = boto3.Session(region_name=region, profile_name=profile)

@@ -137,7 +137,7 @@ def ec2_events(
             )
         return
     if before is None:
-        yield _of(
+        yield _event(
             ChangeKind.PURCHASED,
             Severity.INFO,
             f"{after.id} is bought, from {after.start} to {after.end}",
@@ -152,7 +152,9 @@ def ec2_events(
     for extension in after.extensions:
         if known.get(extension.id) is not extension.state:
             kind, severity, words = _PAYMENTS[extension.state]
-            yield _of(kind, severity, f"the extension of {after.id} until {extension.end} {words}")
+            yield _event(
+                kind, severity, f"the extension of {after.id} until {extension.end} {words}"
+            )
 
 
 def warning(message: ReservationMessage) -> Ec2Event:
@@ -161,7 +163,7 @@ def warning(message: ReservationMessage) -> Ec2Event:
         f"{message.id} ends at {message.end}; its instances are terminated from"
         f" {message.terminates} on"
     )
-    return _of(ChangeKind.EXPIRATION_WARNING, Severity.WARNING, text, message)
+    return _event(ChangeKind.EXPIRATION_WARNING, Severity.WARNING, text, message)
 
 
 def delivered_event(notification: Ec2Notification, message: ReservationMessage | None) -> Ec2Event:
@@ -194,7 +196,7 @@ def _entered(before: ReservationState | None, after: ReservationMessage) -> Iter
     if state in _STATES:
         kind, severity, words = _STATES[state]
         about = after if kind.detail_type is not None else None
-        yield _of(
+        yield _event(
             kind, severity, words.format(id=after.id, start=after.start, end=after.end), about
         )
     elif state not in {ReservationState.PAYMENT_PENDING, ReservationState.UNAVAILABLE}:
@@ -208,13 +210,13 @@ def _entered(before: ReservationState | None, after: ReservationMessage) -> Iter
 def _felt(message: ReservationMessage, before: Health, after: Health) -> Iterator[Ec2Event]:
     name = message.id
     if after.impaired and not before.impaired:
-        yield _of(
+        yield _event(
             ChangeKind.INTERCONNECT_IMPAIRED,
             Severity.WARNING,
             f"the interconnect of {name} is impaired",
         )
     elif before.impaired and not after.impaired:
-        yield _of(
+        yield _event(
             ChangeKind.INTERCONNECT_OK, Severity.INFO, f"the interconnect of {name} is ok again"
         )
     if after.unavailable and after.unavailable != before.unavailable:
@@ -222,13 +224,13 @@ def _felt(message: ReservationMessage, before: Health, after: Health) -> Iterato
             f"{after.unavailable} of {message.instances} instances of {name} fail their system"
             " status check"
         )
-        yield _of(ChangeKind.INSTANCES_UNAVAILABLE, Severity.WARNING, text)
+        yield _event(ChangeKind.INSTANCES_UNAVAILABLE, Severity.WARNING, text)
     elif before.unavailable and not after.unavailable:
         text = f"all instances of {name} pass their system status check again"
-        yield _of(ChangeKind.INSTANCES_AVAILABLE, Severity.INFO, text)
+        yield _event(ChangeKind.INSTANCES_AVAILABLE, Severity.INFO, text)
 
 
-def _of(
+def _event(
     kind: ChangeKind, severity: Severity, text: str, message: ReservationMessage | None = None
 ) -> Ec2Event:
     """Return the event of a change, with EventBridge's detail from `message`."""
@@ -339,9 +341,11 @@ def _message(
     Raises:
         ValueError: a state is not known, or a value is not what the message allows.
     """
-    described, status = reservation.described, reservation.status
+    described = reservation.described
+    status = reservation.status
     state = ReservationState(described["State"])
-    created_ns, end_ns = _ns(described.get("CreateDate")), _ns(described.get("EndDate"))
+    created_ns = _ns(described.get("CreateDate"))
+    end_ns = _ns(described.get("EndDate"))
     start_ns = next(
         (
             time_ns

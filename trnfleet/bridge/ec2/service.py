@@ -47,8 +47,6 @@ REPEAT_S = 60.0
 """Time between two publications of everything: not every broker hands out retained messages."""
 LONGEST_PAUSE_S = 900.0
 """Longest wait while EC2 throttles."""
-MOST_PROBLEMS = 10_000
-"""Most distinct invalid answers remembered, so that each is logged once."""
 
 _NOT_COMPARED = {"ts", "change", "boot"}
 """Fields that may differ between two equal messages."""
@@ -107,7 +105,7 @@ class Bridge:
         """Distinct malformed answers of EC2 so far."""
         return len(self._problems)
 
-    def take(self, reading: Reading, now_ns: int) -> list[Envelope]:
+    def apply(self, reading: Reading, now_ns: int) -> list[Envelope]:
         """Return the changes of a reading as messages, in order."""
         messages, problems = messages_of(reading, now_ns, with_default=self._with_default)
         self._log_problems(problems)
@@ -241,7 +239,7 @@ class Bridge:
 
     def _log_problems(self, problems: list[str]) -> None:
         for problem in problems:
-            if problem not in self._problems and len(self._problems) < MOST_PROBLEMS:
+            if problem not in self._problems:
                 self._problems.add(problem)
                 log.warning(
                     "reservation_not_understood", problem=problem, skipped=len(self._problems)
@@ -392,7 +390,7 @@ async def _read_on(
                 if problem not in logged:
                     log.warning("ec2_part_not_read", problem=problem)
             logged = reading.problems
-            await publisher.publish(bridge.take(reading, clock.wall_ns()))
+            await publisher.publish(bridge.apply(reading, clock.wall_ns()))
             has_read.set()
             if once:
                 return

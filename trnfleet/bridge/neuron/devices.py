@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trnfleet.bridge.neuron.fields import parse_json, text_of
+from trnfleet.bridge.neuron.stream import MOST_DOCUMENT_BYTES
 from trnfleet.errors import ConfigError, WireError
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from trnfleet.domain.hardware.catalogue import InstanceType
 
 MOST_DEVICES = 256
-MOST_BYTES = 4 * 2**20
-"""Longest text: 16 devices with some hundred processes need less than 1 MiB."""
 
 _BDF = {
     ("trainium2", 16): (
@@ -106,7 +105,7 @@ def read_device_list(path: Path) -> DeviceList:
     """
     try:
         with path.open("rb") as stream:
-            text = stream.read(MOST_BYTES + 1)
+            text = stream.read(MOST_DOCUMENT_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}") from error
     try:
@@ -123,8 +122,8 @@ def parse_device_list(text: bytes) -> DeviceList:
     """
     if not text.strip():
         raise WireError("it is empty, as neuron-ls leaves it where there is no device")
-    if len(text) > MOST_BYTES:
-        raise WireError(f"more than {MOST_BYTES} bytes, which neuron-ls -j does not print")
+    if len(text) > MOST_DOCUMENT_BYTES:
+        raise WireError(f"more than {MOST_DOCUMENT_BYTES} bytes, which neuron-ls -j does not print")
     entries = parse_json(text)
     if not is_device_list(entries):
         raise WireError("not what neuron-ls -j prints: no array of objects with neuron_device")

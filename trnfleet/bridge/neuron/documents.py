@@ -473,7 +473,7 @@ class InstanceTicks:
         self._last_ns = -1
         self._columns: dict[str, NDArray[Any]] = {}
 
-    def take(self, envelope: Envelope) -> InstanceTick | None:
+    def add(self, envelope: Envelope) -> InstanceTick | None:
         """Take a message; return the tick before it, once all of that has come.
 
         Raises:

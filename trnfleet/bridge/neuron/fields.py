@@ -20,7 +20,6 @@ from trnfleet.wire.values import LONGEST_PERIOD_S
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-MOST_RUNTIMES = 1_024
 MOST_COUNT = 2**40
 """Upper bound of a period's count, so that counters cannot overflow."""
 
@@ -187,7 +186,7 @@ def _blocks(data: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     blocks = data.get("neuron_runtime_data")
     if not isinstance(blocks, list):
         return None
-    return [block if isinstance(block, dict) else {} for block in blocks[:MOST_RUNTIMES]]
+    return [block if isinstance(block, dict) else {} for block in blocks]
 
 
 def _runtime(block: dict[str, Any], doubts: Doubts) -> Runtime:

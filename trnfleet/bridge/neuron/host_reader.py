@@ -101,10 +101,10 @@ class HostReader:
             ConfigError: the first one's instance type is not in the hardware catalogue; the message
                 names the nearest.
         """
-        return self.take(parse_document(document))
+        return self.read_parsed(parse_document(document))
 
-    def take(self, data: dict[str, Any]) -> Columns:
-        """Take a parsed document, as `read` does."""
+    def read_parsed(self, data: dict[str, Any]) -> Columns:
+        """Return the columns of a parsed document."""
         kind = self._identify(data)
         if not self.columns:
             for metric in METRICS:

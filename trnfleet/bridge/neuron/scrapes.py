@@ -134,7 +134,6 @@ def _unescaped(found: re.Match[str]) -> str:
 
 
 MOST_LINE_BYTES = 64 * 2**10
-MOST_HOSTS = 1_024
 MOST_SERIES = 200_000
 """Most series of one scrape. 128 processes listing 128 cores each have 98,000."""
 UNDATED = "a scrape without timestamps after the first: when it was taken is not known"
@@ -230,8 +229,6 @@ class Scrapes:
         scrape = self._open.get(host)
         done = None
         if scrape is None or (sample.ts_ns is not None and sample.ts_ns != scrape.ts_ns):
-            if scrape is None and len(self._open) >= MOST_HOSTS:
-                raise WireError(f"more than {MOST_HOSTS} hosts")
             if scrape is not None:
                 if scrape.ts_ns is not None and (sample.ts_ns or 0) < scrape.ts_ns:
                     raise WireError(f"{sample.name}: older than what came before it")

@@ -243,12 +243,12 @@ def query(
             result = history.figure(
                 Figure(
                     figure,
+                    round(every),
                     at,
                     fleet or "",
                     cell or "",
                     None if begin is None else datetime_ns(begin) // 1_000,
                     None if end is None else datetime_ns(end) // 1_000,
-                    round(every),
                     top,
                     of,
                 ),

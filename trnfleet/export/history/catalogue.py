@@ -65,7 +65,7 @@ class Catalogue(NamedTuple):
     replaced: tuple[HistoryFile, ...]
     """Files replaced by another one, but still present."""
 
-    def of(self, table: Table, partition: Partition | None = None) -> list[HistoryFile]:
+    def select(self, table: Table, partition: Partition | None = None) -> list[HistoryFile]:
         """Return the files of a table, of one partition or of all."""
         return [
             file
@@ -77,7 +77,7 @@ class Catalogue(NamedTuple):
 def read_catalogue(
     database: Database,
     folder: Path,
-    found: Iterable[Partition] | None = None,
+    chosen: Iterable[Partition] | None = None,
     bad: Iterable[LeftOut] = (),
 ) -> Catalogue:
     """Return the files of a folder: regular files with fitting metadata and columns.
@@ -85,7 +85,7 @@ def read_catalogue(
     Args:
         database: Reads their metadata.
         folder: The folder.
-        found: The partitions to read; all by default.
+        chosen: The partitions to read; all by default.
         bad: Files known to be damaged.
 
     Raises:
@@ -95,7 +95,7 @@ def read_catalogue(
     files: list[HistoryFile] = []
     left_out = list(bad)
     known_bad = {bad_file.path for bad_file in left_out}
-    for partition in partitions(folder) if found is None else found:
+    for partition in partitions(folder) if chosen is None else chosen:
         named, foreign = list_files(folder, partition)
         left_out.extend(LeftOut(path, "no file of history") for path in foreign)
         for file in named:
@@ -137,7 +137,7 @@ def read_files(
     bad: list[LeftOut],
     read: Callable[[Catalogue], ResultT],
     *,
-    found: Callable[[], Iterable[Partition]] | None = None,
+    list_partitions: Callable[[], Iterable[Partition]] | None = None,
     is_ours: bool = True,
 ) -> ResultT:
     """Return the result of reading files, without damaged ones.
@@ -149,7 +149,7 @@ def read_files(
         folder: The folder of history.
         bad: Files known to be damaged; newly found ones are added.
         read: Reads the files of a catalogue.
-        found: Returns the partitions to read; all by default.
+        list_partitions: Returns the partitions to read; all by default.
         is_ours: Whether the statements are this program's, so that only damage makes one fail.
 
     Raises:
@@ -162,7 +162,9 @@ def read_files(
         former = catalogue
         catalogue = None
         try:
-            catalogue = read_catalogue(database, folder, None if found is None else found(), bad)
+            catalogue = read_catalogue(
+                database, folder, None if list_partitions is None else list_partitions(), bad
+            )
             return read(catalogue)
         except HistoryError as error:
             changes += error.is_gone
@@ -395,5 +397,5 @@ def make_views(database: Database, catalogue: Catalogue) -> None:
     for table in TABLES.values():
         database.run(
             f"CREATE OR REPLACE VIEW {table.name} AS"
-            f" {rows_sql(database, table, catalogue.of(table))}"
+            f" {rows_sql(database, table, catalogue.select(table))}"
         )

@@ -16,6 +16,7 @@ from trnfleet.domain.minutes import KeptColumn, KeptSeries, Reach, has_peak
 from trnfleet.errors import ConfigError
 from trnfleet.export.history.files import list_files, partitions, require_folder, why_torn
 from trnfleet.export.history.query import OF, HistoryReader
+from trnfleet.export.history.tables import MINUTE_US
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,9 +29,7 @@ if TYPE_CHECKING:
 
 MEMORY_BYTES = 256 * 2**20
 """DuckDB's memory limit within the app."""
-MOST_STEPS = 20_000
 JOB_FIGURES = ("power_w", "step_time_s")
-_MINUTE_US = 60_000_000
 _METRICS = tuple(metric for metric in CHIP_METRICS if metric.kind is Kind.GAUGE)
 """All gauges: charts have figures derived from several, such as HBM bandwidth."""
 
@@ -79,27 +78,25 @@ class ChartReader:
         last = max(file.last for file in files)
         return Reach(first * 60_000_000_000, (last + 1) * 60_000_000_000)
 
-    def _of_day(self, own: Sequence[Partition], of: Partition) -> list[list[Any]]:
+    def _of_day(self, own: Sequence[Partition], chosen: Partition) -> list[list[Any]]:
         return [
-            list_files(self._folder, partition)[0] for partition in own if partition.day == of.day
+            list_files(self._folder, partition)[0]
+            for partition in own
+            if partition.day == chosen.day
         ]
 
-    def read(self, fleet: str, wanted: Wanted) -> KeptSeries:
-        """Return the history of the wanted series.
+    def read(self, fleet: str, request: Wanted) -> KeptSeries:
+        """Return the history of the requested series.
 
         Raises:
             TrnfleetError: it cannot be read.
         """
         if self._reader is None:
             self._reader = HistoryReader(self._folder, memory_bytes=MEMORY_BYTES, threads=1)
-        steps = -(-(wanted.to_ns - wanted.from_ns) // wanted.step_ns)
-        if not 0 < steps <= MOST_STEPS:
-            raise ConfigError(
-                f"{self._folder}: {steps:,} steps are wanted, and {MOST_STEPS:,} is the limit"
-            )
+        steps = -(-(request.to_ns - request.from_ns) // request.step_ns)
         first, last = (
             datetime.fromtimestamp(time_ns // 10**9, UTC).date()
-            for time_ns in (wanted.from_ns - 86_400 * 10**9, wanted.to_ns)
+            for time_ns in (request.from_ns - 86_400 * 10**9, request.to_ns)
         )
 
         def days() -> list[Partition]:
@@ -109,11 +106,11 @@ class ChartReader:
                 if partition.fleet == fleet and first <= partition.day <= last
             ]
 
-        sql, parameters, names = _jobs_sql(wanted) if wanted.jobs else _node_sql(wanted)
-        result = self._reader.query(sql, [*parameters], found=days)
-        if wanted.jobs:
-            return _of_jobs(wanted, steps, result.rows)
-        return _of_node(wanted, steps, result.rows, names)
+        sql, parameters, names = _jobs_sql(request) if request.jobs else _node_sql(request)
+        result = self._reader.query(sql, [*parameters], list_partitions=days)
+        if request.jobs:
+            return _of_jobs(request, steps, result.rows)
+        return _of_node(request, steps, result.rows, names)
 
 
 def _is_bad(file: LeftOut) -> bool:
@@ -123,27 +120,27 @@ def _is_bad(file: LeftOut) -> bool:
         return False
 
 
-def _bucket(wanted: Wanted, length_minutes: int) -> str:
+def _bucket(request: Wanted, length_minutes: int) -> str:
     """Return the SQL of the step that contains a row's middle."""
-    from_us = wanted.from_ns // 1_000
-    step_us = wanted.step_ns // 1_000
-    middle_us = length_minutes * _MINUTE_US // 2
+    from_us = request.from_ns // 1_000
+    step_us = request.step_ns // 1_000
+    middle_us = length_minutes * MINUTE_US // 2
     return f"(epoch_us(time) + {middle_us - from_us}) // {step_us}"
 
 
-def _within(wanted: Wanted) -> tuple[str, list[Any]]:
+def _within(request: Wanted) -> tuple[str, list[Any]]:
     return "time >= make_timestamp(?::BIGINT) AND time < make_timestamp(?::BIGINT)", [
-        wanted.from_ns // 1_000,
-        wanted.to_ns // 1_000,
+        request.from_ns // 1_000,
+        request.to_ns // 1_000,
     ]
 
 
-def _node_sql(wanted: Wanted) -> tuple[str, list[Any], list[str]]:
+def _node_sql(request: Wanted) -> tuple[str, list[Any], list[str]]:
     """Return the SQL of a node's chips and metrics per step.
 
     Minimum, mean and maximum of each metric.
     """
-    level = level_of(wanted.address)
+    level = level_of(request.address)
     table = (
         "fleets"
         if level is Level.FLEET
@@ -152,8 +149,8 @@ def _node_sql(wanted: Wanted) -> tuple[str, list[Any], list[str]]:
         else "chips"
     )
     length = 1 if table == "chips" else 10
-    where, parameters = _within(wanted)
-    for name, segment in zip(OF["chip"], split(wanted.address), strict=False):
+    where, parameters = _within(request)
+    for name, segment in zip(OF["chip"], split(request.address), strict=False):
         where += f" AND {name} = ?"
         parameters.append(parse_chip(segment) if name == "chip" else segment)
     inner = []
@@ -174,7 +171,7 @@ def _node_sql(wanted: Wanted) -> tuple[str, list[Any], list[str]]:
     chips = "count(*)" if table == "chips" else "sum(chips)"
     return (
         (
-            f"SELECT {_bucket(wanted, length)}, max(chips), {', '.join(outer)} FROM (SELECT time,"
+            f"SELECT {_bucket(request, length)}, max(chips), {', '.join(outer)} FROM (SELECT time,"
             f" {chips} AS chips, {', '.join(inner)} FROM {table} WHERE {where} GROUP BY time) GROUP"
             " BY 1"
         ),
@@ -193,22 +190,22 @@ def _at_once(metric: Metric) -> str:
     )
 
 
-def _jobs_sql(wanted: Wanted) -> tuple[str, list[Any], list[str]]:
-    where, parameters = _within(wanted)
-    marks = ", ".join("?" for _ in wanted.jobs)
+def _jobs_sql(request: Wanted) -> tuple[str, list[Any], list[str]]:
+    where, parameters = _within(request)
+    marks = ", ".join("?" for _ in request.jobs)
     return (
         (
-            f"SELECT {_bucket(wanted, 10)}, job, avg(power_w), avg(step_time_s) FROM (SELECT time,"
+            f"SELECT {_bucket(request, 10)}, job, avg(power_w), avg(step_time_s) FROM (SELECT time,"
             " job, sum(power_w) AS power_w, max(step_time_s) AS step_time_s FROM jobs WHERE"
             f" {where} AND job IN ({marks}) GROUP BY time, job) GROUP BY 1, 2"
         ),
-        [*parameters, *wanted.jobs],
+        [*parameters, *request.jobs],
         list(JOB_FIGURES),
     )
 
 
 def _of_node(
-    wanted: Wanted, steps: int, rows: Sequence[tuple[Any, ...]], names: list[str]
+    request: Wanted, steps: int, rows: Sequence[tuple[Any, ...]], names: list[str]
 ) -> KeptSeries:
     values = np.full((steps, 1 + 3 * len(names)), np.nan, np.float32)
     for step, *row in rows:
@@ -219,10 +216,10 @@ def _of_node(
     for number, name in enumerate(names):
         low, mean, high = values[:, 1 + 3 * number : 4 + 3 * number].T
         columns[name] = KeptColumn(low, mean, np.where(np.isnan(high), mean, high))
-    return KeptSeries(wanted, columns, values[:, 0])
+    return KeptSeries(request, columns, values[:, 0])
 
 
-def _of_jobs(wanted: Wanted, steps: int, rows: Sequence[tuple[Any, ...]]) -> KeptSeries:
+def _of_jobs(request: Wanted, steps: int, rows: Sequence[tuple[Any, ...]]) -> KeptSeries:
     columns: dict[str, KeptColumn] = {}
     chips = np.full(steps, np.nan, np.float32)
     for step, job, *row in rows:
@@ -235,4 +232,4 @@ def _of_jobs(wanted: Wanted, steps: int, rows: Sequence[tuple[Any, ...]]) -> Kep
                 empty = np.full(steps, np.nan, np.float32)
                 columns[key] = KeptColumn(empty, empty, empty)
             columns[key].mean[step] = np.nan if value is None else value
-    return KeptSeries(wanted, columns, chips)
+    return KeptSeries(request, columns, chips)

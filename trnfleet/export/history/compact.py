@@ -132,7 +132,7 @@ def _compact_day(
             folder,
             [bad for compacted in done for bad in compacted.left_out],
             lambda catalogue: list(find_doubled(database, catalogue.files)),
-            found=lambda: cells,
+            list_partitions=lambda: cells,
         )
         for chips in doubled:
             report(f"{folder}: {chips}")
@@ -152,7 +152,7 @@ def _compact_partition(
             firsts.append(Compacted(len(before), 0, _bytes(before), 0, 0, 0, ()))
         return _compact_files(database, folder, partition, catalogue, bad, firsts[0], report)
 
-    return read_files(database, folder, bad, work, found=lambda: [partition])
+    return read_files(database, folder, bad, work, list_partitions=lambda: [partition])
 
 
 def _compact_files(
@@ -172,7 +172,7 @@ def _compact_files(
         roll_up(database, folder, partition, catalogue, windows[first : first + WINDOWS_AT_ONCE])
     catalogue = read_catalogue(database, folder, [partition], bad)
     merged = sum(
-        _merge(database, folder, partition, table, catalogue.of(table, partition))
+        _merge(database, folder, partition, table, catalogue.select(table, partition))
         for table in TABLES.values()
     )
     after = read_catalogue(database, folder, [partition], bad)
@@ -205,7 +205,7 @@ def _windows(
     """
     windows = incomplete_windows(database, catalogue, partition)
     if windows and is_locked(cell_lock(folder, partition.fleet, partition.cell)):
-        newest = max(file.last for file in catalogue.of(CHIPS, partition))
+        newest = max(file.last for file in catalogue.select(CHIPS, partition))
         windows.discard(window_of(newest))
     return windows
 

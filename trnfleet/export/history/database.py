@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 MEMORY_BYTES = 2**30
 THREADS = 2
-ZSTD_LEVEL = 3
 
 _GONE = ("No files found", "No such file", "Cannot open file")
 _NO_TEXT = "Invalid unicode"
@@ -185,7 +184,7 @@ class Database:
         pairs = ", ".join(f"{key}: {quoted(value)}" for key, value in metadata.items())
         self.run(
             f"COPY ({sql}) TO {quoted(str(path.absolute()))} (FORMAT parquet, COMPRESSION zstd, "
-            f"COMPRESSION_LEVEL {ZSTD_LEVEL}, USE_TMP_FILE false, KV_METADATA {{{pairs}}})"
+            f"USE_TMP_FILE false, KV_METADATA {{{pairs}}})"
         )
 
     def register(self, name: str, columns: Mapping[str, NDArray[Any]]) -> None:

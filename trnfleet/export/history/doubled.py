@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.quantities import counted
 from trnfleet.export.history.catalogue import rows_sql
-from trnfleet.export.history.tables import CHIPS, ULTRASERVERS, WINDOW_MINUTES
+from trnfleet.export.history.tables import CHIPS, MINUTE_US, ULTRASERVERS, WINDOW_MINUTES
 from trnfleet.text import plain
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from trnfleet.export.history.database import Database
     from trnfleet.export.history.files import HistoryFile
     from trnfleet.export.history.tables import Table
-
-_WINDOW_US = WINDOW_MINUTES * 60_000_000
 
 
 class DoubledChips(NamedTuple):
@@ -78,7 +76,8 @@ def _of_day(database: Database, fleet: str, files: Sequence[HistoryFile]) -> Ite
     newest = database.run(f"SELECT epoch_us(max(begun)) FROM ({shared})").rows[0][0]
     if newest is None:
         return
-    begin, end = f"make_timestamp({newest})", f"make_timestamp({newest + _WINDOW_US})"
+    begin = f"make_timestamp({newest})"
+    end = f"make_timestamp({newest + WINDOW_MINUTES * MINUTE_US})"
     doubled = (
         "SELECT any_value(address) AS address, list_sort(list(DISTINCT cell)) AS cells FROM"
         f" ({rows(CHIPS)}) SEMI JOIN (SELECT * FROM ({shared}) WHERE begun = {begin}) USING"

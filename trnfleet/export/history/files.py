@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from trnfleet.domain.address import is_segment
 from trnfleet.errors import ConfigError, TrnfleetError, write_failure
 from trnfleet.export.history.tables import TABLES
-from trnfleet.files import PRIVATE, open_private
+from trnfleet.files import PRIVATE, open_private, sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -308,15 +308,6 @@ def publish(temporary: Path, path: Path) -> None:
         os.close(descriptor)
     temporary.replace(path)
     sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Write a folder's names to the disk."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def delete_all(paths: Iterable[Path]) -> int:

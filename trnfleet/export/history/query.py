@@ -57,6 +57,7 @@ class Figure(NamedTuple):
     """A figure requested without SQL."""
 
     name: str
+    every_s: int
     at: str = ""
     """Address of a node; empty for the whole fleet."""
     fleet: str = ""
@@ -66,10 +67,9 @@ class Figure(NamedTuple):
     from_us: int | None = None
     """Microseconds since 1970."""
     to_us: int | None = None
-    every_s: int = 600
     top: int | None = None
     """Number of top nodes; None for the course over time."""
-    of: str = "chip"
+    nodes: str = "chip"
     """Kind of nodes listed by `top`, a key of `OF`."""
 
 
@@ -107,7 +107,7 @@ class HistoryReader:
         parameters: Sequence[Any] = (),
         *,
         most: int = MOST_ROWS,
-        found: Callable[[], list[Partition]] | None = None,
+        list_partitions: Callable[[], list[Partition]] | None = None,
         limit_s: float = math.inf,
     ) -> Result:
         """Return the rows of one reading statement.
@@ -116,7 +116,7 @@ class HistoryReader:
             sql: The statement.
             parameters: Values of its question marks.
             most: Rows at most.
-            found: Returns the partitions to read; all by default.
+            list_partitions: Returns the partitions to read; all by default.
             limit_s: Its time limit.
 
         Raises:
@@ -141,7 +141,12 @@ class HistoryReader:
         with self._limited(limit_s) as is_over:
             try:
                 return read_files(
-                    self._database, self._folder, self._bad, read, found=found, is_ours=False
+                    self._database,
+                    self._folder,
+                    self._bad,
+                    read,
+                    list_partitions=list_partitions,
+                    is_ours=False,
                 )
             except HistoryError as error:
                 if is_over():
@@ -245,18 +250,18 @@ def figure_sql(figure: Figure, folder: Path) -> tuple[str, list[Any]]:
     where, parameters = _within(figure)
     name = figure.name
     if figure.top is not None:
-        key = ", ".join(OF[figure.of])
+        key = ", ".join(OF[figure.nodes])
         address = (
             "job"
-            if figure.of == "job"
+            if figure.nodes == "job"
             else "any_value(address)"
-            if figure.of == "chip"
+            if figure.nodes == "chip"
             else f"concat_ws('/', {key})"
         )
-        where_job = f"{where} AND job IS NOT NULL" if figure.of == "job" else where
+        where_job = f"{where} AND job IS NOT NULL" if figure.nodes == "job" else where
         return (
             (
-                f"SELECT {address} AS {'job' if figure.of == 'job' else 'address'},"
+                f"SELECT {address} AS {'job' if figure.nodes == 'job' else 'address'},"
                 f" {_joined(column.part, column.metric.aggregate)} AS {name}, count(DISTINCT time)"
                 f" AS minutes FROM (SELECT time, {key}, any_value(address) AS address,"
                 f" {_at_once(column.part, column.metric.aggregate, name)} FROM chips WHERE"

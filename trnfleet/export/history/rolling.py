@@ -16,6 +16,7 @@ from trnfleet.export.history.tables import (
     FLEETS,
     JOB_MINUTES,
     JOBS,
+    MINUTE_US,
     ROLLED_UP,
     SCHEMA,
     WINDOW_MINUTES,
@@ -96,7 +97,6 @@ def _delete(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-_US = 60_000_000
 _BUCKET = f"time_bucket(INTERVAL {WINDOW_MINUTES} MINUTE, time)"
 
 
@@ -111,15 +111,16 @@ def incomplete_windows(database: Database, catalogue: Catalogue, partition: Part
     Raises:
         HistoryError: a file is damaged, or gone.
     """
-    chips = catalogue.of(CHIPS, partition)
+    chips = catalogue.select(CHIPS, partition)
     if not chips:
         return set()
-    rolled = rows_sql(database, FLEETS, catalogue.of(FLEETS, partition))
+    rolled = rows_sql(database, FLEETS, catalogue.select(FLEETS, partition))
     result = database.run(
-        f"SELECT epoch_us(time) // {_US} FROM (SELECT {_BUCKET} AS time, count(DISTINCT minute) AS"
-        f" minutes FROM (SELECT time, time AS minute FROM ({rows_sql(database, CHIPS, chips)}))"
-        f" GROUP BY 1) AS have LEFT JOIN (SELECT time, minutes AS made_of FROM ({rolled})) AS made"
-        " USING (time) WHERE minutes > coalesce(made_of, 0)"
+        f"SELECT epoch_us(time) // {MINUTE_US} FROM (SELECT {_BUCKET} AS time, count(DISTINCT"
+        " minute) AS minutes FROM (SELECT time, time AS minute FROM"
+        f" ({rows_sql(database, CHIPS, chips)})) GROUP BY 1) AS have LEFT JOIN (SELECT time,"
+        f" minutes AS made_of FROM ({rolled})) AS made USING (time) WHERE minutes >"
+        " coalesce(made_of, 0)"
     )
     return {row[0] for row in result.rows}
 
@@ -145,7 +146,7 @@ def roll_up(
     Raises:
         TrnfleetError: a file is damaged, gone, or cannot be written.
     """
-    chips = catalogue.of(CHIPS, partition)
+    chips = catalogue.select(CHIPS, partition)
     if not windows or not chips:
         return 0
     if not writer:
@@ -153,17 +154,17 @@ def roll_up(
         writer = writers.pop() if len(writers) == 1 else SEVERAL
     first = min(windows)
     last = max(windows) + WINDOW_MINUTES - 1
-    times = ", ".join(f"make_timestamp({window * _US})" for window in sorted(windows))
+    times = ", ".join(f"make_timestamp({window * MINUTE_US})" for window in sorted(windows))
     # The bounds leave out row groups; the windows themselves may have gaps between them.
     within = (
-        f"time BETWEEN make_timestamp({first * _US}) AND make_timestamp({last * _US}) AND {_BUCKET}"
-        f" IN ({times})"
+        f"time BETWEEN make_timestamp({first * MINUTE_US}) AND make_timestamp({last * MINUTE_US})"
+        f" AND {_BUCKET} IN ({times})"
     )
     files = [file for file in chips if file.first <= last and file.last >= first]
     rows = f"SELECT * FROM ({rows_sql(database, CHIPS, files)}) WHERE {within}"
     job_files = [
         file
-        for file in catalogue.of(JOB_MINUTES, partition)
+        for file in catalogue.select(JOB_MINUTES, partition)
         if file.first <= last and file.last >= first
     ]
     job_rows = f"SELECT * FROM ({rows_sql(database, JOB_MINUTES, job_files)}) WHERE {within}"

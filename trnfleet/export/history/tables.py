@@ -13,6 +13,7 @@ from trnfleet.domain.minutes import MINUTE_COLUMNS, Part
 
 SCHEMA = 1
 """Version of the files: goes up where a column changes its meaning."""
+MINUTE_US = 60_000_000
 WINDOW_MINUTES = 10
 """Minutes of a row of an UltraServer, a job or the fleet."""
 

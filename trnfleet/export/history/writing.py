@@ -15,7 +15,7 @@ from trnfleet.export.history.catalogue import read_files, rows_sql
 from trnfleet.export.history.database import Database, quoted
 from trnfleet.export.history.files import Mark, Partition, day_of, file_name, spill_folder
 from trnfleet.export.history.rolling import incomplete_windows, roll_up, write_file
-from trnfleet.export.history.tables import ALERTS, CHIPS, EVENTS
+from trnfleet.export.history.tables import ALERTS, CHIPS, EVENTS, MINUTE_US
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -211,8 +211,10 @@ class HistoryWriter:
 
     def _minutes_there(self, partition: Partition) -> set[int]:
         def read(files: Catalogue) -> set[int]:
-            rows = rows_sql(self._database, CHIPS, files.of(CHIPS, partition))
-            result = self._database.run(f"SELECT DISTINCT epoch_us(time) // 60000000 FROM ({rows})")
+            rows = rows_sql(self._database, CHIPS, files.select(CHIPS, partition))
+            result = self._database.run(
+                f"SELECT DISTINCT epoch_us(time) // {MINUTE_US} FROM ({rows})"
+            )
             return {row[0] for row in result.rows}
 
         return self._read(partition, read)
@@ -230,7 +232,11 @@ class HistoryWriter:
             return read(catalogue)
 
         return read_files(
-            self._database, self._folder, self._bad, read_logged, found=lambda: [partition]
+            self._database,
+            self._folder,
+            self._bad,
+            read_logged,
+            list_partitions=lambda: [partition],
         )
 
     def _write(self, table: Table, minute: int, sql: str) -> None:
@@ -256,7 +262,7 @@ def _chips_sql(number: int, minute: int, writer: str) -> str:
         for column in MINUTE_COLUMNS
     )
     return (
-        f"SELECT make_timestamp({minute * 60_000_000}) AS time, split_part(path, '/', 1) AS"
+        f"SELECT make_timestamp({minute * MINUTE_US}) AS time, split_part(path, '/', 1) AS"
         " cluster, split_part(path, '/', 2) AS ultraserver, split_part(path, '/', 3) AS instance,"
         f" chip::USMALLINT AS chip, nullif(name, '') AS job, covered_s, {figures}, {quoted(writer)}"
         f" AS writer FROM rows_{number} JOIN places_{number} USING (instance) JOIN jobs_{number}"

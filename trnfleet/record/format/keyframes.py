@@ -72,20 +72,20 @@ class KeyframeTracker:
         """Bytes of a keyframe, about."""
         return self._state_bytes + self._values_bytes
 
-    def take(self, channel: str, time_ns: int, envelope: Envelope, data: bytes) -> None:
+    def add(self, channel: str, time_ns: int, envelope: Envelope, data: bytes) -> None:
         """Add a message of a channel.
 
         `data` is the packed envelope.
         """
         if channel in VALUES:
             if self.has_values:
-                self._take_value(envelope, Repeat(time_ns, data))
+                self._add_value(envelope, Repeat(time_ns, data))
         elif channel in RETAINED or (
             channel == OTHER and (envelope.retain or envelope.topic in self._state)
         ):
-            self._take_state(envelope, Repeat(time_ns, data))
+            self._add_state(envelope, Repeat(time_ns, data))
 
-    def _take_value(self, envelope: Envelope, repeat: Repeat) -> None:
+    def _add_value(self, envelope: Envelope, repeat: Repeat) -> None:
         self._drop_value(envelope.topic)
         self._values[envelope.topic] = repeat
         self._values_bytes += len(repeat.data) + _OVERHEAD_BYTES
@@ -111,7 +111,7 @@ class KeyframeTracker:
             if node not in self._state and node.rpartition("/")[0] not in self._state:
                 self._drop_value(topic)
 
-    def _take_state(self, envelope: Envelope, repeat: Repeat) -> None:
+    def _add_state(self, envelope: Envelope, repeat: Repeat) -> None:
         former = self._state.pop(envelope.topic, None)
         if former is not None:
             self._state_bytes -= len(former.data) + _OVERHEAD_BYTES

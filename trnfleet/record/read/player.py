@@ -164,7 +164,7 @@ class Player:
         speed: float = 1.0,
         from_ns: int | None = None,
         to_ns: int | None = None,
-        wanted: Callable[[str], bool] | None = None,
+        is_replayed: Callable[[str], bool] | None = None,
         loops: bool = False,
         fleet: str | None = None,
         name: str | None = None,
@@ -183,7 +183,7 @@ class Player:
             speed: Seconds of the recording per second.
             from_ns: Start of the replay; the recording's start if None.
             to_ns: Last moment of the replay; the recording's end if None.
-            wanted: Returns whether a recorded topic is replayed. All are if None.
+            is_replayed: Returns whether a recorded topic is replayed. All are if None.
             loops: Begin again at the end, until cancelled.
             fleet: Only fleet to replay; all if None.
             name: The fleet's name in the replay; as recorded if None.
@@ -196,7 +196,7 @@ class Player:
         self._from_ns = recording.start_ns if from_ns is None else from_ns
         self._to_ns = recording.end_ns if to_ns is None else to_ns
         self._speed = speed
-        self._wanted = wanted
+        self._is_replayed = is_replayed
         self._loops = loops
         self._reads_ahead = reads_ahead
         self._nonce = nonce
@@ -367,7 +367,7 @@ class Player:
                 self._topics.clear()
             topic = self._rebranding.topic_of(recorded)
             is_taken = self._rebranding.takes(recorded, topic) and (
-                self._wanted is None or self._wanted(recorded)
+                self._is_replayed is None or self._is_replayed(recorded)
             )
             known = self._topics[recorded] = topic, is_taken
         return known

@@ -46,12 +46,12 @@ if TYPE_CHECKING:
 _WINDOW_BYTES = 4_096
 """Bytes read at a time in a scan. A file's header is not larger."""
 _STRETCH_BYTES = 2**20
-"""Most bytes of a channel or metadata record, and of messages read at a time outside of chunks."""
+"""Most bytes of a channel or metadata record, and of a run of messages outside of chunks."""
 _PASSED_OVER = frozenset(opcode.value for opcode in Opcode) - {Opcode.FOOTER.value}
 
 
 @dataclass(slots=True)
-class Found:
+class ScanFacts:
     """The result of a scan."""
 
     entries: list[ChunkEntry] = field(default_factory=list)
@@ -101,7 +101,7 @@ class Scanner:
         self._channels: set[int] = set()
         """Channels of the last entry. Stored in it when the next entry comes: extending its tuple
         each time would take quadratic time."""
-        self.found = Found()
+        self.facts = ScanFacts()
 
     def walk(self, begin: int, end: int) -> None:
         """Scan the records from `begin` to the end of the stretch or of the data.
@@ -114,7 +114,7 @@ class Scanner:
             self._settle()
 
     def _walk(self, begin: int, end: int) -> None:
-        facts = self.found
+        facts = self.facts
         window = self._window
         at = facts.end = begin
         while at < end and not facts.has_ended:
@@ -134,7 +134,7 @@ class Scanner:
             at = facts.end = past
 
     def _meet(self, opcode: int, at: int, past: int) -> None:
-        facts = self.found
+        facts = self.facts
         size = past - at - HEAD.size
         if opcode == Opcode.CHUNK:
             self._meet_chunk(at, past)
@@ -159,17 +159,17 @@ class Scanner:
 
     def _add(self, entry: ChunkEntry) -> None:
         self._settle()
-        self.found.entries.append(entry)
+        self.facts.entries.append(entry)
 
     def _settle(self) -> None:
         """Set the channels of the last entry."""
-        entries = self.found.entries
+        entries = self.facts.entries
         if entries and self._channels:
             entries[-1] = entries[-1]._replace(channels=tuple(sorted(self._channels)))
         self._channels.clear()
 
     def _meet_chunk(self, at: int, past: int) -> None:
-        facts = self.found
+        facts = self.facts
         try:
             head = parse_chunk_head(self._window.get(at, LARGEST_CHUNK_HEAD))
         except WireError:
@@ -196,7 +196,7 @@ class Scanner:
 
     def _meet_message_index(self, at: int, past: int) -> None:
         """Record a channel of the chunk before."""
-        facts = self.found
+        facts = self.facts
         if not facts.entries or past - at < HEAD.size + 6:
             return
         entry = facts.entries[-1]
@@ -212,7 +212,7 @@ class Scanner:
 
     def _meet_message(self, at: int, past: int) -> None:
         """Add a loose message to the run before it, or begin a run."""
-        facts = self.found
+        facts = self.facts
         size = past - at
         try:
             _, _, channel, _, time_ns, _ = MESSAGE_HEAD.unpack(
@@ -461,10 +461,11 @@ class PartReader:
             self.is_finished = True
 
     def _walk(self, begin: int, size: int, why: str) -> None:
-        walker = Scanner(self._file, self.limits)
-        walker.walk(begin, size)
-        facts = walker.found
-        self.channels, self.skipped = facts.channels, facts.skipped
+        scanner = Scanner(self._file, self.limits)
+        scanner.walk(begin, size)
+        facts = scanner.facts
+        self.channels = facts.channels
+        self.skipped = facts.skipped
         self._take_about(facts.metadata)
         self._learn_last(facts)
         self.entries = ChunkEntries(facts.entries)
@@ -481,20 +482,20 @@ class PartReader:
             max((entry.end_ns for entry in facts.entries), default=0),
         )
 
-    def _learn_last(self, found: Found) -> None:
+    def _learn_last(self, facts: ScanFacts) -> None:
         """Read the last chunk itself: its message indexes may be torn."""
-        last = max((n for n, entry in enumerate(found.entries) if not entry.is_loose), default=None)
-        counts = found.last_counts
+        last = max((n for n, entry in enumerate(facts.entries) if not entry.is_loose), default=None)
+        counts = facts.last_counts
         if last is not None:
             with contextlib.suppress(WireError):
                 counts = {}
-                for item in self.messages(found.entries[last]).items:
+                for item in self.messages(facts.entries[last]).items:
                     counts[item.channel] = counts.get(item.channel, 0) + 1
-                found.entries[last] = found.entries[last]._replace(
+                facts.entries[last] = facts.entries[last]._replace(
                     channels=tuple(sorted(counts)) or None
                 )
         for channel, count in counts.items():
-            found.counts[channel] = found.counts.get(channel, 0) + count
+            facts.counts[channel] = facts.counts.get(channel, 0) + count
 
     def _follow(self, summary: Summary, begin: int) -> None:
         """Apply the index, and scan between its chunks for the head and loose messages."""
@@ -503,9 +504,9 @@ class PartReader:
         entries: list[ChunkEntry] = []
         for start, end, entry in _gaps(summary, begin):
             if end > start:
-                walker = Scanner(self._file, self.limits)
-                walker.walk(start, end)
-                facts = walker.found
+                scanner = Scanner(self._file, self.limits)
+                scanner.walk(start, end)
+                facts = scanner.facts
                 entries += facts.entries
                 metadata = {**facts.metadata, **metadata}
                 self.channels = {**facts.channels, **self.channels}

@@ -235,16 +235,16 @@ class Rebranding:
             data["clock"] = clock | {"speed": min(max(speed * self._speed, SLOWEST), FASTEST)}
         return _dump(data)
 
-    def _swap(self, found: re.Match[bytes]) -> bytes:
-        return found[1] + self._boot(found[2]) + found[3]
+    def _swap(self, match: re.Match[bytes]) -> bytes:
+        return match[1] + self._boot(match[2]) + match[3]
 
-    def _swap_id(self, found: re.Match[bytes]) -> bytes:
+    def _swap_id(self, match: re.Match[bytes]) -> bytes:
         """Return an event's id for another boot: it is the publisher's boot and a number."""
-        boot, dash, number = found[2].rpartition(b"-")
+        boot, dash, number = match[2].rpartition(b"-")
         if not dash:
             boot = number
             number = b""
-        return found[1] + self._boot(boot) + dash + number + found[3]
+        return match[1] + self._boot(boot) + dash + number + match[3]
 
     def _make_boot(self, boot: bytes) -> bytes:
         return hashlib.sha256(self._nonce.encode() + b":" + boot).hexdigest()[: len(boot)].encode()

@@ -50,7 +50,7 @@ class TopicCount:
     longest_gap_ns: int = 0
     """The longest time between two messages."""
 
-    def take(self, time_ns: int, size: int) -> None:
+    def add(self, time_ns: int, size: int) -> None:
         """Count a message."""
         if self.messages:
             self.longest_gap_ns = max(self.longest_gap_ns, time_ns - self.last_ns)
@@ -95,12 +95,12 @@ def collect_statistics(
         channel = channel_of(envelope.topic)
         statistics.messages += 1
         statistics.payload_bytes += size
-        of_class = statistics.classes.get(channel)
-        if of_class is None:
-            of_class = statistics.classes[channel] = TopicCount()
-        if channel in VALUES and of_class.messages:
-            _note_pause(pauses, of_class.last_ns, time_ns)
-        of_class.take(time_ns, size)
+        class_count = statistics.classes.get(channel)
+        if class_count is None:
+            class_count = statistics.classes[channel] = TopicCount()
+        if channel in VALUES and class_count.messages:
+            _note_pause(pauses, class_count.last_ns, time_ns)
+        class_count.add(time_ns, size)
         topic = statistics.topics.get(envelope.topic)
         if topic is None:
             if len(statistics.topics) >= limits.topics:
@@ -109,7 +109,7 @@ def collect_statistics(
             topic = statistics.topics[envelope.topic] = TopicCount()
             if channel in VALUES:
                 telemetry.append(topic)
-        topic.take(time_ns, size)
+        topic.add(time_ns, size)
     periods = [_period(count) for count in telemetry if count.messages > 2]
     statistics.period_ns = round(median(periods)) if periods else 0
     shortest = _MISSED_PERIODS * max(statistics.period_ns, 1)

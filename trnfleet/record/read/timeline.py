@@ -83,11 +83,13 @@ class Timeline:
         slots: list[tuple[Slot, int]] = []
         runs: list[Run] = []
         for part in distinct:
-            _take_in(part, slots, runs)
+            _collect(part, slots, runs)
         slots.sort(key=_start_of)
         runs.sort(key=_run_begin)
         with self._lock:
-            self._parts, self._slots, self._repeats = distinct, Slots(slots), Runs(runs)
+            self._parts = distinct
+            self._slots = Slots(slots)
+            self._repeats = Runs(runs)
 
     def prepend(self, part: PartReader) -> None:
         """Add a finished file from before all others.
@@ -96,7 +98,7 @@ class Timeline:
         """
         slots: list[tuple[Slot, int]] = []
         runs: list[Run] = []
-        _take_in(part, slots, runs)
+        _collect(part, slots, runs)
         with self._lock:
             self._parts = {part: None, **self._parts}
             self._slots.prepend(slots)
@@ -294,7 +296,7 @@ class Timeline:
         return last
 
 
-def _take_in(part: PartReader, slots: list[tuple[Slot, int]], runs: list[Run]) -> None:
+def _collect(part: PartReader, slots: list[tuple[Slot, int]], runs: list[Run]) -> None:
     """Add a file's slots with data, with their entry numbers, and its runs of repeats."""
     last: Slot | None = None
     for number, entry in enumerate(part.entries):

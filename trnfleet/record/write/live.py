@@ -440,7 +440,7 @@ class LiveBuffer:
         """
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._lock.take()
+            self._lock.acquire()
             self._thread.start()
         except (OSError, ConfigError) as error:
             why = error.strerror if isinstance(error, OSError) else str(error)

@@ -32,10 +32,10 @@ class FolderLock:
         self._file = -1
 
     def __del__(self) -> None:
-        self.end()
+        self.unlock()
 
-    def take(self) -> None:
-        """Take the folder.
+    def acquire(self) -> None:
+        """Lock the folder.
 
         Raises:
             OSError: another process holds it, or it cannot be written.
@@ -49,14 +49,14 @@ class FolderLock:
         self._file = file
 
     def release(self) -> None:
-        """Give the folder back and delete the file; a second call does nothing."""
+        """Unlock the folder and delete the file; a second call does nothing."""
         if self._file >= 0:
             with contextlib.suppress(OSError):
                 self._path.unlink(missing_ok=True)
-            self.end()
+            self.unlock()
 
-    def end(self) -> None:
-        """Give the folder back and leave the file there; a second call does nothing."""
+    def unlock(self) -> None:
+        """Unlock the folder and keep the file; a second call does nothing."""
         file = self._file
         self._file = -1
         if file >= 0:
@@ -105,8 +105,8 @@ def _left_since(folder: Path) -> int | None:
         if not all(PART.fullmatch(path.name) and path.is_file() for path in files):
             return None
         newest = max((path.stat().st_mtime_ns for path in files), default=0)
-        lock.take()
+        lock.acquire()
     except OSError:
         return None
-    lock.end()
+    lock.unlock()
     return newest

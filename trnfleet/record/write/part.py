@@ -24,7 +24,7 @@ from mcap.records import (
     SummaryOffset,
 )
 
-from trnfleet.files import open_private
+from trnfleet.files import open_private, sync_folder
 from trnfleet.record.format.envelopes import CHANNELS
 from trnfleet.record.format.metadata import LIBRARY, PROFILE, About
 from trnfleet.record.format.packing import COMPRESSION, LEVEL, ChunkPacker, PackedChunk
@@ -259,16 +259,3 @@ class PartFile:
             os.lseek(self._file, self.size, os.SEEK_SET)
             raise
         self.size += len(data)
-
-
-def sync_folder(folder: Path) -> None:
-    """Have the disk itself hold the names in a folder.
-
-    Raises:
-        OSError: the disk failed.
-    """
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -307,7 +307,7 @@ class RecordingWriter:
         self._go_on_at(time_ns)
         published_ns = source_ns(envelope.payload, time_ns) if channel == _TELEMETRY else time_ns
         self._part.add(CHANNEL_IDS[channel], time_ns, published_ns, data)
-        self._tracker.take(channel, time_ns, envelope, data)
+        self._tracker.add(channel, time_ns, envelope, data)
         self._count(1, len(data))
 
     def write_many(self, time_ns: int, batch: Iterable[Envelope]) -> None:
@@ -352,7 +352,7 @@ class RecordingWriter:
         self._part.add_many(CHANNEL_IDS[_TELEMETRY], at_ns, messages)
         if self._tracker.has_values:
             for envelope, (_, data) in zip(batch, messages, strict=True):
-                self._tracker.take(_TELEMETRY, at_ns, envelope, data)
+                self._tracker.add(_TELEMETRY, at_ns, envelope, data)
         self._count(len(messages), size)
 
     def _write_or_leave_out(self, time_ns: int, envelope: Envelope) -> None:

@@ -256,12 +256,12 @@ class PrometheusInput(HostInput):
         """
         host = hosts.get(scrape.host)
         if host is not None:
-            host.reader.take(scrape.document)
+            host.reader.read_parsed(scrape.document)
             return host
         if hosts and self._address is not None:
             raise ConfigError(f"a second host, {scrape.host[:64]}: an address is for a file of one")
         reader = HostReader(self._device_list)
-        reader.take(scrape.document)
+        reader.read_parsed(scrape.document)
         host = hosts[scrape.host] = _Host(reader, self._telemetry(reader))
         return host
 
@@ -289,7 +289,7 @@ def write_documents(given: Input, output: BinaryIO, name: str | None, instance: 
 def _ticks(ticks: InstanceTicks, given: Input, left_out: LeftOut) -> Iterator[InstanceTick]:
     for number, stored in enumerate(given.messages(), start=1):
         try:
-            tick = ticks.take(stored.envelope)
+            tick = ticks.add(stored.envelope)
         except WireError as error:
             left_out.add(f"message {number}", str(error))
             continue

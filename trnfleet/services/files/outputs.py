@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from trnfleet.clock import SteadyWall
 from trnfleet.errors import ConfigError, write_failure
-from trnfleet.files import open_private
+from trnfleet.files import open_private, sync_folder
 from trnfleet.record.format.lines import encode_line
 from trnfleet.record.read.reader import PartReader
-from trnfleet.record.write.part import sync_folder
 from trnfleet.record.write.recorder import SYNC_EVERY_S, Recorder, RecordStatus
 from trnfleet.wire.ports import Stored
 

@@ -169,7 +169,7 @@ class RelayRole:
         if client == self._identity.client:
             self._hears_itself = self._hears_itself or not envelope.retain
             return
-        if self._election.take(
+        if self._election.hear(
             client, envelope.payload, now_s, wall_ns, is_retained=envelope.retain
         ):
             self._owes_answer = True

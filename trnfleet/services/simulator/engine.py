@@ -42,7 +42,7 @@ def transport_faults(run: Run) -> list[TransportFault]:
             )
         try:
             faults += (
-                TransportFault.of(
+                TransportFault.from_row(
                     entry.fault,
                     entry.target,
                     begin_s + time * (entry.every or 0.0),

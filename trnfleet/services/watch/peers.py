@@ -103,7 +103,7 @@ class Peers:
             return
         now_s = clock.monotonic_s()
         wall_ns = clock.wall_ns()
-        if self._election.take(
+        if self._election.hear(
             client, envelope.payload, now_s, wall_ns, is_retained=envelope.retain
         ):
             self.owes_answer = True

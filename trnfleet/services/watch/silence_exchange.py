@@ -22,7 +22,15 @@ from trnfleet.domain.alerts.silences import Span
 from trnfleet.domain.alerts.watches import ReceiverError, ReceiverErrors
 from trnfleet.export.http import Outcome
 from trnfleet.export.other_clock import SKEW_NS
-from trnfleet.export.silence_plan import MOST_TAKEN, PREFIX, Key, OwnSilence, differs, plan, take
+from trnfleet.export.silence_plan import (
+    MOST_TAKEN,
+    PREFIX,
+    Key,
+    OwnSilence,
+    differs,
+    import_silences,
+    plan,
+)
 from trnfleet.monitor.alerting.operator import LEAST_NS, withdrawn_ack, withdrawn_silence
 from trnfleet.wire.alerts import SilenceMessage
 from trnfleet.wire.topics import TopicClass
@@ -169,7 +177,7 @@ class SilenceExchange:
         if listing.why:
             self._note_error(alertmanager, UNREAD, listing.why)
             return
-        theirs = take(self._fleet, listing.silences, self._labels)
+        theirs = import_silences(self._fleet, listing.silences, self._labels)
         left = [f"{listing.invalid} entries cannot be read"] if listing.invalid else []
         left += (
             [f"{listing.left_out} silences beyond {len(listing.silences)}"]
@@ -322,7 +330,9 @@ class SilenceExchange:
         moment = self._monitor.moment()
         published: dict[str, tuple[str, TakenSilence]] = {}
         for name, listing in self._listings.items():
-            for silence_id, silence in take(self._fleet, listing.silences, self._labels).items():
+            for silence_id, silence in import_silences(
+                self._fleet, listing.silences, self._labels
+            ).items():
                 if silence.ends_ns > wall_ns:
                     # Members of a cluster have the same ones.
                     published.setdefault(silence_id, (name, silence))

@@ -102,7 +102,7 @@ class Replicas:
             for number in range(first // size, (last - 1) // size + 1)
         }
 
-    def _of(self, job: int) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    def _job_rows(self, job: int) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
         """Return a job's instances and the place of each one's first chip in the job.
 
         The last place is the job's number of chips.
@@ -117,7 +117,7 @@ class Replicas:
         self, job: int, instances: Iterable[int], chips: Iterable[int]
     ) -> list[tuple[int, int]]:
         """Return the ranges of places, among a job's chips, of chips or of whole instances."""
-        members, first = self._of(job)
+        members, first = self._job_rows(job)
         ranges = []
         for chip in chips:
             instance = int(self._layout.instance_of_chip[chip])

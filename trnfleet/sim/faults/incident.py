@@ -163,7 +163,7 @@ def make_incident(
     links: tuple[SlowLink, ...] = ()
     rows: tuple[int, ...] = ()
     if fault.scope is FaultScope.LINK:
-        links = (SlowLink.of(layout, placement, target.node.number, target.direction, amount),)
+        links = (SlowLink.at(layout, placement, target.node.number, target.direction, amount),)
         rows = tuple(sorted(set(links[0].rows)))
         if fault.has_detour:
             links += _unused_beside(layout, placement, links[0])
@@ -271,7 +271,7 @@ def _between_racks(
                 seen.add(other)
                 ends.append((instance, inside + lane))
     return tuple(
-        SlowLink.of(layout, placement, chip, lane, capacity)
+        SlowLink.at(layout, placement, chip, lane, capacity)
         for instance, lane in ends
         for chip in range(int(layout.chip_start[instance]), int(layout.chip_start[instance + 1]))
     )
@@ -305,7 +305,7 @@ def _unused_beside(layout: Layout, placement: Placement, lost: SlowLink) -> tupl
                     or frozenset((instance, int(layout.instance_of_chip[far]))) not in cut
                 ):
                     continue
-                link = SlowLink.of(layout, placement, chip, lane, 1.0, is_unused=True)
+                link = SlowLink.at(layout, placement, chip, lane, 1.0, is_unused=True)
                 if link.job == lost.job >= 0 and set(link.lanes) != set(lost.lanes):
                     links[tuple(sorted(link.lanes))] = link
     return tuple(links.values())

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from trnfleet.domain.address import Level
-from trnfleet.domain.faults.fault import Fault, FaultScope, check_use
+from trnfleet.domain.faults.fault import DAY_S, Fault, FaultScope, check_use
 from trnfleet.domain.faults.table import FAULTS, find_fault
 from trnfleet.domain.fleet import Inference, chip_at, find_lane
 from trnfleet.domain.layout import Layout, Node
@@ -43,7 +43,6 @@ HIGHEST_MEAN = 1.0
 STRETCHES = 64
 """Stretches that are drawn in one go."""
 _WORDS = 1 + 2 * MOST_IN_STRETCH
-_SECONDS_A_DAY = 86_400.0
 
 
 class RandomFault(NamedTuple):
@@ -82,9 +81,7 @@ class RandomFaults:
                 or fault.scope is FaultScope.PUBLISHER
             ):
                 continue
-            mean = (
-                fault.rate_per_device_day * chips * rates.acceleration * STRETCH_S / _SECONDS_A_DAY
-            )
+            mean = fault.rate_per_device_day * chips * rates.acceleration * STRETCH_S / DAY_S
             if mean > HIGHEST_MEAN:
                 most = rates.acceleration * HIGHEST_MEAN / mean
                 raise ConfigError(
@@ -194,7 +191,7 @@ class FaultSchedule:
         """
         for repeat in self._repeats:
             while repeat.left and repeat.next_s <= end_s:
-                yield from repeat.take(self._layout, self._placement)
+                yield from repeat.incidents(self._layout, self._placement)
         for drawn in self._random.until(end_s):
             target = self._target(drawn)
             if target is not None:
@@ -312,7 +309,7 @@ class _Repeat:
         self.next_s = begin_s
         self.left: float = 1 if entry.every is None else entry.times or math.inf
 
-    def take(self, layout: Layout, placement: Placement) -> Iterator[Incident]:
+    def incidents(self, layout: Layout, placement: Placement) -> Iterator[Incident]:
         """Yield the incidents of the next time."""
         begins_s = self.next_s
         entry = self._entry

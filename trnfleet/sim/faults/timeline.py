@@ -108,7 +108,8 @@ class LogWriter:
     ) -> Iterator[SimEvent]:
         """Yield the event of a step of an incident's recovery."""
         fault = incident.fault
-        what, address = _plain(fault), incident.address
+        what = _plain(fault)
+        address = incident.address
         where = (
             incident.path
             if len(incident.instances) > 1

@@ -453,7 +453,7 @@ class ChipPhysics:
         """Write a base and noise into a column's rows."""
         view, (base, field) = chunk.views[name], table
         rows, width = view.shape
-        noise = reader.take(rows, _NOISE[name][1])[:, :width]
+        noise = reader.read(rows, _NOISE[name][1])[:, :width]
         fields, scratch = (
             part[: rows * width].reshape(rows, width) for part in self._scratch[view.dtype]
         )
@@ -469,7 +469,7 @@ class ChipPhysics:
         shape = (instances, chunk.chips)
         count = instances * chunk.chips
         out, spare = (part[:count].reshape(shape) for part in self._floats[:2])
-        return self.variation.take(self._own_rows(chunk), shape, out, spare)
+        return self.variation.fill(self._own_rows(chunk), shape, out, spare)
 
     def _own_rows(self, chunk: Chunk) -> slice:
         """Return a chunk's rows in arrays of own chips only."""

@@ -252,7 +252,7 @@ class HostPhysics:
         count = self._own.stop - self._own.start
         reader = self._rng.lanes(stream, index, _BYTES_PER_UNIT, self._own.start)
         words: NDArray[np.uint16] = (
-            reader.take(count, np.uint16)
+            reader.read(count, np.uint16)
             if count
             else np.zeros((0, _BYTES_PER_UNIT // 2), np.uint16)
         )

@@ -49,7 +49,7 @@ class SlowLink:
     """Whether it is up, but unused by its job while another link is down."""
 
     @staticmethod
-    def of(
+    def at(
         layout: Layout,
         placement: Placement,
         chip: int,

@@ -90,7 +90,7 @@ def offset_lanes(layout: Layout, rng: Rng, own: range) -> NDArray[np.uint16]:
     if not own:
         return np.zeros((0, most), np.uint16)
     reader = rng.lanes(Stream.THERMAL_OFFSET, 0, most * 2, own.start)
-    lanes: NDArray[np.uint16] = reader.take(len(own), np.uint16)
+    lanes: NDArray[np.uint16] = reader.read(len(own), np.uint16)
     chips = np.diff(layout.chip_start[own.start : own.stop + 1])
     lanes[np.arange(most) >= chips[:, None]] = 0
     return lanes
@@ -176,7 +176,8 @@ class Throttling:
         self._demand_w = np.zeros(len(self._type))
         self._peak_w = np.zeros(len(self._type))
         self._is_cold = True
-        self._approach_of, self._last_approach = math.nan, np.zeros(0)
+        self._approach_of = math.nan
+        self._last_approach = np.zeros(0)
         self.pace = np.ones(len(self._type))
         """Share of peak of each instance's slowest chip."""
         self._paced_for: tuple[float, NDArray[np.floating], NDArray[np.floating]] | None = None
@@ -261,16 +262,16 @@ class Throttling:
         c_per_w = self._cooled.chip_c_per_w[int(self._type[instances[0]])].astype(np.float32)
         rows = self._layout.chip_start[instances, None] + np.arange(len(c_per_w))
 
-        def of(values: NDArray[np.float64]) -> NDArray[np.float32]:
+        def by_chip(values: NDArray[np.float64]) -> NDArray[np.float32]:
             return values[instances].astype(np.float32)[:, None]
 
         degrees: NDArray[np.float32] = self._power_factor[rows]
-        degrees *= of(dynamic_w)
-        np.minimum(degrees, of(self._dynamic_w), out=degrees)
-        degrees += of(self._background_w)
+        degrees *= by_chip(dynamic_w)
+        np.minimum(degrees, by_chip(self._dynamic_w), out=degrees)
+        degrees += by_chip(self._background_w)
         degrees *= c_per_w
         degrees += self._offset_c[rows]
-        degrees += of(inlet_c)
+        degrees += by_chip(inlet_c)
         return rows, degrees
 
     def advance(

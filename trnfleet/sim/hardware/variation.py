@@ -125,7 +125,7 @@ class Variation:
             ]
         self._knot = knot
 
-    def take(
+    def fill(
         self,
         rows: slice,
         shape: tuple[int, int],
@@ -141,8 +141,8 @@ class Variation:
             spare: As large, for those of a metric.
         """
         for sums, reader in self._refresh:
-            sums[rows] = _two_bytes(_take(reader, shape)).reshape(-1)
-        samples = _take(self._words, shape)
+            sums[rows] = _two_bytes(_read(reader, shape)).reshape(-1)
+        samples = _read(self._words, shape)
         np.multiply(samples >> np.uint16(8), self._sample, out=out)
         out += self._middle
         for sums, weight in zip(self._knots, self._weights, strict=True):
@@ -154,8 +154,8 @@ class Variation:
         return self._rng.lanes(stream, index, self._chips * 2, self._first)
 
 
-def _take(reader: LaneReader, shape: tuple[int, int]) -> NDArray[np.uint16]:
-    words: NDArray[np.uint16] = reader.take(shape[0], np.uint16)[:, : shape[1]]
+def _read(reader: LaneReader, shape: tuple[int, int]) -> NDArray[np.uint16]:
+    words: NDArray[np.uint16] = reader.read(shape[0], np.uint16)[:, : shape[1]]
     return words
 
 
@@ -173,7 +173,7 @@ def part_words(layout: Layout, rng: Rng, own: range) -> NDArray[np.uint32]:
     most = noise_chips(layout)
     if not own:
         return np.zeros(0, np.uint32)
-    lanes = rng.lanes(Stream.CHIP_POWER, 0, most * 4, own.start).take(len(own), np.uint32)
+    lanes = rng.lanes(Stream.CHIP_POWER, 0, most * 4, own.start).read(len(own), np.uint32)
     chips = np.diff(layout.chip_start[own.start : own.stop + 1])
     words: NDArray[np.uint32] = lanes[np.arange(most) < chips[:, None]]
     return words

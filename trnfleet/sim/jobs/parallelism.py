@@ -87,7 +87,7 @@ class StepFlops(NamedTuple):
     mfu: float
 
     @staticmethod
-    def of(job: Training | FineTuning, site: JobSite) -> StepFlops:
+    def for_job(job: Training | FineTuning, site: JobSite) -> StepFlops:
         """Return the figures of a job.
 
         Raises:
@@ -149,7 +149,7 @@ class Parallelism(NamedTuple):
         return (self.pipeline - 1) / (self.microbatches + self.pipeline - 1)
 
     @staticmethod
-    def of(job: Training | FineTuning, site: JobSite, step_tokens: float) -> Parallelism:
+    def for_job(job: Training | FineTuning, site: JobSite, step_tokens: float) -> Parallelism:
         """Return the parallelism of a job.
 
         Raises:

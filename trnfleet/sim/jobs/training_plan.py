@@ -67,7 +67,9 @@ class PassTraffic(NamedTuple):
     write: float
 
     @staticmethod
-    def of(job: Training | FineTuning, spread: Parallelism, flops_per_token: float) -> PassTraffic:
+    def for_job(
+        job: Training | FineTuning, spread: Parallelism, flops_per_token: float
+    ) -> PassTraffic:
         """Return them for a job.
 
         Weights are read once a microbatch and pass, gradients are added up once a microbatch, and
@@ -128,7 +130,7 @@ class Checkpoint(NamedTuple):
     """Of the whole job."""
 
     @staticmethod
-    def of(job: Training | FineTuning, site: JobSite) -> Checkpoint:
+    def for_job(job: Training | FineTuning, site: JobSite) -> Checkpoint:
         """Return that of a job.
 
         Raises:
@@ -218,7 +220,7 @@ def plan(job: Training | FineTuning, site: JobSite) -> StepPlan:
         ConfigError: the file claims what the hardware cannot do, or figures of it contradict each
             other.
     """
-    flops = StepFlops.of(job, site)
+    flops = StepFlops.for_job(job, site)
     activity = activity_of(spans=site.spans).copy()
     if job.parameters is None:
         compute_s = flops.step_s * job.compute_share
@@ -276,7 +278,7 @@ class _ModelSharding:
         self.job = job
         self.site = site
         self.flops = flops
-        self.spread = Parallelism.of(job, site, flops.tokens)
+        self.spread = Parallelism.for_job(job, site, flops.tokens)
         self.hbm_used = used_share(job, site, self.spread)
 
     def plan(self, activity: NDArray[np.float64]) -> StepPlan:
@@ -312,7 +314,7 @@ class _ModelSharding:
         hidden = hidden * (exposed_s / compute_s)
         link_wait = self._pass_traffic(activity, compute_s, hidden)
         self._pass_hbm(activity, compute_s, hidden)
-        checkpoint = Checkpoint.of(job, site)
+        checkpoint = Checkpoint.for_job(job, site)
         row = activity[Phase.CHECKPOINT]
         row[QUANTITIES["efa"]] = (
             checkpoint.size_bytes / site.chips / checkpoint.time_s / site.efa_bytes_per_s
@@ -335,7 +337,7 @@ class _ModelSharding:
         self, activity: NDArray[np.float64], compute_s: float, hidden: NDArray[np.float64]
     ) -> None:
         """Write the HBM traffic of forward and backward passes and of concurrent gradients."""
-        traffic = PassTraffic.of(self.job, self.spread, self.flops.per_token)
+        traffic = PassTraffic.for_job(self.job, self.spread, self.flops.per_token)
         room = self.site.kind.hbm_bytes_per_s.value * compute_s
         row = activity[Phase.COMPUTE]
         read, write = (

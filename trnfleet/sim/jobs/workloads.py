@@ -267,7 +267,7 @@ class Workloads:
         known = {table.tobytes(): number for number, table in enumerate(kinds)}
         self._kind = np.append(placement.spans.astype(np.intp), 0)
 
-        def take(number: int, table: NDArray[np.float64]) -> None:
+        def add(number: int, table: NDArray[np.float64]) -> None:
             key = table.tobytes()
             if key not in known:
                 known[key] = len(kinds)
@@ -275,12 +275,12 @@ class Workloads:
             self._kind[number] = known[key]
 
         for number, step_plan in zip(self._training.tolist(), plans, strict=True):
-            take(number, step_plan.activity)
+            add(number, step_plan.activity)
         for number, job, _ in self._traced:
             if job.like == "inference":
                 table = activity_of(spans=bool(placement.spans[number])).copy()
                 table[Phase.DECODE, QUANTITIES["hbm_read"]] = TRACE_HBM_READ
-                take(number, table)
+                add(number, table)
         self._activity = np.stack(kinds)
 
     def _share_fabrics(self, fleet: FleetFile, layout: Layout, placement: Placement) -> Fabrics:

@@ -39,8 +39,6 @@ MOST_HELD_BYTES = 128 * 2**20
 and counted."""
 MOST_FAULTS = 100
 """Every message is compared with each."""
-MOST_NEAREST = 2_000
-"""Most topics searched for the nearest match to an unknown target."""
 AFTER_ANSWER_S = 1e-6
 """Simulated seconds between a command and the loss of the connection that it asks for."""
 _WAKE_S = 0.25
@@ -84,7 +82,7 @@ class TransportFault:
             )
 
     @staticmethod
-    def of(
+    def from_row(
         name: str,
         target: str,
         from_s: float,
@@ -96,7 +94,7 @@ class TransportFault:
 
         Args:
             name: A transport fault of the table of faults.
-            target: Address of what publishes, or a pattern of addresses, with all below; `*` for
+            target: Address of a publisher, or a pattern of addresses, with all below; `*` for
                 everything.
             from_s: Simulated seconds since the start.
             lasts_s: Simulated seconds; the table's if not given.
@@ -246,7 +244,9 @@ class FaultyPublisher:
         """
         # A lost connection begins with the next tick: the answer goes out before.
         begins_s = self._now_s() + (AFTER_ANSWER_S if name == f"{PREFIX}late_reconnect" else 0.0)
-        fault = TransportFault.of(name, target, begins_s, lasts_s=lasts_s, magnitude=magnitude)
+        fault = TransportFault.from_row(
+            name, target, begins_s, lasts_s=lasts_s, magnitude=magnitude
+        )
         if self._came and not any(map(fault.hits, self._came)):
             raise ConfigError(
                 f"target {target!r}: nothing publishes there:"
@@ -258,10 +258,11 @@ class FaultyPublisher:
         return f"{name}{which} on {target} for {fault.until_s - fault.from_s:g} s of simulated time"
 
     def _addresses(self, target: str) -> set[str]:
-        """Return published addresses at a target's level; not all in a very large fleet."""
+        """Return published addresses at a target's level."""
         level = target.count("/") + 1
-        topics = itertools.islice(self._came, MOST_NEAREST)
-        return {"/".join(topic.partition("/telemetry/")[2].split("/")[:level]) for topic in topics}
+        return {
+            "/".join(topic.partition("/telemetry/")[2].split("/")[:level]) for topic in self._came
+        }
 
     def on_connect(self, announce: Callable[[], Iterable[Envelope]]) -> None:
         """Set the first messages after every connect; faults never affect them."""

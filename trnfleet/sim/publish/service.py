@@ -386,13 +386,13 @@ class Simulation:
     def _jobs_due(self, tick: Tick) -> Iterator[Envelope]:
         """Yield the jobs to publish in a tick: all, or of many the next ones."""
         jobs = self._messages.jobs
-        turn = [jobs[place] for place in self._job_turn.take(self._due * self._period_s)]
+        turn = [jobs[place] for place in self._job_turn.due(self._due * self._period_s)]
         numbers = jobs if len(jobs) <= JOBS_EACH_TICK or self.published == 1 else turn
         yield from (self._job(tick, number) for number in numbers)
 
     def _descriptors_due(self) -> Iterator[Envelope]:
         """Yield the next descriptors in turn: not every broker delivers retained ones."""
-        for number in self._descriptor_turn.take(self._due * self._period_s):
+        for number in self._descriptor_turn.due(self._due * self._period_s):
             yield self._describe(number)
 
     def _describe(self, number: int) -> Envelope:
@@ -455,7 +455,7 @@ class _Rotation:
         self._within_s = within_s
         self._done = 0
 
-    def take(self, elapsed_s: float) -> list[int]:
+    def due(self, elapsed_s: float) -> list[int]:
         """Return the numbers due since the last call, each at most once."""
         turns = int(elapsed_s * self._count / self._within_s)
         first = max(self._done, turns - self._count)

@@ -30,10 +30,10 @@ def test_only_changes_are_published() -> None:
     A change publishes one message more.
     """
     bridge = made()
-    first = bridge.take(reading(), NOW_NS)
+    first = bridge.apply(reading(), NOW_NS)
     assert [(envelope.retain, envelope.qos) for envelope in first] == [(True, 1)]
-    assert bridge.take(reading(), NOW_NS + NS_PER_S) == []
-    states, events = sorted_out(bridge.take(reading(statuses=[status("impaired", 1)]), NOW_NS))
+    assert bridge.apply(reading(), NOW_NS + NS_PER_S) == []
+    states, events = sorted_out(bridge.apply(reading(statuses=[status("impaired", 1)]), NOW_NS))
     assert [(each["change"], each["interconnect"]) for each in states] == [(1, "impaired")]
     assert [(each["name"], each["severity"]) for each in events] == [
         ("capacity_block_interconnect_impaired", "warning"),
@@ -51,8 +51,8 @@ def test_only_changes_are_published() -> None:
 def test_transitions_are_events(state: str, name: str, detail_type: str | None) -> None:
     """A new state is an event, with EventBridge's detail type if it has one."""
     bridge = made()
-    bridge.take(reading(blocks=[block("payment-pending")]), NOW_NS)
-    _, events = sorted_out(bridge.take(reading(blocks=[block(state)]), NOW_NS))
+    bridge.apply(reading(blocks=[block("payment-pending")]), NOW_NS)
+    _, events = sorted_out(bridge.apply(reading(blocks=[block(state)]), NOW_NS))
     assert [(each["name"], each["detail_type"], each["reservation"]) for each in events] == [
         (name, detail_type, "cb-0123456789abcdef0")
     ]
@@ -61,10 +61,10 @@ def test_transitions_are_events(state: str, name: str, detail_type: str | None) 
 def test_extensions_are_events() -> None:
     """A purchase and its payment are told once each."""
     bridge = made()
-    bridge.take(reading(), NOW_NS)
+    bridge.apply(reading(), NOW_NS)
     names = []
     for state in ("payment-pending", "payment-pending", "payment-succeeded"):
-        _, events = sorted_out(bridge.take(reading(extensions=[extension(state)]), NOW_NS))
+        _, events = sorted_out(bridge.apply(reading(extensions=[extension(state)]), NOW_NS))
         names += [each["name"] for each in events]
     assert names == [
         "capacity_block_extension_purchased",
@@ -78,17 +78,17 @@ def test_the_warning_comes_once_at_forty_minutes() -> None:
     A later end has another warning.
     """
     bridge = made()
-    bridge.take(reading(), NOW_NS)
+    bridge.apply(reading(), NOW_NS)
     end_ns = int(END.timestamp()) * NS_PER_S
     assert bridge.warn(end_ns - 2_400 * NS_PER_S - 1) == []
     _, events = sorted_out(bridge.warn(end_ns - 2_400 * NS_PER_S))
     assert [each["detail_type"] for each in events] == ["Capacity Block Expiration Warning"]
     assert bridge.warn(end_ns - 60 * NS_PER_S) == []
     late = made()
-    late.take(reading(), NOW_NS)
+    late.apply(reading(), NOW_NS)
     assert late.warn(end_ns) == []
     later = block(EndDate=END + timedelta(days=1))
-    bridge.take(reading(blocks=[later]), end_ns)
+    bridge.apply(reading(blocks=[later]), end_ns)
     assert len(bridge.warn(end_ns + 86_400 * NS_PER_S - 1)) == 1
 
 
@@ -96,7 +96,7 @@ def names_of(*readings: Reading) -> list[str]:
     """Return the events of readings in a row."""
     bridge = made()
     return [
-        each["name"] for found in readings for each in sorted_out(bridge.take(found, NOW_NS))[1]
+        each["name"] for found in readings for each in sorted_out(bridge.apply(found, NOW_NS))[1]
     ]
 
 
@@ -173,9 +173,9 @@ def test_what_is_gone_from_ec2(forget: bool) -> None:
     A missing permission never clears it.
     """
     bridge = made(forget=forget)
-    bridge.take(reading(), NOW_NS)
-    assert bridge.take(reading(blocks=None, reservations=[]), NOW_NS) == []
-    gone = bridge.take(reading(blocks=[], reservations=[]), NOW_NS)
+    bridge.apply(reading(), NOW_NS)
+    assert bridge.apply(reading(blocks=None, reservations=[]), NOW_NS) == []
+    gone = bridge.apply(reading(blocks=[], reservations=[]), NOW_NS)
     topic = "trnfleet/v1/prod/reservation/cb-0123456789abcdef0"
     assert [(each.topic, each.payload, each.retain) for each in gone] == (
         [(topic, b"", True)] if forget else []
@@ -189,5 +189,5 @@ def test_what_makes_no_sense_is_counted_once() -> None:
     """A repeated invalid answer counts once."""
     bridge = made()
     for _ in range(3):
-        assert bridge.take(reading(blocks=[block("teleported")]), NOW_NS) == []
+        assert bridge.apply(reading(blocks=[block("teleported")]), NOW_NS) == []
     assert bridge.skipped == 1

@@ -14,7 +14,7 @@ def test_an_instance_s_warning_comes_from_eventbridge() -> None:
     It also names the instance's block.
     """
     bridge = made()
-    bridge.take(reading(), NOW_NS)
+    bridge.apply(reading(), NOW_NS)
     _, (event,) = sorted_out(bridge.notify(INTERRUPTION, NOW_NS))
     assert event["id"] == "0a1b2c3d-0000-4000-8000-000000000001"
     assert (event["name"], event["severity"]) == ("capacity_block_interruption_warning", "warning")
@@ -39,7 +39,7 @@ def test_one_end_is_warned_of_once(name: str, is_clock_first: bool) -> None:
     EventBridge's may have its usual or its older name.
     """
     bridge = made()
-    bridge.take(reading(), NOW_NS)
+    bridge.apply(reading(), NOW_NS)
     due_ns = int(END.timestamp()) * NS_PER_S - 2_300 * NS_PER_S
     if is_clock_first:
         _, (event,) = sorted_out(bridge.warn(due_ns))
@@ -61,7 +61,7 @@ def test_a_warning_of_another_end_does_not_replace_the_present_one(old: str) -> 
     The earlier end is the one before an extension.
     """
     bridge = made()
-    bridge.take(reading(), NOW_NS)
+    bridge.apply(reading(), NOW_NS)
     detail = {"capacity-reservation-id": "cr-1", "end-date": old}
     _, (event,) = sorted_out(bridge.notify(line(detail=detail), NOW_NS))
     assert event["detail"] == detail
@@ -73,9 +73,9 @@ def test_a_warning_of_another_end_does_not_replace_the_present_one(old: str) -> 
 def test_one_delivery_is_published_once(is_reading_first: bool) -> None:
     """A delivery reported by EventBridge and by a reading is published once."""
     bridge = made()
-    bridge.take(reading(blocks=[block("scheduled")]), NOW_NS)
+    bridge.apply(reading(blocks=[block("scheduled")]), NOW_NS)
     notified = [] if is_reading_first else bridge.notify(line("Capacity Block Delivered"), NOW_NS)
-    taken = bridge.take(reading(), NOW_NS)
+    taken = bridge.apply(reading(), NOW_NS)
     notified = notified or bridge.notify(line("Capacity Block Delivered"), NOW_NS)
     by_reading, by_eventbridge = (
         [each["name"] for each in sorted_out(found)[1]] for found in (taken, notified)

@@ -39,7 +39,7 @@ def test_one_instance_is_picked_out_tick_by_tick(encoding: str) -> None:
     others = envelopes_of("trn1.2xlarge", encoding)[1]
     ticks = InstanceTicks("lab", path)
 
-    got = [tick for each in made + others if (tick := ticks.take(each)) is not None]
+    got = [tick for each in made + others if (tick := ticks.add(each)) is not None]
     last = ticks.finish()
 
     assert last is not None
@@ -63,8 +63,8 @@ def test_messages_about_the_instance_that_make_no_sense_are_refused() -> None:
     ticks = InstanceTicks("lab", path)
     for early in (made[2], samples[2]):
         with pytest.raises(WireError, match="before its descriptor"):
-            ticks.take(early)
-    ticks.take(made[1])
+            ticks.add(early)
+    ticks.add(made[1])
     descriptor = json.loads(made[1].payload)
     other_kind = descriptor | {"instances": [descriptor["instances"][0] | {"type": "trn2.3xlarge"}]}
     unknown = descriptor | {"instances": [descriptor["instances"][0] | {"type": "trn9.3xlarge"}]}
@@ -90,13 +90,13 @@ def test_messages_about_the_instance_that_make_no_sense_are_refused() -> None:
         ),
     ):
         with pytest.raises(WireError, match=reason):
-            ticks.take(bad)
-    assert ticks.take(made[3]) is None
+            ticks.add(bad)
+    assert ticks.add(made[3]) is None
     with pytest.raises(WireError, match="older than what came before"):
-        ticks.take(made[2])
-    ticks.take(made[1]._replace(payload=json.dumps(descriptor | {"revision": 7}).encode()))
+        ticks.add(made[2])
+    ticks.add(made[1]._replace(payload=json.dumps(descriptor | {"revision": 7}).encode()))
     with pytest.raises(WireError, match="of another boot or revision than its descriptor"):
-        ticks.take(made[4])
+        ticks.add(made[4])
     last = ticks.finish()
     assert last is not None
     assert last.ts_ns == START_NS + 1_000_000_000
@@ -120,9 +120,9 @@ def test_only_what_is_about_the_instance_is_taken_apart(monkeypatch: pytest.Monk
     monkeypatch.setattr(documents, "decode_message", spied)
     ticks = InstanceTicks("lab", "uc1/standalone/i-0a1b2c3d4e5f60718")
     for each in (node, other, node, changed, changed, node):
-        ticks.take(each)
+        ticks.add(each)
     assert parsed == [node.payload, changed.payload, node.payload]
-    assert ticks.take(made[2]) is None
+    assert ticks.add(made[2]) is None
 
 
 def test_json_is_told_by_its_content_type() -> None:
@@ -130,7 +130,7 @@ def test_json_is_told_by_its_content_type() -> None:
     _, made = envelopes_of("trn1.2xlarge", "json")
     ticks = InstanceTicks("lab", "uc1/standalone/i-0a1b2c3d4e5f60718")
     for each in made:
-        ticks.take(each._replace(payload=b" " + each.payload))
+        ticks.add(each._replace(payload=b" " + each.payload))
     assert ticks.finish() is not None
 
 

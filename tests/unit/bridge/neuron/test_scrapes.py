@@ -37,7 +37,7 @@ def scrapes(text: str) -> tuple[list[Scrape], LeftOut]:
 
 
 def values(reader: HostReader, scrape: Scrape) -> dict[str, NDArray[np.float64]]:
-    reader.take(scrape.document)
+    reader.read_parsed(scrape.document)
     return {name: BY_NAME[name].decode(codes) for name, codes in reader.columns.items()}
 
 

@@ -196,13 +196,13 @@ def test_a_figure_over_time_is_the_sum_of_what_adds_up(history: HistoryReader) -
     second = history.figure(
         Figure(
             "power_w",
-            "uc1/us-0002/trn2u-0002-3/chip15",
+            at="uc1/us-0002/trn2u-0002-3/chip15",
             from_us=(FIRST + 1) * 60_000_000,
             every_s=60,
         )
     ).rows
     assert [row[1] for row in second] == [pytest.approx(100 + CHIPS - 1)] * 2
-    assert history.figure(Figure("nc_util_pct", "uc1/us-0001", every_s=120)).rows[0][
+    assert history.figure(Figure("nc_util_pct", at="uc1/us-0001", every_s=120)).rows[0][
         1
     ] == pytest.approx(50)
     assert history.figure(Figure("power_w_max", every_s=60)).rows[0][1] == CHIPS - 1 + 105
@@ -212,15 +212,17 @@ def test_a_figure_over_time_is_the_sum_of_what_adds_up(history: HistoryReader) -
 
 def test_the_nodes_that_have_most_come_first(history: HistoryReader) -> None:
     """Chips, or what they are in."""
-    assert history.figure(Figure("power_w", "uc1/us-0001", top=2)).rows == [
+    assert history.figure(Figure("power_w", 600, at="uc1/us-0001", top=2)).rows == [
         ("uc1/us-0001/trn2u-0001-3/chip15", pytest.approx(163.0), 3),
         ("uc1/us-0001/trn2u-0001-3/chip14", pytest.approx(162.0), 3),
     ]
-    assert [row[0] for row in history.figure(Figure("power_w", top=9, of="ultraserver")).rows] == [
+    assert [
+        row[0] for row in history.figure(Figure("power_w", 600, top=9, nodes="ultraserver")).rows
+    ] == [
         "uc1/us-0002",
         "uc1/us-0001",
     ]
-    assert history.figure(Figure("power_w", top=9, of="job")).rows == [
+    assert history.figure(Figure("power_w", 600, top=9, nodes="job")).rows == [
         ("train", pytest.approx(64 * 100 + sum(range(64))), 3)
     ]
 
@@ -228,11 +230,11 @@ def test_the_nodes_that_have_most_come_first(history: HistoryReader) -> None:
 @pytest.mark.parametrize(
     ("figure", "said"),
     [
-        (Figure("powr_w"), "did you mean 'power_w'?"),
-        (Figure("exec_errors"), "take exec_errors_increase"),
-        (Figure("power_w", "uc1//x"), "does not match"),
-        (Figure("power_w", "uc1/us-0001/h/chip05/nc1"), "NeuronCores"),
-        (Figure("power_w", "uc1/us-0001/h/five"), "write it as chip05"),
+        (Figure("powr_w", 600), "did you mean 'power_w'?"),
+        (Figure("exec_errors", 600), "take exec_errors_increase"),
+        (Figure("power_w", 600, at="uc1//x"), "does not match"),
+        (Figure("power_w", 600, at="uc1/us-0001/h/chip05/nc1"), "NeuronCores"),
+        (Figure("power_w", 600, at="uc1/us-0001/h/five"), "write it as chip05"),
     ],
 )
 def test_a_figure_that_there_is_not_is_refused(

@@ -330,7 +330,7 @@ async def test_commands_are_never_replayed() -> None:
     recording = recording_of(
         (0.0, state("command", "uc1", v=1)), (0.0, state("reply", "a/b", v=1)), (1.0, telemetry(0))
     )
-    scene = Scene(recording, wanted=lambda _: True)
+    scene = Scene(recording, is_replayed=lambda _: True)
     await scene.play(5.0)
     assert [each.topic.split("/")[3] for _, each in scene.publisher.sent] == ["telemetry"]
 
@@ -373,7 +373,7 @@ async def test_a_filter_goes_by_recorded_topics(
 ) -> None:
     """What is not wanted is passed over."""
     recording = recording_of((0.0, telemetry(0)), (1.0, telemetry(0, path="uc1/us-0001/b")))
-    scene = Scene(recording, wanted=wanted, name="again")
+    scene = Scene(recording, is_replayed=wanted, name="again")
     await scene.play(5.0)
     assert len(scene.publisher.sent) == count
 

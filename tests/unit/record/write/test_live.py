@@ -633,7 +633,7 @@ def test_leftovers_of_crashes_are_deleted(tmp_path: Path) -> None:
     newer = leave(tmp_path, "demo-2", START_NS + NS_PER_S)
     alive = leave(tmp_path, "demo-3", START_NS)
     lock = FolderLock(alive)
-    lock.take()
+    lock.acquire()
     foreign = leave(tmp_path, "mine", START_NS)
     (foreign / "diary.txt").write_bytes(b"")
     (tmp_path / "empty").mkdir()

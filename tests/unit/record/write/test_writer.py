@@ -304,9 +304,9 @@ def test_keyframes_are_not_played(tmp_path: Path) -> None:
 def test_telemetry_that_is_too_large_is_left_out_of_keyframes() -> None:
     """State stays; values go, and the tracker says so and forgets them."""
     tracker = KeyframeTracker(values_bytes=10_000)
-    tracker.take("job", 1, Envelope("j", b"x"), b"job")
+    tracker.add("job", 1, Envelope("j", b"x"), b"job")
     for number in range(100):
-        tracker.take("telemetry", number, Envelope(f"t{number}", b"x"), bytes(1_000))
+        tracker.add("telemetry", number, Envelope(f"t{number}", b"x"), bytes(1_000))
 
     assert not tracker.has_values
     assert [repeat.data for repeat in tracker] == [b"job"]
@@ -318,14 +318,14 @@ def test_telemetry_that_nothing_describes_is_forgotten() -> None:
     tracker = KeyframeTracker()
     begin = "trnfleet/v1/demo"
     for path in ("uc1/standalone/here", "uc1/standalone/gone"):
-        tracker.take("node", 1, Envelope(f"{begin}/node/{path}", b"x", 1, retain=True), b"state")
+        tracker.add("node", 1, Envelope(f"{begin}/node/{path}", b"x", 1, retain=True), b"state")
         for topic in (f"{begin}/telemetry/{path}", f"{begin}/telemetry/{path}/chip01"):
-            tracker.take("telemetry", 1, Envelope(topic, b"x"), b"value")
+            tracker.add("telemetry", 1, Envelope(topic, b"x"), b"value")
     gone = Envelope(f"{begin}/node/uc1/standalone/gone", b"", 1, retain=True)
-    tracker.take("node", 2, gone, b"")
+    tracker.add("node", 2, gone, b"")
     tracker.forget(AT_LATEST_NS)
     assert len(tracker) == 5
-    tracker.take(
+    tracker.add(
         "telemetry", AT_LATEST_NS, Envelope(f"{begin}/telemetry/uc1/us-0001", b"x"), b"value"
     )
     tracker.forget(2 + AT_LATEST_NS)

@@ -53,7 +53,7 @@ class Serving:
             ultraservers=1,
         )
         layout = Layout.of(expand(fleet))
-        self.replicas = Replicas(layout, Placement.of(layout, fleet))
+        self.replicas = Replicas(layout, Placement.resolve(layout, fleet))
 
     @property
     def paces(self) -> list[float]:

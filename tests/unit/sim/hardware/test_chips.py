@@ -401,7 +401,7 @@ def test_offsets_belong_to_chips_not_to_parts() -> None:
     fleet = make_fleet(instances=4)
     offsets = Chips(fleet).physics.rest_c
     assert np.array_equal(Chips(fleet, own=range(2, 4)).physics.rest_c, offsets[32:])
-    lanes = Rng(7).lanes(Stream.THERMAL_OFFSET, 0, 32).take(4, np.uint16).reshape(-1)
+    lanes = Rng(7).lanes(Stream.THERMAL_OFFSET, 0, 32).read(4, np.uint16).reshape(-1)
     assert (np.argsort(lanes) == np.argsort(offsets, kind="stable")).mean() > 0.95
 
 

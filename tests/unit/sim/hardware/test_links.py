@@ -23,7 +23,7 @@ PEAK = BY_NAME["link_tx_bytes_per_s"].scale
 
 
 def link(chip: str, direction: int, capacity: float = 0.25) -> SlowLink:
-    return SlowLink.of(TROUBLE.layout, TROUBLE.placement, TROUBLE.row(chip), direction, capacity)
+    return SlowLink.at(TROUBLE.layout, TROUBLE.placement, TROUBLE.row(chip), direction, capacity)
 
 
 def found(patches: Patches) -> dict[int, tuple[float, float]]:
@@ -44,7 +44,7 @@ def test_a_link_is_the_same_from_both_ends(direction: int) -> None:
     end = link_end(TROUBLE.layout, row, direction)
     assert end is not None
     assert end.member == other
-    far = SlowLink.of(TROUBLE.layout, TROUBLE.placement, other, end.lane, near.capacity)
+    far = SlowLink.at(TROUBLE.layout, TROUBLE.placement, other, end.lane, near.capacity)
     assert sorted(near.lanes) == sorted(far.lanes)
     assert near.companions == far.companions
     assert near.lanes == (row * LANES + direction, other * LANES + end.lane)

@@ -309,14 +309,14 @@ def test_faults_are_named_by_the_table() -> None:
     """A fault requested by name has the table's defaults, unless overridden."""
     for name, row in FAULTS.items():
         if row.is_transport:
-            made = TransportFault.of(name, "*", 5.0)
+            made = TransportFault.from_row(name, "*", 5.0)
             assert (made.from_s, made.until_s, made.magnitude) == (
                 5.0,
                 5.0 + row.lasts_s,
                 row.magnitude,
             )
             assert name == f"transport_{made.kind}"
-    made = TransportFault.of("transport_drop", "uc1", 5.0, lasts_s=10.0, magnitude=0.5)
+    made = TransportFault.from_row("transport_drop", "uc1", 5.0, lasts_s=10.0, magnitude=0.5)
     assert made == TransportFault("drop", 5.0, 15.0, 0.5, "*/telemetry/uc1")
 
 
@@ -395,7 +395,7 @@ def test_faults_have_a_limit() -> None:
 )
 def test_a_target_holds_what_is_below_it(target: str, hit: bool) -> None:
     """A target (address or pattern) includes topics below it, not ones with the same prefix."""
-    fault = TransportFault.of("transport_drop", target, 0.0)
+    fault = TransportFault.from_row("transport_drop", target, 0.0)
     assert fault.hits("trnfleet/v1/demo/telemetry/uc1/us-0001/trn2u-0001-2/chip05") is hit
 
 

@@ -1,6 +1,6 @@
 """Inference jobs by request.
 
-Read `inference.InferenceJobs.advance` first: all serving jobs in one window. `requests` arrive at
-replicas. Their queues and batches are in `batches`, their times in `times`; `replica_rows` is the
-work of their chips.
+Read `inference.InferenceJobs.advance` first: all serving jobs in one window, with the queues and
+batches of their replicas. `requests` arrive at replicas, `times` has their times, and
+`replica_rows` the work of their chips.
 """

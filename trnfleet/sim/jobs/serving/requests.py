@@ -49,7 +49,7 @@ class Slots:
     def __init__(self) -> None:
         self._next: int | None = None
 
-    def of(self, elapsed_s: float, middle_s: float) -> Iterator[tuple[int, float, bool]]:
+    def split(self, elapsed_s: float, middle_s: float) -> Iterator[tuple[int, float, bool]]:
         """Yield a window's slots or their representatives.
 
         Each as number, seconds, and whether its requests arrive now.
