@@ -32,7 +32,7 @@ from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import CHIP_METRICS
 from trnfleet.export.history.compact import compact
 from trnfleet.export.history.files import day_of
-from trnfleet.export.history.query import Figure, open_history
+from trnfleet.export.history.query import HistoryFigure, open_history
 from trnfleet.export.history.writing import HistoryWriter
 from trnfleet.monitor.minutes.minutes import Minutes
 from trnfleet.monitor.monitor import Monitor
@@ -50,10 +50,13 @@ if TYPE_CHECKING:
     from trnfleet.services.history.write import HistoryProgress
 
 SAMPLES = 60
-QUERIES: tuple[tuple[str, str | Figure], ...] = (
-    ("power of the fleet, every ten minutes", Figure("power_w", 600)),
-    ("power of an UltraServer, every minute", Figure("power_w", at="uc1/us-0001", every_s=60)),
-    ("the ten hottest chips", Figure("temperature_c_max", 600, top=10)),
+QUERIES: tuple[tuple[str, str | HistoryFigure], ...] = (
+    ("power of the fleet, every ten minutes", HistoryFigure("power_w", 600)),
+    (
+        "power of an UltraServer, every minute",
+        HistoryFigure("power_w", at="uc1/us-0001", every_s=60),
+    ),
+    ("the ten hottest chips", HistoryFigure("temperature_c_max", 600, top=10)),
     (
         "TFLOP/s a watt of each job",
         "SELECT job, sum(tflops) / sum(power_w) FROM chips GROUP BY job ORDER BY 2",
@@ -191,7 +194,7 @@ def queries(folder: Path) -> list[tuple[float, float, int]]:
         with open_history(folder) as history:
             ask = (
                 partial(history.figure, asked)
-                if isinstance(asked, Figure)
+                if isinstance(asked, HistoryFigure)
                 else partial(history.query, asked)
             )
             rows = len(ask().rows)

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from trnfleet import logs
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.domain.alerts.watches import ReceiverError, ReceiverErrors
-from trnfleet.export.http import Outcome, make_client, post_json, request_json
+from trnfleet.export.http import RequestOutcome, make_client, post_json, request_json
 from trnfleet.export.notification import annotations_of, labels_of, links_of
 from trnfleet.export.other_clock import SKEW_NS, OtherClock, stepped_ns
 from trnfleet.export.receiver import (
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import httpx
 
     from trnfleet.clock import Clock
-    from trnfleet.export.http import Answer, Target
+    from trnfleet.export.http import Answer, HttpTarget
     from trnfleet.export.notification import Notification
 
 log = logs.get_logger(__name__)
@@ -46,7 +46,7 @@ over end.
 
 
 @dataclass(slots=True)
-class _Kept:
+class _AlertState:
     """An alert for Alertmanager."""
 
     notification: Notification
@@ -76,7 +76,7 @@ class AlertmanagerReceiver(Receiver):
     def __init__(
         self,
         name: str,
-        target: Target,
+        target: HttpTarget,
         clock: Clock,
         *,
         transport: httpx.AsyncBaseTransport | None = None,
@@ -93,7 +93,7 @@ class AlertmanagerReceiver(Receiver):
         self._target = target
         self._url = target.url.rstrip("/") + "/api/v2/alerts"
         self._transport = transport
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, _AlertState] = {}
         self._changed = asyncio.Event()
         self._there = OtherClock(clock)
         self._refused: dict[str, str] = {}
@@ -176,11 +176,11 @@ class AlertmanagerReceiver(Receiver):
                 attempt += 1
 
     def _keep(self, notification: Notification) -> None:
-        self._kept[notification.fingerprint] = _Kept(
+        self._kept[notification.fingerprint] = _AlertState(
             notification, is_due=True, wall_ns=self.clock.wall_ns(), mono_s=self.clock.monotonic_s()
         )
 
-    def _due(self) -> list[_Kept]:
+    def _due(self) -> list[_AlertState]:
         """Return the alerts to send now, changes first; forget long resolved ones."""
         now_s = self.clock.monotonic_s()
         over = [
@@ -215,7 +215,9 @@ class AlertmanagerReceiver(Receiver):
         if self.clock.monotonic_s() - now_s > idle_s + SETTLES_S:
             await self.clock.sleep(SETTLES_S)
 
-    async def _leave_out_ended(self, client: httpx.AsyncClient, repeated: Sequence[_Kept]) -> bool:
+    async def _leave_out_ended(
+        self, client: httpx.AsyncClient, repeated: Sequence[_AlertState]
+    ) -> bool:
         """Skip repeats of alerts ended by another watch; return whether Alertmanager answered.
 
         Alertmanager no longer has these alerts. An Alertmanager that restarted since they were sent
@@ -228,7 +230,7 @@ class AlertmanagerReceiver(Receiver):
             for path in ("/status", f"/alerts?filter={fleet}")
         ]
         for answer in answers:
-            if answer.outcome is Outcome.FAILED:
+            if answer.outcome is RequestOutcome.FAILED:
                 self._log_failure("alertmanager_unreachable", answer.why)
                 return False
         try:
@@ -248,7 +250,7 @@ class AlertmanagerReceiver(Receiver):
                 alert.sent_s = now_s
         return True
 
-    async def _send(self, client: httpx.AsyncClient, batch: list[_Kept]) -> bool:
+    async def _send(self, client: httpx.AsyncClient, batch: list[_AlertState]) -> bool:
         """Send a batch; return whether it is settled.
 
         A refusal settles it, too.
@@ -261,10 +263,10 @@ class AlertmanagerReceiver(Receiver):
             # The times sent were wrong: firing alerts may be over there.
             sent = [alert.notification for alert in batch]
             answer = await self._post(client, batch)
-        if answer.outcome is Outcome.FAILED:
+        if answer.outcome is RequestOutcome.FAILED:
             self._log_failure("alertmanager_unreachable", answer.why)
             return False
-        if answer.outcome is Outcome.REFUSED and len(batch) > 1:
+        if answer.outcome is RequestOutcome.REFUSED and len(batch) > 1:
             # One bad alert must not keep the others out: halves find it.
             half = len(batch) // 2
             return await self._send(client, batch[:half]) and await self._send(client, batch[half:])
@@ -276,7 +278,7 @@ class AlertmanagerReceiver(Receiver):
                 alert.is_due = False
             else:
                 was_due = True
-            if answer.outcome is Outcome.REFUSED:
+            if answer.outcome is RequestOutcome.REFUSED:
                 alert.refusal = answer.why
                 self.tally.refused += 1
                 self._log_failure(
@@ -292,12 +294,12 @@ class AlertmanagerReceiver(Receiver):
             if was_due:
                 self.tally.delivered += 1
                 self.confirm(notification)
-        if answer.outcome is Outcome.DONE:
+        if answer.outcome is RequestOutcome.DONE:
             self.tally.last_error = self._unreachable = ""
         self._count()
         return True
 
-    async def _post(self, client: httpx.AsyncClient, batch: list[_Kept]) -> Answer:
+    async def _post(self, client: httpx.AsyncClient, batch: list[_AlertState]) -> Answer:
         ahead_ns = self._there.ahead_ns
         there_ns = self.clock.wall_ns() + ahead_ns
         alerts = []
@@ -312,7 +314,7 @@ class AlertmanagerReceiver(Receiver):
         """Ask for Alertmanager's clock before a wrong one is used; return whether it answered."""
         url = self._target.url.rstrip("/") + "/api/v2/status"
         answer = await request_json(client, "GET", url, self.clock)
-        if answer.outcome is Outcome.FAILED:
+        if answer.outcome is RequestOutcome.FAILED:
             self._log_failure("alertmanager_unreachable", answer.why)
             return False
         self._learns_clock(answer)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trnfleet.clock import format_rfc3339, parse_rfc3339
 from trnfleet.domain.alerts.matchers import Matcher
-from trnfleet.export.http import Answer, Outcome, make_client, request_json
+from trnfleet.export.http import Answer, RequestOutcome, make_client, request_json
 from trnfleet.export.other_clock import OtherClock
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import httpx
 
     from trnfleet.clock import Clock
-    from trnfleet.export.http import Target
+    from trnfleet.export.http import HttpTarget
 
 MOST = 2_000
 """Most silences considered, unexpired ones first. Alertmanager lists expired ones for five days."""
@@ -78,7 +78,7 @@ class AlertmanagerSilences:
     def __init__(
         self,
         name: str,
-        target: Target,
+        target: HttpTarget,
         clock: Clock,
         *,
         transport: httpx.AsyncBaseTransport | None = None,
@@ -115,7 +115,7 @@ class AlertmanagerSilences:
         answer = await request_json(
             self._client, "GET", f"{self._url}/silences", self._clock, is_read=True
         )
-        if answer.outcome is not Outcome.DONE:
+        if answer.outcome is not RequestOutcome.DONE:
             return Listing((), why=answer.why)
         if not isinstance(answer.content, list):
             return Listing((), why="the answer is no list of silences")

@@ -34,7 +34,7 @@ _TICK_NS = 1_000_000
 """Least difference of two times as they are written."""
 
 
-class _Watch(NamedTuple):
+class _Participant(NamedTuple):
     since_ns: int
     client: str
     boot: str
@@ -77,7 +77,7 @@ class Election:
         self._doubt_s = doubt_s
         self.since_ns = since_ns - since_ns % _TICK_NS
         """Start of this watch as read by others; it ranks by it."""
-        self._others: dict[str, _Watch] = {}
+        self._others: dict[str, _Participant] = {}
         self._is_listening = True
 
     def hear(
@@ -133,7 +133,7 @@ class Election:
         if known is not None:
             until_s = max(until_s, known.until_s)
         is_first = not is_retained and (known is None or not known.is_heard)
-        watch = _Watch(
+        watch = _Participant(
             since_ns,
             client,
             message.boot,
@@ -153,7 +153,7 @@ class Election:
         listens = not is_retained and message.leads is False and says_nothing
         return is_first or (listens and not self._is_listening)
 
-    def _rank_behind(self, late: _Watch) -> None:
+    def _rank_behind(self, late: _Participant) -> None:
         """Rank behind a leader that was in doubt when this watch joined: it already led."""
         if late.leads and not late.is_replaced:
             self.since_ns = max(self.since_ns, late.since_ns + _TICK_NS)
@@ -217,7 +217,7 @@ class Election:
         present = [watch[:2] for watch in self._present(now_s) if not watch.is_replaced]
         return min([*present, (self.since_ns, self._client)])[1]
 
-    def _present(self, now_s: float) -> list[_Watch]:
+    def _present(self, now_s: float) -> list[_Participant]:
         return [watch for watch in self._others.values() if now_s < watch.until_s]
 
 

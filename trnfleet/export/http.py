@@ -39,7 +39,7 @@ _RETRIED = frozenset({408, 425, 429})
 """Temporary refusals, independent of the content sent."""
 
 
-class Outcome(enum.Enum):
+class RequestOutcome(enum.Enum):
     """The outcome of a request."""
 
     DONE = "done"
@@ -52,7 +52,7 @@ class Outcome(enum.Enum):
 class Answer(NamedTuple):
     """The outcome of a request, and its reason."""
 
-    outcome: Outcome
+    outcome: RequestOutcome
     why: str = ""
     content: Any = None
     """Body of the answer, if it was to be read."""
@@ -60,11 +60,11 @@ class Answer(NamedTuple):
     """Wall clock of the other side (`Date`), in whole seconds; None without it."""
 
 
-COMPRESSED = Answer(Outcome.FAILED, "the answer is compressed, which was not asked for")
+COMPRESSED = Answer(RequestOutcome.FAILED, "the answer is compressed, which was not asked for")
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class HttpTarget:
     """The target of requests; it may be shown, its parts may not."""
 
     url: str = field(repr=False)
@@ -77,7 +77,7 @@ class Target:
         return f"{parts.scheme}://{parts.netloc}"
 
 
-def parse_target(text: str, password: str | None = None) -> Target:
+def parse_target(text: str, password: str | None = None) -> HttpTarget:
     """Read an `http://` or `https://` URL.
 
     Args:
@@ -102,13 +102,13 @@ def parse_target(text: str, password: str | None = None) -> Target:
         netloc += f":{port}"
     url = urlunsplit((parts.scheme, netloc, parts.path, parts.query, ""))
     if parts.username is None:
-        return Target(url)
+        return HttpTarget(url)
     given = password if parts.password is None else unquote(parts.password)
-    return Target(url, unquote(parts.username), given or "")
+    return HttpTarget(url, unquote(parts.username), given or "")
 
 
 def make_client(
-    target: Target, transport: httpx.AsyncBaseTransport | None = None
+    target: HttpTarget, transport: httpx.AsyncBaseTransport | None = None
 ) -> httpx.AsyncClient:
     """Return a client for a target.
 
@@ -180,20 +180,20 @@ async def request_json(
                     said = ascii(chunk[:SHOWN_CHARACTERS].decode("utf-8", "replace"))
                     break
         if status < 300:
-            answers.append(Answer(Outcome.DONE, date_ns=date_ns))
+            answers.append(Answer(RequestOutcome.DONE, date_ns=date_ns))
         elif status < 500 and status not in _RETRIED:
             answers.append(
-                Answer(Outcome.REFUSED, f"HTTP {status} {said}".rstrip(), date_ns=date_ns)
+                Answer(RequestOutcome.REFUSED, f"HTTP {status} {said}".rstrip(), date_ns=date_ns)
             )
         else:
-            answers.append(Answer(Outcome.FAILED, f"HTTP {status} {said}".rstrip()))
+            answers.append(Answer(RequestOutcome.FAILED, f"HTTP {status} {said}".rstrip()))
 
     try:
         if not await finished_within(send(), clock, WHOLE_LIMIT_S):
-            return Answer(Outcome.FAILED, f"no answer within {WHOLE_LIMIT_S:g} s")
+            return Answer(RequestOutcome.FAILED, f"no answer within {WHOLE_LIMIT_S:g} s")
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         # The text of some of these quotes the URL.
-        return Answer(Outcome.FAILED, type(error).__name__)
+        return Answer(RequestOutcome.FAILED, type(error).__name__)
     finally:
         # Each answer could set other ones, which would all be sent with the next request.
         client.cookies.clear()
@@ -213,8 +213,8 @@ async def _read_json(response: httpx.Response) -> Answer:
     async for chunk in response.aiter_bytes():
         body += chunk
         if len(body) > MOST_BYTES:
-            return Answer(Outcome.FAILED, f"the answer is longer than {MOST_BYTES:,} bytes")
+            return Answer(RequestOutcome.FAILED, f"the answer is longer than {MOST_BYTES:,} bytes")
     try:
-        return Answer(Outcome.DONE, content=json.loads(body))
+        return Answer(RequestOutcome.DONE, content=json.loads(body))
     except (ValueError, RecursionError):
-        return Answer(Outcome.FAILED, "the answer is not JSON")
+        return Answer(RequestOutcome.FAILED, "the answer is not JSON")

@@ -37,7 +37,7 @@ _MARK = re.compile(
 )
 
 
-class Key(NamedTuple):
+class SilenceKey(NamedTuple):
     """A silence or an acknowledgement of ours."""
 
     kind: Literal["silence", "ack"]
@@ -56,14 +56,14 @@ class OwnSilence(NamedTuple):
     why: str
 
 
-class Plan(NamedTuple):
+class SilencePlan(NamedTuple):
     """Changes of one Alertmanager's silences, and of ours because of it."""
 
     write: list[tuple[SilenceDraft, str]]
     """Silences to write, each with the id of the one it replaces."""
     expire: list[str]
     """Ids of silences to end there."""
-    ended_there: list[Key]
+    ended_there: list[SilenceKey]
     """Ours that somebody has ended there."""
 
 
@@ -81,18 +81,18 @@ class TakenSilence(NamedTuple):
     """Reason why it hides nothing here; empty where it does."""
 
 
-def comment_of(fleet: str, key: Key, own: OwnSilence) -> str:
+def comment_of(fleet: str, key: SilenceKey, own: OwnSilence) -> str:
     """Return the comment of a silence passed on."""
     return f"{own.why[:_LONGEST_COMMENT]} [trnfleet {fleet} {key.kind} {key.name} {own.revision}]".lstrip()  # noqa: E501
 
 
 def plan(
     fleet: str,
-    ours: Mapping[Key, OwnSilence],
+    ours: Mapping[SilenceKey, OwnSilence],
     theirs: Iterable[AlertmanagerSilence],
-    is_over: Callable[[Key], bool],
+    is_over: Callable[[SilenceKey], bool],
     wall_ns: int,
-) -> Plan:
+) -> SilencePlan:
     """Return the changes that make an Alertmanager's silences equal ours.
 
     Args:
@@ -102,12 +102,12 @@ def plan(
         is_over: Returns whether a silence missing in `ours` is known to be over.
         wall_ns: The wall clock.
     """
-    copies: dict[Key, list[tuple[AlertmanagerSilence, int]]] = {}
+    copies: dict[SilenceKey, list[tuple[AlertmanagerSilence, int]]] = {}
     for silence in theirs:
         mark = _mark(fleet, silence)
         if mark is not None:
             copies.setdefault(mark[0], []).append((silence, mark[1]))
-    made = Plan([], [], [])
+    made = SilencePlan([], [], [])
     for key, own in ours.items():
         alive = sorted((copy for copy in copies.get(key, []) if not copy[0].is_expired), key=_by_id)
         if alive:
@@ -171,12 +171,12 @@ def differs(one_ns: int, other_ns: int, now_ns: int, *, scale: float = 1.0) -> b
     return abs(one_ns - other_ns) > TOLERANCE_NS * scale + TOLERANCE_SHARE * abs(other_ns - now_ns)
 
 
-def _mark(fleet: str, silence: AlertmanagerSilence) -> tuple[Key, int] | None:
+def _mark(fleet: str, silence: AlertmanagerSilence) -> tuple[SilenceKey, int] | None:
     """Return the original and revision of a copied silence; None if created there."""
     match = _MARK.search(silence.comment)
     if match is None or match[1] != fleet:
         return None
-    return Key("ack" if match[2] == "ack" else "silence", match[3]), int(match[4])
+    return SilenceKey("ack" if match[2] == "ack" else "silence", match[3]), int(match[4])
 
 
 def _by_id(copy: tuple[AlertmanagerSilence, int]) -> str:
@@ -203,7 +203,7 @@ def _was_ended(copies: Sequence[tuple[AlertmanagerSilence, int]], own: OwnSilenc
     return last is not None and last.was_ended
 
 
-def _draft(fleet: str, key: Key, own: OwnSilence, starts_ns: int) -> SilenceDraft:
+def _draft(fleet: str, key: SilenceKey, own: OwnSilence, starts_ns: int) -> SilenceDraft:
     begins_ns = min(max(starts_ns, own.starts_ns), own.ends_ns - LEAST_LEFT_NS)
     return SilenceDraft(own.matchers, begins_ns, own.ends_ns, own.who, comment_of(fleet, key, own))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from trnfleet import logs
 from trnfleet.clock import format_rfc3339
-from trnfleet.export.http import Outcome, make_client, post_json
+from trnfleet.export.http import RequestOutcome, make_client, post_json
 from trnfleet.export.notification import annotations_of, labels_of, links_of
 from trnfleet.export.receiver import MOST_AT_ONCE, MOST_WAITING, Receiver, pause_s
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import httpx
 
     from trnfleet.clock import Clock
-    from trnfleet.export.http import Target
+    from trnfleet.export.http import HttpTarget
     from trnfleet.export.notification import Notification
 
 log = logs.get_logger(__name__)
@@ -36,7 +36,7 @@ class WebhookReceiver(Receiver):
     def __init__(
         self,
         name: str,
-        target: Target,
+        target: HttpTarget,
         clock: Clock,
         *,
         transport: httpx.AsyncBaseTransport | None = None,
@@ -82,16 +82,18 @@ class WebhookReceiver(Receiver):
         attempt = 0
         while True:
             answer = await post_json(client, self._target.url, content, self.clock)
-            if answer.outcome is Outcome.DONE:
+            if answer.outcome is RequestOutcome.DONE:
                 self.tally.delivered += len(batch)
                 self.tally.last_error = ""
                 for notification in batch:
                     self.confirm(notification)
                 return
             event = (
-                "webhook_refused" if answer.outcome is Outcome.REFUSED else "webhook_unreachable"
+                "webhook_refused"
+                if answer.outcome is RequestOutcome.REFUSED
+                else "webhook_unreachable"
             )
-            if self.tally.last_error != answer.why or answer.outcome is Outcome.REFUSED:
+            if self.tally.last_error != answer.why or answer.outcome is RequestOutcome.REFUSED:
                 log.warning(
                     event,
                     receiver=self.name,
@@ -100,7 +102,7 @@ class WebhookReceiver(Receiver):
                     reason=answer.why,
                 )
             self.tally.last_error = answer.why
-            if answer.outcome is Outcome.REFUSED:
+            if answer.outcome is RequestOutcome.REFUSED:
                 self.tally.refused += len(batch)
                 return
             self.tally.retried += 1

@@ -22,7 +22,7 @@ from trnfleet.sim.faults.effects import RESTARTED_COUNTERS
 from trnfleet.sim.faults.timeline import IncidentTimeline
 from trnfleet.sim.hardware.chips import ChipPhysics
 from trnfleet.sim.hardware.ecc import CorrectedErrors
-from trnfleet.sim.hardware.hosts import HostPhysics, SilentRows
+from trnfleet.sim.hardware.hosts import HostPhysics, SilentHosts
 from trnfleet.sim.hardware.thermal import Throttling
 from trnfleet.sim.jobs.window import JobTick
 from trnfleet.sim.jobs.workloads import Workloads
@@ -147,7 +147,7 @@ class Engine:
         self._chips = ChipPhysics(self.layout, self._cohorts, self.columns, rng, fleet, self.own)
         self._hosts = HostPhysics(self.layout, self._cohorts, self.columns, rng, self.own)
         self._errors = CorrectedErrors(rng, self.layout.chip_start)
-        self._silent_rows = SilentRows(self.layout, self.columns)
+        self._silent_rows = SilentHosts(self.layout, self.columns)
         self.account = CapacityAccount(self.layout, fleet, placement, rng)
         """The account's Capacity Blocks."""
         self.silent = np.zeros(len(self.layout.instances), np.bool_)

@@ -18,7 +18,7 @@ from trnfleet.domain.alerts.alert import Alert, fingerprint_of, labels_of
 from trnfleet.domain.alerts.rules import Rule
 from trnfleet.domain.alerts.status import AlertState, AlertStatus
 from trnfleet.export.alertmanager_silences import AlertmanagerSilences
-from trnfleet.export.http import Target
+from trnfleet.export.http import HttpTarget
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.alerting.store import AlertStore
 from trnfleet.monitor.sources.clocks import Moment
@@ -149,7 +149,7 @@ class Bench:
 
     def made(self) -> SilenceExchange:
         """Return an exchange as in a starting watch."""
-        target, transport = Target("http://am:9093"), self.there.transport
+        target, transport = HttpTarget("http://am:9093"), self.there.transport
         return SilenceExchange(
             "demo",
             [

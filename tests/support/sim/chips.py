@@ -13,7 +13,7 @@ from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import BY_NAME, METRICS, Scope
 from trnfleet.sim.hardware.chips import ChipPhysics
 from trnfleet.sim.hardware.hosts import HostPhysics
-from trnfleet.sim.hardware.thermal import NOTHING, Throttled
+from trnfleet.sim.hardware.thermal import NOTHING, ThrottledChips
 from trnfleet.sim.jobs.activity import ACTIVITY, QUANTITIES, Phase
 from trnfleet.sim.placement import Cohorts, Placement
 from trnfleet.sim.rng import Rng
@@ -96,7 +96,7 @@ class Chips:
         jobs: JobTick,
         elapsed_s: float = 1.0,
         *,
-        throttled: Throttled = NOTHING,
+        throttled: ThrottledChips = NOTHING,
         slow: dict[int, float] | None = None,
     ) -> None:
         """Write one tick.

@@ -23,8 +23,8 @@ from trnfleet.export.alertmanager import (
 )
 from trnfleet.export.http import (
     WHOLE_LIMIT_S,
-    Outcome,
-    Target,
+    HttpTarget,
+    RequestOutcome,
     make_client,
     parse_target,
     post_json,
@@ -93,7 +93,7 @@ class Other:
         return BEGIN_NS / 1e9 + (self.clock.monotonic_s() - 100.0) + (self.ahead_s or 0.0)
 
 
-TARGET = Target("http://am:9093/", "ann", "secret")
+TARGET = HttpTarget("http://am:9093/", "ann", "secret")
 
 
 def starts(other: Other) -> list[list[str]]:
@@ -383,7 +383,7 @@ async def test_a_webhook_gets_what_alertmanager_would_post() -> None:
     """The body has Alertmanager's version 4 form, with the alerts' common entries."""
     other = Other()
     receiver = WebhookReceiver(
-        "webhook", Target("http://h/x"), other.clock, transport=other.transport
+        "webhook", HttpTarget("http://h/x"), other.clock, transport=other.transport
     )
     async with running(receiver.run()):
         receiver.notify([notification(1), notification(2, resolved_s=3)])
@@ -403,7 +403,7 @@ async def test_a_webhook_keeps_the_order_and_is_tried_again() -> None:
     other = Other()
     other.status = 503
     receiver = WebhookReceiver(
-        "webhook", Target("http://h/x"), other.clock, transport=other.transport
+        "webhook", HttpTarget("http://h/x"), other.clock, transport=other.transport
     )
     told: list[str] = []
     receiver.confirm = lambda each: told.append(each.fingerprint)
@@ -428,7 +428,7 @@ async def test_a_webhook_keeps_the_order_and_is_tried_again() -> None:
 
 async def test_a_webhook_s_queue_is_bounded() -> None:
     """Beyond its room a receiver takes nothing, and says how many it took."""
-    receiver = WebhookReceiver("webhook", Target("http://h/x"), ManualClock())
+    receiver = WebhookReceiver("webhook", HttpTarget("http://h/x"), ManualClock())
     many = [notification(number) for number in range(MOST_WAITING - 1)]
     assert receiver.notify(many) == MOST_WAITING - 1
     assert receiver.notify(many[:3]) == 1
@@ -447,12 +447,12 @@ async def test_an_answer_that_takes_for_ever_is_a_failure() -> None:
     answers = []
 
     async def post() -> None:
-        async with make_client(Target("http://h/x"), httpx.MockTransport(hang)) as client:
+        async with make_client(HttpTarget("http://h/x"), httpx.MockTransport(hang)) as client:
             answers.append(await post_json(client, "http://h/x", {}, clock))
 
     async with running(post()):
         await clock.advance(WHOLE_LIMIT_S)
-        assert answers[0].outcome is Outcome.FAILED
+        assert answers[0].outcome is RequestOutcome.FAILED
         assert answers[0].why == "no answer within 20 s"
 
 
@@ -468,12 +468,22 @@ class Unread(httpx.AsyncByteStream):
 @pytest.mark.parametrize(
     ("status", "outcome", "why"),
     [
-        (200, Outcome.FAILED, "the answer is compressed, which was not asked for"),
-        (400, Outcome.REFUSED, "HTTP 400 (the answer is compressed, which was not asked for)"),
-        (503, Outcome.FAILED, "HTTP 503 (the answer is compressed, which was not asked for)"),
+        (200, RequestOutcome.FAILED, "the answer is compressed, which was not asked for"),
+        (
+            400,
+            RequestOutcome.REFUSED,
+            "HTTP 400 (the answer is compressed, which was not asked for)",
+        ),
+        (
+            503,
+            RequestOutcome.FAILED,
+            "HTTP 503 (the answer is compressed, which was not asked for)",
+        ),
     ],
 )
-async def test_a_compressed_answer_is_not_read(status: int, outcome: Outcome, why: str) -> None:
+async def test_a_compressed_answer_is_not_read(
+    status: int, outcome: RequestOutcome, why: str
+) -> None:
     """A few kB could unpack to gigabytes; compression is not asked for."""
     requests = []
 
@@ -482,7 +492,7 @@ async def test_a_compressed_answer_is_not_read(status: int, outcome: Outcome, wh
         headers = {"Content-Encoding": "zstd, gzip", "Set-Cookie": "a=b"}
         return httpx.Response(status, headers=headers, stream=Unread())
 
-    async with make_client(Target("http://h/x"), httpx.MockTransport(answer)) as client:
+    async with make_client(HttpTarget("http://h/x"), httpx.MockTransport(answer)) as client:
         for _ in range(2):
             got = await request_json(client, "GET", "http://h/x", SystemClock(), is_read=True)
             assert (got.outcome, got.why) == (outcome, why)
@@ -502,10 +512,13 @@ async def test_a_long_answer_and_an_absurd_date_are_left_out(
             content=b"[" + b"1," * 500 + b"1]",
         )
 
-    async with make_client(Target("http://h/x"), httpx.MockTransport(answer)) as client:
+    async with make_client(HttpTarget("http://h/x"), httpx.MockTransport(answer)) as client:
         monkeypatch.setattr(http, "MOST_BYTES", 1_000)
         got = await request_json(client, "GET", "http://h/x", SystemClock(), is_read=True)
-        assert (got.outcome, got.why) == (Outcome.FAILED, "the answer is longer than 1,000 bytes")
+        assert (got.outcome, got.why) == (
+            RequestOutcome.FAILED,
+            "the answer is longer than 1,000 bytes",
+        )
         monkeypatch.setattr(http, "MOST_BYTES", 2_000)
         got = await request_json(client, "GET", "http://h/x", SystemClock(), is_read=True)
         assert (len(got.content), got.date_ns) == (501, None)
@@ -525,7 +538,7 @@ def test_urls_and_their_passwords() -> None:
     assert str(target) == "https://[::1]:8443"
     assert "s@crt" not in repr(target)
     assert "token" not in repr(target)
-    assert parse_target("http://ann@h/", "other") == Target("http://h/", "ann", "other")
+    assert parse_target("http://ann@h/", "other") == HttpTarget("http://h/", "ann", "other")
     assert parse_target("http://h/", "other").user is None
     for bad in (
         "h:9093",

@@ -43,7 +43,7 @@ _FORBIDDEN = frozenset(
 _UNOFFERED = frozenset({"InvalidAction", "UnsupportedOperation", "UnknownOperationException"})
 
 
-class Throttled(CloudError):  # noqa: N818  it is an answer more than an error
+class RequestsThrottled(CloudError):  # noqa: N818  it is an answer more than an error
     """EC2 throttles the requests."""
 
 
@@ -115,7 +115,7 @@ def read(client: Any) -> Reading:
         except ClientError as error:
             code = error.response.get("Error", {}).get("Code", "")
             if code in _THROTTLED:
-                raise Throttled(f"EC2: {operation}: {code}") from error
+                raise RequestsThrottled(f"EC2: {operation}: {code}") from error
             if code in _FORBIDDEN:
                 problems.append(
                     f"ec2:{_action(operation)} is not allowed ({code}); its answers stay unknown"

@@ -94,7 +94,7 @@ class Ec2Event(NamedTuple):
         return None if self.kind is None else self.kind.detail_type
 
 
-class Health(NamedTuple):
+class BlockHealth(NamedTuple):
     """Last known health of a block; a reading without it changes nothing."""
 
     impaired: bool = False
@@ -104,7 +104,7 @@ class Health(NamedTuple):
     is_out: bool = False
     """Whether its state was that it is unavailable."""
 
-    def after(self, message: ReservationMessage) -> Health:
+    def after(self, message: ReservationMessage) -> BlockHealth:
         """Return the health after a message."""
         impaired = self.impaired
         if message.interconnect in {InterconnectStatus.OK, InterconnectStatus.IMPAIRED}:
@@ -115,11 +115,11 @@ class Health(NamedTuple):
             unavailable = message.unavailable or message.instances
         elif message.unavailable is not None:
             unavailable = message.unavailable
-        return Health(impaired, unavailable, is_out)
+        return BlockHealth(impaired, unavailable, is_out)
 
 
 def ec2_events(
-    before: ReservationMessage | None, after: ReservationMessage, health: Health
+    before: ReservationMessage | None, after: ReservationMessage, health: BlockHealth
 ) -> Iterator[Ec2Event]:
     """Yield the events between two readings.
 
@@ -207,7 +207,9 @@ def _entered(before: ReservationState | None, after: ReservationMessage) -> Iter
         )
 
 
-def _felt(message: ReservationMessage, before: Health, after: Health) -> Iterator[Ec2Event]:
+def _felt(
+    message: ReservationMessage, before: BlockHealth, after: BlockHealth
+) -> Iterator[Ec2Event]:
     name = message.id
     if after.impaired and not before.impaired:
         yield _event(

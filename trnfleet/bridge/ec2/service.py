@@ -11,10 +11,10 @@ import math
 from typing import TYPE_CHECKING, Literal
 
 from trnfleet import logs
-from trnfleet.bridge.ec2.client import Reading, Throttled
+from trnfleet.bridge.ec2.client import Reading, RequestsThrottled
 from trnfleet.bridge.ec2.mapping import (
+    BlockHealth,
     Ec2Event,
-    Health,
     delivered_event,
     ec2_events,
     messages_of,
@@ -93,7 +93,7 @@ class Bridge:
         """End last warned of, by reservation."""
         self._delivered: set[str] = set()
         """Reservations with a published delivery event."""
-        self._health: dict[str, Health] = {}
+        self._health: dict[str, BlockHealth] = {}
         self._problems: set[str] = set()
         self._has_read = False
         self._events = 0
@@ -121,7 +121,7 @@ class Bridge:
             self._published[message.id] = published
             made.append(self._reservation(published))
             # The state at the start is no change.
-            health = self._health.get(published.id, Health())
+            health = self._health.get(published.id, BlockHealth())
             if known is not None or self._has_read:
                 made += [
                     self._event(published, event, now_ns)
@@ -373,7 +373,7 @@ async def _read_on(
         try:
             reading = await in_thread(read)
             bridge.rounds += 1
-        except Throttled as error:
+        except RequestsThrottled as error:
             if once:
                 raise
             pause_s = max(interval_s, min(2 * pause_s, LONGEST_PAUSE_S))

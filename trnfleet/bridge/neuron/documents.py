@@ -426,7 +426,7 @@ class InstanceTick(NamedTuple):
     """Wire codes by metric: a row a chip, one row of the instance's."""
 
 
-class _Place(NamedTuple):
+class _ChipPlace(NamedTuple):
     """The instance's rows in the frames of a descriptor."""
 
     unit: Unit
@@ -466,7 +466,7 @@ class InstanceTicks:
         self._name = path.rpartition("/")[2].encode()
         self._nodes = build_topic(fleet, TopicClass.NODE, "", root)
         self._telemetry = build_topic(fleet, TopicClass.TELEMETRY, "", root)
-        self._place: _Place | None = None
+        self._place: _ChipPlace | None = None
         self._described = b""
         """The descriptor that it is from."""
         self._ts_ns = -1
@@ -524,7 +524,7 @@ class InstanceTicks:
         elif self.host.kind is not kind:
             raise WireError(f"the instance is a {kind.name} now, and was a {self.host.kind.name}")
         self._described = payload
-        self._place = _Place(
+        self._place = _ChipPlace(
             unit,
             descriptor.period_s * descriptor.clock.speed,
             slice(unit.chips[number], unit.chips[number + 1]),

@@ -15,7 +15,7 @@ import numpy as np
 
 from trnfleet.bridge.neuron.devices import DeviceList
 from trnfleet.bridge.neuron.fields import Doubts, object_of, parse_document, period_of, text_of
-from trnfleet.bridge.neuron.values import Chips, Counters, values_of
+from trnfleet.bridge.neuron.values import Chips, NeuronCounters, values_of
 from trnfleet.domain.hardware.catalogue import (
     INSTANCE_TYPES,
     TRAINIUM3,
@@ -84,7 +84,7 @@ class HostReader:
         self._device_list = device_list
         self._placed: dict[int, int] | None = None
         """Chip of each device that neuron-ls lists."""
-        self._counters = Counters(0)
+        self._counters = NeuronCounters(0)
 
     @property
     def kind(self) -> InstanceType:
@@ -111,7 +111,7 @@ class HostReader:
                 self.columns[metric.name] = metric.blank(
                     kind.chips if metric.scope is Scope.CHIP else 1
                 )
-            self._counters = Counters(kind.chips)
+            self._counters = NeuronCounters(kind.chips)
         self.period_s = period_of(data) or self.period_s
         self.doubts = Doubts()
         chips = self._chips(object_of(data, "neuron_hardware_info"), kind)

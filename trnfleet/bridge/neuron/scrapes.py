@@ -55,7 +55,7 @@ _COMMENT = re.compile(rb"# (?:HELP|TYPE) [a-zA-Z_:][a-zA-Z0-9_:]*(?: |$)")
 _ESCAPE = re.compile(r"\\(.)")
 
 
-class Sample(NamedTuple):
+class SeriesSample(NamedTuple):
     """One value of a series."""
 
     name: str
@@ -77,7 +77,7 @@ def is_exposition(line: bytes) -> bool:
         return False
 
 
-def parse_sample(line: bytes) -> Sample | None:
+def parse_sample(line: bytes) -> SeriesSample | None:
     """Return the sample on a line.
 
     None for a comment, a blank line or another program's metric.
@@ -103,7 +103,7 @@ def parse_sample(line: bytes) -> Sample | None:
     ts_ns = None if match["ts"] is None else int(match["ts"]) * 1_000_000
     if ts_ns is not None and not 0 <= ts_ns < 2**63:
         raise WireError(f"{name[0]}: timestamp {match['ts']} is no time in milliseconds")
-    return Sample(name[0], _labels(name[0], match["labels"] or ""), value, problem, ts_ns)
+    return SeriesSample(name[0], _labels(name[0], match["labels"] or ""), value, problem, ts_ns)
 
 
 def _value(text: str | None) -> tuple[float, str]:
@@ -157,7 +157,7 @@ class _Open:
     def __init__(self, ts_ns: int | None, line: int) -> None:
         self.ts_ns = ts_ns
         self.line = line
-        self.samples: list[Sample] = []
+        self.samples: list[SeriesSample] = []
         self.seen: set[tuple[str, ...]] = set()
         """Series seen, only without timestamps. A repeated one marks the next scrape."""
         self.is_damaged = False
@@ -219,7 +219,7 @@ class Scrapes:
         for scrape in self._open.values():
             scrape.is_damaged = True
 
-    def _put(self, sample: Sample, number: int) -> Scrape | None:
+    def _put(self, sample: SeriesSample, number: int) -> Scrape | None:
         """Take a sample; return the scrape that it ends.
 
         Raises:
@@ -243,7 +243,7 @@ class Scrapes:
             scrape.samples.append(sample)
         return done
 
-    def _count_again(self, scrape: _Open, sample: Sample, number: int) -> None:
+    def _count_again(self, scrape: _Open, sample: SeriesSample, number: int) -> None:
         """Record a series without a timestamp.
 
         The first repeated series begins another scrape; that scrape is left out.
@@ -288,7 +288,9 @@ _PLACES = {
 """Keys of `instance_info`, and the exporter's labels."""
 
 
-def _document(samples: list[Sample], totals: dict[tuple[str, str, str], float]) -> dict[str, Any]:
+def _document(
+    samples: list[SeriesSample], totals: dict[tuple[str, str, str], float]
+) -> dict[str, Any]:
     """Return the samples of a scrape as a document; go on with the host's counters."""
     runtimes: dict[str, dict[str, Any]] = {}
     devices: dict[int, dict[str, Any]] = {}
@@ -330,7 +332,7 @@ def _document(samples: list[Sample], totals: dict[tuple[str, str, str], float]) 
 
 
 def _put_runtime(
-    report: dict[str, Any], sample: Sample, totals: dict[tuple[str, str, str], float]
+    report: dict[str, Any], sample: SeriesSample, totals: dict[tuple[str, str, str], float]
 ) -> None:
     """Write a runtime's sample where a document has it."""
     labels = sample.labels

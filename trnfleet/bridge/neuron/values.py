@@ -109,7 +109,7 @@ class Chips(NamedTuple):
         return np.where(self.seen & (is_known and self.is_certain), 0.0, math.nan)
 
 
-class Counters:
+class NeuronCounters:
     """A host's counters, accumulated from each period's counts."""
 
     def __init__(self, chips: int) -> None:
@@ -182,7 +182,7 @@ def placed(
 
 
 def values_of(
-    data: dict[str, Any], chips: Chips, counters: Counters, doubts: Doubts
+    data: dict[str, Any], chips: Chips, counters: NeuronCounters, doubts: Doubts
 ) -> dict[str, NDArray[np.float64]]:
     """Return values by metric in its unit, NaN if not available.
 
@@ -280,7 +280,7 @@ def _memory(runtimes: list[Runtime], chips: Chips) -> NDArray[np.float64]:
 
 
 def _executions(
-    runtimes: list[Runtime], chips: Chips, counters: Counters
+    runtimes: list[Runtime], chips: Chips, counters: NeuronCounters
 ) -> dict[str, NDArray[np.float64]]:
     """Continue the counters; unknown for chips with a runtime that does not count.
 
@@ -318,7 +318,7 @@ def _devices(data: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _ecc(
-    data: dict[str, Any], chips: Chips, counters: Counters, doubts: Doubts
+    data: dict[str, Any], chips: Chips, counters: NeuronCounters, doubts: Doubts
 ) -> dict[str, NDArray[np.float64]]:
     values = {name: np.full(chips.kind.chips, math.nan) for name in ECC}
     for number, device in _devices(data):

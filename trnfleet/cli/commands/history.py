@@ -29,7 +29,7 @@ from trnfleet.text import plain
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trnfleet.export.history.catalogue import LeftOut
+    from trnfleet.export.history.catalogue import LeftOutFile
     from trnfleet.export.history.database import Result
     from trnfleet.services.history.write import HistoryProgress
     from trnfleet.services.session import BrokerSession
@@ -236,12 +236,12 @@ def query(
     if as_json and as_csv:
         raise click.UsageError("either --json or --csv")
     from trnfleet.clock import datetime_ns
-    from trnfleet.export.history.query import Figure, open_history
+    from trnfleet.export.history.query import HistoryFigure, open_history
 
     with open_history(Path(folder), memory_bytes=memory, threads=threads) as history:
         if figure:
             result = history.figure(
-                Figure(
+                HistoryFigure(
                     figure,
                     round(every),
                     at,
@@ -352,7 +352,7 @@ def _summary(total: HistoryProgress) -> str:
     return ", ".join(parts)
 
 
-def _report_left_out(left_out: Sequence[LeftOut]) -> None:
+def _report_left_out(left_out: Sequence[LeftOutFile]) -> None:
     for file in left_out[:MOST_LEFT_OUT]:
         report(f"left out {plain(str(file.path), 300)}: {plain(file.why)}")
     if left_out:

@@ -10,8 +10,6 @@ from trnfleet.domain.durations import DAY_S
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import ConfigError
 
-DAY_S = 86_400.0
-
 
 class FaultScope(enum.StrEnum):
     """Kinds of targets."""

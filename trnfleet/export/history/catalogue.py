@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from trnfleet.export.history.database import Database
     from trnfleet.export.history.files import HistoryFile, Partition
-    from trnfleet.export.history.tables import Table
+    from trnfleet.export.history.tables import HistoryTable
 
 SCHEMA_KEY = "trnfleet_schema"
 REPLACES_KEY = "trnfleet_replaces"
@@ -49,7 +49,7 @@ _COLUMNS = (
 ResultT = TypeVar("ResultT")
 
 
-class LeftOut(NamedTuple):
+class LeftOutFile(NamedTuple):
     """A file that does not count."""
 
     path: Path
@@ -60,12 +60,12 @@ class Catalogue(NamedTuple):
     """The files of a folder at a moment."""
 
     files: tuple[HistoryFile, ...]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[LeftOutFile, ...]
     """Torn and foreign files."""
     replaced: tuple[HistoryFile, ...]
     """Files replaced by another one, but still present."""
 
-    def select(self, table: Table, partition: Partition | None = None) -> list[HistoryFile]:
+    def select(self, table: HistoryTable, partition: Partition | None = None) -> list[HistoryFile]:
         """Return the files of a table, of one partition or of all."""
         return [
             file
@@ -78,7 +78,7 @@ def read_catalogue(
     database: Database,
     folder: Path,
     chosen: Iterable[Partition] | None = None,
-    bad: Iterable[LeftOut] = (),
+    bad: Iterable[LeftOutFile] = (),
 ) -> Catalogue:
     """Return the files of a folder: regular files with fitting metadata and columns.
 
@@ -97,7 +97,7 @@ def read_catalogue(
     known_bad = {bad_file.path for bad_file in left_out}
     for partition in partitions(folder) if chosen is None else chosen:
         named, foreign = list_files(folder, partition)
-        left_out.extend(LeftOut(path, "no file of history") for path in foreign)
+        left_out.extend(LeftOutFile(path, "no file of history") for path in foreign)
         for file in named:
             if file.path in known_bad:
                 continue
@@ -106,7 +106,7 @@ def read_catalogue(
             except FileNotFoundError:
                 raise _gone(file.path) from None
             if why:
-                left_out.append(LeftOut(file.path, why))
+                left_out.append(LeftOutFile(file.path, why))
             else:
                 files.append(file)
     sound: list[HistoryFile] = []
@@ -117,7 +117,7 @@ def read_catalogue(
         names, why = _replaced_by(file, dict(metadata.get(file.path, ())))
         why = why or why_misfit(TABLES[file.table], columns.get(file.path, []))
         if why:
-            left_out.append(LeftOut(file.path, why))
+            left_out.append(LeftOutFile(file.path, why))
             continue
         known = TABLES[file.table].names
         sound.append(
@@ -134,7 +134,7 @@ def read_catalogue(
 def read_files(
     database: Database,
     folder: Path,
-    bad: list[LeftOut],
+    bad: list[LeftOutFile],
     read: Callable[[Catalogue], ResultT],
     *,
     list_partitions: Callable[[], Iterable[Partition]] | None = None,
@@ -185,7 +185,7 @@ def _leave_out(
     folder: Path,
     error: HistoryError,
     catalogue: Catalogue | None,
-    bad: list[LeftOut],
+    bad: list[LeftOutFile],
     *,
     is_ours: bool,
 ) -> bool:
@@ -193,18 +193,20 @@ def _leave_out(
     files = () if catalogue is None else catalogue.files
     known = {bad_file.path for bad_file in bad}
     if MISDATED in str(error):
-        bad += [LeftOut(path, MISDATED) for path in _misdated(database, files) if path not in known]
+        bad += [
+            LeftOutFile(path, MISDATED) for path in _misdated(database, files) if path not in known
+        ]
     elif error.file:
         path = Path(error.file)
         if path.is_relative_to(folder.absolute()):
             path = folder / path.relative_to(folder.absolute())
-            bad += [LeftOut(path, f"damaged: {error}")] if path not in known else []
+            bad += [LeftOutFile(path, f"damaged: {error}")] if path not in known else []
     elif error.is_damage or (is_ours and not error.is_refused):
         bad += _damaged(database, files)
     return len(bad) > len(known)
 
 
-def _damaged(database: Database, files: Iterable[HistoryFile]) -> list[LeftOut]:
+def _damaged(database: Database, files: Iterable[HistoryFile]) -> list[LeftOutFile]:
     """Read files whole and return the damaged ones: DuckDB does not name each."""
     damaged = []
     for file in files:
@@ -214,7 +216,7 @@ def _damaged(database: Database, files: Iterable[HistoryFile]) -> list[LeftOut]:
             )
         except HistoryError as error:
             if not error.is_gone:
-                damaged.append(LeftOut(file.path, f"damaged: {error}"))
+                damaged.append(LeftOutFile(file.path, f"damaged: {error}"))
     return damaged
 
 
@@ -301,7 +303,7 @@ def _replaced_by(file: HistoryFile, pairs: Mapping[str, str]) -> tuple[list[str]
     return names, ""
 
 
-def why_misfit(table: Table, columns: Sequence[tuple[str, str]]) -> str:
+def why_misfit(table: HistoryTable, columns: Sequence[tuple[str, str]]) -> str:
     """Return why a file's columns do not fit its table; empty if they do.
 
     A missing column, except in the key, is NULL; an unknown one is from a newer version.
@@ -323,7 +325,7 @@ def _list(paths: Iterable[Path]) -> str:
 
 
 def rows_sql(
-    database: Database, table: Table, files: Sequence[HistoryFile], *, is_exact: bool = False
+    database: Database, table: HistoryTable, files: Sequence[HistoryFile], *, is_exact: bool = False
 ) -> str:
     """Return the SQL of a table's rows, each once.
 
@@ -382,7 +384,7 @@ def rows_sql(
     return " UNION ALL ".join(f"({part})" for part in parts)
 
 
-def _dated(table: Table) -> str:
+def _dated(table: HistoryTable) -> str:
     """Return the SQL condition of a valid time; only events may lack one."""
     is_known = f"(time >= make_timestamp(0) AND time <= make_timestamp({LATEST_NS // 1_000}))"
     return f"coalesce({is_known}, {str(table in (EVENTS, ALERTS)).lower()})"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.metrics import Metric
     from trnfleet.domain.minutes import Wanted
-    from trnfleet.export.history.catalogue import LeftOut
+    from trnfleet.export.history.catalogue import LeftOutFile
     from trnfleet.export.history.files import Partition
 
 MEMORY_BYTES = 256 * 2**20
@@ -42,7 +42,7 @@ class ChartReader:
         self._reader: HistoryReader | None = None
 
     @property
-    def left_out(self) -> tuple[LeftOut, ...]:
+    def left_out(self) -> tuple[LeftOutFile, ...]:
         """Files missing in the last answer, with the reason."""
         return () if self._reader is None else self._reader.left_out
 
@@ -113,7 +113,7 @@ class ChartReader:
         return _of_node(request, steps, result.rows, names)
 
 
-def _is_bad(file: LeftOut) -> bool:
+def _is_bad(file: LeftOutFile) -> bool:
     try:
         return bool(why_torn(file.path)) or not file.why.startswith("torn")
     except FileNotFoundError:

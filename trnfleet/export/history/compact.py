@@ -21,7 +21,7 @@ from trnfleet.export.history.files import (
     EXPIRED,
     SEVERAL,
     TEMPORARY,
-    Mark,
+    FileMark,
     cell_lock,
     compact_lock,
     delete_all,
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from datetime import date
     from pathlib import Path
 
-    from trnfleet.export.history.catalogue import Catalogue, LeftOut
+    from trnfleet.export.history.catalogue import Catalogue, LeftOutFile
     from trnfleet.export.history.files import HistoryFile, Partition
-    from trnfleet.export.history.tables import Table
+    from trnfleet.export.history.tables import HistoryTable
 
 WINDOWS_AT_ONCE = 6
 """Windows of ten minutes made together: an hour of chips in memory."""
@@ -57,7 +57,7 @@ class Compacted(NamedTuple):
     windows: int
     """Ten minutes that were missing."""
     days_deleted: int
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[LeftOutFile, ...]
 
     @property
     def has_changed(self) -> bool:
@@ -143,7 +143,7 @@ def _compact_partition(
     database: Database, folder: Path, partition: Partition, report: Callable[[str], None]
 ) -> Compacted:
     _delete_temporary(folder, partition)
-    bad: list[LeftOut] = []
+    bad: list[LeftOutFile] = []
     firsts: list[Compacted] = []
 
     def work(catalogue: Catalogue) -> Compacted:
@@ -160,7 +160,7 @@ def _compact_files(
     folder: Path,
     partition: Partition,
     catalogue: Catalogue,
-    bad: list[LeftOut],
+    bad: list[LeftOutFile],
     before: Compacted,
     report: Callable[[str], None],
 ) -> Compacted:
@@ -211,7 +211,11 @@ def _windows(
 
 
 def _merge(
-    database: Database, folder: Path, partition: Partition, table: Table, files: list[HistoryFile]
+    database: Database,
+    folder: Path,
+    partition: Partition,
+    table: HistoryTable,
+    files: list[HistoryFile],
 ) -> bool:
     """Merge a table's files into one and delete them; return whether there were several."""
     # A file with columns that this version does not know would lose them.
@@ -234,7 +238,7 @@ def _merge(
                 min(file.first for file in files),
                 max(file.last for file in files),
                 writer,
-                Mark.MERGED,
+                FileMark.MERGED,
             ),
             f"SELECT * FROM ({rows}) ORDER BY {order}",
             {REPLACES_KEY: json.dumps([file.path.name for file in files])},
@@ -254,7 +258,9 @@ def _sums(database: Database, rows: str) -> list[tuple[Any, ...]]:
     return database.run(f"SELECT count(*), bit_xor(hash(rows)) FROM ({rows}) AS rows").rows
 
 
-def _verify(database: Database, table: Table, path: Path, sums: list[tuple[Any, ...]]) -> None:
+def _verify(
+    database: Database, table: HistoryTable, path: Path, sums: list[tuple[Any, ...]]
+) -> None:
     """Read a written file and compare it with its sources.
 
     Raises:

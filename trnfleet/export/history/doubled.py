@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from trnfleet.export.history.database import Database
     from trnfleet.export.history.files import HistoryFile
-    from trnfleet.export.history.tables import Table
+    from trnfleet.export.history.tables import HistoryTable
 
 
 class DoubledChips(NamedTuple):
@@ -64,7 +64,7 @@ def find_doubled(database: Database, files: Iterable[HistoryFile]) -> Iterator[D
 
 
 def _of_day(database: Database, fleet: str, files: Sequence[HistoryFile]) -> Iterator[DoubledChips]:
-    def rows(table: Table) -> str:
+    def rows(table: HistoryTable) -> str:
         return rows_sql(database, table, [file for file in files if file.table == table.name])
 
     # Cells may have different chips of an UltraServer; few of these have several cells, and chips

@@ -42,7 +42,7 @@ _NAME = re.compile(
 _STAMP = "%Y%m%dT%H%MZ"
 
 
-class Mark(enum.StrEnum):
+class FileMark(enum.StrEnum):
     """Why a file's name is like no other's."""
 
     NONE = ""
@@ -88,7 +88,7 @@ def day_of(minute: int) -> date:
     return datetime.fromtimestamp(minute * 60, UTC).date()
 
 
-def file_name(table: str, first: int, last: int, writer: str, mark: Mark) -> str:
+def file_name(table: str, first: int, last: int, writer: str, mark: FileMark) -> str:
     """Return the name of a file of some minutes.
 
     A file with a mark has a unique name.
@@ -114,7 +114,13 @@ def parse_file(path: Path, partition: Partition) -> HistoryFile | None:
     except ValueError:
         return None
     return HistoryFile(
-        path, partition, match["table"], first, last, match["writer"], match["mark"] == Mark.MERGED
+        path,
+        partition,
+        match["table"],
+        first,
+        last,
+        match["writer"],
+        match["mark"] == FileMark.MERGED,
     )
 
 

@@ -16,7 +16,7 @@ from trnfleet.domain.metrics import Aggregate
 from trnfleet.domain.minutes import MINUTE_COLUMNS, Part
 from trnfleet.domain.quantities import duration
 from trnfleet.errors import ConfigError, nearest
-from trnfleet.export.history.catalogue import LeftOut, make_views, read_files
+from trnfleet.export.history.catalogue import LeftOutFile, make_views, read_files
 from trnfleet.export.history.database import MEMORY_BYTES, THREADS, Database, HistoryError
 from trnfleet.export.history.doubled import find_doubled
 from trnfleet.export.history.files import require_folder
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from trnfleet.export.history.database import Result
     from trnfleet.export.history.doubled import DoubledChips
     from trnfleet.export.history.files import HistoryFile, Partition
-    from trnfleet.export.history.tables import Table
+    from trnfleet.export.history.tables import HistoryTable
 
 MOST_ROWS = 1_000_000
 READING = "SELECT"
@@ -53,7 +53,7 @@ _NO_COLUMN = re.compile(
 _NO_TABLE = re.compile(r"Table with name (\S+) does not exist")
 
 
-class Figure(NamedTuple):
+class HistoryFigure(NamedTuple):
     """A figure requested without SQL."""
 
     name: str
@@ -87,8 +87,8 @@ class HistoryReader:
         require_folder(folder)
         self._folder = folder
         self._database = Database(folder, memory_bytes=memory_bytes, threads=threads)
-        self._bad: list[LeftOut] = []
-        self.left_out: tuple[LeftOut, ...] = ()
+        self._bad: list[LeftOutFile] = []
+        self.left_out: tuple[LeftOutFile, ...] = ()
         """Files skipped by the last query, with the reason."""
         self._files: Sequence[HistoryFile] = ()
         """Files that it read."""
@@ -189,7 +189,7 @@ class HistoryReader:
             done.set()
             thread.join()
 
-    def figure(self, figure: Figure, *, limit_s: float = math.inf) -> Result:
+    def figure(self, figure: HistoryFigure, *, limit_s: float = math.inf) -> Result:
         """Return a figure's course over time, or its top nodes.
 
         Raises:
@@ -227,12 +227,12 @@ def open_history(
         reader.close()
 
 
-def columns_of(table: Table) -> tuple[str, ...]:
+def columns_of(table: HistoryTable) -> tuple[str, ...]:
     """Return the columns of a view."""
     return (*table.names, *_MORE, *(("address",) if table.address else ()))
 
 
-def figure_sql(figure: Figure, folder: Path) -> tuple[str, list[Any]]:
+def figure_sql(figure: HistoryFigure, folder: Path) -> tuple[str, list[Any]]:
     """Return the SQL of a figure, and its parameters.
 
     Raises:
@@ -285,7 +285,7 @@ def figure_sql(figure: Figure, folder: Path) -> tuple[str, list[Any]]:
     )
 
 
-def _within(figure: Figure) -> tuple[str, list[Any]]:
+def _within(figure: HistoryFigure) -> tuple[str, list[Any]]:
     """Return the condition for a figure's node and time, and its parameters."""
     conditions = ["true"]
     parameters = list[object]()

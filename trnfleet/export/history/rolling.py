@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from trnfleet.errors import TrnfleetError
 from trnfleet.export.history.catalogue import SCHEMA_KEY, rows_sql
 from trnfleet.export.history.database import HistoryError, quoted
-from trnfleet.export.history.files import SEVERAL, SUFFIX, TEMPORARY, Mark, file_name, publish
+from trnfleet.export.history.files import SEVERAL, SUFFIX, TEMPORARY, FileMark, file_name, publish
 from trnfleet.export.history.tables import (
     CHIPS,
     FLEETS,
@@ -188,7 +188,7 @@ def roll_up(
                 database,
                 folder,
                 partition,
-                file_name(table.name, first, last, writer, Mark.MADE),
+                file_name(table.name, first, last, writer, FileMark.MADE),
                 f"SELECT {columns} FROM ({rolled}) ORDER BY ALL",
             )
     finally:

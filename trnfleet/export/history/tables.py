@@ -21,7 +21,7 @@ _PLACE = (("cluster", "VARCHAR"), ("ultraserver", "VARCHAR"))
 _WHOLE = "UBIGINT"
 
 
-class Table(NamedTuple):
+class HistoryTable(NamedTuple):
     """A table: the prefix of its files, and its columns except those of the path."""
 
     name: str
@@ -53,7 +53,7 @@ _ROLLED = tuple(
 )
 _COVER = (("minutes", "UTINYINT"), ("chips", "UINTEGER"), ("covered_s", "DOUBLE"))
 
-CHIPS = Table(
+CHIPS = HistoryTable(
     "chips",
     (
         ("time", "TIMESTAMP"),
@@ -69,7 +69,7 @@ CHIPS = Table(
     "covered_s DESC, writer",
     "concat(cluster, '/', ultraserver, '/', instance, printf('/chip%02d', chip))",
 )
-ULTRASERVERS = Table(
+ULTRASERVERS = HistoryTable(
     "ultraservers",
     (("time", "TIMESTAMP"), *_PLACE, *_COVER, *_ROLLED, ("writer", "VARCHAR")),
     ("time", "cluster", "ultraserver"),
@@ -77,7 +77,7 @@ ULTRASERVERS = Table(
     "concat(cluster, '/', ultraserver)",
     is_of_cell=True,
 )
-JOBS = Table(
+JOBS = HistoryTable(
     "jobs",
     (
         ("time", "TIMESTAMP"),
@@ -93,14 +93,14 @@ JOBS = Table(
     "minutes DESC, covered_s DESC, writer",
     is_of_cell=True,
 )
-FLEETS = Table(
+FLEETS = HistoryTable(
     "fleets",
     (("time", "TIMESTAMP"), *_COVER, *_ROLLED, ("writer", "VARCHAR")),
     ("time",),
     "minutes DESC, covered_s DESC, writer",
     is_of_cell=True,
 )
-JOB_MINUTES = Table(
+JOB_MINUTES = HistoryTable(
     "job_minutes",
     (
         ("time", "TIMESTAMP"),
@@ -114,7 +114,7 @@ JOB_MINUTES = Table(
     ("time", "job"),
     "samples DESC, writer",
 )
-EVENTS = Table(
+EVENTS = HistoryTable(
     "events",
     (
         ("time", "TIMESTAMP"),
@@ -130,7 +130,7 @@ EVENTS = Table(
     ("time", "source", "name", "address", "job", "text"),
     "writer",
 )
-ALERTS = Table(
+ALERTS = HistoryTable(
     "alerts",
     (
         ("time", "TIMESTAMP"),
@@ -174,7 +174,7 @@ def per_minute_sql(source: str) -> str:
     )
 
 
-def rolled_up_sql(table: Table, per_minute: str) -> str:
+def rolled_up_sql(table: HistoryTable, per_minute: str) -> str:
     """Return the SQL of a table's rows of ten minutes, still without a writer's name.
 
     A sum is the mean over the time in which anything of the node was covered: a chip present for

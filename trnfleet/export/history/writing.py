@@ -13,7 +13,7 @@ from trnfleet import logs
 from trnfleet.domain.minutes import MINUTE_COLUMNS
 from trnfleet.export.history.catalogue import read_files, rows_sql
 from trnfleet.export.history.database import Database, quoted
-from trnfleet.export.history.files import Mark, Partition, day_of, file_name, spill_folder
+from trnfleet.export.history.files import FileMark, Partition, day_of, file_name, spill_folder
 from trnfleet.export.history.rolling import incomplete_windows, roll_up, write_file
 from trnfleet.export.history.tables import ALERTS, CHIPS, EVENTS, MINUTE_US
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.minutes import MinuteRows
-    from trnfleet.export.history.catalogue import Catalogue, LeftOut
-    from trnfleet.export.history.tables import Table
+    from trnfleet.export.history.catalogue import Catalogue, LeftOutFile
+    from trnfleet.export.history.tables import HistoryTable
 
 log = logs.get_logger(__name__)
 
@@ -61,7 +61,7 @@ class HistoryWriter:
         self._lock = threading.Lock()
         self._written: OrderedDict[date, set[int]] = OrderedDict()
         """Existing minutes of the days asked for last."""
-        self._bad: list[LeftOut] = []
+        self._bad: list[LeftOutFile] = []
         """Damaged files, which do not count."""
         self._logged: set[Path] = set()
         """Invalid files already logged."""
@@ -142,7 +142,7 @@ class HistoryWriter:
         if known is not None:
             known.add(minute)
 
-    def write_rows(self, table: Table, minute: int, rows: Sequence[tuple[Any, ...]]) -> None:
+    def write_rows(self, table: HistoryTable, minute: int, rows: Sequence[tuple[Any, ...]]) -> None:
         """Write rows of a small table: jobs of a minute, events or alerts.
 
         Args:
@@ -239,9 +239,9 @@ class HistoryWriter:
             list_partitions=lambda: [partition],
         )
 
-    def _write(self, table: Table, minute: int, sql: str) -> None:
+    def _write(self, table: HistoryTable, minute: int, sql: str) -> None:
         # Of chips and jobs a minute is written once; events come at any time.
-        mark = Mark.NEWS if table in {EVENTS, ALERTS} else Mark.NONE
+        mark = FileMark.NEWS if table in {EVENTS, ALERTS} else FileMark.NONE
         name = file_name(table.name, minute, minute, self._writer, mark)
         partition = self._partition(minute)
         size = write_file(self._database, self._folder, partition, name, sql)

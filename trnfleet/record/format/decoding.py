@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from trnfleet.record.format.records import ChunkEntry
 
 
-class Item(NamedTuple):
+class ChunkItem(NamedTuple):
     """A message's time, channel and position in its chunk."""
 
     time_ns: int
@@ -39,7 +39,7 @@ class Messages(NamedTuple):
     """A chunk's messages in the order of their times."""
 
     data: bytes
-    items: list[Item]
+    items: list[ChunkItem]
     was_sorted: bool
     """Whether the chunk had this order already."""
     channels: dict[int, bytes]
@@ -121,7 +121,7 @@ def _unlz4(data: memoryview, size: int) -> bytes:
 
 def _parse(data: bytes, limits: RecordLimits) -> Messages:
     """Return the positions of the messages."""
-    items: list[Item] = []
+    items: list[ChunkItem] = []
     channels: dict[int, bytes] = {}
     at = 0
     size = len(data)
@@ -148,7 +148,7 @@ def _parse(data: bytes, limits: RecordLimits) -> Messages:
             if time_ns > MAX_NS:
                 raise WireError("chunk has a message of an impossible time")
             last_ns = time_ns
-            items.append(Item(time_ns, channel, at + head_size, past))
+            items.append(ChunkItem(time_ns, channel, at + head_size, past))
         elif opcode == Opcode.CHANNEL and length >= 2:
             fields = data[at + HEAD.size : past]
             channels[int.from_bytes(fields[:2], "little")] = fields
@@ -158,5 +158,5 @@ def _parse(data: bytes, limits: RecordLimits) -> Messages:
     return Messages(data, items, is_sorted, channels)
 
 
-def _time_of(item: Item) -> int:
+def _time_of(item: ChunkItem) -> int:
     return item.time_ns

@@ -119,7 +119,7 @@ class ChunkEntries(Sequence[ChunkEntry]):
 
 
 @dataclass(slots=True)
-class Summary:
+class FileSummary:
     """The content of an index."""
 
     entries: list[ChunkEntry] = field(default_factory=list)
@@ -137,7 +137,7 @@ def has_footer(file: int, size: int) -> bool:
     )
 
 
-def read_summary(file: int, size: int, limits: RecordLimits) -> Summary:
+def read_summary(file: int, size: int, limits: RecordLimits) -> FileSummary:
     """Return the index of a finished file.
 
     Raises:
@@ -169,8 +169,8 @@ def _offset_of(entry: ChunkEntry) -> int:
     return entry.offset
 
 
-def _parse(data: memoryview, begin: int, limits: RecordLimits) -> Summary:
-    summary = Summary(begin=begin)
+def _parse(data: memoryview, begin: int, limits: RecordLimits) -> FileSummary:
+    summary = FileSummary(begin=begin)
     at = 0
     while at < len(data):
         if at + HEAD.size > len(data):
@@ -192,7 +192,7 @@ def _parse(data: memoryview, begin: int, limits: RecordLimits) -> Summary:
     return summary
 
 
-def _check(summary: Summary) -> None:
+def _check(summary: FileSummary) -> None:
     """Check the entries against the file and each other.
 
     Raises:

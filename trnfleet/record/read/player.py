@@ -16,7 +16,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from trnfleet.clock import NS_PER_S
-from trnfleet.record.read.rebranding import MOST_TOPICS, Rebranding, Renumbering
+from trnfleet.record.read.rebranding import MOST_TOPICS, Rebranding, ReplayNumbering
 from trnfleet.wire.topics import RETAINED, TopicClass
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ class Player:
         self._rebranding = Rebranding(
             root, nonce=nonce(), speed=speed, fleet=fleet, name=name, to_root=to_root
         )
-        self._renumbering = Renumbering()
+        self._renumbering = ReplayNumbering()
         self._topics: dict[str, tuple[Topic | None, bool]] = {}
         self._publisher: Publisher | None = None
         self._is_running = False
@@ -265,7 +265,7 @@ class Player:
                 start_s += max(self.length_s, SHORTEST_LOOP_S)
                 await self._clock.sleep(start_s - self._clock.monotonic_s())
                 self._rebranding.renew(self._nonce())
-                self._renumbering = Renumbering()
+                self._renumbering = ReplayNumbering()
         finally:
             self._is_running = False
             await self._publish(self._goodbyes())

@@ -36,7 +36,7 @@ from trnfleet.record.format.records import (
     parse_record,
 )
 from trnfleet.record.format.schema import MAJOR, read_major
-from trnfleet.record.format.summary import ChunkEntries, Summary, has_footer, read_summary
+from trnfleet.record.format.summary import ChunkEntries, FileSummary, has_footer, read_summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -73,7 +73,7 @@ class ScanFacts:
     """Whether the mark at the data's end was met."""
 
 
-class Window:
+class FileWindow:
     """Bytes of a file, read a few kilobytes at a time."""
 
     def __init__(self, file: int) -> None:
@@ -95,7 +95,7 @@ class Scanner:
     """One scan of a stretch of a file."""
 
     def __init__(self, file: int, limits: RecordLimits) -> None:
-        self._window = Window(file)
+        self._window = FileWindow(file)
         self._file = file
         self._limits = limits
         self._channels: set[int] = set()
@@ -270,7 +270,7 @@ def refuse_special(path: Path) -> None:
         )
 
 
-class Recovery(NamedTuple):
+class FileRecovery(NamedTuple):
     """Result of recovering an unfinished file, or one with a damaged index."""
 
     path: str
@@ -328,7 +328,7 @@ class PartReader:
         self.channels: dict[int, str] = {}
         self.entries = ChunkEntries()
         """Chunk entries in file order."""
-        self.recovery: Recovery | None = None
+        self.recovery: FileRecovery | None = None
         self.is_finished = False
         self.skipped = 0
         """Records the scan could not parse."""
@@ -473,7 +473,7 @@ class PartReader:
         self._known_counts = facts.counts if known else None
         repeats = {number for number, name in facts.channels.items() if name == KEYFRAME}
         messages = sum(count for number, count in facts.counts.items() if number not in repeats)
-        self.recovery = Recovery(
+        self.recovery = FileRecovery(
             str(self.path),
             why,
             messages if known else -1,
@@ -497,7 +497,7 @@ class PartReader:
         for channel, count in counts.items():
             facts.counts[channel] = facts.counts.get(channel, 0) + count
 
-    def _follow(self, summary: Summary, begin: int) -> None:
+    def _follow(self, summary: FileSummary, begin: int) -> None:
         """Apply the index, and scan between its chunks for the head and loose messages."""
         self.channels = summary.channels
         metadata: dict[str, Metadata] = {}
@@ -546,7 +546,7 @@ def _open(path: Path) -> int:
     return os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
 
 
-def _gaps(summary: Summary, begin: int) -> Iterator[tuple[int, int, ChunkEntry | None]]:
+def _gaps(summary: FileSummary, begin: int) -> Iterator[tuple[int, int, ChunkEntry | None]]:
     """Yield each stretch before a chunk with the chunk, and the last stretch with none."""
     at = begin
     for entry in summary.entries:

@@ -37,7 +37,7 @@ class _LeftOut(NamedTuple):
     """Of this boot, left out so far."""
 
 
-class Renumbering:
+class ReplayNumbering:
     """The topics of one run of a replay."""
 
     def __init__(self) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from trnfleet.record.format.decoding import Messages
     from trnfleet.record.format.metadata import About
     from trnfleet.record.format.records import ChunkEntry
-    from trnfleet.record.read.reader import Recovery
+    from trnfleet.record.read.reader import FileRecovery
     from trnfleet.wire.ports import Keyframe, Stored
 
 
@@ -307,7 +307,7 @@ class Recording:
         return all(part.is_finished for part in self.parts)
 
     @property
-    def recoveries(self) -> list[Recovery]:
+    def recoveries(self) -> list[FileRecovery]:
         """Results of recovering the parts without an index."""
         return [part.recovery for part in self.parts if part.recovery is not None]
 

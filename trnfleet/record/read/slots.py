@@ -28,7 +28,7 @@ class Slot(NamedTuple):
     """Whether it may hold repeats."""
 
 
-class Run(NamedTuple):
+class RepeatRun(NamedTuple):
     """Consecutive chunks of a file with repeats, by their entry numbers."""
 
     part: PartReader
@@ -84,7 +84,7 @@ class _Rows:
         return number
 
 
-class Slots(_Rows):
+class DataSlots(_Rows):
     """Slots with data, ordered by start.
 
     Columns: start, latest end so far, file, number of the entry.
@@ -148,13 +148,13 @@ class Slots(_Rows):
         self._rows.append((start_ns, max(end_ns, self.end_ns), part_number, number))
 
 
-class Runs(_Rows):
+class RepeatRuns(_Rows):
     """Runs of chunks with repeats, ordered by start.
 
     Columns: start of the run, number of the run, file, number of the entry.
     """
 
-    def __init__(self, runs: Iterable[Run] = ()) -> None:
+    def __init__(self, runs: Iterable[RepeatRun] = ()) -> None:
         """Take runs in order."""
         super().__init__()
         self._gone = 0
@@ -162,7 +162,7 @@ class Runs(_Rows):
         for run in runs:
             self.append(run)
 
-    def append(self, run: Run) -> None:
+    def append(self, run: RepeatRun) -> None:
         """Add a run.
 
         It must start no earlier than all others.
@@ -182,8 +182,8 @@ class Runs(_Rows):
         part = self._parts[part_number]
         return slot_of(part, part.entries[number])
 
-    def prepend(self, runs: Sequence[Run]) -> None:
-        """Add the runs of an earlier file; see `Slots.prepend`."""
+    def prepend(self, runs: Sequence[RepeatRun]) -> None:
+        """Add the runs of an earlier file; see `DataSlots.prepend`."""
         later = list(self._rows)
         self._rows = PackedRows(_COLUMNS)
         for run in runs:
@@ -203,7 +203,7 @@ class Runs(_Rows):
         """Return the place after all runs starting at or before a moment, for `newest`."""
         return self._rows.bisect_right(0, at_ns) + self._gone
 
-    def newest(self, place: int) -> tuple[Run, int] | None:
+    def newest(self, place: int) -> tuple[RepeatRun, int] | None:
         """Return the newest run before a place, and its own place.
 
         None without one.
@@ -222,9 +222,9 @@ class Runs(_Rows):
         while begin and self._rows[begin - 1][1] == run_number:
             begin -= 1
             numbers.append(self._rows[begin][3])
-        return Run(self._parts[part_number], numbers[::-1]), begin + self._gone
+        return RepeatRun(self._parts[part_number], numbers[::-1]), begin + self._gone
 
-    def _append(self, start_ns: int, run: Run) -> None:
+    def _append(self, start_ns: int, run: RepeatRun) -> None:
         run_number = self._rows[-1][1] + 1 if self._rows else 0
         part_number = self._number_of(run.part)
         for number in run.numbers:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet.errors import WireError
 from trnfleet.record.format.envelopes import KEYFRAME, KeyframeBound, unpack, unpack_repeat
-from trnfleet.record.read.slots import Run, Runs, Slot, Slots, slot_of
+from trnfleet.record.read.slots import DataSlots, RepeatRun, RepeatRuns, Slot, slot_of
 from trnfleet.wire.ports import Keyframe, Stored
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ class Timeline:
         self._lock = threading.Lock()
         self._parts: dict[PartReader, None] = {}
         """Files with chunks here, in order of arrival."""
-        self._slots = Slots()
-        self._repeats = Runs()
+        self._slots = DataSlots()
+        self._repeats = RepeatRuns()
         self._cache: OrderedDict[tuple[PartReader, int], Messages] = OrderedDict()
         self._cache_bytes = 0
         self._unread: dict[tuple[PartReader, int, bool], int] = {}
@@ -81,15 +81,15 @@ class Timeline:
         """Take in all chunks of files."""
         distinct = dict.fromkeys(parts)
         slots: list[tuple[Slot, int]] = []
-        runs: list[Run] = []
+        runs: list[RepeatRun] = []
         for part in distinct:
             _collect(part, slots, runs)
         slots.sort(key=_start_of)
         runs.sort(key=_run_begin)
         with self._lock:
             self._parts = distinct
-            self._slots = Slots(slots)
-            self._repeats = Runs(runs)
+            self._slots = DataSlots(slots)
+            self._repeats = RepeatRuns(runs)
 
     def prepend(self, part: PartReader) -> None:
         """Add a finished file from before all others.
@@ -97,7 +97,7 @@ class Timeline:
         Its end may overlap their start.
         """
         slots: list[tuple[Slot, int]] = []
-        runs: list[Run] = []
+        runs: list[RepeatRun] = []
         _collect(part, slots, runs)
         with self._lock:
             self._parts = {part: None, **self._parts}
@@ -118,7 +118,7 @@ class Timeline:
                 if last is not None and last.part is part and _goes_on(last, slot):
                     self._repeats.extend_last(number)
                 else:
-                    self._repeats.append(Run(part, [number]))
+                    self._repeats.append(RepeatRun(part, [number]))
 
     def drop(self, part: PartReader) -> None:
         """Remove the oldest file's chunks.
@@ -296,7 +296,7 @@ class Timeline:
         return last
 
 
-def _collect(part: PartReader, slots: list[tuple[Slot, int]], runs: list[Run]) -> None:
+def _collect(part: PartReader, slots: list[tuple[Slot, int]], runs: list[RepeatRun]) -> None:
     """Add a file's slots with data, with their entry numbers, and its runs of repeats."""
     last: Slot | None = None
     for number, entry in enumerate(part.entries):
@@ -307,7 +307,7 @@ def _collect(part: PartReader, slots: list[tuple[Slot, int]], runs: list[Run]) -
             if last is not None and _goes_on(last, slot):
                 runs[-1].numbers.append(number)
             else:
-                runs.append(Run(part, [number]))
+                runs.append(RepeatRun(part, [number]))
         last = slot if slot.has_repeats else None
 
 
@@ -328,7 +328,7 @@ def _start_of(place: tuple[Slot, int]) -> int:
     return place[0].entry.start_ns
 
 
-def _run_begin(run: Run) -> int:
+def _run_begin(run: RepeatRun) -> int:
     return run.start_ns
 
 

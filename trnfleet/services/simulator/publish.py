@@ -14,7 +14,7 @@ from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.services.simulator.engine import make_engine, unreliable
 from trnfleet.services.simulator.lead_in import SETTLING_TICKS, LeadIn
 from trnfleet.sim.ids import ec2_id
-from trnfleet.sim.publish.commands import Commands
+from trnfleet.sim.publish.commands import CommandHandler
 from trnfleet.sim.publish.faulty_publisher import TransportControl
 from trnfleet.sim.publish.service import Simulation
 from trnfleet.sim.publish.state import new_boot, will_envelope
@@ -94,7 +94,7 @@ async def publish(
         jump_s=options.jump_s,
         first_seq=max(0, engine.lead_in - SETTLING_TICKS),
     )
-    commands = Commands(
+    commands = CommandHandler(
         TransportControl(simulation, publisher),
         engine.fleet.name,
         allowed=options.allow_commands,

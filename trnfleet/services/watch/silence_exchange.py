@@ -20,13 +20,13 @@ from trnfleet.domain.alerts.matchers import Matcher
 from trnfleet.domain.alerts.rules import RESERVED_LABELS
 from trnfleet.domain.alerts.silences import Span
 from trnfleet.domain.alerts.watches import ReceiverError, ReceiverErrors
-from trnfleet.export.http import Outcome
+from trnfleet.export.http import RequestOutcome
 from trnfleet.export.other_clock import SKEW_NS
 from trnfleet.export.silence_plan import (
     MOST_TAKEN,
     PREFIX,
-    Key,
     OwnSilence,
+    SilenceKey,
     differs,
     import_silences,
     plan,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.silences import Silence
     from trnfleet.export.alertmanager_silences import AlertmanagerSilences, Listing, SilenceDraft
     from trnfleet.export.http import Answer
-    from trnfleet.export.silence_plan import Plan, TakenSilence
+    from trnfleet.export.silence_plan import SilencePlan, TakenSilence
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.monitor.sources.clocks import Moment
     from trnfleet.wire.messages import Message
@@ -127,7 +127,7 @@ class SilenceExchange:
         """Last answer of each Alertmanager."""
         self._last_errors: dict[tuple[str, str], str] = {}
         """Reasons by Alertmanager and event."""
-        self._unknown_since_s: dict[Key, float] = {}
+        self._unknown_since_s: dict[SilenceKey, float] = {}
         self._labels = RESERVED_LABELS | {
             label for rule in monitor.alerts.rules for label in rule.labels
         }
@@ -207,7 +207,7 @@ class SilenceExchange:
         await self._write(alertmanager, made, [*made.expire, *withdrawn])
 
     async def _write(
-        self, alertmanager: AlertmanagerSilences, made: Plan, expire: Sequence[str]
+        self, alertmanager: AlertmanagerSilences, made: SilencePlan, expire: Sequence[str]
     ) -> None:
         """Write and end silences there.
 
@@ -236,14 +236,14 @@ class SilenceExchange:
                 return
             answer = await work()
             self._note_answer(subject, answer)
-            if answer.outcome is Outcome.FAILED:
+            if answer.outcome is RequestOutcome.FAILED:
                 unwritten = answer.why
                 break
         self._note_error(alertmanager, UNWRITTEN, unwritten)
 
     def _note_answer(self, subject: _Subject, answer: Answer) -> None:
         """Report a refusal once per reason."""
-        if answer.outcome is not Outcome.REFUSED:
+        if answer.outcome is not RequestOutcome.REFUSED:
             self._refused.pop(subject, None)
         elif self._refused.get(subject) != answer.why:
             self._refused[subject] = answer.why
@@ -260,17 +260,17 @@ class SilenceExchange:
 
     # Ours
 
-    def _ours(self, wall_ns: int) -> dict[Key, OwnSilence]:
+    def _ours(self, wall_ns: int) -> dict[SilenceKey, OwnSilence]:
         """Return the silences and acknowledgements for an Alertmanager."""
         alerts = self._monitor.alerts
         moment = self._monitor.moment()
         here = Matcher("fleet", "=", self._fleet)
-        own: dict[Key, OwnSilence] = {}
+        own: dict[SilenceKey, OwnSilence] = {}
         for silence in alerts.silences.known:
             if silence.source or silence.span(moment.time_ns) is Span.OVER:
                 continue
             matchers = (here, *(matcher for matcher in silence.matchers if matcher != here))
-            own[Key("silence", silence.id)] = OwnSilence(
+            own[SilenceKey("silence", silence.id)] = OwnSilence(
                 silence.revision,
                 matchers,
                 _to_wall(silence.starts_ns, moment, wall_ns),
@@ -285,7 +285,7 @@ class SilenceExchange:
             if alerts.silences.ack_of(alert, moment.time_ns) is None:
                 continue
             labels = alert.labels
-            own[Key("ack", ack.fingerprint)] = OwnSilence(
+            own[SilenceKey("ack", ack.fingerprint)] = OwnSilence(
                 ack.revision,
                 (here, *(Matcher(name, "=", labels[name]) for name in ("alertname", "target"))),
                 _to_wall(ack.at_ns, moment, wall_ns),
@@ -295,7 +295,7 @@ class SilenceExchange:
             )
         return own
 
-    def _is_over(self, key: Key) -> bool:
+    def _is_over(self, key: SilenceKey) -> bool:
         """Return whether an own silence or acknowledgement with a copy there is over.
 
         It is unknown here now: over if withdrawn, or unknown for `UNKNOWN_FOR_S`.
@@ -306,7 +306,7 @@ class SilenceExchange:
         is_withdrawn = silences.is_withdrawn if key.kind == "silence" else silences.is_ack_withdrawn
         return is_withdrawn(key.name) or now_s - since_s >= UNKNOWN_FOR_S
 
-    def _withdraw(self, key: Key) -> None:
+    def _withdraw(self, key: SilenceKey) -> None:
         """End silences here that were ended there."""
         silences = self._monitor.alerts.silences
         if key.kind == "silence":

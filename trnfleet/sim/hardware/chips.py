@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout
     from trnfleet.sim.hardware.columns import Chunk, Columns
     from trnfleet.sim.hardware.links import Patches
-    from trnfleet.sim.hardware.thermal import Throttled
+    from trnfleet.sim.hardware.thermal import ThrottledChips
     from trnfleet.sim.hardware.variation import Varied
     from trnfleet.sim.jobs.window import JobTick
     from trnfleet.sim.placement import Cohorts
@@ -195,7 +195,7 @@ _MOST_WIDE = 64
 """
 
 
-class _Place(NamedTuple):
+class _LanePlace(NamedTuple):
     """Where a chunk's rows are found in the tables."""
 
     cohorts: NDArray[np.intp]
@@ -291,7 +291,7 @@ class ChipPhysics:
         jobs: JobTick,
         patches: Patches,
         inlet_delta_c: NDArray[np.float32],
-        throttled: Throttled,
+        throttled: ThrottledChips,
         at_s: float,
     ) -> None:
         """Write a tick's chip columns.
@@ -536,7 +536,7 @@ class ChipPhysics:
         codes += np.float32(0.5)
         np.copyto(shown, codes, casting="unsafe")
 
-    def _withhold(self, throttled: Throttled) -> None:
+    def _withhold(self, throttled: ThrottledChips) -> None:
         """Write the peak withheld by single chips."""
         edges = [chunk.rows.start for chunk in self._chunks] + [self._rows.stop]
         begins = np.searchsorted(throttled.rows, edges).tolist()
@@ -554,7 +554,7 @@ def _by(parts: NDArray[Any], view: NDArray[Any]) -> NDArray[Any]:
 
 def _places(
     chunks: list[Chunk], of_chip: NDArray[np.int32]
-) -> tuple[NDArray[np.intp], list[_Place]]:
+) -> tuple[NDArray[np.intp], list[_LanePlace]]:
     """Return the cohorts with lanes copied by instance, and each chunk's place in the tables."""
     cohorts = [of_chip[chunk.rows].reshape(-1, chunk.chips).astype(np.intp) for chunk in chunks]
     of_instances = [
@@ -569,9 +569,9 @@ def _places(
     wide = np.unique(np.concatenate([np.zeros(0, np.intp), *by_instance]))
     return wide, [
         (
-            _Place(cohort.reshape(-1), None)
+            _LanePlace(cohort.reshape(-1), None)
             if own is None
-            else _Place(own[:1] if (own == own[0]).all() else own, np.searchsorted(wide, own))
+            else _LanePlace(own[:1] if (own == own[0]).all() else own, np.searchsorted(wide, own))
         )
         for cohort, own in zip(cohorts, of_instances, strict=True)
     ]

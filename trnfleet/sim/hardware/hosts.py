@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from trnfleet.sim.rng import Rng
 
 
-class SilentRows:
+class SilentHosts:
     """Hides the rows of silent instances between two steps."""
 
     def __init__(self, layout: Layout, columns: dict[str, NDArray[Any]]) -> None:
@@ -60,7 +60,7 @@ KNOT_S = 30.0
 """Seconds between knots of the slow variation: assumed."""
 
 
-class Spread(NamedTuple):
+class HostSpread(NamedTuple):
     """Relative standard deviations: between hosts, over half a minute, and per tick."""
 
     host: float
@@ -69,12 +69,12 @@ class Spread(NamedTuple):
 
 
 SPREAD = {
-    "vcpu_util_pct": Spread(0.03, 0.05, 0.04),
-    "host_memory_used_bytes": Spread(0.02, 0.002, 0.0),
-    "efa_tx_bytes_per_s": Spread(0.0, 0.006, 0.006),
-    "efa_rx_bytes_per_s": Spread(0.0, 0.006, 0.006),
-    "exec_latency_p50_s": Spread(0.0, 0.002, 0.002),
-    "exec_latency_p99_s": Spread(0.25, 0.30, 0.25),
+    "vcpu_util_pct": HostSpread(0.03, 0.05, 0.04),
+    "host_memory_used_bytes": HostSpread(0.02, 0.002, 0.0),
+    "efa_tx_bytes_per_s": HostSpread(0.0, 0.006, 0.006),
+    "efa_rx_bytes_per_s": HostSpread(0.0, 0.006, 0.006),
+    "exec_latency_p50_s": HostSpread(0.0, 0.002, 0.002),
+    "exec_latency_p99_s": HostSpread(0.25, 0.30, 0.25),
 }
 """Variation of each metric; for `exec_latency_p99_s`, of its excess over the median. All assumed.
 Memory is constant per host."""

@@ -107,7 +107,7 @@ def chip_offsets_c(layout: Layout, rng: Rng, own: range) -> NDArray[np.float32]:
     return _degrees(lanes[np.arange(lanes.shape[1]) < chips[:, None]])
 
 
-class Throttled(NamedTuple):
+class ThrottledChips(NamedTuple):
     """Chips that withhold peak."""
 
     rows: NDArray[np.int64]
@@ -116,7 +116,7 @@ class Throttled(NamedTuple):
     """Share of peak that each withholds, %."""
 
 
-NOTHING = Throttled(np.zeros(0, np.int64), np.zeros(0))
+NOTHING = ThrottledChips(np.zeros(0, np.int64), np.zeros(0))
 
 
 class Throttling:
@@ -365,7 +365,7 @@ class Throttling:
         self._withholding = inlet_c, dynamic_w, allowed
 
     @property
-    def throttled(self) -> Throttled:
+    def throttled(self) -> ThrottledChips:
         """Chips that withhold peak, computed on demand."""
         if self._withholding is not None:
             self._throttled = self._chips_that_withhold(*self._withholding)
@@ -433,7 +433,7 @@ class Throttling:
         inlet_c: NDArray[np.float64],
         dynamic_w: NDArray[np.float64],
         allowed: NDArray[np.float64],
-    ) -> Throttled:
+    ) -> ThrottledChips:
         """Return the chips that withhold peak, by own temperature or instance limit.
 
         Args:
@@ -445,7 +445,7 @@ class Throttling:
         pieces = [
             self._withheld(piece, inlet_c, dynamic_w, allowed) for piece in self._pieces(instances)
         ]
-        return Throttled(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
+        return ThrottledChips(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
 
     def _withheld(
         self,
@@ -453,7 +453,7 @@ class Throttling:
         inlet_c: NDArray[np.float64],
         dynamic_w: NDArray[np.float64],
         allowed: NDArray[np.float64],
-    ) -> Throttled:
+    ) -> ThrottledChips:
         rows, above_c = self._chip_c(instances, inlet_c, dynamic_w)
         index = int(instances[0])
         above_c -= np.float32(self._start_c[index])
@@ -464,7 +464,7 @@ class Throttling:
         np.minimum(own, allowed[instances].astype(np.float32)[:, None], out=own)
         withhold = own < np.float32(1.0)
         pct = (1.0 - own[withhold].astype(np.float64)) * 100.0
-        return Throttled(rows[withhold], pct)
+        return ThrottledChips(rows[withhold], pct)
 
     def _check_idle(self, racks: Racks, idle_w: NDArray[np.float64]) -> None:
         totals_w = racks.total(idle_w)

@@ -33,7 +33,7 @@ MAX_BYTES = 2 * 2**30
 _SHOWN = 5
 
 
-class Sample(Protocol):
+class TraceSample(Protocol):
     """Utilisation over a part of a recording, or the reason it is unusable."""
 
     @property
@@ -53,7 +53,7 @@ class Sample(Protocol):
         """Reason why it cannot be used; empty where it can."""
 
 
-ReadSamples = Callable[[BinaryIO], "Iterator[Sample]"]
+ReadSamples = Callable[[BinaryIO], "Iterator[TraceSample]"]
 """Reader of a file of neuron-monitor."""
 
 
@@ -203,7 +203,9 @@ def read_trace(path: Path, read_neuron: ReadSamples, *, loop: bool = True) -> Tr
     return Trace(tuple(edges), tuple(values), loop, tuple(skipped))
 
 
-def _neuron(samples: Iterable[Sample], skipped: list[Skipped]) -> Iterator[tuple[float, float]]:
+def _neuron(
+    samples: Iterable[TraceSample], skipped: list[Skipped]
+) -> Iterator[tuple[float, float]]:
     """Yield the period and the utilisation of each document."""
     for sample in samples:
         if sample.problem:

@@ -131,7 +131,7 @@ class SimulatorActions:
         return "the faults of this simulator", control.faults()
 
 
-class Commands(CommandServer):
+class CommandHandler(CommandServer):
     """The commands of one fleet to a simulator."""
 
     def __init__(

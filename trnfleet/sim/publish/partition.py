@@ -23,7 +23,7 @@ GRANULARITIES = {"json": ("chip",), "cbor": ("ultraserver", "instance", "block")
 """Parts of a fleet per message, by format; the first is the default."""
 
 
-class Unit(NamedTuple):
+class PublishedUnit(NamedTuple):
     """Consecutive instances, with their chips, published on one path."""
 
     path: str
@@ -50,7 +50,7 @@ def granularity_of(publishing: Publishing) -> str:
 
 def partition(
     layout: Layout, publishing: Publishing, own: range | None = None, shard: Shard = WHOLE
-) -> list[Unit]:
+) -> list[PublishedUnit]:
     """Cut a fleet, or a shard's instances of it, into units, in row order.
 
     JSON's units are instances; their descriptors cover their chips' topics. Standalone instances
@@ -73,7 +73,9 @@ def partition(
     ]
 
 
-def _of_cluster(layout: Layout, cluster: int, own: range, block: int, label: str) -> Iterator[Unit]:
+def _of_cluster(
+    layout: Layout, cluster: int, own: range, block: int, label: str
+) -> Iterator[PublishedUnit]:
     """Yield a cluster's units: UltraServers, or blocks of `block` UltraServers if not 0."""
     members = range(int(layout.cluster_start[cluster]), int(layout.cluster_start[cluster + 1]))
     joined: list[int] = []
@@ -104,10 +106,10 @@ def _blocks(numbers: list[int], size: int) -> Iterator[list[int]]:
             yield run[first : first + size].tolist()
 
 
-def _instance(layout: Layout, number: int) -> Unit:
+def _instance(layout: Layout, number: int) -> PublishedUnit:
     return _unit(layout, layout.instances[number], number, number + 1)
 
 
-def _unit(layout: Layout, path: str, first: int, last: int) -> Unit:
+def _unit(layout: Layout, path: str, first: int, last: int) -> PublishedUnit:
     chips = slice(int(layout.chip_start[first]), int(layout.chip_start[last]))
-    return Unit(path, slice(first, last), chips)
+    return PublishedUnit(path, slice(first, last), chips)

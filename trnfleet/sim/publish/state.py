@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from trnfleet.sim.engine import Engine, Tick
     from trnfleet.sim.events import SimEvent
-    from trnfleet.sim.publish.partition import Unit
+    from trnfleet.sim.publish.partition import PublishedUnit
     from trnfleet.wire.ports import Envelope
     from trnfleet.wire.reservations import ReservationMessage
 
@@ -49,7 +49,7 @@ def new_boot() -> str:
 class Boots:
     """Boot ids and revisions of an engine's units, as instances boot and are replaced."""
 
-    def __init__(self, engine: Engine, boot: str, units: Sequence[Unit]) -> None:
+    def __init__(self, engine: Engine, boot: str, units: Sequence[PublishedUnit]) -> None:
         self._engine = engine
         self._units = units
         self._run = boot
@@ -134,7 +134,7 @@ def presence(
 
 def descriptor(
     engine: Engine,
-    unit: Unit,
+    unit: PublishedUnit,
     client_id: str,
     boot: str,
     *,

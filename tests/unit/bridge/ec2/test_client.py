@@ -10,7 +10,7 @@ from botocore.config import Config
 from botocore.stub import ANY, Stubber
 
 from trnfleet.bridge.ec2 import client as ec2
-from trnfleet.bridge.ec2.client import PAGE, Throttled, connect, read
+from trnfleet.bridge.ec2.client import PAGE, RequestsThrottled, connect, read
 from trnfleet.errors import CloudError
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def test_a_call_that_a_region_does_not_offer(client: Any, stub: Stubber) -> None
 def test_throttled_and_then_not(client: Any, stub: Stubber) -> None:
     """A reading after a throttled one is complete."""
     stub.add_client_error("describe_capacity_blocks", "RequestLimitExceeded")
-    with pytest.raises(Throttled):
+    with pytest.raises(RequestsThrottled):
         read(client)
     for method, key, _ in CALLS:
         answer(stub, method, key)
@@ -204,7 +204,7 @@ def test_throttled_and_then_not(client: Any, stub: Stubber) -> None:
 def test_throttling_is_its_own_error(client: Any, stub: Stubber, code: str) -> None:
     """Throttling by EC2 ends the reading with its own error; the caller can wait."""
     stub.add_client_error("describe_capacity_blocks", code)
-    with pytest.raises(Throttled, match=code):
+    with pytest.raises(RequestsThrottled, match=code):
         read(client)
 
 

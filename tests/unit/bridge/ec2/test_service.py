@@ -13,7 +13,7 @@ from support.ec2_account import INTERRUPTION, NOW, NOW_NS, block, line, made, re
 from support.sim.simulation import Recorder
 
 from trnfleet.bridge.ec2 import service
-from trnfleet.bridge.ec2.client import Reading, Throttled
+from trnfleet.bridge.ec2.client import Reading, RequestsThrottled
 from trnfleet.bridge.ec2.service import REPEAT_S, Bridge, serve
 from trnfleet.clock import ManualClock
 from trnfleet.errors import CloudError
@@ -121,7 +121,9 @@ async def test_the_warning_comes_on_time_however_seldom_it_reads(state: str) -> 
 
 async def test_failures_later_leave_what_was_told() -> None:
     """EC2's failures after the first reading end nothing, and clear nothing."""
-    account = Account(reading(), Throttled("EC2: Throttling"), CloudError("gone"), reading())
+    account = Account(
+        reading(), RequestsThrottled("EC2: Throttling"), CloudError("gone"), reading()
+    )
     async with Served(account, bridge=made(forget=True)) as served:
         await served.clock.advance(600)
     assert account.asked > 3
@@ -131,7 +133,7 @@ async def test_failures_later_leave_what_was_told() -> None:
 
 async def test_patience_doubles_up_to_a_quarter_of_an_hour() -> None:
     """Under throttling the pauses double up to a limit; one success resets them."""
-    account = Account(*[Throttled("EC2: Throttling")] * 7, reading())
+    account = Account(*[RequestsThrottled("EC2: Throttling")] * 7, reading())
     async with Served(account) as served:
         for number, pause_s in enumerate((120, 240, 480, 900, 900, 900, 900, 60, 60), 1):
             assert account.asked == number
@@ -140,7 +142,9 @@ async def test_patience_doubles_up_to_a_quarter_of_an_hour() -> None:
             await served.clock.advance(0.001)
 
 
-@pytest.mark.parametrize("failure", [CloudError("no credentials"), Throttled("EC2: Throttling")])
+@pytest.mark.parametrize(
+    "failure", [CloudError("no credentials"), RequestsThrottled("EC2: Throttling")]
+)
 async def test_a_first_reading_that_fails_is_an_error(failure: CloudError) -> None:
     """A failing only reading, throttled or not, ends with the reason and a goodbye."""
     clock = ManualClock(NOW_NS)

@@ -14,7 +14,7 @@ from trnfleet.export.history.catalogue import MISDATED, REPLACES_KEY, SCHEMA_KEY
 from trnfleet.export.history.compact import compact
 from trnfleet.export.history.database import Database, HistoryError
 from trnfleet.export.history.files import Partition, day_of
-from trnfleet.export.history.query import Figure, HistoryReader, open_history
+from trnfleet.export.history.query import HistoryFigure, HistoryReader, open_history
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -166,7 +166,7 @@ def test_chips_of_two_cells_are_named(tmp_path: Path) -> None:
     assert reader_doubled(tmp_path) == [said]
     with open_history(tmp_path) as reader:
         once, all_cells = (
-            reader.figure(Figure("power_w", at="uc1", every_s=600, cell=cell)).rows[0][1]
+            reader.figure(HistoryFigure("power_w", at="uc1", every_s=600, cell=cell)).rows[0][1]
             for cell in ("west", "")
         )
         assert all_cells == pytest.approx(2 * once)
@@ -191,10 +191,10 @@ def test_rows_are_cut_at_a_number_and_that_shows(history: HistoryReader) -> None
 
 def test_a_figure_over_time_is_the_sum_of_what_adds_up(history: HistoryReader) -> None:
     """Of a node, in steps, between two times."""
-    all_w = history.figure(Figure("power_w", every_s=60)).rows
+    all_w = history.figure(HistoryFigure("power_w", every_s=60)).rows
     assert [row[1] for row in all_w] == [pytest.approx(CHIPS * 100 + sum(range(CHIPS)))] * 3
     second = history.figure(
-        Figure(
+        HistoryFigure(
             "power_w",
             at="uc1/us-0002/trn2u-0002-3/chip15",
             from_us=(FIRST + 1) * 60_000_000,
@@ -202,27 +202,31 @@ def test_a_figure_over_time_is_the_sum_of_what_adds_up(history: HistoryReader) -
         )
     ).rows
     assert [row[1] for row in second] == [pytest.approx(100 + CHIPS - 1)] * 2
-    assert history.figure(Figure("nc_util_pct", at="uc1/us-0001", every_s=120)).rows[0][
+    assert history.figure(HistoryFigure("nc_util_pct", at="uc1/us-0001", every_s=120)).rows[0][
         1
     ] == pytest.approx(50)
-    assert history.figure(Figure("power_w_max", every_s=60)).rows[0][1] == CHIPS - 1 + 105
-    assert history.figure(Figure("mem_ecc_corrected_increase", every_s=180)).rows[0][1] == 3 * CHIPS
-    assert history.figure(Figure("power_w", fleet="other", every_s=60)).rows == []
+    assert history.figure(HistoryFigure("power_w_max", every_s=60)).rows[0][1] == CHIPS - 1 + 105
+    assert (
+        history.figure(HistoryFigure("mem_ecc_corrected_increase", every_s=180)).rows[0][1]
+        == 3 * CHIPS
+    )
+    assert history.figure(HistoryFigure("power_w", fleet="other", every_s=60)).rows == []
 
 
 def test_the_nodes_that_have_most_come_first(history: HistoryReader) -> None:
     """Chips, or what they are in."""
-    assert history.figure(Figure("power_w", 600, at="uc1/us-0001", top=2)).rows == [
+    assert history.figure(HistoryFigure("power_w", 600, at="uc1/us-0001", top=2)).rows == [
         ("uc1/us-0001/trn2u-0001-3/chip15", pytest.approx(163.0), 3),
         ("uc1/us-0001/trn2u-0001-3/chip14", pytest.approx(162.0), 3),
     ]
     assert [
-        row[0] for row in history.figure(Figure("power_w", 600, top=9, nodes="ultraserver")).rows
+        row[0]
+        for row in history.figure(HistoryFigure("power_w", 600, top=9, nodes="ultraserver")).rows
     ] == [
         "uc1/us-0002",
         "uc1/us-0001",
     ]
-    assert history.figure(Figure("power_w", 600, top=9, nodes="job")).rows == [
+    assert history.figure(HistoryFigure("power_w", 600, top=9, nodes="job")).rows == [
         ("train", pytest.approx(64 * 100 + sum(range(64))), 3)
     ]
 
@@ -230,15 +234,15 @@ def test_the_nodes_that_have_most_come_first(history: HistoryReader) -> None:
 @pytest.mark.parametrize(
     ("figure", "said"),
     [
-        (Figure("powr_w", 600), "did you mean 'power_w'?"),
-        (Figure("exec_errors", 600), "take exec_errors_increase"),
-        (Figure("power_w", 600, at="uc1//x"), "does not match"),
-        (Figure("power_w", 600, at="uc1/us-0001/h/chip05/nc1"), "NeuronCores"),
-        (Figure("power_w", 600, at="uc1/us-0001/h/five"), "write it as chip05"),
+        (HistoryFigure("powr_w", 600), "did you mean 'power_w'?"),
+        (HistoryFigure("exec_errors", 600), "take exec_errors_increase"),
+        (HistoryFigure("power_w", 600, at="uc1//x"), "does not match"),
+        (HistoryFigure("power_w", 600, at="uc1/us-0001/h/chip05/nc1"), "NeuronCores"),
+        (HistoryFigure("power_w", 600, at="uc1/us-0001/h/five"), "write it as chip05"),
     ],
 )
 def test_a_figure_that_there_is_not_is_refused(
-    history: HistoryReader, figure: Figure, said: str
+    history: HistoryReader, figure: HistoryFigure, said: str
 ) -> None:
     """With what there is."""
     with pytest.raises(ConfigError, match=said.replace("?", r"\?")):

@@ -9,7 +9,7 @@ from support.history import CHIPS, FIRST, chip_minute, write_minutes
 
 from trnfleet.errors import ConfigError, TrnfleetError
 from trnfleet.export.history.files import (
-    Mark,
+    FileMark,
     Partition,
     cell_lock,
     day_of,
@@ -159,15 +159,22 @@ def test_a_second_writer_of_a_cell_is_refused_with_the_name_of_the_first(tmp_pat
         assert lock.read_text() == "host-b\n"
 
 
-@pytest.mark.parametrize("mark", Mark)
-def test_a_name_says_what_is_in_a_file(tmp_path: Path, mark: Mark) -> None:
+@pytest.mark.parametrize("mark", FileMark)
+def test_a_name_says_what_is_in_a_file(tmp_path: Path, mark: FileMark) -> None:
     """And comes back from it."""
     file = parse_file(
         tmp_path / file_name("job_minutes", FIRST, FIRST + 9, "host-a", mark), PARTITION
     )
 
     assert file is not None
-    assert file[1:7] == (PARTITION, "job_minutes", FIRST, FIRST + 9, "host-a", mark is Mark.MERGED)
+    assert file[1:7] == (
+        PARTITION,
+        "job_minutes",
+        FIRST,
+        FIRST + 9,
+        "host-a",
+        mark is FileMark.MERGED,
+    )
     assert parse_file(tmp_path / "chips-now-then-host.parquet", PARTITION) is None
     assert (
         parse_file(tmp_path / "cups-20260105T0000Z-20260105T0000Z-host-a.parquet", PARTITION)

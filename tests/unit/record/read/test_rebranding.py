@@ -14,7 +14,7 @@ from support.sim.simulation import Recorder
 
 from trnfleet.clock import NS_PER_S, ManualClock
 from trnfleet.record.read.player import Player
-from trnfleet.record.read.rebranding import Rebranding, Renumbering
+from trnfleet.record.read.rebranding import Rebranding, ReplayNumbering
 from trnfleet.wire.frame_head import frame_head, with_seq
 from trnfleet.wire.frames import FrameDecoder, FrameEncoder
 from trnfleet.wire.messages import STANDARD_COLUMNS
@@ -61,7 +61,7 @@ def seq_of(envelope: Envelope) -> int:
 def test_what_was_left_out_is_no_gap(
     make: Callable[..., Envelope], recorded: list[tuple[int, int]], replayed: list[int]
 ) -> None:
-    renumbering = Renumbering()
+    renumbering = ReplayNumbering()
     made = [renumbering.renumber(make(seq)._replace(shed=shed)) for seq, shed in recorded]
     assert [seq_of(each) for each in made] == replayed
     assert not any(each.shed for each in made[1:])
@@ -69,7 +69,7 @@ def test_what_was_left_out_is_no_gap(
 
 @pytest.mark.parametrize("make", [frame, sample])
 def test_each_topic_and_boot_has_its_own(make: Callable[..., Envelope]) -> None:
-    renumbering = Renumbering()
+    renumbering = ReplayNumbering()
     for message, number in (
         (make(5)._replace(shed=4), 1),
         (make(5, topic="u"), 5),
@@ -86,7 +86,7 @@ def test_each_topic_and_boot_has_its_own(make: Callable[..., Envelope]) -> None:
 @pytest.mark.parametrize("content_type", [CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, None])
 def test_what_has_no_number_stays(payload: bytes, content_type: str | None) -> None:
     envelope = Envelope("t", payload, content_type=content_type, shed=3)
-    assert Renumbering().renumber(envelope) == envelope
+    assert ReplayNumbering().renumber(envelope) == envelope
 
 
 @pytest.mark.parametrize("seq", [0, 23, 24, 255, 256, 65_536, 2**32, 2**62])

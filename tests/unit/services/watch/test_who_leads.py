@@ -17,7 +17,7 @@ from support.processes.waiting import running
 from trnfleet.clock import NS_PER_S, ManualClock, format_rfc3339, parse_rfc3339
 from trnfleet.domain.alerts.alert import fingerprint_of
 from trnfleet.export.alertmanager import AlertmanagerReceiver
-from trnfleet.export.http import Target
+from trnfleet.export.http import HttpTarget
 from trnfleet.export.receiver import Receiver
 from trnfleet.services.watch.service import Role
 from trnfleet.wire.alerts import SilenceMessage
@@ -44,7 +44,7 @@ class AlertmanagerInMemory:
         transport = httpx.MockTransport(self._handle)
         self.receivers.append(
             AlertmanagerReceiver(
-                "alertmanager", Target("http://am:9093"), self.clock, transport=transport
+                "alertmanager", HttpTarget("http://am:9093"), self.clock, transport=transport
             )
         )
         return self.receivers[-1]

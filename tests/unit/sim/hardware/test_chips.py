@@ -13,7 +13,7 @@ from trnfleet.domain.hardware.catalogue import TRAINIUM2
 from trnfleet.domain.links import link_end
 from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS
 from trnfleet.sim.hardware.chips import _NOISE
-from trnfleet.sim.hardware.thermal import FRONT, OFFSET_C, REAR, Throttled, place_shares
+from trnfleet.sim.hardware.thermal import FRONT, OFFSET_C, REAR, ThrottledChips, place_shares
 from trnfleet.sim.jobs.activity import Phase
 from trnfleet.sim.rng import Rng, Stream
 
@@ -268,7 +268,7 @@ def test_no_phase_withholds_peak(which: Phase) -> None:
 def test_throttled_chips_show_what_they_withhold() -> None:
     """Chips report the peak withheld by heat and caps, and no longer after these end."""
     chips = Chips(make_fleet(ONE), own=range(1))
-    throttled = Throttled(np.array([3, 5, 20], np.int64), np.array([12.3, 0.3, 50.0]))
+    throttled = ThrottledChips(np.array([3, 5, 20], np.int64), np.array([12.3, 0.3, 50.0]))
     chips.tick(doing(phase(Phase.DECODE)), throttled=throttled)
     shown = chips.value("throttle_pct")
     assert (shown[3], shown[5]) == (12.5, 0.5)
@@ -369,7 +369,7 @@ def test_parts_together_are_the_whole_bit_for_bit(cuts: tuple[int, ...]) -> None
     parts = [Chips(fleet, own=range(begin, end)) for begin, end in itertools.pairwise(cuts)]
     row = int(whole.layout.chip_start[9])
     slow = {row * 6 + 3: 0.5, (row - 1) * 6 + 3: 0.7}
-    hot = Throttled(np.array([row - 1, row], np.int64), np.array([20.0, 30.0]))
+    hot = ThrottledChips(np.array([row - 1, row], np.int64), np.array([20.0, 30.0]))
     for each in (whole, *parts):
         each.inlet_delta_c[5:10] = 11
         for number in range(3):

@@ -8,7 +8,7 @@ from support.sim.chips import Chips, doing, make_fleet, phase
 
 from trnfleet.domain.hardware.catalogue import TRN2_48XLARGE
 from trnfleet.domain.metrics import BY_NAME, INSTANCE_METRICS, Scope
-from trnfleet.sim.hardware.hosts import SilentRows
+from trnfleet.sim.hardware.hosts import SilentHosts
 from trnfleet.sim.jobs.activity import EFA_CEILING, Phase
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def test_silent_rows_say_not_available_and_no_other_does(engine: Engine, silent:
     This applies to every metric. Other rows are unchanged.
     """
     before = copy(engine.columns)
-    SilentRows(engine.layout, engine.columns).hide(flags(3, silent), range(3))
+    SilentHosts(engine.layout, engine.columns).hide(flags(3, silent), range(3))
     for name, column in engine.columns.items():
         hidden = rows_of(engine, name, silent)
         assert (column[hidden] == BY_NAME[name].top).all(), name
@@ -72,7 +72,7 @@ def test_silent_rows_say_not_available_and_no_other_does(engine: Engine, silent:
 
 def test_what_is_hidden_comes_back_and_goes_on(engine: Engine) -> None:
     """Hidden values are restored between two outages; counters continue."""
-    silence = SilentRows(engine.layout, engine.columns)
+    silence = SilentHosts(engine.layout, engine.columns)
     before = copy(engine.columns)
     for passed in range(1, 4):
         silence.hide(flags(3, 0, 2), range(3))
@@ -86,7 +86,7 @@ def test_what_is_hidden_comes_back_and_goes_on(engine: Engine) -> None:
 
 def test_lifting_twice_takes_nothing_back(engine: Engine) -> None:
     """Values are restored once, and not written over later ones."""
-    silence = SilentRows(engine.layout, engine.columns)
+    silence = SilentHosts(engine.layout, engine.columns)
     silence.hide(flags(3, 0), range(3))
     silence.restore()
     engine.columns["exec_errors"][0] = 77
@@ -97,7 +97,7 @@ def test_lifting_twice_takes_nothing_back(engine: Engine) -> None:
 def test_another_shards_instances_are_none_of_ours(engine: Engine) -> None:
     """Only own rows are hidden; an empty shard hides none."""
     before = copy(engine.columns)
-    silence = SilentRows(engine.layout, engine.columns)
+    silence = SilentHosts(engine.layout, engine.columns)
     silence.hide(flags(3, 0, 2), range(1, 2))
     silence.hide(flags(3, 0, 2), range(3, 3))
     assert all(np.array_equal(engine.columns[name], before[name]) for name in before)

@@ -10,7 +10,7 @@ import pytest
 from trnfleet import logs
 from trnfleet.clock import NS_PER_S, ManualClock, format_rfc3339
 from trnfleet.errors import ConfigError
-from trnfleet.sim.publish.commands import HOW_TO_ALLOW, Commands
+from trnfleet.sim.publish.commands import HOW_TO_ALLOW, CommandHandler
 from trnfleet.transport.memory import MemoryBus
 from trnfleet.wire.commands.server import (
     LONGEST_EXPIRY_S,
@@ -72,7 +72,7 @@ class SimulationRun:
 
     def __init__(self, *, allowed: bool = True, **options: Any) -> None:
         self.control = FakeControl()
-        self.commands = Commands(
+        self.commands = CommandHandler(
             self.control, "demo", allowed=allowed, simulator="sim-1", **options
         )
         self.number = 0

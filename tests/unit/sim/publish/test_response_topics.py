@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
-from trnfleet.sim.publish.commands import Commands
+from trnfleet.sim.publish.commands import CommandHandler
 from trnfleet.wire.ports import Envelope, MessageProperties
 
 WALL_NS = 1_767_600_000_000_000_000
@@ -30,7 +30,7 @@ class Announcing:
 def ask(properties: MessageProperties | None) -> tuple[Envelope, int]:
     """Send a command; return the reply, and how often it was carried out."""
     control: Any = Announcing()
-    commands = Commands(control, "demo", allowed=True, simulator="sim-1")
+    commands = CommandHandler(control, "demo", allowed=True, simulator="sim-1")
     request = {
         "id": "9",
         "client": "ops",

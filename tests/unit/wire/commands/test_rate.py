@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
-from trnfleet.sim.publish.commands import Commands
+from trnfleet.sim.publish.commands import CommandHandler
 from trnfleet.wire.commands.server import (
     ANSWERED_BURST,
     BURST,
@@ -26,7 +26,7 @@ class Stage:
 
     def __init__(self) -> None:
         self.done: list[str] = []
-        self.commands = Commands(self, "demo", allowed=True, simulator="sim-1")  # type: ignore[arg-type]
+        self.commands = CommandHandler(self, "demo", allowed=True, simulator="sim-1")  # type: ignore[arg-type]
         self._number = 0
 
     def rebirth(self) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from trnfleet.domain.jobs import Inference
 from trnfleet.errors import ConfigError
-from trnfleet.sim.jobs.serving.requests import SLOT_S, Arrivals, Load, Slots, poisson
+from trnfleet.sim.jobs.serving.requests import SLOT_S, Arrivals, Load, RequestSlots, poisson
 from trnfleet.sim.jobs.serving.times import serving_times, share_without_sequences
 from trnfleet.sim.jobs.slowdown import Halt
 from trnfleet.sim.rng import Stream
@@ -291,7 +291,7 @@ class InferenceJobs:
         self._executions = np.where(self._is_new[self.job], 0.0, lived) if replicas else lived
         self._recent = np.zeros((2, len(jobs)))
         self._is_alive = False
-        self._slots = Slots()
+        self._slots = RequestSlots()
 
     def advance(
         self,

@@ -43,7 +43,7 @@ _MOST = 16
 _DRAWS = 1_024
 
 
-class Slots:
+class RequestSlots:
     """The slots of consecutive windows."""
 
     def __init__(self) -> None:
