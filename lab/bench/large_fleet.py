@@ -16,6 +16,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import numpy as np
 from support.monitor.feed import SilentSource
 
@@ -136,7 +137,7 @@ class SmallFleet:
         """Return topic and current message of a job, for a cluster of the large fleet."""
         message = self._messages.job(self.tick, number)
         envelope = job_envelope(
-            FLEET, message.model_copy(update={"job": f"{message.job}-{cluster}", "on": places})
+            FLEET, msgspec.structs.replace(message, job=f"{message.job}-{cluster}", on=places)
         )
         return envelope.topic, envelope.payload
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
 import numpy as np
 from support.monitor.alert_messages import alert_message
 from support.monitor.feed import Feed, standalone, ultraservers
@@ -134,7 +135,7 @@ def _fire(top: Top) -> None:
         since=now,
         fired=now,
     )
-    message = CellAlertMessage(**{**dict(message), "cell": "cell-a"})
+    message = CellAlertMessage(**{**msgspec.structs.asdict(message), "cell": "cell-a"})
     topic = build_topic("demo", TopicClass.ALERT, message.path)
     top.monitor.apply([Envelope(topic, encode_message(message), 1, retain=True)])
 

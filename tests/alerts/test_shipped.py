@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
 import pytest
 
 from trnfleet.config import find_file, load_model, shipped_names
@@ -135,7 +136,7 @@ def test_annotations_of_every_shipped_rule(notifications: dict[str, Notification
         assert annotations["value"] == facts(notification)["value_text"]
         assert "runbook_url" not in annotations_of(
             notification._replace(
-                message=notification.message.model_copy(update={"runbook_url": ""})
+                message=msgspec.structs.replace(notification.message, runbook_url="")
             )
         )
 

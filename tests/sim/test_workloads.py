@@ -42,7 +42,7 @@ def test_every_kind_fills_its_windows() -> None:
 def test_figures_are_those_of_the_table_and_of_the_message() -> None:
     """A job's message has room for every figure; not applicable ones are NaN."""
     tick = run().advance()
-    assert set(tick.figures) == set(JOB_FIGURES) <= set(JobMessage.model_fields)
+    assert set(tick.figures) == set(JOB_FIGURES) <= set(JobMessage.__struct_fields__)
     there = {name: ~np.isnan(values) for name, values in tick.figures.items()}
     assert there["goodput"].tolist() == [True, True, False]
     assert there["batch"].tolist() == there["kv_cache_share"].tolist() == [False, True, False]

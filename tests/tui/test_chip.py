@@ -397,7 +397,7 @@ async def test_a_job_without_a_live_chip_is_the_last_known() -> None:
         feed.monitor.compute()
         assert "job llama (last known 12 s ago)  " in host.shown()
         message = feed.monitor.ingest.jobs["llama"]
-        feed.monitor.ingest.job_table.by_key["llama"] = message.model_copy(
-            update={"state": "failed"}
+        feed.monitor.ingest.job_table.by_key["llama"] = msgspec.structs.replace(
+            message, state="failed"
         )
         assert "job llama (failed, last known 12 s ago)  " in host.shown()

@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from trnfleet import logs
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.export.notification import Notification, mark_of
@@ -270,7 +272,7 @@ class NotificationLog:
             if entry.is_dirty:
                 entry.is_dirty = False
                 update = {"told": dict(entry.confirmed), "watch": self.client}
-                changes.append((fingerprint, entry.message.model_copy(update=update)))
+                changes.append((fingerprint, msgspec.structs.replace(entry.message, **update)))
         return changes
 
     @staticmethod
@@ -334,7 +336,7 @@ class NotificationLog:
         if former is not None and message.fired == former.message.fired:
             # It fires again: another beginning needs another time.
             fired_ns = now.fleet_ns
-            message = message.model_copy(update={"fired": format_rfc3339(fired_ns)})
+            message = msgspec.structs.replace(message, fired=format_rfc3339(fired_ns))
         entry = _Entry(
             message,
             now.to_wall(fired_ns),
@@ -369,7 +371,7 @@ class NotificationLog:
             "told": known.told,
             "watch": known.watch,
         }
-        message = firing.describe().model_copy(update=unchanged)
+        message = msgspec.structs.replace(firing.describe(), **unchanged)
         if message == known:
             return
         entry.message = message
@@ -382,12 +384,8 @@ class NotificationLog:
         fired_ns = parse_rfc3339(entry.message.fired)
         if resolved_ns is None or not fired_ns <= resolved_ns <= now.fleet_ns:
             resolved_ns = now.fleet_ns
-        entry.message = entry.message.model_copy(
-            update={
-                "state": "resolved",
-                "resolved": format_rfc3339(resolved_ns),
-                "inhibited_by": None,
-            }
+        entry.message = msgspec.structs.replace(
+            entry.message, state="resolved", resolved=format_rfc3339(resolved_ns), inhibited_by=None
         )
         entry.ends_ns = max(entry.starts_ns, now.to_wall(resolved_ns))
         entry.resolved_s = now.mono_s

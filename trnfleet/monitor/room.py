@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import enum
 from sys import getsizeof
-from typing import TypeVar
 
 import msgspec
-from pydantic import BaseModel
 
 SHARE = 15
 """One owner alone may use fifteen sixteenths of a limit. Two that send without end use 15 of 31
@@ -25,11 +23,6 @@ ALLOCATION_BYTES = 8
 """Mean bytes an allocator adds to an object: its sizes are multiples of 16."""
 ENTRY_BYTES = 250
 """Bytes of a message's entries in lookup tables."""
-
-MOST_FIELD_SETS = 1_000
-"""Most shared sets of field names. Publishers leave out unknown fields, each always the same."""
-
-M = TypeVar("M", bound=BaseModel)
 
 
 class Room:
@@ -156,30 +149,4 @@ def held_bytes(value: object) -> int:
         return size + sum(map(held_bytes, value)) + sum(map(held_bytes, value.values()))
     if isinstance(value, msgspec.Struct):
         return size + sum(held_bytes(getattr(value, name)) for name in value.__struct_fields__)
-    if isinstance(value, BaseModel):
-        fields = value.__dict__
-        # The names of fields are shared by all models of a class.
-        return size + getsizeof(fields) + ALLOCATION_BYTES + sum(map(held_bytes, fields.values()))
     return size
-
-
-def compact(message: M) -> M:
-    """Return an immutable message with shared sets of its given fields.
-
-    Such a set is more than half of a small message: 2,264 of an alert's 3,500 bytes.
-    """
-    given = message.__pydantic_fields_set__
-    key = frozenset(given)
-    shared = _FIELD_SETS.get(key)
-    if shared is None and len(_FIELD_SETS) < MOST_FIELD_SETS:
-        shared = _FIELD_SETS[key] = given
-    if shared is not None and shared is not given:
-        object.__setattr__(message, "__pydantic_fields_set__", shared)
-    for value in message.__dict__.values():
-        if isinstance(value, tuple) and value and isinstance(value[0], BaseModel):
-            for part in value:
-                compact(part)
-    return message
-
-
-_FIELD_SETS: dict[frozenset[str], set[str]] = {}

@@ -15,26 +15,28 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+import msgspec
+from msgspec import Meta
 
 from trnfleet.domain.alerts.matchers import MOST_MATCHERS
 from trnfleet.domain.expressions import LONGEST
-from trnfleet.domain.severity import Severity  # noqa: TC001  pydantic reads the types
-from trnfleet.wire.messages import Message, Name, Text
-from trnfleet.wire.values import Figure, Instant, Revision  # noqa: TC001  pydantic reads the types
+from trnfleet.domain.severity import Severity  # noqa: TC001  read at run time
+from trnfleet.wire.messages import Name, Text  # noqa: TC001  read at run time
+from trnfleet.wire.structs import Message, WireStruct
+from trnfleet.wire.values import Figure, Instant, Revision  # noqa: TC001  read at run time
 
-Fingerprint = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
-Line = Annotated[str, StringConstraints(max_length=1_000)]
-LabelName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]{0,63}$")]
-Label = Annotated[str, StringConstraints(max_length=400)]
-MatcherText = Annotated[str, StringConstraints(max_length=LONGEST)]
-Url = Annotated[str, StringConstraints(max_length=2_000)]
+Fingerprint = Annotated[str, Meta(pattern=r"^[0-9a-f]{16}\Z")]
+Line = Annotated[str, Meta(max_length=1_000)]
+LabelName = Annotated[str, Meta(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]{0,63}\Z")]
+Label = Annotated[str, Meta(max_length=400)]
+MatcherText = Annotated[str, Meta(max_length=LONGEST)]
+Url = Annotated[str, Meta(max_length=2_000)]
 """A link: 400 characters from the operator, plus a fleet, rule and target in %-codes."""
-Origin = Annotated[str, StringConstraints(max_length=64)]
-Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
+Origin = Annotated[str, Meta(max_length=64)]
+Count = Annotated[int, Meta(ge=0, le=1_000_000_000)]
 
 
-class AlertMessage(Message):
+class AlertMessage(Message, frozen=True, kw_only=True):
     """The state of an alert."""
 
     fingerprint: Fingerprint
@@ -54,7 +56,9 @@ class AlertMessage(Message):
     one problem."""
     figure: Label = ""
     """Value compared by its rule, such as `link_up`; empty for missing telemetry."""
-    labels: Annotated[dict[LabelName, Label], Field(max_length=40)] = Field(default_factory=dict)
+    labels: Annotated[dict[LabelName, Label], Meta(max_length=40)] = msgspec.field(
+        default_factory=dict
+    )
     summary: Line
     title: Line = ""
     """A few words, without the place."""
@@ -79,25 +83,23 @@ class AlertMessage(Message):
     flapping: bool = False
     times: Count = 0
     """Times it began to fire within the flap window."""
-    told: Annotated[dict[Name, Text], Field(max_length=16)] = Field(default_factory=dict)
+    told: Annotated[dict[Name, Text], Meta(max_length=16)] = msgspec.field(default_factory=dict)
     """Last notification of this state by receiver. Another `watch` after a takeover, or the same
     one after a restart, continues from there."""
     watch: Name
     """Client id of the `watch` that published it."""
 
 
-class Handling(BaseModel):
+class Handling(WireStruct, frozen=True, kw_only=True):
     """An acknowledgement or a silence of a cell's alert, reduced for readers elsewhere."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
-
-    who: Annotated[str, StringConstraints(max_length=200)]
+    who: Annotated[str, Meta(max_length=200)]
     why: Line = ""
     at: Instant
     until: Instant
 
 
-class CellAlertMessage(AlertMessage):
+class CellAlertMessage(AlertMessage, frozen=True, kw_only=True):
     """A cell's alert on a top broker, forwarded by the cell's relay.
 
     It includes the acknowledgement or silence in the cell.
@@ -114,11 +116,11 @@ class CellAlertMessage(AlertMessage):
         return f"{self.cell}/{self.fingerprint}"
 
 
-class AckMessage(Message):
+class AckMessage(Message, frozen=True, kw_only=True):
     """An acknowledgement of an alert."""
 
     fingerprint: Fingerprint
-    owner: Annotated[str, StringConstraints(min_length=1, max_length=64)]
+    owner: Annotated[str, Meta(min_length=1, max_length=64)]
     note: Line = ""
     at: Instant
     until: Instant
@@ -130,15 +132,15 @@ class AckMessage(Message):
     """Original end; only of a withdrawn acknowledgement."""
 
 
-class SilenceMessage(Message):
+class SilenceMessage(Message, frozen=True, kw_only=True):
     """A silence: alerts that match cause no notifications."""
 
     id: Name
-    matchers: Annotated[tuple[MatcherText, ...], Field(min_length=1, max_length=MOST_MATCHERS)]
+    matchers: Annotated[tuple[MatcherText, ...], Meta(min_length=1, max_length=MOST_MATCHERS)]
     """Written as `label="value"`, with `=`, `!=`, `=~` or `!~`; all must match."""
     starts: Instant
     until: Instant
-    who: Annotated[str, StringConstraints(min_length=1, max_length=64)]
+    who: Annotated[str, Meta(min_length=1, max_length=64)]
     why: Line = ""
     revision: Revision = 0
     """As an acknowledgement's."""

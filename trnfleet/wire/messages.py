@@ -9,25 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    SerializerFunctionWrapHandler,
-    StringConstraints,
-    ValidationError,
-    model_serializer,
-)
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
 from trnfleet.domain.hardware.topology import DIRECTIONS, MOST_LANES
 from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS, Metric, Scope, WireType
-from trnfleet.domain.severity import Severity  # noqa: TC001  pydantic reads the types
+from trnfleet.domain.severity import Severity  # noqa: TC001  read at run time
 from trnfleet.errors import WireError, nearest
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope
-from trnfleet.wire.structs import StructMessage, decode_struct, encode_struct, shown
+from trnfleet.wire.structs import Message, WireStruct, decode_struct
 from trnfleet.wire.values import (
     LONGEST_TICK_S,
     Amount,
@@ -36,7 +27,6 @@ from trnfleet.wire.values import (
     Revision,
     Scale,
     Speed,
-    check_instant,
 )
 
 if TYPE_CHECKING:
@@ -47,16 +37,15 @@ SCHEMA = 1
 _MOST_CHARS = DEFAULT_LIMITS.text_chars
 _SEGMENT = r"[A-Za-z0-9_-]{1,64}"
 _TYPE = r"[a-z0-9.-]{1,64}"
-# The end of a text is `$` in pydantic's regular expressions, and `\Z` in Python's: there `$` allows
-# a newline after it.
-Text = Annotated[str, StringConstraints(max_length=_MOST_CHARS), Meta(max_length=_MOST_CHARS)]
-Name = Annotated[str, StringConstraints(pattern=rf"^{_SEGMENT}$"), Meta(pattern=rf"^{_SEGMENT}\Z")]
+# The end of a text is `\Z`: `$` allows a newline after it.
+Text = Annotated[str, Meta(max_length=_MOST_CHARS)]
+Name = Annotated[str, Meta(pattern=rf"^{_SEGMENT}\Z")]
 Path = Annotated[str, Meta(pattern=rf"^{_SEGMENT}(/{_SEGMENT}){{0,4}}\Z")]
 InstancePath = Annotated[str, Meta(pattern=rf"^{_SEGMENT}(/{_SEGMENT}){{2}}\Z")]
 ColumnSetName = Annotated[str, Meta(pattern=r"^[a-z0-9-]{1,64}/[0-9]{1,4}\Z")]
-Arn = Annotated[str, StringConstraints(pattern=r"^arn:[!-~]{1,250}$")]
-DetailText = Annotated[str, StringConstraints(max_length=128)]
-TypeName = Annotated[str, StringConstraints(pattern=rf"^{_TYPE}$"), Meta(pattern=rf"^{_TYPE}\Z")]
+Arn = Annotated[str, Meta(pattern=r"^arn:[!-~]{1,250}\Z")]
+DetailText = Annotated[str, Meta(max_length=128)]
+TypeName = Annotated[str, Meta(pattern=rf"^{_TYPE}\Z")]
 LaneNames = Annotated[tuple[Name, ...], Meta(min_length=1, max_length=MOST_LANES)]
 
 
@@ -71,14 +60,8 @@ MOST_BEHIND = 64
 _FROM_CELL = "from_cell"
 
 
-class Message(BaseModel):
-    """Base of every message: strict types, finite numbers, unknown fields ignored."""
-
-    # pydantic-core keeps up to 16,384 texts that it has read, by default values among them: with
-    # one instant a second it is full of these, 80 bytes each, after hours.
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True, cache_strings="keys")
-
-    v: Literal[1] = 1
+class _Forwarded(msgspec.Struct):
+    from_cell: str = ""
 
 
 class ColumnSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,19 +95,12 @@ class InstanceSpec(msgspec.Struct, frozen=True, kw_only=True):
     versions: Annotated[dict[Name, Text], Meta(max_length=16)] = msgspec.field(default_factory=dict)
 
 
-class ClockSpec(msgspec.Struct, frozen=True, kw_only=True):
+class ClockSpec(WireStruct, frozen=True, kw_only=True):
     """The publisher's clock: source time = epoch + speed x elapsed wall time."""
 
-    epoch: Annotated[str, Meta(max_length=64)]
+    epoch: Instant
     """RFC 3339 source time of the first tick."""
     speed: Speed = 1.0
-
-    def __post_init__(self) -> None:
-        """Check the limits across fields."""
-        try:
-            check_instant(self.epoch)
-        except ValueError as error:
-            raise ValueError(f"epoch: {error}") from None
 
 
 class ForwardedBy(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,7 +117,7 @@ _NOT_GIVEN = (ColumnSpec(name="not-given", type="u8", scale=1.0, width=1),)
 """Placeholder for missing columns of a message."""
 
 
-class Descriptor(StructMessage, frozen=True, kw_only=True):
+class Descriptor(Message, frozen=True, kw_only=True):
     """The descriptor of a path: publisher, instances (in row order of its frames) and columns.
 
     A descriptor of an instance covers the chips' own topics below it, too.
@@ -219,16 +195,14 @@ class Descriptor(StructMessage, frozen=True, kw_only=True):
         return data
 
 
-class JobMessage(Message):
+class JobMessage(Message, frozen=True, kw_only=True):
     """A job: its kind, state, figures and place."""
 
     job: Name
-    kind: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_-]{1,32}$")]
-    state: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_-]{1,32}$")]
+    kind: Annotated[str, Meta(pattern=r"^[a-z0-9_-]{1,32}\Z")]
+    state: Annotated[str, Meta(pattern=r"^[a-z0-9_-]{1,32}\Z")]
     ts: Instant
-    on: Annotated[
-        tuple[Annotated[str, StringConstraints(max_length=400)], ...], Field(max_length=4_096)
-    ]
+    on: Annotated[tuple[Annotated[str, Meta(max_length=400)], ...], Meta(max_length=4_096)]
     """Subtree paths, and ranges of siblings such as `uc1/us-0001..us-0008` (both ends included)."""
     steps_per_s: Amount | None = None
     tokens_per_s: Amount | None = None
@@ -244,13 +218,13 @@ class JobMessage(Message):
     batch: Amount | None = None
     model: Text | None = None
     """Name of the trained or served model."""
-    dtype: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_-]{1,32}$")] | None = None
+    dtype: Annotated[str, Meta(pattern=r"^[a-z0-9_-]{1,32}\Z")] | None = None
     """Type of the products' operands, `bf16` or `fp8`; `mfu` refers to its peak."""
     flops_per_token: Amount | None = None
     """Model FLOPs per token. Times `tokens_per_s` they are `mfu` x the peak of the job's chips."""
 
 
-class PublisherMessage(Message):
+class PublisherMessage(Message, frozen=True, kw_only=True):
     """The presence of a publisher; `offline` is its last will, or its goodbye."""
 
     client: Name
@@ -263,50 +237,46 @@ class PublisherMessage(Message):
     """RFC 3339, wall time: when it began, for a watch and a relay."""
 
 
-class ReceiverErrorSpec(BaseModel):
+class ReceiverErrorSpec(WireStruct, frozen=True, kw_only=True):
     """An object refused by a watch's receiver: a silence, an acknowledgement, an alert, or all."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
-
-    receiver: Annotated[str, StringConstraints(max_length=64)]
-    kind: Annotated[str, StringConstraints(max_length=32)]
-    id: Annotated[str, StringConstraints(max_length=64)] = ""
+    receiver: Annotated[str, Meta(max_length=64)]
+    kind: Annotated[str, Meta(max_length=32)]
+    id: Annotated[str, Meta(max_length=64)] = ""
     """Id of the silence, or fingerprint of the alert; empty where it is about all."""
     reason: Text = ""
 
 
-class WatchMessage(PublisherMessage):
+class WatchMessage(PublisherMessage, frozen=True, kw_only=True):
     """The presence of a watch or a relay; repeated as its heartbeat."""
 
     ts: Text | None = None
     """RFC 3339, wall time of the heartbeat: a retained message has no own time."""
     leads: bool | None = None
     """Whether it leads: publishes alerts and notifies receivers, or a cell's roll-ups."""
-    firing: Annotated[int, Field(ge=0, le=1_000_000_000)] | None = None
+    firing: Annotated[int, Meta(ge=0, le=1_000_000_000)] | None = None
     """Alerts firing by its own evaluation, neither silenced nor inhibited. Shows readers a leader
     without published alerts."""
-    errors: Annotated[int, Field(ge=0, le=1_000_000_000)] | None = None
+    errors: Annotated[int, Meta(ge=0, le=1_000_000_000)] | None = None
     """Alerts, silences and acknowledgements currently refused by receivers of the leader."""
-    receiver_errors: Annotated[tuple[ReceiverErrorSpec, ...], Field(max_length=16)] = ()
+    receiver_errors: Annotated[tuple[ReceiverErrorSpec, ...], Meta(max_length=16)] = ()
     """The first of them."""
     cell: Name | None = None
     """The cell of a relay, or of a watch forwarded by a relay."""
     hears: bool | None = None
     """Of a relay: whether it hears its cell; null while it listens for others."""
-    behind: Annotated[tuple[Name, ...], Field(max_length=MOST_BEHIND)] = ()
+    behind: Annotated[tuple[Name, ...], Meta(max_length=MOST_BEHIND)] = ()
     """Of a relay: the relays writing on its cell's broker, and the ones behind them."""
 
 
-class EventMessage(Message):
+class EventMessage(Message, frozen=True, kw_only=True):
     """An event of hardware, a runtime, a job, EC2 or an operator. Not retained."""
 
     id: Name
     """Unique in the fleet: the publisher's boot and a number."""
     ts: Instant
     """RFC 3339, source time."""
-    path: Annotated[
-        str, StringConstraints(pattern=r"^([A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){0,4})?$")
-    ]
+    path: Annotated[str, Meta(pattern=r"^([A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){0,4})?\Z")]
     """Address of its subject; empty for the fleet. Fleet events are published on the path `fleet`.
     """
     source: Name
@@ -314,30 +284,32 @@ class EventMessage(Message):
     severity: Severity
     text: Text
     job: Name | None = None
-    nrt: Annotated[int, Field(ge=0, le=65_535)] | None = None
+    nrt: Annotated[int, Meta(ge=0, le=65_535)] | None = None
     """NRT_STATUS of the execution that ended with it."""
     detail_type: Text | None = None
     """Detail type of the EventBridge event, such as `Capacity Block Expiration Warning`. None
     without one."""
     reservation: Name | None = None
     """The Capacity Block or Capacity Reservation concerned."""
-    resources: Annotated[tuple[Arn, ...], Field(max_length=4)] = ()
+    resources: Annotated[tuple[Arn, ...], Meta(max_length=4)] = ()
     """With a detail type: the ARNs that EventBridge's event names. Left out of the message where it
     is empty."""
-    detail: dict[Name, DetailText] = Field(default_factory=dict, max_length=8)
+    detail: Annotated[dict[Name, DetailText], Meta(max_length=8)] = msgspec.field(
+        default_factory=dict
+    )
     """With a detail type: the detail of EventBridge's event. Left out of the message where it is
     empty."""
 
-    @model_serializer(mode="wrap")
-    def _without_empty(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        data: dict[str, Any] = serialise(self)
+    def as_written(self) -> dict[str, Any]:
+        """Return the fields as written: without empty ones of EventBridge's."""
+        data = msgspec.structs.asdict(self)
         for name in ("resources", "detail"):
-            if not data.get(name, True):
+            if not data[name]:
                 del data[name]
         return data
 
 
-class CommandMessage(StructMessage, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CommandMessage(Message, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A request to a simulator or a relay.
 
     Unknown fields are refused, because they might change its meaning.
@@ -358,7 +330,7 @@ class CommandMessage(StructMessage, frozen=True, kw_only=True, forbid_unknown_fi
     """Name of the operator, for the log."""
 
 
-class ReplyMessage(StructMessage, frozen=True, kw_only=True):
+class ReplyMessage(Message, frozen=True, kw_only=True):
     """The answer to a command."""
 
     id: Name
@@ -368,7 +340,7 @@ class ReplyMessage(StructMessage, frozen=True, kw_only=True):
     result: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-MessageT = TypeVar("MessageT", bound=BaseModel | msgspec.Struct)
+MessageT = TypeVar("MessageT", bound=msgspec.Struct)
 
 STANDARD_COLUMNS = tuple(ColumnSpec.of(metric) for metric in CHIP_METRICS + INSTANCE_METRICS)
 """Every column of the metric table, as our own publishers describe them."""
@@ -377,11 +349,9 @@ COLUMN_SETS = {"standard/1": STANDARD_COLUMNS}
 columns gets the next version."""
 
 
-def encode_message(message: Message | StructMessage) -> bytes:
+def encode_message(message: WireStruct) -> bytes:
     """Return a message as compact JSON."""
-    if isinstance(message, StructMessage):
-        return encode_struct(message)
-    return message.model_dump_json(exclude_none=False).encode()
+    return msgspec.json.encode(message.as_written())
 
 
 def with_cell(payload: bytes, cell: str) -> bytes:
@@ -398,14 +368,12 @@ def cell_of(payload: bytes) -> str:
     if f'"{_FROM_CELL}"'.encode() not in payload:
         return ""
     try:
-        message = from_json(payload)
+        return msgspec.json.decode(payload, type=_Forwarded).from_cell
     except (ValueError, RecursionError):
         return ""
-    cell = message.get(_FROM_CELL) if isinstance(message, dict) else None
-    return cell if isinstance(cell, str) else ""
 
 
-def message_envelope(topic: str, message: Message | StructMessage, *, retain: bool) -> Envelope:
+def message_envelope(topic: str, message: Message, *, retain: bool) -> Envelope:
     """Return a message for publishing: JSON at QoS 1, retained if it is state."""
     return Envelope(
         topic, encode_message(message), qos=1, retain=retain, content_type=CONTENT_TYPE_JSON
@@ -424,17 +392,7 @@ def decode_message(
         raise WireError(
             f"{model.__name__} of {len(payload)} bytes is over the limit of {limits.payload_bytes}"
         )
-    if issubclass(model, msgspec.Struct):
-        return decode_struct(payload, model)
-    try:
-        return model.model_validate_json(payload)
-    except ValidationError as error:
-        problem = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in problem["loc"])
-        value = shown(problem["input"])
-        raise WireError(
-            f"{model.__name__} {place or 'as a whole'}: {problem['msg']}{value}"
-        ) from None
+    return decode_struct(payload, model)
 
 
 def parse_json_object(payload: bytes, limits: Limits = DEFAULT_LIMITS) -> dict[str, Any]:
@@ -459,4 +417,4 @@ def to_json_bytes(value: dict[str, Any]) -> bytes:
 
     It must not have NaN or infinity; None stands for them.
     """
-    return to_json(value, inf_nan_mode="null")
+    return msgspec.json.encode(value)

@@ -9,31 +9,28 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from msgspec import Meta
 
-from trnfleet.domain.reservations.states import (  # noqa: TC001  pydantic reads the types
+from trnfleet.domain.reservations.states import (  # noqa: TC001  read at run time
     ExtensionState,
     InterconnectStatus,
     ReservationState,
 )
-from trnfleet.wire.messages import Message, Name, Text, TypeName
-from trnfleet.wire.values import Instant, Revision  # noqa: TC001  pydantic reads the types
+from trnfleet.wire.messages import Name, Text, TypeName  # noqa: TC001  read at run time
+from trnfleet.wire.structs import Message, WireStruct
+from trnfleet.wire.values import Instant, Revision  # noqa: TC001  read at run time
 
-Decimals = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,12}(\.[0-9]{1,6})?$")]
+Decimals = Annotated[str, Meta(pattern=r"^[0-9]{1,12}(\.[0-9]{1,6})?\Z")]
 """An amount of money, exact."""
-Currency = Annotated[str, StringConstraints(pattern=r"^[A-Z]{3}$")]
-Count = Annotated[int, Field(ge=0, le=1_000_000)]
-Place = Annotated[str, StringConstraints(max_length=400)]
+Currency = Annotated[str, Meta(pattern=r"^[A-Z]{3}\Z")]
+Count = Annotated[int, Meta(ge=0, le=1_000_000)]
+Place = Annotated[str, Meta(max_length=400)]
 MOST_EXTENSIONS = 200
 MOST_PLACES = 1_024
 MOST_INSTANCES = 1_024
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
-
-
-class ExtensionSpec(_Part):
+class ExtensionSpec(WireStruct, frozen=True, kw_only=True):
     """One extension of a Capacity Block."""
 
     id: Name
@@ -48,7 +45,7 @@ class ExtensionSpec(_Part):
     currency: Currency = "USD"
 
 
-class ReservationMessage(Message):
+class ReservationMessage(Message, frozen=True, kw_only=True):
     """The state of reserved capacity; retained, published again with every change."""
 
     id: Name
@@ -62,7 +59,7 @@ class ReservationMessage(Message):
     change: Revision = 0
     """Number of earlier changes; a repeated message has the same, so that repetitions are
     recognised."""
-    reservation_ids: Annotated[tuple[Name, ...], Field(max_length=256)] = ()
+    reservation_ids: Annotated[tuple[Name, ...], Meta(max_length=256)] = ()
     instance_type: TypeName
     ultraserver_type: TypeName | None = None
     zone: Text
@@ -84,17 +81,17 @@ class ReservationMessage(Message):
     """Paid up front, including all paid extensions."""
     currency: Currency = "USD"
     interconnect: InterconnectStatus | None = None
-    extensions: Annotated[tuple[ExtensionSpec, ...], Field(max_length=MOST_EXTENSIONS)] = ()
-    on: Annotated[tuple[Place, ...], Field(max_length=MOST_PLACES)] = ()
+    extensions: Annotated[tuple[ExtensionSpec, ...], Meta(max_length=MOST_EXTENSIONS)] = ()
+    on: Annotated[tuple[Place, ...], Meta(max_length=MOST_PLACES)] = ()
     """Reserved part of the fleet: addresses and ranges of siblings, as in a job's message."""
-    ec2_ids: Annotated[tuple[Text, ...], Field(max_length=MOST_INSTANCES)] = ()
+    ec2_ids: Annotated[tuple[Text, ...], Meta(max_length=MOST_INSTANCES)] = ()
     """EC2 ids of the instances in it, where addresses are not known; descriptors have both."""
     origin: Literal["simulated", "ec2"] = "simulated"
     boot: Name | None = None
     """The publisher's boot: another one counts changes from 0."""
 
 
-class OfferingSpec(_Part):
+class OfferingSpec(WireStruct, frozen=True, kw_only=True):
     """A Capacity Block for sale, or an extension of one."""
 
     id: Name
@@ -104,6 +101,6 @@ class OfferingSpec(_Part):
     zone: Text
     start: Instant
     end: Instant
-    hours: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
+    hours: Annotated[float, Meta(gt=0, le=1e6)]
     fee: Decimals
     currency: Currency = "USD"

@@ -32,7 +32,7 @@ from trnfleet.errors import WireError
 from trnfleet.wire.cbor import decode_cbor
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.messages import SCHEMA, ClockSpec, Name, Path, TypeName
-from trnfleet.wire.structs import StructMessage
+from trnfleet.wire.structs import Message
 from trnfleet.wire.telemetry import MAX_SEQ, Head
 from trnfleet.wire.values import EARLIEST_NS, LATEST_NS, Period, Revision
 
@@ -86,7 +86,7 @@ class RollupRow(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("path: instances outside UltraServers have a row each")
 
 
-class RollupDescriptor(StructMessage, frozen=True, kw_only=True):
+class RollupDescriptor(Message, frozen=True, kw_only=True):
     """The descriptor of a block of roll-ups: relay, rows in frame order, and columns."""
 
     kind: Literal["rollup"] = "rollup"

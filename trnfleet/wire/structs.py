@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import msgspec
 
 from trnfleet.errors import WireError, nearest
+from trnfleet.wire.values import Instant, instant_ns
 
 _VALUE_CHARS = 60
 """Most characters of a refused value shown in an error."""
@@ -33,19 +34,28 @@ _UNITS = {"str": "characters", "array": "items", "object": "entries"}
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 
-class StructMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of messages decoded into structs; unknown fields are ignored."""
+class WireStruct(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of messages and of objects in them; unknown fields are ignored."""
 
-    v: Literal[1] = 1
+    def __post_init__(self) -> None:
+        """Check the instants."""
+        for name in _instants(type(self)):
+            value = getattr(self, name)
+            if value is not None:
+                try:
+                    instant_ns(value)
+                except ValueError as error:
+                    raise ValueError(f"{name}: {error}") from None
 
     def as_written(self) -> object:
         """Return the encoded fields."""
         return self
 
 
-def encode_struct(message: StructMessage) -> bytes:
-    """Return a message as compact JSON."""
-    return _ENCODER.encode(message.as_written())
+class Message(WireStruct, frozen=True, kw_only=True):
+    """Base of every JSON message."""
+
+    v: Literal[1] = 1
 
 
 def decode_struct(payload: bytes, model: type[StructT]) -> StructT:
@@ -147,8 +157,8 @@ def _limit(words: str, value: object, kind: Any) -> str:
         size = f", not {len(value)}" if isinstance(value, (str, list, dict)) else ""
         most = "at least" if sign == ">=" else "at most"
         return f"must have {most} {bound} {_UNITS.get(kinds[0], 'items')}{size}"
-    if sign in {">=", "<="}:
-        most = "at least" if sign == ">=" else "at most"
+    if sign in {">=", "<=", ">"}:
+        most = {">=": "at least", "<=": "at most", ">": "more than"}[sign]
         return f"must be {most} {bound.removesuffix('.0')}{shown(value)}"
     if sign == "matching":
         pattern = limit.removeprefix("matching regex ").strip("'").replace(r"\\Z", "$")
@@ -185,12 +195,15 @@ def _without_none(kind: Any) -> Any:
     return kind
 
 
-_ENCODER = msgspec.json.Encoder()
-
-
 @functools.cache
 def _hints(model: type[msgspec.Struct]) -> dict[str, Any]:
     return get_type_hints(model, include_extras=True)
+
+
+@functools.cache
+def _instants(model: type[msgspec.Struct]) -> tuple[str, ...]:
+    """Return the fields with a time."""
+    return tuple(name for name, kind in _hints(model).items() if Instant in {kind, *get_args(kind)})
 
 
 @functools.cache

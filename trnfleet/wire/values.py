@@ -1,7 +1,6 @@
 """Types of values stored beyond their message, with limits for all later arithmetic.
 
-A time must fit nanoseconds in 64 bits, and a number must fit a few cells of a screen. Types shared
-by descriptors and other messages have both limits: pydantic's and msgspec's.
+A time must fit nanoseconds in 64 bits, and a number must fit a few cells of a screen.
 """
 
 from __future__ import annotations
@@ -9,8 +8,6 @@ from __future__ import annotations
 from typing import Annotated
 
 from msgspec import Meta
-from pydantic import AfterValidator, Field, StringConstraints
-from pydantic_core import PydanticCustomError
 
 from trnfleet.clock import parse_rfc3339
 
@@ -47,28 +44,15 @@ def instant_ns(text: str) -> int:
     return ns
 
 
-def check_instant(text: str) -> str:
-    """Return an instant as it was given.
-
-    Raises:
-        PydanticCustomError: it is none, or out of range; a ValueError, too.
-    """
-    try:
-        instant_ns(text)
-    except ValueError as error:
-        raise PydanticCustomError("instant", str(error)) from None
-    return text
-
-
-Instant = Annotated[str, StringConstraints(max_length=64), AfterValidator(check_instant)]
-"""An RFC 3339 instant from `EARLIEST_NS` to `LATEST_NS`, with any offset."""
-Amount = Annotated[float, Field(ge=0, le=1e18, allow_inf_nan=False), Meta(ge=0, le=1e18)]
+Instant = Annotated[str, Meta(max_length=64, description="RFC 3339")]
+"""An instant from `EARLIEST_NS` to `LATEST_NS`, with any offset; messages check it themselves."""
+Amount = Annotated[float, Meta(ge=0, le=1e18)]
 """An amount in a job's life; none reaches the limit."""
-Figure = Annotated[float, Field(ge=-1e30, le=1e30, allow_inf_nan=False)]
+Figure = Annotated[float, Meta(ge=-1e30, le=1e30)]
 """A value of any unit; a fleet's sum of the widest counters is under 1e26."""
 Scale = Annotated[float, Meta(ge=1e-18, le=1e18)]
 """Value of a column's code 1. Within these limits 64 bits convert to any unit of the metric table.
 """
-Revision = Annotated[int, Field(ge=0, le=LARGEST_COUNT), Meta(ge=0, le=LARGEST_COUNT)]
+Revision = Annotated[int, Meta(ge=0, le=LARGEST_COUNT)]
 Speed = Annotated[float, Meta(ge=SLOWEST, le=FASTEST)]
 Period = Annotated[float, Meta(ge=SHORTEST_PERIOD_S, le=LONGEST_PERIOD_S)]

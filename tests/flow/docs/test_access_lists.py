@@ -24,6 +24,7 @@ from trnfleet.services.session import BrokerSession
 from trnfleet.sim.publish.state import will_envelope
 from trnfleet.transport.url import BrokerUrl, Password
 from trnfleet.wire.alerts import SilenceMessage
+from trnfleet.wire.messages import encode_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -129,7 +130,7 @@ def listed(
                 until="2100-01-01T00:00:00Z",
                 who="x",
             )
-            left[f"trnfleet/v1/quiet/silence/{silence.id}"] = silence.model_dump_json().encode()
+            left[f"trnfleet/v1/quiet/silence/{silence.id}"] = encode_message(silence)
         retain(url(broker, "everybody"), left, Password(PASSWORD))
         yield broker
 

@@ -35,7 +35,7 @@ def presence(
     role: Literal["telemetry", "watch"] = "telemetry",
 ) -> dict[str, bytes]:
     message = PublisherMessage(client=client, state=state, boot="b", role=role)
-    return {f"{ROOT}/publisher/{client}": message.model_dump_json().encode()}
+    return {f"{ROOT}/publisher/{client}": encode_message(message)}
 
 
 def described(client: str, *hosts: int) -> dict[str, bytes]:

@@ -25,7 +25,6 @@ from trnfleet.wire.messages import (
     ForwardedBy,
     InstanceSpec,
     JobMessage,
-    Message,
     PublisherMessage,
     WatchMessage,
     encode_message,
@@ -48,7 +47,7 @@ from trnfleet.wire.topics import TopicClass, build_topic
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trnfleet.wire.structs import StructMessage
+    from trnfleet.wire.structs import Message
 
 LIFE_S = 60.0
 """Time after which a name is cleared."""
@@ -180,7 +179,7 @@ class Churn:
             mfu=0.4,
         )
         yield self._retained(TopicClass.JOB, name, job)
-        lost = job.model_copy(update={"job": f"{name}-b", "state": "failed", "on": (self._steady,)})
+        lost = msgspec.structs.replace(job, job=f"{name}-b", state="failed", on=(self._steady,))
         yield self._retained(TopicClass.JOB, f"{name}-b", lost)
         yield feed.reservation(
             f"cb-{number}",
@@ -204,7 +203,7 @@ class Churn:
             watch=f"w-{name}",
         )
         yield self._retained(TopicClass.ALERT, fingerprint, alert)
-        of_cell = CellAlertMessage(**dict(alert), cell=f"cell-{number}")
+        of_cell = CellAlertMessage(**msgspec.structs.asdict(alert), cell=f"cell-{number}")
         yield self._retained(TopicClass.ALERT, f"cell-{number}/{fingerprint}", of_cell)
         ack = AckMessage(fingerprint=fingerprint, owner=f"ann-{number}", at=ts, until=until)
         yield self._retained(TopicClass.ACK, fingerprint, ack)
@@ -220,16 +219,10 @@ class Churn:
             client=f"w-{name}", state="online", boot=boot, role="watch", since=ts, ts=ts
         )
         yield self._retained(TopicClass.PUBLISHER, watch.client, watch)
-        passed = watch.model_copy(update={"cell": f"cell-{number}"})
+        passed = msgspec.structs.replace(watch, cell=f"cell-{number}")
         yield self._retained(TopicClass.PUBLISHER, f"cell-{number}/{watch.client}", passed)
-        relay = watch.model_copy(
-            update={
-                "client": f"r-{name}",
-                "role": "relay",
-                "leads": True,
-                "hears": True,
-                "cell": f"cell-{number}",
-            }
+        relay = msgspec.structs.replace(
+            watch, client=f"r-{name}", role="relay", leads=True, hears=True, cell=f"cell-{number}"
         )
         yield self._retained(TopicClass.PUBLISHER, f"cell-{number}/{relay.client}", relay)
         rows = RollupDescriptor(
@@ -284,9 +277,7 @@ class Churn:
         topic = build_topic(self._fleet, TopicClass.ROLLUP, path)
         return Envelope(topic, encode_rollup(path, 0, frame), content_type=CONTENT_TYPE_CBOR)
 
-    def _retained(
-        self, topic_class: TopicClass, path: str, message: Message | StructMessage | None
-    ) -> Envelope:
+    def _retained(self, topic_class: TopicClass, path: str, message: Message | None) -> Envelope:
         topic = build_topic(self._fleet, topic_class, path)
         if message is None:
             return Envelope(topic, b'{"v": 1', qos=1, retain=True)

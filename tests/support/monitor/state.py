@@ -6,10 +6,12 @@ import dataclasses
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+import msgspec
 import numpy as np
 
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.monitor.replay.packed_snapshot import PackedSnapshot
+from trnfleet.wire.messages import encode_message
 
 if TYPE_CHECKING:
     from trnfleet.monitor.monitor import Monitor
@@ -47,11 +49,11 @@ def values_of(monitor: Monitor) -> dict[str, Any]:
         "chip_state": store.chip_state.tolist(),
         "period_s": store.period_s.tolist(),
         "publishers": [numbers.get(number) for number in store.publisher_of.tolist()],
-        "jobs": {name: job.model_dump() for name, job in monitor.ingest.jobs.items()},
+        "jobs": {name: msgspec.structs.asdict(job) for name, job in monitor.ingest.jobs.items()},
         "job_of": store.job_of.tolist(),
         "clients": monitor.ingest.publishers.clients(),
         "reservations": sorted(
-            (each.message.model_dump_json(), each.rows, each.idle_per_h)
+            (encode_message(each.message).decode(), each.rows, each.idle_per_h)
             for each in monitor.reservations.table()
         ),
     }

@@ -8,6 +8,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
+
 from support.monitor.alert_messages import BEGIN_NS
 from support.sim.simulation import Recorder
 from trnfleet.clock import NS_PER_S, ManualClock, format_rfc3339
@@ -191,7 +193,7 @@ class Bench:
     ) -> None:
         """Let another watch say something of itself."""
         since = format_rfc3339(BEGIN_NS + round(since_s * NS_PER_S))
-        message = WatchMessage.model_validate(
+        message = msgspec.convert(
             {
                 "client": client,
                 "state": state,
@@ -199,7 +201,8 @@ class Bench:
                 "role": "watch",
                 "since": since,
                 "leads": leads,
-            }
+            },
+            WatchMessage,
         )
         other = self.bus.publisher(client)
         other.connect()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from support.tui.alerts_scene import NASTY, Loopback, alerts_app, alerts_feed, alerts_view, chips_at
 from support.tui.handled import CHIP, INSTANCE
@@ -189,7 +190,7 @@ async def test_what_alertmanager_refuses(size: tuple[int, int]) -> None:
             ("acknowledgement", name, "HTTP 400 'no'" + NASTY),
             ("silence", "s-1", "HTTP 403 'not you'"),
         ]
-        beat = WatchMessage.model_validate(
+        beat = msgspec.convert(
             {
                 "client": "w",
                 "state": "online",
@@ -201,7 +202,8 @@ async def test_what_alertmanager_refuses(size: tuple[int, int]) -> None:
                     {"receiver": "alertmanager", "kind": kind, "id": subject, "reason": reason}
                     for kind, subject, reason in refused
                 ),
-            }
+            },
+            WatchMessage,
         )
         feed.monitor.apply([Envelope("trnfleet/v1/demo/publisher/w", encode_message(beat), 1)])
         await pilot.telemetry(feed)
@@ -212,7 +214,7 @@ async def test_what_alertmanager_refuses(size: tuple[int, int]) -> None:
         await pilot.press("t", "t")
         await pilot.telemetry(feed)
         assert "silence by alertmanager: HTTP 403" in pilot.text()
-        cleared = beat.model_copy(update={"errors": 0, "receiver_errors": ()})
+        cleared = msgspec.structs.replace(beat, errors=0, receiver_errors=())
         feed.monitor.apply([Envelope("trnfleet/v1/demo/publisher/w", encode_message(cleared), 1)])
         await pilot.telemetry(feed)
         assert "by alertmanager" not in pilot.text()

@@ -5,6 +5,7 @@ Their cell in list, details and Problems, the header's count, and where they are
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from support.monitor.alert_messages import alert_message
 from support.tui.alerts_scene import alerts_app, alerts_feed
@@ -44,7 +45,7 @@ async def test_an_alert_of_a_cell_names_it_and_is_handled_there(size: tuple[int,
         chips=64,
         value=None,
     )
-    message = CellAlertMessage(**{**dict(published), "cell": "cell-a"})
+    message = CellAlertMessage(**{**msgspec.structs.asdict(published), "cell": "cell-a"})
     topic = build_topic("demo", TopicClass.ALERT, message.path)
     app, publisher = alerts_app(feed)
     async with running(app, size=size) as pilot:

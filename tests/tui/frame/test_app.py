@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from support.monitor.feed import Feed, standalone, ultraservers
 from support.tui.fleet_scene import fleet_view, hot_feed
@@ -279,9 +280,7 @@ async def test_remote_text_is_shown_plainly() -> None:
     async with running(app, size=(120, 40)) as pilot:
         for text in ("[@click=app.quit]x[/]", "[/nope]", "\x1b]0;x\x07", "a\u202eb", "\x9b31m"):
             feed.monitor.link.broker = feed.monitor.link.last_error = text
-            hostile = job.model_copy(
-                update={"job": text, "kind": text, "state": text, "on": (text,)}
-            )
+            hostile = msgspec.structs.replace(job, job=text, kind=text, state=text, on=(text,))
             feed.monitor.ingest.jobs[text] = hostile
             finding = usual.shown[0]._replace(what=text)
             feed.monitor.findings = usual._replace(shown=(finding,), total=1)

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import re
 import runpy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -40,13 +40,10 @@ from trnfleet.wire.reservations import ExtensionSpec, ReservationMessage
 from trnfleet.wire.telemetry import decode_sample
 from trnfleet.wire.topics import TopicClass, build_topic
 
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-
 PATH = "uc1/standalone/trn2-0001"
 BOOT = "4f1c7a90d2b3e865"
 FRAME = runpy.run_path(str(DOCS / "examples" / "frame.py"))
-MESSAGES: dict[str, type[BaseModel | msgspec.Struct]] = {
+MESSAGES: dict[str, type[msgspec.Struct]] = {
     "descriptor": Descriptor,
     "clock": ClockSpec,
     "instance": InstanceSpec,
@@ -184,10 +181,7 @@ class Reader:
 def test_fields_are_those_of_the_messages(title: str) -> None:
     """Each table lists every field of its message, with the right required ones."""
     model = MESSAGES[title]
-    if issubclass(model, msgspec.Struct):
-        needed = {field.name: field.required for field in msgspec.structs.fields(model)}
-    else:
-        needed = {name: field.is_required() for name, field in model.model_fields.items()}
+    needed = {field.name: field.required for field in msgspec.structs.fields(model)}
     if title == "descriptor":
         # One of the two is needed.
         needed["columns"] = True

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.alerts.watches import DOUBT_S, GONE_S
 from trnfleet.errors import WireError
 from trnfleet.export.election import LISTEN_S, Attendance, Election
-from trnfleet.wire.messages import WatchMessage, encode_message
+from trnfleet.wire.messages import WatchMessage, decode_message, encode_message
 
 SECOND = 1_000_000_000
 NOW_NS = 1_000 * SECOND
@@ -23,7 +24,7 @@ def presence(
 ) -> bytes:
     since = None if since_ns is None else format_rfc3339(since_ns)
     return encode_message(
-        WatchMessage.model_validate(
+        msgspec.convert(
             {
                 "client": client,
                 "state": state,
@@ -31,7 +32,8 @@ def presence(
                 "role": role,
                 "since": since,
                 "leads": leads,
-            }
+            },
+            WatchMessage,
         )
     )
 
@@ -274,7 +276,7 @@ def test_only_one_that_listens_is_answered_again() -> None:
     election = Election("watch-m", SECOND)
     election.take_part(0)
     for firing, is_answered in ((None, True), (0, False)):
-        beat = WatchMessage.model_validate(
+        beat = msgspec.convert(
             {
                 "client": "watch-a",
                 "state": "online",
@@ -283,7 +285,8 @@ def test_only_one_that_listens_is_answered_again() -> None:
                 "leads": False,
                 "firing": firing,
                 "since": format_rfc3339(5 * SECOND),
-            }
+            },
+            WatchMessage,
         )
         take(election, "watch-a", encode_message(beat), 1)
         assert take(election, "watch-a", encode_message(beat), 2) == is_answered
@@ -305,9 +308,9 @@ def test_a_newcomer_ranks_behind_one_that_ranks_behind_a_leader() -> None:
 
 def test_only_those_of_the_same_role_and_cell_take_part() -> None:
     """Watches passed on by a relay and relays of other cells are not rivals."""
-    message = WatchMessage.model_validate_json(presence("a", SECOND, leads=True))
-    of_cell = encode_message(message.model_copy(update={"cell": "cell-a"}))
-    relay = encode_message(message.model_copy(update={"cell": "cell-a", "role": "relay"}))
+    message = decode_message(presence("a", SECOND, leads=True), WatchMessage)
+    of_cell = encode_message(msgspec.structs.replace(message, cell="cell-a"))
+    relay = encode_message(msgspec.structs.replace(message, cell="cell-a", role="relay"))
     for election, taken in (
         (Election("m", NOW_NS), presence("a", SECOND, leads=True)),
         (Election("m", NOW_NS, role="relay", cell="cell-a"), relay),

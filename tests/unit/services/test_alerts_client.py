@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from trnfleet.clock import NS_PER_S, ManualClock, format_rfc3339
@@ -67,7 +68,7 @@ def presence(
 
     Times are seconds from the beginning.
     """
-    message = WatchMessage.model_validate(
+    message = msgspec.convert(
         {
             "client": client,
             "state": state,
@@ -76,7 +77,8 @@ def presence(
             "since": format_rfc3339(BEGIN_NS + round(since_s * NS_PER_S)),
             "ts": None if ts_s is None else format_rfc3339(BEGIN_NS + round(ts_s * NS_PER_S)),
             **more,
-        }
+        },
+        WatchMessage,
     )
     return Envelope(f"trnfleet/v1/demo/publisher/{client}", encode_message(message), 1, retain)
 

@@ -14,7 +14,6 @@ import pkgutil
 from typing import TYPE_CHECKING, get_type_hints
 
 import msgspec
-from pydantic import BaseModel
 from support.paths import ROOT
 
 import trnfleet.wire
@@ -74,15 +73,15 @@ def wire_fields() -> set[str]:
         for module in modules
         for each in vars(module).values()
         if inspect.isclass(each)
-        and issubclass(each, BaseModel | msgspec.Struct)
+        and issubclass(each, msgspec.Struct)
         and each.__module__ == module.__name__
     ]
     return {name for model in models for name in text_fields(model)}
 
 
-def text_fields(model: type[BaseModel | msgspec.Struct]) -> set[str]:
+def text_fields(model: type[msgspec.Struct]) -> set[str]:
     """Return the names of a message's texts."""
-    names = model.__struct_fields__ if issubclass(model, msgspec.Struct) else model.model_fields
+    names = model.__struct_fields__
     hints = get_type_hints(model)
     return {name for name in names if "str" in str(hints[name])}
 

@@ -10,8 +10,6 @@ from datetime import UTC, datetime
 from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pydantic import ValidationError
-
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.domain.hardware.catalogue import ULTRASERVER_TYPES
 from trnfleet.domain.reservations import rules
@@ -23,7 +21,9 @@ from trnfleet.domain.reservations.states import (
     ReservationState,
 )
 from trnfleet.domain.severity import Severity
+from trnfleet.errors import WireError
 from trnfleet.wire.eventbridge import seconds_text
+from trnfleet.wire.messages import decode_message, encode_message
 from trnfleet.wire.reservations import (
     MOST_EXTENSIONS,
     MOST_INSTANCES,
@@ -284,7 +284,7 @@ def messages_of(
         try:
             made.append(_message(reservation, reading, now_ns, problems))
         except (
-            ValidationError,
+            WireError,
             ArithmeticError,
             ValueError,
             KeyError,
@@ -378,7 +378,7 @@ def _message(
         _specs(reservation, reading, problems), key=lambda extension: extension.bought
     )[-MOST_EXTENSIONS:]
     pay_by_ns = _pay_by_ns(state, created_ns, end_ns, extensions, reservation, reading)
-    return ReservationMessage(
+    message = ReservationMessage(
         id=reservation.id,
         type="capacity-block" if reservation.is_block else "default",
         state=state,
@@ -404,6 +404,7 @@ def _message(
         ec2_ids=tuple((running or [])[:MOST_INSTANCES]),
         origin="ec2",
     )
+    return decode_message(encode_message(message), ReservationMessage)
 
 
 def _instance_type(reservation: _Reservation) -> str:
@@ -495,7 +496,7 @@ def _specs(
         if extension.get("CapacityReservationId") not in reservation.ids or name in seen:
             continue
         try:
-            spec = ExtensionSpec(
+            made = ExtensionSpec(
                 id=extension["CapacityBlockExtensionOfferingId"],
                 state=ExtensionState(extension["CapacityBlockExtensionStatus"]),
                 bought=_date(extension["CapacityBlockExtensionPurchaseDate"]),
@@ -504,8 +505,9 @@ def _specs(
                 fee=_decimals(extension["UpfrontFee"]),
                 currency=str(extension.get("CurrencyCode") or "USD").upper(),
             )
+            spec = decode_message(encode_message(made), ExtensionSpec)
         except (
-            ValidationError,
+            WireError,
             ArithmeticError,
             ValueError,
             KeyError,

@@ -10,6 +10,8 @@ import asyncio
 import math
 from typing import TYPE_CHECKING, Literal
 
+import msgspec
+
 from trnfleet import logs
 from trnfleet.bridge.ec2.client import Reading, RequestsThrottled
 from trnfleet.bridge.ec2.mapping import (
@@ -48,8 +50,6 @@ REPEAT_S = 60.0
 LONGEST_PAUSE_S = 900.0
 """Longest wait while EC2 throttles."""
 
-_NOT_COMPARED = {"ts", "change", "boot"}
-"""Fields that may differ between two equal messages."""
 _WARNING_NS = rules.WARNING_BEFORE_END_S * NS_PER_S
 
 
@@ -112,12 +112,12 @@ class Bridge:
         made: list[Envelope] = []
         for message in messages:
             known = self._published.get(message.id)
-            if known is not None and known.model_dump(exclude=_NOT_COMPARED) == message.model_dump(
-                exclude=_NOT_COMPARED
+            if known is not None and known == msgspec.structs.replace(
+                message, ts=known.ts, change=known.change, boot=known.boot
             ):
                 continue
             change = 0 if known is None else known.change + 1
-            published = message.model_copy(update={"change": change, "boot": self._boot})
+            published = msgspec.structs.replace(message, change=change, boot=self._boot)
             self._published[message.id] = published
             made.append(self._reservation(published))
             # The state at the start is no change.

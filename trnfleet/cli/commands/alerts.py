@@ -8,6 +8,7 @@ import signal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+import msgspec
 
 from trnfleet.cli.options import (
     LONGEST_WAIT_S,
@@ -423,8 +424,10 @@ def _row(message: AlertMessage, status: AlertStatus, fleet: FleetAlerts) -> tupl
 def _alert_facts(listed: Listed) -> dict[str, Any]:
     fleet, message, status = listed
     ack = fleet.ack_of(message)
+    facts = msgspec.to_builtins(message)
+    del facts["v"]
     return {
-        **message.model_dump(mode="json", exclude={"v"}),
+        **facts,
         "standing": status.value,
         "last_known": not fleet.is_published(message) or fleet.is_unobserved(message),
         "age_s": max(0.0, (fleet.now_ns - parse_rfc3339(message.fired)) / NS_PER_S),

@@ -9,6 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
+import msgspec
 
 from trnfleet.cli.options import (
     CommandT,
@@ -214,7 +215,7 @@ def list_all(options: ReserveOptions, everything: bool) -> None:
         if everything or message.state.value not in ended
     ]
     if options.as_json:
-        print_json([message.model_dump(mode="json") for message in reservations])
+        print_json([msgspec.to_builtins(message) for message in reservations])
         return
     if not reservations:
         click.echo("no reservations")
@@ -232,17 +233,17 @@ def show(options: ReserveOptions, reservation: str) -> None:
     message = reservations.get(reservation)
     if message is None:
         raise BrokerError(f"no reservation {reservation!r}: {nearest(reservation, reservations)}")
-    facts = message.model_dump(mode="json")
+    facts = msgspec.to_builtins(message)
     if options.as_json:
         print_json(facts)
         return
     rows = [
         (
             key.replace("_", " "),
-            plain(", ".join(map(str, value)) if isinstance(value, list) else str(value)),
+            plain(", ".join(map(str, value)) if isinstance(value, tuple) else str(value)),
         )
         for key, value in facts.items()
-        if key not in {"v", "extensions", "boot"} and value not in (None, [], "")
+        if key not in {"v", "extensions", "boot"} and value not in (None, (), "")
     ]
     rows += [
         (
@@ -321,7 +322,7 @@ def _print_offerings(
     options: ReserveOptions, found: Sequence[OfferingSpec], title: str = ""
 ) -> None:
     if options.as_json:
-        print_json([offering.model_dump(mode="json") for offering in found])
+        print_json([msgspec.to_builtins(offering) for offering in found])
         return
     if title:
         click.echo(title)

@@ -20,7 +20,7 @@ from trnfleet.domain.metrics import Scope
 from trnfleet.monitor.ingest.rejects import MisplacedError, RejectedError
 from trnfleet.monitor.ingest.sequence import SequenceTracker, Verdict
 from trnfleet.monitor.pipeline.traffic import NOT_ANNOUNCED, OFFLINE, ONLINE
-from trnfleet.monitor.room import ENTRY_BYTES, Ledger, compact, held_bytes
+from trnfleet.monitor.room import ENTRY_BYTES, Ledger, held_bytes
 from trnfleet.monitor.sources.cells import MOST_OF_CELL
 from trnfleet.monitor.sources.clocks import LATE_FROM_S
 from trnfleet.monitor.sources.descriptors import CompactDescriptor
@@ -31,12 +31,12 @@ from trnfleet.wire.messages import (
     STANDARD_COLUMNS,
     EventMessage,
     JobMessage,
-    Message,
     WatchMessage,
     decode_message,
 )
 from trnfleet.wire.reservations import ReservationMessage
 from trnfleet.wire.rollups import decode_rollup, decode_rollup_head
+from trnfleet.wire.structs import Message
 from trnfleet.wire.telemetry import Doubt
 from trnfleet.wire.topics import FLEET_PATH, TopicClass
 
@@ -273,7 +273,7 @@ class RetainedHandler(Generic[M]):
             raise MisplacedError(f"the {self.noun}'s {identity} is not its topic's")
         ledger = receiver.ledgers[self.model]
         owner = self.owner(message)
-        size_bytes = held_bytes(compact(message)) + ENTRY_BYTES
+        size_bytes = held_bytes(message) + ENTRY_BYTES
         if why := ledger.refusal(path, owner, size_bytes, f"{self.noun}s"):
             raise RejectedError(why)
         if self.before_put is not None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.monitor.alerting.cells import alert_of
@@ -115,8 +117,11 @@ class PassedAlerts:
             if sent == former:
                 continue
             self._sent[fingerprint] = sent
-            passed = CellAlertMessage.model_construct(
-                **dict(message), cell=self._identity.cell, ack=sent.ack, silence=sent.silence
+            passed = CellAlertMessage(
+                **msgspec.structs.asdict(message),
+                cell=self._identity.cell,
+                ack=sent.ack,
+                silence=sent.silence,
             )
             made.append(message_envelope(self._topic(fingerprint), passed, retain=True))
         gone = self._sent.keys() - known.keys()

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from trnfleet.errors import WireError
 from trnfleet.wire.messages import (
     WatchMessage,
@@ -230,7 +232,7 @@ class PassedMessages:
                 raise WireError(f"more than {MOST_WATCHES} watches")
             self._watches.add(client)
             passed = passed._replace(
-                payload=encode_message(message.model_copy(update={"cell": self._identity.cell}))
+                payload=encode_message(msgspec.structs.replace(message, cell=self._identity.cell))
             )
         path = presence_path(client, self._identity.cell if client in self._watches else None)
         if not passed.payload:

@@ -10,7 +10,7 @@ import math
 import secrets
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pydantic import ValidationError
+import msgspec
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.errors import BrokerError, WireError
@@ -189,11 +189,8 @@ def offerings_of(reply: Reply) -> list[OfferingSpec]:
         BrokerError: it has none, or an invalid one.
     """
     try:
-        offerings = [
-            OfferingSpec.model_validate(offering)
-            for offering in reply.result.get("offerings") or ()
-        ]
-    except (ValidationError, TypeError) as error:
+        offerings = msgspec.convert(reply.result.get("offerings") or [], list[OfferingSpec])
+    except msgspec.ValidationError as error:
         raise BrokerError(f"{reply.simulator}: its answer has invalid offerings") from error
     if not offerings:
         raise BrokerError(f"{reply.simulator}: its answer has no offerings")

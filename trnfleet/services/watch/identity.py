@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.watches import ReceiverError, ReceiverErrors
     from trnfleet.services.brokers import RunningSource
     from trnfleet.transport.mqtt import MqttPublisher, MqttSource
-    from trnfleet.wire.messages import Message
+    from trnfleet.wire.structs import Message
 
 
 @dataclass(slots=True)

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from trnfleet.services.watch.identity import Connections, Identity
     from trnfleet.services.watch.peers import OperatorMessage
     from trnfleet.tasks import Ending
-    from trnfleet.wire.messages import Message
     from trnfleet.wire.ports import Envelope, LinkStatus
+    from trnfleet.wire.structs import Message
 
 log = logs.get_logger(__name__)
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from trnfleet.export.silence_plan import SilencePlan, TakenSilence
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.monitor.sources.clocks import Moment
-    from trnfleet.wire.messages import Message
+    from trnfleet.wire.structs import Message
 
 log = logs.get_logger(__name__)
 

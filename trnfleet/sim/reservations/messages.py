@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.domain.reservations.blocks import ChangeKind, ExtensionOffering
 from trnfleet.domain.reservations.rules import utc
@@ -254,7 +256,7 @@ def answer(
     else:
         last = block.extensions[-1].offering
         done = f"{block.id} is extended until {utc(last.end_ns)} for {last.fee}"
-    return f"{done}; the payment is pending", {"reservation": message.model_dump(mode="json")}
+    return f"{done}; the payment is pending", {"reservation": msgspec.to_builtins(message)}
 
 
 def _search_request(args: Mapping[str, Any]) -> SearchRequest:
@@ -275,7 +277,7 @@ def _spec(offering: Offering | ExtensionOffering, of: Offering) -> dict[str, Any
 
     `of` is the offering itself, or the offering of the extended block.
     """
-    return OfferingSpec(
+    spec = OfferingSpec(
         id=offering.id,
         instance_type=of.instance_type,
         instances=of.instances,
@@ -286,7 +288,8 @@ def _spec(offering: Offering | ExtensionOffering, of: Offering) -> dict[str, Any
         hours=(offering.end_ns - offering.start_ns) / (3_600 * NS_PER_S),
         fee=f"{offering.fee.amount:.2f}",
         currency=offering.fee.currency,
-    ).model_dump(mode="json")
+    )
+    return msgspec.structs.asdict(spec)
 
 
 def _text(args: Mapping[str, Any], name: str, action: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -31,7 +32,7 @@ BROKER = ["--broker", "mqtt://127.0.0.1:1", "--name", "demo"]
 
 def alert(severity: str) -> AlertMessage:
     fired = format_rfc3339(BEGIN_NS - 90 * NS_PER_S)
-    return AlertMessage.model_validate(
+    return msgspec.convert(
         {
             "fingerprint": fingerprint_of("demo", "hot", "a"),
             "rule": "hot",
@@ -42,7 +43,8 @@ def alert(severity: str) -> AlertMessage:
             "since": fired,
             "fired": fired,
             "watch": "w",
-        }
+        },
+        AlertMessage,
     )
 
 
@@ -127,13 +129,12 @@ def test_alerts_that_a_text_names(asked: Any) -> None:
     The exit status is about these alone.
     """
     hot = alert("critical")
-    cold = hot.model_copy(
-        update={
-            "fingerprint": fingerprint_of("demo", "cold", "b"),
-            "rule": "cold",
-            "target": "b",
-            "severity": Severity.WARNING,
-        }
+    cold = msgspec.structs.replace(
+        hot,
+        fingerprint=fingerprint_of("demo", "cold", "b"),
+        rule="cold",
+        target="b",
+        severity=Severity.WARNING,
     )
     for text in (cold.fingerprint, cold.fingerprint[:5], "cold", "cold b"):
         status, out, _ = asked(text, "--json", told=(hot, cold), watches=("w",))
@@ -144,13 +145,12 @@ def test_alerts_that_a_text_names(asked: Any) -> None:
 
 def test_a_silence_for_an_alert_by_its_id(asked: Any) -> None:
     """Its matchers are the alert's alone; what names several alerts is refused with their ids."""
-    hot = alert("critical").model_copy(update={"labels": {"alertname": "hot", "target": "a"}})
-    other = hot.model_copy(
-        update={
-            "fingerprint": fingerprint_of("demo", "hot", "b"),
-            "target": "b",
-            "labels": {"alertname": "hot", "target": "b"},
-        }
+    hot = msgspec.structs.replace(alert("critical"), labels={"alertname": "hot", "target": "a"})
+    other = msgspec.structs.replace(
+        hot,
+        fingerprint=fingerprint_of("demo", "hot", "b"),
+        target="b",
+        labels={"alertname": "hot", "target": "b"},
     )
     known: dict[str, Any] = {"told": (hot, other), "watches": ("w",), "command": add}
     status, out, _ = asked(hot.fingerprint[:6], "--for", "1d12h", "--why", "swap", **known)
@@ -255,7 +255,7 @@ def test_a_cell_without_a_watch_is_named_and_hides_no_other(asked: Any) -> None:
     kept, left = (
         CellAlertMessage(
             **{
-                **dict(alert("critical")),
+                **msgspec.structs.asdict(alert("critical")),
                 "fingerprint": f"{number:016x}",
                 "target": target,
                 "cell": cell,
@@ -320,7 +320,7 @@ def test_silences_of_alertmanager_have_owner_and_origin(asked: Any) -> None:
         not_applied="no label pod",
         **lasts,
     )
-    told = alert("critical").model_copy(update={"labels": {"fleet": "demo", "pod": "x"}})
+    told = msgspec.structs.replace(alert("critical"), labels={"fleet": "demo", "pod": "x"})
     seen: Any = {"told": (told,), "silenced": (hides, idle), "watches": ("w",)}
     status, out, _ = asked(**seen)
     assert status == 0

@@ -7,6 +7,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 import pytest
 from support.monitor.feed import Feed, standalone, ultraservers
 from support.monitor.top import Top
@@ -404,7 +405,7 @@ def test_what_receivers_of_the_watch_do_not_take() -> None:
         "reason": "HTTP 400 'no'\x1b[2J",
     }
     for client, leads, count in (("a", False, 7), ("w", True, 2)):
-        message = WatchMessage.model_validate(
+        message = msgspec.convert(
             {
                 "client": client,
                 "state": "online",
@@ -414,7 +415,8 @@ def test_what_receivers_of_the_watch_do_not_take() -> None:
                 "leads": leads,
                 "errors": count,
                 "receiver_errors": (error,),
-            }
+            },
+            WatchMessage,
         )
         feed.monitor.apply(
             [Envelope(f"trnfleet/v1/demo/publisher/{client}", encode_message(message), 1)]

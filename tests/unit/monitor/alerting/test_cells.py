@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import msgspec
 import pytest
 from support.monitor.alert_messages import BEGIN_NS, alert_message
 from support.monitor.rules import rule_of
@@ -58,7 +59,7 @@ def firing(cell: str = "cell-a", target: str = PLACE, **change: Any) -> CellAler
     message = alert_message(
         target=target, fingerprint=fingerprint, labels=labels, chips=64, place=target
     )
-    return CellAlertMessage(**{**dict(message), "cell": cell, **change})
+    return CellAlertMessage(**{**msgspec.structs.asdict(message), "cell": cell, **change})
 
 
 def take(top: Top, message: AlertMessage, path: str | None = None, *, clears: bool = False) -> None:
@@ -142,7 +143,9 @@ def test_a_relay_that_does_not_hear_its_cell_says_so_at_once() -> None:
         hears=False,
     )
     for hears in (True, False):
-        top.take(TopicClass.PUBLISHER, "cell-a/relay-1", relay.model_copy(update={"hears": hears}))
+        top.take(
+            TopicClass.PUBLISHER, "cell-a/relay-1", msgspec.structs.replace(relay, hears=hears)
+        )
         top.look()
         assert [each.is_unobserved for each in top.monitor.alerts.active()] == [not hears]
     assert [(each.cell, each.is_observed) for each in cells_of(top.monitor)] == [("cell-a", False)]
@@ -357,7 +360,9 @@ async def test_a_relay_that_has_gone_is_no_publisher_any_more() -> None:
         client="relay-1", state="online", boot=BOOT, role="relay", leads=True, cell="cell-a"
     )
     top.take(TopicClass.PUBLISHER, "cell-a/relay-1", relay)
-    top.take(TopicClass.PUBLISHER, "cell-a/relay-1", relay.model_copy(update={"state": "offline"}))
+    top.take(
+        TopicClass.PUBLISHER, "cell-a/relay-1", msgspec.structs.replace(relay, state="offline")
+    )
     top.look()
     assert [each.name for each in top.monitor.pipeline(at_once=True).problems] == [
         "publisher-offline"
@@ -449,7 +454,7 @@ def test_every_text_of_an_unknown_rule_can_be_written(scope: str) -> None:
     The watch's figure is shown if the scope has it.
     """
     message = firing(description="{value} of {x}", summary="{y}", figure="power_w", value=3.0)
-    message = message.model_copy(update={"labels": {**message.labels, "scope": scope}})
+    message = msgspec.structs.replace(message, labels={**message.labels, "scope": scope})
     alert = alert_of(message)
     assert summary(alert) == "{y}"
     assert alert.rule.description == "{{value}} of {{x}}"

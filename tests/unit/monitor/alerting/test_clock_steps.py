@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from support.monitor.alert_bench import HOST, AlertBench, hot, kinds
 from support.monitor.feed import ultraservers
@@ -80,7 +81,7 @@ def test_a_window_goes_on_over_a_step(rule: dict[str, Any], step_s: float) -> No
 def test_what_is_usual_stays_known_over_a_step(step_s: float) -> None:
     bench = AlertBench(ultraservers(1), (rule_of(**PAST),))
     bench.job("train", HOST)
-    bench.jobs["train"] = bench.jobs["train"].model_copy(update={"step_time_s": 2.0})
+    bench.jobs["train"] = msgspec.structs.replace(bench.jobs["train"], step_time_s=2.0)
     bench.play(30)
 
     step(bench, step_s)

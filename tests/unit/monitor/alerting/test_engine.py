@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 from support.monitor.alert_bench import CHIP, HOST, US, AlertBench, hot, kinds
@@ -432,10 +433,10 @@ def test_a_figure_that_nobody_can_say_holds_an_alert() -> None:
     )
     bench = AlertBench(ultraservers(1), rules)
     bench.job("train", US)
-    bench.jobs["train"] = bench.jobs["train"].model_copy(update={"step_time_s": 2.0})
+    bench.jobs["train"] = msgspec.structs.replace(bench.jobs["train"], step_time_s=2.0)
     assert len(bench.tick()) == 2
 
-    bench.jobs["train"] = bench.jobs["train"].model_copy(update={"step_time_s": None})
+    bench.jobs["train"] = msgspec.structs.replace(bench.jobs["train"], step_time_s=None)
     assert [(each.rule, each.kind) for each in bench.tick()] == [("slow-known", "resolved")]
     assert bench.only().is_silent
 

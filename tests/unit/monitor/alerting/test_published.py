@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 from support.monitor.alert_bench import CHIP, HOST, AlertBench, hot
 from support.monitor.feed import ultraservers
@@ -21,7 +22,7 @@ def said(
     bench: AlertBench, *, target: str = CHIP, state: str = "firing", since_s: float = -100.0
 ) -> AlertMessage:
     """Return a `watch`'s message of an alert."""
-    return AlertMessage.model_validate(
+    return msgspec.convert(
         {
             "fingerprint": fingerprint_of("demo", "hot", target),
             "rule": "hot",
@@ -32,7 +33,8 @@ def said(
             "since": format_rfc3339(bench.now_ns + round(since_s * NS_PER_S)),
             "fired": format_rfc3339(bench.now_ns + round((since_s + 2) * NS_PER_S)),
             "watch": "watch-1",
-        }
+        },
+        AlertMessage,
     )
 
 
@@ -76,7 +78,7 @@ def test_a_watch_that_starts_again_goes_on() -> None:
 def test_what_is_taken_over_has_its_labels() -> None:
     """A silence for job or rack covers an inherited alert before it is seen here."""
     bench = AlertBench(ultraservers(1), (HOT,), adopts=True)
-    message = said(bench).model_copy(update={"labels": {"job": "train"}, "rack": "rack-a"})
+    message = msgspec.structs.replace(said(bench), labels={"job": "train"}, rack="rack-a")
     bench.alerts.remember(message)
 
     labels = bench.only().labels
@@ -102,7 +104,7 @@ def test_what_is_taken_over_and_ends_at_once_resolves(adopts: bool) -> None:
 def test_what_is_taken_over_flapping_and_never_seen_resolves_once_it_was_quiet() -> None:
     """A new `watch` ends an inherited flapping alert after a quiet time."""
     bench = AlertBench(ultraservers(1), (HOT,), adopts=True)
-    bench.alerts.remember(said(bench).model_copy(update={"flapping": True}))
+    bench.alerts.remember(msgspec.structs.replace(said(bench), flapping=True))
     quiet_s = QUIET_NS // NS_PER_S
 
     assert bench.play(quiet_s) == []
@@ -152,9 +154,9 @@ def test_what_is_not_to_be_taken_over(change: str) -> None:
     bench = AlertBench(ultraservers(1), (HOT,), adopts=True)
     message = said(bench, state="resolved" if change == "resolved" else "firing")
     if change == "rule":
-        message = message.model_copy(update={"rule": "other"})
+        message = msgspec.structs.replace(message, rule="other")
     elif change == "fingerprint":
-        message = message.model_copy(update={"fingerprint": "0" * 16})
+        message = msgspec.structs.replace(message, fingerprint="0" * 16)
     bench.alerts.remember(message)
     if change == "forgotten":
         bench.alerts.forget(message.fingerprint)

@@ -5,6 +5,7 @@ An inhibited alert is notified only when the evaluation requires it.
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from support.monitor.alert_bench import CHIP, AlertBench, hot
 from support.monitor.feed import ultraservers
@@ -192,7 +193,7 @@ def test_what_is_taken_over_inhibits_what_is_new(
 ) -> None:
     """A held alert covers its only chip, or its whole target if it has several."""
     bench = AlertBench(ultraservers(1), COUNTED, adopts=True)
-    message = said(bench, "uncorrectable", HOST).model_copy(update={"chips": chips, "worst": worst})
+    message = msgspec.structs.replace(said(bench, "uncorrectable", HOST), chips=chips, worst=worst)
     bench.alerts.remember(message)
     hot(bench)
 
@@ -282,7 +283,7 @@ def test_what_is_taken_over_goes_from_one_inhibitor_to_the_next() -> None:
     bench.alerts.remember(said(bench, "silent", HOST))
     for name in ("uncorrectable", "failed"):
         message = said(bench, name, HOST, silent)
-        bench.alerts.remember(message.model_copy(update={"chips": 1, "worst": CHIP}))
+        bench.alerts.remember(msgspec.structs.replace(message, chips=1, worst=CHIP))
 
     seen: dict[str, set[str | None]] = {}
     for _ in range(30):

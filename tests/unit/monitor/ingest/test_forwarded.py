@@ -5,6 +5,7 @@ The tests cover their owner and their loss.
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from support.monitor.feed import Feed, standalone, ultraservers
 from support.monitor.rules import rule_of
@@ -59,7 +60,7 @@ async def test_forwarded_chips_are_not_observed_with_their_relay(*, has_will: bo
     top.take(TopicClass.PUBLISHER, "relay-1", online)
     assert top.look().live_chips == 144
     if has_will:
-        top.take(TopicClass.PUBLISHER, "relay-1", online.model_copy(update={"state": "offline"}))
+        top.take(TopicClass.PUBLISHER, "relay-1", msgspec.structs.replace(online, state="offline"))
     states = set()
     for _ in range(20):
         await top.clock.advance(0.2)

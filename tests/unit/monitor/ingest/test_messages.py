@@ -29,7 +29,6 @@ from trnfleet.wire.messages import (
     Descriptor,
     InstanceSpec,
     JobMessage,
-    Message,
     PublisherMessage,
     WatchMessage,
     encode_message,
@@ -37,6 +36,7 @@ from trnfleet.wire.messages import (
 )
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.rollups import RollupDescriptor, RollupRow
+from trnfleet.wire.structs import Message
 from trnfleet.wire.topics import RETAINED, SUBSCRIPTIONS, TopicClass, build_topic
 
 if TYPE_CHECKING:
@@ -530,7 +530,7 @@ def test_a_rejected_job_leaves_what_stood_there() -> None:
         ("a", job("b", "uc2"), MisplacedError, "the job's name is not its topic's"),
         ("c", job("c", "uc1"), RejectedError, "more than 2 jobs"),
         ("a", job("a", "uc1", "uc2", "uc3"), RejectedError, "jobs name over 3 places"),
-        ("a", b"{", WireError, "Invalid JSON"),
+        ("a", b"{", WireError, "JobMessage is not JSON"),
     ):
         with pytest.raises(error, match=text):
             handle(name, payload)
@@ -566,7 +566,7 @@ def test_publishers_beyond_the_limit_are_rejected_and_a_watch_is_none() -> None:
     assert ingest.publishers.clients() == {"a": False}
 
 
-class NoteMessage(Message):
+class NoteMessage(Message, frozen=True, kw_only=True):
     """A made-up kind of retained message."""
 
     id: str

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 from support.monitor.feed import START_NS, Feed, ultraservers
 
@@ -79,7 +80,7 @@ def test_an_instance_that_reports_without_end_replaces_its_own() -> None:
         nonlocal number
         for _ in range(count):
             number += 1
-            events.add(message(number).model_copy(update={"path": path}), float(number))
+            events.add(msgspec.structs.replace(message(number), path=path), float(number))
 
     report("uc1/us-0001/trn2u-0001-1", 4)
     report("", 3)

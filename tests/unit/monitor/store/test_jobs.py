@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 from support.monitor.feed import DEMO, Feed, ready, standalone
 
@@ -64,7 +65,7 @@ def test_jobs_are_placed_again_only_when_one_has_moved_or_the_layout_is_new() ->
     jobs.put(message)
     assert jobs.place(store, 100.0, at_once=False)
     assert not jobs.place(store, 200.0, at_once=True)
-    jobs.put(message.model_copy(update={"state": "failed"}))
+    jobs.put(msgspec.structs.replace(message, state="failed"))
     assert not jobs.place(store, 200.0, at_once=True)
     store.replace_layout(Layout.of(DEMO))
     assert jobs.place(store, 100.1, at_once=False)

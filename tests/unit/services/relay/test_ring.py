@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from support.monitor.alert_messages import alert_message
 from support.monitor.feed import Feed, SilentSource, ultraservers
@@ -180,8 +181,8 @@ def test_a_monitor_of_a_cell_takes_nothing_that_a_relay_wrote() -> None:
     rows.frame((1.0, 2.0, 3.0))
     hosts = Feed(ultraservers(1))
     hosts.forwarded = ForwardedBy(cell="cell-a", relay="relay-1", boot="b")
-    alert = CellAlertMessage(**dict(alert_message()), cell="cell-a")
-    job = JOB.model_copy(update={"job": "passed"})
+    alert = CellAlertMessage(**msgspec.structs.asdict(alert_message()), cell="cell-a")
+    job = msgspec.structs.replace(JOB, job="passed")
     passed = Envelope(
         build_topic("demo", TopicClass.JOB, job.job),
         with_cell(encode_message(job), "b"),

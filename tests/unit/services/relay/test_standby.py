@@ -5,6 +5,7 @@ A standby takes over when the active one is gone, and yields to a better one.
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from support.monitor.alert_messages import alert_message, fingerprint
 from support.monitor.queue_source import QueueSource
@@ -234,9 +235,9 @@ async def test_a_watch_of_the_cell_is_passed_on_with_its_cell() -> None:
     top, first, _ = await two()
     publisher = build_topic("demo", TopicClass.PUBLISHER, "")
     watch = WatchMessage(client="watch-1", state="online", boot="b", role="watch", leads=True)
-    host = watch.model_copy(update={"client": "host-1", "role": "telemetry"})
+    host = msgspec.structs.replace(watch, client="host-1", role="telemetry")
     batch = [
-        Envelope(publisher + each.client, each.model_dump_json().encode(), 1, retain=True)
+        Envelope(publisher + each.client, encode_message(each), 1, retain=True)
         for each in (watch, host)
     ]
     await first.service.pass_on(QueueSource(batch, []))

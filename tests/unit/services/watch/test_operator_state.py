@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from support.monitor.alert_messages import BEGIN_NS
 from support.monitor.watch_bench import Bench
@@ -19,7 +20,7 @@ SILENCE = SilenceMessage(
     id="s-1", matchers=('a="b"',), starts=BEGIN, until=END, who="ann", revision=1
 )
 SHORT = format_rfc3339(BEGIN_NS + NS_PER_S // 1_000)
-TOMBSTONE = SILENCE.model_copy(update={"until": SHORT, "revision": 2, "withdrawn_until": END})
+TOMBSTONE = msgspec.structs.replace(SILENCE, until=SHORT, revision=2, withdrawn_until=END)
 ACK = AckMessage(fingerprint=A, owner="ann", at=BEGIN, until=END, revision=1)
 
 
@@ -33,7 +34,7 @@ async def test_a_broker_that_forgets_has_them_again() -> None:
         await bench.pass_by(4, "a")
         bench.write(SILENCE)
         bench.write(ACK)
-        bench.write(ACK.model_copy(update={"fingerprint": B}))
+        bench.write(msgspec.structs.replace(ACK, fingerprint=B))
         await bench.pass_by(1, "a")
         bench.reconnect(forgets=True)
         await bench.pass_by(1, "a")

@@ -461,4 +461,5 @@ async def test_a_purchase_is_published_with_the_next_tick() -> None:
     await stage.clock.advance(8)
     await task
     assert [each["state"] for each in reservations_of(stage)] == ["payment-pending", "scheduled"]
-    assert reservations_of(stage)[0] | {"v": 1} == result["reservation"]
+    answered = json.loads(json.dumps(result["reservation"]))
+    assert reservations_of(stage)[0] | {"v": 1} == answered

@@ -5,6 +5,7 @@ Tested are received heartbeats, and alerts firing here but not published.
 
 from __future__ import annotations
 
+import msgspec
 from support.tui.past_app import burning
 
 from trnfleet.tui.state.alerts import AlertSnapshot
@@ -13,7 +14,7 @@ from trnfleet.wire.ports import Envelope
 
 
 def beat(client: str, *, leads: bool, state: str = "online", retain: bool = False) -> Envelope:
-    message = WatchMessage.model_validate(
+    message = msgspec.convert(
         {
             "client": client,
             "state": state,
@@ -21,7 +22,8 @@ def beat(client: str, *, leads: bool, state: str = "online", retain: bool = Fals
             "role": "watch",
             "since": "2026-01-05T00:00:00Z",
             "leads": leads,
-        }
+        },
+        WatchMessage,
     )
     return Envelope(f"trnfleet/v1/demo/publisher/{client}", encode_message(message), 1, retain)
 

@@ -10,6 +10,7 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+import msgspec
 import numpy as np
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
@@ -384,7 +385,7 @@ class RuleTest:
 
     def _as_it_is(self, job: JobMessage) -> JobMessage:
         state = self._value(Scope.JOB, job.job, "state")
-        return job.model_copy(update={"state": state}) if isinstance(state, str) else job
+        return msgspec.structs.replace(job, state=state) if isinstance(state, str) else job
 
     def _tables(self) -> dict[Scope, NamedColumns]:
         tables = {
