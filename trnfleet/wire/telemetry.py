@@ -5,7 +5,6 @@ It carries the same quantised values as frames do, so that both result in the sa
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import operator
@@ -171,7 +170,7 @@ class _Form:
             for metric in sorted(metrics, key=lambda m: (not m.is_vector, m.scale == 1))
         }
         self._is_chip = is_chip
-        self._model: Any = msgspec.defstruct(
+        model: Any = msgspec.defstruct(
             "Telemetry",
             [
                 ("chip", Annotated[int, Meta(ge=0, le=999)]) if is_chip else ("chip", None, None),
@@ -179,10 +178,11 @@ class _Form:
             ],
             bases=(Telemetry,),
             kw_only=True,
-            forbid_unknown_fields=True,
         )
-        self._fields = frozenset(self._model.__struct_fields__)
-        decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(self._model)
+        strict = msgspec.defstruct("Telemetry", [], bases=(model,), forbid_unknown_fields=True)
+        self._model = model
+        self._fields = frozenset(model.__struct_fields__)
+        decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(strict)
         self.decode = decoder.decode
         self.values = operator.attrgetter(*self.metrics)
         measured = [m for m in self.metrics.values() if m.is_vector or m.scale != 1]
@@ -203,18 +203,17 @@ class _Form:
             for key, value in data.items()
             if key not in self._fields and type(value) in _NUMERIC
         ][:_MOST_DOUBTS]
-        fitting = {key: value for key, value in data.items() if key in self._fields}
         others: dict[str, Any] = {}
         while True:
             try:
-                message = msgspec.convert(fitting, self._model)
+                message = msgspec.convert(data, self._model)
                 break
             except msgspec.ValidationError as error:
                 name = _METRIC.search(str(error))
                 metric = self.metrics.get(name[1]) if name else None
                 if metric is None:
                     raise refusal(error, data, self._model) from None
-                usable, reasons = _usable(fitting.pop(metric.name), metric)
+                usable, reasons = _usable(data.pop(metric.name), metric)
                 others[metric.name] = usable
                 doubts += [Doubt(metric.name, reason, self._is_chip) for reason in reasons]
         for key, usable in others.items():
@@ -269,9 +268,11 @@ def decode_sample(payload: bytes, limits: Limits = DEFAULT_LIMITS) -> Sample:
     """
     if len(payload) <= limits.json_bytes:
         form = _FORMS[b'"chip"' in payload]
-        # Where something is unusable or unknown, it is looked for below.
-        with contextlib.suppress(ValueError, RecursionError):
+        try:
             return _sample(form.decode(payload), form, ())
+        except (ValueError, RecursionError):
+            # What is unusable or unknown is looked for below.
+            pass
     data = parse_json_object(payload, limits)
     form = _FORMS[data.get("chip") is not None]
     message, doubts = form.usable(data)
