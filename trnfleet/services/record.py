@@ -334,7 +334,7 @@ class MissingDescriptors:
         """
         self._root = root
         self._parse = parse
-        self._missing = MissingState(DEFAULT_LIMITS.undescribed_paths)
+        self._missing = MissingState(DEFAULT_LIMITS.undescribed)
         self._described: dict[str, list[str]] = {}
         """Topics of telemetry with its descriptor, by the topic of the descriptor."""
         self._settled: set[str] = set()

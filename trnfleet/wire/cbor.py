@@ -6,6 +6,7 @@ import io
 from typing import Any
 
 import cbor2
+import numpy as np
 
 from trnfleet.errors import WireError
 
@@ -36,12 +37,22 @@ _TAGS_WITH_MEANING = (
 they can take minutes. None is used here."""
 
 
-def decode_cbor(data: bytes | memoryview, max_depth: int) -> Any:
-    """Decode one CBOR item, exactly as long as the data.
+_MAX_DEPTH = 16
+"""How deep an item may be nested."""
+TYPED_ARRAYS: dict[int, np.dtype[Any]] = {
+    64: np.dtype("u1"),
+    69: np.dtype("<u2"),
+    70: np.dtype("<u4"),
+    71: np.dtype("<u8"),
+    85: np.dtype("<f4"),
+    86: np.dtype("<f8"),
+}
+"""Typed little-endian arrays by their tag in RFC 8746. Tag 64 has no byte order."""
+ARRAY_TAGS = {dtype: tag for tag, dtype in TYPED_ARRAYS.items()}
 
-    Args:
-        data: The item's bytes.
-        max_depth: How deep it may be nested.
+
+def decode_cbor(data: bytes | memoryview) -> Any:
+    """Decode one CBOR item, exactly as long as the data.
 
     Raises:
         WireError: it is not CBOR, of indefinite length, has a key twice, a tag with a meaning or
@@ -51,7 +62,7 @@ def decode_cbor(data: bytes | memoryview, max_depth: int) -> Any:
     decoder = cbor2.CBORDecoder(
         stream,
         semantic_decoders=_REFUSED,
-        max_depth=max_depth,
+        max_depth=_MAX_DEPTH,
         allow_indefinite=False,
         allow_duplicate_keys=False,
         strict_hashable_types=True,

@@ -6,6 +6,7 @@ key from a part of a text.
 
 from __future__ import annotations
 
+import enum
 from typing import TYPE_CHECKING
 
 from trnfleet.errors import WireError
@@ -18,20 +19,12 @@ if TYPE_CHECKING:
 
 _MAP_HEADS = range(0xA0, 0xC0)
 """First bytes that CBOR maps begin with; JSON objects begin with an opening brace, 0x7B."""
-_NUMBER = 0
-_BYTES = 2
-_TEXT = 3
-_ARRAY = 4
-_MAP = 5
-_TAG = 6
+_Major = enum.IntEnum("_Major", "NUMBER NEGATIVE BYTES TEXT ARRAY MAP TAG SIMPLE", start=0)
 """CBOR's major types."""
-_SIZES = {24: 1, 25: 2, 26: 4, 27: 8}
-"""Bytes of the number after an item's first byte, by its low bits."""
 _NUMBER_OF_8_BYTES = b"\x1b"
-_MOST_KEYS = 64
-"""Most keys read of a frame; ours has 8."""
 _MOST_ITEMS = 1_024
-"""Most items skipped in a key's value. At most 128 columns have 3 each."""
+"""Most keys read of a frame, and most items skipped in a key's value. At most 128 columns have 3
+each."""
 _LONGEST_BOOT = 64
 
 
@@ -72,7 +65,7 @@ def frame_head(payload: bytes) -> tuple[str, int]:
             boot = payload[_boot(payload, at)].decode(errors="replace")
         elif key == b"seq":
             major, seq, _ = _item(payload, at)
-            if major != _NUMBER:
+            if major != _Major.NUMBER:
                 raise WireError("a frame whose seq is no number")
         if boot is not None and seq is not None:
             return boot, seq
@@ -107,7 +100,7 @@ def with_seq(payload: bytes, seq: int) -> bytes:
     for key, at in _places(payload):
         if key == b"seq":
             major, _, end = _item(payload, at)
-            if major != _NUMBER:
+            if major != _Major.NUMBER:
                 raise WireError("a frame whose seq is no number")
             size = end - at - 1
             number = payload[at : at + 1] + seq.to_bytes(size, "big") if size else bytes([seq])
@@ -124,14 +117,14 @@ def frame_time_ns(payload: bytes) -> int:
     for key, at in _places(payload):
         if key == b"ts":
             major, ts_ns, _ = _item(payload, at)
-            if major == _NUMBER:
+            if major == _Major.NUMBER:
                 return ts_ns
     raise WireError("a frame without ts")
 
 
 def _boot(payload: bytes, at: int) -> slice:
     major, size, begin = _item(payload, at)
-    if major != _TEXT or not 0 < size <= _LONGEST_BOOT or begin + size > len(payload):
+    if major != _Major.TEXT or not 0 < size <= _LONGEST_BOOT or begin + size > len(payload):
         raise WireError(f"a frame whose boot is no text of 1 to {_LONGEST_BOOT} bytes")
     return slice(begin, begin + size)
 
@@ -139,11 +132,11 @@ def _boot(payload: bytes, at: int) -> slice:
 def _places(payload: bytes) -> Iterator[tuple[bytes, int]]:
     """Yield each key of a frame, and the position of its value."""
     major, entries, at = _item(payload, 0)
-    if major != _MAP:
+    if major != _Major.MAP:
         raise WireError("not a frame")
-    for _ in range(min(entries, _MOST_KEYS)):
+    for _ in range(min(entries, _MOST_ITEMS)):
         major, size, begin = _item(payload, at)
-        if major != _TEXT:
+        if major != _Major.TEXT:
             raise WireError("a frame with a key that is no text")
         at = begin + size
         yield payload[begin:at], at
@@ -155,10 +148,14 @@ def _past(payload: bytes, at: int) -> int:
     due = 1
     for _ in range(_MOST_ITEMS):
         major, number, at = _item(payload, at)
-        if major in {_BYTES, _TEXT}:
+        if major in {_Major.BYTES, _Major.TEXT}:
             at += number
-        elif major in {_ARRAY, _MAP, _TAG}:
-            due += {_ARRAY: number, _MAP: 2 * number, _TAG: 1}[major]
+        elif major == _Major.ARRAY:
+            due += number
+        elif major == _Major.MAP:
+            due += 2 * number
+        elif major == _Major.TAG:
+            due += 1
         due -= 1
         if not due:
             return at
@@ -176,7 +173,8 @@ def _item(payload: bytes, at: int) -> tuple[int, int, int]:
     number = head & 0x1F
     begin = at + 1
     if number >= 24:
-        end = begin + _SIZES.get(number, len(payload))
+        # From 24 to 27 the next 1, 2, 4 or 8 bytes are the number.
+        end = begin + (1 << (number - 24) if number < 28 else len(payload))
         if end > len(payload):
             raise WireError("a frame that is torn or of indefinite length")
         number = int.from_bytes(payload[begin:end], "big")

@@ -17,9 +17,16 @@ import cbor2
 import numpy as np
 
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, unknown_instance_type
-from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, INSTANCE_METRICS, Metric, Scope
+from trnfleet.domain.metrics import (
+    BY_NAME,
+    CHIP_METRICS,
+    INSTANCE_METRICS,
+    WIRE_TYPES,
+    Metric,
+    Scope,
+)
 from trnfleet.errors import WireError
-from trnfleet.wire.cbor import decode_cbor
+from trnfleet.wire.cbor import ARRAY_TAGS, TYPED_ARRAYS, decode_cbor
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.messages import SCHEMA
 from trnfleet.wire.telemetry import MAX_SEQ, Head
@@ -33,15 +40,6 @@ if TYPE_CHECKING:
     from trnfleet.wire.messages import ColumnSpec, Descriptor
 
 
-_TAGS = {"u8": 64, "u16": 69, "u32": 70, "u64": 71}
-"""RFC 8746 tags of unsigned little-endian arrays (64 has no byte order)."""
-_DTYPES: dict[int, np.dtype[Any]] = {
-    64: np.dtype("u1"),
-    69: np.dtype("<u2"),
-    70: np.dtype("<u4"),
-    71: np.dtype("<u8"),
-}
-_MAX_DEPTH = 8
 _MOST_TEMPLATES = 64
 _LARGEST_FIXED = 8_192
 """Most bytes besides the values in a cached structure; ours has about 700."""
@@ -65,7 +63,7 @@ def _array_head(metric: Metric, rows: int) -> bytes:
     """Return key, tag and byte string head of a metric's array."""
     return (
         cbor2.dumps(metric.name)
-        + bytes([0xD8, _TAGS[metric.wire], 0x5A])
+        + bytes([0xD8, ARRAY_TAGS[metric.dtype], 0x5A])
         + (rows * metric.bytes_per_row).to_bytes(4, "big")
     )
 
@@ -177,7 +175,7 @@ class FrameDecoder:
             raise WireError(
                 f"frame of {len(payload)} bytes is over the limit of {limits.payload_bytes}"
             )
-        data = decode_cbor(payload, _MAX_DEPTH)
+        data = decode_cbor(payload)
         if not isinstance(data, dict) or data.get("v") != SCHEMA:
             raise WireError(f"not a frame of schema version {SCHEMA}")
         path, boot, seq, ts_ns, revision = (
@@ -212,15 +210,15 @@ class FrameDecoder:
                 continue
             if (
                 not isinstance(value, cbor2.CBORTag)
-                or value.tag not in _DTYPES
+                or value.tag not in TYPED_ARRAYS
                 or not isinstance(value.value, bytes)
             ):
                 raise WireError(f"{column.name} is not a typed array")
-            if value.tag != _TAGS[column.type]:
+            dtype = _dtype_of(column)
+            if value.tag != ARRAY_TAGS[dtype]:
                 raise WireError(
                     f"{column.name} is not of the type {column.type} that its descriptor names"
                 )
-            dtype = _DTYPES[value.tag]
             rows = self._rows[scope]
             if len(value.value) != rows * column.width * dtype.itemsize:
                 raise WireError(
@@ -303,7 +301,7 @@ class FrameTemplate:
             for name, array in arrays.items():
                 key = (
                     cbor2.dumps(name)
-                    + bytes([0xD8, _tag_of(array.dtype), 0x5A])
+                    + bytes([0xD8, ARRAY_TAGS[array.dtype], 0x5A])
                     + array.nbytes.to_bytes(4, "big")
                 )
                 key_at = payload.find(key, end, end + 4_096 if cuts else len(payload))
@@ -368,10 +366,6 @@ def _short(number: int) -> str:
     return str(number) if number.bit_length() <= 64 else "over 64 bits"
 
 
-def _tag_of(dtype: np.dtype[Any]) -> int:
-    return {1: 64, 2: 69, 4: 70, 8: 71}[dtype.itemsize]
-
-
 def _find_number(payload: bytes, key: bytes, value: int) -> int | None:
     """Return the position of the 8 bytes of a number after `key`.
 
@@ -409,8 +403,12 @@ def has_limit(column: ColumnSpec) -> bool:
     return most_code(column) < _top(column) - 1
 
 
+def _dtype_of(column: ColumnSpec) -> np.dtype[Any]:
+    return np.dtype(WIRE_TYPES[column.type]).newbyteorder("<")
+
+
 def _top(column: ColumnSpec) -> int:
-    return int(np.iinfo(_DTYPES[_TAGS[column.type]]).max)
+    return int(np.iinfo(_dtype_of(column)).max)
 
 
 def is_above(codes: NDArray[Any], most: int) -> bool:
@@ -437,11 +435,6 @@ def to_store_codes(column: ColumnSpec, array: NDArray[Any]) -> NDArray[Any]:
     shared = min(column.width, metric.width)
     lanes[:, :shared] = values[:, :shared]
     return metric.encode(lanes if metric.is_vector else lanes[:, 0])
-
-
-_MOST_DECODERS = 64
-"""Most cached decoders, one per form of frames. Nearly all publishers of a fleet share one or two.
-"""
 
 
 class Unit(NamedTuple):
@@ -511,7 +504,7 @@ def _chips_of(instance_type: str) -> int:
     return kind.chips
 
 
-@functools.lru_cache(maxsize=_MOST_DECODERS)
+@functools.lru_cache
 def _decoder(columns: tuple[ColumnSpec, ...], chips: int, instances: int) -> FrameDecoder:
     """Return the decoder of a form of frames.
 

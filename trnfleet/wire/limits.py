@@ -10,10 +10,7 @@ class Limits:
     """Upper bounds; messages beyond them are dropped and counted."""
 
     payload_bytes: int = 131_072
-    """Bytes of a frame, descriptor, job or publisher message. 128 KB is also AWS IoT Core's limit.
-    """
-    json_bytes: int = 65_536
-    """A JSON telemetry message."""
+    """Bytes of a message. 128 KB is also AWS IoT Core's limit."""
     instances: int = 1_024
     """Instances in one descriptor."""
     columns: int = 128
@@ -30,35 +27,24 @@ class Limits:
     """Most described telemetry topics with a sequence number in a monitor."""
     jobs: int = 20_000
     """Most jobs of a monitor."""
-    job_places: int = 100_000
-    """Most addresses and ranges named by all jobs together."""
     reservations: int = 4_096
     """Most reservations of a monitor."""
-    reservation_places: int = 100_000
-    """Most addresses, EC2 ids and extensions named by all reservations together."""
+    places: int = 100_000
+    """Most addresses and ranges named by all jobs together; likewise addresses, EC2 ids and
+    extensions of all reservations."""
     alerts: int = 100_000
-    """Most alerts of `watch` in a monitor."""
-    acks: int = 10_000
-    """Most acknowledgements in a monitor."""
+    """Most alerts of `watch`, and most acknowledgements of them, in a monitor."""
     silences: int = 1_000
     """Most silences of a monitor: each is matched with every alert."""
-    jobs_bytes: int = 48 * 2**20
-    """Memory of all jobs."""
-    reservations_bytes: int = 48 * 2**20
-    """Memory of all reservations."""
-    alerts_bytes: int = 160 * 2**20
-    """Memory of all alerts of `watch`: 1.5 KB each."""
-    retained_bytes: int = 16 * 2**20
-    """Memory of all messages of any other retained class, such as silences."""
+    retained_bytes: int = 160 * 2**20
+    """Memory of the messages of one retained class, descriptors apart. An alert needs 1.5 KB."""
     publishers: int = 100_000
     """Most publisher boots in a monitor: each of 62,500 instances may have its own."""
-    undescribed_publishers: int = 100_000
-    """Most boots of undescribed publishers. Hosts' presences arrive before their descriptors; a
-    full table drops the oldest."""
     watches: int = 1_000
     """Most watches in a monitor."""
-    undescribed_paths: int = 100_000
-    """Most distinct paths of telemetry without a descriptor."""
+    undescribed: int = 100_000
+    """Most distinct paths of telemetry without a descriptor, and most boots of publishers without
+    one. Hosts' presences arrive before their descriptors; a full table drops the oldest."""
 
 
 DEFAULT_LIMITS = Limits()

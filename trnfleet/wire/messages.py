@@ -401,8 +401,8 @@ def parse_json_object(payload: bytes, limits: Limits = DEFAULT_LIMITS) -> dict[s
     Raises:
         WireError: it is too large, not JSON, or not an object.
     """
-    if len(payload) > limits.json_bytes:
-        raise WireError(f"JSON of {len(payload)} bytes is over the limit of {limits.json_bytes}")
+    if len(payload) > limits.payload_bytes:
+        raise WireError(f"JSON of {len(payload)} bytes is over the limit of {limits.payload_bytes}")
     try:
         parsed = from_json(payload, allow_inf_nan=False, cache_strings="keys")
     except (ValueError, RecursionError) as error:

@@ -7,6 +7,7 @@ MQTT and in memory.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from sys import getsizeof
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from trnfleet.text import plain
@@ -16,11 +17,6 @@ if TYPE_CHECKING:
 
 CONTENT_TYPE_JSON = "application/json"
 CONTENT_TYPE_CBOR = "application/cbor"
-
-
-PAIR_BYTES = 162
-"""Memory of a user property besides its characters. A pair, two texts, and its place (measured,
-Python 3.11)."""
 
 
 class MessageProperties(NamedTuple):
@@ -38,7 +34,7 @@ class MessageProperties(NamedTuple):
     @property
     def memory_bytes(self) -> int:
         """Approximate memory use."""
-        of_user = sum(PAIR_BYTES + len(name) + len(value) for name, value in self.user)
+        of_user = sum(getsizeof(pair) + sum(map(getsizeof, pair)) for pair in self.user)
         return of_user + len(self.response_topic or "") + len(self.correlation or b"")
 
 

@@ -16,6 +16,7 @@ from trnfleet.domain.reservations.states import (  # noqa: TC001  read at run ti
     InterconnectStatus,
     ReservationState,
 )
+from trnfleet.wire.limits import DEFAULT_LIMITS
 from trnfleet.wire.messages import Name, Text, TypeName  # noqa: TC001  read at run time
 from trnfleet.wire.structs import Message, WireStruct
 from trnfleet.wire.values import Instant, Revision  # noqa: TC001  read at run time
@@ -26,8 +27,6 @@ Currency = Annotated[str, Meta(pattern=r"^[A-Z]{3}\Z")]
 Count = Annotated[int, Meta(ge=0, le=1_000_000)]
 Place = Annotated[str, Meta(max_length=400)]
 MOST_EXTENSIONS = 200
-MOST_PLACES = 1_024
-MOST_INSTANCES = 1_024
 
 
 class ExtensionSpec(WireStruct, frozen=True, kw_only=True):
@@ -82,9 +81,9 @@ class ReservationMessage(Message, frozen=True, kw_only=True):
     currency: Currency = "USD"
     interconnect: InterconnectStatus | None = None
     extensions: Annotated[tuple[ExtensionSpec, ...], Meta(max_length=MOST_EXTENSIONS)] = ()
-    on: Annotated[tuple[Place, ...], Meta(max_length=MOST_PLACES)] = ()
+    on: Annotated[tuple[Place, ...], Meta(max_length=DEFAULT_LIMITS.instances)] = ()
     """Reserved part of the fleet: addresses and ranges of siblings, as in a job's message."""
-    ec2_ids: Annotated[tuple[Text, ...], Meta(max_length=MOST_INSTANCES)] = ()
+    ec2_ids: Annotated[tuple[Text, ...], Meta(max_length=DEFAULT_LIMITS.instances)] = ()
     """EC2 ids of the instances in it, where addresses are not known; descriptors have both."""
     origin: Literal["simulated", "ec2"] = "simulated"
     boot: Name | None = None

@@ -29,7 +29,7 @@ from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, unknown_instance_
 from trnfleet.domain.metrics import BY_NAME, METRICS, Kind, Scope
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import WireError
-from trnfleet.wire.cbor import decode_cbor
+from trnfleet.wire.cbor import ARRAY_TAGS, decode_cbor
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.messages import SCHEMA, ClockSpec, Name, Path, TypeName
 from trnfleet.wire.structs import Message
@@ -57,9 +57,9 @@ COUNTERS = tuple(metric.name for metric in METRICS if metric.kind is Kind.COUNTE
 """Columns of float64: sums of counters would be rounded in float32."""
 
 _KIND = re.compile(rb'"kind"\s*:\s*"rollup"')
-_F4, _F8, _U2 = np.dtype("<f4"), np.dtype("<f8"), np.dtype("<u2")
-_TAGS = {_F4: 85, _F8: 86, _U2: 69}
-_MAX_DEPTH = 4
+_F4 = np.dtype("<f4")
+_F8 = np.dtype("<f8")
+_U2 = np.dtype("<u2")
 _WORST = r"(?:[A-Za-z0-9_-]{1,64}(?:/[A-Za-z0-9_-]{1,64})?)?"
 _ALL_WORST = re.compile(rf"{_WORST}(?:\n{_WORST})*+")
 _ROUNDING = 1.001
@@ -229,7 +229,7 @@ def decode_rollup_head(
         raise WireError(
             f"a roll-up of {len(payload)} bytes is over the limit of {limits.payload_bytes}"
         )
-    fields = decode_cbor(payload, _MAX_DEPTH)
+    fields = decode_cbor(payload)
     if not isinstance(fields, dict) or fields.get("v") != SCHEMA:
         raise WireError(f"not a roll-up of version {SCHEMA}")
     boot, seq, ts_ns, revision = (fields.get(key) for key in ("boot", "seq", "ts", "rev"))
@@ -301,7 +301,7 @@ def _are_addresses(found: object, rows: int) -> bool:
 
 
 def _tagged(array: NDArray[Any], dtype: np.dtype[Any]) -> cbor2.CBORTag:
-    return cbor2.CBORTag(_TAGS[dtype], np.ascontiguousarray(array, dtype).tobytes())
+    return cbor2.CBORTag(ARRAY_TAGS[dtype], np.ascontiguousarray(array, dtype).tobytes())
 
 
 def _array(
@@ -311,7 +311,7 @@ def _array(
     size = shape[0] * shape[1] * dtype.itemsize
     if (
         not isinstance(value, cbor2.CBORTag)
-        or value.tag != _TAGS[dtype]
+        or value.tag != ARRAY_TAGS[dtype]
         or not isinstance(value.value, bytes)
     ):
         raise WireError(f"a roll-up whose {key} is no array of {dtype.name}")

@@ -13,8 +13,8 @@ import msgspec
 from trnfleet.errors import WireError, nearest
 from trnfleet.wire.values import Instant, instant_ns
 
-_VALUE_CHARS = 60
-"""Most characters of a refused value shown in an error."""
+VALUE_CHARS = 60
+"""Most characters of a refused value, or of an unknown key, shown in an error."""
 _STEP = re.compile(r"\.(\w+)|\[(\d+|\.\.\.)\]")
 """A step of a value's path in msgspec's form. A field, an item, or any entry of a dict."""
 _OF_FIELD = re.compile(r"(\w+): (.*)")
@@ -78,7 +78,7 @@ def shown(value: object) -> str:
     """Return a refused value in one line of plain text; empty for a container."""
     if isinstance(value, str):
         # Quoted before it is cut: what is escaped may be longer.
-        return f", not {value[:_VALUE_CHARS]!a:.{_VALUE_CHARS}}"
+        return f", not {value[:VALUE_CHARS]!a:.{VALUE_CHARS}}"
     if value is None or isinstance(value, (bool, float)):
         return f", not {value}"
     if isinstance(value, int):
@@ -130,7 +130,7 @@ def _explain(problem: str, value: Any, model: type[msgspec.Struct]) -> str:
         value = value.get(own[1])
     unknown = _UNKNOWN.fullmatch(words)
     if unknown is not None:
-        choices = nearest(unknown[1][:_VALUE_CHARS], kind.__struct_fields__)
+        choices = nearest(unknown[1][:VALUE_CHARS], kind.__struct_fields__)
         return f"{'.'.join([*names, _shown_key(unknown[1])])}: unknown field: {choices}"
     missing = re.fullmatch(r"Object missing required field `(\w+)`", words)
     if missing is not None:
@@ -143,9 +143,7 @@ def _limit(words: str, value: object, kind: Any) -> str:
     if words.startswith("Invalid enum value"):
         choices = get_args(kind) or tuple(member.value for member in kind)
         if isinstance(value, str):
-            return (
-                f"unknown value {value[:_VALUE_CHARS]!a}: {nearest(value[:_VALUE_CHARS], choices)}"
-            )
+            return f"unknown value {value[:VALUE_CHARS]!a}: {nearest(value[:VALUE_CHARS], choices)}"
         return f"must be {', '.join(map(str, choices))}{shown(value)}"
     expected = _EXPECTED.fullmatch(words.replace("`,", "` ,"))
     if expected is None:
@@ -169,7 +167,7 @@ def _limit(words: str, value: object, kind: Any) -> str:
 
 def _shown_key(key: str) -> str:
     """Return a key in plain text, quoted unless it is an identifier."""
-    key = key[:_VALUE_CHARS]
+    key = key[:VALUE_CHARS]
     return key if key.isascii() and key.isidentifier() else ascii(key)
 
 

@@ -21,7 +21,7 @@ from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS, Metric
 from trnfleet.errors import WireError, nearest
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.messages import SCHEMA, parse_json_object, to_json_bytes
-from trnfleet.wire.structs import refusal, shown
+from trnfleet.wire.structs import VALUE_CHARS, refusal, shown
 from trnfleet.wire.values import instant_ns
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     Columns = Mapping[str, NDArray[Any]]
 
-MAX_SEQ = 2**63 - 1
+MAX_SEQ = int(np.iinfo(np.int64).max)
 
 
 class Head(NamedTuple):
@@ -154,9 +154,7 @@ _METRIC = re.compile(r"\$\.(\w+)")
 _NUMERIC = frozenset({int, float, list})
 _MOST_DOUBTS = 16
 """Most keys reported per message."""
-_KEY_CHARS = 64
-"""Characters of an unknown key that are kept."""
-_NOT_AVAILABLE = 2**64 - 1
+_NOT_AVAILABLE = int(np.iinfo(np.uint64).max)
 """The top code of every wire type, once cut to its bits."""
 
 
@@ -199,7 +197,7 @@ class _Form:
             WireError: it lacks its identity.
         """
         doubts = [
-            Doubt(key[:_KEY_CHARS], "", self._is_chip)
+            Doubt(key[:VALUE_CHARS], "", self._is_chip)
             for key, value in data.items()
             if key not in self._fields and type(value) in _NUMERIC
         ][:_MOST_DOUBTS]
@@ -266,7 +264,7 @@ def decode_sample(payload: bytes, limits: Limits = DEFAULT_LIMITS) -> Sample:
         WireError: it is not JSON, or lacks its identity. A value that cannot be used is not
             available, and among the doubts.
     """
-    if len(payload) <= limits.json_bytes:
+    if len(payload) <= limits.payload_bytes:
         form = _FORMS[b'"chip"' in payload]
         try:
             return _sample(form.decode(payload), form, ())

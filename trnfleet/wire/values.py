@@ -15,14 +15,12 @@ EARLIEST_NS = 0
 LATEST_NS = 7_258_118_400_000_000_000 - 1
 """The end of 2199, the limit of start options. 62 years before the end of 64 bits of nanoseconds.
 """
-SHORTEST_PERIOD_S = 0.001
-LONGEST_PERIOD_S = 86_400.0
+PERIODS_S = (0.001, 86_400.0)
 """Shortest and longest time from tick to tick of a publisher."""
 LONGEST_TICK_S = 1e8
 """Longest source time from tick to tick, about three years. Rules wait for 1.5 times as long, far
 below the limit of 64 bits of nanoseconds."""
-SLOWEST = 1e-3
-FASTEST = 1e6
+SPEEDS = (1e-3, 1e6)
 """Limits of a source's speed, as of `--speed`. Below, an alert's delay of seconds would last hours.
 """
 LARGEST_COUNT = 2**53
@@ -54,5 +52,5 @@ Scale = Annotated[float, Meta(ge=1e-18, le=1e18)]
 """Value of a column's code 1. Within these limits 64 bits convert to any unit of the metric table.
 """
 Revision = Annotated[int, Meta(ge=0, le=LARGEST_COUNT)]
-Speed = Annotated[float, Meta(ge=SLOWEST, le=FASTEST)]
-Period = Annotated[float, Meta(ge=SHORTEST_PERIOD_S, le=LONGEST_PERIOD_S)]
+Speed = Annotated[float, Meta(ge=SPEEDS[0], le=SPEEDS[1])]
+Period = Annotated[float, Meta(ge=PERIODS_S[0], le=PERIODS_S[1])]

@@ -380,7 +380,7 @@ def test_limits_are_those_of_the_program() -> None:
     shown = {
         name: (
             f"{value // 1024} KiB"
-            if name in {"payload_bytes", "json_bytes"}
+            if name == "payload_bytes"
             else f"{value // 2**20} MiB"
             if name.endswith("_bytes")
             else f"{value:,}"

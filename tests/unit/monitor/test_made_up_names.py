@@ -12,7 +12,7 @@ from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import TopicClass, build_topic
 
 COUNT = 3_000
-LIMITS = Limits(undescribed_publishers=100, watches=50, undescribed_paths=200)
+LIMITS = Limits(watches=50, undescribed=100)
 KNOWN = "uc1/us-0001/trn2u-0001-0"
 
 
@@ -56,7 +56,7 @@ def test_they_are_counted_and_leave_little(
     ingest = feed.monitor.ingest
     counts = feed.monitor.counts
     assert len(ingest.topics.states) == 12
-    assert len(ingest.topics.undescribed.chips) + len(ingest.topics.undescribed.others) <= 200
+    assert len(ingest.topics.undescribed.chips) + len(ingest.topics.undescribed.others) <= 100
     assert len(ingest.publishers) <= 101
     assert len(ingest.watches.present(feed.clock.monotonic_s())) <= 50
     assert counts.rejected + counts.undescribed >= COUNT - 100

@@ -179,7 +179,7 @@ def test_alerts_are_bounded_in_bytes_for_each_watch() -> None:
 
     Another watch's alerts find room, and resolve.
     """
-    ingest = Ingest("demo", limits=Limits(alerts_bytes=200_000))
+    ingest = Ingest("demo", limits=Limits(retained_bytes=200_000))
 
     def say(message: AlertMessage) -> None:
         topic = f"trnfleet/v1/demo/alert/{message.fingerprint}"

@@ -91,7 +91,7 @@ def test_what_is_no_frame_is_refused(payload: bytes) -> None:
         (cbor2.dumps({"boot": "b" * 65, "seq": 1}), "no text of 1 to 64 bytes"),
         (b"\xa1\x64boot\x63ab", "no text of 1 to 64 bytes"),
         (
-            cbor2.dumps({**{str(number): 0 for number in range(64)}, "boot": "b", "seq": 1}),
+            cbor2.dumps({**{str(number): 0 for number in range(1_024)}, "boot": "b", "seq": 1}),
             "without boot or seq",
         ),
         (cbor2.dumps({"x": [0] * 2_000, "boot": "b", "seq": 1}), "more than 1024 items"),

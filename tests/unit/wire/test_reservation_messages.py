@@ -8,12 +8,10 @@ import pytest
 
 from trnfleet.domain.reservations.states import ReservationState
 from trnfleet.errors import WireError
-from trnfleet.wire.limits import Limits
+from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.messages import decode_message, encode_message
 from trnfleet.wire.reservations import (
     MOST_EXTENSIONS,
-    MOST_INSTANCES,
-    MOST_PLACES,
     OfferingSpec,
     ReservationMessage,
 )
@@ -124,9 +122,9 @@ def test_every_state_of_the_api(state: ReservationState) -> None:
         {"zone": "z" * 257},
         {"interconnect": "broken"},
         {"on": "uc1"},
-        {"on": ["x"] * (MOST_PLACES + 1)},
+        {"on": ["x"] * (DEFAULT_LIMITS.instances + 1)},
         {"on": ["x" * 401]},
-        {"ec2_ids": ["i-1"] * (MOST_INSTANCES + 1)},
+        {"ec2_ids": ["i-1"] * (DEFAULT_LIMITS.instances + 1)},
         {"extensions": [EXTENSION] * (MOST_EXTENSIONS + 1)},
         {"extensions": [EXTENSION | {"fee": "-1"}]},
         {"extensions": [EXTENSION | {"state": "paid"}]},
@@ -144,12 +142,12 @@ def test_bounds_are_part_of_them() -> None:
     """The largest allowed lists and amounts pass."""
     message = decoded(
         on=["x" * 400] * 10,
-        ec2_ids=["i-1"] * MOST_INSTANCES,
+        ec2_ids=["i-1"] * DEFAULT_LIMITS.instances,
         fee="999999999999.999999",
         instances=1_000_000,
     )
-    assert len(message.ec2_ids) == MOST_INSTANCES
-    assert len(decoded(on=["uc1"] * MOST_PLACES).on) == MOST_PLACES
+    assert len(message.ec2_ids) == DEFAULT_LIMITS.instances
+    assert len(decoded(on=["uc1"] * DEFAULT_LIMITS.instances).on) == DEFAULT_LIMITS.instances
 
 
 @pytest.mark.parametrize("payload", [b"", b"[]", b"null", b"{", b"\xff", b"\xa1\x01\x02"])

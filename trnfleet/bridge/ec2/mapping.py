@@ -23,10 +23,10 @@ from trnfleet.domain.reservations.states import (
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import WireError
 from trnfleet.wire.eventbridge import seconds_text
+from trnfleet.wire.limits import DEFAULT_LIMITS
 from trnfleet.wire.messages import decode_message, encode_message
 from trnfleet.wire.reservations import (
     MOST_EXTENSIONS,
-    MOST_INSTANCES,
     ExtensionSpec,
     ReservationMessage,
 )
@@ -372,8 +372,10 @@ def _message(
             for instance in reading.instances
             if instance.get("CapacityReservationId") in reservation.ids and "InstanceId" in instance
         )
-        if len(running) > MOST_INSTANCES:
-            problems.append(f"{reservation.id}: only {MOST_INSTANCES} of its instances are named")
+        if len(running) > DEFAULT_LIMITS.instances:
+            problems.append(
+                f"{reservation.id}: only {DEFAULT_LIMITS.instances} of its instances are named"
+            )
     extensions = sorted(
         _specs(reservation, reading, problems), key=lambda extension: extension.bought
     )[-MOST_EXTENSIONS:]
@@ -401,7 +403,7 @@ def _message(
         fee=None,
         interconnect=_interconnect(reservation, problems) if ultraserver_type else None,
         extensions=tuple(extensions),
-        ec2_ids=tuple((running or [])[:MOST_INSTANCES]),
+        ec2_ids=tuple((running or [])[: DEFAULT_LIMITS.instances]),
         origin="ec2",
     )
     return decode_message(encode_message(message), ReservationMessage)

@@ -15,7 +15,7 @@ from pydantic_core import from_json
 from trnfleet.errors import WireError
 from trnfleet.wire.limits import DEFAULT_LIMITS
 from trnfleet.wire.structs import shown
-from trnfleet.wire.values import LONGEST_PERIOD_S
+from trnfleet.wire.values import PERIODS_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -163,7 +163,7 @@ def _periods(groups: Iterable[Any]) -> list[float]:
         for group in groups
         if isinstance(group, dict)
         and (period := number_of(group.get("period")))
-        and period <= LONGEST_PERIOD_S
+        and period <= PERIODS_S[1]
     ]
 
 

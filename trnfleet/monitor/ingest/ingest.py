@@ -86,7 +86,7 @@ class Ingest:
         self.timebase = Timebase()
         self.contests = Contests()
         self.topics = Topics(self.descriptors, self.publishers, self.timebase, limits)
-        self.missing = MissingState(limits.undescribed_paths)
+        self.missing = MissingState(limits.undescribed)
         """Descriptors and publisher presences perhaps withheld by the broker."""
         self.doubts = TelemetryDoubts()
         self.rollup_frames = RollupFrames(

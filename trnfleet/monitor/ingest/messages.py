@@ -244,8 +244,6 @@ class RetainedHandler(Generic[M]):
     """The model's field that the topic's path repeats."""
     most: Callable[[Limits], int]
     """Most messages stored."""
-    most_bytes: Callable[[Limits], int] = attrgetter("retained_bytes")
-    """Most bytes of memory for them."""
     owner: Callable[[M], str] = lambda _message: ""
     """Returns the publisher of a message if it has one. No owner can use up all room."""
     collection: Callable[[Receiver], Collection[M]] | None = None
@@ -333,13 +331,13 @@ def _cluster_of(message: JobMessage) -> str:
 
 
 def _check_job(receiver: Receiver, message: JobMessage) -> None:
-    most = receiver.limits.job_places
+    most = receiver.limits.places
     if receiver.job_table.places_with(message) > most:
         raise RejectedError(f"jobs name over {most} places")
 
 
 def _check_reservation(receiver: Receiver, message: ReservationMessage) -> None:
-    most = receiver.limits.reservation_places
+    most = receiver.limits.places
     if receiver.reservations.places_with(message) > most:
         raise RejectedError(f"reservations name over {most} places")
 
@@ -462,7 +460,6 @@ ALERTS = RetainedHandler(
     "alert",
     "fingerprint",
     most=lambda limits: limits.alerts,
-    most_bytes=lambda limits: limits.alerts_bytes,
     owner=attrgetter("watch"),
     # The alerts that are evaluated here are dated by it.
     before_put=lambda receiver, message: receiver.alerts.remember(message),
@@ -473,7 +470,6 @@ CELL_ALERTS = RetainedHandler(
     "alert",
     "path",
     most=lambda limits: limits.alerts,
-    most_bytes=lambda limits: limits.alerts_bytes,
     owner=attrgetter("cell"),
     before_put=lambda receiver, message: receiver.alerts.cells.put(message),
     after_remove=lambda receiver, path: receiver.alerts.cells.remove(path),
@@ -498,7 +494,6 @@ MESSAGE_HANDLERS: dict[TopicClass, MessageHandler] = {
         "job",
         collection=lambda receiver: receiver.job_table,
         most=lambda limits: limits.jobs,
-        most_bytes=lambda limits: limits.jobs_bytes,
         owner=_cluster_of,
         before_put=_check_job,
     ),
@@ -508,7 +503,6 @@ MESSAGE_HANDLERS: dict[TopicClass, MessageHandler] = {
         "id",
         collection=lambda receiver: receiver.reservations,
         most=lambda limits: limits.reservations,
-        most_bytes=lambda limits: limits.reservations_bytes,
         owner=lambda message: message.boot or message.origin,
         before_put=_check_reservation,
     ),
@@ -518,7 +512,7 @@ MESSAGE_HANDLERS: dict[TopicClass, MessageHandler] = {
         "acknowledgement",
         "fingerprint",
         collection=lambda receiver: _Acks(receiver.alerts.silences),
-        most=lambda limits: limits.acks,
+        most=lambda limits: limits.alerts,
         owner=attrgetter("owner"),
     ),
     TopicClass.SILENCE: RetainedHandler(
@@ -547,7 +541,7 @@ def retained_collections() -> dict[type[Message], RetainedCollection[Any]]:
 def retained_ledgers(limits: Limits) -> dict[type[Message], Ledger]:
     """Return an empty ledger for each class of retained messages."""
     return {
-        handler.model: Ledger(handler.most(limits), handler.most_bytes(limits))
+        handler.model: Ledger(handler.most(limits), limits.retained_bytes)
         for handler in _retained_handlers()
     }
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet import logs
 from trnfleet.errors import WireError
+from trnfleet.wire.limits import DEFAULT_LIMITS
 from trnfleet.wire.topics import DEFAULT_ROOT, parse_topic
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ MOST_PENDING_BYTES = 64 * 2**20
 """Most messages, and bytes of payload, waiting for a descriptor."""
 SLICE = 192
 """Pending messages applied in one slice: 4 ms for first frames."""
-_TOPIC_CHARS = 200
-"""Characters of a topic that are logged."""
 
 
 class RejectReason(enum.StrEnum):
@@ -71,7 +70,7 @@ def reject(
     setattr(counts, reason, count)
     is_expected = isinstance(error, WireError)
     text = str(error) if is_expected else type(error).__name__
-    topic = envelope.topic[:_TOPIC_CHARS]
+    topic = envelope.topic[: DEFAULT_LIMITS.text_chars]
     counts.last_problem = f"{topic}: {text}"
     log.warning(
         "message_rejected",

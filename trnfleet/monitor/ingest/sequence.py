@@ -16,7 +16,6 @@ BEHIND = 3
 """Messages in a row with a lower number but later time after which counting restarts. The
 publisher's counter went back, or a foreign message had too high a number. This limits how long
 telemetry is hidden."""
-_MASK = (1 << WINDOW) - 1
 
 
 class Verdict(enum.Enum):
@@ -86,7 +85,7 @@ class SequenceTracker:
             counts.lost += lost
             counts.passed_over += ahead - 1 - lost
             counts.gaps += lost > 0
-            self.seen = ((self.seen << ahead) | 1) & _MASK if ahead < WINDOW else 1
+            self.seen = ((self.seen << ahead) | 1) % (1 << WINDOW) if ahead < WINDOW else 1
             self.last = seq
             return Verdict.NEWEST
         if -ahead >= LARGEST_GAP:

@@ -196,8 +196,8 @@ class Topics:
     ) -> None:
         self.states: dict[str, TopicState] = {}
         """By topic."""
-        self.undescribed = Undescribed(limits.undescribed_paths)
-        self.quiet = QuietTopics(limits.undescribed_paths)
+        self.undescribed = Undescribed(limits.undescribed)
+        self.quiet = QuietTopics(limits.undescribed)
         self._limits = limits
         self._room = Room(limits.topics)
         self._descriptors = descriptors
@@ -311,7 +311,7 @@ class Topics:
         topics = self.undescribed.topics
         known = topics.get(topic)
         if known is None:
-            if len(topics) >= self._limits.undescribed_paths:
+            if len(topics) >= self._limits.undescribed:
                 topics.clear()
             known = topics[topic] = path, covering_path(path)
         return known[1]

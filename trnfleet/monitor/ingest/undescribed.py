@@ -31,7 +31,7 @@ class QuietTopics:
     descriptor arrives or a layout is made.
     """
 
-    def __init__(self, most: int = DEFAULT_LIMITS.undescribed_paths) -> None:
+    def __init__(self, most: int = DEFAULT_LIMITS.undescribed) -> None:
         """Start empty.
 
         At most `most` topics are stored.
@@ -78,7 +78,7 @@ class Undescribed:
     HEARD_WITHIN_S = 30.0
     """Silence after which a path is forgotten, or after twice this time at the latest."""
 
-    def __init__(self, most: int = DEFAULT_LIMITS.undescribed_paths) -> None:
+    def __init__(self, most: int = DEFAULT_LIMITS.undescribed) -> None:
         """Start empty.
 
         At most `most` paths are counted.

@@ -75,7 +75,7 @@ class Publishers:
     """
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
-        self._most, self._most_undescribed = limits.publishers, limits.undescribed_publishers
+        self._most, self._most_undescribed = limits.publishers, limits.undescribed
         self._boots: dict[tuple[str, str], PublisherState] = {}
         self._announced: dict[str, list[PublisherState]] = {}
         """Each client's announced boots."""

@@ -52,7 +52,6 @@ _SHORT_TEXT_HEADS: tuple[bytes, ...] = tuple(
 )
 """CBOR heads of texts of 1 to 255 bytes, the usual length of topics."""
 _EMPTY_TOPIC = cbor2.dumps("topic") + cbor2.dumps("")
-_MAX_DEPTH = 16
 
 
 def channel_namer(root: str) -> Callable[[str], str]:
@@ -226,7 +225,7 @@ def unpack_repeat(
 
 def _fields(data: bytes | memoryview, major: int) -> dict[str, Any]:
     try:
-        fields = decode_cbor(data, _MAX_DEPTH)
+        fields = decode_cbor(data)
     except WireError as error:
         raise WireError(f"message is {error}") from error
     if not isinstance(fields, dict):

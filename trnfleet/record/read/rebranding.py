@@ -18,7 +18,7 @@ from trnfleet.record.format.envelopes import MOST_TOPIC_BYTES
 from trnfleet.wire.frame_head import boot_span, frame_head, is_cbor, with_seq
 from trnfleet.wire.ports import CONTENT_TYPE_JSON, MessageProperties
 from trnfleet.wire.topics import RETAINED, VERSION, TopicClass, build_topic, parse_topic
-from trnfleet.wire.values import FASTEST, LONGEST_PERIOD_S, SHORTEST_PERIOD_S, SLOWEST
+from trnfleet.wire.values import PERIODS_S, SPEEDS
 
 if TYPE_CHECKING:
     from trnfleet.wire.ports import Envelope
@@ -230,9 +230,9 @@ class Rebranding:
         period_s = data.get("period_s")
         clock = data.get("clock")
         if isinstance(period_s, (int, float)):
-            data["period_s"] = min(max(period_s / self._speed, SHORTEST_PERIOD_S), LONGEST_PERIOD_S)
+            data["period_s"] = _clipped(period_s / self._speed, PERIODS_S)
         if isinstance(clock, dict) and isinstance(speed := clock.get("speed", 1.0), (int, float)):
-            data["clock"] = clock | {"speed": min(max(speed * self._speed, SLOWEST), FASTEST)}
+            data["clock"] = clock | {"speed": _clipped(speed * self._speed, SPEEDS)}
         return _dump(data)
 
     def _swap(self, match: re.Match[bytes]) -> bytes:
@@ -282,3 +282,7 @@ def _replayed(properties: MessageProperties | None) -> MessageProperties | None:
     Nobody waits for a reply any more, and messages retained again do not expire.
     """
     return MessageProperties(properties.user) if properties and properties.user else None
+
+
+def _clipped(value: float, limits: tuple[float, float]) -> float:
+    return min(max(value, limits[0]), limits[1])

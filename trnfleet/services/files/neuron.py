@@ -23,7 +23,7 @@ from trnfleet.wire.ndjson import LeftOut
 from trnfleet.wire.ports import Stored
 from trnfleet.wire.reservations import ReservationMessage
 from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, parse_topic
-from trnfleet.wire.values import LONGEST_PERIOD_S
+from trnfleet.wire.values import PERIODS_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,7 +112,7 @@ class HostInput(Input):
             self._fleet,
             path,
             boot=boot_of(path, self.start_ns),
-            period_s=min(max(self.period_s, 0.001), LONGEST_PERIOD_S),
+            period_s=min(max(self.period_s, PERIODS_S[0]), PERIODS_S[1]),
             encoding=self._encoding,
         )
 

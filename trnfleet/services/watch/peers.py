@@ -40,7 +40,7 @@ _MODELS: dict[TopicClass, type[AckMessage | SilenceMessage]] = {
     TopicClass.ACK: AckMessage,
     TopicClass.SILENCE: SilenceMessage,
 }
-MOST_HELD = 2 * (DEFAULT_LIMITS.acks + DEFAULT_LIMITS.silences)
+MOST_HELD = 2 * (DEFAULT_LIMITS.alerts + DEFAULT_LIMITS.silences)
 """Stored messages: as many as a monitor stores, and as many withdrawals."""
 
 

@@ -203,7 +203,7 @@ def test_state_is_bounded_in_bytes() -> None:
     feed.monitor.apply(messages)
     feed.monitor.compute()
     assert feed.monitor.ingest.descriptors.size_bytes == plain < 12 * 2_500
-    feed.monitor.ingest.limits = Limits(job_places=5)
+    feed.monitor.ingest.limits = Limits(places=5)
     feed.jobs = {"a": ("uc1/us-0001",) * 3, "b": ("uc1/us-0001",) * 3}
     feed.describe()
     assert list(feed.monitor.ingest.jobs) == ["a"]

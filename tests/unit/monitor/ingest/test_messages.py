@@ -521,7 +521,7 @@ def test_a_rejected_job_leaves_what_stood_there() -> None:
 
     Rejected are a foreign name, garbage, and jobs or places beyond the limit.
     """
-    ingest = Ingest("demo", limits=Limits(jobs=2, job_places=3))
+    ingest = Ingest("demo", limits=Limits(jobs=2, places=3))
     handle = handler_of(ingest, TopicClass.JOB)
     handle("a", job("a", "uc1"))
     handle("b", job("b", "uc1"))

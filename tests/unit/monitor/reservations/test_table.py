@@ -344,7 +344,7 @@ def test_their_places_are_limited() -> None:
     A removed one makes room, and a changed one counts once.
     """
     feed = Feed(standalone(1))
-    limits = Limits(reservation_places=5)
+    limits = Limits(places=5)
     feed.monitor = Monitor(feed.monitor._source, "demo", clock=feed.clock, limits=limits)
     feed.monitor.apply(
         [feed.reservation("cb-1", (ONE, TWO)), feed.reservation("cb-2", ec2_ids=["a", "b"])]

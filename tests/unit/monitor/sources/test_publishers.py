@@ -74,7 +74,7 @@ def test_made_up_publishers_leave_room_for_those_that_describe_something() -> No
 
     A described one counts elsewhere until no descriptor names it.
     """
-    publishers = Publishers(Limits(publishers=1_000, undescribed_publishers=2))
+    publishers = Publishers(Limits(publishers=1_000, undescribed=2))
 
     def come(client: str) -> str | None:
         why = publishers.refusal(client, "1")
@@ -101,7 +101,7 @@ def test_what_is_described_takes_the_place_of_the_oldest_presence() -> None:
 
     It gets its number. The last will of the replaced one has no effect.
     """
-    publishers = Publishers(Limits(publishers=4, undescribed_publishers=4))
+    publishers = Publishers(Limits(publishers=4, undescribed=4))
     for client in "abcd":
         publishers.announce(publishers.number(client, "1"), online=client != "b")
     assert publishers.refusal("e", "1") == "more than 4 publishers"
@@ -209,7 +209,7 @@ def test_presence_follows_what_is_announced() -> None:
     Earlier results are unchanged.
     """
     random = np.random.default_rng(5)
-    publishers = Publishers(Limits(publishers=12, undescribed_publishers=12))
+    publishers = Publishers(Limits(publishers=12, undescribed=12))
     for _ in range(2_000):
         client = f"c{random.integers(6)}"
         boot = f"b{random.integers(3)}"
@@ -240,7 +240,7 @@ def test_what_goes_makes_room_for_what_is_named_no_more() -> None:
     """
     every = {}
     for way in ("drop", "keep"):
-        publishers = Publishers(Limits(publishers=8, undescribed_publishers=2))
+        publishers = Publishers(Limits(publishers=8, undescribed=2))
         publishers.announce(publishers.number("named", "1", described=True), online=True)
         for client in "ab":
             publishers.announce(publishers.number(client, "1"), online=False)
