@@ -65,7 +65,6 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 
 
 _RERUNS = 2
-_COLLECTOR_THRESHOLDS = (20_000, 20, 100)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -118,7 +117,7 @@ def pytest_collection_finish() -> None:
 
     With an interpreter's own steps it is a quarter of the cost of app tests.
     """
-    spare_collector(_COLLECTOR_THRESHOLDS)
+    spare_collector()
 
 
 @pytest.fixture(scope="session", autouse=True)

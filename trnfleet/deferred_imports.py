@@ -1,16 +1,12 @@
 """Deferred imports: modules loaded with the first use of one of their names.
 
-Libraries import most of them early, and few commands use them. OpenSSL is the largest part: asyncio
-and the MQTT clients import `ssl`, paho and pydantic `hashlib` and `secrets`, and without TLS none
-of it is used. paho also imports an HTTP client. Measured with Python 3.11 on Linux, MiB resident:
-5.0 for `ssl` and `hashlib`, 2.0 for `urllib.request`, 0.8 for the archives, 0.5 for `lz4.frame`
-(needed for foreign recordings) and `locale`; 3.2 for the rest of the table: linear algebra and
-descriptions of numpy, package metadata readers, and widgets for errors, trees and others.
+asyncio and the MQTT clients import `ssl`, paho and pydantic `hashlib` and `secrets`, and paho an
+HTTP client. Without TLS none of it is used. Measured with Python 3.11 on Linux, MiB resident: 5.0
+for `ssl` and `hashlib`, 2.0 for `urllib.request`.
 """
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import os
 import sys
@@ -30,44 +26,9 @@ DEFERRED = {
     "hashlib": "",
     "secrets": "",
     "urllib.request": "",
-    "zipfile": "",
-    "bz2": "_bz2",
-    "lzma": "_lzma",
-    "locale": "",
-    "lz4.frame": "lz4",
-    "difflib": "",
-    "importlib.metadata": "",
-    "mimetypes": "",
-    "platformdirs": "",
-    "numpy._core._add_newdocs": "",
-    "numpy._core._add_newdocs_scalars": "",
-    "numpy.linalg": "",
-    "pydantic._internal._discriminated_union": "",
-    "rich.panel": "",
-    "rich.table": "",
-    "rich.tree": "",
-    "textual.pilot": "",
-    "textual.widgets._directory_tree": "",
-    "textual.widgets._placeholder": "",
-    "textual.widgets._select": "",
 }
 """Deferred modules, each with a module it requires. If the required one is missing, importers fail
 at once."""
-CALLED_LATER = {
-    "difflib": {"get_close_matches"},
-    "importlib.metadata": {"entry_points"},
-    "platformdirs": {"user_downloads_path"},
-    "numpy.linalg": {"eigvals", "inv", "lstsq", "matrix_power"},
-    "rich.panel": {"Panel"},
-    "rich.table": {"Table"},
-    "rich.tree": {"Tree"},
-    "textual.pilot": {"Pilot"},
-    "textual.widgets._directory_tree": {"DirEntry"},
-    "textual.widgets._placeholder": {"PlaceholderVariant"},
-    "textual.widgets._select": {"NoSelection", "SelectType"},
-}
-"""Names imported from a module but called later. Some are only used in annotations, as in
-`textual.types`."""
 _OF_IMPORTS = frozenset(
     {"__class__", "__spec__", "__loader__", "__path__", "__name__", "__package__"}
 )
@@ -80,8 +41,7 @@ _being_loaded: set[int] = set()
 def defer_imports() -> None:
     """Defer the modules of `DEFERRED` not loaded yet, for the life of the process.
 
-    pydantic searches all installed packages for plugins, and this would load the archives. The
-    search is disabled.
+    pydantic's search of all installed packages for plugins is disabled.
     """
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
@@ -101,8 +61,6 @@ class _Deferred(ModuleType):
                 # Another thread may have loaded it meanwhile, and while it is loaded its own code
                 # asks for names.
                 if type(self) is _Deferred and id(self) not in _being_loaded:
-                    if name in CALLED_LATER.get(self.__name__, ()):
-                        return functools.partial(_call, self, name)
                     _load(self)
         # It may be a plain module by now. `super` would fail then.
         return ModuleType.__getattribute__(self, name)
@@ -115,13 +73,6 @@ def _load(module: _Deferred) -> None:
         module.__class__ = ModuleType  # type: ignore[assignment]  # mypy knows no change of a module's class
     finally:
         _being_loaded.remove(id(module))
-
-
-def _call(module: ModuleType, name: str, /, *arguments: Any, **named: Any) -> Any:
-    """Load a deferred module and call one of its functions."""
-    # Its names beside those of `CALLED_LATER` load it.
-    _ = module.__dict__
-    return getattr(module, name)(*arguments, **named)
 
 
 class _Loader:

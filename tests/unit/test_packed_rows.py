@@ -1,4 +1,4 @@
-"""Rows of whole numbers in few bytes."""
+"""Rows of whole numbers in eight bytes a number."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import bisect
 
 import pytest
 
-from trnfleet.packed_rows import BLOCK_ROWS, PackedRows
+from trnfleet.packed_rows import PackedRows
 
-COUNT = 3 * BLOCK_ROWS + 7
+COUNT = 775
 
 
 def rows_of_seconds(count: int = COUNT) -> list[tuple[int, ...]]:
@@ -30,14 +30,14 @@ def noise(number: int) -> int:
 def test_rows_come_back_as_they_were() -> None:
     """Rows come back by number, from the end, as a slice and in order.
 
-    From every block, with the largest possible numbers.
+    With the largest possible numbers.
     """
     given = [*rows_of_seconds(), (2**64 - 1, 0, 2**63), (0, 2**64 - 1, 1)]
     rows = PackedRows(3, given)
     assert len(rows) == len(given)
     assert list(rows) == given
-    assert (rows[0], rows[BLOCK_ROWS], rows[-1]) == (given[0], given[BLOCK_ROWS], given[-1])
-    assert rows[BLOCK_ROWS - 2 : BLOCK_ROWS + 2] == given[BLOCK_ROWS - 2 : BLOCK_ROWS + 2]
+    assert (rows[0], rows[256], rows[-1]) == (given[0], given[256], given[-1])
+    assert rows[254:258] == given[254:258]
 
 
 def test_a_row_beyond_either_end_is_an_error() -> None:
@@ -57,9 +57,9 @@ def test_a_number_that_does_not_fit_is_refused_and_leaves_nothing() -> None:
     assert list(rows) == [(1, 2)]
 
 
-@pytest.mark.parametrize("dropped", [0, 1, BLOCK_ROWS - 1, BLOCK_ROWS, 2 * BLOCK_ROWS + 9, COUNT])
+@pytest.mark.parametrize("dropped", [0, 1, 255, 256, COUNT])
 def test_dropped_rows_are_gone_and_the_others_found(dropped: int) -> None:
-    """Row numbers begin with the oldest remaining row, in any block."""
+    """Row numbers begin with the oldest remaining row."""
     given = rows_of_seconds()
     rows = PackedRows(3, given)
     rows.drop(dropped)
@@ -77,10 +77,3 @@ def test_dropped_rows_are_gone_and_the_others_found(dropped: int) -> None:
             assert rows.bisect_right(column, value) == bisect.bisect_right(numbers, value)
     rows.append(given[0])
     assert list(rows) == [*left, given[0]]
-
-
-def test_a_full_block_takes_a_few_bytes_a_row() -> None:
-    """Two noisy times and a place take ten bytes instead of 24."""
-    rows = PackedRows(3, rows_of_seconds(9 * BLOCK_ROWS + 1))
-    newest_bytes = BLOCK_ROWS * 3 * 8
-    assert rows.nbytes - newest_bytes < 10 * 9 * BLOCK_ROWS

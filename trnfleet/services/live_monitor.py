@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.power import PUE
 from trnfleet.errors import BrokerError
+from trnfleet.garbage import THRESHOLDS
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.record.write.tapped_source import TappedSource
@@ -72,7 +73,7 @@ def monitor_fleet(
     """
     # The cyclic collector walks all that is kept of a large fleet again and again, for cycles that
     # hardly exist.
-    gc.set_threshold(100_000, 20, 100)
+    gc.set_threshold(*THRESHOLDS)
     gc.enable()
     root = session.root
     telemetry = build_filter(fleet, TopicClass.TELEMETRY, root).removesuffix("#")

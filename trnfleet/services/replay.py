@@ -5,7 +5,6 @@ It is refused over a live fleet of the same name.
 
 from __future__ import annotations
 
-import gc
 import secrets
 import sys
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet.domain.quantities import duration as duration_text
 from trnfleet.errors import ConfigError, WireError
+from trnfleet.garbage import spare_collector
 from trnfleet.record.read.player import Player
 from trnfleet.services.files.recordings import fleet_of, fleets_of, part_of
 from trnfleet.services.publishing import OwnRetained, fail_if_all_refused, raise_if_refused
@@ -80,8 +80,7 @@ async def publish_recording(
         ConfigError: the recording lacks the requested fleet or part, or what the filters name.
     """
     # The cyclic collector would hold messages up, for cycles that hardly exist.
-    gc.freeze()
-    gc.set_threshold(100_000, 20, 100)
+    spare_collector()
     # Python lets a thread go on for 5 ms before another gets its turn: as long as a message may be
     # late.
     sys.setswitchinterval(SWITCH_S)

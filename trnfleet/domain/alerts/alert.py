@@ -6,15 +6,9 @@ monitor.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
-
-try:
-    # By itself, since hashlib loads OpenSSL, which takes 3.7 MiB and is of no other use without
-    # TLS.
-    from _blake2 import blake2b
-except ImportError:
-    from hashlib import blake2b
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
@@ -114,7 +108,7 @@ class Alert:
 def fingerprint_of(fleet: str, rule: str, target: str) -> str:
     """Return the fingerprint of an alert: 16 hexadecimal digits, one segment of a topic."""
     said = f"{fleet}\0{rule}\0{target}".encode()
-    return blake2b(said, digest_size=8).hexdigest()
+    return hashlib.blake2b(said, digest_size=8).hexdigest()
 
 
 def labels_of(fleet: str, rule: Rule, target: str, job: str = "", rack: str = "") -> dict[str, str]:

@@ -42,7 +42,7 @@ meanwhile."""
 CLOSE = 2.5
 """In shortest distances: two of them, and the delay of a pass."""
 MOST_TIMES = 200_000
-"""Two days, at one a second, of 7 bytes each."""
+"""Two days, at one a second."""
 TIMES_DROPPED = 4_096
 """Oldest times dropped at once."""
 _LEAST = -(2**63)

@@ -67,11 +67,6 @@ class ChunkEntries(Sequence[ChunkEntry]):
     def __iter__(self) -> Iterator[ChunkEntry]:
         return (self._entry(*row) for row in self._rows)
 
-    @property
-    def nbytes(self) -> int:
-        """Size of the rows in bytes."""
-        return self._rows.nbytes
-
     def append(self, entry: ChunkEntry) -> None:
         """Take one more."""
         key = entry.compression, entry.channels, entry.is_loose

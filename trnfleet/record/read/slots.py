@@ -1,7 +1,4 @@
-"""Places of chunks with messages, ordered by start.
-
-A place takes about ten bytes, besides the chunk's entry in its file.
-"""
+"""Places of chunks with messages, ordered by start."""
 
 from __future__ import annotations
 
@@ -58,11 +55,6 @@ class _Rows:
         """Number of the file added last."""
         self._file_numbers: dict[PartReader, int] = {}
         self._rows = PackedRows(_COLUMNS)
-
-    @property
-    def nbytes(self) -> int:
-        """Size of the rows in bytes."""
-        return self._rows.nbytes
 
     def drop(self, part: PartReader) -> int:
         """Remove the rows of the oldest file, and return how many these were."""

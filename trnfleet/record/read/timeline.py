@@ -51,16 +51,6 @@ class Timeline:
         return sum(self._unread.values())
 
     @property
-    def nbytes(self) -> int:
-        """Memory of the places of all chunks in bytes, without the two blocks unpacked last."""
-        with self._lock:
-            return (
-                self._slots.nbytes
-                + self._repeats.nbytes
-                + sum(part.entries.nbytes for part in self._parts)
-            )
-
-    @property
     def start_ns(self) -> int:
         """Time of the first message; 0 where there is none."""
         with self._lock:

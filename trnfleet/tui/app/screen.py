@@ -77,7 +77,6 @@ _MOST_PAINTS = 10
 """Most rounds of painting and layout for a complete view."""
 SIGNALS = {signal.SIGINT: 0, signal.SIGTERM: 143, signal.SIGHUP: 129}
 """Signals ending the app, with their exit status. The terminal is restored first."""
-_GC_THRESHOLDS = (50_000, 50, 100)
 TITLES = frozenset(entry.title for entry in VIEWS)
 _PLAYED_NS = 500_000_000
 """Played time that counts as news."""
@@ -245,7 +244,7 @@ class FleetScreen(TerminalApp):
                 self._follow_arrivals(self._arrivals), name="arrivals", exit_on_error=True
             )
         if not self.is_headless:
-            self.call_after_refresh(spare_collector, _GC_THRESHOLDS)
+            self.call_after_refresh(spare_collector)
             self.run_worker(
                 collect_garbage(self.clock, empty_caches), name="garbage", exit_on_error=True
             )
