@@ -51,7 +51,7 @@ from trnfleet.clock import SystemClock
 from trnfleet.domain.fleet import Publishing
 from trnfleet.domain.metrics import METRICS, Kind
 from trnfleet.monitor.monitor import Monitor
-from trnfleet.monitor.slices import DONE, BatchSlicing
+from trnfleet.monitor.slices import DONE, batch_slices
 from trnfleet.services.files.rules import load_rules
 from trnfleet.services.simulator.engine import make_engine
 from trnfleet.services.simulator.run import load_run
@@ -362,16 +362,9 @@ def parts(count: int) -> None:
         work()
         return time.process_time() - begun_s
 
-    slicing = BatchSlicing()
-
     def apply(batch: list[Envelope]) -> None:
-        end = 0
-        while end < len(batch):
-            begin = end
-            end = slicing.end(batch, end)
-            begun_s = clock.monotonic_s()
-            monitor.ingest.apply(batch[begin:end], begun_s, clock.wall_ns())
-            slicing.note(end - begin, clock.monotonic_s() - begun_s)
+        for part in batch_slices(batch):
+            monitor.ingest.apply(part, clock.monotonic_s(), clock.wall_ns())
 
     names: dict[str, str] = {}
 

@@ -27,15 +27,13 @@ from trnfleet.monitor.revision import MonitorRevision
 from trnfleet.monitor.sampling import Sampling
 from trnfleet.monitor.slices import (
     DONE,
-    GATHER_BEHIND_S,
     GATHER_S,
     PASS_EVERY_S,
-    BatchSlicing,
+    REST_AFTER_S,
     LayoutChanged,
     PassPacing,
-    Rests,
+    batch_slices,
     finish,
-    gathered,
     let_in,
 )
 from trnfleet.monitor.store import findings
@@ -73,16 +71,13 @@ REBUILD_EVERY_S = 2.0
 """Least seconds between two rebuilds of the layout while descriptors keep coming."""
 DESCRIPTORS_SETTLE_S = 0.15
 """Seconds without a new descriptor before a rebuild."""
-LAYOUT_SHARE = 0.2
+LAYOUT_SHARE = 0.1
 """Largest share of time for rebuilds. The next one waits accordingly."""
 JOINING_FROM_PER_S = 200
 """Descriptors per second of a joining fleet. With 62,500 hosts, 2,000 to 5,000 arrive (measured).
 """
 JOINING_WITHIN_S = 3.0
 """Seconds the fleet still counts as joining after such a second."""
-JOINING_SHARE = 0.05
-"""`LAYOUT_SHARE` while a fleet joins. Layouts in between slow the next descriptors down, and the
-last one does not wait."""
 BURST = 4
 """Most rebuilds in a row for changes or withdrawals by one publisher. A restart is two."""
 REFILL_S = 20.0
@@ -101,8 +96,9 @@ class LayoutPacing:
         self._budgets: dict[str, tuple[float, float]] = {}
         """Remaining rebuilds per publisher, and the time of the count."""
         self._held: set[str] = set()
-        self._counted, self._counted_s = 0, -math.inf
-        """Descriptors added or removed by the last count, and its time."""
+        self._counted = 0
+        """Descriptors added or removed by the last count."""
+        self._counted_s = -math.inf
         self._joined_s = -math.inf
         """End of the last second with many descriptors."""
         self._completed_s = -math.inf
@@ -207,8 +203,7 @@ class LayoutPacing:
             now_s: Monotonic seconds at its end.
         """
         self._due_since_s = None
-        share = JOINING_SHARE if self.is_joining(now_s) else LAYOUT_SHARE
-        self._free_s = now_s + (now_s - begun_s) * (1 / share - 1)
+        self._free_s = now_s + (now_s - begun_s) * (1 / LAYOUT_SHARE - 1)
         for publisher in changers:
             self._budgets[publisher] = max(0.0, self._tokens(publisher, now_s) - 1), now_s
         self._held.clear()
@@ -300,9 +295,13 @@ class Monitor:
         """Acquired during a pass: a lock if several monitors alternate. Waiting for it is no pause
         of the process."""
         self._source = source
-        self._layout_pacing, self._pass_pacing = LayoutPacing(), PassPacing()
-        self._usual_period, self._pipeline = (-1, -1, 0.0), PipelineReader(recorder)
-        self._sampling, self._events_seen, self._figures = Sampling(), 0, PassFigures()
+        self._layout_pacing = LayoutPacing()
+        self._pass_pacing = PassPacing()
+        self._usual_period = (-1, -1, 0.0)
+        self._pipeline = PipelineReader(recorder)
+        self._sampling = Sampling()
+        self._events_seen = 0
+        self._figures = PassFigures()
 
     @property
     def revision(self) -> MonitorRevision:
@@ -504,21 +503,15 @@ class Monitor:
 
     async def _read(self) -> None:
         clock = self.clock
-        slicing = BatchSlicing()
-        while batch := await gathered(self._source, self.ingest.topics.states, clock):
-            end = 0
-            while end < len(batch):
-                begin = end
-                end = slicing.end(batch, end, is_alone=not self.link.waiting)
+        while batch := await self._source.take():
+            for part in batch_slices(batch):
                 for _ in self._laying_out():
-                    await let_in(self.link, slicing.messages, clock)
+                    await let_in(self.link, clock)
                 self.reachability.wake(clock.monotonic_s(), PASS_EVERY_S[1])
-                begun_s = clock.cpu_s()
-                self.apply_messages(batch[begin:end])
-                slicing.note(end - begin, clock.cpu_s() - begun_s)
-                await let_in(self.link, slicing.messages, clock)
+                self.apply_messages(part)
+                await let_in(self.link, clock)
             self.ingest.request_missing(self._source, clock.monotonic_s())
-            await clock.sleep(GATHER_BEHIND_S if self.link.waiting else GATHER_S)
+            await clock.sleep(GATHER_S)
         self.ended = True
         log.info("source_ended")
 
@@ -547,7 +540,7 @@ class Monitor:
                 own_s = clock.monotonic_s() - begun_s
                 if pacing.is_due(begun_s, self.store):
                     work = self._pass_slices()
-                    rests = Rests()
+                    worked_s = 0.0
                     going = True
                     while going:
                         slice_s = clock.monotonic_s()
@@ -555,14 +548,14 @@ class Monitor:
                         going = next(work, DONE) is not DONE
                         took_s = clock.monotonic_s() - slice_s
                         own_s += took_s
-                        if (rest_s := rests.after(took_s)) is not None:
-                            await clock.sleep(rest_s)
+                        worked_s += took_s
+                        if worked_s >= REST_AFTER_S:
+                            await clock.sleep(worked_s)
+                            worked_s = 0.0
                 ended_s = clock.monotonic_s()
                 self.reachability.wake(ended_s)
                 is_overloaded = self.reachability.behind.is_overloaded(ended_s)
-                pause_s = pacing.pause_s(
-                    own_s, begun_s, ended_s, self.store, is_overloaded=is_overloaded
-                )
+                pause_s = pacing.pause_s(own_s, begun_s, ended_s, is_overloaded=is_overloaded)
             await clock.sleep(pause_s)
 
     def _refresh_states(self) -> None:

@@ -13,15 +13,8 @@ from trnfleet.monitor.failures import guarded
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.pipeline.counts import PipelineCounts
 from trnfleet.monitor.slices import (
-    EXPECTED_AFTER_S,
-    PASS_EVERY_S,
-    PASS_SHARE,
-    REST_AFTER_S,
-    SHORT_S,
-    TURN_AFTER_S,
     LayoutChanged,
     PassPacing,
-    Rests,
     checkpoint,
     finish,
     require,
@@ -47,27 +40,6 @@ def doubled(rows: Rows, count: int) -> Slices[int]:
         total += 2
         yield from checkpoint(rows, generation)
     return total
-
-
-def waits_of(slice_s: float, work_s: float) -> list[float | None]:
-    """Return the waits after each slice of a work."""
-    rests = Rests()
-    return [rests.after(slice_s) for _ in range(round(work_s / slice_s))]
-
-
-def test_short_work_has_turns_and_no_rests() -> None:
-    """The loop has a turn after each millisecond of work, not after each shorter slice."""
-    waits = waits_of(TURN_AFTER_S / 4, SHORT_S)
-    assert waits == [None, None, None, 0.0] * (len(waits) // 4)
-
-
-def test_long_work_rests_for_as_long_as_it_works() -> None:
-    """Work beyond a small fleet's pass rests for half of the time."""
-    work_s = 50 * REST_AFTER_S
-    waits = waits_of(TURN_AFTER_S, SHORT_S + work_s)
-    assert sum(wait or 0.0 for wait in waits) == pytest.approx(work_s)
-    assert max(wait or 0.0 for wait in waits) == pytest.approx(REST_AFTER_S)
-    assert not any(waits[: round(SHORT_S / TURN_AFTER_S)])
 
 
 def test_finish_returns_the_result_of_all_slices() -> None:
@@ -105,9 +77,9 @@ def test_a_new_layout_is_no_failure_of_the_guarded_stage() -> None:
 
 
 async def test_a_pass_rests_as_long_as_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond a short pass, the loop rests as long as the pass worked.
+    """The loop rests as long as the pass worked, for keys.
 
-    The rests are for keys. After tiny slices it goes on.
+    After tiny slices it goes on.
     """
     clock = ManualClock()
     monitor = Monitor(SilentSource(), "test", clock=clock)
@@ -127,17 +99,8 @@ async def test_a_pass_rests_as_long_as_it_works(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(monitor, "_pass_slices", work)
     async with background(passes=monitor._keep_passing()):
         await clock.advance(0.1)
-    assert slept_s[:5] == [0.0, 0.0, 0.0, 0.003, 0.007]
-    assert slept_s[5] > 0.1
-
-
-class Heard:
-    """A store of which all has been heard."""
-
-    revision = 5
-
-    def has_heard_all(self, _since_s: float) -> bool:
-        return True
+    assert slept_s[:3] == [0.008, 0.003, 0.007]
+    assert slept_s[3] > 0.1
 
 
 @pytest.mark.parametrize(
@@ -147,38 +110,6 @@ def test_passes_are_rarer_while_messages_need_the_time(
     own_s: float, usual_s: float, overloaded_s: float
 ) -> None:
     """An overloaded monitor halves the passes' share, with one each second or two."""
-    pacing = PassPacing()
-    store = Heard()
-    assert pacing.pause_s(own_s, 7.0, 7.1, store, is_overloaded=False) == pytest.approx(
-        usual_s - 0.1
-    )
-    assert pacing.pause_s(own_s, 7.0, 7.1, store, is_overloaded=True) == pytest.approx(
-        overloaded_s - 0.1
-    )
-
-
-@pytest.mark.parametrize("period_s", [0.1, 1.0, 60.0])
-def test_no_tick_is_looked_for_right_after_one(period_s: float) -> None:
-    """No tick is expected within a second of one.
-
-    Messages during the pass are soon shown.
-    """
-    pacing, store = PassPacing(), Heard()
-    shortest_s = PASS_EVERY_S[0]
-    pacing.applied_s = 99.85
-    list(pacing.waits(lambda: 100.0, store, period_s))
-    assert pacing.is_due(100.0, store)
-    expected_s = 99.85 + EXPECTED_AFTER_S if period_s >= 1.0 else 100.0 + shortest_s
-    assert pacing.pause_s(0.001, 100.0, 100.02, store, is_overloaded=False) == pytest.approx(
-        expected_s - 100.02
-    )
-    assert pacing.pause_s(
-        0.001, expected_s, expected_s, store, is_overloaded=False
-    ) == pytest.approx(shortest_s)
-    assert pacing.pause_s(0.057, 100.0, 100.1, store, is_overloaded=False) == pytest.approx(
-        0.057 / PASS_SHARE - 0.1
-    )
-    store.revision += 1
-    assert pacing.pause_s(0.001, 100.0, 100.02, store, is_overloaded=False) == pytest.approx(
-        shortest_s - 0.02
-    )
+    pause_s = PassPacing.pause_s
+    assert pause_s(own_s, 7.0, 7.1, is_overloaded=False) == pytest.approx(usual_s - 0.1)
+    assert pause_s(own_s, 7.0, 7.1, is_overloaded=True) == pytest.approx(overloaded_s - 0.1)

@@ -23,10 +23,9 @@ if TYPE_CHECKING:
     from trnfleet.monitor.store.events import Events
     from trnfleet.wire.messages import JobMessage
 
-CAUSE_FOR_NS = 120 * NS_PER_S
-"""Time after the start of a job's alert to search for its cause."""
-BEFORE_NS = 120 * NS_PER_S
-"""Longest time from a cause to its effect."""
+CAUSE_WITHIN_NS = 120 * NS_PER_S
+"""Longest time from a cause to its effect, and time after the start of a job's alert to search for
+its cause."""
 _EFFECTS = frozenset({"job", "scheduler"})
 """Event sources for effects on a job, not causes."""
 AFTER_NS = 60 * NS_PER_S
@@ -60,7 +59,8 @@ def describe(
     """
     value = float(groups.values[number])
     alert.value = None if math.isnan(value) else value
-    alert.members, alert.chips = int(groups.members[number]), int(groups.chips[number])
+    alert.members = int(groups.members[number])
+    alert.chips = int(groups.chips[number])
     alert.is_silent = bool(groups.silent[number])
     scope = alert.rule.scope
     layout = readings.layout
@@ -119,7 +119,7 @@ def _follow_job(
     layout = readings.layout
     covered = [layout.find_instances(target) for target in message.on]
     alert.chips = sum(int(layout.sizes[run.start : run.stop].sum()) for run in covered if run)
-    if not alert.cause and readings.instant.now_ns - alert.since_ns <= CAUSE_FOR_NS:
+    if not alert.cause and readings.instant.now_ns - alert.since_ns <= CAUSE_WITHIN_NS:
         alert.cause = find_cause(alert, message, layout, readings.all_events, others)
     alert.place = address_of(alert)
 
@@ -163,7 +163,8 @@ def find_cause(
     does not end a job, the link lost after it does. Empty if unknown. The alert's value is not
     included: it changes all the time, and a second value of another moment would contradict it.
     """
-    from_ns, until_ns = alert.since_ns - BEFORE_NS, alert.since_ns + AFTER_NS
+    from_ns = alert.since_ns - CAUSE_WITHIN_NS
+    until_ns = alert.since_ns + AFTER_NS
     events_there = [
         event
         for event in events.newest_first()

@@ -47,9 +47,6 @@ if TYPE_CHECKING:
 
 GROUPS_A_SLICE = 50
 """Alerts that are updated in one slice."""
-FEW_CHIPS = 20_000
-RULES_A_SLICE = 8
-"""Up to this many chips, one slice evaluates this many rules without a match."""
 UNWATCHED_S = 30.0
 """Seconds. A larger jump of fleet time, beyond the passed time, counts as a time without
 evaluations."""
@@ -284,8 +281,7 @@ class Alerts:
         yield from readings.checkpoint()
         self._counters.update(readings)
         yield from readings.checkpoint()
-        is_small = readings.layout.chips <= FEW_CHIPS
-        for number, state in enumerate(self._rule_states):
+        for state in self._rule_states:
             if readings.is_cut_off and state.rule.scope is not Scope.PIPELINE:
                 # What is not heard is no news: nothing fires, resolves or flaps because of it.
                 state.stand_still(before, readings.instant)
@@ -293,8 +289,6 @@ class Alerts:
             if not self._stays_quiet(state, readings):
                 stage = f"rule {state.rule.name}"
                 yield from guarded(counts, stage, self._evaluate_rule(state, readings, jobs))
-            elif is_small and number % RULES_A_SLICE:
-                continue
             yield from readings.checkpoint()
         if not readings.is_cut_off:
             yield from guarded(counts, "alerts of another watch", self._settle(readings))

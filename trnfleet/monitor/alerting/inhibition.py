@@ -24,10 +24,8 @@ if TYPE_CHECKING:
     from trnfleet.monitor.alerting.rule_state import RuleState
     from trnfleet.monitor.slices import Slices
 
-ALERTS_A_SLICE = 5_000
-"""Alerts checked in one slice."""
-FOUND_A_SLICE = 200
-"""Alerts searched by target name in one slice (assumed)."""
+ALERTS_A_SLICE = 200
+"""Alerts checked in one slice (assumed)."""
 
 
 def inhibit(
@@ -111,7 +109,7 @@ def _cover(
         return None
     spans: list[tuple[int, int, str]] = []
     for place, alert in enumerate(firing):
-        if place % FOUND_A_SLICE == FOUND_A_SLICE - 1:
+        if place % ALERTS_A_SLICE == ALERTS_A_SLICE - 1:
             yield from readings.checkpoint()
         chips = _chips_of(alert.target, readings.layout)
         if chips:

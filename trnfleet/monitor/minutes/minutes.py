@@ -22,7 +22,6 @@ from trnfleet.domain.minutes import (
     has_peak,
     mean_values,
 )
-from trnfleet.monitor.minutes.counters import CounterValues
 from trnfleet.monitor.store.layout_changes import moves, same_instances
 
 if TYPE_CHECKING:
@@ -38,11 +37,66 @@ if TYPE_CHECKING:
     Rows = slice | NDArray[np.int64]
 
 
+_COUNTERS = tuple(metric for metric in CHIP_METRICS if metric.kind is Kind.COUNTER)
 _GAUGES = tuple(metric for metric in CHIP_METRICS if metric.kind is Kind.GAUGE)
 _BITS = tuple(metric for metric in CHIP_METRICS if metric.kind is Kind.BITMASK)
 _OPERATIONS = {Aggregate.OR: np.bitwise_or, Aggregate.AND: np.bitwise_and}
 UNKNOWN = np.iinfo(np.uint64).max
 """Stands for an unknown whole number."""
+
+
+class CounterValues:
+    """The last known value of every counter of every chip."""
+
+    def __init__(self, chips: int) -> None:
+        self.last: dict[str, NDArray[Any]] = {
+            metric.name: metric.blank(chips) for metric in _COUNTERS
+        }
+
+    def moved(self, to: Layout, source: Layout) -> CounterValues:
+        """Return the values of the remaining instances under another layout's rows."""
+        twin = CounterValues(to.chips)
+        for new, old in moves(same_instances(to, source)):
+            rows = to.chips_of(new)
+            before = source.chips_of(old)
+            for name, values in self.last.items():
+                twin.last[name][rows] = values[before]
+        return twin
+
+    def copy(self) -> CounterValues:
+        """Return a copy."""
+        twin = CounterValues(0)
+        twin.last = {name: values.copy() for name, values in self.last.items()}
+        return twin
+
+    def increases(self, store: Store, rows: Rows) -> dict[str, NDArray[np.uint64]]:
+        """Store the values of rows, and return the increases of changed counters.
+
+        A lower value than before restarted at 0. A first value is no increase.
+        """
+        grown: dict[str, NDArray[np.uint64]] = {}
+        for metric in _COUNTERS:
+            last = self.last[metric.name]
+            new = store.columns[metric.name][rows]
+            old = last[rows]
+            if np.array_equal(new, old):
+                continue
+            top = metric.dtype.type(metric.top)
+            known = new != top
+            both = known & (old != top)
+            # Most grow; where one is lower, all that it shows has come since.
+            step = np.where(new >= old, new - old, new)
+            grown[metric.name] = np.where(both, step, 0).astype(np.uint64)
+            last[rows] = new if known.all() else np.where(known, new, old)
+        return grown
+
+    def put(self, store: Store, rows: Rows) -> None:
+        """Replace the values of rows by known ones of the store."""
+        for metric in _COUNTERS:
+            new = store.columns[metric.name][rows]
+            self.last[metric.name][rows] = np.where(
+                new != metric.top, new, self.last[metric.name][rows]
+            )
 
 
 class MinuteSums:
@@ -351,7 +405,7 @@ class Minutes:
         if sums is None:
             if minute in self._given:
                 self.late += count
-                self._counters.take(store, rows)
+                self._counters.increases(store, rows)
                 return
             for former in self._open.values():
                 former.last = former.last or self._counters.copy()
@@ -360,7 +414,7 @@ class Minutes:
             sums = self._open[minute] = MinuteSums(store.layout)
         elif sums.last is not None:
             sums.last.put(store, rows)
-        sums.add(store, rows, self._counters.take(store, rows))
+        sums.add(store, rows, self._counters.increases(store, rows))
         sums.touched_s = now_s
         sums.tick_s = store.period_s * speed
         sums.job_of = job_of.copy()

@@ -14,7 +14,7 @@ import numpy as np
 
 from trnfleet.clock import NS_PER_S, Clock
 from trnfleet.monitor.pipeline.counts import PipelineCounts
-from trnfleet.monitor.slices import batch_slices
+from trnfleet.monitor.slices import GATHER_S, batch_slices
 from trnfleet.monitor.store.gaps import Gap, Reason
 from trnfleet.monitor.store.history import History
 from trnfleet.monitor.store.rings.record import Track
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.store.store import Store
     from trnfleet.wire.ports import Envelope, Keyframe, RecordedMessages, Stored
 
-GATHER_NS = 20_000_000
+GATHER_NS = round(GATHER_S * NS_PER_S)
 """Messages received within this time are applied at once, as in a live monitor."""
 EVERY_NS = NS_PER_S
 """Distance of the passes, at whole seconds of the recording."""

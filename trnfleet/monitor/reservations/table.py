@@ -1,8 +1,8 @@
 """Reserved capacity: publishers' messages, and derived use, time left and cost.
 
 Stores the reservations' messages and the results derived from them and the store at an instant.
-Times are monitor time. `members.py` has their members, `usage.py` their use by hour, and `means.py`
-their use over the last seconds.
+Times are monitor time. `usage.py` has their use by hour, and `means.py` their use over the last
+seconds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from trnfleet.domain.reservations.extension import why_not_extendable
 from trnfleet.domain.reservations.states import ENDED, BlockState, ExtensionState
 from trnfleet.errors import WireError
 from trnfleet.monitor.failures import fail
-from trnfleet.monitor.reservations.members import ReservationMembers
 from trnfleet.monitor.reservations.usage import Look, Usage
 from trnfleet.monitor.slices import checkpoint, require
 from trnfleet.monitor.store import fields
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from trnfleet.domain.layout import Layout
     from trnfleet.monitor.pipeline.counts import PipelineCounts
     from trnfleet.monitor.reservations.usage import UsageHour
     from trnfleet.monitor.slices import Slices
@@ -45,7 +45,7 @@ NEAR_END_S = 6 * 3_600.0
 """Seconds before the first termination: one work shift. Time to move, or to extend, possible at EC2
 until an hour before the end."""
 SLICE = 64
-"""Reservations that are computed in one slice."""
+"""Reservations computed, or places found, in one slice."""
 
 _ENDED = frozenset(state.value for state in ENDED)
 _HOLDS_NOW = frozenset({BlockState.ACTIVE.value, BlockState.UNAVAILABLE.value})
@@ -161,6 +161,94 @@ class _Sums(NamedTuple):
         return _Sums(known_before, used_before, util_before)
 
 
+class ReservationMembers:
+    """The instance rows of every reservation, by the addresses or EC2 ids of its instances.
+
+    Only changes are mapped again, in slices: a large fleet has tens of thousands of places.
+    """
+
+    def __init__(self) -> None:
+        self.generation = -1
+        """Layout generation that `rows` belongs to."""
+        self.rows: dict[str, tuple[range, ...]] = {}
+        """By reservation: ascending and apart; none where nothing is known."""
+        self._places: dict[str, tuple[str, ...]] = {}
+        """Addresses and ranges of reservations that name such."""
+        self._ec2_ids: dict[str, tuple[str, ...]] = {}
+        """EC2 ids of reservations that name no addresses."""
+        self._due: set[str] = set()
+        """Reservations whose rows must be found again."""
+        self._addresses: dict[str, str] = {}
+        """Of instances, by EC2 id, as far as described."""
+        self._searched: set[str] = set()
+        """EC2 ids already searched, found or not."""
+        self._described = -1
+        """Change count of the descriptors searched."""
+
+    def put(self, message: ReservationMessage) -> None:
+        """Add or replace a reservation."""
+        name = message.id
+        places = message.on
+        ec2_ids = () if message.on else message.ec2_ids
+        if (self._places.get(name), self._ec2_ids.get(name)) != (places, ec2_ids):
+            self._places[name] = places
+            self._ec2_ids[name] = ec2_ids
+            self._due.add(name)
+
+    def remove(self, name: str) -> None:
+        """Forget a reservation."""
+        for table in (self.rows, self._places, self._ec2_ids):
+            table.pop(name, None)
+        self._due.discard(name)
+
+    def find(self, layout: Layout, generation: int, descriptors: Descriptors) -> Slices[None]:
+        """Bring `rows` up to date in slices; left half-way, the next call goes on.
+
+        Args:
+            layout: The present layout.
+            generation: Its generation.
+            descriptors: They have the EC2 ids of instances.
+        """
+        if generation != self.generation:
+            self.generation = generation
+            self._due = set(self._places)
+        yield from self._find_addresses(descriptors)
+        count = 0
+        while self._due and self.generation == generation:
+            name = next(iter(self._due))
+            targets = self._places[name] or [
+                self._addresses[ec2_id]
+                for ec2_id in self._ec2_ids[name]
+                if ec2_id in self._addresses
+            ]
+            covered = [layout.find_instances(target) for target in targets]
+            self.rows[name] = _joined([run for run in covered if run])
+            self._due.discard(name)
+            count += len(targets)
+            if count >= SLICE:
+                count = 0
+                yield
+
+    def _find_addresses(self, descriptors: Descriptors) -> Slices[None]:
+        """Search these descriptors for the remaining EC2 ids, and mark moved ones as due."""
+        changes = descriptors.changes
+        if changes == self._described and not any(self._ec2_ids.get(name) for name in self._due):
+            return
+        ec2_ids = {ec2_id for ids in self._ec2_ids.values() for ec2_id in ids}
+        if changes == self._described and ec2_ids <= self._searched:
+            return
+        addresses: dict[str, str] = {}
+        if ec2_ids:
+            yield from descriptors.search_ec2(ec2_ids, addresses)
+        before = self._addresses
+        self._addresses = addresses
+        self._searched = ec2_ids
+        self._described = changes
+        for name, ids in self._ec2_ids.items():
+            if any(before.get(ec2_id) != addresses.get(ec2_id) for ec2_id in ids):
+                self._due.add(name)
+
+
 class Reservations:
     """The reservations of one fleet."""
 
@@ -270,7 +358,8 @@ class Reservations:
         Raises:
             LayoutChanged: the store has another layout now; the table is as before.
         """
-        layout, generation = store.layout, store.generation
+        layout = store.layout
+        generation = store.generation
         yield from self._members.find(layout, generation, descriptors)
         require(store, generation)
         count = len(layout.instances)
@@ -312,16 +401,16 @@ class Reservations:
 
     def _look(
         self,
-        kept: _Kept,
+        stored: _Kept,
         rows: tuple[range, ...],
         sums: _Sums,
         moment: Moment,
         boots_online: Collection[str],
     ) -> Reservation:
-        message = kept.message
+        message = stored.message
         now_ns = moment.time_ns
         known = sum(sums.known[run.stop] - sums.known[run.start] for run in rows)
-        is_active = kept.state in _HOLDS_NOW
+        is_active = stored.state in _HOLDS_NOW
         used = None
         util_pct = None
         idle_per_h = None
@@ -330,34 +419,34 @@ class Reservations:
             util_pct = (
                 sum(sums.util_pct[run.stop] - sums.util_pct[run.start] for run in rows) / known
             )
-        if kept.fee_per_h is not None and used is not None and message.instances:
+        if stored.fee_per_h is not None and used is not None and message.instances:
             idle = min(known, message.instances) - used
-            idle_per_h = kept.fee_per_h * max(idle, 0) / message.instances
+            idle_per_h = stored.fee_per_h * max(idle, 0) / message.instances
         is_pending = any(
             extension.state is ExtensionState.PAYMENT_PENDING for extension in message.extensions
         )
         why_not = "no end"
         if message.type != "capacity-block":
             why_not = "no block"
-        elif kept.ends_ns is not None:
+        elif stored.ends_ns is not None:
             why_not = why_not_extendable(
-                message.state, kept.starts_ns, kept.ends_ns, now_ns, is_pending=is_pending
+                message.state, stored.starts_ns, stored.ends_ns, now_ns, is_pending=is_pending
             )
-        to_termination_s = _until(kept.terminates_ns, now_ns)
+        to_termination_s = _until(stored.terminates_ns, now_ns)
         return Reservation(
             message=message,
             rows=rows,
-            starts_ns=kept.starts_ns,
-            ends_ns=kept.ends_ns,
-            terminates_ns=kept.terminates_ns,
-            to_start_s=(kept.starts_ns - now_ns) / NS_PER_S,
-            to_end_s=_until(kept.ends_ns, now_ns),
+            starts_ns=stored.starts_ns,
+            ends_ns=stored.ends_ns,
+            terminates_ns=stored.terminates_ns,
+            to_start_s=(stored.starts_ns - now_ns) / NS_PER_S,
+            to_end_s=_until(stored.ends_ns, now_ns),
             to_termination_s=to_termination_s,
             used=used,
             unknown=max(message.instances - known, 0) if is_active else 0,
             util_pct=util_pct,
             mean_util_pct=self.history.mean_util_pct(message.id),
-            fee_per_h=kept.fee_per_h,
+            fee_per_h=stored.fee_per_h,
             idle_per_h=idle_per_h,
             can_extend=not why_not,
             why_not=why_not,
@@ -367,7 +456,7 @@ class Reservations:
             # What is not known may be in use.
             is_idle=used == 0 and known >= message.instances,
             is_current=message.boot is None or message.boot in boots_online,
-            pays_ns=kept.pays_ns,
+            pays_ns=stored.pays_ns,
         )
 
 
@@ -400,3 +489,14 @@ def _instant_or_none(text: str | None) -> int | None:
 
 def _until(instant_ns: int | None, now_ns: int) -> float | None:
     return None if instant_ns is None else (instant_ns - now_ns) / NS_PER_S
+
+
+def _joined(runs: list[range]) -> tuple[range, ...]:
+    """Return ranges ascending, with adjacent and overlapping ones merged."""
+    joined: list[range] = []
+    for run in sorted(runs, key=lambda span: span.start):
+        if joined and run.start <= joined[-1].stop:
+            joined[-1] = range(joined[-1].start, max(joined[-1].stop, run.stop))
+        else:
+            joined.append(run)
+    return tuple(joined)

@@ -18,7 +18,7 @@ from trnfleet.domain.layout import Node
 from trnfleet.domain.metrics import BY_NAME, HEALTH_BITS
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.slices import checkpoint, finish, require
-from trnfleet.monitor.store.per_instance import any_lane, combine, sums
+from trnfleet.monitor.store.per_instance import SLACK, UNEVEN_A_SLICE, any_lane, combine, sums
 from trnfleet.monitor.store.store import Freshness
 
 if TYPE_CHECKING:
@@ -39,9 +39,6 @@ SLOW_LINK_SHARE = 0.75
 """A link below this share of its peers in the instance is slow."""
 SLOW_LINK_MIN_BYTES_PER_S = 2e9
 """Below this mean traffic, peers say nothing about a link."""
-_UNEVEN_A_SLICE = 4_096
-_SLACK = 1e-5
-"""Tolerance for a single-precision value after a few operations, with a margin."""
 
 
 def uneven_links(store: Store, rollups: Rollups) -> Slices[NDArray[np.int64]]:
@@ -69,8 +66,8 @@ def uneven_links(store: Store, rollups: Rollups) -> Slices[NDArray[np.int64]]:
     yield from checkpoint(store, rollups.generation)
     # Chips that carry as little on the other lanes of the same axis have less to do.
     left = np.flatnonzero(any_lane(uneven))
-    for first in range(0, len(left), _UNEVEN_A_SLICE):
-        few = left[first : first + _UNEVEN_A_SLICE]
+    for first in range(0, len(left), UNEVEN_A_SLICE):
+        few = left[first : first + UNEVEN_A_SLICE]
         uneven[few] &= _apart(layout, store.columns[metric.name], metric.top, some[few])
         yield from checkpoint(store, rollups.generation)
     places, lanes = np.nonzero(uneven)
@@ -103,7 +100,7 @@ def _alike(
         for axis in set(axes) - {-1}:
             lanes = [lane for lane, lane_axis in enumerate(axes) if lane_axis == axis]
             busiest = functools.reduce(np.maximum, (known[:, lane] for lane in lanes))
-            limit = np.float32(SLOW_LINK_SHARE * (1 + _SLACK)) * busiest
+            limit = np.float32(SLOW_LINK_SHARE * (1 + SLACK)) * busiest
             for lane in lanes if len(lanes) > 1 else ():
                 mask[:, lane] |= of_type & (alike * known[:, lane] >= limit)
     return mask

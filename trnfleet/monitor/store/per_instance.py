@@ -41,6 +41,10 @@ _LOWER = np.uint32(0xFFFF)
 """Bits of the lower of two codes."""
 EVEN_SHARE = 7 / 8
 """Least share of a lane's largest code for an instance's chips to count as alike."""
+UNEVEN_A_SLICE = 2_048
+"""Uneven instances per slice of work: half a millisecond."""
+SLACK = 1e-5
+"""Relative error of a single-precision value after a few operations, with a margin."""
 _FEW = 16
 """Most nodes of a group added one by one."""
 

@@ -34,6 +34,7 @@ from trnfleet.monitor.store.instance_rollup import (
 )
 from trnfleet.monitor.store.per_instance import (
     NONE_UNEVEN,
+    UNEVEN_A_SLICE,
     Spread,
     Uneven,
     WordSpread,
@@ -66,8 +67,6 @@ _UPWARDS: dict[Aggregate, tuple[np.ufunc, float]] = {
 code of the metric."""
 _COVERAGES = 2
 """As many as there are scopes."""
-_UNEVEN_A_SLICE = 2_048
-"""Uneven instances per slice of work: half a millisecond."""
 
 
 class RollupReader(Protocol):
@@ -339,9 +338,9 @@ def _differing(store: Store, spreads: dict[str, Spread | WordSpread]) -> Slices[
         top = BY_NAME[name].top
         some = np.flatnonzero(ends.uneven(top))
         alike = [NONE_UNEVEN.alike]
-        for first in range(0, len(some), _UNEVEN_A_SLICE):
+        for first in range(0, len(some), UNEVEN_A_SLICE):
             yield from checkpoint(store, generation)
-            few = some[first : first + _UNEVEN_A_SLICE]
+            few = some[first : first + UNEVEN_A_SLICE]
             table = _chips_of(layout, store.columns[name], few)
             alike.append(alikeness(table, ends.of(few), top))
         made[name] = Uneven(some, np.concatenate(alike))

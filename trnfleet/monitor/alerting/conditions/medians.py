@@ -18,7 +18,14 @@ from trnfleet.monitor.alerting.conditions.compare import available, compare_code
 from trnfleet.monitor.alerting.conditions.row_condition import NO_ROWS, RowCondition, count_of
 from trnfleet.monitor.alerting.inputs import LEAST_PEERS
 from trnfleet.monitor.medians import sort_columns
-from trnfleet.monitor.store.per_instance import EVEN_SHARE, Spread, any_lane, spread
+from trnfleet.monitor.store.per_instance import (
+    EVEN_SHARE,
+    SLACK,
+    UNEVEN_A_SLICE,
+    Spread,
+    any_lane,
+    spread,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,10 +44,6 @@ if TYPE_CHECKING:
 
 INSTANCES_A_SLICE = 8_192
 """Instances whose chips are compared in one slice."""
-UNEVEN_A_SLICE = 1_024
-"""Uneven instances with medians computed in one slice."""
-_SLACK = 1e-5
-"""Relative error of a single-precision value after a few operations, with a margin."""
 
 
 class MedianRows(RowCondition):
@@ -156,7 +159,7 @@ class InstanceShareRows(MedianShareRows):
         if is_below and metric.width > 1 and limit <= EVEN_SHARE and differing is not None:
             # If no lane has less than a share of another, no median has, either. So the least share
             # of a median is that share squared, relative to the largest.
-            some = differing.instances[np.square(differing.alike) < limit * (1 + _SLACK)]
+            some = differing.instances[np.square(differing.alike) < limit * (1 + SLACK)]
             lowest, highest = yield from self._spread(readings, metric, some)
             wide = lowest < limit * highest
             some = some[np.flatnonzero(any_lane(wide))]
@@ -228,7 +231,7 @@ class InstanceShareRows(MedianShareRows):
             shares[missing] = 0.0
         busy = functools.reduce(np.maximum, shares.T)
         # Values decide in the end: what single precision rounds away stays in.
-        far = shares < (np.float32(self.limit * (1 + _SLACK)) * np.minimum(busy, 1))[:, None]
+        far = shares < (np.float32(self.limit * (1 + SLACK)) * np.minimum(busy, 1))[:, None]
         far &= np.repeat(has_share, sizes, axis=0)
         return _rows(chips, far if missing is None else far & ~missing)
 
