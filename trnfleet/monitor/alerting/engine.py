@@ -205,7 +205,7 @@ class Alerts:
             pending=by_status[AlertStatus.PENDING],
         )
 
-    def members(self, alert: Alert, most: int = 64) -> list[tuple[str, float, bool]]:
+    def members(self, alert: Alert, most: int) -> list[tuple[str, float, bool]]:
         """Return at most `most` members of an alert, firing ones first.
 
         Each has a name, a value (NaN if unknown) and whether it fires.

@@ -73,7 +73,8 @@ class AlertEvents:
         # What made room before it was seen counts as dropped.
         self.received += alerts.happened - self._transitions - fresh
         self.received += silences.happened - self._changes - len(changes)
-        self._transitions, self._changes = alerts.happened, silences.happened
+        self._transitions = alerts.happened
+        self._changes = silences.happened
         for number in range(len(alerts.history) - fresh, len(alerts.history)):
             self._add(_of_transition(alerts.history[number]), now_s)
         for change in changes:

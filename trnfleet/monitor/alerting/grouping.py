@@ -54,7 +54,8 @@ class AlertGroups(NamedTuple):
         return len(self.ids)
 
 
-_NONE, _FLAGS = np.zeros(0, np.int64), np.zeros(0, np.bool_)
+_NONE = np.zeros(0, np.int64)
+_FLAGS = np.zeros(0, np.bool_)
 NO_GROUPS = AlertGroups(
     _NONE, _FLAGS, _NONE, _NONE, _NONE, _NONE, np.zeros(0), _NONE, _NONE, _NONE, _FLAGS
 )

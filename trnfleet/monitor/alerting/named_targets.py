@@ -202,8 +202,8 @@ _MADE_OF = {"terminates_in_s": "to_termination_s", "ends_in_s": "to_end_s", "uti
 def reservations_table(table: Sequence[Reservation], now_ns: int) -> NamedColumns:
     """Return the reservations."""
 
-    def value(each: Reservation, figure: str) -> Value:
-        message = each.message
+    def value(reservation: Reservation, figure: str) -> Value:
+        message = reservation.message
         if figure == "state":
             return message.state.value
         if figure == "interconnect":
@@ -211,13 +211,17 @@ def reservations_table(table: Sequence[Reservation], now_ns: int) -> NamedColumn
         if figure == "unavailable":
             return None if message.unavailable is None else float(message.unavailable)
         if figure == "pays_in_s":
-            return None if each.pays_ns is None else (each.pays_ns - now_ns) / NS_PER_S
-        if figure == "used_pct":
-            known = message.instances - each.unknown
             return (
-                None if each.used is None or known <= 0 else min(100.0, 100.0 * each.used / known)
+                None if reservation.pays_ns is None else (reservation.pays_ns - now_ns) / NS_PER_S
             )
-        amount: float | None = getattr(each, _MADE_OF[figure])
+        if figure == "used_pct":
+            known = message.instances - reservation.unknown
+            return (
+                None
+                if reservation.used is None or known <= 0
+                else min(100.0, 100.0 * reservation.used / known)
+            )
+        amount: float | None = getattr(reservation, _MADE_OF[figure])
         if figure != "util_pct" and message.state.value != BlockState.ACTIVE.value:
             return None
         return amount
@@ -230,7 +234,8 @@ def reservations_table(table: Sequence[Reservation], now_ns: int) -> NamedColumn
 
 def publishers_table(pipeline: PipelineHealth) -> NamedColumns:
     """Return the publishers, and pairs of publishers with the same paths."""
-    publishers, contested = pipeline.publishers, pipeline.contested
+    publishers = pipeline.publishers
+    contested = pipeline.contested
 
     def make(figure: str) -> NDArray[np.float64] | Texts:
         if figure == "state":

@@ -93,8 +93,12 @@ class PublishedAlerts:
         alert.state = AlertState.FIRING
         alert.fired_ns = fired_ns
         alert.is_silent = True
-        alert.value, alert.members, alert.chips = message.value, message.members, message.chips
-        alert.place, alert.cause, alert.times = message.place, message.cause, message.times
+        alert.value = message.value
+        alert.members = message.members
+        alert.chips = message.chips
+        alert.place = message.place
+        alert.cause = message.cause
+        alert.times = message.times
         alert.worst = message.worst
         alert.rack = message.rack
         alert.job = message.labels.get("job", "")

@@ -228,7 +228,8 @@ class RuleState:
 
     def _step_names(self, condition: NamedCondition, table: NamedTable, readings: Readings) -> None:
         track = self.track
-        column, places = table.column(str(self.rule.figure)), table.places
+        column = table.column(str(self.rule.figure))
+        places = table.places
         if len(track):
             gone = np.array(
                 [self._names[row] not in places for row in track.rows.tolist()], np.bool_
@@ -270,11 +271,11 @@ class RuleState:
             self._forget_names({})
         return True
 
-    def _step_track(self, readings: Readings, found: MatchingRows, look: Look) -> None:
+    def _step_track(self, readings: Readings, matching: MatchingRows, look: Look) -> None:
         self.track.step(
             self.now_ns(readings.instant),
-            found.rows,
-            found.values,
+            matching.rows,
+            matching.values,
             look,
             for_ns=_needed_ns(self.rule, readings),
             keep_ns=round(self.rule.keep_firing_for_s * NS_PER_S),
@@ -295,9 +296,9 @@ class RuleState:
             self._names[row] = name
         return row
 
-    def _forget_names(self, kept: Mapping[str, int]) -> None:
+    def _forget_names(self, names: Mapping[str, int]) -> None:
         """Forget the rows of all other targets."""
-        for name in [name for name in self._ids if name not in kept]:
+        for name in [name for name in self._ids if name not in names]:
             del self._names[self._ids.pop(name)]
             self.texts.pop(name, None)
 

@@ -214,7 +214,8 @@ class MinuteSums:
     def moved(self, to: Layout) -> MinuteSums:
         """Return the sums of the remaining instances under another layout's rows."""
         twin = MinuteSums(to)
-        twin.touched_s, twin.jobs = self.touched_s, self.jobs
+        twin.touched_s = self.touched_s
+        twin.jobs = self.jobs
         twin._known = {name: np.zeros(to.chips, np.uint16) for name in self._known}
         twin._grown = {name: np.zeros(to.chips, np.uint64) for name in self._grown}
         twin.last = None if self.last is None else self.last.moved(to, self.layout)
@@ -222,7 +223,8 @@ class MinuteSums:
             rows = to.chips_of(new)
             before = self.layout.chips_of(old)
             twin.count[rows] = self.count[before]
-            twin.tick_s[new], twin.job_of[new] = self.tick_s[old], self.job_of[old]
+            twin.tick_s[new] = self.tick_s[old]
+            twin.job_of[new] = self.job_of[old]
             for ours, theirs in (
                 (twin._sums, self._sums),
                 (twin._most, self._most),

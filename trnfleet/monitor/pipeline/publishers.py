@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.slices import Slices
 
 SKEW_FROM_S = 5.0
-"""Smaller clock differences count as agreement, as in `sources/clocks.py`."""
+"""Smaller differences of clocks count as agreement, and are shown as lag."""
 LEAST_PEERS = 3
 """Fewest publishers for a median more reliable than our own clock."""
 

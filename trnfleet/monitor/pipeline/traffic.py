@@ -200,11 +200,13 @@ class PublisherTraffic:
             self._to_write(name)[0] += self._columns[name][row]
         for name, (_, value) in _COLUMNS.items():
             column = self._to_write(name)
-            column[row], column[last] = column[last], value
+            column[row] = column[last]
+            column[last] = value
         for name, none in _RINGS.items():
             self._read.pop(name, None)
             ring = self._rings[name]
-            ring[:, row], ring[:, last] = ring[:, last], none
+            ring[:, row] = ring[:, last]
+            ring[:, last] = none
         for texts in (self.names, self.boots):
             texts[row] = texts[last]
             del texts[last]
@@ -214,7 +216,7 @@ class PublisherTraffic:
         self._names = self._last_boots = None
         return last
 
-    def _resize(self, kept: NDArray[np.int64], rows: int) -> None:
+    def _resize(self, chosen: NDArray[np.int64], rows: int) -> None:
         columns = self._columns
         rings = self._rings
         self._read = {}
@@ -225,9 +227,9 @@ class PublisherTraffic:
             name: np.full((SLOTS, rows), value, np.float32) for name, value in _RINGS.items()
         }
         for name, column in columns.items():
-            self._columns[name][: len(kept)] = column[kept]
+            self._columns[name][: len(chosen)] = column[chosen]
         for name, ring in rings.items():
-            self._rings[name][:, : len(kept)] = ring[:, kept]
+            self._rings[name][:, : len(chosen)] = ring[:, chosen]
 
     def _to_write(self, name: str) -> NDArray[Any]:
         """Return a column for writing.
@@ -270,7 +272,8 @@ class PublisherTraffic:
 
     def _note_boot(self, row: int, boot: str) -> None:
         if self.boots[row] != boot:
-            self.boots[row], self._last_boots = boot, None
+            self.boots[row] = boot
+            self._last_boots = None
 
     def count_paths(self, paths: Mapping[str, int]) -> None:
         """Set the number of paths described by each client."""

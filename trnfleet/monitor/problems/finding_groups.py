@@ -194,7 +194,7 @@ def _lanes(finding: Finding) -> list[str]:
 
 def _culprit(
     finding: Finding,
-    found: list[FindingGroup],
+    groups: list[FindingGroup],
     layout: Layout,
     job_places: Mapping[str, Sequence[str]],
 ) -> FindingGroup | None:
@@ -202,7 +202,7 @@ def _culprit(
     covered = [layout.find_instances(target) for target in job_places.get(finding.subject, ())]
     runs = [run for run in covered if run]
     there = []
-    for candidate in found:
+    for candidate in groups:
         node = layout.find(candidate.place.address) if candidate.place.address else None
         if node is None or not candidate.members or not can_stop(candidate.members[0]):
             continue

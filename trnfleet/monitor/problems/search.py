@@ -5,6 +5,7 @@ Alerts are grouped by cause, findings by place.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -35,8 +36,10 @@ if TYPE_CHECKING:
 MOST_ALERTS = 500
 """Most grouped alerts, the worst first. Nobody reads a longer list, and a screen that searches
 twice a second stays fast."""
-_RANK = {AlertStatus.FIRING: 0, AlertStatus.ACKED: 1, AlertStatus.SILENCED: 2}
-_NO_TIME = 2**62
+_RANK = {
+    status: rank
+    for rank, status in enumerate((AlertStatus.FIRING, AlertStatus.ACKED, AlertStatus.SILENCED))
+}
 
 
 class Fleet(NamedTuple):
@@ -190,14 +193,14 @@ def _key(root: Alert, alerts: Sequence[Alert], layout: Layout) -> str:
     return f"{root.subsystem} {min(targets, key=lambda target: (level_of(target), target))}".strip()
 
 
-def _distinct(found: list[Problem]) -> list[Problem]:
+def _distinct(problems: list[Problem]) -> list[Problem]:
     """Return problems without repeated keys."""
-    numbers = Counter(problem.key for problem in found)
+    numbers = Counter(problem.key for problem in problems)
     return [
         problem._replace(key=f"{problem.key} {problem.alerts[0].alert.fingerprint}")
         if numbers[problem.key] > 1 and problem.alerts
         else problem
-        for problem in found
+        for problem in problems
     ]
 
 
@@ -217,7 +220,8 @@ def _owner(
     root: Alert, loud: list[AlertWithStatus], status: AlertStatus, fleet: Fleet
 ) -> tuple[str, int | None]:
     """Return the operator behind an acknowledgement or silence, and its end."""
-    silences, now_ns = fleet.silences, fleet.now_ns
+    silences = fleet.silences
+    now_ns = fleet.now_ns
     if status is AlertStatus.SILENCED:
         hiding = [one for held in loud for one in silences.silences_of(held.alert, now_ns)]
         last = max(hiding, key=lambda silence: silence.ends_ns, default=None)
@@ -271,6 +275,6 @@ def urgency(problem: Problem) -> tuple[int, int, bool, float, bool, int, str]:
         not down,
         -round(slowdown),
         not problem.jobs,
-        problem.since_ns if problem.since_ns is not None else _NO_TIME,
+        problem.since_ns if problem.since_ns is not None else sys.maxsize,
         problem.key,
     )

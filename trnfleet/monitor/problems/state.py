@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 def jobs_of(state: FleetState) -> JobsAt:
     """Return the jobs of a fleet, their instances, and their usual step times."""
-    jobs, alerts = state.ingest.job_table, state.alerts
+    jobs = state.ingest.job_table
+    alerts = state.alerts
     return JobsAt(
         jobs.by_key,
         state.store.job_of,

@@ -43,8 +43,6 @@ CLOSE = 2.5
 """In shortest distances: two of them, and the delay of a pass."""
 MOST_TIMES = 200_000
 """Two days, at one a second."""
-TIMES_DROPPED = 4_096
-"""Oldest times dropped at once."""
 _LEAST = -(2**63)
 """Earliest possible time. Times are stored relative to it."""
 _TIME_OF = operator.attrgetter("time_ns")
@@ -179,8 +177,8 @@ class RecordingIndex:
         )
 
     def _note_time(self, fleet_ns: int, recorded_ns: int) -> None:
-        if len(self._times) >= MOST_TIMES + TIMES_DROPPED:
-            self._times.drop(TIMES_DROPPED)
+        if len(self._times) >= MOST_TIMES:
+            self._times.drop(1)
         self._times.append((recorded_ns - _LEAST, fleet_ns - _LEAST))
         self._noted_ns = recorded_ns
 

@@ -68,25 +68,25 @@ class _Pickler(pickle.Pickler):
         self.shared: list[object] = []
         self._places: dict[int, int] = {}
 
-    def reducer_override(self, each: object) -> Any:
+    def reducer_override(self, value: object) -> Any:
         """Return the place of a shared object.
 
         Leave others to the library.
         """
-        if not (isinstance(each, SHARED) or _is_over(each)):
+        if not (isinstance(value, SHARED) or _is_over(value)):
             return NotImplemented
-        place = self._places.setdefault(id(each), len(self.shared))
+        place = self._places.setdefault(id(value), len(self.shared))
         if place == len(self.shared):
-            self.shared.append(each)
+            self.shared.append(value)
         return _shared, (place,)
 
 
-def _is_over(each: object) -> bool:
+def _is_over(value: object) -> bool:
     """Return whether this is a resolved alert or its transition.
 
     They never change.
     """
-    alert = each.alert if isinstance(each, AlertTransition) else each
+    alert = value.alert if isinstance(value, AlertTransition) else value
     return isinstance(alert, Alert) and alert.state is AlertState.RESOLVED
 
 

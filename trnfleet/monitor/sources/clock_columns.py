@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from trnfleet.clock import NS_PER_S
+from trnfleet.monitor.pipeline.publishers import SKEW_FROM_S
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,8 +26,6 @@ DATED_FROM_S = 86_400.0
 It has jumped or was started with a date. Nearer, its clock is wrong or its telemetry late. A replay
 always has its own date.
 """
-SKEW_FROM_S = 5.0
-"""Clocks that differ by less are taken to agree: the rest is shown as lag."""
 
 _LEARNED: dict[str, tuple[Any, float]] = {
     "heard_s": (np.float64, -np.inf),
@@ -119,7 +118,9 @@ class ClockColumns:
             column = np.full(max(16, size), value, kind)
             column[:size] = self._columns[name][rows]
             self._columns[name] = column
-        self._size, self._free, self._place = size, [], np.zeros(max(16, size), np.int64)
+        self._size = size
+        self._free = []
+        self._place = np.zeros(max(16, size), np.int64)
 
     def take(
         self, rows: NDArray[np.int64], ts_ns: NDArray[np.int64], now_s: float, wall_ns: int
@@ -204,9 +205,12 @@ class ClockColumns:
         late_s = np.where(is_wall, np.maximum(0.0, behind_s), 0.0)
         behind_s = np.where(is_wall, behind_s, np.nan)
         columns["heard_s"][rows] = now_s
-        columns["least_s"][rows], columns["most_s"][rows] = least_s, most_s
-        columns["is_wall"][rows], columns["skew_s"][rows] = is_wall, skew_s
-        columns["late_s"][rows], columns["behind_s"][rows] = late_s, behind_s
+        columns["least_s"][rows] = least_s
+        columns["most_s"][rows] = most_s
+        columns["is_wall"][rows] = is_wall
+        columns["skew_s"][rows] = skew_s
+        columns["late_s"][rows] = late_s
+        columns["behind_s"][rows] = behind_s
         return DatedMessages(lags_s, late_s, behind_s)
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from trnfleet.clock import NS_PER_S
+from trnfleet.monitor.pipeline.publishers import SKEW_FROM_S
 from trnfleet.monitor.sources.clock_columns import ClockColumns
 from trnfleet.wire.values import EARLIEST_NS, LATEST_NS
 
@@ -37,7 +38,7 @@ LONGEST_HEARD_S = 120.0
 WALL_HELD_S = 600.0
 """Seconds the fleet stays on the wall clock after its last wall-clock source. An outage of these
 sources does not hand the time over to the rest."""
-STEP_FROM_NS = 5 * NS_PER_S
+STEP_FROM_NS = round(SKEW_FROM_S * NS_PER_S)
 """Least change of our wall clock against the monotonic clock to count as a step. NTP slews less
 between two checks."""
 STANDS_AFTER_PERIODS = 3.0

@@ -137,7 +137,8 @@ class Leases:
                 self._leave(min(self._held.values(), key=lambda lease: lease.looked_s))
             self._held[row] = Lease(row, cell, now_s)
             if self.why_not:
-                self._held[row].state, self._held[row].reason = LeaseState.REFUSED, self.why_not
+                self._held[row].state = LeaseState.REFUSED
+                self._held[row].reason = self.why_not
         self.revision += 1
         self.wanted.set()
 
@@ -186,7 +187,8 @@ class Leases:
                 if now_s - lease.asked_s >= _wait_s(lease, is_there=is_there):
                     if lease.state is LeaseState.GRANTED and not is_there:
                         self._turn(lease, LeaseState.ASKED, "")
-                    lease.asked_s, lease.command_id = now_s, os.urandom(8).hex()
+                    lease.asked_s = now_s
+                    lease.command_id = os.urandom(8).hex()
                     lease.had_chips = False
                     commands.append(self._command(lease, LEASE_S, wall_ns))
                 lease.had_chips = lease.had_chips or is_there

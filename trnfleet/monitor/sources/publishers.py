@@ -75,7 +75,8 @@ class Publishers:
     """
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
-        self._most, self._most_undescribed = limits.publishers, limits.undescribed
+        self._most = limits.publishers
+        self._most_undescribed = limits.undescribed
         self._boots: dict[tuple[str, str], PublisherState] = {}
         self._announced: dict[str, list[PublisherState]] = {}
         """Each client's announced boots."""
@@ -360,7 +361,8 @@ class Publishers:
         going = [key for key in self._nameless if not self._is_there(key)]
         going += [key for key in known if not self._is_there(key)]
         for key in known:
-            self._boots[key].described, self._nameless[key] = False, None
+            self._boots[key].described = False
+            self._nameless[key] = None
             self._undescribed.change(key[0], 1)
         for key in going:
             self._forget(key, boots)
@@ -426,17 +428,22 @@ class Publishers:
             retained.room.change(client, number)
         return retained
 
-    def settle(self, kept: KeptBoots) -> None:
+    def settle(self, remaining: KeptBoots) -> None:
         """Remove all other boots, and renumber the retained ones."""
-        self._room, self._undescribed = kept.room, kept.undescribed
-        self._announced, self._nameless, self._free = kept.announced, kept.nameless, []
-        is_less = len(kept.boots) < len(self._boots) or len(self.traffic) > len(kept.boots) + 1
-        self._boots = kept.boots
-        for number, state in enumerate(kept.boots.values()):
+        self._room = remaining.room
+        self._undescribed = remaining.undescribed
+        self._announced = remaining.announced
+        self._nameless = remaining.nameless
+        self._free = []
+        is_less = (
+            len(remaining.boots) < len(self._boots) or len(self.traffic) > len(remaining.boots) + 1
+        )
+        self._boots = remaining.boots
+        for number, state in enumerate(remaining.boots.values()):
             state.number = number
             state.described = True
-        for key in kept.nameless:
-            kept.boots[key].described = False
+        for key in remaining.nameless:
+            remaining.boots[key].described = False
         if is_less:
             clients = {state.client for state in self._boots.values()}
             left = {id(state) for state in self._boots.values()}

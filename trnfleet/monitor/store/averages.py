@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 WINDOW_S = 10.0
 """Seconds of fleet time in the window: two training steps. People do not notice the delay."""
-MOST_SAMPLES = 10
-"""Most samples, one a second. The window is shorter for a fleet slower than wall time."""
 _WIDE = 64
 """Most nodes of a level with float64 samples. Nobody sees the ninth digit in larger ones."""
 
@@ -146,7 +144,8 @@ class Averages:
         samples = _of_as_many(
             (*_of_as_many(recent, sample.covered), sample), chips_covered(self.rollups)
         )
-        samples = samples[-MOST_SAMPLES:]
+        # At most one a second: the window is shorter for a fleet slower than wall time.
+        samples = samples[-int(WINDOW_S) :]
         return replace(self, samples=samples, is_first=is_first)
 
     def value(self, name: str, level: Level, pick: Pick = ALL) -> NDArray[np.float64]:
@@ -252,7 +251,8 @@ def _sample(rollups: Rollups, at_s: float) -> Sample:
         total = totals[level] = np.empty(shape, np.float32 if shape[1] > _WIDE else np.float64)
         count = counts[level] = np.empty(shape, np.min_scalar_type(most))
         for row, (own_total, own_count) in enumerate(parts):
-            total[row], count[row] = own_total, coded[id(own_count)]
+            total[row] = own_total
+            count[row] = coded[id(own_count)]
     return Sample(at_s, totals, counts)
 
 

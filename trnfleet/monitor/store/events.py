@@ -14,6 +14,7 @@ from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.clock import parse_rfc3339
+from trnfleet.domain.address import Level
 from trnfleet.domain.severity import Severity
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ KEPT = 10_000
 SHARE = 16
 """Each instance is guaranteed 1/16 of the room. At most fifteen instances can crowd out the rest.
 """
-_INSTANCE_SEGMENTS = 3
-"""Cluster, UltraServer and instance."""
 
 
 class Event(NamedTuple):
@@ -170,4 +169,4 @@ def _instance_of(path: str) -> str:
 
     Above an instance, return the path itself. Empty for the fleet.
     """
-    return "/".join(path.split("/", _INSTANCE_SEGMENTS)[:_INSTANCE_SEGMENTS])
+    return "/".join(path.split("/", Level.INSTANCE)[: Level.INSTANCE])

@@ -258,17 +258,17 @@ class RecentFindings:
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str, str], tuple[float, Finding]] = {}
 
-    def hold(self, found: Findings, now_s: float) -> Findings:
+    def hold(self, current: Findings, now_s: float) -> Findings:
         """Return the current findings plus earlier warnings of the last `HOLD_S` seconds."""
-        for finding in found.shown:
+        for finding in current.shown:
             if finding.severity is not Severity.CRITICAL:
                 self._seen[finding.identity] = now_s, finding
         self._seen = {key: seen for key, seen in self._seen.items() if now_s - seen[0] < HOLD_S}
         held = [finding for seen_s, finding in self._seen.values() if seen_s < now_s]
         return (
-            Findings(tuple(sorted((*found.shown, *held))), found.total + len(held))
+            Findings(tuple(sorted((*current.shown, *held))), current.total + len(held))
             if held
-            else found
+            else current
         )
 
 
@@ -389,15 +389,14 @@ def _uncorrected(store: Store, rollups: Rollups) -> _Found:
 
 
 def _links_down(store: Store, rollups: Rollups) -> _Found:
-    layout, metric = store.layout, BY_NAME["links_up"]
+    layout = store.layout
+    metric = BY_NAME["links_up"]
     mask = layout.uniform_links_mask
     if mask is not None and int(_of_fleet(rollups, metric.name)) & mask == mask:
         return _NONE
-    codes, owner, expected = (
-        store.columns[metric.name],
-        layout.instance_of_chip,
-        layout.chip_links_mask,
-    )
+    codes = store.columns[metric.name]
+    owner = layout.instance_of_chip
+    expected = layout.chip_links_mask
     of_instance = layout.links_mask
     up = np.nan_to_num(rollups.value(metric.name, Level.INSTANCE), nan=metric.top).astype(np.int64)
 
@@ -423,7 +422,8 @@ def _throttled(store: Store, rollups: Rollups) -> _Found:
     metric = BY_NAME["throttle_pct"]
     if _of_fleet(rollups, metric.name) < THROTTLE_PCT:
         return _NONE
-    codes, limit = store.columns[metric.name], metric.code_of(THROTTLE_PCT)
+    codes = store.columns[metric.name]
+    limit = metric.code_of(THROTTLE_PCT)
     return _report(
         store,
         Severity.WARNING,
@@ -493,7 +493,8 @@ def _hot(store: Store, rollups: Rollups) -> _Found:
     metric = BY_NAME["temperature_c"]
     if _of_fleet(rollups, metric.name) < HOT_C:
         return _NONE
-    codes, limit = store.columns[metric.name], metric.code_of(HOT_C)
+    codes = store.columns[metric.name]
+    limit = metric.code_of(HOT_C)
     return _report(
         store,
         Severity.WARNING,
@@ -504,8 +505,10 @@ def _hot(store: Store, rollups: Rollups) -> _Found:
 
 
 def _full(store: Store, rollups: Rollups) -> _Found:
-    layout, metric = store.layout, BY_NAME["hbm_used_bytes"]
-    codes, owner = store.columns[metric.name], layout.instance_of_chip
+    layout = store.layout
+    metric = BY_NAME["hbm_used_bytes"]
+    codes = store.columns[metric.name]
+    owner = layout.instance_of_chip
     sizes = np.array([kind.chip.hbm_bytes.value for kind in layout.types])
     limits = HBM_FULL * sizes / metric.scale
     most = rollups.highest_code(metric.name, store)

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout
 PLACE_EVERY_S = 1.0
 """Least seconds between two placements of jobs on instances."""
-_LONG_RUN = 8
-"""Mean instances per run of a job from which values are added run by run."""
 
 
 class Placed(Protocol):
@@ -136,14 +134,9 @@ class Members(NamedTuple):
 
     def sums(self, values: NDArray[np.float64], jobs: int) -> NDArray[np.float64]:
         """Return the sum of the instances' values for each of the first jobs."""
-        of_values = self.jobs
-        added = values
-        if len(self.starts) * _LONG_RUN <= len(values):
-            # One sum after the other: to add to the same number again and again takes a multiple of
-            # that.
-            of_values = self.jobs[self.starts]
-            added = np.add.reduceat(values, self.starts)
-        return np.bincount(of_values, added, jobs).astype(np.float64, copy=False)
+        # Run by run, since adding to the same number again and again takes a multiple of that.
+        added = np.add.reduceat(values, self.starts)
+        return np.bincount(self.jobs[self.starts], added, jobs).astype(np.float64, copy=False)
 
 
 class Placement:
@@ -153,7 +146,8 @@ class Placement:
     """
 
     def __init__(self, layout: Layout, job_of: NDArray[np.int32]) -> None:
-        self._layout, self._job_of = layout, job_of.copy()
+        self._layout = layout
+        self._job_of = job_of.copy()
 
     def is_of(self, layout: Layout, job_of: NDArray[np.int32]) -> bool:
         """Return whether jobs are still where they were."""

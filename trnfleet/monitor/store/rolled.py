@@ -232,7 +232,9 @@ class Rolled:
             ):
                 self._held[path] = waits._replace(frame=early.frame, seen_s=early.seen_s)
         self._early = {}
-        index, is_rolled, claimed = layout.instance_index, layout.is_rolled, set[int]()
+        index = layout.instance_index
+        is_rolled = layout.is_rolled
+        claimed = set[int]()
         places: list[tuple[str, list[int], list[int]]] = []
         beside: list[tuple[int, int]] = []
         names: list[str] = []
@@ -375,10 +377,12 @@ class Rolled:
 
     def _write(self, held: _Kept, place: _Place, previous: RollupFrame | None = None) -> None:
         """Write a block's newest frame over the previous one, if any, into the table."""
-        frame, (at, pick) = held.frame, place
+        frame = held.frame
+        at, pick = place
         if frame is None:
             return
-        self.seen_s[at], self.ts_ns[at] = held.seen_s, frame.head.ts_ns
+        self.seen_s[at] = held.seen_s
+        self.ts_ns[at] = frame.head.ts_ns
         columns = _known_columns(held.block.columns, len(frame.totals))
         # Which chips there are, and how many values went into each total, seldom changes.
         before = (
@@ -408,18 +412,18 @@ class Rolled:
         at = np.arange(place.at.start, place.at.stop)[numbers >= 0]
         pick = numbers[numbers >= 0]
         frame = early.frame
-        self.seen_s[at], self.ts_ns[at] = early.seen_s, frame.head.ts_ns
-        self.states[at], self.alerts[at] = frame.states[pick], frame.alerts[pick]
+        self.seen_s[at] = early.seen_s
+        self.ts_ns[at] = frame.head.ts_ns
+        self.states[at] = frame.states[pick]
+        self.alerts[at] = frame.alerts[pick]
         first = len(frame.totals)
         totals: tuple[NDArray[Any], NDArray[Any]] = (frame.totals, frame.counters)
         covered = frame.covered[:first], frame.covered[first:]
         columns = _known_columns(early.columns, first)
         for (lines, sources), values, counts in zip(columns, totals, covered, strict=True):
             for to, source in zip(lines, sources, strict=True):
-                self.totals[to, at], self.counts[to, at] = (
-                    values[source, pick],
-                    counts[source, pick],
-                )
+                self.totals[to, at] = values[source, pick]
+                self.counts[to, at] = counts[source, pick]
 
     def parts(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return a metric's total, maximum or bits, and its chip or instance counts.

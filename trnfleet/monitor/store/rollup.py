@@ -199,7 +199,8 @@ class Rollups:
         Raises:
             LayoutChanged: the store has another layout now; the roll-ups are as before.
         """
-        layout, generation = store.layout, store.generation
+        layout = store.layout
+        generation = store.generation
         if revision is not None and (generation, revision) == (self.generation, self._of):
             self.revision += 1
             return
@@ -244,16 +245,27 @@ class Rollups:
             _roll_up(steps, metric, total, covered, totals, counts)
         yield from checkpoint(store, generation)
         differing = yield from _differing(store, gathered.spreads)
+        self._adopt(store, states, takes)
+        self._total = totals
+        self._count = counts
+        self._gathered = gathered
+        self._uneven = differing
+        self._of = revision
+        self.revision += 1
+
+    def _adopt(
+        self,
+        store: Store,
+        states: dict[Level, NDArray[np.int64]],
+        takes: dict[Level, NDArray[np.bool_]],
+    ) -> None:
+        """Store the rows of a finished pass: the layout, and the states of its nodes."""
         if states is not self._states:
             self._states = states
             self._live = {}
-        self._total, self._count = totals, counts
         self._takes = takes
-        self._gathered = gathered
-        self._uneven = differing
-        self.layout, self.generation = layout, generation
-        self._of = revision
-        self.revision += 1
+        self.layout = store.layout
+        self.generation = store.generation
 
     def _basis_of(self, store: Store) -> Slices[_Basis]:
         """Return the basis of all metrics.
@@ -439,7 +451,8 @@ def _roll_up(
     """Carry a metric from instances up to the fleet."""
     name = metric.name
     operation, nothing = _UPWARDS[metric.aggregate]
-    totals[name, Level.INSTANCE], counts[name, Level.INSTANCE] = total, covered[0].chips
+    totals[name, Level.INSTANCE] = total
+    counts[name, Level.INSTANCE] = covered[0].chips
     if metric.aggregate in BITWISE:
         total = total.astype(np.int64)
         nothing = metric.top if metric.aggregate is Aggregate.AND else 0
@@ -450,7 +463,8 @@ def _roll_up(
             total = np.zeros(len(starts), total.dtype)
         else:
             total = fold(operation, _or_else(unusable, total, nothing), starts, nodes_per_group)
-        totals[name, level], counts[name, level] = total.astype(np.float64, copy=False), above.chips
+        totals[name, level] = total.astype(np.float64, copy=False)
+        counts[name, level] = above.chips
 
 
 def _roll_up_constant(
@@ -476,7 +490,8 @@ def _roll_up_constant(
         for total, _ in made.values():
             total.setflags(write=False)
     for level, (total, count) in made.items():
-        totals[metric.name, level], counts[metric.name, level] = total, count
+        totals[metric.name, level] = total
+        counts[metric.name, level] = count
 
 
 def _or_else(unusable: NDArray[np.int64], total: NDArray[Any], other: float) -> NDArray[Any]:

@@ -145,7 +145,8 @@ class Store:
 
     def take_over(self, twin: Store) -> None:
         """Apply layout and columns of a store from `moved`."""
-        self.layout, self.columns = twin.layout, twin.columns
+        self.layout = twin.layout
+        self.columns = twin.columns
         for key in (*_CHIP_ARRAYS, *_INSTANCE_ARRAYS):
             setattr(self, key, getattr(twin, key))
         self.generation += 1
@@ -247,11 +248,9 @@ class Store:
         of_rows[rolled.observed | rolled.awaited] = Freshness.UNKNOWN
         of_rows[counted[:, Freshness.LIVE] > 0] = Freshness.LIVE
         rows = first[rolled.numbers]
-        states[rows], self.chip_seen_s[rows], self.chip_ts_ns[rows] = (
-            of_rows,
-            rolled.seen_s,
-            rolled.ts_ns,
-        )
+        states[rows] = of_rows
+        self.chip_seen_s[rows] = rolled.seen_s
+        self.chip_ts_ns[rows] = rolled.ts_ns
         # Of what its publisher describes here no relay decides.
         unseen = unseen[self.is_forwarded[unseen]]
         if len(unseen):

@@ -4,7 +4,8 @@ import pytest
 from support.monitor.feed import START_NS, Feed, ultraservers
 
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
-from trnfleet.monitor.sources.clock_columns import AHEAD_FROM_S, DATED_FROM_S, SKEW_FROM_S, WINDOW_S
+from trnfleet.monitor.pipeline.publishers import SKEW_FROM_S
+from trnfleet.monitor.sources.clock_columns import AHEAD_FROM_S, DATED_FROM_S, WINDOW_S
 from trnfleet.monitor.sources.clocks import ClockKey, SourceClock, Timebase
 from trnfleet.wire.values import LATEST_NS
 

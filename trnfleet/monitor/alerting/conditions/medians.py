@@ -17,7 +17,6 @@ from trnfleet.domain.metrics import BY_NAME
 from trnfleet.monitor.alerting.conditions.compare import available, compare_codes
 from trnfleet.monitor.alerting.conditions.row_condition import NO_ROWS, RowCondition, count_of
 from trnfleet.monitor.alerting.inputs import LEAST_PEERS
-from trnfleet.monitor.medians import sort_columns
 from trnfleet.monitor.store.per_instance import (
     EVEN_SHARE,
     SLACK,
@@ -316,7 +315,7 @@ def peer_medians(readings: Readings, figure: str, width: int, instances: Rows) -
     table = table.reshape(len(place), len(instances) * width)
     is_whole = bool(table.max(initial=0) != top)
     count = np.full(table.shape[1], len(place)) if is_whole else (table != top).sum(axis=0)
-    table = sort_columns(table)
+    table = np.sort(table, axis=0)
     low, high = (
         np.take_along_axis(table, np.maximum(middle, 0)[None], axis=0)[0]
         for middle in ((count - 1) // 2, np.minimum(count // 2, len(place) - 1))

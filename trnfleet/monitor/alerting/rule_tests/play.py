@@ -453,12 +453,14 @@ def play(case: Case, rules: Sequence[Rule], file: CaseFile) -> list[FailedExpect
         flapping=file.flapping,
     )
     failures: list[FailedExpectation] = []
-    step, frame = -1, Frame()
+    step = -1
+    frame = Frame()
     for expected in sorted(case.expect, key=lambda expectation: expectation.at):
         # The last evaluation at or before it, with a tolerance for rounding.
         last_step = math.floor(expected.at / file.interval + 1e-9)
         while step < last_step:
-            step, frame = step + 1, test.advance()
+            step += 1
+            frame = test.advance()
         got = frame.get(expected.rule, ())
         if not fits(expected.alerts, got):
             failures.append(

@@ -71,7 +71,8 @@ class Ring:
         self.values[:count] = np.nan
         for to, source in moves(numbers):
             self.values[:count, :, to] = past[:, :, source]
-        self.filled, self.next = count, count % self.length
+        self.filled = count
+        self.next = count % self.length
 
 
 class CodedRing:
@@ -113,7 +114,9 @@ class CodedRing:
         """Leave samples out."""
         samples = min(samples, self.length)
         places = (self.next + np.arange(samples)) % self.length
-        self.codes[places], self.least[places], self.step[places] = _NO_CODE, 0.0, 0.0
+        self.codes[places] = _NO_CODE
+        self.least[places] = 0.0
+        self.step[places] = 0.0
         self.next = (self.next + samples) % self.length
         self.filled = min(self.filled + samples, self.length)
 
@@ -140,7 +143,8 @@ class CodedRing:
         self.codes[:count] = _NO_CODE
         if isinstance(before, CodedRing):
             places = np.arange(before.next - count, before.next) % before.length
-            self.least[:count], self.step[:count] = before.least[places], before.step[places]
+            self.least[:count] = before.least[places]
+            self.step[:count] = before.step[places]
             past = before.codes[places]
             for to, source in moves(numbers):
                 self.codes[:count, :, to] = past[:, :, source]
@@ -150,7 +154,8 @@ class CodedRing:
                 for to, source in moves(numbers):
                     values[:, to] = sample[:, source]
                 self._put(place, values)
-        self.filled, self.next = count, count % self.length
+        self.filled = count
+        self.next = count % self.length
 
     def _put(self, place: int, rows: NDArray[np.floating]) -> None:
         known = np.isfinite(rows)
@@ -158,7 +163,8 @@ class CodedRing:
         least[np.isinf(least)] = 0.0
         span = np.where(known, rows, -np.inf).max(axis=1) - least
         step = np.maximum(span, 0.0) / _MOST_CODE
-        self.least[place], self.step[place] = least, step
+        self.least[place] = least
+        self.step[place] = step
         codes = np.rint(
             (np.where(known, rows, 0.0) - least[:, np.newaxis])
             / np.where(step > 0, step, 1.0)[:, np.newaxis]
