@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 NS_PER_S = 1_000_000_000
+DAY_S = 86_400
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -64,7 +65,8 @@ class SteadyWall:
 
     def __init__(self, clock: Clock) -> None:
         """Begin now."""
-        self._wall_ns, self._since_s = clock.wall_ns(), clock.monotonic_s()
+        self._wall_ns = clock.wall_ns()
+        self._since_s = clock.monotonic_s()
 
     def to_ns(self, monotonic_s: float) -> int:
         """Return the nanoseconds since 1970 of a monotonic moment."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
     from pydantic_core import ErrorDetails
 
-_NAME_CHARS = 64
-"""Most characters of a name repeated in an error."""
 _QUOTED = re.compile(r"'([^']*)'")
 """One of the choices in an error of pydantic's."""
 _PACKAGE = Path(__file__).resolve().parent
@@ -185,7 +183,7 @@ def _owner(data: Mapping[str, Any], place: tuple[int | str, ...]) -> str:
         except (KeyError, IndexError, TypeError):
             break
         name = value.get("name") if isinstance(part, int) and isinstance(value, dict) else None
-        owner = f"in {name!r}: " if isinstance(name, str) and len(name) <= _NAME_CHARS else owner
+        owner = f"in {name!r}: " if isinstance(name, str) else owner
     return owner
 
 

@@ -6,6 +6,7 @@ one.
 
 from __future__ import annotations
 
+import enum
 import errno
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,16 @@ MOST_CHOICES = 100
 
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 """Disk failures independent of the chosen file: full, quota or limit reached, or broken."""
+
+
+class ExitStatus(enum.IntEnum):
+    """Exit status of a command that does not succeed."""
+
+    FAILED = enum.auto()
+    INVALID = enum.auto()
+    """Wrong use, or an invalid file."""
+    UNHEALTHY = enum.auto()
+    NOT_CONFIRMED = enum.auto()
 
 
 class TrnfleetError(Exception):

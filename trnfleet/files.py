@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PRIVATE = 0o600
+PRIVATE = stat.S_IRUSR | stat.S_IWUSR
 """Mode of files made from a fleet's data. A stricter umask removes more."""
 LOCK_NAME = ".lock"
 

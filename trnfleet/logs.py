@@ -37,7 +37,7 @@ WINDOW_S = 60.0
 MOST_KINDS = 500
 """Most distinct kinds. Further ones are counted by the name of their event alone."""
 _SECRET_KEYS = ("password", "secret", "token", "credential")
-_LEVELS: dict[str, int] = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+_LEVELS = logging.getLevelNamesMapping()
 _OWN = "trnfleet"
 """Name of log records with complete lines."""
 
@@ -46,7 +46,7 @@ class _Settings:
     """Settings made by `configure`; by default warnings, for people, to stderr."""
 
     log_format: LogFormat = "console"
-    threshold: int = _LEVELS["warning"]
+    threshold: int = logging.WARNING
     handler: logging.Handler | None = None
     configured: bool = False
     lost_lines: int = 0
@@ -70,7 +70,7 @@ def configure(
     handler.setFormatter(_Formatter())
     handler.addFilter(_admit_library)
     _Settings.log_format = log_format
-    _Settings.threshold = _LEVELS[level]
+    _Settings.threshold = _LEVELS[level.upper()]
     _Settings.handler = handler
     _Settings.configured = False
     _Windows.all = Windows()
@@ -238,7 +238,7 @@ class Logger:
     def _write(
         self, level: Level, event: str, values: dict[str, Any], *, is_limited: bool = True
     ) -> None:
-        if _LEVELS[level] < _Settings.threshold:
+        if _LEVELS[level.upper()] < _Settings.threshold:
             return
         now_s = _Windows.clock.monotonic_s()
         _tell_suppressed(now_s)

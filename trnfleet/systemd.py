@@ -34,7 +34,6 @@ second or more often, unless a broker delays two messages until its acknowledgem
 LINK_STILL_S = 90.0
 """The same for a connection attempt. Twice the longest pause between two attempts, plus the
 duration of one."""
-LONGEST_STATUS = 300
 PASSWORD = "mqtt-password"  # noqa: S105  the credential's name
 """Name of the credential with the password of the broker's user."""
 
@@ -199,4 +198,4 @@ def _watchdog_s(environ: MutableMapping[str, str]) -> float:
 
 
 def _status_line(status: str) -> str:
-    return f"STATUS={plain(status, LONGEST_STATUS)}"
+    return f"STATUS={plain(status)}"

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import unicodedata
 
+LONGEST_LINE = 4_000
+"""Characters of a printed line."""
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Mn", "Mc", "Me"}
 _BLANK = frozenset("\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 """Invisible letters and symbols."""

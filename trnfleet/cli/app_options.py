@@ -10,6 +10,7 @@ from trnfleet.cli.options import option_group, rules_option, setting
 from trnfleet.cli.output import report
 from trnfleet.cli.params import CompletedType, FileName, Size, Typed
 from trnfleet.errors import nearest
+from trnfleet.services.child_process import TOLD_S
 from trnfleet.text import plain
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 THEMES = ("dark", "light", "high-contrast", "colour-blind", "ansi", "monochrome")
 """Theme names of `trnfleet.tui.theme`. Importing it would slow every command's start and help."""
-NOTICE_S = 20.0
-"""Time for which a notice is shown: as long as a new alert."""
 
 past_option = setting(
     "--past",
@@ -179,7 +178,7 @@ class Notice:
     def __init__(self, line: str, clock: Clock) -> None:
         self._line = line
         self._clock = clock
-        self._until_s = clock.monotonic_s() + NOTICE_S
+        self._until_s = clock.monotonic_s() + TOLD_S
 
     @property
     def note(self) -> str:

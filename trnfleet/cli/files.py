@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trnfleet.text import plain
+from trnfleet.text import LONGEST_LINE, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from trnfleet.record.read.recording import Recording
-
-WIDTH = 400
 
 
 @contextlib.contextmanager
@@ -41,7 +39,7 @@ def open_recording(
     from trnfleet.services.files.recordings import left_out_text  # noqa: PLC0415  as above
 
     def report(line: str) -> None:
-        click.echo(plain(line, WIDTH), err=True)
+        click.echo(plain(line, LONGEST_LINE), err=True)
 
     recording = open_recordings(
         [Path(file) for file in files],
@@ -54,10 +52,10 @@ def open_recording(
             report(recovery.text())
         at_first = left_out_text(recording.damaged, recording.unread)
         if at_first:
-            report(f"{plain(files[0], WIDTH)}: {at_first}")
+            report(f"{plain(files[0], LONGEST_LINE)}: {at_first}")
         yield recording
         in_all = left_out_text(recording.damaged, recording.unread)
         if in_all != at_first:
-            report(f"{plain(files[0], WIDTH)}: {in_all}")
+            report(f"{plain(files[0], LONGEST_LINE)}: {in_all}")
     finally:
         recording.close()

@@ -8,7 +8,8 @@ from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from trnfleet.cli.output import row_lines, table_lines
+from trnfleet.cli.output import MOST_SHOWN, row_lines, table_lines
+from trnfleet.clock import DAY_S
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, ULTRASERVER_TYPES, totals
 from trnfleet.domain.hardware.claims import claims_about
 from trnfleet.domain.hardware.topology import TopologyKind
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from trnfleet.domain.hardware.claims import PublishedClaim
     from trnfleet.domain.hardware.whatif import Hardware, Training
     from trnfleet.domain.layout import Layout
-
-_MOST_JOBS = 8
-_DAY_S = 86_400.0
 
 PEAKS = (
     ("dense FP8", "fp8_dense_flops"),
@@ -366,9 +364,9 @@ def _links(facts: dict[str, Any]) -> str:
 def _jobs(jobs: dict[str, dict[str, int]]) -> str:
     shown = [
         f"{name} on {counted(job['instances'], 'instance')}"
-        for name, job in list(jobs.items())[:_MOST_JOBS]
+        for name, job in list(jobs.items())[:MOST_SHOWN]
     ]
-    more = f", and {len(jobs) - _MOST_JOBS:,} more" if len(jobs) > _MOST_JOBS else ""
+    more = f", and {len(jobs) - MOST_SHOWN:,} more" if len(jobs) > MOST_SHOWN else ""
     return (", ".join(shown) or "none") + more
 
 
@@ -438,7 +436,7 @@ def _count(number: float) -> str:
 
 
 def _long(elapsed_s: float) -> str:
-    days = elapsed_s / _DAY_S
+    days = elapsed_s / DAY_S
     if days >= 2 * 365:
         return f"{days / 365.25:,.1f} years"
     return f"{days:,.1f} days" if days >= 1 else f"{elapsed_s / 3_600:,.2f} h"

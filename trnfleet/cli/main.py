@@ -19,11 +19,12 @@ from trnfleet.errors import (
     BrokerError,
     CloudError,
     ConfigError,
+    ExitStatus,
     NotConfirmedError,
     TrnfleetError,
     nearest,
 )
-from trnfleet.text import plain
+from trnfleet.text import LONGEST_LINE, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -31,15 +32,13 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 _AS_JSON = "trnfleet.version_as_json"
-_WIDEST = 4_000
-"""Characters of a line of an error."""
 
 _KINDS: dict[type[TrnfleetError], tuple[str, int]] = {
-    ConfigError: ("config", 2),
-    NotConfirmedError: ("not-confirmed", 4),
-    BrokerError: ("broker", 1),
-    CloudError: ("cloud", 1),
-    TrnfleetError: ("failed", 1),
+    ConfigError: ("config", ExitStatus.INVALID),
+    NotConfirmedError: ("not-confirmed", ExitStatus.NOT_CONFIRMED),
+    BrokerError: ("broker", ExitStatus.FAILED),
+    CloudError: ("cloud", ExitStatus.FAILED),
+    TrnfleetError: ("failed", ExitStatus.FAILED),
 }
 """Kind and exit status of each class of errors, a class before its base."""
 
@@ -264,15 +263,17 @@ class Failure(NamedTuple):
     def of(error: click.ClickException | TrnfleetError | OSError) -> Failure:
         """Return an error's meaning to the user."""
         if isinstance(error, click.ClickException):
-            return Failure("usage", error.exit_code, plain(error.format_message(), _WIDEST))
+            return Failure("usage", error.exit_code, plain(error.format_message(), LONGEST_LINE))
         if isinstance(error, TrnfleetError):
             kind, status = next(
                 row for error_type, row in _KINDS.items() if isinstance(error, error_type)
             )
-            lines = [plain(line, _WIDEST) for line in str(error).splitlines()]
+            lines = [plain(line, LONGEST_LINE) for line in str(error).splitlines()]
             return Failure(kind, status, "\n".join(lines))
-        named = f"{plain(str(error.filename), _WIDEST)}: " if error.filename is not None else ""
-        return Failure("system", 1, f"{named}{error.strerror or error}")
+        named = (
+            f"{plain(str(error.filename), LONGEST_LINE)}: " if error.filename is not None else ""
+        )
+        return Failure("system", ExitStatus.FAILED, f"{named}{error.strerror or error}")
 
     def as_json(self) -> str:
         """Return it as one line."""

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 LONGEST_CELL = 400
+MOST_SHOWN = 10
+"""Most entries of one kind in a text; --json has all."""
+PROGRESS_EVERY_S = 10.0
+"""Time between two progress lines without a terminal on stderr."""
 
 INSTEAD = "`trnfleet status`, `trnfleet record` or `trnfleet simulate --stdout`"
 """Commands for the app's work without a terminal."""

@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from trnfleet.clock import NS_PER_S
+from trnfleet.clock import DAY_S, NS_PER_S
 from trnfleet.config import find_file, load_model, shipped_names
 from trnfleet.domain.address import Level, format_chip, is_segment
 from trnfleet.domain.alerts.links import check_web_url
@@ -41,24 +41,8 @@ ORIGINS = "trnfleet.settings.origins"
 KINDS = ("telemetry", "events", "jobs", "reservations")
 """Kinds of lines on stdout."""
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
-_BYTES = {
-    "": 1,
-    "b": 1,
-    "k": 1_000,
-    "kb": 1_000,
-    "kib": 2**10,
-    "m": 1_000_000,
-    "mb": 1_000_000,
-    "mib": 2**20,
-    "g": 1_000_000_000,
-    "gb": 1_000_000_000,
-    "gib": 2**30,
-    "t": 1_000_000_000_000,
-    "tb": 1_000_000_000_000,
-    "tib": 2**40,
-}
-_DAY_NS = 86_400 * NS_PER_S
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt]?)b?|([kmgt])ib)", re.IGNORECASE)
+"""Number, and decimal or binary prefix."""
 _MOMENT_FORMS = (
     "write it as 2026-01-31T14:03:00Z, 14:03, +90s (after the start) or -90s (before the end)"
 )
@@ -553,9 +537,11 @@ class Size(click.ParamType[int]):
             size = value
         else:
             match = _SIZE.fullmatch(str(value).strip())
-            if match is None or match[2].lower() not in _BYTES:
+            if match is None:
                 self.fail(f"{value!r} is not a size; write it as 64MiB, 1GiB or 500MB", param, ctx)
-            size = round(min(float(match[1]), 2.0**61) * _BYTES[match[2].lower()])
+            base, prefix = (1024, match[3]) if match[3] else (1000, match[2])
+            factor = base ** " kmgt".index(prefix.lower())
+            size = round(min(float(match[1]), 2.0**61) * factor)
         if not self._least <= size <= 2**60:
             self.fail(f"{value!r} is not at least {size_text(self._least)}", param, ctx)
         return size
@@ -573,7 +559,7 @@ class Moment(click.ParamType[str]):
         """Return the text if it is a moment."""
         text = value.isoformat() if isinstance(value, datetime) else str(value).strip()
         try:
-            find_moment(text, 0, _DAY_NS)
+            find_moment(text, 0, DAY_S * NS_PER_S)
         except ValueError:
             self.fail(f"{text!r} is not a moment; {_MOMENT_FORMS}", param, ctx)
         return text

@@ -9,6 +9,7 @@ import click
 
 from trnfleet.cli.options import CommandT, given_on_command_line, setting, with_options
 from trnfleet.cli.params import Duration, Instant, PositiveNumber, ShippedName
+from trnfleet.clock import DAY_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,7 +116,7 @@ _RUN_OPTIONS: tuple[Callable[[Any], Any], ...] = (
     ),
     setting(
         "--period",
-        type=Duration(86_400, least_s=0.001),
+        type=Duration(DAY_S, least_s=0.001),
         default="1s",
         help="Wall time between two ticks.",
     ),

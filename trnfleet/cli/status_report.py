@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trnfleet.cli.output import LONGEST_CELL, row_lines, table_lines
+from trnfleet.cli.output import LONGEST_CELL, MOST_SHOWN, row_lines, table_lines
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.alerts.relays import CellRelays
 from trnfleet.domain.alerts.watches import receiver_error_text
@@ -57,14 +57,6 @@ if TYPE_CHECKING:
 
 VERSION = 1
 """Version of the JSON output, `v`. It goes up if a key changes its meaning or is gone."""
-MOST_PROBLEMS = 10
-"""Problems that are printed; --json has all."""
-MOST_DOUBTS = 5
-"""Most printed cells with alerts in doubt. --json has all."""
-MOST_EVENTS = 5
-"""Most printed events: the newest that arrived meanwhile."""
-MOST_CELLS = 20
-"""Most cells with a line each. If there are more, cells without an active relay come first."""
 MOST_PUBLISHERS = 1_000
 """Publishers in the list of --json, troubled ones first. `publishers` counts all."""
 _WIDTH = 16
@@ -325,7 +317,7 @@ class KnownFleet:
 
     @property
     def _last_events(self) -> list[Event]:
-        return list(itertools.islice(self.monitor.events.newest_first(), MOST_EVENTS))
+        return list(itertools.islice(self.monitor.events.newest_first(), MOST_SHOWN))
 
     def _state_text(self, *, healthy: bool) -> str:
         """Return how many chips are live and how many problems there are."""
@@ -350,14 +342,14 @@ class KnownFleet:
         listed = published.problems.listed
         rows = [
             (problem.severity.value, texts.line(problem, published.now_ns))
-            for problem in listed[:MOST_PROBLEMS]
+            for problem in listed[:MOST_SHOWN]
         ]
-        if len(listed) > MOST_PROBLEMS:
-            rows.append(("", f"and {len(listed) - MOST_PROBLEMS:,} more"))
+        if len(listed) > MOST_SHOWN:
+            rows.append(("", f"and {len(listed) - MOST_SHOWN:,} more"))
         doubts = published.cell_doubts
-        rows += [("alerts", plain(doubt, LONGEST_CELL)) for doubt in doubts[:MOST_DOUBTS]]
-        if len(doubts) > MOST_DOUBTS:
-            rows.append(("alerts", f"and of {len(doubts) - MOST_DOUBTS:,} more cells"))
+        rows += [("alerts", plain(doubt, LONGEST_CELL)) for doubt in doubts[:MOST_SHOWN]]
+        if len(doubts) > MOST_SHOWN:
+            rows.append(("alerts", f"and of {len(doubts) - MOST_SHOWN:,} more cells"))
         if not published.is_watched and not doubts:
             unknown = "unknown: no watch is online; problems are by thresholds of the moment"
             rows.append(("alerts", unknown))
@@ -373,10 +365,10 @@ def _relay_rows(relays: Sequence[CellRelays]) -> Rows:
     ordered = sorted(relays, key=lambda cell: cell.active is not None)
     rows = [
         ("relays", f"{plain(cell.cell)}: {plain(cell.text, LONGEST_CELL)}")
-        for cell in ordered[:MOST_CELLS]
+        for cell in ordered[:MOST_SHOWN]
     ]
-    if len(ordered) > MOST_CELLS:
-        rows.append(("relays", f"and of {len(ordered) - MOST_CELLS:,} more cells"))
+    if len(ordered) > MOST_SHOWN:
+        rows.append(("relays", f"and of {len(ordered) - MOST_SHOWN:,} more cells"))
     return rows
 
 
@@ -448,9 +440,9 @@ def _losses_text(summary: Summary) -> str:
 
 def _rollup_text(summary: Summary) -> str:
     """Return the number of chips known only from roll-ups, and their cells."""
-    cells = ", ".join(plain(cell) for cell in summary.cells[:8])
-    if len(summary.cells) > 8:
-        cells += f" and {len(summary.cells) - 8:,} more"
+    cells = ", ".join(plain(cell) for cell in summary.cells[:MOST_SHOWN])
+    if len(summary.cells) > MOST_SHOWN:
+        cells += f" and {len(summary.cells) - MOST_SHOWN:,} more"
     noun = "cell" if len(summary.cells) == 1 else "cells"
     text = f"figures of {counted(summary.rolled_chips, 'chip')} are from roll-ups of {noun} {cells}"
     forwarded = summary.forwarded_chips

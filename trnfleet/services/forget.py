@@ -49,7 +49,7 @@ class Leftovers:
     """Publishers among them without presence or telemetry."""
     topics: dict[TopicClass, list[str]] = field(default_factory=dict)
     """Topics to clear, by class in the order of `CLASSES`."""
-    kept: list[str] = field(default_factory=list)
+    unclearable: list[str] = field(default_factory=list)
     """State neither cleared nor known, with the reason."""
 
     @property
@@ -83,7 +83,9 @@ async def find_leftovers(
             raise BrokerError(f"{refused[topic_class]}; {_role(topic_class)}")
     retained = fleets.get(fleet)
     left = Leftovers(fleet)
-    left.kept = [f"{topic_class}/: not known: {plain(why)}" for topic_class, why in refused.items()]
+    left.unclearable = [
+        f"{topic_class}/: not known: {plain(why)}" for topic_class, why in refused.items()
+    ]
     if retained is None:
         return left
     left.publishers = sorted(retained.descriptors.keys() | retained.presences.keys())
@@ -117,7 +119,7 @@ async def find_leftovers(
     left.topics = _topics(retained, classes, publisher, watches)
     if watches:
         left_count = sum(len(retained.topics.get(topic_class, ())) for topic_class in WATCHS)
-        left.kept.append(
+        left.unclearable.append(
             f"{names_of(watches)}: a watch that is online clears its alerts itself; stop it to"
             f" clear its presence and the {left_count:,} alerts, acknowledgements and silences that are"  # noqa: E501
             " left"
@@ -126,7 +128,7 @@ async def find_leftovers(
 
 
 def _topics(
-    found: RetainedFleet,
+    retained: RetainedFleet,
     classes: tuple[TopicClass, ...],
     publisher: str | None,
     watches: list[str],
@@ -134,7 +136,7 @@ def _topics(
     topics = {
         topic_class: sorted(
             topic
-            for topic, client in found.topics.get(topic_class, {}).items()
+            for topic, client in retained.topics.get(topic_class, {}).items()
             if publisher in {None, client} and client not in watches
         )
         for topic_class in classes

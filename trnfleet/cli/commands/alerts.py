@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import signal
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -29,7 +30,7 @@ from trnfleet.domain.alerts.alert import named
 from trnfleet.domain.alerts.watches import receiver_error_text
 from trnfleet.domain.quantities import counted, duration
 from trnfleet.domain.severity import Severity
-from trnfleet.errors import BrokerError
+from trnfleet.errors import BrokerError, ExitStatus
 from trnfleet.text import plain
 from trnfleet.wire.alerts import CellAlertMessage
 
@@ -38,16 +39,9 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.alerts.status import AlertStatus
     from trnfleet.domain.alerts.watches import WatchPresence
-    from trnfleet.monitor.problems.problem import Problem
     from trnfleet.services.alerts_client import FleetAlerts
     from trnfleet.services.session import BrokerSession
     from trnfleet.wire.alerts import AlertMessage
-
-UNKNOWN = 1
-"""Exit status where no watch publishes alerts."""
-UNHANDLED = 3
-"""Exit status where a critical alert is neither acknowledged, silenced nor inhibited."""
-
 
 MATCHING_S = 60.0
 """Longest time beyond `--wait` for connecting, reading and matching."""
@@ -166,34 +160,18 @@ def command(
     if alert:
         listed = _named(alert, listed)
     listed.sort(key=_order)
-    is_of_several = all_fleets or len(set(names)) > 1
+    report_on = AlertsReport(fleets, listed, is_of_several=all_fleets or len(set(names)) > 1)
     if as_json:
-        facts = [_fleet_facts(fleet) for fleet in fleets]
-        alerts = [_alert_facts(row) for row in listed]
-        if is_of_several:
-            named = [
-                {"fleet": row_alert.fleet.name, **row}
-                for row_alert, row in zip(listed, alerts, strict=True)
-            ]
-            print_json({"fleets": facts, "alerts": named})
-        else:
-            print_json({**facts[0], "alerts": alerts})
+        print_json(report_on.facts())
     else:
-        rows = [(row.message, row.status) for row in listed]
-        for line in (
-            lines_of_several(listed, fleets) if is_of_several else text_lines(rows, fleets[0])
-        ):
-            click.echo(line)
+        click.echo("\n".join(report_on.lines()))
     for fleet in fleets:
-        if as_json or is_of_several or fleet.is_partly_watched:
-            report_word(fleet, f"{fleet.name}: " if is_of_several else "")
-    statuses = {
-        exit_status(fleet, [row for row in listed if row.fleet is fleet]) for fleet in fleets
-    }
-    ctx.exit(max(statuses))
+        if as_json or report_on.is_of_several or fleet.is_partly_watched:
+            report_word(fleet, f"{fleet.name}: " if report_on.is_of_several else "")
+    ctx.exit(max(map(report_on.exit_status, fleets)))
 
 
-def _named(text: str, found: Sequence[Listed]) -> list[Listed]:
+def _named(text: str, listed: Sequence[Listed]) -> list[Listed]:
     """Return the alerts with a name.
 
     Raises:
@@ -201,120 +179,114 @@ def _named(text: str, found: Sequence[Listed]) -> list[Listed]:
     """
     from trnfleet.monitor.alerting.cells import alert_of
 
-    ids = {
-        match.fingerprint for match in named(text, (alert_of(listed.message) for listed in found))
-    }
+    ids = {match.fingerprint for match in named(text, (alert_of(row.message) for row in listed))}
     if not ids:
         raise BrokerError(f"no alert is called {text!r}; without it all are listed")
-    return [row for row in found if row.message.fingerprint in ids]
+    return [row for row in listed if row.message.fingerprint in ids]
 
 
-def exit_status(fleet: FleetAlerts, found: Sequence[Listed]) -> int:
-    """Return the exit status for one fleet.
+@dataclass(frozen=True)
+class AlertsReport:
+    """Report on the alerts of one or several fleets."""
 
-    Of several fleets the largest counts, so unhandled goes before unknown.
-    """
-    from trnfleet.domain.alerts.status import AlertStatus
+    fleets: Sequence[FleetAlerts]
+    listed: Sequence[Listed]
+    """The listed alerts, in order."""
+    is_of_several: bool
 
-    if any(
-        row.message.severity is Severity.CRITICAL
-        and row.status is AlertStatus.FIRING
-        and fleet.is_published(row.message)
-        for row in found
-    ):
-        return UNHANDLED
-    return UNKNOWN if not fleet.is_watched or fleet.word.doubts or fleet.away else 0
+    def exit_status(self, fleet: FleetAlerts) -> int:
+        """Return the exit status for one fleet.
 
+        Of several fleets the largest counts, so unhandled goes before unknown.
+        """
+        from trnfleet.domain.alerts.status import AlertStatus
 
-def lines_of_several(found: Sequence[Listed], fleets: Sequence[FleetAlerts]) -> list[str]:
-    """Return the alerts of several fleets as one table, below the problems of all.
+        if any(
+            row.fleet is fleet
+            and row.message.severity is Severity.CRITICAL
+            and row.status is AlertStatus.FIRING
+            and fleet.is_published(row.message)
+            for row in self.listed
+        ):
+            return ExitStatus.UNHEALTHY
+        return 0 if _is_known(fleet) else ExitStatus.FAILED
 
-    Without a watch, alerts are as last known.
-    """
-    from trnfleet.monitor.problems.search import urgency
-
-    if not found:
-        is_known = all(
-            fleet.is_watched and not fleet.word.doubts and not fleet.away for fleet in fleets
-        )
-        return [
-            (
-                f"0 firing in {counted(len(fleets), 'fleet')}"
-                if is_known
-                else "no alert is published, which is in doubt"
-            )
+    def facts(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        facts = [_fleet_facts(fleet) for fleet in self.fleets]
+        alerts = [_alert_facts(row) for row in self.listed]
+        if not self.is_of_several:
+            return {**facts[0], "alerts": alerts}
+        named = [
+            {"fleet": row.fleet.name, **alert}
+            for row, alert in zip(self.listed, alerts, strict=True)
         ]
-    rows = []
-    for fleet, message, status in found:
-        rows.append((fleet.name, *_row(message, status, fleet)))
-    lines = table_lines([("FLEET", "ALERT", "SEVERITY", "STATE", "FOR", "WHAT"), *rows])
-    causes = [
-        (problem, fleet)
-        for fleet in fleets
-        if fleet.is_partly_watched
-        for problem in fleet.problems.all
-    ]
-    causes.sort(key=lambda cause: urgency(cause[0]))
-    return by_cause(
-        [(row.fleet.name, row.message.fingerprint) for row in found],
-        lines,
-        causes,
-        names_fleet=True,
-    )
+        return {"fleets": facts, "alerts": named}
+
+    def lines(self) -> list[str]:
+        """Return it as text: a table of alerts, each below its problem.
+
+        Without a watch, the alerts of one fleet are as last known, with their ages and the reason.
+        """
+        first = self.fleets[0]
+        is_last_known = not self.is_of_several and not first.is_partly_watched
+        if not self.listed:
+            return [plain(first.unwatched_reason, 400) if is_last_known else self._none_text()]
+        rows: list[tuple[str, ...]] = [
+            ("ALERT", "SEVERITY", "STATE", "AGE" if is_last_known else "FOR", "WHAT")
+        ]
+        rows += map(_row, self.listed)
+        if self.is_of_several:
+            names = ["FLEET", *(row.fleet.name for row in self.listed)]
+            table = table_lines([(name, *row) for name, row in zip(names, rows, strict=True)])
+            return self._by_cause(table)
+        table = table_lines(rows)
+        if is_last_known:
+            return [plain(f"{first.unwatched_reason}; as last known:", 400), *table]
+        return self._by_cause(table)
+
+    def _none_text(self) -> str:
+        if self.is_of_several:
+            is_known = all(map(_is_known, self.fleets))
+            where = f" in {counted(len(self.fleets), 'fleet')}"
+        else:
+            is_known = not self.fleets[0].word.doubts
+            where = ""
+        return f"0 firing{where}" if is_known else "no alert is published, which is in doubt"
+
+    def _by_cause(self, table: list[str]) -> list[str]:
+        """Return a table's lines, each below its alert's problem.
+
+        Alerts without a problem come last.
+        """
+        from trnfleet.monitor.problems import texts
+        from trnfleet.monitor.problems.search import urgency
+
+        head, *rest = table
+        keys = [(row.fleet.name, row.message.fingerprint) for row in self.listed]
+        left = dict(zip(keys, rest, strict=True))
+        causes = [
+            (problem, fleet)
+            for fleet in self.fleets
+            if fleet.is_partly_watched
+            for problem in fleet.problems.all
+        ]
+        if self.is_of_several:
+            causes.sort(key=lambda cause: urgency(cause[0]))
+        lines = [head]
+        for problem, fleet in causes:
+            own = [(fleet.name, firing.alert.fingerprint) for firing in problem.alerts]
+            below = [left.pop(key) for key in own if key in left]
+            if below:
+                where = f"{plain(fleet.name, 64)}: " if self.is_of_several else ""
+                text = texts.line(problem, fleet.now_ns)
+                lines += [f"# {problem.severity.value}: {where}{text}", *below]
+        return [*lines, *(["# no problem"] if left and len(lines) > 1 else []), *left.values()]
 
 
-def text_lines(found: Sequence[tuple[AlertMessage, AlertStatus]], fleet: FleetAlerts) -> list[str]:
-    """Return the table of alerts.
-
-    Without a watch they are as last known, with the age of each and the reason above.
-    """
-    rows = [_row(message, status, fleet) for message, status in found]
-    if fleet.is_partly_watched and not rows:
-        return ["no alert is published, which is in doubt" if fleet.word.doubts else "0 firing"]
-    if fleet.is_partly_watched:
-        lines = table_lines([("ALERT", "SEVERITY", "STATE", "FOR", "WHAT"), *rows])
-        keys = [(fleet.name, message.fingerprint) for message, _ in found]
-        return by_cause(keys, lines, [(problem, fleet) for problem in fleet.problems.all])
-    if not rows:
-        return [plain(fleet.unwatched_reason, 400)]
-    return [
-        plain(f"{fleet.unwatched_reason}; as last known:", 400),
-        *table_lines([("ALERT", "SEVERITY", "STATE", "AGE", "WHAT"), *rows]),
-    ]
-
-
-def by_cause(
-    keys: Sequence[tuple[str, str]],
-    lines: list[str],
-    causes: Sequence[tuple[Problem, FleetAlerts]],
-    *,
-    names_fleet: bool = False,
-) -> list[str]:
-    """Return a table's lines, each below its alert's problem.
-
-    Those without one come last.
-
-    Args:
-        keys: Fleet and fingerprint of each line, except for the heading.
-        lines: The table.
-        causes: The problems with their fleets.
-        names_fleet: Whether the line of a problem has the fleet's name.
-    """
-    from trnfleet.monitor.problems import texts
-
-    head, *rest = lines
-    left = dict(zip(keys, rest, strict=True))
-    made = [head]
-    for problem, fleet in causes:
-        mine = [(fleet.name, firing.alert.fingerprint) for firing in problem.alerts]
-        below = [left.pop(key) for key in mine if key in left]
-        if below:
-            where = f"{plain(fleet.name, 64)}: " if names_fleet else ""
-            made += [
-                f"# {problem.severity.value}: {where}{texts.line(problem, fleet.now_ns)}",
-                *below,
-            ]
-    return [*made, *(["# no problem"] if left and len(made) > 1 else []), *left.values()]
+def _is_known(fleet: FleetAlerts) -> bool:
+    """Return whether the alerts of a fleet are up to date, without a doubt."""
+    return fleet.is_watched and not fleet.word.doubts and not fleet.away
 
 
 def report_word(fleet: FleetAlerts, before: str = "") -> None:
@@ -401,7 +373,8 @@ def _order(listed: Listed) -> tuple[bool, int, str, str, str]:
     )
 
 
-def _row(message: AlertMessage, status: AlertStatus, fleet: FleetAlerts) -> tuple[str, ...]:
+def _row(listed: Listed) -> tuple[str, ...]:
+    fleet, message, status = listed
     text = message.summary
     if isinstance(message, CellAlertMessage):
         text = f"{message.cell}{', not observed' if fleet.is_unobserved(message) else ''}: {text}"

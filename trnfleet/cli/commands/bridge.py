@@ -11,12 +11,10 @@ from click.core import ParameterSource
 from trnfleet.cli.options import broker_options, log_options, setting
 from trnfleet.cli.output import exit_on_broken_pipe, report, stdout_bytes
 from trnfleet.cli.params import Duration, FileName, FleetName, OneOf
-from trnfleet.clock import SystemClock
+from trnfleet.clock import DAY_S, SystemClock
 
 if TYPE_CHECKING:
     from trnfleet.services.session import BrokerSession
-
-SHORTEST_INTERVAL_S = 1.0
 
 
 @click.command("bridge")
@@ -35,7 +33,12 @@ SHORTEST_INTERVAL_S = 1.0
     help="AWS region; by default AWS_DEFAULT_REGION or the profile's.",
 )
 @setting("--aws-profile", metavar="NAME", help="AWS profile; by default AWS_PROFILE.")
-@setting("--interval", type=Duration(86_400), default="60s", help="Time between two readings.")
+@setting(
+    "--interval",
+    type=Duration(DAY_S, least_s=1.0),
+    default="60s",
+    help="Time between two readings.",
+)
 @click.option("--once", is_flag=True, help="Read once, publish, and end.")
 @click.option("--stdout", is_flag=True, help="Write NDJSON to stdout instead of publishing.")
 @click.option(
@@ -86,10 +89,6 @@ def command(
         raise click.UsageError("no destination: give --broker URL or --stdout")
     if stdout and ctx.get_parameter_source("broker") is ParameterSource.COMMANDLINE:
         raise click.UsageError("--stdout and --broker do not go together: choose one of them")
-    if interval < SHORTEST_INTERVAL_S:
-        raise click.UsageError(
-            f"--interval: at least {SHORTEST_INTERVAL_S:g} s, not {interval:g} s"
-        )
     from trnfleet.services.bridge import BridgeRequest, Ec2Bridge
 
     bridge = Ec2Bridge(

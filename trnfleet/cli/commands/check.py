@@ -6,17 +6,12 @@ from pathlib import Path
 
 import click
 
-from trnfleet.cli.commands.convert import ENDINGS
+from trnfleet.cli.output import MOST_SHOWN
 from trnfleet.cli.params import FileName
 from trnfleet.cli.settings.files import check_file
 from trnfleet.cli.settings.keys import looks_like_settings
-from trnfleet.errors import ConfigError, TrnfleetError
-from trnfleet.text import plain
-
-INVALID = 2
-MOST_SHOWN = 10
-"""Most problems shown for one file. The rest is counted."""
-_WIDTH = 600
+from trnfleet.errors import ConfigError, ExitStatus, TrnfleetError
+from trnfleet.text import LONGEST_LINE, plain
 
 
 @click.command("check")
@@ -37,7 +32,7 @@ def command(ctx: click.Context, files: tuple[str, ...]) -> None:
     """
     valid = True
     for name in files:
-        shown = plain(name, _WIDTH)
+        shown = plain(name, LONGEST_LINE)
         try:
             kind, problems = _check(Path(name))
         except TrnfleetError as error:
@@ -48,11 +43,11 @@ def command(ctx: click.Context, files: tuple[str, ...]) -> None:
             continue
         valid = False
         for problem in problems[:MOST_SHOWN]:
-            said = plain(problem, _WIDTH).removeprefix(f"{shown}: ")
+            said = plain(problem, LONGEST_LINE).removeprefix(f"{shown}: ")
             click.echo(f"{shown}: INVALID: {said}")
         if len(problems) > MOST_SHOWN:
             click.echo(f"{shown}: and {len(problems) - MOST_SHOWN:,} more")
-    ctx.exit(0 if valid else INVALID)
+    ctx.exit(0 if valid else ExitStatus.INVALID)
 
 
 def _check(path: Path) -> tuple[str, list[str]]:
@@ -62,7 +57,7 @@ def _check(path: Path) -> tuple[str, list[str]]:
         TrnfleetError: it is invalid; the message says where.
     """
     from trnfleet.config import load_toml
-    from trnfleet.services.files.inputs import UnknownKindError
+    from trnfleet.services.files.inputs import ENDINGS, UnknownKindError
     from trnfleet.services.validation import check_document, check_messages
 
     try:

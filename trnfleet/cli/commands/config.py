@@ -29,14 +29,13 @@ from trnfleet.cli.settings.layers import applied, complete_profile
 from trnfleet.config import shipped_folder
 from trnfleet.errors import ConfigError, TrnfleetError, nearest, write_failure
 from trnfleet.files import open_private
-from trnfleet.text import plain
+from trnfleet.text import LONGEST_LINE, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from trnfleet.cli.settings.layers import Origin, Settings
 
-_WIDTH = 600
 _SETTING = re.compile(r"^([a-z][a-z-]* = [^#\n]*?)( *)(#.*)?$", re.MULTILINE)
 """A line of the shipped file with a default: the setting, blanks, and a comment."""
 _HEAD = """\
@@ -93,7 +92,7 @@ def init(force: bool) -> None:
         raise ConfigError(f"{file}: it is there already; --force replaces it") from None
     except OSError as error:
         raise write_failure(str(file), error) from error
-    click.echo(f"{plain(str(file), _WIDTH)}: written, with every setting commented out")
+    click.echo(f"{plain(str(file), LONGEST_LINE)}: written, with every setting commented out")
 
 
 def commented_settings() -> str:
@@ -289,7 +288,7 @@ def _head_lines(settings: Settings | None) -> list[str]:
         f"settings files: {files}",
         f"profile: {profile or 'none'}{f', from {chosen_by}' if chosen_by else ''}",
     ]
-    return [plain(line, _WIDTH) for line in lines]
+    return [plain(line, LONGEST_LINE) for line in lines]
 
 
 def _facts(

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 STDIO = "-"
 KINDS = ("mcap", "mosquitto", "neuron-monitor")
 SOURCE_KINDS = (*KINDS, "prometheus")
-ENDINGS = {".mcap": "mcap", ".ndjson": "mosquitto", ".jsonl": "mosquitto", ".json": "mosquitto"}
-"""Default kind of a file to write, by its ending."""
 
 
 @click.command("convert")
@@ -117,11 +115,11 @@ def command(
       trnfleet convert night.mcap host.ndjson --to neuron-monitor --instance uc1/us-0001/trn2u-0001-0
     """
     from trnfleet.services.files.conversion import Conversion, open_input
-    from trnfleet.services.files.inputs import HOST_KINDS, Kind
+    from trnfleet.services.files.inputs import ENDINGS, HOST_KINDS, Kind
 
     with contextlib.ExitStack() as stack:
         path = _spooled(stack) if source == STDIO else Path(source)
-        to = Kind(target_kind or ENDINGS.get(Path(target).suffix, "mosquitto"))
+        to = Kind(target_kind or ENDINGS.get(Path(target).suffix, Kind.MOSQUITTO))
         kind = Kind(source_kind) if source_kind else _detect(path, source)
         if kind is to and kind is not Kind.MCAP:
             raise ConfigError(

@@ -39,7 +39,7 @@ from trnfleet.cli.settings.layers import applied
 from trnfleet.clock import SystemClock
 from trnfleet.errors import BrokerError, ConfigError
 from trnfleet.files import PRIVATE, temporary_folder
-from trnfleet.tasks import Ending
+from trnfleet.tasks import END_S, Ending
 from trnfleet.transport.url import Password
 
 if TYPE_CHECKING:
@@ -55,8 +55,6 @@ if TYPE_CHECKING:
     from trnfleet.services.simulator.head import FleetHead
     from trnfleet.transport.embedded import EmbeddedBroker
 
-END_LIMIT_S = 2.0
-"""Longest wait for a child's own end."""
 BROKER_VARIABLE = "TRNFLEET_BROKER"
 FIRST_RUN_FILE = "tour-shown"
 """Empty file in the state folder, written by the first run."""
@@ -248,7 +246,9 @@ async def _run(
             children.append(ChildProcess("broker", own.start, clock=clock, log_file=log_file))
             await stack.enter_async_context(children[0].started())
             broker = own.started
-            url, kind, protocol = broker.url, broker.kind, broker.protocol
+            url = broker.url
+            kind = broker.kind
+            protocol = broker.protocol
         else:
             url = session.url
             kind = ""
@@ -378,12 +378,12 @@ async def own_command(
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Ask a child to end, and kill it if it does not within `END_LIMIT_S`."""
+    """Ask a child to end, and kill it if it does not within `END_S`."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             process.send_signal(signal.SIGTERM)
         try:
-            await asyncio.wait_for(process.wait(), END_LIMIT_S)
+            await asyncio.wait_for(process.wait(), END_S)
         except TimeoutError:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()

@@ -24,19 +24,16 @@ from trnfleet.cli.params import Duration
 from trnfleet.cli.settings.files import usual_places
 from trnfleet.cli.settings.layers import applied, read_settings_if_valid, settings_problem
 from trnfleet.cli.version import versions
-from trnfleet.errors import BrokerError, ConfigError
+from trnfleet.errors import BrokerError, ConfigError, ExitStatus
 from trnfleet.services.doctor.findings import Finding, Health
-from trnfleet.text import plain
+from trnfleet.text import LONGEST_LINE, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trnfleet.services.session import BrokerSession
 
-UNREACHABLE = 1
-PROBLEMS = 3
 MOST_RETAINED = 100_000
-_WIDTH = 600
 _SETTINGS = "settings"
 
 
@@ -113,7 +110,9 @@ def command(
         advice = "give --broker URL, or set one, to have it tried, too"
         report.add(Finding("broker", "broker", Health.UNKNOWN, "none given", advice))
     report.end()
-    ctx.exit(UNREACHABLE if not is_reached else PROBLEMS if report.has_problems else 0)
+    if not is_reached:
+        ctx.exit(ExitStatus.FAILED)
+    ctx.exit(ExitStatus.UNHEALTHY if report.has_problems else 0)
 
 
 async def _examine_all(
@@ -182,12 +181,12 @@ class _Report:
     def add(self, finding: Finding) -> None:
         if not self._as_json:
             if not self._findings or self._findings[-1].group != finding.group:
-                click.echo(f"{plain(finding.group, _WIDTH)}")
+                click.echo(f"{plain(finding.group, LONGEST_LINE)}")
             click.echo(
-                f"  {finding.health.value:<8} {finding.name:<16} {plain(finding.value, _WIDTH)}"
+                f"  {finding.health.value:<8} {finding.name:<16} {plain(finding.value, LONGEST_LINE)}"
             )
             if finding.advice:
-                click.echo(f"  {'':<8} {'':<16} -> {plain(finding.advice, _WIDTH)}")
+                click.echo(f"  {'':<8} {'':<16} -> {plain(finding.advice, LONGEST_LINE)}")
         self._findings.append(finding)
 
     def end(self) -> None:

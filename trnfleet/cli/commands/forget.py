@@ -14,7 +14,7 @@ from trnfleet.cli.options import (
     json_option,
     log_options,
 )
-from trnfleet.cli.output import print_json, report, table_lines
+from trnfleet.cli.output import MOST_SHOWN, print_json, report, table_lines
 from trnfleet.cli.params import FleetName, OneOf
 from trnfleet.domain.quantities import counted
 from trnfleet.errors import BrokerError
@@ -23,9 +23,6 @@ from trnfleet.text import plain
 if TYPE_CHECKING:
     from trnfleet.services.forget import Leftovers
     from trnfleet.services.session import BrokerSession
-
-MOST_PUBLISHERS = 10
-"""Publishers that are printed; --json has all."""
 
 
 @click.command("forget")
@@ -76,7 +73,7 @@ def command(
     from trnfleet.services.forget import EXACT_ONLY, clear_leftovers, find_leftovers
 
     left = asyncio.run(find_leftovers(session, name, publisher))
-    if not left.topics and not left.kept:
+    if not left.topics and not left.unclearable:
         hint = asyncio.run(nearest_fleet([session], name)) or EXACT_ONLY
         raise BrokerError(f"{session.url} retains nothing of a fleet {name!r}; {hint}")
     if not as_json:
@@ -97,20 +94,20 @@ def command(
             "publishers": left.publishers,
             "found": counts,
             "cleared": cleared,
-            "kept": left.kept,
+            "kept": left.unclearable,
         }
         print_json(facts)
     elif cleared:
         click.echo(f"cleared {counted(sum(cleared.values()), 'retained message')}")
     if left.topics and not cleared:
         report("trnfleet: nothing was cleared; --yes clears it without a question")
-    ctx.exit(0 if sum(cleared.values()) >= left.count and not left.kept else 1)
+    ctx.exit(0 if sum(cleared.values()) >= left.count and not left.unclearable else 1)
 
 
 def _lines(left: Leftovers, session: BrokerSession) -> list[str]:
     """Return the findings, a line per class."""
     lines = [f"fleet {left.fleet} at {session.url}, {counted(left.count, 'retained message')}:"]
-    shown = left.publishers[:MOST_PUBLISHERS]
+    shown = left.publishers[:MOST_SHOWN]
     more = len(left.publishers) - len(shown)
     names = ", ".join(
         plain(client) + (" (no presence, no telemetry)" if client in left.unannounced else "")
@@ -127,7 +124,7 @@ def _lines(left: Leftovers, session: BrokerSession) -> list[str]:
     lines += [f"  {line}" for line in table_lines(rows)]
     if names:
         lines.append(f"  offline: {names}")
-    return [*lines, *(f"  not cleared: {plain(reason, 400)}" for reason in left.kept)]
+    return [*lines, *(f"  not cleared: {plain(reason, 400)}" for reason in left.unclearable)]
 
 
 def _span(paths: list[str]) -> str:

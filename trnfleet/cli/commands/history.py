@@ -14,6 +14,8 @@ import click
 
 from trnfleet.cli.options import broker_options, log_options, rules_option, setting
 from trnfleet.cli.output import (
+    MOST_SHOWN,
+    PROGRESS_EVERY_S,
     exit_on_broken_pipe,
     print_json,
     report,
@@ -22,6 +24,7 @@ from trnfleet.cli.output import (
     table_lines,
 )
 from trnfleet.cli.params import Duration, FileName, FleetName, Instant, OneOf, Size
+from trnfleet.clock import DAY_S
 from trnfleet.domain.quantities import counted, size_text
 from trnfleet.errors import ConfigError
 from trnfleet.text import plain
@@ -34,10 +37,6 @@ if TYPE_CHECKING:
     from trnfleet.services.history.write import HistoryProgress
     from trnfleet.services.session import BrokerSession
 
-DAY_S = 86_400
-PROGRESS_EVERY_S = 10.0
-MOST_LEFT_OUT = 10
-"""Most left out files to name."""
 OF = ("chip", "instance", "ultraserver", "cluster", "job")
 
 _folder = click.argument("folder", type=FileName(), metavar="FOLDER")
@@ -352,8 +351,8 @@ def _summary(total: HistoryProgress) -> str:
     return ", ".join(parts)
 
 
-def _report_left_out(left_out: Sequence[LeftOutFile]) -> None:
-    for file in left_out[:MOST_LEFT_OUT]:
+def _report_left_out(left_out: Sequence[LeftOut]) -> None:
+    for file in left_out[:MOST_SHOWN]:
         report(f"left out {plain(str(file.path), 300)}: {plain(file.why)}")
     if left_out:
         report(

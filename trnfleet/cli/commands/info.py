@@ -8,17 +8,11 @@ import click
 
 from trnfleet.cli.files import open_recording
 from trnfleet.cli.options import setting
-from trnfleet.cli.output import print_json, row_lines
+from trnfleet.cli.output import MOST_SHOWN, print_json, row_lines
 from trnfleet.cli.params import FileName, FleetName
 from trnfleet.domain.quantities import duration as duration_text
 from trnfleet.domain.quantities import size_text
-from trnfleet.text import plain
-
-MOST_FLEETS = 20
-"""Fleets in the text; JSON has all."""
-MOST_GAPS = 10
-"""Gaps in the text; JSON has all."""
-_WIDTH = 300
+from trnfleet.text import LONGEST_LINE, plain
 
 
 @click.command("info")
@@ -59,26 +53,26 @@ def _text(facts: dict[str, Any]) -> str:
     if left_out := left_out_text(facts["damaged_chunks"], facts["senseless_messages"]):
         state += f"; {left_out}"
     files = (
-        plain(names[0], _WIDTH)
+        plain(names[0], LONGEST_LINE)
         if len(names) == 1
-        else f"{plain(names[0], _WIDTH)} and {len(names) - 1:,} more"
+        else f"{plain(names[0], LONGEST_LINE)} and {len(names) - 1:,} more"
     )
     messages = (
         f"{facts['messages']:,} on {len(facts['topics']):,} topics, "
         f"{size_text(facts['payload_bytes'])} of payload"
     )
-    more = len(facts["fleets"]) - MOST_FLEETS
+    more = len(facts["fleets"]) - MOST_SHOWN
     rows = [
         ("time", f"{facts['start']} to {facts['end']} ({duration_text(facts['duration_s'])})"),
-        *(("fleet", _fleet_text(fleet)) for fleet in facts["fleets"][:MOST_FLEETS]),
+        *(("fleet", _fleet_text(fleet)) for fleet in facts["fleets"][:MOST_SHOWN]),
         *[("fleet", f"and {more:,} more")][: more > 0],
         ("messages", messages),
         ("lost", f"{facts['lost']:,} (by sequence numbers); {_gap_text(facts)}"),
-        *(("gap", f"{gap['from']} to {gap['to']}") for gap in facts["gaps"][:MOST_GAPS]),
+        *(("gap", f"{gap['from']} to {gap['to']}") for gap in facts["gaps"][:MOST_SHOWN]),
         ("made by", _origin(facts["parts"][0])),
     ]
     if facts["parts"][0]["note"]:
-        rows.append(("note", plain(facts["parts"][0]["note"], _WIDTH)))
+        rows.append(("note", plain(facts["parts"][0]["note"], LONGEST_LINE)))
     table = [("CLASS", "MESSAGES", "TOPICS", "PAYLOAD")]
     table += [
         (
@@ -118,7 +112,7 @@ def _gap_text(facts: dict[str, Any]) -> str:
 def _origin(part: dict[str, Any]) -> str:
     parts = [f"trnfleet {plain(part['trnfleet']) or 'unknown'}", f"schema {plain(part['schema'])}"]
     if part["broker"]:
-        parts.append(f"from {plain(part['broker'], _WIDTH)}")
+        parts.append(f"from {plain(part['broker'], LONGEST_LINE)}")
     if part["seed"] is not None:
         parts.append(f"seed {part['seed']}")
     return ", ".join(parts)

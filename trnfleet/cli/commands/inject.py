@@ -17,6 +17,7 @@ from trnfleet.cli.options import (
 )
 from trnfleet.cli.output import print_json
 from trnfleet.cli.params import Duration, Target
+from trnfleet.clock import DAY_S
 from trnfleet.domain.faults.fault import check_use
 from trnfleet.domain.faults.table import (
     FAULTS,
@@ -24,6 +25,7 @@ from trnfleet.domain.faults.table import (
     find_fault,
     interruptions_per_device_day,
 )
+from trnfleet.errors import ExitStatus
 from trnfleet.text import plain
 
 if TYPE_CHECKING:
@@ -33,9 +35,6 @@ if TYPE_CHECKING:
     from trnfleet.services.session import BrokerSession
     from trnfleet.services.simulator.client import Arguments, Reply
 
-FAILED = 1
-MOST_LINES = 50
-"""Active faults of one simulator that are listed."""
 TARGETS = {
     "chip": "uc1/us-0001/trn2u-0001-2/chip05",
     "link": "uc1/us-0001/trn2u-0001-2/chip05:east",
@@ -46,8 +45,7 @@ TARGETS = {
     "publisher": "*",
 }
 """Example of a target of each scope."""
-SECONDS_A_DAY = 86_400.0
-_NAME_WIDTH = max(map(len, FAULTS)) + 2
+_NAME_WIDTH = max(map(len, FAULTS))
 
 
 def _complete_fault(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -175,7 +173,7 @@ def print_replies(replies: Sequence[Reply], *, as_json: bool) -> int:
                     click.echo(line)
             else:
                 click.echo(f"trnfleet: {reply.simulator} refuses: {reply.reason}", err=True)
-    return 0 if any(reply.ok for reply in replies) else FAILED
+    return 0 if any(reply.ok for reply in replies) else ExitStatus.FAILED
 
 
 def active_lines(result: dict[str, Any]) -> list[str]:
@@ -185,7 +183,7 @@ def active_lines(result: dict[str, Any]) -> list[str]:
         [fault for fault in active if isinstance(fault, dict)] if isinstance(active, list) else []
     )
     lines = []
-    for fault in faults[:MOST_LINES]:
+    for fault in faults:
         left = fault.get("left_s")
         end = (
             f"for another {left:,.0f} s"
@@ -195,8 +193,6 @@ def active_lines(result: dict[str, Any]) -> list[str]:
         lines.append(
             f"  {plain(str(fault.get('fault'))):<24}{plain(str(fault.get('target')))}  {end}"
         )
-    if len(faults) > MOST_LINES:
-        lines.append(f"  and {len(faults) - MOST_LINES:,} more")
     return lines
 
 
@@ -209,7 +205,7 @@ def fault_facts(chips: int) -> dict[str, Any]:
     return {
         "chips": chips,
         "interruptions_per_device_day": a_day,
-        "mean_between_interruptions_s": SECONDS_A_DAY / (a_day * chips),
+        "mean_between_interruptions_s": DAY_S / (a_day * chips),
         "faults": [_facts(fault, chips) for fault in FAULTS.values()],
     }
 
@@ -225,10 +221,10 @@ def fault_table(chips: int) -> str:
         if rows:
             lines.append(f"{scope} (a target is {target})")
             for fault in rows:
-                lines.append(f"  {fault.name:<{_NAME_WIDTH}}{_effects(fault)}")
-                lines += [f"  {'':<{_NAME_WIDTH}}{line}" for line in _details(fault, chips)]
+                lines.append(f"  {fault.name:<{_NAME_WIDTH}}  {_effects(fault)}")
+                lines += [f"  {'':<{_NAME_WIDTH}}  {line}" for line in _details(fault, chips)]
             lines.append("")
-    between_s = SECONDS_A_DAY / (interruptions_per_device_day() * chips)
+    between_s = DAY_S / (interruptions_per_device_day() * chips)
     lines.append(
         f"Interruptions of jobs at random, together: one in {_time(between_s)} on {chips:,} chips."
     )
@@ -291,7 +287,7 @@ def _details(fault: Fault, chips: int) -> list[str]:
 def _time(seconds: float) -> str:
     """Return a mean time with three digits."""
     limits = (
-        (2 * SECONDS_A_DAY, SECONDS_A_DAY, "d"),
+        (2 * DAY_S, DAY_S, "d"),
         (2 * 3_600.0, 3_600.0, "h"),
         (120.0, 60.0, "min"),
     )

@@ -16,11 +16,10 @@ from trnfleet.cli.options import (
     timeout_option,
 )
 from trnfleet.cli.params import Duration
+from trnfleet.domain.durations import LONGEST_JUMP_S
 
 if TYPE_CHECKING:
     from trnfleet.services.session import BrokerSession
-
-LONGEST_JUMP_S = 366 * 86_400.0
 
 
 @click.command("jump")

@@ -10,6 +10,7 @@ import click
 
 from trnfleet.cli.options import broker_options, durable_option, log_options, setting
 from trnfleet.cli.output import (
+    PROGRESS_EVERY_S,
     exit_on_broken_pipe,
     report,
     report_progress,
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from trnfleet.transport.url import BrokerUrl
 
 STDOUT = "-"
-PROGRESS_EVERY_S = 10.0
-"""Time between two progress lines without a terminal on stderr."""
 LEAST_SPLIT = 2**20
 RECORDED = (
     *(topic_class for topic_class in TopicClass if topic_class in RETAINED),
@@ -168,7 +167,8 @@ class Reporter:
         if passed_s < self._every_s - 0.5:
             return
         rate = (progress.messages - self._last_messages) / passed_s
-        self._last_s, self._last_messages = elapsed_s, progress.messages
+        self._last_s = elapsed_s
+        self._last_messages = progress.messages
         line = (
             f"{progress.messages:,} messages, {rate:,.0f}/s, {size_text(progress.file_bytes)}, "
             f"{_lost(progress)}"

@@ -12,7 +12,6 @@ import click
 import msgspec
 
 from trnfleet.cli.options import (
-    CommandT,
     broker_options,
     fleet_option,
     json_option,
@@ -20,7 +19,6 @@ from trnfleet.cli.options import (
     option_group,
     setting,
     timeout_option,
-    with_options,
 )
 from trnfleet.cli.output import print_json, row_lines, table_lines
 from trnfleet.cli.params import Instant
@@ -80,62 +78,86 @@ def _complete_type(_ctx: click.Context, _parameter: click.Parameter, incomplete:
     return [name for name in INSTANCE_TYPES if name.startswith(incomplete)]
 
 
-def offering_options(command: CommandT) -> CommandT:
-    """Add the options that describe an offering."""
-    return with_options(
-        command,
-        (
-            setting(
-                "--instance-type",
-                metavar="TYPE",
-                shell_complete=_complete_type,
-                help="Instance type, such as trn2.48xlarge.",
-            ),
-            setting(
-                "--instances",
-                type=click.IntRange(0, 1_000_000),
-                help="Number of instances; by default 1.",
-            ),
-            click.option("--ultraserver", is_flag=True, help="Reserve one whole UltraServer."),
-            setting(
-                "--days",
-                type=click.IntRange(0, 1_000_000),
-                help="Duration: 1 to 14 days, or weeks up to 182.",
-            ),
-            setting("--zone", help="Availability Zone; by default any."),
-            setting(
-                "--from",
-                "starts_from",
-                type=Instant(),
-                help="Earliest start, such as 2026-01-31T11:30:00Z; by default as soon as possible.",
-            ),
-            setting("--until", "ends_by", type=Instant(), help="Latest end."),
+class Search(NamedTuple):
+    """Options that describe an offering."""
+
+    instance_type: str | None
+    instances: int | None
+    ultraserver: bool
+    days: int | None
+    zone: str | None
+    starts_from: datetime | None
+    ends_by: datetime | None
+
+    def args(self) -> Arguments:
+        """Return the arguments of a search for offerings.
+
+        Raises:
+            click.UsageError: the duration is missing.
+        """
+        if self.days is None:
+            raise click.UsageError(
+                "--days N is missing: the duration, 1 to 14 days or weeks up to 182"
+            )
+        criteria: Arguments = {
+            "days": float(self.days),
+            "instance_type": self.instance_type,
+            "instances": None if self.instances is None else float(self.instances),
+            "ultraservers": 1.0 if self.ultraserver else None,
+            "zone": self.zone,
+            "starts_from": None if self.starts_from is None else self.starts_from.isoformat(),
+            "ends_by": None if self.ends_by is None else self.ends_by.isoformat(),
+        }
+        return {name: value for name, value in criteria.items() if value is not None}
+
+
+search_options = option_group(
+    "search",
+    Search,
+    (
+        setting(
+            "--instance-type",
+            metavar="TYPE",
+            shell_complete=_complete_type,
+            help="Instance type, such as trn2.48xlarge.",
         ),
-    )
+        setting(
+            "--instances",
+            type=click.IntRange(0, 1_000_000),
+            help="Number of instances; by default 1.",
+        ),
+        click.option("--ultraserver", is_flag=True, help="Reserve one whole UltraServer."),
+        setting(
+            "--days",
+            type=click.IntRange(0, 1_000_000),
+            help="Duration: 1 to 14 days, or weeks up to 182.",
+        ),
+        setting("--zone", help="Availability Zone; by default any."),
+        setting(
+            "--from",
+            "starts_from",
+            type=Instant(),
+            help="Earliest start, such as 2026-01-31T11:30:00Z; by default as soon as possible.",
+        ),
+        setting("--until", "ends_by", type=Instant(), help="Latest end."),
+    ),
+)
+"""Options that describe an offering; the command gets `search: Search`."""
 
 
 @command.command("offerings")
-@offering_options
+@search_options
 @reserve_options
 def offerings(
     options: ReserveOptions,
-    instance_type: str | None,
-    instances: int | None,
-    ultraserver: bool,
-    days: int | None,
-    zone: str | None,
-    starts_from: datetime | None,
-    ends_by: datetime | None,
+    search: Search,
 ) -> None:
     """List at most six offerings, the earliest first.
 
     Blocks end at 11:30 UTC. For a start at another time, you get offerings a little shorter and a
     little longer than --days.
     """
-    args = _search_args(
-        instance_type, instances, days, zone, starts_from, ends_by, ultraserver=ultraserver
-    )
-    reply = _ask(options, "reserve_offerings", args)
+    reply = _ask(options, "reserve_offerings", search.args())
     _print_offerings(options, _offerings_of(reply))
     until = reply.result.get("prices_until")
     if isinstance(until, str) and not options.as_json:
@@ -144,19 +166,13 @@ def offerings(
 
 @command.command("buy")
 @click.argument("offering", required=False)
-@offering_options
+@search_options
 @click.option("--yes", is_flag=True, help="Buy it; otherwise only print the offering.")
 @reserve_options
 def buy(
     options: ReserveOptions,
     offering: str | None,
-    instance_type: str | None,
-    instances: int | None,
-    ultraserver: bool,
-    days: int | None,
-    zone: str | None,
-    starts_from: datetime | None,
-    ends_by: datetime | None,
+    search: Search,
     yes: bool,
 ) -> None:
     """Buy OFFERING, or the earliest one that fits the options; the shorter of two with one start.
@@ -164,16 +180,13 @@ def buy(
     You pay a block up front and cannot cancel it.
     """
     if offering is None:
-        args = _search_args(
-            instance_type, instances, days, zone, starts_from, ends_by, ultraserver=ultraserver
-        )
-        offered = _offerings_of(_ask(options, "reserve_offerings", args))[:1]
+        offered = _offered(options, "reserve_offerings", search.args())[:1]
         if not yes:
             _print_offerings(options, offered, "would buy, with --yes:")
             return
         offering = offered[0].id
     elif not yes:
-        offered = _offerings_of(_ask(options, "reserve_offering", {"offering": offering}))
+        offered = _offered(options, "reserve_offering", {"offering": offering})
         _print_offerings(options, offered, "would buy, with --yes:")
         return
     _print_reply(options, _ask(options, "reserve_buy", {"offering": offering}))
@@ -194,9 +207,8 @@ def extend(options: ReserveOptions, block: str, days: int, yes: bool) -> None:
 
     You can extend it from 56 days to an hour before its end, and pay up front.
     """
-    offered = _offerings_of(
-        _ask(options, "reserve_extension_offerings", {"block": block, "days": float(days)})
-    )
+    args: Arguments = {"block": block, "days": float(days)}
+    offered = _offered(options, "reserve_extension_offerings", args)
     if not yes:
         _print_offerings(options, offered, f"would extend {block}, with --yes:")
         return
@@ -258,31 +270,6 @@ def show(options: ReserveOptions, reservation: str) -> None:
     click.echo("\n".join(row_lines(rows, 20)))
 
 
-def _search_args(
-    instance_type: str | None,
-    instances: int | None,
-    days: int | None,
-    zone: str | None,
-    starts_from: datetime | None,
-    ends_by: datetime | None,
-    *,
-    ultraserver: bool,
-) -> Arguments:
-    """Return the arguments of a search for offerings."""
-    if days is None:
-        raise click.UsageError("--days N is missing: the duration, 1 to 14 days or weeks up to 182")
-    criteria: Arguments = {
-        "days": float(days),
-        "instance_type": instance_type,
-        "instances": None if instances is None else float(instances),
-        "ultraservers": 1.0 if ultraserver else None,
-        "zone": zone,
-        "starts_from": None if starts_from is None else starts_from.isoformat(),
-        "ends_by": None if ends_by is None else ends_by.isoformat(),
-    }
-    return {name: value for name, value in criteria.items() if value is not None}
-
-
 def _ask(options: ReserveOptions, action: str, args: Arguments) -> Reply:
     """Send a command and return the reply of the simulator that carried it out.
 
@@ -302,14 +289,18 @@ def _ask(options: ReserveOptions, action: str, args: Arguments) -> Reply:
 
 
 def _offerings_of(reply: Reply) -> list[OfferingSpec]:
-    """Return the offerings in a reply.
+    from trnfleet.services.simulator.client import offerings_of
+
+    return offerings_of(reply)
+
+
+def _offered(options: ReserveOptions, action: str, args: Arguments) -> list[OfferingSpec]:
+    """Send a command and return the offerings in its reply.
 
     Raises:
         BrokerError: it has none, or an invalid one.
     """
-    from trnfleet.services.simulator.client import offerings_of
-
-    return offerings_of(reply)
+    return _offerings_of(_ask(options, action, args))
 
 
 def _reservations(options: ReserveOptions) -> list[ReservationMessage]:
@@ -319,10 +310,10 @@ def _reservations(options: ReserveOptions) -> list[ReservationMessage]:
 
 
 def _print_offerings(
-    options: ReserveOptions, found: Sequence[OfferingSpec], title: str = ""
+    options: ReserveOptions, offered: Sequence[OfferingSpec], title: str = ""
 ) -> None:
     if options.as_json:
-        print_json([msgspec.to_builtins(offering) for offering in found])
+        print_json([offering.model_dump(mode="json") for offering in offered])
         return
     if title:
         click.echo(title)
@@ -336,7 +327,7 @@ def _print_offerings(
             f"{offering.hours:g} h",
             f"{float(offering.fee):,.2f} {offering.currency}",
         )
-        for offering in found
+        for offering in offered
     ]
     for line in table_lines([("OFFERING", "WHAT", "ZONE", "START", "END", "TERM", "FEE"), *rows]):
         click.echo(line)

@@ -8,27 +8,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trnfleet.cli.output import table_lines
+from trnfleet.cli.output import MOST_SHOWN, table_lines
 from trnfleet.cli.params import FileName, ShippedName
 from trnfleet.domain.alerts.conditions import exact_duration
 from trnfleet.domain.alerts.signals import FIGURES, Scope
 from trnfleet.domain.alerts.templates import conditions_text
 from trnfleet.domain.quantities import counted, duration
 from trnfleet.domain.severity import Severity
-from trnfleet.errors import ConfigError
-from trnfleet.text import plain
+from trnfleet.errors import ConfigError, ExitStatus
+from trnfleet.text import LONGEST_LINE, plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.monitor.alerting.rule_tests.play import FailedExpectation
-
-FAILED = 1
-INVALID = 2
-MOST_SHOWN = 20
-"""Most differences shown for one file. The rest is counted."""
-_WIDTH = 400
 
 
 @click.group("rules")
@@ -66,23 +60,23 @@ def check(ctx: click.Context, files: tuple[str, ...]) -> None:
             path = find_file(KIND, name)
             content = load_model(path, RuleFile)
         except ConfigError as error:
-            click.echo(f"INVALID  {plain(str(error), _WIDTH)}", err=True)
+            click.echo(f"INVALID  {plain(str(error), LONGEST_LINE)}", err=True)
             valid = False
             continue
         loaded.append((str(path), content))
-        click.echo(f"valid    {plain(str(path), _WIDTH)}: {_counted(content.rules)}")
+        click.echo(f"valid    {plain(str(path), LONGEST_LINE)}: {_counted(content.rules)}")
     try:
         rules = join_rules(loaded, elsewhere=shipped_rules())
     except ConfigError as error:
         # Of files that are invalid the rules are not known, so what refers to them cannot be
         # judged.
         if valid:
-            click.echo(f"INVALID  {plain(str(error), _WIDTH)}", err=True)
+            click.echo(f"INVALID  {plain(str(error), LONGEST_LINE)}", err=True)
         valid = False
     else:
         if valid and len(loaded) > 1:
             click.echo(f"valid together: {_counted(rules)}")
-    ctx.exit(0 if valid else INVALID)
+    ctx.exit(0 if valid else ExitStatus.INVALID)
 
 
 @command.command("test")
@@ -107,15 +101,15 @@ def test(ctx: click.Context, files: tuple[str, ...]) -> None:
         try:
             count, failures = run_tests(path)
         except ConfigError as error:
-            click.echo(f"INVALID  {plain(str(error), _WIDTH)}", err=True)
-            worst = INVALID
+            click.echo(f"INVALID  {plain(str(error), LONGEST_LINE)}", err=True)
+            worst = ExitStatus.INVALID
             continue
-        shown = plain(name, _WIDTH)
+        shown = plain(name, LONGEST_LINE)
         if failures:
             failed = len({failure.test for failure in failures})
             click.echo(f"FAILED   {shown}: {failed} of {counted(count, 'test')}")
             click.echo("\n".join(_difference_lines(failures)))
-            worst = max(worst, FAILED)
+            worst = max(worst, ExitStatus.FAILED)
         else:
             click.echo(f"SUCCESS  {shown}: {counted(count, 'test')}")
     ctx.exit(worst)
@@ -166,18 +160,20 @@ def list_rules(scope: str | None, figures: bool, files: tuple[str, ...]) -> None
     click.echo(f"\n{_counted(rules)}")
 
 
-def _difference_lines(found: Sequence[FailedExpectation]) -> list[str]:
+def _difference_lines(failures: Sequence[FailedExpectation]) -> list[str]:
     lines: list[str] = []
-    for failure in found[:MOST_SHOWN]:
-        lines.append(f"  {plain(failure.test, _WIDTH)}: {failure.rule} at {_instant(failure.at_s)}")
+    for failure in failures[:MOST_SHOWN]:
+        lines.append(
+            f"  {plain(failure.test, LONGEST_LINE)}: {failure.rule} at {_instant(failure.at_s)}"
+        )
         for head, alerts in (("expected", failure.expected), ("got", failure.got)):
             for number, alert in enumerate(alerts or ("no alert",)):
                 lines.append(
                     f"    {head if number == 0 else '':>8}{':' if number == 0 else ' '}"
-                    f" {plain(alert, _WIDTH)}"
+                    f" {plain(alert, LONGEST_LINE)}"
                 )
-    if len(found) > MOST_SHOWN:
-        lines.append(f"  and {counted(len(found) - MOST_SHOWN, 'more difference')}")
+    if len(failures) > MOST_SHOWN:
+        lines.append(f"  and {counted(len(failures) - MOST_SHOWN, 'more difference')}")
     return lines
 
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trnfleet.cli.commands.alerts import UNKNOWN, alerts_options, report_word
+from trnfleet.cli.commands.alerts import alerts_options, report_word
 from trnfleet.cli.options import json_option, setting
 from trnfleet.cli.output import print_json, report, table_lines
 from trnfleet.cli.params import Duration
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.alert import has_id
 from trnfleet.domain.quantities import counted
-from trnfleet.errors import BrokerError, nearest
+from trnfleet.errors import BrokerError, ExitStatus, nearest
 from trnfleet.text import plain
 
 if TYPE_CHECKING:
@@ -108,10 +108,10 @@ def list_all(
     silences = silence_facts(fleet)
     if as_json:
         print_json(silences)
-        ctx.exit(UNKNOWN if silences is None else 0)
+        ctx.exit(ExitStatus.FAILED if silences is None else 0)
     if not silences:
         click.echo("silences are not known" if silences is None else "no silences")
-        ctx.exit(UNKNOWN if silences is None else 0)
+        ctx.exit(ExitStatus.FAILED if silences is None else 0)
     rows = [
         (
             silence["id"],

@@ -21,12 +21,11 @@ from trnfleet.cli.options import (
 )
 from trnfleet.cli.output import print_json
 from trnfleet.cli.params import Duration, FileName, Moment
+from trnfleet.errors import ExitStatus
 
 if TYPE_CHECKING:
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.services.session import BrokerSession
-
-UNHEALTHY = 3
 
 
 @click.command("status")
@@ -147,7 +146,7 @@ def command(
         elif is_of_several:
             texts.append(total_text([report.facts() for report in reports]))
         click.echo("\n\n".join(texts))
-    ctx.exit(0 if is_healthy else UNHEALTHY)
+    ctx.exit(0 if is_healthy else ExitStatus.UNHEALTHY)
 
 
 def _recorded(

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from trnfleet.services.session import BrokerSession
     from trnfleet.services.usage import UsageRow
 
-SHORTEST_S = 1.0
-"""Least length of an interval, in the fleet's time."""
 COLUMNS = (
     "from",
     "to",
@@ -54,7 +52,7 @@ COLUMNS = (
 @setting(
     "--every",
     "every_s",
-    type=Duration(),
+    type=Duration(least_s=1.0),
     default="5m",
     help="Length of an interval, in the fleet's own time.",
 )
@@ -79,10 +77,6 @@ def command(
       trnfleet usage --broker mqtt://127.0.0.1:1883 --for 8h --every 15m > night.csv
       trnfleet usage --broker mqtt://127.0.0.1:1883 --for 7d --every 1d --id cb-080db37c6e40edcfc
     """
-    if every_s < SHORTEST_S:
-        raise click.BadParameter(
-            f"{every_s:g} s is shorter than {SHORTEST_S:g} s", param_hint="'--every'"
-        )
     from trnfleet.services.usage import UsageReport, watch_usage
 
     report = UsageReport(every_s=min(every_s, lasts_s), lasts_s=lasts_s, ids=frozenset(ids))

@@ -13,14 +13,11 @@ from trnfleet.cli.options import broker_options, fleet_option, log_options, rule
 from trnfleet.cli.output import report
 from trnfleet.cli.params import Duration, Program, ReceiverUrl, WebUrl
 from trnfleet.domain.severity import Severity
+from trnfleet.errors import ExitStatus
+from trnfleet.tasks import END_S, GOODBYE_S
 
 if TYPE_CHECKING:
     from trnfleet.services.session import BrokerSession
-
-FIRES = 3
-"""Exit status of `--exit-on`."""
-END_LIMIT_S = 1.2
-"""Longest time for connections and threads to end after the watch. All is over within 2 s."""
 
 
 @click.command("watch")
@@ -137,12 +134,12 @@ def command(
     silences = make_silences(alertmanager, session.clock)
     statuses = {
         Outcome.ENDED: 0,
-        Outcome.FOUND: FIRES,
-        Outcome.BLIND: 1,
-        Outcome.REFUSED: 1,
-        Outcome.UNHEARD: 1,
+        Outcome.FOUND: ExitStatus.UNHEALTHY,
+        Outcome.BLIND: ExitStatus.FAILED,
+        Outcome.REFUSED: ExitStatus.FAILED,
+        Outcome.UNHEARD: ExitStatus.FAILED,
     }
-    outcome, hard_exit = Outcome.ENDED, HardExit()
+    hard_exit = HardExit()
     try:
         outcome = asyncio.run(
             watch_fleet(
@@ -166,8 +163,8 @@ class HardExit:
         self._timer: threading.Timer | None = None
 
     def start(self, status: int) -> None:
-        """Exit with `status` unless cancelled within `END_LIMIT_S`."""
-        self._timer = threading.Timer(END_LIMIT_S, os._exit, (status,))
+        """Exit with `status` unless cancelled within what is left of `END_S`."""
+        self._timer = threading.Timer(END_S - GOODBYE_S, os._exit, (status,))
         self._timer.daemon = True
         self._timer.start()
 

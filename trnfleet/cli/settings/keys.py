@@ -16,6 +16,7 @@ import click
 from trnfleet.cli.command_table import COMMANDS, load_command
 from trnfleet.cli.params import OneOf
 from trnfleet.errors import ConfigError, nearest
+from trnfleet.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,8 +37,6 @@ NOT_SETTINGS = frozenset({"config"})
 """Options not allowed in a settings file."""
 HIDDEN = "***"
 """Placeholder for a possible secret."""
-_LONGEST_VALUE = 80
-"""Most characters of a value repeated in an error."""
 _PASSWORDS = ("password", "token", "secret")
 
 
@@ -253,7 +252,7 @@ def _refused(where: str, value: object, why: str) -> str:
         if value is HIDDEN
         else repr(value)
     )
-    shown = shown if len(shown) <= _LONGEST_VALUE else f"{shown[: _LONGEST_VALUE - 3]}..."
+    shown = plain(shown)
     return (
         f"{where}: {why}"
         if why.startswith((f"{shown} ", f"{shown}:"))

@@ -28,14 +28,12 @@ from trnfleet.services.files.neuron import (
     write_documents,
 )
 from trnfleet.services.files.outputs import find_former
-from trnfleet.text import plain
+from trnfleet.text import LONGEST_LINE, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from trnfleet.services.files.inputs import Input
-
-_WIDTH = 400
 
 
 def open_recordings(
@@ -234,9 +232,9 @@ def _report(
     given: Input, source: str, target: str, written: int, report: Callable[[str], None]
 ) -> None:
     if isinstance(given, HostInput):
-        report(plain(f"{source}: {given.begin_text()}", _WIDTH))
+        report(plain(f"{source}: {given.begin_text()}", LONGEST_LINE))
     account = given.skipped.text(NOUNS[given.kind])
-    report(plain(f"{source}: {account}; {target}: {written:,} written", _WIDTH))
+    report(plain(f"{source}: {account}; {target}: {written:,} written", LONGEST_LINE))
 
 
 def _write_mcap(inputs: Sequence[Input], path: Path) -> int:

@@ -60,6 +60,13 @@ NOUNS = {
     Kind.PROMETHEUS: "scrape",
     Kind.NEURON_LS: "device",
 }
+ENDINGS = {
+    ".mcap": Kind.MCAP,
+    ".ndjson": Kind.MOSQUITTO,
+    ".jsonl": Kind.MOSQUITTO,
+    ".json": Kind.MOSQUITTO,
+}
+"""Usual kind of a file of messages, by its ending."""
 HOST_KINDS = (Kind.NEURON, Kind.PROMETHEUS)
 """Kinds of files written by tools on real hosts, without fleet or address."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Protocol
 
+from trnfleet.domain.durations import LONGEST_JUMP_S
 from trnfleet.errors import ConfigError
 from trnfleet.sim.reservations import messages
 from trnfleet.wire.commands.server import CommandServer, one_line
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
     from trnfleet.wire.messages import CommandMessage
 
-LONGEST_JUMP_S = 366 * 86_400.0
-"""Simulated seconds of one jump: twice the longest Capacity Block."""
 HOW_TO_ALLOW = "commands are off: start the simulator with --allow-commands"
 
 ARGUMENTS = {

@@ -21,6 +21,7 @@ from trnfleet.domain.alerts.watches import (
     Word,
 )
 from trnfleet.domain.severity import Severity
+from trnfleet.errors import ExitStatus
 from trnfleet.monitor.alerting.silences import Silences
 from trnfleet.monitor.problems.uncovered import CellWatch
 from trnfleet.services.alerts_client import FleetAlerts
@@ -139,7 +140,7 @@ def test_alerts_that_a_text_names(asked: Any) -> None:
     for text in (cold.fingerprint, cold.fingerprint[:5], "cold", "cold b"):
         status, out, _ = asked(text, "--json", told=(hot, cold), watches=("w",))
         assert (status, [each["rule"] for each in json.loads(out)["alerts"]]) == (0, ["cold"]), text
-    assert asked("hot", told=(hot, cold), watches=("w",))[0] == alerts.UNHANDLED
+    assert asked("hot", told=(hot, cold), watches=("w",))[0] == ExitStatus.UNHEALTHY
     assert asked("cool", told=(hot, cold), watches=("w",))[0] == 1
 
 

@@ -13,9 +13,8 @@ from support.monitor.feed import Feed, standalone, ultraservers
 from support.monitor.top import Top
 from unit.tui.format.test_reservations import made
 
-from trnfleet.cli.output import row_lines
+from trnfleet.cli.output import MOST_SHOWN, row_lines
 from trnfleet.cli.status_report import (
-    MOST_EVENTS,
     KnownFleet,
     facts_of,
     lines_of,
@@ -261,19 +260,21 @@ def test_the_last_events() -> None:
     feed.monitor.apply(
         [
             feed.event("uc1/us-0001", f"event {number}\x1b[2J", severity="warning")
-            for number in range(9)
+            for number in range(MOST_SHOWN + 4)
         ]
     )
     events = asked(feed)["last_events"]
     assert isinstance(events, list)
-    assert len(events) == MOST_EVENTS
+    assert len(events) == MOST_SHOWN
     assert (events[0]["text"], events[0]["severity"], events[0]["path"]) == (
-        "event 8\x1b[2J",
+        "event 13\x1b[2J",
         "warning",
         "uc1/us-0001",
     )
     line = next(line for line in said(feed).splitlines() if line.startswith("event"))
-    assert line == r"event           2026-01-05T00:00:00.000Z warning uc1/us-0001: event 8\u001b[2J"
+    assert (
+        line == r"event           2026-01-05T00:00:00.000Z warning uc1/us-0001: event 13\u001b[2J"
+    )
 
 
 def test_the_fleets_time() -> None:

@@ -181,7 +181,7 @@ def test_an_interval_is_a_second_at_least(every: str) -> None:
     """Too short intervals are refused before any connection."""
     result = CliRunner().invoke(command, ["--broker", "mqtt://127.0.0.1:1", "--every", every])
     assert result.exit_code == 2
-    assert "shorter than 1 s" in result.stderr
+    assert "is not at least 1 s" in result.stderr
 
 
 def test_a_reservation_that_is_not_there_is_named_with_the_nearest() -> None:
