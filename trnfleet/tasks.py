@@ -26,6 +26,9 @@ GOODBYE_S = 0.7
 """Longest wait for cancelled work, and again for each connection. An example is a last message
 without an acknowledgement from the broker. Both fit into `END_S`."""
 
+POLL_S = 0.1
+"""Time between two looks at something without an event to wait for."""
+
 
 @contextlib.asynccontextmanager
 async def background(**coroutines: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
@@ -143,10 +146,11 @@ class Ending:
             SystemExit: a signal cancelled the body. The status is the shell's for a death by this
                 signal.
         """
-        loop, body = asyncio.get_running_loop(), asyncio.current_task()
+        loop = asyncio.get_running_loop()
+        body = asyncio.current_task()
         cancelled_by: int | None = None
 
-        def take(number: int) -> None:
+        def end(number: int) -> None:
             nonlocal cancelled_by
             self.ask(number)
             if not self.has_work and body is not None and cancelled_by is None:
@@ -154,7 +158,7 @@ class Ending:
                 body.cancel()
 
         for number in END_SIGNALS:
-            loop.add_signal_handler(number, take, number)
+            loop.add_signal_handler(number, end, number)
         try:
             yield self
         except asyncio.CancelledError:

@@ -79,7 +79,7 @@ async def test_what_is_not_given_back_is_not_confirmed(
 
     A stored one and a clearing succeed.
     """
-    monkeypatch.setattr(read_back, "READ_BACK_S", 0.5)
+    monkeypatch.setattr(read_back, "ANSWER_S", 0.5)
     broker = guarded(mosquitto_with, tmp_path)
     viewer = BrokerSession(broker.url, protocol="3.1.1")
     operator = dataclasses.replace(viewer, url=dataclasses.replace(broker.url, user="operator"))
@@ -148,7 +148,7 @@ async def test_another_publisher_is_no_reason_to_complain(
 
     A lasting foreign message is reported.
     """
-    monkeypatch.setattr(read_back, "READ_BACK_S", 1.0)
+    monkeypatch.setattr(read_back, "ANSWER_S", 1.0)
     broker = guarded(mosquitto_with, tmp_path)
     viewer = BrokerSession(broker.url, protocol="3.1.1")
     simulator = dataclasses.replace(viewer, url=dataclasses.replace(broker.url, user="simulator"))

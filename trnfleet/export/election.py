@@ -30,6 +30,9 @@ MOST = 1_000
 """Watches that are tracked at most."""
 LISTEN_S = 2.0
 """Time to listen before the first election: for others, and for their retained messages."""
+UNHEARD_S = 15.0
+"""Time without its own heartbeat after which a watch or relay ends: it would hear no other. One
+and a half heartbeats of a watch, on a connection that is not busy."""
 _TICK_NS = 1_000_000
 """Least difference of two times as they are written."""
 

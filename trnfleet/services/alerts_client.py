@@ -16,6 +16,7 @@ from trnfleet.domain.alerts.reach import Known, preview
 from trnfleet.domain.alerts.silences import Span
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.alerts.watches import (
+    DOUBT_S,
     GONE_S,
     WatchPresence,
     Word,
@@ -36,7 +37,7 @@ from trnfleet.services.files.rules import load_rules
 from trnfleet.services.live_monitor import monitor_fleet
 from trnfleet.services.operator import connect_operator
 from trnfleet.services.session import CONNECT_LIMIT_S, QUIET_S, BatchReader
-from trnfleet.tasks import background
+from trnfleet.tasks import POLL_S, background
 from trnfleet.text import plain
 from trnfleet.wire.alerts import CellAlertMessage
 from trnfleet.wire.messages import WatchMessage, decode_message
@@ -59,10 +60,6 @@ if TYPE_CHECKING:
     from trnfleet.wire.alerts import AlertMessage
     from trnfleet.wire.ports import Envelope, LinkStatus, Source
 
-CHECK_EVERY_S = 0.05
-"""Time between two checks whether telemetry has arrived."""
-HEARTBEAT_LIMIT_S = 12.0
-"""Longest wait for a heartbeat if all are old or have no time. One interval and a little."""
 WITHHELD = (
     "alerts, silences and acknowledgements are not known: the broker sent no retained message to a "
     "subscription with wildcards, which some (RabbitMQ) never do"
@@ -270,7 +267,7 @@ async def _read_alerts(session: FleetSession, fleet: str, wait_s: float) -> Flee
                 and not monitor.counts.messages
             )
         ):
-            await clock.sleep(CHECK_EVERY_S)
+            await clock.sleep(POLL_S)
         # A watch that has just begun has not published anything yet.
         await clock.sleep(max(0.0, FIRST_PUBLISH_S - publishers.watched_s))
         monitor.compute()
@@ -482,7 +479,7 @@ async def find_publishers(presence: Source, root: str, clock: Clock) -> Publishe
     known: dict[str, WatchMessage] = {}
     heard: dict[str, float] = {}
     """Monotonic seconds of the heartbeats received meanwhile, by watch."""
-    deadline_s = clock.monotonic_s() + HEARTBEAT_LIMIT_S
+    deadline_s = clock.monotonic_s() + DOUBT_S
     while True:
         reader = BatchReader(
             presence, clock, limit_s=deadline_s - clock.monotonic_s(), quiet_s=QUIET_S

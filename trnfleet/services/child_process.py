@@ -22,10 +22,9 @@ if TYPE_CHECKING:
 
 log = logs.get_logger(__name__)
 
-MOST_RESTARTS = 3
-"""Starts after the first. A temporary cause, such as a lack of memory, is over by the third."""
 BACKOFF_S = (0.5, 2.0, 8.0)
-"""Wait before each of them."""
+"""Wait before each restart. A temporary cause, such as a lack of memory, is over by the third."""
+MOST_RESTARTS = len(BACKOFF_S)
 STABLE_S = 60.0
 """Running time after which earlier restarts no longer count."""
 TOLD_S = 20.0

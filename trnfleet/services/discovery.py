@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from trnfleet import logs
 from trnfleet.errors import BrokerError, ConfigError, WireError, nearest
 from trnfleet.services.brokers import reached, session_of
-from trnfleet.services.session import CONNECT_LIMIT_S, BatchReader
+from trnfleet.services.session import ANSWER_S, CONNECT_LIMIT_S, QUIET_S, TELEMETRY_S, BatchReader
 from trnfleet.tasks import background
 from trnfleet.wire.messages import PublisherMessage, decode_message
 from trnfleet.wire.topics import TopicClass, build_filter, parse_topic
@@ -28,14 +28,6 @@ log = logs.get_logger(__name__)
 
 MOST_NAMES = 1_000
 """Most fleets followed on a broker. Further ones are not reported."""
-RETAINED_S = 0.3
-"""Wait for retained messages. They follow the subscription at once; this is enough for a distant
-broker."""
-ANSWER_S = 2.0
-"""Longest wait for a broker before a name is checked. The command itself reports the broker's
-error."""
-TELEMETRY_S = 3.0
-"""Wait for telemetry where no retained message names a fleet."""
 
 
 class FoundFleet(NamedTuple):
@@ -127,7 +119,7 @@ async def _fleets_of(session: BrokerSession, wait_s: float) -> dict[str, bool]:
     Raises:
         BrokerError: the broker cannot be reached.
     """
-    fleets = await discover_fleets(session, TopicClass.PUBLISHER, RETAINED_S)
+    fleets = await discover_fleets(session, TopicClass.PUBLISHER, QUIET_S)
     if not fleets and wait_s:
         fleets = await discover_fleets(session, TopicClass.TELEMETRY, wait_s)
     return fleets
@@ -177,7 +169,7 @@ async def _is_there(session: BrokerSession, name: str) -> bool:
     )
     async with asyncio.timeout(ANSWER_S), background(discovery=source.run()):
         await source.wait_connected(CONNECT_LIMIT_S)
-        return bool(await BatchReader(source, session.clock, limit_s=RETAINED_S).next())
+        return bool(await BatchReader(source, session.clock, limit_s=QUIET_S).next())
 
 
 async def nearest_fleet(sessions: Sequence[BrokerSession], name: str) -> str:

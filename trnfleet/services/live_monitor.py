@@ -14,7 +14,7 @@ from trnfleet.monitor.store.store import Freshness
 from trnfleet.record.write.tapped_source import TappedSource
 from trnfleet.services.discovery import find_fleets
 from trnfleet.services.session import CONNECT_LIMIT_S
-from trnfleet.tasks import background
+from trnfleet.tasks import POLL_S, background
 from trnfleet.transport.inbox import InboxLimits
 from trnfleet.transport.security import KEEPALIVE_S
 from trnfleet.wire.topics import SUBSCRIPTIONS, TopicClass, build_filter
@@ -34,8 +34,6 @@ QUEUE_MESSAGES = 65_536
 """Most telemetry topics with a waiting message. The inbox's bytes limit them, too."""
 PROOF_S = 2 * KEEPALIVE_S + 3.0
 """Two keepalives reveal a half-open connection. The rest is for a busy loop."""
-CHECK_EVERY_S = 0.05
-"""Time between two checks whether every chip has reported."""
 
 
 class LiveMonitor(NamedTuple):
@@ -154,11 +152,11 @@ async def observe_fleets(
 
 
 async def _observe(
-    found: FoundFleet, *, wait_s: float, pue: float | None, needs_chips: bool
+    fleet: FoundFleet, *, wait_s: float, pue: float | None, needs_chips: bool
 ) -> Observation:
-    session = found.session
-    clock = found.session.clock
-    source, monitor = monitor_fleet(session, found.name, pue=pue)
+    session = fleet.session
+    clock = session.clock
+    source, monitor = monitor_fleet(session, fleet.name, pue=pue)
     brokers: tuple[BrokerState, ...] = ()
     try:
         async with background(source=source.run(), monitor=monitor.run()):
@@ -166,7 +164,7 @@ async def _observe(
                 await source.wait_connected(CONNECT_LIMIT_S)
                 since_s = clock.monotonic_s()
                 while clock.monotonic_s() < since_s + wait_s and not _is_complete(monitor, since_s):
-                    await clock.sleep(CHECK_EVERY_S)
+                    await clock.sleep(POLL_S)
                 monitor.compute()
                 # Its connections are judged while they stand.
                 monitor.pipeline()
@@ -179,12 +177,12 @@ async def _observe(
                     for link in links
                 )
     except BrokerError as error:
-        return Observation(found.name, brokers, None, error)
+        return Observation(fleet.name, brokers, None, error)
     if not monitor.store.layout.chips and (needs_chips or not len(monitor.reservations)):
-        why = f"{session.url}: nothing describes a fleet {found.name!r} within {wait_s:g} s; "
-        why += found.unknown or "--wait waits longer"
-        return Observation(found.name, brokers, None, BrokerError(why))
-    return Observation(found.name, brokers, monitor)
+        why = f"{session.url}: nothing describes a fleet {fleet.name!r} within {wait_s:g} s; "
+        why += fleet.unknown or "--wait waits longer"
+        return Observation(fleet.name, brokers, None, BrokerError(why))
+    return Observation(fleet.name, brokers, monitor)
 
 
 def _is_complete(monitor: Monitor, since_s: float) -> bool:

@@ -11,7 +11,7 @@ from trnfleet.errors import BrokerError
 from trnfleet.monitor.alerting.operator import OperatorActions
 from trnfleet.services.read_back import ReadBackPublisher
 from trnfleet.services.session import CONNECT_LIMIT_S, LONGEST_USER, user_name
-from trnfleet.tasks import GOODBYE_S, background, preserve_cancellation
+from trnfleet.tasks import GOODBYE_S, POLL_S, background, preserve_cancellation
 from trnfleet.wire.topics import TopicClass, build_topic
 
 if TYPE_CHECKING:
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from trnfleet.monitor.sources.leases import Leases
     from trnfleet.services.brokers import FleetSession, RunningPublisher, RunningSource
     from trnfleet.services.session import BrokerSession
-
-LOOK_EVERY_S = 0.25
-"""Time between two looks whether anything is due."""
 
 
 class OperatorConnection(NamedTuple):
@@ -44,7 +41,7 @@ def connect_operator(
     The caller runs its connection.
 
     Args:
-        session: The broker, or the brokers, to all of which is written.
+        session: The broker, or the brokers; all of them are written to.
         fleet: The fleet's name.
         owner: The operator's name; by default the user's.
         reads_back_from: The broker from which to read back what is written, where it cannot refuse
@@ -84,9 +81,7 @@ async def hold_leases(session: FleetSession, monitor: Monitor, leases: Leases) -
                 while True:
                     await _send(publisher, monitor, leases)
                     with contextlib.suppress(TimeoutError):
-                        await preserve_cancellation(
-                            asyncio.wait_for(leases.wanted.wait(), LOOK_EVERY_S)
-                        )
+                        await preserve_cancellation(asyncio.wait_for(leases.wanted.wait(), POLL_S))
             finally:
                 goodbye = leases.leave_all(monitor.clock.wall_ns())
                 if goodbye:
@@ -108,7 +103,7 @@ async def _wait_connected(
             await publisher.wait_connected(CONNECT_LIMIT_S)
         except BrokerError as error:
             leases.fail(str(error))
-            await clock.sleep(LOOK_EVERY_S)
+            await clock.sleep(POLL_S)
         else:
             return
 

@@ -8,7 +8,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from trnfleet.errors import BrokerError
-from trnfleet.tasks import GOODBYE_S
+from trnfleet.tasks import GOODBYE_S, POLL_S
 from trnfleet.transport.writing import UNACKNOWLEDGED
 from trnfleet.wire.ports import Envelope
 
@@ -19,10 +19,8 @@ if TYPE_CHECKING:
     from trnfleet.transport.mqtt import MqttPublisher
     from trnfleet.wire.ports import LinkStatus
 
-CHECK_EVERY_S = 0.1
-"""Time between two looks at the counts."""
-CLEARED_AT_ONCE = 64
-"""Topics cleared before the broker must answer."""
+AT_ONCE = 64
+"""Messages sent before the broker must answer."""
 ALL_REFUSED = 2
 """Refused messages, with none accepted, that end a publisher: presence and first data."""
 
@@ -37,7 +35,7 @@ async def fail_if_all_refused(status: LinkStatus, clock: Clock) -> None:
             an answer pass.
     """
     while status.acknowledged or (status.refused < ALL_REFUSED and not status.unacknowledged):
-        await clock.sleep(CHECK_EVERY_S)
+        await clock.sleep(POLL_S)
     if status.refused < ALL_REFUSED:
         raise BrokerError(f"{status.broker}: nothing is published: {UNACKNOWLEDGED}")
     raise BrokerError(f"{status.broker}: nothing is published: {status.last_refusal}")
@@ -69,7 +67,7 @@ class OwnRetained:
         """
         topics = reversed(list(self._topics))
         with contextlib.suppress(TimeoutError):
-            while some := list(itertools.islice(topics, CLEARED_AT_ONCE)):
+            while some := list(itertools.islice(topics, AT_ONCE)):
                 async with asyncio.timeout(GOODBYE_S):
                     await self._publisher.publish(cleared(some))
 

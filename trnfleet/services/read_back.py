@@ -12,7 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from trnfleet.errors import BrokerError, NotConfirmedError, WireError
-from trnfleet.services.session import CONNECT_LIMIT_S, BatchReader
+from trnfleet.services.session import ANSWER_S, CONNECT_LIMIT_S, BatchReader
 from trnfleet.tasks import background
 from trnfleet.text import plain
 from trnfleet.wire.ports import PublishResult
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from trnfleet.transport.mqtt import MqttPublisher
     from trnfleet.wire.ports import Envelope, LinkStatus, Source
 
-READ_BACK_S = 2.0
-"""Longest wait for a retained message. A broker sends it at once."""
 MOST_OWN = 8
 """Own messages expected back on a topic."""
 READABLE = frozenset({TopicClass.NODE, TopicClass.RESERVATION})
@@ -203,7 +201,7 @@ class _GivenBack:
             return self.failure
         expected = {hash(payload) for payload in payloads}
         given = self._given.setdefault(topic, set())
-        reader = BatchReader(self._source, self._session.clock, limit_s=READ_BACK_S)
+        reader = BatchReader(self._source, self._session.clock, limit_s=ANSWER_S)
         while given.isdisjoint(expected) and (batch := await reader.next()):
             for envelope in batch:
                 self._given.setdefault(envelope.topic, set()).add(hash(envelope.payload))
@@ -216,7 +214,7 @@ class _GivenBack:
                 " what they refuse"
             )
         return (
-            f"not given back within {READ_BACK_S:g} s; in MQTT 3.1.1 brokers do not report what"
+            f"not given back within {ANSWER_S:g} s; in MQTT 3.1.1 brokers do not report what"
             " they refuse: may this user write it, and read it?"
         )
 

@@ -17,7 +17,7 @@ from trnfleet.record.format.schema import SCHEMA
 from trnfleet.record.write.part import DELETED
 from trnfleet.services.files.outputs import find_former, make_sink, remove_former
 from trnfleet.services.files.recordings import fleets_in
-from trnfleet.services.files.sequence_gaps import SequenceGaps, instance_path
+from trnfleet.services.files.sequence_gaps import MOST_TOPICS, SequenceGaps, instance_path
 from trnfleet.services.session import CONNECT_LIMIT_S, BatchReader
 from trnfleet.systemd import ServiceManager, Work, link_works
 from trnfleet.tasks import Ending, background, run_until
@@ -46,8 +46,6 @@ QUEUE_MESSAGES = 400_000
 QUEUE_BYTES = 256 * 2**20
 """Bytes of waiting messages. More than elsewhere: a recorder must survive a pause of some seconds
 without loss."""
-MOST_TOPICS = 262_144
-"""Telemetry topics whose descriptors are known to have arrived."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.errors import BrokerError, WireError
-from trnfleet.services.session import CONNECT_LIMIT_S, BatchReader
+from trnfleet.services.session import CONNECT_LIMIT_S, QUIET_S, READ_S, TELEMETRY_S, BatchReader
 from trnfleet.tasks import background
 from trnfleet.text import plain
 from trnfleet.wire.messages import Descriptor, PublisherMessage, decode_message
@@ -19,12 +19,6 @@ if TYPE_CHECKING:
     from trnfleet.services.session import BrokerSession
     from trnfleet.wire.ports import Envelope
 
-QUIET_S = 0.3
-"""Silence after which all retained messages have arrived. They follow a subscription at once."""
-READ_S = 5.0
-"""Longest time to read one class: a live fleet goes on publishing."""
-TELEMETRY_S = 3.0
-"""Time to listen for telemetry of publishers without a presence."""
 MOST_NAMED = 3
 """Publishers that a message names."""
 WHO = (TopicClass.PUBLISHER, TopicClass.NODE)
@@ -158,7 +152,7 @@ async def _listen(
     filters: Iterable[str],
     limit_s: float,
     quiet_s: float,
-    take: Callable[[Envelope], None],
+    note: Callable[[Envelope], None],
 ) -> None:
     source = session.source([(topic_filter, 1) for topic_filter in filters])
     async with background(retained=source.run()):
@@ -166,7 +160,7 @@ async def _listen(
         reader = BatchReader(source, session.clock, limit_s=limit_s, quiet_s=quiet_s)
         while batch := await reader.next():
             for envelope in batch:
-                take(envelope)
+                note(envelope)
 
 
 def _sort(fleets: dict[str, RetainedFleet], envelopes: Iterable[Envelope], root: str) -> None:
@@ -233,7 +227,7 @@ async def find_live_fleets(
 async def find_live(
     session: BrokerSession,
     fleet: str,
-    found: RetainedFleet,
+    retained: RetainedFleet,
     is_own: Callable[[str, Sequence[Descriptor]], bool] = _nobody,
 ) -> list[str]:
     """Return the live publishers of a fleet.
@@ -244,17 +238,19 @@ async def find_live(
     Args:
         session: The broker.
         fleet: The fleet's name.
-        found: What the broker retains of it.
+        retained: What the broker retains of it.
         is_own: Whether a publisher, with its descriptors, belongs to the one that asks.
     """
     live = [
-        client for client in found.online() if not is_own(client, found.descriptors.get(client, ()))
+        client
+        for client in retained.online()
+        if not is_own(client, retained.descriptors.get(client, ()))
     ]
     silent = {
         descriptor.path: client
-        for client in found.unannounced()
-        if not is_own(client, found.descriptors[client])
-        for descriptor in found.descriptors[client]
+        for client in retained.unannounced()
+        if not is_own(client, retained.descriptors[client])
+        for descriptor in retained.descriptors[client]
     }
     if silent:
         live += sorted(await _heard(session, fleet, silent))
@@ -265,7 +261,7 @@ async def _heard(session: BrokerSession, fleet: str, publishers: dict[str, str])
     """Return the publishers whose telemetry arrives, by described path."""
     heard: set[str] = set()
 
-    def take(envelope: Envelope) -> None:
+    def note(envelope: Envelope) -> None:
         with contextlib.suppress(WireError):
             path = parse_topic(envelope.topic, session.root).path
             # JSON has a topic for each chip, below the described path.
@@ -276,7 +272,7 @@ async def _heard(session: BrokerSession, fleet: str, publishers: dict[str, str])
     telemetry = [build_filter(fleet, TopicClass.TELEMETRY, session.root)]
     # Without the right to read telemetry nothing is heard.
     with contextlib.suppress(BrokerError):
-        await _listen(session, telemetry, TELEMETRY_S, TELEMETRY_S, take)
+        await _listen(session, telemetry, TELEMETRY_S, TELEMETRY_S, note)
     return heard
 
 

@@ -18,7 +18,8 @@ from trnfleet import logs
 from trnfleet.clock import SystemClock
 from trnfleet.errors import BrokerError
 from trnfleet.monitor.pipeline.brokers import SYS_PREFIX, SYS_TOPICS
-from trnfleet.tasks import background, preserve_cancellation
+from trnfleet.tasks import POLL_S, background, preserve_cancellation
+from trnfleet.text import LONGEST_LINE
 from trnfleet.transport.mqtt import READER_SUFFIX, MqttPublisher, MqttSource
 from trnfleet.transport.security import VERIFIED
 from trnfleet.wire.topics import DEFAULT_ROOT
@@ -37,16 +38,18 @@ log = logs.get_logger(__name__)
 
 CONNECT_LIMIT_S = 10.0
 """Longest wait for a connection before a command gives up."""
-QUIET_S = 0.5
-"""Silence after which all retained messages have arrived."""
+QUIET_S = 0.3
+"""Silence after which all retained messages have arrived. They follow a subscription at once."""
+ANSWER_S = 2.0
+"""Longest wait for a message that a broker sends at once."""
+READ_S = 5.0
+"""Longest time to read retained messages: a live fleet goes on publishing."""
+TELEMETRY_S = 3.0
+"""Time to listen for telemetry where no retained message names its fleet or publisher."""
 LONGEST_USER = 64
 """Characters of a user's name."""
-LOOK_EVERY_S = 0.2
-"""Time between two looks whether the source is connected."""
-CONNECT_S = 5.0
 SAID_WITHIN_S = 25.0
 """Silence after which a broker publishes no figures. Mosquitto repeats changed ones every 10 s."""
-LONGEST_BYTES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,11 +200,11 @@ async def read_figures(make: Callable[[], MqttSource], status: LinkStatus, clock
         clock: The time to go by.
     """
     while not status.connected:
-        await clock.sleep(LOOK_EVERY_S)
+        await clock.sleep(POLL_S)
     source = make()
     async with background(figures_source=source.run()):
         try:
-            await source.wait_connected(CONNECT_S)
+            await source.wait_connected(CONNECT_LIMIT_S)
         except BrokerError as error:
             log.debug("broker_figures_refused", broker=status.broker, reason=str(error))
             return
@@ -215,5 +218,5 @@ async def read_figures(make: Callable[[], MqttSource], status: LinkStatus, clock
                     return
                 continue
             for envelope in batch:
-                text = envelope.payload[:LONGEST_BYTES].decode(errors="replace")
+                text = envelope.payload[:LONGEST_LINE].decode(errors="replace")
                 status.broker_says[envelope.topic.removeprefix(SYS_PREFIX)] = text

@@ -13,7 +13,7 @@ from trnfleet.monitor.store.store import Freshness
 from trnfleet.services.discovery import find_fleet
 from trnfleet.services.live_monitor import monitor_fleet
 from trnfleet.services.session import CONNECT_LIMIT_S
-from trnfleet.tasks import Ending, background, run_until
+from trnfleet.tasks import POLL_S, Ending, background, run_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from trnfleet.monitor.sources.clocks import Moment
     from trnfleet.services.session import BrokerSession
 
-CHECK_EVERY_S = 0.25
-"""Wall time between two readings of the reservations; a monitor's figures are no newer."""
 TELEMETRY_S = 10.0
 """Longest wall time to wait for the first telemetry. It carries the time of a simulated fleet."""
 
@@ -89,7 +87,7 @@ async def _fill(
     clock = session.clock
     known_by_s = begins_s = clock.monotonic_s() + TELEMETRY_S
     while not report.is_over:
-        await clock.sleep(CHECK_EVERY_S)
+        await clock.sleep(POLL_S)
         is_live = monitor.rollups.ready and monitor.store.count(Freshness.LIVE) > 0
         if not is_live and clock.monotonic_s() < begins_s:
             continue
@@ -234,26 +232,26 @@ class UsageReport:
                 )
                 total.util_s += reservation.util_pct * seconds
 
-    def _row(self, found: _Sum) -> UsageRow:
-        reservation = found.last
-        message = found.last.message
-        hours = Decimal(found.reserved_s) / 3_600
+    def _row(self, total: _Sum) -> UsageRow:
+        reservation = total.last
+        message = total.last.message
+        hours = Decimal(total.reserved_s) / 3_600
         fee = idle = None
         if reservation.fee_per_h is not None and message.instances:
             per_instance_h = reservation.fee_per_h / message.instances
             fee = per_instance_h * hours
-            idle = per_instance_h * Decimal(found.idle_s) / 3_600
+            idle = per_instance_h * Decimal(total.idle_s) / 3_600
             self._idle[message.currency] = self._idle.get(message.currency, Decimal(0)) + idle
-        self._reserved_s += found.reserved_s
-        self._used_s += found.used_s
-        self._idle_s += found.idle_s
+        self._reserved_s += total.reserved_s
+        self._used_s += total.used_s
+        self._idle_s += total.idle_s
         return UsageRow(
             self._from_ns or 0,
             self._now_ns,
             reservation,
-            found.watched_s,
-            found.used_s,
-            found.util_s,
+            total.watched_s,
+            total.used_s,
+            total.util_s,
             hours,
             fee,
             idle,

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from trnfleet.wire.ports import Stored
 
-MOST_KEYS = 100
-"""Distinct telemetry keys in a check."""
 NO_PART = (1, 1_000_000_000)
 """A shard beyond a fleet's UltraServers, without instances. It shows a file's errors without the
 columns of chips and hosts, which use most of the memory."""
@@ -89,9 +87,8 @@ class _Telemetry:
             # A recording keeps whatever came.
             return
         for doubt in doubts:
-            if doubt.key in self._found or len(self._found) < MOST_KEYS:
-                times, first, text = self._found.get(doubt.key, (0, topic.path, doubt.text))
-                self._found[doubt.key] = times + 1, first, text
+            times, first, text = self._found.get(doubt.key, (0, topic.path, doubt.text))
+            self._found[doubt.key] = times + 1, first, text
 
     def problems(self) -> list[str]:
         """Return a line for each key, with how often it came and where first."""

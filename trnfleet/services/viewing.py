@@ -54,8 +54,6 @@ LEAST_BYTES = 4 * 2**20
 MOST_FLEETS = 32
 """Most fleets in one app if all are shown. Any number can be shown by name. Measured with 192 chips
 each: 13 MB a fleet, 0.09 s for a new one, and 25 ms for a tick with news of 32."""
-KEPT_GONE = 32
-"""Further fleets, without an online publisher. They are shown as gone, outside the limit."""
 log = logs.get_logger(__name__)
 
 
@@ -220,12 +218,12 @@ class FleetViewings:
 
         Args:
             session: The broker, or the brokers, of new fleets.
-            most: Most fleets to show, besides `KEPT_GONE` former ones; further ones are named.
+            most: Most fleets to show, besides as many former ones; further ones are named.
         """
         announcements = session.source([(build_filter("+", TopicClass.PUBLISHER, session.root), 0)])
         async with background(fleets=announcements.run()), asyncio.TaskGroup() as group:
             async for name in appearing_fleets(announcements, session.root, tuple(self.shown)):
-                if max(len(self.shown) - self._gone(), len(self.shown) - KEPT_GONE) >= most:
+                if len(self.shown) - min(self._gone(), most) >= most:
                     log.warning("fleet_not_shown", fleet=name, shown=len(self.shown))
                     self._arrivals.put_nowait(NotShown(name))
                     continue
@@ -272,7 +270,7 @@ def view_fleets(
         owner: Name for acknowledgements and silences; by default the user's name.
         may_write: Whether acknowledgements and silences may be written.
         pue: Power usage effectiveness of the site; by default AWS's published one.
-        past_bytes: Disk for going back in time, of which each has its share; 0 for none.
+        past_bytes: Disk for going back in time, shared by the fleets; 0 for none.
 
     Raises:
         ConfigError: that is too little disk.

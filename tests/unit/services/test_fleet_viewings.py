@@ -79,12 +79,11 @@ async def test_fleets_that_come_are_shown_up_to_a_number_and_named_beyond_it() -
         assert list(shown.shown) == ["alpha", "beta"]
 
 
-async def test_a_fleet_that_has_gone_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_fleet_that_has_gone_takes_no_place() -> None:
     """A former fleet stays on the screen and makes room for another.
 
     The number of former fleets is limited.
     """
-    monkeypatch.setattr("trnfleet.services.viewing.KEPT_GONE", 1)
     session = MemorySession()
     there = cast("FleetSession", session)
     with contextlib.ExitStack() as stack:

@@ -51,13 +51,13 @@ LOOK_BACK_NS = 30 * NS_PER_S
 """Length of recording read before a position if its keyframe has no values."""
 
 
-async def work_calmly(work: Slices[None], clock: Clock, share: float) -> None:
-    """Work through slices with a share of a core."""
+async def work_calmly(work: Slices[None], clock: Clock) -> None:
+    """Work through slices with half of a core at most."""
     begun_s = clock.monotonic_s()
     for _ in work:
         spent_s = clock.monotonic_s() - begun_s
         if spent_s >= SLICE_S:
-            await clock.sleep(spent_s * (1 / share - 1))
+            await clock.sleep(spent_s)
             begun_s = clock.monotonic_s()
 
 

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 
 log = logs.get_logger(__name__)
 
-SURVEY_SHARE = 0.4
-"""Share of a core for the survey."""
 NEAR_S = 2.0
 """A position at most this far ahead is reached by playing."""
 STRIDE_NS = NS_PER_S
@@ -344,12 +342,12 @@ class Survey:
         """Go through the whole recording."""
         past = self._past
         index = self._index
-        await work_calmly(past.begin(), self._clock, SURVEY_SHARE)
+        await work_calmly(past.begin(), self._clock)
         end_ns = self._recording.end_ns
         while past.position_ns < end_ns:
             stride_ns = max(10 * STRIDE_NS, past.quiet_ns // 10)
             until_ns = min(end_ns, past.position_ns + stride_ns)
-            await work_calmly(past.advance(until_ns), self._clock, SURVEY_SHARE)
+            await work_calmly(past.advance(until_ns), self._clock)
             # A stride without messages has no slices in which other tasks could run.
             await self._clock.sleep(0)
             index.surveyed_ns = past.position_ns

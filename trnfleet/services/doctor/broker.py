@@ -13,13 +13,13 @@ import secrets
 import statistics
 from typing import TYPE_CHECKING
 
-from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.clock import DAY_S, NS_PER_S, format_rfc3339
 from trnfleet.domain.quantities import counted, duration, size_text
 from trnfleet.errors import BrokerError, WireError
-from trnfleet.services.discovery import RETAINED_S, discover_fleets
+from trnfleet.services.discovery import discover_fleets
 from trnfleet.services.doctor.findings import Finding, Health, took
 from trnfleet.services.doctor.probes import Probes
-from trnfleet.services.session import CONNECT_LIMIT_S, BatchReader
+from trnfleet.services.session import ANSWER_S, CONNECT_LIMIT_S, QUIET_S, BatchReader
 from trnfleet.tasks import background, in_thread
 from trnfleet.text import plain
 from trnfleet.transport.diagnosis import DialError
@@ -41,17 +41,9 @@ if TYPE_CHECKING:
 
 KIND_TOPIC = "$SYS/broker/version"
 """Where Mosquitto and some others name themselves."""
-LONGEST_KIND = 80
 RENEWED_DAYS = 21
 """Days before its end by which a certificate should be renewed. Certificates of 90 days usually are
 30 days before it (assumed)."""
-SECONDS_A_DAY = 86_400.0
-LISTENS_S = 3.0
-"""Longest wait for the port of an unreachable broker."""
-ENOUGH = 64
-"""Messages whose timestamps are compared."""
-MOST_TOPICS = 10_000
-"""Topics whose boots are compared."""
 MOST_SKEW_S = 2.0
 """Difference of clocks above which ages and the order of events on the screen mislead."""
 OTHER_DATE_S = 6 * 3_600.0
@@ -61,7 +53,7 @@ OTHER_DATE_S = 6 * 3_600.0
 async def advice_on(url: BrokerUrl) -> str:
     """Return advice on an unreachable broker, after a check of its port."""
     try:
-        async with asyncio.timeout(LISTENS_S):
+        async with asyncio.timeout(ANSWER_S):
             _, writer = await asyncio.open_connection(url.host, url.port)
     except (OSError, TimeoutError, UnicodeError):
         return "is it running, and do name, port and firewalls let this machine reach it?"
@@ -152,7 +144,7 @@ def _certificate(session: BrokerSession, peer: TlsPeer) -> Finding:
         )
         return Finding(group, "certificate", Health.WARNING, "not verified", advice)
     until_ns = int(peer.valid_until_s) * NS_PER_S
-    left_days = (until_ns - session.clock.wall_ns()) / NS_PER_S / SECONDS_A_DAY
+    left_days = (until_ns - session.clock.wall_ns()) / NS_PER_S / DAY_S
     value = f"valid until {format_rfc3339(until_ns)[:10]}, {left_days:,.0f} days from now"
     if left_days < RENEWED_DAYS:
         return Finding(
@@ -177,13 +169,13 @@ async def _kind(session: BrokerSession) -> Finding:
     try:
         async with background(kind=source.run()):
             await source.wait_connected(CONNECT_LIMIT_S)
-            for envelope in await BatchReader(source, session.clock, limit_s=RETAINED_S).next():
+            for envelope in await BatchReader(source, session.clock, limit_s=QUIET_S).next():
                 name = envelope.payload.decode("utf-8", "replace")
     except BrokerError:
         pass  # it lets nobody read it
     group = str(session.url)
     if name:
-        return Finding(group, "broker", Health.OK, plain(name, LONGEST_KIND))
+        return Finding(group, "broker", Health.OK, plain(name))
     return Finding(group, "broker", Health.UNKNOWN, f"says nothing on {KIND_TOPIC}")
 
 
@@ -205,7 +197,7 @@ def _stated(group: str, limits: BrokerLimits) -> list[Finding]:
 async def _fleets(session: BrokerSession) -> Finding:
     group = str(session.url)
     try:
-        fleets = await discover_fleets(session, TopicClass.PUBLISHER, RETAINED_S)
+        fleets = await discover_fleets(session, TopicClass.PUBLISHER, QUIET_S)
     except BrokerError as error:
         advice = f"let this user read {session.root}/{VERSION}/#"
         return Finding(
@@ -240,14 +232,14 @@ async def telemetry_findings(
                     head = _head(envelope)
                     if head is None:
                         continue
-                    if len(off_s) < ENOUGH:
+                    seen = boots.get(envelope.topic)
+                    if seen is None:
                         off_s.append((now_ns - head.ts_ns) / NS_PER_S)
-                    if envelope.topic in boots or len(boots) < MOST_TOPICS:
-                        seen = boots.setdefault(envelope.topic, [head.boot])
-                        if seen[-1] != head.boot:
-                            if head.boot in seen:
-                                contested.add(envelope.topic)
-                            seen.append(head.boot)
+                        boots[envelope.topic] = [head.boot]
+                    elif seen[-1] != head.boot:
+                        if head.boot in seen:
+                            contested.add(envelope.topic)
+                        seen.append(head.boot)
     except BrokerError:
         return [Finding(group, "clocks", Health.UNKNOWN, "this user may not read telemetry")]
     findings = [_clocks(group, off_s, listen_s)]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from trnfleet import folders
 from trnfleet.domain.quantities import size_text
 from trnfleet.errors import ConfigError
+from trnfleet.logs import FILE_BYTES
 from trnfleet.services.doctor.findings import Finding, Health
 from trnfleet.transport.embedded import mosquitto_program
 
@@ -24,10 +25,8 @@ PROGRAM_S = 2.0
 """Longest wait for a program to print its version."""
 LEAST_CACHE = 2**30
 """Free bytes below which the app cannot store its default past."""
-LEAST_STATE = 64 * 2**20
-LEAST_COLUMNS = 80
-LEAST_LINES = 24
-"""Size that every view is made for."""
+LEAST_SIZE = (80, 24)
+"""Columns and lines that every view is made for."""
 _DUMB = {"", "dumb", "unknown"}
 
 
@@ -80,12 +79,9 @@ def terminal(environ: Mapping[str, str]) -> Iterator[Finding]:
         )
     else:
         size = shutil.get_terminal_size()
-        fits = size.columns >= LEAST_COLUMNS and size.lines >= LEAST_LINES
-        advice = (
-            ""
-            if fits
-            else f"make it {LEAST_COLUMNS}x{LEAST_LINES} or larger: views are cut below that"
-        )
+        columns, lines = LEAST_SIZE
+        fits = size.columns >= columns and size.lines >= lines
+        advice = "" if fits else f"make it {columns}x{lines} or larger: views are cut below that"
         health = Health.OK if fits else Health.WARNING
         yield Finding(group, "size", health, f"{size.columns}x{size.lines}", advice)
     kind = environ.get("TERM", "")
@@ -148,7 +144,7 @@ def programs() -> Iterator[Finding]:
 def own_folders() -> Iterator[Finding]:
     """Yield the folders for logs and for the app's past, with their free disk space."""
     for name, find, least, purpose in (
-        ("state", folders.state_folder, LEAST_STATE, "logs"),
+        ("state", folders.state_folder, FILE_BYTES, "logs"),
         (
             "cache",
             folders.cache_folder,

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from trnfleet.domain.quantities import size_text
 from trnfleet.errors import BrokerError
 from trnfleet.services.doctor.findings import Finding, Health, took
-from trnfleet.services.session import CONNECT_LIMIT_S, BatchReader
+from trnfleet.services.publishing import AT_ONCE
+from trnfleet.services.session import ANSWER_S, CONNECT_LIMIT_S, BatchReader
 from trnfleet.tasks import background
 from trnfleet.transport.inbox import MAX_PAYLOAD_BYTES
 from trnfleet.wire.ports import Envelope
@@ -22,21 +23,13 @@ if TYPE_CHECKING:
     from trnfleet.transport.mqtt import MqttPublisher, MqttSource
 
 ROUND_TRIPS = 20
-ANSWER_S = 2.0
-"""Longest wait for a message. The broker should forward it at once."""
-QUIET_S = 1.0
-"""Silence after which no more retained messages arrive."""
 FLOOD_S = 20.0
 """Longest time for the trial of many retained messages, each way."""
-FLOODED_AT_ONCE = 64
 FLOODED_BYTES = 1_024
 """Payload of such a message, about the size of an instance's descriptor (assumed)."""
-WILL_S = 3.0
-"""Longest wait for a last will after the connection is cut."""
-USUAL_BYTES = 16 * 1024
-"""Payload that telemetry of one host stays below."""
-SIZES = (USUAL_BYTES, 64 * 1024, MAX_PAYLOAD_BYTES)
-"""Payload sizes to try. The last is the largest ever sent."""
+SIZES = (16 * 1024, 64 * 1024, MAX_PAYLOAD_BYTES)
+"""Payload sizes to try. Telemetry of one host stays below the first; the last is the largest ever
+sent."""
 SLOW_S = 0.2
 """Round trip with less than 320 acknowledged messages a second. 64 are under way at once."""
 
@@ -90,14 +83,14 @@ class Probes:
                 " --remove-retained"
             )
             report(
-                self._found(
+                self._finding(
                     "clean-up", Health.WARNING, f"{left:,} retained messages are left", advice
                 )
             )
         report(await self._will())
         report(await self._size())
 
-    def _found(self, name: str, health: Health, value: str, advice: str = "") -> Finding:
+    def _finding(self, name: str, health: Health, value: str, advice: str = "") -> Finding:
         return Finding(self._group, name, health, value, advice)
 
     async def _round_trip(self) -> Finding:
@@ -118,37 +111,37 @@ class Probes:
                             "give the trials a user that may write below the root, or take the"
                             " broker's other findings alone"
                         )
-                        return self._found(
+                        return self._finding(
                             name, Health.UNKNOWN, f"not tried: {result.error}", advice
                         )
                     if not await self._comes(source, functools.partial(_holds, payload)):
                         break
                     trips_s.append(self._clock.monotonic_s() - begun_s)
         except BrokerError as error:
-            return self._found(name, Health.UNKNOWN, f"not tried: {_reason(error, self._group)}")
+            return self._finding(name, Health.UNKNOWN, f"not tried: {_reason(error, self._group)}")
         if len(trips_s) < ROUND_TRIPS:
             value = f"{len(trips_s)} of {ROUND_TRIPS} messages came back within {ANSWER_S:g} s"
             if trips_s:
-                return self._found(
+                return self._finding(
                     name, Health.PROBLEM, value, "look at the broker's queues and its log"
                 )
             advice = (
                 f"let this user write and read {self._prefix.rsplit('/', 2)[0]}/#, if the trials"
                 " shall be made"
             )
-            return self._found(name, Health.UNKNOWN, value, advice)
+            return self._finding(name, Health.UNKNOWN, value, advice)
         median_s = statistics.median(trips_s)
         most_s = max(trips_s)
         value = (
             f"{took(median_s)} in the median of {ROUND_TRIPS} with QoS 1, {took(most_s)} at most"
         )
         if median_s <= SLOW_S:
-            return self._found(name, Health.OK, value)
+            return self._finding(name, Health.OK, value)
         advice = (
             "run programs that publish near the broker: 64 acknowledged messages are under way at"
             " once"
         )
-        return self._found(name, Health.WARNING, value, advice)
+        return self._finding(name, Health.WARNING, value, advice)
 
     async def _single(self) -> Finding:
         """Retain a message, and subscribe to it with a wildcard, then exactly."""
@@ -162,22 +155,22 @@ class Probes:
                 "let the broker keep retained messages: descriptors, jobs, alerts and silences are"
                 " such"
             )
-            return self._found(name, Health.PROBLEM, result.error, advice)
+            return self._finding(name, Health.PROBLEM, result.error, advice)
         if await self._is_given(f"{self._prefix}/retained/#"):
-            return self._found(name, Health.OK, "reach subscriptions with wildcards")
+            return self._finding(name, Health.OK, "reach subscriptions with wildcards")
         if await self._is_given(topic):
             advice = (
                 "readers ask for descriptors by their topics, which takes longer; silences from"
                 " before a reader's start are not known to it"
             )
-            return self._found(
+            return self._finding(
                 name, Health.WARNING, "reach exact subscriptions only, no wildcards", advice
             )
         advice = (
             "let the broker keep retained messages, or take another: descriptors, jobs, alerts and"
             " silences are such"
         )
-        return self._found(name, Health.PROBLEM, "are not kept", advice)
+        return self._finding(name, Health.PROBLEM, "are not kept", advice)
 
     async def _is_given(self, topic_filter: str) -> bool:
         source = self._session.source([(topic_filter, 1)])
@@ -193,8 +186,8 @@ class Probes:
         topics = [f"{self._prefix}/many/{number}" for number in range(count)]
         begun_s = self._clock.monotonic_s()
         retained = 0
-        for begin in range(0, count, FLOODED_AT_ONCE):
-            chunk = topics[begin : begin + FLOODED_AT_ONCE]
+        for begin in range(0, count, AT_ONCE):
+            chunk = topics[begin : begin + AT_ONCE]
             self._retained += chunk
             result = await self._publisher.publish(
                 [Envelope(topic, bytes(FLOODED_BYTES), qos=1, retain=True) for topic in chunk]
@@ -209,7 +202,7 @@ class Probes:
         begun_s = self._clock.monotonic_s()
         async with background(many=source.run()):
             await source.wait_connected(CONNECT_LIMIT_S)
-            reader = BatchReader(source, self._clock, limit_s=FLOOD_S, quiet_s=QUIET_S)
+            reader = BatchReader(source, self._clock, limit_s=FLOOD_S, quiet_s=ANSWER_S)
             while len(given) < retained and (batch := await reader.next()):
                 given.update(envelope.topic for envelope in batch)
         read_s = self._clock.monotonic_s() - begun_s
@@ -222,11 +215,11 @@ class Probes:
                 "raise what the broker queues for a client, such as max_queued_messages 4000 of"
                 " Mosquitto; the rest is asked for"
             )
-            return self._found(name, Health.WARNING, value, advice)
+            return self._finding(name, Health.WARNING, value, advice)
         if retained < count:
             advice = "fleets with as many hosts take long to announce themselves"
-            return self._found(name, Health.WARNING, f"{value}; {count:,} were meant", advice)
-        return self._found(name, Health.OK, value)
+            return self._finding(name, Health.WARNING, f"{value}; {count:,} were meant", advice)
+        return self._finding(name, Health.OK, value)
 
     async def _will(self) -> Finding:
         """Cut a connection with a last will, and wait for the will."""
@@ -242,20 +235,20 @@ class Probes:
                     await client.wait_connected(CONNECT_LIMIT_S)
                     begun_s = self._clock.monotonic_s()
                     # It is not to come back before the trial is over.
-                    client.interrupt(2 * WILL_S)
-                    came = await self._comes(source, functools.partial(_holds, b"gone"), WILL_S)
+                    client.interrupt(2 * ANSWER_S)
+                    came = await self._comes(source, functools.partial(_holds, b"gone"))
             except BrokerError as error:
                 advice = "let clients of this user have a last will below the root"
-                return self._found(
+                return self._finding(
                     name, Health.WARNING, f"refused: {_reason(error, self._group)}", advice
                 )
         if came:
-            return self._found(
+            return self._finding(
                 name, Health.OK, f"comes {took(self._clock.monotonic_s() - begun_s)} after a cut"
             )
         advice = "a publisher that dies is noticed by its silence alone, three periods later"
-        return self._found(
-            name, Health.WARNING, f"did not come within {WILL_S:g} s after a cut", advice
+        return self._finding(
+            name, Health.WARNING, f"did not come within {ANSWER_S:g} s after a cut", advice
         )
 
     async def _size(self) -> Finding:
@@ -280,23 +273,23 @@ class Probes:
                     break
                 largest = size
         if not why:
-            return self._found(
+            return self._finding(
                 name,
                 Health.OK,
                 f"{size_text(largest)} comes through, the largest that is ever sent",
             )
         value = f"{size_text(size)} does not come through: {why}"
-        if largest < USUAL_BYTES:
+        if not largest:
             advice = (
                 f"raise the broker's limit to {size_text(2 * MAX_PAYLOAD_BYTES)}: telemetry of a"
                 " host may not come through"
             )
-            return self._found(name, Health.PROBLEM, value, advice)
+            return self._finding(name, Health.PROBLEM, value, advice)
         advice = (
             f"raise the broker's limit to {size_text(2 * MAX_PAYLOAD_BYTES)}, or publish by"
             " instance: frames of blocks are larger"
         )
-        return self._found(name, Health.WARNING, f"{size_text(largest)}; {value}", advice)
+        return self._finding(name, Health.WARNING, f"{size_text(largest)}; {value}", advice)
 
     async def _lost(self, topic: str, size: int, source: MqttSource) -> str:
         """Return why a message of a size does not come through; empty where it does."""
@@ -317,10 +310,9 @@ class Probes:
         self,
         source: MqttSource,
         is_wanted: Callable[[Envelope], bool],
-        limit_s: float | None = None,
     ) -> bool:
-        """Wait for a message; for `ANSWER_S` unless a limit is given."""
-        reader = BatchReader(source, self._clock, limit_s=ANSWER_S if limit_s is None else limit_s)
+        """Wait for a message, and return whether it has come."""
+        reader = BatchReader(source, self._clock, limit_s=ANSWER_S)
         while batch := await reader.next():
             if any(map(is_wanted, batch)):
                 return True
@@ -334,8 +326,8 @@ class Probes:
         topics = self._retained
         self._retained = []
         left = 0
-        for begin in range(0, len(topics), FLOODED_AT_ONCE):
-            chunk: Sequence[str] = topics[begin : begin + FLOODED_AT_ONCE]
+        for begin in range(0, len(topics), AT_ONCE):
+            chunk: Sequence[str] = topics[begin : begin + AT_ONCE]
             result = await self._publisher.publish(
                 [Envelope(topic, b"", qos=1, retain=True) for topic in chunk]
             )

@@ -17,6 +17,7 @@ from trnfleet.files import open_private, sync_folder
 from trnfleet.record.format.lines import encode_line
 from trnfleet.record.read.reader import PartReader
 from trnfleet.record.write.recorder import SYNC_EVERY_S, Recorder, RecordStatus
+from trnfleet.tasks import END_S, POLL_S
 from trnfleet.wire.ports import Stored
 
 if TYPE_CHECKING:
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
 
 LINE_QUEUE_BYTES = 64 * 2**20
 """Most bytes of lines waiting for their reader."""
-LINE_WAIT_S = 2.0
-"""Longest wait at the end for a blocked reader."""
-LINE_CHECK_EVERY_S = 0.1
 
 
 class Sink(Protocol):
@@ -141,7 +139,7 @@ class LineSink:
             self._is_closing = True
             self._wake.notify()
         if self._thread is not None:
-            self._thread.join(LINE_WAIT_S)
+            self._thread.join(END_S)
         with self._wake:
             self.status.lost += sum(count for _, count, _ in self._queue)
             self._queue.clear()
@@ -157,7 +155,7 @@ class LineSink:
         while not self.status.failed:
             if self._is_abandoned:
                 raise BrokenPipeError
-            await self._clock.sleep(LINE_CHECK_EVERY_S)
+            await self._clock.sleep(POLL_S)
 
     def _run(self) -> None:
         """Write until closed and nothing is left."""

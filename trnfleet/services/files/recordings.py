@@ -145,18 +145,18 @@ def fleet_of(recording: Recording, name: str | None, file: str) -> str:
         raise ConfigError(f"{file}: {error}") from error
 
 
-def choose_fleet(found: Collection[str], name: str | None) -> str:
-    """Return the given fleet, or the only one of `found`.
+def choose_fleet(fleets: Collection[str], name: str | None) -> str:
+    """Return the given fleet, or the only one of `fleets`.
 
     Raises:
         ConfigError: there are several and no name, or none of that name; the message does not name
             the file.
     """
-    if name is None and len(found) > 1:
-        raise ConfigError(f"several fleets in it: name one with --name; {nearest('', found)}")
-    if name is not None and name not in found:
-        raise ConfigError(f"no fleet {name!r} in it: {nearest(name, set(found))}")
-    return next(iter(found)) if name is None else name
+    if name is None and len(fleets) > 1:
+        raise ConfigError(f"several fleets in it: name one with --name; {nearest('', fleets)}")
+    if name is not None and name not in fleets:
+        raise ConfigError(f"no fleet {name!r} in it: {nearest(name, set(fleets))}")
+    return next(iter(fleets)) if name is None else name
 
 
 def left_out_text(damaged_chunks: int, senseless_messages: int) -> str:

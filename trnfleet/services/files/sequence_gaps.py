@@ -26,11 +26,9 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import Envelope
     from trnfleet.wire.topics import Topic
 
-MOST_BOOTS = 200_000
-"""Boots of publishers with followed sequence numbers. A million chips have at most 62,500
+MOST_TOPICS = 200_000
+"""Most followed topics of telemetry, and boots of publishers. A million chips have 62,500
 publishers."""
-MOST_TOPICS = 32_768
-"""Topics parsed only once. Further ones are parsed for each message."""
 # Within a JSON text a quotation mark is escaped: these bytes can be nothing but a key and its
 # value.
 _BOOT = re.compile(rb'"boot": ?"([A-Za-z0-9_-]+)"')
@@ -109,7 +107,7 @@ class SequenceGaps:
         trackers = self._trackers.get((topic.fleet, path), {})
         tracker = trackers.get((envelope.topic, boot))
         if tracker is None:
-            if self._boots >= MOST_BOOTS:
+            if self._boots >= MOST_TOPICS:
                 return
             self._boots += 1
             tracker = trackers[envelope.topic, boot] = SequenceTracker()

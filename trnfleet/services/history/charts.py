@@ -32,8 +32,7 @@ RETRY_S = 30.0
 LIMIT_S = 30.0
 """Longest time for one query. A longer one is aborted."""
 MOST_ANSWERS = 64
-MOST_WAITING = 16
-"""Waiting queries. The oldest are dropped: they are no longer shown."""
+"""Answers, and waiting queries. The oldest are dropped: they are no longer shown."""
 
 
 class _Answer:
@@ -98,28 +97,28 @@ class HistoryCharts:
         """Files missing in the last answer, as a problem."""
         self.reach: Reach | None = None
 
-    def ask(self, wanted: Wanted) -> KeptSeries | None:
+    def ask(self, query: Wanted) -> KeptSeries | None:
         """Return an answer, or a slightly older one to the same query.
 
         None while it is read.
         """
-        key = (wanted.address, wanted.jobs, wanted.step_ns)
+        key = (query.address, query.jobs, query.step_ns)
         answer = self._answers.get(key)
         if answer is not None:
             self._answers.move_to_end(key)
-        if self._is_old(key, wanted):
-            self._waiting[key] = wanted
+        if self._is_old(key, query):
+            self._waiting[key] = query
             self._waiting.move_to_end(key)
-            while len(self._waiting) > MOST_WAITING:
+            while len(self._waiting) > MOST_ANSWERS:
                 self._waiting.popitem(last=False)
             self._asked.set()
         return None if answer is None else answer.series
 
-    def _is_old(self, key: tuple[str, tuple[str, ...], int], wanted: Wanted) -> bool:
+    def _is_old(self, key: tuple[str, tuple[str, ...], int], query: Wanted) -> bool:
         answer = self._answers.get(key)
         return (
             answer is None
-            or answer.series.wanted != wanted
+            or answer.series.wanted != query
             or self._clock.monotonic_s() - answer.at_s >= FRESH_S
         )
 
@@ -169,11 +168,11 @@ class HistoryCharts:
             self._left_out = self._left_out if has_bad else ""
             self._tell(self._left_out)
 
-    async def _read(self, key: tuple[str, tuple[str, ...], int], wanted: Wanted) -> None:
+    async def _read(self, key: tuple[str, tuple[str, ...], int], query: Wanted) -> None:
         try:
             async with asyncio.timeout(LIMIT_S):
                 self.reach = await in_thread(partial(self._reader.reach, self._fleet))
-                series = await in_thread(partial(self._reader.read, self._fleet, wanted))
+                series = await in_thread(partial(self._reader.read, self._fleet, query))
         except TimeoutError:
             self._reader.interrupt()
             self._failed(

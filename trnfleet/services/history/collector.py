@@ -212,14 +212,16 @@ class JobMinutes:
         known = self._open.setdefault(minute, {})
         for message in jobs:
             job = known.setdefault(message.job, _Job())
-            job.kind, job.state = message.kind, message.state
+            job.kind = message.kind
+            job.state = message.state
             job.samples += 1
             for name in JOB_FIGURES:
                 value = getattr(message, name)
                 if value is None:
                     continue
                 if name in LASTING_JOB_FIGURES:
-                    job.sums[name], job.counts[name] = value, 1
+                    job.sums[name] = value
+                    job.counts[name] = 1
                 else:
                     job.sums[name] = job.sums.get(name, 0.0) + value
                     job.counts[name] = job.counts.get(name, 0) + 1

@@ -5,41 +5,52 @@ from __future__ import annotations
 import os
 import re
 import socket
+import threading
+from collections import deque
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from trnfleet import logs
 from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.domain.minutes import MINUTE_NS
 from trnfleet.domain.power import PUE
 from trnfleet.errors import TrnfleetError
+from trnfleet.export.history.database import HistoryError
 from trnfleet.export.history.files import cell_lock, locked
+from trnfleet.export.history.rolling import window_of
+from trnfleet.export.history.tables import ALERTS, EVENTS, JOB_MINUTES
 from trnfleet.export.history.writing import HistoryWriter
 from trnfleet.monitor.replay.past_monitor import PastMonitor, PastSource, RecordingClock
 from trnfleet.services.discovery import find_fleet
 from trnfleet.services.history.collector import Collector, HistoryMonitor
-from trnfleet.services.history.pending import PendingWrites
 from trnfleet.services.live_monitor import monitor_fleet
 from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.systemd import ServiceManager, Work
 from trnfleet.tasks import Ending, background, in_thread, run_until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
     from pathlib import Path
 
     from trnfleet.clock import Clock
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.record.read.recording import Recording
+    from trnfleet.services.history.collector import ClosedMinute, News
     from trnfleet.services.session import BrokerSession
+
+log = logs.get_logger(__name__)
 
 EVERY_S = 1.0
 """Time between two checks for finished minutes."""
 RETRY_S = 10.0
 """Time between two attempts on a full disk."""
-NEWS_EVERY_S = 60.0
-"""Longest time for which events and alerts are gathered."""
-STRIDE_NS = 10 * NS_PER_S
-"""Recording time played between two checks for finished minutes."""
+
+MOST_BYTES = 512 * 2**20
+"""Memory of the pending writes. Beyond it the oldest are dropped."""
+ROW_BYTES = 1_000
+"""Memory of an event or alert, about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +106,151 @@ def writer_name() -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname())[:64] or "writer"
 
 
+class _Write(NamedTuple):
+    """Something that is to be written."""
+
+    call: Callable[[], None]
+    size_bytes: int
+    minute: int | None
+    """Minute of chips; None for other rows."""
+
+
+class PendingWrites:
+    """The pending writes, oldest first.
+
+    One thread may flush while another adds.
+    """
+
+    def __init__(self, writer: HistoryWriter, most_bytes: int = MOST_BYTES) -> None:
+        self._writer = writer
+        self._most_bytes = most_bytes
+        self._lock = threading.Lock()
+        self._flushing = threading.Lock()
+        self._writes: deque[_Write] = deque()
+        self._bytes = 0
+        self._windows: set[int] = set()
+        """Windows of ten minutes with minutes not yet rolled up."""
+        self._newest = 0
+        """The newest minute written."""
+        self._days: set[int] = set()
+        self.minutes = 0
+        """Minutes written."""
+        self.chips = 0
+        """Rows of chips in them."""
+        self.late = 0
+        """Samples left out because their minutes are already there, possibly from an earlier run.
+        """
+        self.unwritten = 0
+        """Minutes that were given up."""
+        self.problem = ""
+        """Why something waits; empty where nothing does."""
+
+    @property
+    def waiting(self) -> int:
+        """Minutes that wait."""
+        with self._lock:
+            return sum(write.minute is not None for write in self._writes)
+
+    def add(self, closed: ClosedMinute) -> None:
+        """Add a minute."""
+
+        def write() -> None:
+            # Here, and not as its samples come: the day's files are read, which takes a while.
+            if self._writer.is_written(closed.minute):
+                self.late += sum(part.samples for part in closed.parts)
+                return
+            # Chips last: a minute counts as written once they are there.
+            if closed.jobs:
+                self._writer.write_rows(JOB_MINUTES, closed.minute, closed.jobs)
+            self._writer.write_chips(closed.parts)
+            self.minutes += 1
+            self.chips += sum(len(part.chip) for part in closed.parts)
+
+        self._append(_Write(write, sum(part.nbytes for part in closed.parts), closed.minute))
+
+    def add_news(self, news: News) -> None:
+        """Add events and alerts."""
+        for table, rows in ((EVENTS, news.events), (ALERTS, news.alerts)):
+            if rows:
+                call = partial(self._writer.write_rows, table, news.minute, rows)
+                self._append(_Write(call, ROW_BYTES * len(rows), None))
+
+    def flush(self, *, at_end: bool = False) -> None:
+        """Write all that waits and the finished ten-minute windows.
+
+        Failed writes wait on, and `problem` has the reason.
+
+        Args:
+            at_end: Whether no more will come. The last window is finished then, too.
+        """
+        # A flush of a thread that is not waited for any more may still be under way.
+        with self._flushing:
+            self.problem = ""
+            try:
+                self._write_all()
+                newest = window_of(self._newest)
+                for window in sorted(self._windows):
+                    if at_end or window < newest:
+                        self._writer.roll_up(window)
+                        self._windows.discard(window)
+            except TrnfleetError as error:
+                self.problem = str(error)
+
+    def _write_all(self) -> None:
+        while (write := self._take()) is not None:
+            minutes = self.minutes
+            try:
+                write.call()
+            except HistoryError as error:
+                if error.is_gone or error.is_refused:
+                    self._put_back(write)
+                    raise
+                # It would be refused again, and must not hold up what comes after it.
+                log.warning("history_not_written", error=str(error))
+                self.unwritten += write.minute is not None
+                continue
+            except TrnfleetError:
+                self._put_back(write)
+                raise
+            if write.minute is not None and self.minutes > minutes:
+                self._note(write.minute)
+
+    def _note(self, minute: int) -> None:
+        day = minute // 1_440
+        if day not in self._days:
+            # What a former run has left without its ten minutes.
+            self._windows |= self._writer.windows_to_roll_up(minute)
+            self._days.add(day)
+        self._windows.add(window_of(minute))
+        self._newest = max(self._newest, minute)
+
+    def _take(self) -> _Write | None:
+        with self._lock:
+            if not self._writes:
+                return None
+            write = self._writes.popleft()
+            self._bytes -= write.size_bytes
+            return write
+
+    def _put_back(self, write: _Write) -> None:
+        with self._lock:
+            self._writes.appendleft(write)
+            self._bytes += write.size_bytes
+            self._make_room()
+
+    def _append(self, write: _Write) -> None:
+        with self._lock:
+            self._writes.append(write)
+            self._bytes += write.size_bytes
+            self._make_room()
+
+    def _make_room(self) -> None:
+        while len(self._writes) > 1 and self._bytes > self._most_bytes:
+            given_up = self._writes.popleft()
+            self._bytes -= given_up.size_bytes
+            self.unwritten += given_up.minute is not None
+
+
 class _Cell:
     """The writing of one cell."""
 
@@ -123,7 +279,7 @@ class _Cell:
         for minute in closed:
             self._pending.add(minute)
         now_s = self._monitor.clock.monotonic_s()
-        if closed or at_end or now_s - self._news_s >= NEWS_EVERY_S:
+        if closed or at_end or (now_s - self._news_s) * NS_PER_S >= MINUTE_NS:
             self._news_s = now_s
             self._pending.add_news(self._collector.news())
         return bool(closed) or at_end
@@ -280,7 +436,7 @@ def write_from_recording(
             for _ in start:
                 pass
             while past.position_ns < to_ns:
-                for _ in past.advance(min(to_ns, past.position_ns + STRIDE_NS)):
+                for _ in past.advance(min(to_ns, past.position_ns + MINUTE_NS)):
                     pass
                 if cell.collect():
                     cell.flush()

@@ -25,6 +25,7 @@ from trnfleet.monitor.replay.past_monitor import (
 )
 from trnfleet.record.read.reader import PartReader
 from trnfleet.record.read.recording import Recording
+from trnfleet.tasks import POLL_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,13 +36,9 @@ if TYPE_CHECKING:
 
 log = logs.get_logger(__name__)
 
-LOOKED_EVERY_S = 0.1
-"""Time between two looks for the recording."""
 WAIT_S = 60.0
 """Longest wait for it, and for the first sample of the present. A simulator that ended has left
 none."""
-SHARE = 0.5
-"""Most share of a core to use."""
 
 
 class Backfill:
@@ -79,7 +76,7 @@ class Backfill:
             if self._clock.monotonic_s() >= deadline_s:
                 log.info("backfill_left_out", reason="no recording, or no telemetry")
                 return
-            await self._clock.sleep(LOOKED_EVERY_S)
+            await self._clock.sleep(POLL_S)
         with guard(self._live.counts, "backfill"):
             part = open_and_delete(path)
             if part is not None:
@@ -105,7 +102,7 @@ class Backfill:
             return
         # Where the rules begin: from here the exact past of any place is played.
         first = playback.monitors.make(recording=recording)
-        await work_calmly(first.reach_from_start(recording.start_ns), self._clock, SHARE)
+        await work_calmly(first.reach_from_start(recording.start_ns), self._clock)
         if buffer.backfill(part):
             playback.index.backfill(times, (recording.start_ns, PackedSnapshot(first.monitor)))
         else:
@@ -127,10 +124,10 @@ class Backfill:
         past.monitor.on_pass.append(
             lambda: times.append((past.monitor.moment().time_ns, past.position_ns))
         )
-        await work_calmly(past.begin(), self._clock, SHARE)
+        await work_calmly(past.begin(), self._clock)
         # Samples are taken at whole seconds: the last one is half a second to one and a half before
         # the first live one.
-        await work_calmly(past.advance(self._to_ns(first_s - 0.5)), self._clock, SHARE)
+        await work_calmly(past.advance(self._to_ns(first_s - 0.5)), self._clock)
         samples = past.monitor.history.samples
         if samples:
             live.history.backfill(past.monitor.history)

@@ -15,9 +15,9 @@ import msgspec
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.errors import BrokerError, WireError
 from trnfleet.services.discovery import find_fleet
-from trnfleet.services.session import CONNECT_LIMIT_S, QUIET_S, BatchReader, user_name
+from trnfleet.services.session import CONNECT_LIMIT_S, QUIET_S, READ_S, BatchReader, user_name
 from trnfleet.tasks import background
-from trnfleet.text import plain
+from trnfleet.text import LONGEST_LINE, plain
 from trnfleet.wire.messages import CommandMessage, ReplyMessage, decode_message, encode_message
 from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope, MessageProperties
 from trnfleet.wire.reservations import OfferingSpec, ReservationMessage
@@ -26,15 +26,8 @@ from trnfleet.wire.topics import TopicClass, build_filter, build_topic, command_
 if TYPE_CHECKING:
     from trnfleet.services.session import BrokerSession
 
-OTHERS_S = 0.3
-"""Wait for the fleet's other simulators after the first reply. They received the command at the
-same time."""
-MOST_REPLIES = 64
-LONGEST_REASON = 500
 
 Arguments = dict[str, str | float | bool | None]
-MOST_WAIT_S = 5.0
-"""Longest wait for retained messages."""
 
 
 class Reply(NamedTuple):
@@ -124,12 +117,12 @@ async def send_command(
 async def collect_replies(reader: BatchReader, topic: str, command_id: str) -> list[Reply]:
     """Return the first reply to a command and the ones right after it."""
     replies: list[Reply] = []
-    while len(replies) < MOST_REPLIES and (batch := await reader.next()):
+    while batch := await reader.next():
         for envelope in batch:
             reply = read_reply(envelope, topic, command_id)
-            if reply is not None and len(replies) < MOST_REPLIES:
+            if reply is not None:
                 if not replies:
-                    reader.shorten(OTHERS_S)
+                    reader.shorten(QUIET_S)
                 replies.append(reply)
     return replies
 
@@ -146,7 +139,7 @@ def read_reply(envelope: Envelope, topic: str, command_id: str) -> Reply | None:
         return None
     simulator = message.result.get("simulator")
     name = plain(simulator, 64) if isinstance(simulator, str) else "unnamed"
-    return Reply(name, message.ok, plain(message.reason, LONGEST_REASON), message.result)
+    return Reply(name, message.ok, plain(message.reason, LONGEST_LINE), message.result)
 
 
 async def read_reservations(
@@ -168,7 +161,7 @@ async def read_reservations(
     newest: dict[str, ReservationMessage] = {}
     async with background(reservations=source.run()):
         await source.wait_connected(timeout_s)
-        reader = BatchReader(source, session.clock, limit_s=MOST_WAIT_S, quiet_s=QUIET_S)
+        reader = BatchReader(source, session.clock, limit_s=READ_S, quiet_s=QUIET_S)
         while batch := await reader.next():
             for envelope in batch:
                 try:

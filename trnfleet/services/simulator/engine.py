@@ -11,7 +11,7 @@ from trnfleet.errors import ConfigError
 from trnfleet.sim.engine import Engine, to_ns
 from trnfleet.sim.jobs.traces import load_traces
 from trnfleet.sim.publish.faulty_publisher import FaultyPublisher, TransportFault
-from trnfleet.sim.sharding import Shard
+from trnfleet.sim.sharding import WHOLE, Shard
 
 if TYPE_CHECKING:
     from trnfleet.clock import Clock
@@ -75,7 +75,7 @@ def unreliable(
 
 
 def make_engine(
-    run: Run, fleet: FleetFile, shard: tuple[int, int] = (1, 1), *, lead_in: int = 0
+    run: Run, fleet: FleetFile, shard: tuple[int, int] = WHOLE, *, lead_in: int = 0
 ) -> Engine:
     """Return the engine of a run.
 

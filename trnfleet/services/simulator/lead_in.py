@@ -18,6 +18,7 @@ from trnfleet.domain.fleet import Publishing, expand
 from trnfleet.domain.hardware.catalogue import find_instance_type
 from trnfleet.errors import ConfigError, TrnfleetError
 from trnfleet.sim.publish.service import Simulation
+from trnfleet.tasks import POLL_S
 from trnfleet.wire.ports import LinkStatus, PublishResult
 from trnfleet.wire.values import EARLIEST_NS
 
@@ -34,17 +35,12 @@ if TYPE_CHECKING:
 log = logs.get_logger(__name__)
 
 LEAD_IN_S = 300.0
-"""Wall seconds before the start, as charts count them."""
-MOST_TICKS = 300
-"""Ticks of a lead-in: half a second of work. At shorter periods than a second it is shorter."""
+"""Wall seconds before the start, as charts count them, and most ticks: half a second of work."""
 SETTLING_TICKS = 60
 """Ticks before the lead-in, run in one step. A fleet begins with the temperatures of its first
 window's mean power."""
 MOST_CHIPS = 1_024
 """Most chips of a fleet with a lead-in. A larger one would take too long to write and to read."""
-SHARE = 0.5
-"""Share of a core for making them."""
-_LOOKED_EVERY_S = 0.05
 
 
 def lead_in_ticks(fleet: FleetFile, period_s: float) -> int:
@@ -57,7 +53,7 @@ def lead_in_ticks(fleet: FleetFile, period_s: float) -> int:
         period_s: Wall seconds from tick to tick.
     """
     chips = sum(find_instance_type(kind).chips for _, kind in expand(fleet))
-    return min(MOST_TICKS, int(LEAD_IN_S / period_s)) if chips <= MOST_CHIPS else 0
+    return int(LEAD_IN_S / max(1.0, period_s)) if chips <= MOST_CHIPS else 0
 
 
 class LeadIn:
@@ -105,7 +101,7 @@ class LeadIn:
         Without it, charts begin at the start.
         """
         while not self._simulation.published:
-            await self._clock.sleep(_LOOKED_EVERY_S)
+            await self._clock.sleep(POLL_S)
         try:
             await self._live_through()
             await asyncio.to_thread(self._write)
@@ -145,7 +141,8 @@ class LeadIn:
         begun_s = clock.monotonic_s()
         for number, messages in simulation.live_through(-engine.ticks):
             self._messages.append((start_ns + round(number * period_s * NS_PER_S), messages))
-            await clock.sleep((clock.monotonic_s() - begun_s) * (1 / SHARE - 1))
+            # Half of a core at most.
+            await clock.sleep(clock.monotonic_s() - begun_s)
             begun_s = clock.monotonic_s()
 
     def _write(self) -> None:

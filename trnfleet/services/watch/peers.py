@@ -32,7 +32,6 @@ log = logs.get_logger(__name__)
 
 FORGOTTEN_AFTER_S = 900.0
 """Time after which the presence message of a dead watch is cleared."""
-MOST_GONE = 1_000
 KEPT_NS = 3_600 * NS_PER_S
 """Age after their end, in the fleet's time, at which they are cleared."""
 OperatorMessage = AckMessage | SilenceMessage
@@ -40,8 +39,8 @@ _MODELS: dict[TopicClass, type[AckMessage | SilenceMessage]] = {
     TopicClass.ACK: AckMessage,
     TopicClass.SILENCE: SilenceMessage,
 }
-MOST_HELD = 2 * (DEFAULT_LIMITS.alerts + DEFAULT_LIMITS.silences)
-"""Stored messages: as many as a monitor stores, and as many withdrawals."""
+MOST_HELD = DEFAULT_LIMITS.acks + DEFAULT_LIMITS.silences
+"""Stored messages: as many as a monitor stores."""
 
 
 class Peers:
@@ -116,7 +115,7 @@ class Peers:
             and message.role == "watch"
             and (message.state == "offline" or envelope.retain)
         ):
-            if client in self._gone or len(self._gone) < MOST_GONE:
+            if client in self._gone or len(self._gone) < DEFAULT_LIMITS.watches:
                 self._gone.setdefault(client, self._clock.monotonic_s())
         else:
             self._gone.pop(client, None)

@@ -1,4 +1,4 @@
-"""The watch of a fleet from its connections to its end, and its report to a service manager."""
+"""A watch from its connections to its end, and its report to a service manager."""
 
 from __future__ import annotations
 

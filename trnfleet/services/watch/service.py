@@ -21,13 +21,13 @@ from trnfleet.domain.alerts.templates import fill, summary, title, value_text
 from trnfleet.domain.alerts.watches import HEARTBEAT_S, MUTED_S, NO_ERRORS
 from trnfleet.domain.quantities import duration
 from trnfleet.domain.severity import Severity
-from trnfleet.export.election import LISTEN_S, Attendance
+from trnfleet.export.election import LISTEN_S, UNHEARD_S, Attendance
 from trnfleet.export.notification_log import REFRESHED_EVERY_S, FiringAlert, Now
 from trnfleet.export.receiver import finished_within
 from trnfleet.monitor.alerting.lifecycle import UNHEARD
 from trnfleet.monitor.alerting.unpublished import Unpublished, notifying
 from trnfleet.services.watch.peers import Peers
-from trnfleet.tasks import background
+from trnfleet.tasks import POLL_S, background
 from trnfleet.text import plain
 from trnfleet.wire.alerts import AckMessage, AlertMessage
 from trnfleet.wire.topics import TopicClass, build_filter
@@ -50,11 +50,6 @@ if TYPE_CHECKING:
 
 log = logs.get_logger(__name__)
 
-CHECK_EVERY_S = 0.1
-"""Time between two elections. Each publishes the changes since the last."""
-UNHEARD_S = 15.0
-"""Time without its own heartbeat after which a watch reports it. It is one and a half heartbeats,
-on a connection that is not busy."""
 ANSWER_EVERY_S = 1.0
 """Shortest time between two heartbeats, however many newcomers there are."""
 LAST_NOTIFICATIONS_S = 1.0
@@ -282,7 +277,7 @@ class WatchService:
             ):
                 break
             await self._publish(GOODBYE_S)
-            await self._clock.sleep(CHECK_EVERY_S / 2)
+            await self._clock.sleep(POLL_S / 2)
         await self._publish(GOODBYE_S)
         farewell = self._identity.envelope(TopicClass.PUBLISHER, self._identity.client, None)
         # A watch that ends in order leaves no presence message, so that no watch waits for it.
@@ -306,7 +301,7 @@ class WatchService:
                 self.refusal = str(refusal)
                 self._ending.ask()
             self.elections += 1
-            await self._clock.sleep(CHECK_EVERY_S)
+            await self._clock.sleep(POLL_S)
 
     def _choose_role(self, now_s: float) -> None:
         connections = self._connections

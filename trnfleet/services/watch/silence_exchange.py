@@ -32,6 +32,7 @@ from trnfleet.export.silence_plan import (
     plan,
 )
 from trnfleet.monitor.alerting.operator import LEAST_NS, withdrawn_ack, withdrawn_silence
+from trnfleet.tasks import POLL_S
 from trnfleet.wire.alerts import SilenceMessage
 from trnfleet.wire.topics import TopicClass
 from trnfleet.wire.values import LATEST_NS
@@ -53,7 +54,6 @@ log = logs.get_logger(__name__)
 POLLED_EVERY_S = 15.0
 """Time between two reads of an Alertmanager. A changed silence here triggers one at once."""
 LEAST_PAUSE_S = 1.0
-CHECK_EVERY_S = 0.1
 UNKNOWN_FOR_S = 10.0
 """Time unknown here after which an own silence is ended there, unless it was withdrawn. Retained
 messages and alerts arrive one after the other."""
@@ -150,7 +150,7 @@ class SilenceExchange:
                     for alertmanager in self._alertmanagers:
                         await self._look_alone(alertmanager)
                     self._take()
-                await self._clock.sleep(CHECK_EVERY_S)
+                await self._clock.sleep(POLL_S)
 
     def errors(self) -> ReceiverErrors:
         """Return refused silences and acks, and errors of Alertmanagers as a whole."""

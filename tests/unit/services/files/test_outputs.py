@@ -202,7 +202,7 @@ def test_a_reader_that_does_not_read_holds_nobody_up(monkeypatch: pytest.MonkeyP
 
     The wait at the end is limited.
     """
-    monkeypatch.setattr(outputs, "LINE_WAIT_S", 0.05)
+    monkeypatch.setattr(outputs, "END_S", 0.05)
     reader, writer = os.pipe()
     try:
         sink = LineSink(writer, ManualClock(START_NS, 5.0), queue_bytes=400_000)

@@ -6,8 +6,7 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING, Any
 
-from trnfleet.services.history.pending import PendingWrites
-from trnfleet.services.history.write import HistoryRequest, write_from_broker
+from trnfleet.services.history.write import HistoryRequest, PendingWrites, write_from_broker
 from trnfleet.services.session import BrokerSession
 from trnfleet.transport.memory import MemoryBus, MemorySource
 from trnfleet.transport.url import parse_url

@@ -11,7 +11,7 @@ from support.history import FIRST, chip_minute, write_minutes
 from trnfleet.export.history.query import open_history
 from trnfleet.export.history.writing import HistoryWriter
 from trnfleet.services.history.collector import ClosedMinute
-from trnfleet.services.history.pending import PendingWrites
+from trnfleet.services.history.write import PendingWrites
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -30,7 +30,7 @@ from trnfleet.services.simulator.engine import make_engine
 from trnfleet.services.simulator.lead_in import SETTLING_TICKS, LeadIn
 from trnfleet.services.simulator.run import Run
 from trnfleet.sim.publish.service import Simulation
-from trnfleet.tasks import background
+from trnfleet.tasks import POLL_S, background
 from trnfleet.wire.ports import Envelope, LinkStatus, PublishResult
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class Demo:
             ):
                 recording = asyncio.create_task(self.lead_in.run())
                 await self.clock.advance(0.0)
-                await self.clock.advance(0.05)
+                await self.clock.advance(POLL_S)
                 await recording
                 yield
         finally:
@@ -298,7 +298,7 @@ async def test_it_works_in_slices(demo: Demo, monkeypatch: pytest.MonkeyPatch) -
             self._monotonic_s += 0.001
             return super().monotonic_s()
 
-    monkeypatch.setattr(backfill_module, "LOOKED_EVERY_S", 0.0)
+    monkeypatch.setattr(backfill_module, "POLL_S", 0.0)
     backfill = Backfill(demo.live, Working(WALL_NS, 100.0))
     async with demo.running(backfill):
         await demo.go(4)

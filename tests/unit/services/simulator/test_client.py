@@ -9,7 +9,7 @@ from support.monitor.queue_source import QueueSource
 
 from trnfleet.clock import SystemClock
 from trnfleet.services.session import BatchReader
-from trnfleet.services.simulator.client import MOST_REPLIES, Reply, collect_replies, read_reply
+from trnfleet.services.simulator.client import Reply, collect_replies, read_reply
 from trnfleet.wire.ports import Envelope
 
 TOPIC = "trnfleet/v1/demo/reply/ops/42"
@@ -74,8 +74,3 @@ async def test_all_who_answer_together_are_heard() -> None:
 async def test_nobody_answers_in_time() -> None:
     """Without an answer the wait ends at its limit."""
     assert await collect([reply(id="1")], timeout_s=0.05) == []
-
-
-async def test_answers_have_a_limit() -> None:
-    """A simulator replying in a loop does not fill memory."""
-    assert len(await collect([reply()] * 1_000, timeout_s=60)) == MOST_REPLIES
