@@ -15,7 +15,7 @@ from support.processes.waiting import eventually, running
 
 from trnfleet.domain.reservations.states import ReservationState
 from trnfleet.export.election import LISTEN_S
-from trnfleet.services.relay import ended
+from trnfleet.services.relay import clearings
 from trnfleet.services.relay.alerts import SETTLED_S
 from trnfleet.services.session import BrokerSession
 from trnfleet.transport.mqtt import MqttPublisher
@@ -76,8 +76,8 @@ MESSAGES = [
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ended, "LOOK_EVERY_S", 0.01)
-    monkeypatch.setattr(ended, "READ_S", 0.3)
+    monkeypatch.setattr(clearings, "PERIOD_S", 0.01)
+    monkeypatch.setattr(clearings, "READ_S", 0.3)
 
 
 def cleared(top: Top) -> set[str]:
@@ -98,7 +98,7 @@ async def test_what_the_cell_does_not_have_any_more_is_cleared_once(
     await relay.service.pass_on(QueueSource([job("there", HOST)], []))
     publisher = MqttPublisher(mosquitto.url, client_id="p")
     session = BrokerSession(mosquitto.url)
-    looking = ended.clear_ended(relay.service, session, "demo", HEARD)
+    looking = clearings.clear_ended(relay.service, session, "demo", HEARD)
     async with running(publisher.run()):
         await publisher.wait_connected(5)
         assert (await publisher.publish(MESSAGES)).unsent == 0
@@ -129,7 +129,7 @@ async def test_a_relay_that_cannot_know_clears_nothing(
     relay.feed.monitor.link.retained_exactly = int(case == "withheld")
     await memory.run(LISTEN_S + SETTLED_S + 1.0)
     publisher = MqttPublisher(mosquitto.url, client_id="p")
-    looking = ended.clear_ended(relay.service, BrokerSession(mosquitto.url), "demo", hearing)
+    looking = clearings.clear_ended(relay.service, BrokerSession(mosquitto.url), "demo", hearing)
     async with running(publisher.run()):
         await publisher.wait_connected(5)
         assert (await publisher.publish(MESSAGES)).unsent == 0
@@ -140,4 +140,4 @@ async def test_a_relay_that_cannot_know_clears_nothing(
 
 async def test_what_is_published_meanwhile_goes_on() -> None:
     batch = [job("gone", HOST), job("back", HOST), job("back", HOST)._replace(retain=False)]
-    assert await ended.retained_of(QueueSource(batch, [])) == [job("gone", HOST)]
+    assert await clearings.retained_of(QueueSource(batch, [])) == [job("gone", HOST)]

@@ -70,8 +70,8 @@ async def test_what_is_cleared_while_a_relay_is_away_is_cleared_on_the_top(
 
     Other and new ones stay.
     """
-    monkeypatch.setattr("trnfleet.services.relay.missed.SETTLED_S", 1.0)
-    monkeypatch.setattr("trnfleet.services.relay.missed.LOOK_EVERY_S", 0.1)
+    monkeypatch.setattr("trnfleet.services.relay.clearings.SETTLED_S", 1.0)
+    monkeypatch.setattr("trnfleet.services.relay.clearings.PERIOD_S", 0.1)
     feed = Feed(ultraservers(2))
     feed.jobs = {"ends": ("uc1/us-0001",), "stays": ("uc1/us-0002",)}
     alerts = [alert_message(number) for number in (1, 2)]

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from support.monitor.feed import Feed, SilentSource, ultraservers
 from support.monitor.queue_source import QueueSource
-from trnfleet.services.relay.role import CHECK_EVERY_S, RelayIdentity, Role, TopLinks
-from trnfleet.services.relay.run import PERIOD_S, CellMonitor, RelayService
+from trnfleet.services.relay.role import PERIOD_S, RelayIdentity, Role, TopLinks
+from trnfleet.services.relay.run import CellMonitor, RelayService
+from trnfleet.tasks import POLL_S
 from trnfleet.wire.ports import Envelope, LinkStatus, PublishResult
 from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, parse_topic
 
@@ -48,9 +49,9 @@ class Top:
 
         Stopped relays do nothing in it.
         """
-        for _ in range(round(seconds / CHECK_EVERY_S)):
+        for _ in range(round(seconds / POLL_S)):
             for relay in self.relays:
-                await relay.feed.clock.advance(CHECK_EVERY_S)
+                await relay.feed.clock.advance(POLL_S)
             for relay in list(self.relays):
                 if not relay.is_stopped:
                     await relay.step()

@@ -22,7 +22,7 @@ from trnfleet.services.files.rules import load_rules
 from trnfleet.services.files.sequence_gaps import SequenceGaps
 from trnfleet.services.history.collector import Collector, HistoryMonitor
 from trnfleet.services.record import MissingDescriptors
-from trnfleet.services.relay.missed import MissedClearings
+from trnfleet.services.relay.clearings import MissedClearings
 from trnfleet.services.watch.identity import Connections, Identity
 from trnfleet.services.watch.run import PEERS
 from trnfleet.services.watch.service import Role, WatchService

@@ -15,6 +15,7 @@ import msgspec
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.monitor.alerting.cells import alert_of
+from trnfleet.services.relay.passed import MOST_AT_ONCE
 from trnfleet.wire.alerts import CellAlertMessage, Handling
 from trnfleet.wire.limits import DEFAULT_LIMITS
 from trnfleet.wire.messages import message_envelope
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
 SETTLED_S = 30.0
 """Connected time after which an alert only on the top broker is over. By then the cell's retained
 alerts have arrived, and its watch has restored those its broker lost."""
-MOST_AT_ONCE = 2_000
-"""Most messages a tick, so that a storm does not delay heartbeats and roll-ups. The rest follow in
-the next tick."""
 
 
 class _Sent(NamedTuple):

@@ -133,10 +133,8 @@ class Rows:
         if whole.all():
             return ultraservers[self._numbers]
         made = np.empty((len(self._numbers), *ultraservers.shape[1:]), ultraservers.dtype)
-        made[whole], made[~whole] = (
-            ultraservers[self._numbers[whole]],
-            instances[self._numbers[~whole]],
-        )
+        made[whole] = ultraservers[self._numbers[whole]]
+        made[~whole] = instances[self._numbers[~whole]]
         return made
 
     def _columns(

@@ -1,4 +1,4 @@
-"""Telemetry of hosts from a relay's cell to the top broker, and the leases that ask for it.
+"""Telemetry of hosts from a relay's cell to the top broker, under leases.
 
 Descriptors name the forwarder; frames stay as they are. A newly forwarded host is described on the
 top together with its first frame: a monitor replaces a row by chips with values, and the totals
@@ -21,8 +21,9 @@ from trnfleet.domain.address import format_chip
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
 from trnfleet.domain.quantities import counted
 from trnfleet.errors import BrokerError, ConfigError, WireError
+from trnfleet.services.relay.role import REPEAT_S
 from trnfleet.services.session import CONNECT_LIMIT_S
-from trnfleet.tasks import preserve_cancellation
+from trnfleet.tasks import POLL_S, preserve_cancellation
 from trnfleet.wire.commands.leases import FORWARD, LEASE_S, LONGEST_S
 from trnfleet.wire.commands.server import CommandServer, serve
 from trnfleet.wire.messages import Descriptor, decode_message, message_envelope
@@ -42,10 +43,6 @@ if TYPE_CHECKING:
 
 HOLD_S = 1.5
 """Longest wait for the first frames of newly forwarded hosts: 1.5 periods of most fleets."""
-LOOK_EVERY_S = 0.25
-"""Time between two looks whether the wait is over."""
-REPEAT_S = 60.0
-"""Time after which descriptors are published again, as by their publishers."""
 EXPIRY_S = 180
 """Seconds for which an MQTT 5 broker retains an unrepeated descriptor. After a relay died, its
 descriptors expire."""
@@ -106,12 +103,12 @@ class Forwarding:
             self._has_work.set()
         self._is_active = is_active
 
-    def follow(self, wanted: Mapping[str, CompactDescriptor]) -> None:
+    def follow(self, hosts: Mapping[str, CompactDescriptor]) -> None:
         """Forward the hosts of some descriptors, by path, and stop forwarding others."""
-        for path in self._paths.keys() - wanted.keys():
+        for path in self._paths.keys() - hosts.keys():
             self._drop(path)
         now_s = self._clock.monotonic_s()
-        for path, compact in wanted.items():
+        for path, compact in hosts.items():
             if path not in self._paths:
                 self._add(path, compact, now_s)
         self._has_work.set()
@@ -189,9 +186,7 @@ class Forwarding:
                 await self._has_work.wait()
             else:
                 with contextlib.suppress(TimeoutError):
-                    await preserve_cancellation(
-                        asyncio.wait_for(self._has_work.wait(), LOOK_EVERY_S)
-                    )
+                    await preserve_cancellation(asyncio.wait_for(self._has_work.wait(), POLL_S))
             self._has_work.clear()
             await self.publish()
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from trnfleet.errors import WireError
+from trnfleet.wire.limits import DEFAULT_LIMITS
 from trnfleet.wire.messages import (
     WatchMessage,
     cell_of,
@@ -39,18 +40,14 @@ MOST_KEPT_BYTES = 256 * 2**20
 """Memory of the retained messages published again after a reconnect."""
 EVENTS_KEPT_S = 10.0
 """Age of the events published on takeover. It exceeds the time to detect a lost relay."""
-MOST_EVENTS = 1_000
 CLEARED_KEPT_S = 60.0
 """Time after which a standby relay assumes a clearing was published. The active relay has not lost
 its connection by then."""
-MOST_CLEARED = 20_000
-"""Stored topics of cleared messages: as many as a monitor stores jobs."""
-MOST_WATCHES = 1_000
+MOST_WATCHES = DEFAULT_LIMITS.watches
 """Most watches with presence passed on: as many as the cell's monitor stores."""
-ENTRY_BYTES = 300
-"""Memory of a stored message beside its topic and payload: measured."""
-MOST_FOREIGN = 100_000
-"""Topics written by other cells' relays: as many as a monitor stores publishers."""
+MOST_TOPICS = 200_000
+"""Most stored topics of one kind. Each of 62,500 hosts has a descriptor and a presence; there are
+as many jobs and alerts as are stored."""
 MOST_AT_ONCE = 1_000
 """Most messages sent together. Behind more, a heartbeat would be late and another relay would take
 over."""
@@ -74,7 +71,7 @@ class PassedMessages:
         """Watches with a message below the cell's name on the top broker, as received here."""
         self._foreign: set[str] = set()
         """Topics written by another relay on the cell's broker."""
-        self._events: deque[tuple[float, Envelope]] = deque(maxlen=MOST_EVENTS)
+        self._events: deque[tuple[float, Envelope]] = deque(maxlen=MOST_AT_ONCE)
         """The last events, with their monotonic seconds of arrival. It is unknown whether the relay
         before passed them on."""
         self._cleared: OrderedDict[str, float] = OrderedDict()
@@ -102,7 +99,7 @@ class PassedMessages:
         self._cleared.pop(passed.topic, None)
         if not passed.payload:
             self._cleared[passed.topic] = now_s
-            if len(self._cleared) > MOST_CLEARED:
+            if len(self._cleared) > MOST_TOPICS:
                 self._cleared.popitem(last=False)
 
     @property
@@ -162,10 +159,7 @@ class PassedMessages:
         """
         left = sorted(self._watches_on_top - self._watches)
         self._watches_on_top.difference_update(left)
-        cell = self._identity.cell
-        topic = self._identity.topic
-        topics = [topic(TopicClass.PUBLISHER, presence_path(client, cell)) for client in left]
-        return [Envelope(name, b"", qos=1, retain=True) for name in topics]
+        return self._identity.cleared_presences(left)
 
     def _passed(self, envelope: Envelope) -> Envelope | None:
         """Return a message as published on the top broker.
@@ -214,7 +208,7 @@ class PassedMessages:
         if not cell_of(envelope.payload):
             self._foreign.discard(envelope.topic)
             return False
-        if topic.topic_class in RETAINED and len(self._foreign) < MOST_FOREIGN:
+        if topic.topic_class in RETAINED and len(self._foreign) < MOST_TOPICS:
             self._foreign.add(envelope.topic)
         return True
 
@@ -241,4 +235,4 @@ class PassedMessages:
 
 
 def _memory_bytes(message: Envelope) -> int:
-    return ENTRY_BYTES + len(message.topic) + len(message.payload)
+    return len(message.topic) + len(message.payload)

@@ -17,28 +17,26 @@ from trnfleet.clock import format_rfc3339
 from trnfleet.domain.alerts.relays import DOUBT_S, GONE_S, HEARTBEAT_S
 from trnfleet.domain.quantities import duration
 from trnfleet.errors import BrokerError
-from trnfleet.export.election import LISTEN_S, Attendance, Election, since_of
+from trnfleet.export.election import LISTEN_S, UNHEARD_S, Attendance, Election, since_of
+from trnfleet.services.publishing import cleared
+from trnfleet.wire.limits import DEFAULT_LIMITS
 from trnfleet.wire.messages import MOST_BEHIND, WatchMessage, decode_message, message_envelope
-from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import TopicClass, build_topic, presence_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from trnfleet.wire.ports import LinkStatus
+    from trnfleet.wire.ports import Envelope, LinkStatus
 
 log = logs.get_logger(__name__)
 
-CHECK_EVERY_S = 0.1
-"""Time between two elections."""
-ANSWER_EVERY_S = 0.2
-"""Shortest time between two heartbeats, however many newcomers there are."""
-UNHEARD_S = 15.0
-"""Time without its own heartbeat after which a relay ends. It would not receive other relays'
-either."""
+PERIOD_S = 1.0
+"""Time between two publications of roll-ups."""
+REPEAT_S = 60.0
+"""Time after which descriptors are published again, and what had no answer is requested again. Not
+every broker sends retained messages to every subscriber."""
 FORGOTTEN_AFTER_S = 60.0
 """Time after which the presence of a silent relay without a last will is cleared."""
-MOST_GONE = 1_000
 
 
 class Role(enum.StrEnum):
@@ -92,6 +90,11 @@ class RelayIdentity:
         )
         topic = self.topic(TopicClass.PUBLISHER, presence_path(self.client, self.cell))
         return message_envelope(topic, message, retain=True)
+
+    def cleared_presences(self, clients: Iterable[str]) -> list[Envelope]:
+        """Return messages to clear the presence of relays or watches of the cell."""
+        paths = (presence_path(client, self.cell) for client in clients)
+        return list(cleared(self.topic(TopicClass.PUBLISHER, path) for path in paths))
 
 
 class RelayRingError(BrokerError):
@@ -180,7 +183,7 @@ class RelayRole:
             or (message.state == "online" and not envelope.retain)
         ):
             self._gone.pop(client, None)
-        elif client in self._gone or len(self._gone) < MOST_GONE:
+        elif client in self._gone or len(self._gone) < DEFAULT_LIMITS.watches:
             clear_s = now_s if message.state == "offline" else now_s + FORGOTTEN_AFTER_S
             self._gone[client] = min(clear_s, self._gone.get(client, math.inf))
 
@@ -270,10 +273,7 @@ class RelayRole:
         due = [client for client, clear_s in self._gone.items() if now_s >= clear_s]
         for client in due:
             del self._gone[client]
-        cell = self._identity.cell
-        topic = self._identity.topic
-        topics = [topic(TopicClass.PUBLISHER, presence_path(client, cell)) for client in due]
-        return [Envelope(name, b"", qos=1, retain=True) for name in topics]
+        return self._identity.cleared_presences(due)
 
     def _stop(self, paused_s: float) -> None:
         if self.role is Role.LISTENING:
@@ -323,10 +323,9 @@ class RelayRole:
     def _beats(
         self, now_s: float, wall_ns: int, behind: tuple[str, ...], *, hears: bool
     ) -> list[Envelope]:
-        passed_s = now_s - self._beat_s
         said = (self.role, hears, self._election.since_ns, behind)
         is_news = said != self._beat or self._owes_answer
-        if passed_s < HEARTBEAT_S and not (is_news and passed_s >= ANSWER_EVERY_S):
+        if now_s - self._beat_s < HEARTBEAT_S and not is_news:
             return []
         self._beat_s = now_s
         self._beat = said

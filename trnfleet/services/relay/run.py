@@ -23,15 +23,15 @@ from trnfleet.monitor.monitor import Monitor
 from trnfleet.record.write.tapped_source import TappedSource
 from trnfleet.services.discovery import find_fleet
 from trnfleet.services.live_monitor import monitor_fleet
-from trnfleet.services.publishing import fail_if_all_refused
+from trnfleet.services.publishing import cleared, fail_if_all_refused
 from trnfleet.services.relay.alerts import PassedAlerts
 from trnfleet.services.relay.blocks import Rows
-from trnfleet.services.relay.ended import clear_ended, ended_of
+from trnfleet.services.relay.clearings import MissedClearings, Taps, clear_ended, ended_of
 from trnfleet.services.relay.forwarding import Forwarding, Leases, command_server, serve_leases
-from trnfleet.services.relay.missed import MissedClearings, Taps
-from trnfleet.services.relay.passed import MOST_AT_ONCE, PASSED_ON, PassedMessages
+from trnfleet.services.relay.passed import MOST_AT_ONCE, MOST_TOPICS, PASSED_ON, PassedMessages
 from trnfleet.services.relay.role import (
-    CHECK_EVERY_S,
+    PERIOD_S,
+    REPEAT_S,
     RelayIdentity,
     RelayRingError,
     RelayRole,
@@ -40,7 +40,7 @@ from trnfleet.services.relay.role import (
 )
 from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.systemd import ServiceManager, link_works
-from trnfleet.tasks import Ending, background, run_until
+from trnfleet.tasks import POLL_S, Ending, background, run_until
 from trnfleet.wire.messages import (
     ClockSpec,
     Descriptor,
@@ -55,7 +55,7 @@ from trnfleet.wire.telemetry import Head
 from trnfleet.wire.topics import TopicClass, build_filter, build_topic, parse_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from trnfleet.services.session import BrokerSession
     from trnfleet.wire.ports import Publisher, Source
@@ -63,15 +63,9 @@ if TYPE_CHECKING:
 
 log = logs.get_logger(__name__)
 
-PERIOD_S = 1.0
 OVERLOADED_FROM_S = 3.0
 """Overload from which a relay does not observe its cell. After more than three periods, messages it
 left out prove nothing about the hosts."""
-REPEAT_S = 60.0
-"""Time after which descriptors are published again. Not every broker sends retained messages to
-every subscriber."""
-MOST_LEFT = 10_000
-"""Stored descriptor topics of other relays: a multiple of the largest fleet's blocks."""
 _EPOCH_STEP_NS = 5 * NS_PER_S
 
 
@@ -226,7 +220,7 @@ class RelayService:
         elif is_rollup(envelope.payload):
             is_own = decode_message(envelope.payload, RollupDescriptor).boot == self._identity.boot
             is_known = envelope.topic in self._described
-            if not (is_own and is_known) and len(self._left) < MOST_LEFT:
+            if not (is_own and is_known) and len(self._left) < MOST_TOPICS:
                 self._left.add(envelope.topic)
             if not is_own and is_known:
                 # It has taken the place of one of this relay's, which is published again.
@@ -242,14 +236,13 @@ class RelayService:
             self.role.is_active and self._passed.has_all and self._alerts.knows_cell(self._monitor)
         )
 
-    async def clear_ended_of(self, found: Iterable[Envelope]) -> None:
+    async def clear_ended_of(self, retained: Iterable[Envelope]) -> None:
         """Clear the cell's jobs and reservations on the top broker that it no longer has."""
         if self.knows_cell:
             identity = self._identity
             layout = self._monitor.store.layout
-            left = ended_of(found, self._passed.topics, layout, identity.cell, identity.root)
-            for first in range(0, len(left), MOST_AT_ONCE):
-                await self._publisher.publish(left[first : first + MOST_AT_ONCE])
+            left = ended_of(retained, self._passed.topics, layout, identity.cell, identity.root)
+            await _publish_in_parts(self._publisher, left)
 
     def row_of(self, address: str) -> str:
         """Return the published roll-up row that an address is, or is in.
@@ -320,8 +313,7 @@ class RelayService:
         if self.turn:
             topics = [*self._described, *self._passed.topics, *self._alerts.topics]
         goodbye = self.role.presence("offline")
-        cleared = [Envelope(topic, b"", qos=1, retain=True) for topic in topics]
-        return [*cleared, goodbye, goodbye._replace(payload=b"")]
+        return [*cleared(topics), goodbye, goodbye._replace(payload=b"")]
 
     @property
     def sees_cell(self) -> bool:
@@ -394,7 +386,12 @@ class RelayService:
         """Return messages to clear other relays' descriptors of blocks missing here."""
         gone = sorted(self._left.difference(self._described))
         self._left.clear()
-        return [Envelope(topic, b"", qos=1, retain=True) for topic in gone]
+        return list(cleared(gone))
+
+
+async def _publish_in_parts(publisher: Publisher, messages: Sequence[Envelope]) -> None:
+    for first in range(0, len(messages), MOST_AT_ONCE):
+        await publisher.publish(messages[first : first + MOST_AT_ONCE])
 
 
 async def relay_cell(
@@ -491,8 +488,7 @@ async def relay_cell(
                     await run_until(ending, _publish(service, leases, live.monitor, links, report))
                 except RelayRingError:
                     left = [*forwarding.end(), *service.withdrawal()]
-                    for first in range(0, len(left), MOST_AT_ONCE):
-                        await publisher.publish(left[first : first + MOST_AT_ONCE])
+                    await _publish_in_parts(publisher, left)
                     raise
             await publisher.publish([*forwarding.end(), *service.farewell()])
 
@@ -541,7 +537,7 @@ async def _publish(
                 if sees
                 else f"{why} its cell: it is not observed until it does"
             )
-        await clock.sleep(CHECK_EVERY_S)
+        await clock.sleep(POLL_S)
 
 
 class CellMonitor(Monitor):

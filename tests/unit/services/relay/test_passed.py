@@ -14,16 +14,14 @@ from support.monitor.relays import Top
 from trnfleet.domain.layout import Layout
 from trnfleet.export.election import LISTEN_S
 from trnfleet.services.relay.alerts import SETTLED_S, PassedAlerts
-from trnfleet.services.relay.ended import ended_of
+from trnfleet.services.relay.clearings import ended_of
 from trnfleet.services.relay.passed import (
     CLEARED_KEPT_S,
-    ENTRY_BYTES,
     EVENTS_KEPT_S,
-    MOST_EVENTS,
+    MOST_AT_ONCE,
     PassedMessages,
 )
-from trnfleet.services.relay.role import RelayIdentity
-from trnfleet.services.relay.run import PERIOD_S
+from trnfleet.services.relay.role import PERIOD_S, RelayIdentity
 from trnfleet.wire.limits import Limits
 from trnfleet.wire.messages import JobMessage, WatchMessage, encode_message, with_cell
 from trnfleet.wire.ports import Envelope
@@ -90,7 +88,7 @@ def test_names_count_as_much_as_what_is_kept_of_them(monkeypatch: pytest.MonkeyP
 
     Clearing frees memory.
     """
-    room = 2 * (ENTRY_BYTES + len(named("a").topic) + len(named("a").payload))
+    room = 2 * (len(named("a").topic) + len(named("a").payload))
     monkeypatch.setattr("trnfleet.services.relay.passed.MOST_KEPT_BYTES", room)
     passed = PassedMessages(IDENTITY)
     assert len(passed.take([job("a"), job("b"), job("c")], 0.0)) == 3
@@ -124,16 +122,16 @@ def test_only_the_last_events_are_passed_on_by_the_next_relay() -> None:
     passed = PassedMessages(IDENTITY)
     event = Envelope(build_topic("demo", TopicClass.EVENT, "fleet"), b"{}", qos=1)
     passed.take([job("a", b"")], 0.0)
-    passed.take([event] * 2 * MOST_EVENTS, 1.0)
+    passed.take([event] * 2 * MOST_AT_ONCE, 1.0)
     sent = event._replace(payload=with_cell(event.payload, "cell-a"))
-    assert passed.begin(1.0) == [sent] * MOST_EVENTS
+    assert passed.begin(1.0) == [sent] * MOST_AT_ONCE
     assert passed.next_owed() == [job("a", b"")]
     assert passed.begin(1.0 + EVENTS_KEPT_S + 1.0) == []
 
 
 def test_of_what_was_cleared_the_latest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """The latest clearings stay, even if an old one is cleared again."""
-    monkeypatch.setattr("trnfleet.services.relay.passed.MOST_CLEARED", 2)
+    monkeypatch.setattr("trnfleet.services.relay.passed.MOST_TOPICS", 2)
     passed = PassedMessages(IDENTITY)
     passed.take([job(name, b"") for name in ("a", "b", "a", "c")], 0.0)
     passed.begin(0.0)
@@ -197,7 +195,7 @@ async def test_names_that_somebody_makes_up_on_the_top_take_no_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The number of stored descriptors and alerts below the cell's name is limited."""
-    monkeypatch.setattr("trnfleet.services.relay.run.MOST_LEFT", 2)
+    monkeypatch.setattr("trnfleet.services.relay.run.MOST_TOPICS", 2)
     monkeypatch.setattr("trnfleet.services.relay.alerts.DEFAULT_LIMITS", Limits(alerts=2))
     top = Top()
     await top.join("relay-a")

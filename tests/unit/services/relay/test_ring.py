@@ -15,8 +15,8 @@ from support.monitor.top import Top as Rows
 from trnfleet.domain.alerts.relays import GONE_S
 from trnfleet.export.election import LISTEN_S
 from trnfleet.services.relay.passed import PassedMessages
-from trnfleet.services.relay.role import RelayIdentity, RelayRingError, RelayRole, Role
-from trnfleet.services.relay.run import PERIOD_S, CellMonitor
+from trnfleet.services.relay.role import PERIOD_S, RelayIdentity, RelayRingError, RelayRole, Role
+from trnfleet.services.relay.run import CellMonitor
 from trnfleet.wire.alerts import CellAlertMessage
 from trnfleet.wire.messages import (
     ForwardedBy,

@@ -14,11 +14,12 @@ from support.monitor.relays import Relay, Top
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.relays import GONE_S
 from trnfleet.errors import BrokerError
-from trnfleet.export.election import LISTEN_S
+from trnfleet.export.election import LISTEN_S, UNHEARD_S
 from trnfleet.monitor.reachability.times import OVERLOAD_GAP_S
 from trnfleet.services.relay.alerts import SETTLED_S
-from trnfleet.services.relay.role import CHECK_EVERY_S, FORGOTTEN_AFTER_S, UNHEARD_S, Role, TopLinks
-from trnfleet.services.relay.run import OVERLOADED_FROM_S, PERIOD_S
+from trnfleet.services.relay.role import FORGOTTEN_AFTER_S, PERIOD_S, Role, TopLinks
+from trnfleet.services.relay.run import OVERLOADED_FROM_S
+from trnfleet.tasks import POLL_S
 from trnfleet.wire.alerts import AckMessage, CellAlertMessage
 from trnfleet.wire.messages import WatchMessage, decode_message, encode_message
 from trnfleet.wire.ports import Envelope
@@ -55,7 +56,7 @@ async def test_a_relay_takes_no_part_before_it_has_read_all_that_has_come() -> N
     top = Top()
     relay = await top.join("relay-a")
     roles = []
-    for waiting, seconds in ((1, LISTEN_S + PERIOD_S), (0, CHECK_EVERY_S)):
+    for waiting, seconds in ((1, LISTEN_S + PERIOD_S), (0, POLL_S)):
         relay.status.waiting = waiting
         await top.run(seconds)
         roles.append(relay.role)
@@ -64,10 +65,10 @@ async def test_a_relay_takes_no_part_before_it_has_read_all_that_has_come() -> N
 
 async def overload(relay: Relay, seconds: float) -> None:
     """Let time pass while a relay drops telemetry of its cell."""
-    for _ in range(round(seconds / CHECK_EVERY_S)):
+    for _ in range(round(seconds / POLL_S)):
         relay.feed.monitor.link.shed += 1
         relay.feed.monitor.compute()
-        await relay.top.run(CHECK_EVERY_S)
+        await relay.top.run(POLL_S)
 
 
 async def test_a_relay_that_cannot_keep_up_leaves_the_cell_to_one_that_can() -> None:
@@ -112,7 +113,7 @@ async def test_the_standby_takes_over_at_the_last_will() -> None:
     assert len(top.sent) == since
     await top.kill(first)
     assert top.presence() == {"relay-a", "relay-b"}
-    await top.run(2 * CHECK_EVERY_S)
+    await top.run(2 * POLL_S)
     assert second.role is Role.ACTIVE
     assert second.said[-1] == "active: relay-a publishes cell cell-a, takes over from relay-b"
     topics = [each.topic for name, each in top.sent[since:] if name == "relay-a"]
@@ -351,7 +352,7 @@ async def test_what_many_publishers_retain_goes_out_in_parts(
     def seen() -> dict[str, bytes]:
         return {topic[-1]: payload for topic, payload in top.retained.items() if "/job/" in topic}
 
-    await top.run(CHECK_EVERY_S)
+    await top.run(POLL_S)
     assert sorted(seen()) == ["0", "1"]
     changes = [
         jobs[4]._replace(payload=b"new"),
@@ -359,7 +360,7 @@ async def test_what_many_publishers_retain_goes_out_in_parts(
         jobs[0]._replace(payload=b"new"),
     ]
     await second.service.pass_on(QueueSource(changes, []))
-    await top.run(3 * CHECK_EVERY_S)
+    await top.run(3 * POLL_S)
     assert seen() == {"0": b"new", "1": b"old", "2": b"old", "4": b"new"}
 
 

@@ -13,7 +13,8 @@ from support.processes.waiting import running
 
 from trnfleet.clock import ManualClock
 from trnfleet.services.relay.alerts import SETTLED_S
-from trnfleet.services.relay.missed import AGAIN_S, ANSWER_S, LOOK_EVERY_S, MissedClearings
+from trnfleet.services.relay.clearings import ANSWER_S, MissedClearings
+from trnfleet.services.relay.role import PERIOD_S, REPEAT_S
 from trnfleet.wire.ports import Envelope, LinkStatus
 from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic
 
@@ -80,7 +81,7 @@ class Cell:
 async def relayed(cell: Cell) -> AsyncIterator[Cell]:
     """Yield a cell with a relay connected for a while."""
     async with running(cell.missed.run(cell, cell.clear, cell.reports.append)):
-        await cell.clock.advance(SETTLED_S + 2 * LOOK_EVERY_S)
+        await cell.clock.advance(SETTLED_S + 2 * PERIOD_S)
         assert cell.asked == []
         yield cell
 
@@ -93,15 +94,15 @@ async def test_what_a_broker_does_not_answer_is_cleared(*, gives_to_wildcards: b
     """
     async with relayed(Cell(gives_to_wildcards=gives_to_wildcards)) as cell:
         await cell.lose(*JOBS[:3])
-        await cell.clock.advance(SETTLED_S - LOOK_EVERY_S)
+        await cell.clock.advance(SETTLED_S - PERIOD_S)
         assert (cell.asked, cell.cleared) == ([], [])
-        await cell.clock.advance(10 * LOOK_EVERY_S)
+        await cell.clock.advance(10 * PERIOD_S)
         assert cell.cleared == JOBS[:3]
         asked = len(cell.asked)
-        await cell.clock.advance(2 * AGAIN_S)
+        await cell.clock.advance(2 * REPEAT_S)
         assert (cell.cleared, len(cell.asked)) == (JOBS[:3], asked)
         await cell.lose(JOBS[5])
-        await cell.clock.advance(SETTLED_S + 10 * LOOK_EVERY_S)
+        await cell.clock.advance(SETTLED_S + 10 * PERIOD_S)
     assert cell.cleared == [*JOBS[:3], JOBS[5]]
 
 
@@ -112,13 +113,13 @@ async def test_a_broker_that_may_not_answer_clears_nothing() -> None:
     """
     async with relayed(Cell(answers=False)) as cell:
         await cell.lose(*JOBS[:3])
-        await cell.clock.advance(SETTLED_S + 2 * LOOK_EVERY_S)
+        await cell.clock.advance(SETTLED_S + 2 * PERIOD_S)
         assert len(cell.asked) == 4
         cell.come(JOBS[3:], retain=False)
-        await cell.clock.advance(2.5 * (ANSWER_S + AGAIN_S))
+        await cell.clock.advance(2.5 * (ANSWER_S + REPEAT_S))
         assert (cell.cleared, len(cell.asked)) == ([], 3 * 4)
         cell.answers = True
-        await cell.clock.advance(AGAIN_S + ANSWER_S)
+        await cell.clock.advance(REPEAT_S + ANSWER_S)
     assert cell.cleared == JOBS[:3]
 
 
@@ -131,7 +132,7 @@ async def test_a_topic_whose_subscription_is_refused_is_not_cleared_but_told() -
         cell.status.broker = "mqtt://cell:1883"
         cell.refused = {*JOBS[2:5], *JOBS[20:22]}
         await cell.lose(*JOBS[:3])
-        await cell.clock.advance(SETTLED_S + 3 * (ANSWER_S + AGAIN_S))
+        await cell.clock.advance(SETTLED_S + 3 * (ANSWER_S + REPEAT_S))
         assert cell.cleared == JOBS[:2]
         (line,) = cell.reports
         assert "mqtt://cell:1883 refuses the subscription to 5 retained topics" in line
@@ -139,7 +140,7 @@ async def test_a_topic_whose_subscription_is_refused_is_not_cleared_but_told() -
         cell.refused = set()
         cell.status.refused_topics.clear()
         await cell.lose()
-        await cell.clock.advance(SETTLED_S + 10 * LOOK_EVERY_S)
+        await cell.clock.advance(SETTLED_S + 10 * PERIOD_S)
     assert cell.cleared == JOBS[:3]
     assert len(cell.reports) == 1
 
@@ -152,9 +153,9 @@ async def test_a_topic_that_is_refused_is_no_proof_for_others() -> None:
     async with relayed(Cell()) as cell:
         cell.refused = {JOBS[2]}
         await cell.lose(JOBS[0])
-        await cell.clock.advance(SETTLED_S + 5 * LOOK_EVERY_S)
+        await cell.clock.advance(SETTLED_S + 5 * PERIOD_S)
         assert cell.asked == [JOBS[0], JOBS[2]]
-        await cell.clock.advance(AGAIN_S + 5 * LOOK_EVERY_S)
+        await cell.clock.advance(REPEAT_S + 5 * PERIOD_S)
     assert cell.cleared == [JOBS[0]]
 
 
@@ -162,11 +163,11 @@ async def test_more_refused_topics_than_are_named_clear_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Any of the others may be one of them."""
-    monkeypatch.setattr("trnfleet.services.relay.missed.MOST_REFUSED_TOPICS", 3)
+    monkeypatch.setattr("trnfleet.services.relay.clearings.MOST_REFUSED_TOPICS", 3)
     async with relayed(Cell()) as cell:
         cell.refused = set(JOBS[1:4])
         await cell.lose(*JOBS[:4])
-        await cell.clock.advance(SETTLED_S + 10 * LOOK_EVERY_S)
+        await cell.clock.advance(SETTLED_S + 10 * PERIOD_S)
     assert cell.cleared == []
     assert len(cell.reports) == 1
 
@@ -182,7 +183,7 @@ async def test_a_broker_that_came_back_empty_clears_nothing_until_something_is_h
         assert cell.cleared == []
         cell.retained = set(JOBS[10:])
         cell.come(JOBS[10:], retain=False)
-        await cell.clock.advance(AGAIN_S + ANSWER_S)
+        await cell.clock.advance(REPEAT_S + ANSWER_S)
     assert cell.cleared == JOBS[:10]
 
 
@@ -190,15 +191,15 @@ async def test_a_broker_of_which_nothing_is_heard_is_asked_for_some_topics_at_a_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A silent broker is asked for an even sample of topics, different each time."""
-    monkeypatch.setattr("trnfleet.services.relay.missed.ASKED_AT_ONCE", 5)
+    monkeypatch.setattr("trnfleet.services.relay.clearings.MOST_AT_ONCE", 5)
     async with relayed(Cell(gives_to_wildcards=False)) as cell:
         await cell.lose(*JOBS)
-        await cell.clock.advance(SETTLED_S + 2 * LOOK_EVERY_S)
+        await cell.clock.advance(SETTLED_S + 2 * PERIOD_S)
         assert cell.asked == JOBS[::8]
-        await cell.clock.advance(ANSWER_S + AGAIN_S + LOOK_EVERY_S)
+        await cell.clock.advance(ANSWER_S + REPEAT_S + PERIOD_S)
         assert cell.asked == [*JOBS[::8], *JOBS[1::8]]
         cell.retained = {JOBS[2]}
-        await cell.clock.advance(2 * (ANSWER_S + AGAIN_S))
+        await cell.clock.advance(2 * (ANSWER_S + REPEAT_S))
     assert sorted(cell.cleared) == sorted({*JOBS} - {JOBS[2]})
 
 
@@ -209,7 +210,7 @@ async def test_an_answer_that_is_lost_is_asked_for_again() -> None:
         await cell.lose()
         cell.retained = set(JOBS) - {JOBS[39]}
         cell.lost = 10
-        await cell.clock.advance(SETTLED_S + 10 * LOOK_EVERY_S)
+        await cell.clock.advance(SETTLED_S + 10 * PERIOD_S)
     assert cell.cleared == [JOBS[39]]
 
 
@@ -218,13 +219,13 @@ async def test_many_are_asked_for_in_parts(monkeypatch: pytest.MonkeyPatch) -> N
 
     The next one starts from the beginning.
     """
-    monkeypatch.setattr("trnfleet.services.relay.missed.ASKED_AT_ONCE", 5)
+    monkeypatch.setattr("trnfleet.services.relay.clearings.MOST_AT_ONCE", 5)
     async with relayed(Cell(gives_to_wildcards=False)) as cell:
         await cell.lose(*JOBS[:12])
-        await cell.clock.advance(SETTLED_S + 2 * LOOK_EVERY_S)
+        await cell.clock.advance(SETTLED_S + 2 * PERIOD_S)
         assert cell.cleared == []
         await cell.lose(*JOBS[12:14])
-        await cell.clock.advance(SETTLED_S + AGAIN_S + ANSWER_S)
+        await cell.clock.advance(SETTLED_S + REPEAT_S + ANSWER_S)
     assert sorted(cell.cleared) == sorted(JOBS[:14])
 
 
@@ -235,7 +236,7 @@ async def test_what_is_no_retained_state_or_cleared_in_time_is_not_asked_for(
 
     The number of known topics is limited.
     """
-    monkeypatch.setattr("trnfleet.services.relay.missed.MOST_TOPICS", 42)
+    monkeypatch.setattr("trnfleet.services.relay.clearings.MOST_TOPICS", 42)
     async with relayed(Cell()) as cell:
         others = [
             build_topic("demo", each, "uc1/us-0001")
@@ -245,7 +246,7 @@ async def test_what_is_no_retained_state_or_cleared_in_time_is_not_asked_for(
         cell.come(build_topic("demo", TopicClass.ALERT, f"{number:016x}") for number in range(10))
         cell.missed.take([Envelope(JOBS[0], b"", 1)])
         await cell.lose()
-        await cell.clock.advance(SETTLED_S + 10 * LOOK_EVERY_S)
+        await cell.clock.advance(SETTLED_S + 10 * PERIOD_S)
     assert cell.cleared == [
         build_topic("demo", TopicClass.ALERT, f"{number:016x}") for number in range(2)
     ]
@@ -255,7 +256,7 @@ async def test_what_comes_again_while_others_are_cleared_is_not_cleared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Hosts back while thousands of topics are cleared in parts are not cleared."""
-    monkeypatch.setattr("trnfleet.services.relay.missed.CLEARED_AT_ONCE", 5)
+    monkeypatch.setattr("trnfleet.services.relay.clearings.MOST_AT_ONCE", 5)
     cell = Cell()
     clear = cell.clear
 
@@ -266,5 +267,5 @@ async def test_what_comes_again_while_others_are_cleared_is_not_cleared(
     monkeypatch.setattr(cell, "clear", clear_slowly)
     async with relayed(cell):
         await cell.lose(*JOBS[:15])
-        await cell.clock.advance(SETTLED_S + 10 * LOOK_EVERY_S)
+        await cell.clock.advance(SETTLED_S + 10 * PERIOD_S)
     assert cell.cleared == [*JOBS[:10], *JOBS[12:15]]

@@ -1,48 +1,56 @@
-"""Messages cleared in a cell while a relay was disconnected from it.
+"""State that a cell has cleared and the top broker still has.
 
-A broker sends nothing for a topic without a retained message. So after a reconnect each topic not
-received again is requested exactly, and one without an answer counts as cleared. Requests go out in
-order: a topic known to be retained is requested last, and until its answer nothing is decided. A
-topic with a refused subscription is not decided either: its state is unknown.
+A broker sends nothing for a topic without a retained message. So after a reconnect to its cell a
+relay requests each topic exactly that has not come again, and one without an answer counts as
+cleared. Requests go out in order: a topic known to be retained is requested last, and until its
+answer nothing is decided. A topic with a refused subscription is not decided either.
+
+Jobs and reservations cleared while none of the cell's relays ran are left on the top broker. They
+name their cell of origin. A relay from before that field did not name it. Then their places decide:
+all must be among the cell's descriptors, and none may be a whole cluster or its standalone
+instances, because other cells may have a part of them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Protocol
 
 from trnfleet import logs
+from trnfleet.domain.address import STANDALONE, Level
 from trnfleet.domain.quantities import counted
-from trnfleet.errors import WireError
+from trnfleet.errors import BrokerError, WireError
 from trnfleet.services.relay.alerts import SETTLED_S
-from trnfleet.services.relay.passed import MOST_AT_ONCE
+from trnfleet.services.relay.passed import MOST_AT_ONCE, MOST_TOPICS
+from trnfleet.services.relay.role import PERIOD_S, REPEAT_S
+from trnfleet.services.session import CONNECT_LIMIT_S, READ_S
+from trnfleet.tasks import background
 from trnfleet.text import plain
+from trnfleet.wire.messages import JobMessage, cell_of, decode_message
 from trnfleet.wire.ports import MOST_REFUSED_TOPICS, Envelope
-from trnfleet.wire.topics import RETAINED, TopicClass, build_topic, parse_topic
+from trnfleet.wire.reservations import ReservationMessage
+from trnfleet.wire.topics import RETAINED, TopicClass, build_filter, build_topic, parse_topic
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from trnfleet.clock import Clock
+    from trnfleet.domain.layout import Layout
     from trnfleet.record.write.tapped_source import Taker
+    from trnfleet.services.session import BrokerSession
     from trnfleet.wire.ports import LinkStatus, Source
 
 log = logs.get_logger(__name__)
 
-LOOK_EVERY_S = 1.0
-ASKED_AT_ONCE = 1_000
-"""Topics requested at once."""
-CLEARED_AT_ONCE = MOST_AT_ONCE
-"""Topics cleared at once: no more than go out to the top broker together."""
+_MESSAGES: dict[TopicClass, type[JobMessage | ReservationMessage]] = {
+    TopicClass.JOB: JobMessage,
+    TopicClass.RESERVATION: ReservationMessage,
+}
 ROUNDS = 2
 """Requests for each topic. A broker with a full queue may lose an answer."""
 ANSWER_S = 120.0
 """Longest wait for the answer to the last request. A thousand unanswered ones include pauses of 20
 s in all."""
-AGAIN_S = 60.0
-"""Time until another attempt without a sign of an answer."""
-MOST_TOPICS = 200_000
-"""Known topics. Each of 62,500 hosts has a descriptor and a presence; there are as many jobs and
-alerts as are stored."""
 
 
 class MissedClearings:
@@ -107,7 +115,7 @@ class MissedClearings:
         """
         due_s = 0.0
         while True:
-            await self._clock.sleep(LOOK_EVERY_S)
+            await self._clock.sleep(PERIOD_S)
             status = source.status
             now_s = self._clock.monotonic_s()
             if self._connects == 0:
@@ -120,16 +128,16 @@ class MissedClearings:
             gone = await self._gone(source, since_s)
             self._tell_unknown(source.status, connects, since_s, report)
             if gone is None:
-                due_s = self._clock.monotonic_s() + AGAIN_S
+                due_s = self._clock.monotonic_s() + REPEAT_S
                 continue
             self._connects = connects
             if gone:
                 log.info("relay_missed_clearings", topics=gone[:3], count=len(gone))
-            for first in range(0, len(gone), CLEARED_AT_ONCE):
+            for first in range(0, len(gone), MOST_AT_ONCE):
                 # While a part goes out, some of the next may have come again.
                 part = [
                     topic
-                    for topic in gone[first : first + CLEARED_AT_ONCE]
+                    for topic in gone[first : first + MOST_AT_ONCE]
                     if self._is_unheard(topic, since_s)
                 ]
                 for topic in part:
@@ -154,12 +162,12 @@ class MissedClearings:
             # A broker may give nothing to wildcards: what it has it answers now. Of one that came
             # back empty nothing is answered, and all of a large fleet would be in the way of other
             # requests for an hour: of some each, others the next time.
-            step = -(-len(unheard) // ASKED_AT_ONCE)
+            step = -(-len(unheard) // MOST_AT_ONCE)
             source.request_retained(unheard[self._attempts % step :: step])
             self._attempts += 1
             await self._wait(source, lambda: bool(self._heard_since(since_s)))
-        for first in range(0, len(unheard), ASKED_AT_ONCE):
-            left = unheard[first : first + ASKED_AT_ONCE]
+        for first in range(0, len(unheard), MOST_AT_ONCE):
+            left = unheard[first : first + MOST_AT_ONCE]
             for _ in range(ROUNDS):
                 left = self._unheard(left, since_s)
                 left = _without(left, source.status)
@@ -215,8 +223,8 @@ class MissedClearings:
         Return whether it is met.
         """
         connects = source.status.connects
-        for _ in range(round(ANSWER_S / LOOK_EVERY_S)):
-            await self._clock.sleep(LOOK_EVERY_S)
+        for _ in range(round(ANSWER_S / PERIOD_S)):
+            await self._clock.sleep(PERIOD_S)
             if source.status.connects != connects or is_so():
                 break
         return source.status.connects == connects and is_so()
@@ -251,3 +259,107 @@ class Taps:
         """Pass a batch on to each."""
         for taker in self._takers:
             taker.take(batch)
+
+
+class Relay(Protocol):
+    """A relay, as far as it matters here."""
+
+    @property
+    def turn(self) -> int:
+        """How often it has become active."""
+
+    @property
+    def knows_cell(self) -> bool:
+        """Whether state left only on the top broker is over."""
+
+    async def clear_ended_of(self, retained: Iterable[Envelope]) -> None:
+        """Clear messages on the top broker missing in its cell."""
+
+
+async def clear_ended(service: Relay, top: BrokerSession, fleet: str, hearing: LinkStatus) -> None:
+    """Clear the cell's former state on the top broker until cancelled.
+
+    It is compared each time the relay becomes active.
+
+    Args:
+        service: The relay.
+        top: The top broker.
+        fleet: The fleet's name.
+        hearing: Status of the connection for the cell's jobs and reservations.
+    """
+    turn = 0
+    while True:
+        await top.clock.sleep(PERIOD_S)
+        is_heard = hearing.connected and top.clock.monotonic_s() - hearing.changed_s >= SETTLED_S
+        if service.turn == turn or not is_heard or not service.knows_cell:
+            continue
+        turn = service.turn
+        source = top.source(
+            [(build_filter(fleet, topic_class, top.root), 1) for topic_class in _MESSAGES]
+        )
+        try:
+            async with background(retained=source.run()):
+                await source.wait_connected(CONNECT_LIMIT_S)
+                retained = await retained_of(source)
+        except BrokerError as error:
+            log.warning("relay_top_unread", error=str(error))
+            continue
+        await service.clear_ended_of(retained)
+
+
+async def retained_of(source: Source) -> list[Envelope]:
+    """Return the retained messages of a new connection.
+
+    Messages published meanwhile are left out, as they go on.
+    """
+    newest: dict[str, Envelope] = {}
+    try:
+        async with asyncio.timeout(READ_S):
+            while True:
+                for envelope in await source.take():
+                    newest.pop(envelope.topic, None)
+                    if envelope.retain:
+                        newest[envelope.topic] = envelope
+    except TimeoutError:
+        pass
+    return list(newest.values())
+
+
+def ended_of(
+    retained: Iterable[Envelope], known: Iterable[str], layout: Layout, cell: str, root: str
+) -> list[Envelope]:
+    """Return messages that clear a cell's retained messages missing among its own.
+
+    Args:
+        retained: Jobs and reservations on the top broker.
+        known: Topics of the cell's own state.
+        layout: The cell's described hardware.
+        cell: Name of the cell.
+        root: First part of the topics.
+    """
+    own = frozenset(known)
+    cleared = []
+    for envelope in retained:
+        if envelope.topic in own:
+            continue
+        try:
+            kind = _MESSAGES[parse_topic(envelope.topic, root).topic_class]
+            places = decode_message(envelope.payload, kind).on
+        except (WireError, KeyError):
+            continue
+        origin = cell_of(envelope.payload)
+        if origin == cell or (
+            not origin and places and all(_is_of_cell(place, layout) for place in places)
+        ):
+            cleared.append(Envelope(envelope.topic, b"", qos=1, retain=True))
+    return cleared
+
+
+def _is_of_cell(place: str, layout: Layout) -> bool:
+    """Return whether a place is the cell's alone.
+
+    Other cells may have a part of a cluster, and of its standalone instances.
+    """
+    begin = place.partition("..")[0]
+    is_shared = begin.count("/") + 1 < Level.ULTRASERVER or begin.endswith(f"/{STANDALONE}")
+    return not is_shared and layout.find_instances(place) is not None
