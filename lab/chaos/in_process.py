@@ -201,7 +201,7 @@ class _Session:
             "cr-good" in {each.message.id for each in monitor.reservations.table()},
             "cr-good is gone",
         )
-        status = KnownFleet.of(monitor).facts(healthy=True)
+        status = KnownFleet.from_monitor(monitor).facts(healthy=True)
         self._demand(bool(json.dumps(status, allow_nan=False)), "no status")
         monitor.alerts.counts()
 

@@ -99,7 +99,7 @@ def said_by_status(recording: Recording, instants: list[int]) -> list[dict[str, 
     """Return the JSON of `status --recording --at` at each instant."""
     rules = load_rules()
     return [
-        KnownFleet.of(monitor).facts(healthy=True)
+        KnownFleet.from_monitor(monitor).facts(healthy=True)
         for monitor in monitors_at(
             recording, "demo", instants, rules=rules, pue=None, clock=SystemClock()
         )

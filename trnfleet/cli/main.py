@@ -241,7 +241,7 @@ def run(args: Sequence[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         return 130
     except (click.ClickException, TrnfleetError, OSError) as error:
-        failure = Failure.of(error)
+        failure = Failure.from_error(error)
         if "--json" in itertools.takewhile(lambda word: word != "--", words):
             click.echo(failure.as_json(), err=True)
         elif isinstance(error, click.ClickException):
@@ -260,7 +260,7 @@ class Failure(NamedTuple):
     message: str
 
     @staticmethod
-    def of(error: click.ClickException | TrnfleetError | OSError) -> Failure:
+    def from_error(error: click.ClickException | TrnfleetError | OSError) -> Failure:
         """Return an error's meaning to the user."""
         if isinstance(error, click.ClickException):
             return Failure("usage", error.exit_code, plain(error.format_message(), LONGEST_LINE))

@@ -137,12 +137,12 @@ class FleetReport:
     state: KnownFleet | None
 
     @staticmethod
-    def of(observation: Observation) -> FleetReport:
+    def from_observation(observation: Observation) -> FleetReport:
         """Return the report on an observed fleet."""
         fleet, brokers, monitor, error = observation
         if monitor is None:
             return FleetReport(fleet, brokers, str(error), None)
-        return FleetReport(fleet, brokers, "", KnownFleet.of(monitor))
+        return FleetReport(fleet, brokers, "", KnownFleet.from_monitor(monitor))
 
     @property
     def is_healthy(self) -> bool:
@@ -203,7 +203,7 @@ class KnownFleet:
     published: PublishedProblems
 
     @staticmethod
-    def of(monitor: Monitor) -> KnownFleet:
+    def from_monitor(monitor: Monitor) -> KnownFleet:
         """Return the state of a monitor's fleet."""
         return KnownFleet(monitor, monitor.summary(), published_problems(monitor))
 

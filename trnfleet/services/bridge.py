@@ -40,10 +40,10 @@ class BridgeRequest:
     fleet: str
     """Fleet name under which the account's hosts publish."""
     root: str
+    interval_s: float
+    """Time between two readings."""
     region: str | None = None
     profile: str | None = None
-    interval_s: float = 60.0
-    """Time between two readings."""
     once: bool = False
     """Whether to end after one reading."""
     blocks_only: bool = False

@@ -174,7 +174,7 @@ async def record(
                 reporter.heard_nothing(hint)
             try:
                 sink.start()
-                _take(sink, gaps, first)
+                _write_batch(sink, gaps, first)
                 missing.take(first)
                 work = _write_until_end(request, source, sink, gaps, missing, clock, reporter)
                 works = _works(source, sink)
@@ -185,7 +185,7 @@ async def record(
                 ):
                     await run_until(ending, work)
                     if source.waiting:
-                        _take(sink, gaps, await source.take())
+                        _write_batch(sink, gaps, await source.take())
             finally:
                 sink.close()
     progress = _progress(source, sink, gaps)
@@ -225,10 +225,10 @@ async def _write_until_end(
 ) -> None:
     """Record until the duration is over or writing fails."""
 
-    async def take() -> None:
+    async def receive() -> None:
         while True:
             batch = await source.take()
-            _take(sink, gaps, batch)
+            _write_batch(sink, gaps, batch)
             missing.take(batch)
             source.request_retained(missing.due(clock.monotonic_s()))
             await clock.sleep(GATHER_S)
@@ -240,7 +240,7 @@ async def _write_until_end(
             await asyncio.Event().wait()
 
     async with background(
-        take=take(), progress=_report_progress(source, sink, gaps, clock, reporter)
+        receive=receive(), progress=_report_progress(source, sink, gaps, clock, reporter)
     ):
         ends = {asyncio.ensure_future(at_duration()), asyncio.ensure_future(sink.failed())}
         try:
@@ -252,7 +252,7 @@ async def _write_until_end(
                 task.cancel()
 
 
-def _take(sink: Sink, gaps: SequenceGaps, batch: Sequence[Envelope]) -> None:
+def _write_batch(sink: Sink, gaps: SequenceGaps, batch: Sequence[Envelope]) -> None:
     """Write a batch and count the gaps in the written part.
 
     Messages that do not fit are missing at its end.

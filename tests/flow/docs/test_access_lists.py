@@ -228,7 +228,7 @@ async def test_a_bridge_as_each_user(listed: BrokerProcess, user: str) -> None:
     """
     session = BrokerSession(url(listed, user), password=Password(PASSWORD))
     publishing = Ec2Bridge(
-        BridgeRequest(f"aws-{user}", session.root, once=True), Account()
+        BridgeRequest(f"aws-{user}", session.root, 60.0, once=True), Account()
     ).publish(session, print)
     if CELLS["bridge", user] == "works":
         await publishing

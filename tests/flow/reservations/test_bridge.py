@@ -63,7 +63,7 @@ class Account:
 @pytest.mark.broker
 async def test_a_real_account_s_block_is_there_for_everyone(mosquitto: MosquittoProcess) -> None:
     """What the bridge published is retained, and `reserve list` tells it like a simulated one."""
-    bridge = Ec2Bridge(BridgeRequest("prod", "trnfleet", once=True), Account())
+    bridge = Ec2Bridge(BridgeRequest("prod", "trnfleet", 60.0, once=True), Account())
     await bridge.publish(BrokerSession(mosquitto.url), print)
     listed = run("reserve", "list", "--json", "--broker", str(mosquitto.url), "--name", "prod")
     assert listed.returncode == 0, listed.stderr
@@ -78,7 +78,9 @@ async def test_simulated_events_are_read_as_real_ones(tmp_path: Path) -> None:
     wanted = run("simulate", "--stdout", "--events", "--period", "60s", "--duration", "150m").stdout
     events.write_text(wanted + "x" * (2 * MOST_BYTES) + "\n\n" + wanted.splitlines()[0])
     output = BytesIO()
-    bridge = Ec2Bridge(BridgeRequest("prod", "trnfleet", once=True, events=str(events)), Account())
+    bridge = Ec2Bridge(
+        BridgeRequest("prod", "trnfleet", 60.0, once=True, events=str(events)), Account()
+    )
     await bridge.write(output, SystemClock())
     read = [each for each in map(json.loads, output.getvalue().splitlines()) if "severity" in each]
     given = [json.loads(line) for line in wanted.splitlines()]

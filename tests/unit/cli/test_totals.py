@@ -26,7 +26,9 @@ def fed(name: str, servers: int, watts: float) -> Feed:
 
 
 def report(name: str, servers: int, watts: float, *brokers: BrokerState) -> FleetReport:
-    return FleetReport.of(Observation(name, brokers, fed(name, servers, watts).monitor))
+    return FleetReport.from_observation(
+        Observation(name, brokers, fed(name, servers, watts).monitor)
+    )
 
 
 def test_totals_are_sums_and_count_the_healthy() -> None:
@@ -34,7 +36,7 @@ def test_totals_are_sums_and_count_the_healthy() -> None:
 
     An unknown fleet adds none, and is not healthy.
     """
-    gone = FleetReport.of(
+    gone = FleetReport.from_observation(
         Observation("gone", (AWAY,), None, BrokerError("mqtt://b2:1883: connection refused"))
     )
     fleets: list[dict[str, Any]] = [

@@ -150,7 +150,7 @@ async def test_a_watch() -> None:
         for envelope in batch:
             with contextlib.suppress(WireError):
                 if parse_topic(envelope.topic).topic_class in PEERS:
-                    watch._peers._take(envelope)
+                    watch._peers._note(envelope)
         take(feed, batch)
         collector.close()
         collector.news()

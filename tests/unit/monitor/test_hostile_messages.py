@@ -45,7 +45,7 @@ async def test_nothing_that_comes_stops_a_monitor(seed: int) -> None:
         chips = monitor.store.layout.chip_range(good)
         assert (monitor.store.chip_state[chips.start : chips.stop] == Freshness.LIVE).all()
         assert json.dumps(
-            KnownFleet.of(monitor).facts(healthy=True),
+            KnownFleet.from_monitor(monitor).facts(healthy=True),
             allow_nan=False,
         )
         assert "cr-good" in [each.message.id for each in monitor.reservations.table()]

@@ -92,7 +92,7 @@ def command(
     from trnfleet.services.bridge import BridgeRequest, Ec2Bridge
 
     bridge = Ec2Bridge(
-        BridgeRequest(name, root, region, aws_profile, interval, once, blocks_only, forget, events)
+        BridgeRequest(name, root, interval, region, aws_profile, once, blocks_only, forget, events)
     )
     if stdout:
         with exit_on_broken_pipe():

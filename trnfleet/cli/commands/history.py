@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from trnfleet.services.history.write import HistoryProgress
     from trnfleet.services.session import BrokerSession
 
-OF = ("chip", "instance", "ultraserver", "cluster", "job")
+NODES = ("chip", "instance", "ultraserver", "cluster", "job")
 
 _folder = click.argument("folder", type=FileName(), metavar="FOLDER")
 _memory = setting(
@@ -190,7 +190,8 @@ def _write_recording(
 )
 @click.option(
     "--of",
-    type=click.Choice(OF),
+    "kind",
+    type=click.Choice(NODES),
     default="chip",
     show_default=True,
     help="With --top: kind of node.",
@@ -212,7 +213,7 @@ def query(
     end: datetime | None,
     every: float,
     top: int | None,
-    of: str,
+    kind: str,
     memory: int,
     threads: int,
     time_limit: float,
@@ -249,7 +250,7 @@ def query(
                     None if begin is None else datetime_ns(begin) // 1_000,
                     None if end is None else datetime_ns(end) // 1_000,
                     top,
-                    of,
+                    kind,
                 ),
                 limit_s=time_limit,
             )

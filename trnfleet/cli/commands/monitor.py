@@ -147,7 +147,7 @@ async def _run(
 
         It is read from now on.
         """
-        return None if folder is None else folder.of(viewing.state.fleet_name)
+        return None if folder is None else folder.charts_of(viewing.state.fleet_name)
 
     async def arrivals() -> AsyncIterator[WatchedFleet | str]:
         async for arrival in viewings.arrivals():

@@ -236,7 +236,7 @@ def command(
                 clock=clock,
                 log_file=file,
                 playback=viewing.playback,
-                history=None if folder is None else folder.of(fleet),
+                history=None if folder is None else folder.charts_of(fleet),
                 theme_name=looks.theme,
                 ascii_only=looks.ascii_only,
             )

@@ -125,7 +125,7 @@ def command(
             )
         )
         source = {}
-    reports = [FleetReport.of(observation) for observation in seen]
+    reports = [FleetReport.from_observation(observation) for observation in seen]
     is_healthy = all(report.is_healthy for report in reports)
     if as_json:
         made = [

@@ -235,7 +235,7 @@ class PrometheusInput(HostInput):
             for scrape in Scrapes(skipped).read(stream):
                 ts_ns = self.start_ns if scrape.ts_ns is None else scrape.ts_ns + self._shift_ns
                 try:
-                    host = self._take(scrape, hosts)
+                    host = self._read_scrape(scrape, hosts)
                 except (WireError, ConfigError) as error:
                     skipped.add(f"line {scrape.line}", str(error))
                     continue
@@ -247,7 +247,7 @@ class PrometheusInput(HostInput):
         if not skipped.taken and not skipped.count:
             skipped.add("line 1", "no metrics of neuron-monitor-prometheus")
 
-    def _take(self, scrape: Scrape, hosts: dict[str, _Host]) -> _Host:
+    def _read_scrape(self, scrape: Scrape, hosts: dict[str, _Host]) -> _Host:
         """Pass a host's scrape to its reader.
 
         Raises:

@@ -61,7 +61,7 @@ class HistoryFolder:
         self._clock = clock
         self._fleets: asyncio.Queue[HistoryCharts] = asyncio.Queue()
 
-    def of(self, fleet: str) -> HistoryCharts:
+    def charts_of(self, fleet: str) -> HistoryCharts:
         """Return the history of a fleet.
 
         `run` reads it from now on.

@@ -197,7 +197,7 @@ class PendingWrites:
                 self.problem = str(error)
 
     def _write_all(self) -> None:
-        while (write := self._take()) is not None:
+        while (write := self._next_write()) is not None:
             minutes = self.minutes
             try:
                 write.call()
@@ -224,7 +224,7 @@ class PendingWrites:
         self._windows.add(window_of(minute))
         self._newest = max(self._newest, minute)
 
-    def _take(self) -> _Write | None:
+    def _next_write(self) -> _Write | None:
         with self._lock:
             if not self._writes:
                 return None

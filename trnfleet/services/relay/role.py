@@ -163,7 +163,7 @@ class RelayRole:
         """Return the presence message of a standby relay."""
         return self._identity.presence(state, self._election.since_ns, wall_ns)
 
-    def take(self, client: str, envelope: Envelope, now_s: float, wall_ns: int) -> None:
+    def note_relay(self, client: str, envelope: Envelope, now_s: float, wall_ns: int) -> None:
         """Note the presence of a relay of the cell.
 
         Raises:
@@ -187,7 +187,7 @@ class RelayRole:
             clear_s = now_s if message.state == "offline" else now_s + FORGOTTEN_AFTER_S
             self._gone[client] = min(clear_s, self._gone.get(client, math.inf))
 
-    def take_upstream(self, client: str, envelope: Envelope, now_s: float) -> None:
+    def note_upstream(self, client: str, envelope: Envelope, now_s: float) -> None:
         """Note the presence of a relay on the cell's broker.
 
         Raises:

@@ -164,19 +164,19 @@ class RelayService:
         """Pass some messages of the cell on."""
         batch = list(batch)
         for envelope in batch:
-            self._take_upstream(envelope)
+            self._note_upstream(envelope)
         sent = self._passed.take(batch, self._monitor.clock.monotonic_s())
         for first in range(0, len(sent), MOST_AT_ONCE):
             if self.role.is_active:
                 self.passed_on += await self._pass(sent[first : first + MOST_AT_ONCE])
 
-    def _take_upstream(self, envelope: Envelope) -> None:
+    def _note_upstream(self, envelope: Envelope) -> None:
         """Note the presence of a relay on the cell's broker."""
         begin = self._identity.topic(TopicClass.PUBLISHER, "")
         _, slash, client = envelope.topic.removeprefix(begin).partition("/")
         if slash and envelope.topic.startswith(begin):
             try:
-                self.role.take_upstream(client, envelope, self._monitor.clock.monotonic_s())
+                self.role.note_upstream(client, envelope, self._monitor.clock.monotonic_s())
             except WireError as error:
                 log.debug("relay_rejected", topic=envelope.topic[:200], error=str(error))
 
@@ -203,15 +203,15 @@ class RelayService:
             for envelope in batch:
                 try:
                     topic = parse_topic(envelope.topic, self._identity.root)
-                    self._take_from_top(topic, envelope)
+                    self._note_top(topic, envelope)
                 except WireError as error:
                     log.debug("relay_rejected", topic=envelope.topic[:200], error=str(error))
 
-    def _take_from_top(self, topic: Topic, envelope: Envelope) -> None:
+    def _note_top(self, topic: Topic, envelope: Envelope) -> None:
         if topic.topic_class is TopicClass.PUBLISHER:
             client = topic.path.rpartition("/")[2]
             clock = self._monitor.clock
-            self.role.take(client, envelope, clock.monotonic_s(), clock.wall_ns())
+            self.role.note_relay(client, envelope, clock.monotonic_s(), clock.wall_ns())
             self._passed.note_top(client, envelope.payload)
         elif topic.topic_class is TopicClass.ALERT:
             self._alerts.note_top(topic.path.rpartition("/")[2], envelope.payload)

@@ -80,12 +80,12 @@ class Backfill:
         with guard(self._live.counts, "backfill"):
             part = open_and_delete(path)
             if part is not None:
-                await self._take(part)
+                await self._apply(part)
         # Two monitors have read the recording; the app would be 8 MiB larger until the next
         # collection.
         give_back_memory()
 
-    async def _take(self, part: PartReader) -> None:
+    async def _apply(self, part: PartReader) -> None:
         """Play a recording and put its results before the present."""
         recording = Recording([part])
         times: list[tuple[int, int]] = []

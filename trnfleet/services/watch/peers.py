@@ -79,7 +79,7 @@ class Peers:
             self.note_session(status.connects if status.connected else status.connects + 1)
             for envelope in batch:
                 try:
-                    self._take(envelope)
+                    self._note(envelope)
                 except WireError as error:
                     log.debug("presence_rejected", topic=envelope.topic[:200], error=str(error))
 
@@ -90,7 +90,7 @@ class Peers:
             self.is_complete = False
             self.operators.reconnect()
 
-    def _take(self, envelope: Envelope) -> None:
+    def _note(self, envelope: Envelope) -> None:
         topic = parse_topic(envelope.topic, self._identity.root)
         if topic.topic_class is not TopicClass.PUBLISHER:
             self.operators.take(topic, envelope)

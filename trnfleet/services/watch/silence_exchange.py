@@ -149,7 +149,7 @@ class SilenceExchange:
                     revision = self._monitor.alerts.silences.revision
                     for alertmanager in self._alertmanagers:
                         await self._look_alone(alertmanager)
-                    self._take()
+                    self._publish_theirs()
                 await self._clock.sleep(POLL_S)
 
     def errors(self) -> ReceiverErrors:
@@ -321,7 +321,7 @@ class SilenceExchange:
 
     # Theirs
 
-    def _take(self) -> None:
+    def _publish_theirs(self) -> None:
         """Publish silences made there, and clear vanished ones, except if withdrawn here."""
         if not self._leads():
             return
@@ -364,20 +364,20 @@ def _copied(receiver: str, draft: SilenceDraft) -> _Subject:
 
 
 def _message(
-    taken: TakenSilence, source: str, moment: Moment, wall_ns: int, revision: int
+    theirs: TakenSilence, source: str, moment: Moment, wall_ns: int, revision: int
 ) -> SilenceMessage:
-    starts_ns = _to_fleet(taken.starts_ns, moment, wall_ns)
-    ends_ns = max(_to_fleet(taken.ends_ns, moment, wall_ns), starts_ns + LEAST_NS)
+    starts_ns = _to_fleet(theirs.starts_ns, moment, wall_ns)
+    ends_ns = max(_to_fleet(theirs.ends_ns, moment, wall_ns), starts_ns + LEAST_NS)
     return SilenceMessage(
-        id=taken.id,
-        matchers=taken.matchers,
+        id=theirs.id,
+        matchers=theirs.matchers,
         starts=format_rfc3339(starts_ns),
         until=format_rfc3339(ends_ns),
-        who=taken.who,
-        why=taken.why,
+        who=theirs.who,
+        why=theirs.why,
         revision=revision,
         source=source,
-        not_applied=taken.not_applied,
+        not_applied=theirs.not_applied,
     )
 
 

@@ -46,15 +46,15 @@ def fed() -> Feed:
 
 
 def said(feed: Feed | Top) -> str:
-    return "\n".join(row_lines(KnownFleet.of(feed.monitor).rows(healthy=False), 16))
+    return "\n".join(row_lines(KnownFleet.from_monitor(feed.monitor).rows(healthy=False), 16))
 
 
 def is_well(feed: Feed | Top) -> bool:
-    return KnownFleet.of(feed.monitor).is_healthy
+    return KnownFleet.from_monitor(feed.monitor).is_healthy
 
 
 def asked(feed: Feed) -> dict[str, object]:
-    found = KnownFleet.of(feed.monitor).facts(healthy=False)
+    found = KnownFleet.from_monitor(feed.monitor).facts(healthy=False)
     again: dict[str, object] = json.loads(json.dumps(found, allow_nan=False))
     return again
 
@@ -67,7 +67,7 @@ async def test_each_chip_is_in_one_state() -> None:
     feed = fed()
     summary = replace(feed.monitor.summary(), live_chips=40, stale_chips=16, offline_chips=16)
     summary = replace(summary, unknown_chips=4, unobserved_chips=4)
-    state = replace(KnownFleet.of(feed.monitor), summary=summary)
+    state = replace(KnownFleet.from_monitor(feed.monitor), summary=summary)
     line = state.rows(healthy=False)[0][1]
     assert "40 of 80 chips live, 16 stale, 16 offline, 4 not heard yet, 4 not observed" in line
     await feed.advance(10.0)
