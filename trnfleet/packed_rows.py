@@ -11,12 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, overload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-BLOCK_ROWS = 256
-"""Rows of a block. The newest block is not packed: 16 KiB at eight numbers a row."""
-_NUMBER_BYTES = array("Q").itemsize
-_MASK = 2**64 - 1
+    from collections.abc import Iterable
 
 Row = tuple[int, ...]
 
@@ -74,50 +69,5 @@ class PackedRows(Sequence[Row]):
         places = range(column, len(self._numbers), self._width)
         return bisect.bisect_right(places, value, key=self._numbers.__getitem__)
 
-    def _rows(self, block: int) -> list[Row]:
-        """Return the rows of a block, without dropped ones."""
-        count = self._count if block == len(self._packed) else BLOCK_ROWS
-        begin = self._dropped if block == 0 else 0
-        return [self._row(block, place) for place in range(begin, count)]
-
-    def _row(self, block: int, place: int) -> Row:
-        if block == len(self._packed):
-            return tuple(self._newest[place * self._width : (place + 1) * self._width])
-        data = self._packed[block]
-        if self._unpacked[0] is not data:
-            self._unpacked = data, _unpacked(data, self._width)
-        return self._unpacked[1][place]
-
-
-def _packed(numbers: array[int], width: int) -> bytes:
-    """Return the packed rows of a block.
-
-    Columns are stored one after the other as differences, their lowest bytes first, compressed.
-    """
-    differences = array("Q")
-    for column in range(width):
-        last = 0
-        for number in numbers[column::width]:
-            differences.append((number - last) & _MASK)
-            last = number
-    data = differences.tobytes()
-    planes = b"".join(data[place::_NUMBER_BYTES] for place in range(_NUMBER_BYTES))
-    # The differences hardly repeat; only their zeros compress.
-    return zlib.compress(planes, zlib.Z_BEST_SPEED)
-
-
-def _unpacked(data: bytes, width: int) -> list[Row]:
-    planes = zlib.decompress(data)
-    size = len(planes) // _NUMBER_BYTES
-    joined = bytearray(len(planes))
-    for place in range(_NUMBER_BYTES):
-        joined[place::_NUMBER_BYTES] = planes[place * size : (place + 1) * size]
-    differences = array("Q", bytes(joined))
-    columns = (
-        itertools.accumulate(
-            differences[column * BLOCK_ROWS : (column + 1) * BLOCK_ROWS],
-            lambda a, b: (a + b) & _MASK,
-        )
-        for column in range(width)
-    )
-    return list(zip(*columns, strict=True))
+    def _row(self, place: int) -> Row:
+        return tuple(self._numbers[place * self._width : (place + 1) * self._width])

@@ -28,7 +28,7 @@ from trnfleet.transport.url import BrokerUrl, parse_url
 from trnfleet.wire.topics import is_root
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from trnfleet.domain.fleet import FleetFile
 
@@ -335,36 +335,48 @@ class Broker(click.ParamType[BrokerUrl]):
             self.fail(str(error), param, ctx)
 
 
-class ReceiverUrl(click.ParamType[str]):
-    """The URL of an Alertmanager or a webhook."""
+class CheckedText(click.ParamType[str]):
+    """A text that a function checks."""
 
-    name = "url"
+    def __init__(self, name: str, check: Callable[[str], object]) -> None:
+        """Name the kind of text.
+
+        Args:
+            name: Its placeholder in the help.
+            check: Raises `ConfigError` or `ValueError` for an invalid text.
+        """
+        self.name = name
+        self._check = check
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the text if it is one."""
-        from trnfleet.export.http import parse_target  # noqa: PLC0415  only `watch` needs it
-
+        """Return the text if it is valid."""
         try:
-            parse_target(str(value))
-        except ConfigError as error:
+            self._check(str(value))
+        except (ConfigError, ValueError) as error:
             self.fail(str(error), param, ctx)
         return str(value)
 
 
-class Program(click.ParamType[str]):
-    """A program and its arguments, as a shell would read them."""
+def _check_receiver(text: str) -> None:
+    from trnfleet.export.http import parse_target  # noqa: PLC0415  only `watch` needs it
 
-    name = "program"
+    parse_target(text)
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the text if it names a program."""
-        from trnfleet.export.command import split_command  # noqa: PLC0415  only `watch` needs it
 
-        try:
-            split_command(str(value))
-        except ConfigError as error:
-            self.fail(str(error), param, ctx)
-        return str(value)
+def _check_program(text: str) -> None:
+    from trnfleet.export.command import split_command  # noqa: PLC0415  only `watch` needs it
+
+    split_command(text)
+
+
+RECEIVER_URL = CheckedText("url", _check_receiver)
+"""The URL of an Alertmanager or a webhook."""
+PROGRAM = CheckedText("program", _check_program)
+"""A program and its arguments, as a shell would read them."""
+WEB_URL = CheckedText("url", check_web_url)
+"""A link, `http://` or `https://`."""
+TOPIC_FILTER = CheckedText("topic filter", lambda text: topic_matches(text, "a"))
+"""A filter of topics: `+` matches one level, `#` the rest."""
 
 
 class Printable(click.ParamType[str]):
@@ -390,20 +402,6 @@ class Printable(click.ParamType[str]):
         return text
 
 
-class WebUrl(click.ParamType[str]):
-    """A link, `http://` or `https://`."""
-
-    name = "url"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the link if it is one."""
-        try:
-            check_web_url(str(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-        return str(value)
-
-
 class Root(click.ParamType[str]):
     """The topics' root."""
 
@@ -417,20 +415,6 @@ class Root(click.ParamType[str]):
                 param,
                 ctx,
             )
-        return str(value)
-
-
-class TopicFilter(click.ParamType[str]):
-    """A filter of topics: `+` matches one level, `#` the rest."""
-
-    name = "topic filter"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the filter if it is valid."""
-        try:
-            topic_matches(str(value), "a")
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
         return str(value)
 
 

@@ -7,12 +7,12 @@ import pytest
 from click.testing import CliRunner
 
 from trnfleet.cli.main import cli
-from trnfleet.cli.params import Duration, Moment, Size, TopicFilter
+from trnfleet.cli.params import TOPIC_FILTER, Duration, Moment, Size
 
 
 @pytest.mark.parametrize("text", ["#", "a/+/b", "a/#", "a"])
 def test_a_topic_filter_is_taken_as_it_is(text: str) -> None:
-    assert TopicFilter().convert(text, None, None) == text
+    assert TOPIC_FILTER.convert(text, None, None) == text
 
 
 @pytest.mark.parametrize("text", ["", "a/#/b", "a+/b", "a/b#"])
@@ -20,7 +20,7 @@ def test_what_is_no_topic_filter_is_refused(text: str) -> None:
     with pytest.raises(
         click.BadParameter, match=f"'{text}' is not a topic filter".replace("+", r"\+")
     ):
-        TopicFilter().convert(text, None, None)
+        TOPIC_FILTER.convert(text, None, None)
 
 
 @pytest.mark.parametrize("command", ["simulate", "demo"])

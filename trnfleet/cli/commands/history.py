@@ -352,7 +352,7 @@ def _summary(total: HistoryProgress) -> str:
     return ", ".join(parts)
 
 
-def _report_left_out(left_out: Sequence[LeftOut]) -> None:
+def _report_left_out(left_out: Sequence[LeftOutFile]) -> None:
     for file in left_out[:MOST_SHOWN]:
         report(f"left out {plain(str(file.path), 300)}: {plain(file.why)}")
     if left_out:

@@ -17,7 +17,7 @@ from trnfleet.cli.output import (
     stderr_is_terminal,
     stdout_bytes,
 )
-from trnfleet.cli.params import Duration, FileName, FleetName, OneOf, Size, TopicFilter
+from trnfleet.cli.params import TOPIC_FILTER, Duration, FileName, FleetName, OneOf, Size
 from trnfleet.domain.quantities import duration as duration_text
 from trnfleet.domain.quantities import size_text
 from trnfleet.errors import TrnfleetError
@@ -48,7 +48,7 @@ RECORDED = (
 @setting(
     "--filter",
     "filters",
-    type=TopicFilter(),
+    type=TOPIC_FILTER,
     multiple=True,
     metavar="TOPIC",
     help=(

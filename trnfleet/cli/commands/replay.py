@@ -22,6 +22,7 @@ from trnfleet.cli.options import (
 )
 from trnfleet.cli.output import exit_on_broken_pipe, report, require_terminal, stdout_bytes
 from trnfleet.cli.params import (
+    TOPIC_FILTER,
     Broker,
     FileName,
     FleetName,
@@ -30,7 +31,6 @@ from trnfleet.cli.params import (
     OneOf,
     PositiveNumber,
     Root,
-    TopicFilter,
 )
 from trnfleet.clock import SystemClock
 from trnfleet.errors import ConfigError
@@ -100,7 +100,7 @@ if TYPE_CHECKING:
 @setting(
     "--filter",
     "filters",
-    type=TopicFilter(),
+    type=TOPIC_FILTER,
     multiple=True,
     metavar="TOPIC",
     help="With --broker: publish only recorded topics under this filter; repeatable.",

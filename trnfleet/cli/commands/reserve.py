@@ -313,7 +313,7 @@ def _print_offerings(
     options: ReserveOptions, offered: Sequence[OfferingSpec], title: str = ""
 ) -> None:
     if options.as_json:
-        print_json([offering.model_dump(mode="json") for offering in offered])
+        print_json([msgspec.to_builtins(offering) for offering in offered])
         return
     if title:
         click.echo(title)

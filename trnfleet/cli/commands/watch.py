@@ -11,7 +11,7 @@ import click
 
 from trnfleet.cli.options import broker_options, fleet_option, log_options, rules_option, setting
 from trnfleet.cli.output import report
-from trnfleet.cli.params import Duration, Program, ReceiverUrl, WebUrl
+from trnfleet.cli.params import PROGRAM, RECEIVER_URL, WEB_URL, Duration
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import ExitStatus
 from trnfleet.tasks import END_S, GOODBYE_S
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @rules_option
 @setting(
     "--alertmanager",
-    type=ReceiverUrl(),
+    type=RECEIVER_URL,
     multiple=True,
     metavar="URL",
     help="Notify an Alertmanager, such as http://host:9093; repeatable.",
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 )
 @setting(
     "--webhook",
-    type=ReceiverUrl(),
+    type=RECEIVER_URL,
     multiple=True,
     metavar="URL",
     help="Post to a URL in the form of Alertmanager's webhooks; repeatable.",
 )
 @setting(
     "--external-url",
-    type=WebUrl(),
+    type=WEB_URL,
     help=(
         "Base of links to alerts (generatorURL), with fleet, alertname and target as query; by"
         " default none."
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 )
 @setting(
     "--runbook-base",
-    type=WebUrl(),
+    type=WEB_URL,
     help=(
         "Page of rules, such as a copy of docs/rules.md, for runbook_url (URL#RULE); by default none."
     ),
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 @click.option(
     "--exec",
     "programs",
-    type=Program(),
+    type=PROGRAM,
     multiple=True,
     metavar="'PROGRAM ARGS'",
     help=(

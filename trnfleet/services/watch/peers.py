@@ -39,7 +39,7 @@ _MODELS: dict[TopicClass, type[AckMessage | SilenceMessage]] = {
     TopicClass.ACK: AckMessage,
     TopicClass.SILENCE: SilenceMessage,
 }
-MOST_HELD = DEFAULT_LIMITS.acks + DEFAULT_LIMITS.silences
+MOST_HELD = DEFAULT_LIMITS.alerts + DEFAULT_LIMITS.silences
 """Stored messages: as many as a monitor stores."""
 
 
