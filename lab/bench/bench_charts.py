@@ -16,11 +16,12 @@ import numpy as np
 from support.monitor.feed import Feed, ultraservers
 
 from trnfleet.domain.layout import FLEET_NODE
-from trnfleet.tui.fleet.trend_charts import fleet_trends
+from trnfleet.tui.charts import plot
+from trnfleet.tui.charts.chart import draw
+from trnfleet.tui.charts.place import Plan
+from trnfleet.tui.fleet.trend_charts import trend_makers
 from trnfleet.tui.state.chart_window import WINDOWS_S
 from trnfleet.tui.state.context import UiContext
-from trnfleet.tui.trends.place import Plan
-from trnfleet.tui.widgets import charts, sparks
 
 DRAWN = 40
 PUSHED = 4_000
@@ -60,8 +61,8 @@ def main() -> None:
         context = UiContext.of(feed.monitor, feed.clock)
         blocks = median_ms(
             lambda width=width, height=height: [
-                sparks.area(
-                    sparks.bucket(history.series(layout, FLEET_NODE, "power_w"), width // 3, 1),
+                plot.area(
+                    plot.bucket(history.series(layout, FLEET_NODE, "power_w"), width // 3, 1),
                     0,
                     64_000,
                     height // 2,
@@ -73,15 +74,15 @@ def main() -> None:
         context.window.step(-len(WINDOWS_S))
         for span_s in WINDOWS_S:
 
-            def draw(
+            def draw_all(
                 context: UiContext = context, width: int = width, height: int = height
             ) -> None:
-                trends = fleet_trends(context)
-                plan = Plan.of(len(trends), width, height)
+                trends = [make() for make in trend_makers(context)]
+                plan = Plan.arrange(len(trends), width, height)
                 for trend in trends[: plan.columns * plan.rows]:
-                    charts.draw(trend.chart, plan.width, height // plan.rows - 2)
+                    draw(trend.chart, plan.width, height // plan.rows - 2)
 
-            print(f"{width}x{height}  span {span_s or 'all'} s: {median_ms(draw):.2f} ms")
+            print(f"{width}x{height}  span {span_s or 'all'} s: {median_ms(draw_all):.2f} ms")
             context.window.step(1)
 
 

@@ -17,7 +17,7 @@ from trnfleet.domain.minutes import KeptColumn, KeptSeries, Reach, Wanted
 from trnfleet.monitor.store.fields import FIELDS
 from trnfleet.tui.app.app import FleetApp
 from trnfleet.tui.app.time_keys import CHARTS_ALONE
-from trnfleet.tui.state.chart_history import FROM_S
+from trnfleet.tui.charts.history import FROM_S
 
 HOUR_NS = 3_600 * 10**9
 

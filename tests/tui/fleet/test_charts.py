@@ -11,11 +11,11 @@ from support.tui.pilot import fleet_app, running
 
 from trnfleet.domain.alerts.rules import Rule
 from trnfleet.monitor.alerting.engine import Alerts
+from trnfleet.tui.charts.place import Plan
 from trnfleet.tui.fleet import trend_charts
-from trnfleet.tui.fleet.trend_charts import Trends, fleet_trends, trend_makers
+from trnfleet.tui.fleet.trend_charts import Trends, trend_makers
 from trnfleet.tui.state.chart_window import LEAST_ALL_S, ChartWindow
 from trnfleet.tui.state.context import UiContext
-from trnfleet.tui.trends.place import Plan
 from trnfleet.wire.messages import JobMessage, encode_message
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import TopicClass, build_topic
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from trnfleet.tui.trends.place import Trend
+    from trnfleet.tui.charts.place import Trend
 
 SLOW = Rule.model_validate(
     {
@@ -69,6 +69,10 @@ async def busy(seconds: int = 40, *, slow_from: int = 10**9) -> Feed:
         await feed.clock.advance(1.0)
         feed.tick()
     return feed
+
+
+def fleet_trends(context: UiContext) -> list[Trend]:
+    return [make() for make in trend_makers(context)]
 
 
 async def test_keys_make_the_span_longer_and_shorter_in_every_view() -> None:
@@ -221,12 +225,12 @@ def test_a_window_is_as_long_as_what_is_kept_at_most() -> None:
 
 
 def test_space_is_shared_out_among_the_charts() -> None:
-    assert Plan.of(7, 238, 36) == Plan(3, 2, 78)
-    assert Plan.of(7, 60, 36)[:2] == (1, 4)
-    assert Plan.of(2, 238, 36)[:2] == (2, 1)
-    assert Plan.of(7, 20, 7) == Plan(1, 1, 20)
+    assert Plan.arrange(7, 238, 36) == Plan(3, 2, 78)
+    assert Plan.arrange(7, 60, 36)[:2] == (1, 4)
+    assert Plan.arrange(2, 238, 36)[:2] == (2, 1)
+    assert Plan.arrange(7, 20, 7) == Plan(1, 1, 20)
     # Six fit below each other in pairs, where three beside each other would have no room for their
     # titles' words.
-    assert Plan.of(6, 162, 39) == Plan(2, 3, 80)
-    assert Plan.of(6, 162, 18) == Plan(3, 2, 52)
-    assert np.isfinite(Plan.of(6, 100, 20).width)
+    assert Plan.arrange(6, 162, 39) == Plan(2, 3, 80)
+    assert Plan.arrange(6, 162, 18) == Plan(3, 2, 52)
+    assert np.isfinite(Plan.arrange(6, 100, 20).width)

@@ -53,11 +53,10 @@ PLAIN_ALREADY = {
     "chip/view.py: facts.job": "`Descriptions` has plain names",
     "format/alerts.py: held.alert.name": "a part of a line that is made plain as a whole",
     "events/rates.py: inputs.note": "a span in words",
-    "fleet/trend_charts.py: source.inputs.note": "a span in words",
     "state/alerts.py: alert.name": "a part of a line that is made plain as a whole",
     "state/alerts.py: alert.target": "a part of a line that is made plain as a whole",
     "state/leases.py: lease.reason": "made plain where the answer is taken",
-    "trends/place.py: state.text": "a freshness in words",
+    "charts/place.py: state.text": "a freshness in words",
 }
 """Texts without need for `plain`, each with the reason."""
 

@@ -27,6 +27,9 @@ from trnfleet.tui import theme
 from trnfleet.tui.alerts.lists import HistoryEntry
 from trnfleet.tui.alerts.query import matched_by_silences
 from trnfleet.tui.alerts.rows import Row
+from trnfleet.tui.charts.axes import Limit, Mark
+from trnfleet.tui.charts.chart import Chart, Series, draw, head
+from trnfleet.tui.charts.history import before_of, chart_inputs
 from trnfleet.tui.format.alerts import (
     age_s,
     amount_text,
@@ -38,10 +41,8 @@ from trnfleet.tui.format.alerts import (
     time_text,
     where_text,
 )
-from trnfleet.tui.state.chart_window import MOST_ALL_S, before_of, chart_inputs
-from trnfleet.tui.widgets import charts
+from trnfleet.tui.state.chart_window import MOST_ALL_S
 from trnfleet.tui.widgets.cells import Column, FixedParts, beside, width_of
-from trnfleet.tui.widgets.charts import Chart, Limit, Mark, Series
 from trnfleet.tui.widgets.facts import Fact, fact_lines
 from trnfleet.tui.widgets.line_view import Line, LineView
 
@@ -166,7 +167,7 @@ def chart(past: Past, width: int, height: int) -> list[FixedParts]:
     note = f"{moment(past)}, {past.window}"
     if width_of(title) + len(note) + 4 > width:
         note = moment(past)
-    return [charts.head(title, note, width), *charts.draw(past.chart, width, height - 1)]
+    return [head(title, note, width), *draw(past.chart, width, height - 1)]
 
 
 def moment(past: Past) -> str:

@@ -45,9 +45,9 @@ from trnfleet.tui.alerts.tabs import (
     with_note,
     with_order,
 )
+from trnfleet.tui.charts.place import LEAST_ROWS, MOST_ROWS, Place, PlaceCharts
 from trnfleet.tui.format.alerts import where_text
 from trnfleet.tui.state.highlight import place_of
-from trnfleet.tui.trends.place import LEAST_ROWS, MOST_ROWS, Place, PlaceCharts
 from trnfleet.tui.view import FilteredView, View
 from trnfleet.tui.widgets.bar import Bar
 from trnfleet.tui.widgets.cursor_list import CursorList

@@ -27,8 +27,8 @@ from trnfleet.tui.app.fleet_pages import FleetPages, notice_of_others
 from trnfleet.tui.app.input import InputDropped
 from trnfleet.tui.app.terminal import Pacer, TerminalApp, cause_of, empty_caches
 from trnfleet.tui.bars.tour import Tour
+from trnfleet.tui.charts.history import FROM_S
 from trnfleet.tui.playback.seek_bar import SeekBar
-from trnfleet.tui.state.chart_history import FROM_S
 from trnfleet.tui.state.context import WatchedFleet
 from trnfleet.tui.state.leases import look_at_chips, open_chips
 from trnfleet.tui.view import CHIP, HIERARCHY, SHOWN, FilteredView, View

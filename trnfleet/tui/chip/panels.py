@@ -18,9 +18,10 @@ from trnfleet.monitor.store import findings
 from trnfleet.monitor.store.fields import BY_KEY
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui import theme
+from trnfleet.tui.charts import plot
+from trnfleet.tui.charts.chart import draw, head
 from trnfleet.tui.chip.marks import Z_DOWN, Part
 from trnfleet.tui.metric_display import PANELS, ChipPanel
-from trnfleet.tui.widgets import charts, sparks
 from trnfleet.tui.widgets.cells import bar, fit, right, width_of
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def title_line(
     high = field.peak(facts.chip) if field.peak else 1.0
     series = facts.series[spark]
     # The figure beside it says how much; the line says which way it goes.
-    text = sparks.spark(sparks.bucket(series, room - 2, CELL_S, facts.samples), field.low, high)
+    text = plot.spark(plot.bucket(series, room - 2, CELL_S, facts.samples), field.low, high)
     return (name + "  ", ink.strong), (text + "  ", ink.spark), (figure, style)
 
 
@@ -441,10 +442,10 @@ def chart(facts: ChipFacts, field: Field, width: int, height: int, axis: int) ->
     value = with_unit(now, field.unit)
     # What is now is not the mean of the last seconds, which headlines have.
     title: Parts = [(field.title + "  ", ink.strong), (value, ink.value(now)), (" now", ink.quiet)]
-    lines: Panel = [charts.head(title, facts.window, width)]
+    lines: Panel = [head(title, facts.window, width)]
     if not ink.is_live:
         chart = chart._replace(series=[series._replace(style=ink.chart) for series in chart.series])
-    return [*lines, *charts.draw(chart, width, height, axis=axis)]
+    return [*lines, *draw(chart, width, height, axis=axis)]
 
 
 def provenance(facts: ChipFacts, width: int) -> Panel:

@@ -27,10 +27,17 @@ from trnfleet.domain.metrics import (
 )
 from trnfleet.monitor.store.store import Freshness, join_lanes
 from trnfleet.tui import theme
+from trnfleet.tui.charts.axes import Limit
+from trnfleet.tui.charts.chart import Chart, Series
+from trnfleet.tui.charts.history import (
+    before_of,
+    chart_inputs,
+    fired_marks,
+    read_kept,
+    resolution,
+    thresholds,
+)
 from trnfleet.tui.metric_display import CHIP_CHARTS
-from trnfleet.tui.state.chart_history import read_kept, resolution
-from trnfleet.tui.state.chart_window import before_of, chart_inputs, fired_marks, thresholds
-from trnfleet.tui.widgets.charts import Chart, Limit, Series
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,9 +48,8 @@ if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.store.store import Store
+    from trnfleet.tui.charts.history import ChartInputs, Kept
     from trnfleet.tui.chip.marks import Part, PartMark, PartMarks
-    from trnfleet.tui.state.chart_history import Kept
-    from trnfleet.tui.state.chart_window import ChartInputs
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.state.descriptors import Descriptions
     from trnfleet.tui.state.limits import MarkLimits

@@ -17,6 +17,7 @@ from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store.last_known import last_known_text
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui import theme
+from trnfleet.tui.charts.chart import value_axis
 from trnfleet.tui.chip import panels
 from trnfleet.tui.chip.marks import PartMarks
 from trnfleet.tui.chip.reading import CounterRates, chip_at, read_chip
@@ -28,7 +29,6 @@ from trnfleet.tui.state.chip_table import CHIP_COLUMNS, ChipTable
 from trnfleet.tui.state.descriptors import Descriptions
 from trnfleet.tui.state.leases import why_no_chips
 from trnfleet.tui.view import FilteredView, View
-from trnfleet.tui.widgets import charts
 from trnfleet.tui.widgets.cells import Column, beside, fit, width_of
 from trnfleet.tui.widgets.line_view import Line, LineView, blank_line, text_line
 from trnfleet.tui.widgets.strips import LineStrip
@@ -372,7 +372,7 @@ def arrange(facts: ChipFacts, width: int, height: int, *, provenance: bool) -> l
     tall = min(14, max(3, free // rows - 1 - (width >= MEDIUM)))
     axes = [
         max(
-            charts.axis_cells(facts.charts[field.key], cells, tall)
+            value_axis(facts.charts[field.key], cells, tall).cells
             for field in CHIP_CHARTS[at::across]
         )
         for at, cells in enumerate(widths)

@@ -14,17 +14,18 @@ from trnfleet.clock import NS_PER_S
 from trnfleet.domain.quantities import count
 from trnfleet.domain.severity import BY_RANK
 from trnfleet.tui import theme
-from trnfleet.tui.state.chart_window import chart_inputs
-from trnfleet.tui.trends.place import LEAST_ROWS, MOST_ROWS
-from trnfleet.tui.widgets import charts, plot, sparks
-from trnfleet.tui.widgets.charts import Chart, Mark
+from trnfleet.tui.charts import plot
+from trnfleet.tui.charts.axes import Mark, time_axis
+from trnfleet.tui.charts.chart import LEAST_WIDTH, head
+from trnfleet.tui.charts.history import chart_inputs
+from trnfleet.tui.charts.place import LEAST_ROWS, MOST_ROWS
 from trnfleet.tui.widgets.line_view import Line, LineView, blank_line, text_line
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
+    from trnfleet.tui.charts.history import ChartInputs
     from trnfleet.tui.events.list import EventList
-    from trnfleet.tui.state.chart_window import ChartInputs
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.widgets.cells import Parts
 
@@ -124,7 +125,7 @@ class EventRates(LineView, can_focus=False):
     def _draw(self, height: int, width: int) -> list[Line]:
         context = self._ui
         cells = width - _LABEL - 2
-        if cells < charts.LEAST_WIDTH:
+        if cells < LEAST_WIDTH:
             return []
         inputs = chart_inputs(context.monitor, context.window, shows_past=context.shows_past)
         times = inputs.times
@@ -145,7 +146,7 @@ class EventRates(LineView, can_focus=False):
             most = int(counts.max())
             label = f"{theme.SEVERITY_GLYPH[severity]} {severity.value:<9}{count(len(here)):>6}"
             note = f"most {count(most)}" if most else ""
-            drawn = sparks.area(np.where(counts > 0, counts, np.nan), 0.0, max(most, 1), rows)
+            drawn = plot.area(np.where(counts > 0, counts, np.nan), 0.0, max(most, 1), rows)
             for number, text in enumerate(drawn):
                 is_last = number == rows - 1
                 words = label if is_last else note.rjust(len(label))
@@ -165,7 +166,7 @@ class EventRates(LineView, can_focus=False):
         per_s = inputs.times.span_s / cells
         every = f"{per_s:.2g} s" if per_s < 60 else f"{per_s / 60:.2g} min"
         parts: Parts = [(" ", theme.BASE), ("Events by severity", theme.STRONG)]
-        return text_line(charts.head(parts, f"{inputs.note}, {every} a cell", width - 1), width)
+        return text_line(head(parts, f"{inputs.note}, {every} a cell", width - 1), width)
 
     def _axis(self, inputs: ChartInputs, grid: plot.Grid, cells: int, ends_ns: int) -> Parts:
         """Return the time axis, with a mark for the event under the cursor.
@@ -178,11 +179,11 @@ class EventRates(LineView, can_focus=False):
         back_s = -1.0 if event is None else max(0, ends_ns - event.ts_ns) / NS_PER_S / times.speed
         column = grid.column_of(times.end_s - back_s)
         if event is None or not 0 <= column < grid.columns:
-            return [indent, *charts.time_axis(Chart([], "", times), grid, cells)]
-        chart = Chart([], "", times, marks=(Mark(back_s, event.severity),))
+            return [indent, *time_axis(times, (), grid, cells)]
+        mark = Mark(back_s, event.severity)
         made: Parts = [indent]
         at = column // plot.COLUMNS
-        for text, style in charts.time_axis(chart, grid, cells):
+        for text, style in time_axis(times, (mark,), grid, cells):
             if 0 <= at < len(text):
                 made += [(text[:at], style), (_PICKED, theme.LINK), (text[at + 1 :], style)]
             else:

@@ -20,6 +20,7 @@ from trnfleet.domain.severity import Severity
 from trnfleet.monitor.pipeline.publishers import State
 from trnfleet.text import plain
 from trnfleet.tui import theme
+from trnfleet.tui.charts.place import LEAST_ROWS, MOST_ROWS, Place, PlaceCharts
 from trnfleet.tui.events.brokers import (
     BROKER_COLUMNS,
     BrokerList,
@@ -37,7 +38,6 @@ from trnfleet.tui.events.publishers import PUBLISHER_COLUMNS, SORTS, PublisherLi
 from trnfleet.tui.events.rates import CHARTS_FROM, EventRates, Space
 from trnfleet.tui.snapshots.table import Table, table_of
 from trnfleet.tui.state.subjects import of_alerts, of_job
-from trnfleet.tui.trends.place import LEAST_ROWS, MOST_ROWS, Place, PlaceCharts
 from trnfleet.tui.view import FilteredView, Lists, View
 from trnfleet.tui.widgets.bar import Bar, justified
 from trnfleet.tui.widgets.cells import Parts, fit, width_of, wrapped

@@ -24,6 +24,7 @@ from trnfleet.monitor.fleet_state import LOADING
 from trnfleet.monitor.reservations.table import IDLE_BELOW_PCT
 from trnfleet.text import plain
 from trnfleet.tui import theme
+from trnfleet.tui.charts.place import LEAST_ROWS, MOST_ROWS
 from trnfleet.tui.fleet.filtering import filter_head
 from trnfleet.tui.fleet.heatmap import HeatMap
 from trnfleet.tui.fleet.heatmap_health import HEALTH, WORDS, Health
@@ -40,7 +41,6 @@ from trnfleet.tui.format.alerts import event_address, tally_text, worst_of
 from trnfleet.tui.metric_display import SELECTION, fleet_name
 from trnfleet.tui.state.chip_table import CHIP_COLUMNS
 from trnfleet.tui.state.subjects import of_alerts, of_job
-from trnfleet.tui.trends.place import LEAST_ROWS, MOST_ROWS
 from trnfleet.tui.view import EVENTS, FilteredView, Lists, View
 from trnfleet.tui.widgets.bar import Bar
 from trnfleet.tui.widgets.cells import Parts, fit, width_of, wrapped

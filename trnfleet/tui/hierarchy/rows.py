@@ -23,6 +23,7 @@ from trnfleet.monitor.store.store import Freshness
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.bars.brokers import away_from, where_text
+from trnfleet.tui.charts import plot
 from trnfleet.tui.format.freshness import describe
 from trnfleet.tui.format.reservations import PICKED
 from trnfleet.tui.hierarchy import columns
@@ -30,7 +31,6 @@ from trnfleet.tui.hierarchy.index import CORE_LANES, NO_FLEETS, FleetRows, node_
 from trnfleet.tui.metric_display import TREE
 from trnfleet.tui.snapshots.table import MOST_ROWS, Table, titled
 from trnfleet.tui.state.descriptors import Descriptions
-from trnfleet.tui.widgets import sparks
 from trnfleet.tui.widgets.cells import fit, right
 
 if TYPE_CHECKING:
@@ -327,9 +327,9 @@ class TreeRows:
             # Steps of training take about as long as a cell: without a longer mean, cells would be
             # a saw.
             steady = trailing_mean(series, columns.SPARK_MEAN_S)
-            values = sparks.bucket(steady, width - 2, columns.SPARK_CELL_S, history.samples)
+            values = plot.bucket(steady, width - 2, columns.SPARK_CELL_S, history.samples)
             # Without the highest block, so that rows below each other stay apart.
-            text = self._sparks[node] = sparks.spark(values, 0.0, 100.0, most=7)
+            text = self._sparks[node] = plot.spark(values, 0.0, 100.0, most=7)
         return text
 
     def _spark_style(self, node: Node) -> Style:

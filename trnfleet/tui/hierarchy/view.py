@@ -18,6 +18,7 @@ from trnfleet.monitor.store.last_known import jobs_text
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.bars.brokers import where_text
+from trnfleet.tui.charts.place import MOST_ROWS, Place, PlaceCharts
 from trnfleet.tui.format.alerts import tally_text, worst_of
 from trnfleet.tui.hierarchy import columns
 from trnfleet.tui.hierarchy.rows import open_rows
@@ -25,7 +26,6 @@ from trnfleet.tui.hierarchy.table import TreeTable
 from trnfleet.tui.state.chip_table import CHIP_COLUMNS
 from trnfleet.tui.state.descriptors import Descriptions
 from trnfleet.tui.state.leases import why_no_chips
-from trnfleet.tui.trends.place import MOST_ROWS, Place, PlaceCharts
 from trnfleet.tui.view import FilteredView
 from trnfleet.tui.widgets.cells import fit, width_of
 from trnfleet.tui.widgets.focus import focus_on

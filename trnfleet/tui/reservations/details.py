@@ -17,6 +17,7 @@ from trnfleet.monitor.reservations.table import NEAR_END_S
 from trnfleet.monitor.summary import reserved
 from trnfleet.text import plain
 from trnfleet.tui import theme
+from trnfleet.tui.charts import plot
 from trnfleet.tui.format.alerts import alerts_line, tally_text
 from trnfleet.tui.format.reservations import (
     countdown,
@@ -30,7 +31,6 @@ from trnfleet.tui.format.reservations import (
 )
 from trnfleet.tui.reservations.timeline import LABEL, used_by_cell
 from trnfleet.tui.state.highlight import places_text
-from trnfleet.tui.widgets import sparks
 from trnfleet.tui.widgets.bar import justified
 from trnfleet.tui.widgets.cells import Parts, fit, width_of
 from trnfleet.tui.widgets.line_view import Line, LineView, blank_line, text_line
@@ -290,7 +290,7 @@ class ReservationDetails(LineView, can_focus=False):
 
 def _chart(chosen: Reservation, used_pct: NDArray[np.float64], width: int) -> list[Line]:
     """Return how a reservation was used in each cell of the timeline above."""
-    rows = sparks.area(used_pct, 0.0, 100.0, _CHART_ROWS)
+    rows = plot.area(used_pct, 0.0, 100.0, _CHART_ROWS)
     title = f" use of {plain(chosen.message.id, 64)}, % of its NeuronCores"
     made = [blank_line(width), text_line([(title, theme.QUIET)], width)]
     for number, text in enumerate(rows):

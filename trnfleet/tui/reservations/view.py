@@ -15,6 +15,7 @@ from textual.css.scalar import Unit
 from trnfleet.domain.filters.language import hint
 from trnfleet.domain.quantities import counted
 from trnfleet.tui import theme
+from trnfleet.tui.charts.place import LEAST_ROWS, Place, PlaceCharts
 from trnfleet.tui.format.reservations import head
 from trnfleet.tui.reservations import timeline
 from trnfleet.tui.reservations.details import ReservationDetails, alerts_of, foot, summary
@@ -30,7 +31,6 @@ from trnfleet.tui.reservations.timeline import CELLS_S, LABEL, TimelineView
 from trnfleet.tui.snapshots.table import Table, table_of
 from trnfleet.tui.state.highlight import place_of
 from trnfleet.tui.state.subjects import of_reservation
-from trnfleet.tui.trends.place import LEAST_ROWS, Place, PlaceCharts
 from trnfleet.tui.view import FilteredView, View
 from trnfleet.tui.widgets.bar import Bar
 from trnfleet.tui.widgets.cells import fit

@@ -21,10 +21,11 @@ from trnfleet.tui.alerts.details import BESIDE_FROM, LEAST_ROWS, Past, about_lin
 from trnfleet.tui.alerts.lists import AlertPlan, alert_head, alert_parts, silence_head
 from trnfleet.tui.alerts.query import AlertRow, columns_of
 from trnfleet.tui.alerts.rows import COLLAPSE_FROM, arrange, in_order
+from trnfleet.tui.charts.axes import Limit, Mark, Times
+from trnfleet.tui.charts.chart import Chart, Series
 from trnfleet.tui.notifications import ALARM_EVERY_S, AlertNews, Notice
 from trnfleet.tui.state.alerts import touches
 from trnfleet.tui.widgets.cells import text_of, width_of
-from trnfleet.tui.widgets.charts import Chart, Limit, Mark, Series, Times
 from trnfleet.tui.widgets.facts import Fact, fact_lines
 
 

@@ -20,25 +20,32 @@ from trnfleet.monitor.store.job_history import POWER, STEP_TIME
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.text import plain
 from trnfleet.tui import theme
+from trnfleet.tui.charts.axes import Limit
+from trnfleet.tui.charts.chart import Chart, Series, draw, head, legend, value_axis
+from trnfleet.tui.charts.history import (
+    MEAN_S,
+    before_of,
+    chart_inputs,
+    figure_of,
+    fired_marks,
+    read_kept,
+    resolution,
+    thresholds,
+)
 from trnfleet.tui.format.freshness import describe
 from trnfleet.tui.metric_display import FLEET_CHARTS, fleet_name
-from trnfleet.tui.state.chart_history import figure_of, read_kept, resolution
-from trnfleet.tui.state.chart_window import MEAN_S, before_of, chart_inputs, fired_marks, thresholds
-from trnfleet.tui.widgets import charts
 from trnfleet.tui.widgets.cells import Column, FixedParts, beside
-from trnfleet.tui.widgets.charts import Chart, Limit, Series, legend
 from trnfleet.tui.widgets.line_view import Line, LineView, blank_line, text_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from trnfleet.monitor.store.fields import Field
+    from trnfleet.tui.charts.axes import Mark
+    from trnfleet.tui.charts.history import ChartInputs, Kept
     from trnfleet.tui.format.freshness import State
-    from trnfleet.tui.state.chart_history import Kept
-    from trnfleet.tui.state.chart_window import ChartInputs
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.widgets.cells import Parts
-    from trnfleet.tui.widgets.charts import Mark
 
 
 class Trend(NamedTuple):
@@ -47,8 +54,8 @@ class Trend(NamedTuple):
     name: str
     key: str
     """Field of the present mean in the title; empty for none."""
-    of: str
-    """Text of a value for comparison, such as a cap."""
+    comparison: str
+    """Text behind the value, such as ` of 8 kW`."""
     chart: Chart
     figures: tuple[str, ...]
     """Of the series in the legend; keys of fields where `has_keys`."""
@@ -66,7 +73,7 @@ class Trend(NamedTuple):
             width: Cells of the chart.
         """
         value = f" {figure(self.key)}" if self.key else ""
-        parts: Parts = [(self.name, theme.STRONG), (value + self.of, theme.BASE)]
+        parts: Parts = [(self.name, theme.STRONG), (value + self.comparison, theme.BASE)]
         series = [line for line in self.chart.series if line.name]
         if not series:
             return parts
@@ -82,15 +89,15 @@ class Trend(NamedTuple):
             return [*parts, *legend(series, written, room - span, self.jobs)]
         # The note goes before names are cut, then what the value is compared with.
         for title, note in ((parts, len(self.note) + 3), (parts, 2), (bare, 2)):
-            head = [
+            parts = [
                 *title,
                 *legend(
                     series, written, width - note - sum(len(text) for text, _ in title), self.jobs
                 ),
             ]
-            if len(head) == len(title) + len(series) and not head[-1][0].startswith(" +"):
+            if len(parts) == len(title) + len(series) and not parts[-1][0].startswith(" +"):
                 break
-        return head
+        return parts
 
 
 LEAST_ROWS = 7
@@ -113,7 +120,7 @@ class Plan(NamedTuple):
     """Cells of each."""
 
     @staticmethod
-    def of(number: int, width: int, height: int) -> Plan:
+    def arrange(number: int, width: int, height: int) -> Plan:
         """Return the arrangement of as many charts as fit, in whole rows."""
         most = max(1, min(_MOST_COLUMNS, number, (width + _GAP) // (_CHART_WIDTH + _GAP)))
         high = max(1, height // _COMFORTABLE_ROWS)
@@ -159,8 +166,8 @@ class ChartGrid(LineView, can_focus=False):
         for row in range(plan.rows if drawn else 0):
             cells: list[Column] = []
             for trend, body in drawn[row * plan.columns : (row + 1) * plan.columns]:
-                head = charts.head(trend.title(self.figure, plan.width), trend.note, plan.width)
-                cells += [Column((), _GAP if cells else 1), Column([head, *body], plan.width)]
+                title = head(trend.title(self.figure, plan.width), trend.note, plan.width)
+                cells += [Column((), _GAP if cells else 1), Column([title, *body], plan.width)]
             lines = beside(cells, width)
             made += [blank_line(width)] * (heights[row] - len(lines)) + lines
         return made
@@ -194,19 +201,19 @@ class ChartGrid(LineView, can_focus=False):
         if drawn_of != self._drawn_of:
             self._drawn_of = drawn_of
             makers = self.makers()
-            plan = Plan.of(max(1, len(makers)), width, height)
-            heights = _shared(height, plan.rows)
+            plan = Plan.arrange(max(1, len(makers)), width, height)
+            heights = [height // plan.rows + (row < height % plan.rows) for row in range(plan.rows)]
             placed = [
                 (make(), number % plan.columns, heights[number // plan.columns] - 2)
                 for number, make in enumerate(makers[: plan.columns * plan.rows])
             ]
-            axes = [charts.value_axis(trend.chart, plan.width, rows) for trend, _, rows in placed]
+            axes = [value_axis(trend.chart, plan.width, rows) for trend, _, rows in placed]
             shared = [0] * plan.columns
             # A chart alone in its column has the axis that it needs.
             for (_, column, _), axis in zip(placed, axes, strict=True) if plan.rows > 1 else ():
                 shared[column] = max(shared[column], axis.cells)
             self._drawn = [
-                (trend, charts.draw(trend.chart, plan.width, rows, axis=shared[column], own=axis))
+                (trend, draw(trend.chart, plan.width, rows, axis=shared[column], own=axis))
                 for (trend, column, rows), axis in zip(placed, axes, strict=True)
             ]
             self._plan = plan
@@ -214,12 +221,7 @@ class ChartGrid(LineView, can_focus=False):
         return self._drawn, self._plan, self._heights
 
 
-def _shared(height: int, rows: int) -> list[int]:
-    """Return the height of each row of charts."""
-    return [height // rows + (row < height % rows) for row in range(rows)]
-
-
-_UTIL = "nc_util_pct"
+UTIL = "nc_util_pct"
 _MFU = "mfu_pct"
 
 
@@ -244,7 +246,7 @@ class PlaceCharts(ChartGrid):
         super().__init__(context)
         self._place_of = place
         self._place: Place | None = None
-        self._source: _Source | None = None
+        self._source: ChartSource | None = None
 
     def lend(self, rows: int) -> None:
         """Use a number of rows, or none if they are too few."""
@@ -270,10 +272,10 @@ class PlaceCharts(ChartGrid):
         state = self._source.state
         if state is not None:
             title.append((f"  {state.text}", state.style))
-        return [text_line(charts.head(title, "", width - 1), width), *made[1:]][top:height]
+        return [text_line(head(title, "", width - 1), width), *made[1:]][top:height]
 
     def makers(self) -> list[Callable[[], Trend]]:
-        self._source = None if self._place is None else _Source.of(self._place)
+        self._source = None if self._place is None else ChartSource.read(self._place)
         return [] if self._source is None else self._source.makers()
 
     def drawn_of(self) -> tuple[Hashable, ...]:
@@ -287,8 +289,8 @@ class PlaceCharts(ChartGrid):
         return "" if self._source is None else self._source.figure(key)
 
 
-class _Source(NamedTuple):
-    """Data read once for all charts of a place."""
+class ChartSource(NamedTuple):
+    """Data read once for all charts of a place, and its charts."""
 
     place: Place
     node: Node | None
@@ -302,13 +304,18 @@ class _Source(NamedTuple):
     """Its freshness if nothing in it is live: last known values are no present values."""
 
     @staticmethod
-    def of(place: Place) -> _Source | None:
+    def read(place: Place) -> ChartSource | None:
         """Return the data of a place; None if it is unknown."""
-        context, monitor = place.context, place.context.monitor
         node = _node_of(place)
-        if node is None and not place.job:
-            return None
-        layout, history = monitor.store.layout, monitor.history
+        return ChartSource.read_node(place, node) if node is not None or place.job else None
+
+    @staticmethod
+    def read_node(place: Place, node: Node | None) -> ChartSource:
+        """Return the data of a node, or of a place's job."""
+        context = place.context
+        monitor = context.monitor
+        layout = monitor.store.layout
+        history = monitor.history
         path = "" if node is None else layout.path(node)
         if node is not None and (node.level is Level.CHIP or not history.seconds(node.level)):
             history.watch(path)
@@ -334,7 +341,7 @@ class _Source(NamedTuple):
             words = f"  {title}{words}" if title else ""
             title = f"job {plain(place.job, 64)}"
         state = None if node is None else _state_of(context, node)
-        return _Source(place, node, inputs, marks, chart_history, title, words, state)
+        return ChartSource(place, node, inputs, marks, chart_history, title, words, state)
 
     def makers(self) -> list[Callable[[], Trend]]:
         """Return a function per chart, the most important first."""
@@ -345,13 +352,13 @@ class _Source(NamedTuple):
             for key in (STEP_TIME, POWER):
                 known = history.job_track(job, key, self.inputs.times.span_s).mean
                 if key != self.place.without and not np.isnan(known).all():
-                    made.append(partial(self._of_job, key))
+                    made.append(partial(self._job_trend, key))
         if self.node is None:
             return made
         fields = [field for field in FLEET_CHARTS if field.key != self.place.without]
-        if self.place.without != _UTIL:
-            made.append(self._busy)
-        return made + [partial(self._single, field) for field in fields if field.key != _UTIL]
+        if self.place.without != UTIL:
+            made.append(self.busy)
+        return made + [partial(self.single, field) for field in fields if field.key != UTIL]
 
     def figure(self, key: str) -> str:
         """Return a field's value as the tree's row of the place has it."""
@@ -359,13 +366,10 @@ class _Source(NamedTuple):
         store = self.place.context.monitor.store
         averages = self.place.context.frame.averages
         field = BY_KEY[key]
-        if node is None or (
-            node.level is not Level.CHIP and averages.generation != store.generation
-        ):
-            return with_unit(None, field.unit)
-        if self.state is not None:
-            return with_unit(None, field.unit)
-        if node.level is not Level.CHIP and not averages.rollups.ready:
+        is_ready = self._is_chip or (
+            averages.rollups.ready and averages.generation == store.generation
+        )
+        if node is None or self.state is not None or not is_ready:
             return with_unit(None, field.unit)
         value = float(field.values(store, averages, node.level, np.array([node.number]))[0])
         return with_unit(value, field.unit) + (" now" if node.level is Level.CHIP else "")
@@ -375,12 +379,14 @@ class _Source(NamedTuple):
         return self.node is not None and self.node.level is Level.CHIP
 
     @property
-    def _note(self) -> str:
+    def note(self) -> str:
+        """The note of a chart: span, averaging, and length of a step of history."""
         if self._is_chip:
             return self.inputs.line_note + resolution(self.kept)
         return f"{self.inputs.note}, {MEAN_S} s mean{resolution(self.kept)}"
 
-    def _series(self, field: Field) -> Series:
+    def series(self, field: Field) -> Series:
+        """Return the samples of a field."""
         context = self.place.context
         node = self.node or FLEET_NODE
         layout = context.monitor.store.layout
@@ -392,7 +398,8 @@ class _Source(NamedTuple):
         mean_s = self.inputs.mean_s if self._is_chip else MEAN_S
         return Series(track.smoothed(mean_s), theme.CHART, before=before)
 
-    def _chart(self, series: list[Series], unit: str, **rest: object) -> Chart:
+    def chart(self, series: list[Series], unit: str, **rest: object) -> Chart:
+        """Return a chart of some series, with marks and gaps."""
         reason = before_of(self.place.context.monitor, (self.node or FLEET_NODE).level)
         chart = Chart(
             series, unit, self.inputs.times, marks=self.marks, gaps=self.inputs.gaps, before=reason
@@ -401,18 +408,18 @@ class _Source(NamedTuple):
             chart = chart._replace(kept_gaps=self.kept.gaps([line.track for line in series]))
         return chart._replace(**rest)  # type: ignore[arg-type]  # the names are checked by tests that draw all charts
 
-    def _busy(self) -> Trend:
+    def busy(self) -> Trend:
         """Return utilisation of NeuronCores with MFU."""
-        util = BY_KEY[_UTIL]
+        util = BY_KEY[UTIL]
         mfu = BY_KEY[_MFU]
         series = [
-            self._series(util)._replace(name=util.title),
-            self._series(mfu)._replace(name=mfu.title, style=theme.LINK, has_band=False),
+            self.series(util)._replace(name=util.title),
+            self.series(mfu)._replace(name=mfu.title, style=theme.LINK, has_band=False),
         ]
-        chart = self._chart(series, "%", ceiling=100.0)
-        return Trend("NeuronCores", "", "", chart, (_UTIL, _MFU), self._note, has_keys=True)
+        chart = self.chart(series, "%", ceiling=100.0)
+        return Trend("NeuronCores", "", "", chart, (UTIL, _MFU), self.note, has_keys=True)
 
-    def _single(self, field: Field) -> Trend:
+    def single(self, field: Field) -> Trend:
         """Return one field with the limits of rules and hardware."""
         monitor = self.place.context.monitor
         node = self.node or FLEET_NODE
@@ -423,11 +430,11 @@ class _Source(NamedTuple):
             limits.append(Limit(most, "cap" if field.key == POWER else "peak", theme.CHART_CAP))
             peak_text = f" of {with_unit(most, field.unit)}"
         ceiling = 100.0 if field.unit == "%" else np.inf
-        chart = self._chart(
-            [self._series(field)], field.unit, floor=field.low, ceiling=ceiling, limits=limits
+        chart = self.chart(
+            [self.series(field)], field.unit, floor=field.low, ceiling=ceiling, limits=limits
         )
         name = field.title if self._is_chip else fleet_name(field)
-        return Trend(name, field.key, peak_text, chart, (), self._note)
+        return Trend(name, field.key, peak_text, chart, (), self.note)
 
     def _most(self, field: Field, node: Node) -> float:
         """Return the hardware's maximum of a field for a node."""
@@ -448,7 +455,7 @@ class _Source(NamedTuple):
         chips = np.ones(1) if node.level is Level.CHIP else layout.sizes[rows]
         return float((by_type[layout.instance_type[rows]] * chips).sum())
 
-    def _of_job(self, key: str) -> Trend:
+    def _job_trend(self, key: str) -> Trend:
         """Return the chart of a job's step time or of its chips' power.
 
         Step time has its usual value and the rule's limit.

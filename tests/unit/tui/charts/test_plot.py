@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trnfleet.monitor.store.rings.record import Track
-from trnfleet.tui.widgets import plot
-from trnfleet.tui.widgets.plot import Grid
+from trnfleet.tui.charts import axes, plot
+from trnfleet.tui.charts.plot import Grid
 
 NAN = float("nan")
 values = st.lists(st.one_of(st.just(NAN), st.integers(-50, 50).map(float)), max_size=120)
@@ -155,12 +155,12 @@ def test_a_moment_is_in_the_column_of_its_sample() -> None:
     [(1, 1), (1.01, 1.2), (26_500, 30_000), (0.07, 0.08), (9.1, 10), (101, 120), (4.2, 5)],
 )
 def test_scales_end_at_round_numbers(value: float, ceiling: float) -> None:
-    assert plot.nice_ceiling(value) == pytest.approx(ceiling)
+    assert axes.nice_ceiling(value) == pytest.approx(ceiling)
 
 
 def test_ticks_leave_room_for_their_labels() -> None:
-    assert [plot.tick_every(300, cells, 4) for cells in (20, 40, 80, 200)] == [120, 60, 30, 15]
-    assert plot.tick_every(10**9, 1, 4) == 365 * 86_400
+    assert [axes.tick_every(300, cells, 4) for cells in (20, 40, 80, 200)] == [120, 60, 30, 15]
+    assert axes.tick_every(10**9, 1, 4) == 365 * 86_400
 
 
 @pytest.mark.parametrize("row", range(plot.ROWS))

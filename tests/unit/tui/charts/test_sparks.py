@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from trnfleet.tui.charts.plot import area, bucket, spark
 from trnfleet.tui.theme import to_ascii
 from trnfleet.tui.widgets.cells import bar, fit, right, text_of, width_of
-from trnfleet.tui.widgets.sparks import area, bucket, spark
 
 series = arrays(
     np.float64, st.integers(0, 60), elements=st.one_of(st.just(np.nan), st.floats(-10, 200))

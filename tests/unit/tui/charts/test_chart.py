@@ -14,10 +14,10 @@ from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store.gaps import Gap, Reason
 from trnfleet.monitor.store.rings.record import Track
 from trnfleet.tui import theme
-from trnfleet.tui.trends.place import Trend
-from trnfleet.tui.widgets import charts
+from trnfleet.tui.charts.axes import Limit, Mark, Times, axis_text
+from trnfleet.tui.charts.chart import Chart, Series, draw, head, legend, value_axis
+from trnfleet.tui.charts.place import Trend
 from trnfleet.tui.widgets.cells import text_of, width_of
-from trnfleet.tui.widgets.charts import Chart, Limit, Mark, Series, Times
 
 NAN = float("nan")
 
@@ -32,7 +32,7 @@ def chart_of(samples: list[float], *, span_s: int = 60, unit: str = "%", **rest:
 
 
 def drawn(chart: Chart, width: int = 40, height: int = 6) -> list[str]:
-    lines = charts.draw(chart, width, height)
+    lines = draw(chart, width, height)
     assert [width_of(line) for line in lines] == [width] * height
     return [text_of(line) for line in lines]
 
@@ -46,7 +46,7 @@ def test_figures_stay_while_the_span_has_room_beside_them() -> None:
     trend = Trend("NeuronCores", "", "", named, ("63.7 %", "29.2 %"), "5 min wall, 10 s mean")
 
     def said(width: int) -> str:
-        line = charts.head(trend.title(str, width), trend.note, width)
+        line = head(trend.title(str, width), trend.note, width)
         assert width_of(line) == width
         return text_of(line).replace("─", "").strip()
 
@@ -73,13 +73,13 @@ def test_all_equal_is_a_line_on_a_scale_from_the_floor() -> None:
     assert drawn(chart_of([0.0] * 60, ceiling=100))[0].startswith("100%┤")
     one = drawn(chart_of([50.0]))
     assert "before start" in one[2]
-    assert charts.draw(chart_of([]), 40, 6)
+    assert draw(chart_of([]), 40, 6)
 
 
 @pytest.mark.parametrize(("width", "height"), [(1, 1), (1, 9), (11, 6), (40, 2), (0, 5), (12, 3)])
 def test_a_chart_fits_any_room(width: int, height: int) -> None:
     """Where there is no room for a chart, there is blank."""
-    lines = charts.draw(chart_of([1.0, 2.0]), width, height)
+    lines = draw(chart_of([1.0, 2.0]), width, height)
     assert len(lines) == (height if width else 0)
     assert {width_of(line) for line in lines} <= {width}
 
@@ -103,9 +103,7 @@ def test_thresholds_are_dashed_lines_with_a_label() -> None:
 
 def test_what_is_measured_is_over_the_threshold() -> None:
     """A limit shows only where there is nothing else."""
-    lines = charts.draw(
-        chart_of([50.0] * 60, limits=[Limit(50.0, "alert", theme.CHART_THRESHOLD)]), 40, 6
-    )
+    lines = draw(chart_of([50.0] * 60, limits=[Limit(50.0, "alert", theme.CHART_THRESHOLD)]), 40, 6)
     assert not [
         text
         for line in lines
@@ -116,7 +114,7 @@ def test_what_is_measured_is_over_the_threshold() -> None:
 
 def test_a_band_covers_extremes_and_the_mean_is_brighter() -> None:
     wave = [0.0, 100.0] * 300
-    lines = charts.draw(chart_of(wave, span_s=600, ceiling=100), 34, 6)
+    lines = draw(chart_of(wave, span_s=600, ceiling=100), 34, 6)
     styles = {style for line in lines[:-1] for text, style in line[2:] if text.strip()}
     assert styles == {theme.CHART, theme.CHART + Style(dim=True)}
     for line in lines[:-1]:
@@ -124,7 +122,7 @@ def test_a_band_covers_extremes_and_the_mean_is_brighter() -> None:
     plain = chart_of(wave, span_s=600, ceiling=100)
     bare = plain._replace(series=[plain.series[0]._replace(has_band=False)])
     assert {
-        style for line in charts.draw(bare, 34, 6)[:-1] for text, style in line[2:] if text.strip()
+        style for line in draw(bare, 34, 6)[:-1] for text, style in line[2:] if text.strip()
     } == {theme.CHART}
 
 
@@ -272,45 +270,37 @@ def series_of(*names: str) -> list[Series]:
 def test_a_legend_gives_up_figures_then_names() -> None:
     series = series_of("pretrain-70b", "finetune-8b", "serve-70b")
     figures = ["26.5 kW", "11.4 kW", "17.6 kW"]
-    wide = charts.legend(series, figures, 80)
+    wide = legend(series, figures, 80)
     assert text_of(wide) == " pretrain-70b 26.5 kW  finetune-8b 11.4 kW  serve-70b 17.6 kW "
     assert [style for _, style in wide] == [each.style for each in series]
-    assert text_of(charts.legend(series, figures, 40)) == " pretrain-70b  finetune-8b  serve-70b "
-    assert text_of(charts.legend(series, figures, 30)) == " pretrain  finetune  serve "
-    assert text_of(charts.legend(series, figures, 18)) == " pretrain  +2"
+    assert text_of(legend(series, figures, 40)) == " pretrain-70b  finetune-8b  serve-70b "
+    assert text_of(legend(series, figures, 30)) == " pretrain  finetune  serve "
+    assert text_of(legend(series, figures, 18)) == " pretrain  +2"
     long = series_of("a-very-long-name", "another_very_long_name")
-    assert text_of(charts.legend(long, figures[:2], 18)) == " a  another_… " or " +1" in text_of(
-        charts.legend(long, figures[:2], 18)
+    assert text_of(legend(long, figures[:2], 18)) == " a  another_… " or " +1" in text_of(
+        legend(long, figures[:2], 18)
     )
     # Two names with the same beginning are told apart by what follows it.
     alike = series_of("pretrain-405b", "pretrain-70b", "serve")
-    assert text_of(charts.legend(alike, figures, 30)) == " 405b  70b  serve "
-    assert text_of(charts.legend(alike, figures, 15)) == " 405b  70b  +1"
+    assert text_of(legend(alike, figures, 30)) == " 405b  70b  serve "
+    assert text_of(legend(alike, figures, 15)) == " 405b  70b  +1"
     # An end that another name has, too, would name either.
     shared = series_of("pretrain-70b", "serve-70b", "serve-8b", "finetune-8b")
-    assert (
-        text_of(charts.legend(shared, ["1", "2", "3", "4"], 36))
-        == " pretrain  serve-70b  serve-8b  +1"
-    )
+    assert text_of(legend(shared, ["1", "2", "3", "4"], 36)) == " pretrain  serve-70b  serve-8b  +1"
     # The same holds of names that have no series.
     others = ["pretrain-70b-01", "pretrain-70b-05", "serve-8b"]
-    assert (
-        text_of(charts.legend(series_of(others[0], others[2]), ["1", "2"], 26))
-        == " pretrain  serve "
-    )
-    assert "70b-01" in text_of(
-        charts.legend(series_of(others[0], others[2]), ["1", "2"], 20, others)
-    )
-    assert charts.legend([], [], 20) == []
+    assert text_of(legend(series_of(others[0], others[2]), ["1", "2"], 26)) == " pretrain  serve "
+    assert "70b-01" in text_of(legend(series_of(others[0], others[2]), ["1", "2"], 20, others))
+    assert legend([], [], 20) == []
 
 
 def test_charts_below_each_other_share_the_value_axis() -> None:
     """An instant is in the same column for any labels."""
     ramp = [float(each) for each in range(60)]
     stacked = [chart_of(ramp, ceiling=60), chart_of([each * 1e12 for each in ramp], unit="bytes/s")]
-    axes = [charts.axis_cells(chart, 40, 6) for chart in stacked]
+    axes = [value_axis(chart, 40, 6).cells for chart in stacked]
     assert axes == [4, 7]
-    made = [charts.draw(chart, 40, 6, axis=max(axes)) for chart in stacked]
+    made = [draw(chart, 40, 6, axis=max(axes)) for chart in stacked]
     assert [text_of(lines[0]).index("┤") for lines in made] == [6, 6]
     assert text_of(made[0][-1]) == text_of(made[1][-1])
     assert {width_of(line) for lines in made for line in lines} == {40}
@@ -318,7 +308,7 @@ def test_charts_below_each_other_share_the_value_axis() -> None:
 
 @pytest.mark.parametrize("width", [10, 24, 40, 80])
 def test_a_head_is_as_wide_as_its_chart(width: int) -> None:
-    line = charts.head([("Power", theme.STRONG)], "5 min", width)
+    line = head([("Power", theme.STRONG)], "5 min", width)
     assert width_of(line) == width
     assert ("5 min" in text_of(line)) == (width > 12)
 
@@ -332,7 +322,7 @@ def test_a_head_is_as_wide_as_its_chart(width: int) -> None:
 def test_any_samples_fit_any_room(
     samples: list[float], width: int, height: int, span_s: int
 ) -> None:
-    lines = charts.draw(chart_of(samples, span_s=span_s), width, height)
+    lines = draw(chart_of(samples, span_s=span_s), width, height)
     assert len(lines) == (height if width else 0)
     assert all(width_of(line) == width for line in lines)
 
@@ -347,15 +337,13 @@ def test_any_samples_fit_any_room(
     ],
 )
 def test_axes_are_short(value: float, unit: str, text: str) -> None:
-    assert charts.axis_text(value, unit) == text
+    assert axis_text(value, unit) == text
 
 
 def test_the_resolution_of_history_goes_before_the_span() -> None:
     """A long note loses its last part first; the span stays."""
     note = "24 h, 10 s mean, 10 min of history"
-    wide, narrow = (
-        text_of(charts.head([("Power", theme.STRONG)], note, width)) for width in (50, 30)
-    )
+    wide, narrow = (text_of(head([("Power", theme.STRONG)], note, width)) for width in (50, 30))
     assert wide.rstrip().endswith("─ 24 h, 10 s mean, 10 min of history")
     assert narrow.rstrip().endswith("─ 24 h, 10 s mean")
     assert len(narrow) == 30

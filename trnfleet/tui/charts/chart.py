@@ -6,18 +6,16 @@ come from `plot`.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from rich.style import Style
 
-from trnfleet.clock import NS_PER_S, format_rfc3339
-from trnfleet.domain.quantities import with_unit
 from trnfleet.monitor.store.gaps import Reason
 from trnfleet.tui import theme
-from trnfleet.tui.widgets import plot
+from trnfleet.tui.charts import axes, plot
+from trnfleet.tui.charts.axes import Limit, Mark, Times, ValueAxis
 from trnfleet.tui.widgets.cells import FixedParts, Parts, fit, width_of
 from trnfleet.tui.widgets.targets import Target, TargetKind, linked
 
@@ -26,20 +24,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from trnfleet.domain.severity import Severity
     from trnfleet.monitor.store.gaps import Gap
     from trnfleet.monitor.store.rings.record import Track
 
 LEAST_WIDTH = 12
 LEAST_ROWS = 3
 """Below these a chart says no more than a number."""
-_NAMED_LIMITS_FROM = 56
-"""Least cells for names of limits beside their values."""
 _NEAR_LIMIT = 1.6
 """Most times the largest value for a limit on the scale. Higher limits are only in the title."""
 _REASONS = tuple(Reason)
-_PRESENT = -1
-_NO_VALUE = math.nan
 
 
 class Series(NamedTuple):
@@ -69,36 +62,6 @@ class Series(NamedTuple):
         )
 
 
-class Limit(NamedTuple):
-    """A dashed line across the chart: a cap of the hardware, or an alert's threshold."""
-
-    value: float
-    name: str
-    style: Style
-    is_always_shown: bool = False
-    """Whether the scale reaches up to it, however far above the values it is."""
-
-
-class Mark(NamedTuple):
-    """An alert that began to fire."""
-
-    back_s: float
-    """Wall seconds before the chart's end."""
-    severity: Severity
-
-
-class Times(NamedTuple):
-    """The time covered by a chart's columns."""
-
-    span_s: int
-    end_s: int
-    """Where it ends: seconds since the first sample ever."""
-    end_ns: int | None = None
-    """The end by the fleet's clock, if ticks show times. None: ticks show ages."""
-    speed: float = 1.0
-    """Seconds of the fleet's time a wall second."""
-
-
 class Chart(NamedTuple):
     """The contents of a chart."""
 
@@ -120,18 +83,6 @@ class Chart(NamedTuple):
     """Reason for a missing value outside of the gaps."""
     before: Reason = Reason.BEFORE_START
     """Reason for missing values between the first sample ever and the series' first."""
-
-
-class ValueAxis(NamedTuple):
-    """The value axis of a chart of some size."""
-
-    low: float
-    high: float
-    """The ends of the scale."""
-    labels: dict[int, tuple[str, Style]]
-    """By row."""
-    cells: int
-    """Its width; 0 below the least size."""
 
 
 def draw(
@@ -171,21 +122,20 @@ def draw(
     for row, parts in enumerate(canvas.lines()):
         text, style = labels.get(row, ("", theme.CHART_AXIS))
         made.append(((text.rjust(gutter - 1), style), ("┤", theme.CHART_AXIS), *parts))
-    return [*made, ((" " * gutter, theme.BASE), *time_axis(chart, grid, cells))]
+    return [
+        *made,
+        ((" " * gutter, theme.BASE), *axes.time_axis(chart.times, chart.marks, grid, cells)),
+    ]
 
 
 def value_axis(chart: Chart, width: int, height: int) -> ValueAxis:
     """Return the value axis that a chart needs."""
-    low, high = scale_of(chart)
+    scale = scale_of(chart)
     if width < LEAST_WIDTH or height < LEAST_ROWS:
-        return ValueAxis(low, high, {}, 0)
-    labels = _labels(chart, low, high, height - 1, width)
-    return ValueAxis(low, high, labels, max(len(text) for text, _ in labels.values()) + 1)
-
-
-def axis_cells(chart: Chart, width: int, height: int) -> int:
-    """Return the cells of a chart's value axis; 0 below the least size."""
-    return value_axis(chart, width, height).cells
+        return ValueAxis(*scale, {}, 0)
+    return axes.value_axis(
+        scale, chart.unit, chart.limits, height - 1, width, is_signed=chart.is_signed
+    )
 
 
 def head(title: Parts, note: str, width: int) -> FixedParts:
@@ -263,29 +213,17 @@ def parts_of(names: Sequence[str], every: Iterable[str], *, before: bool) -> lis
 
 def scale_of(chart: Chart) -> tuple[float, float]:
     """Return the ends of a chart's scale: round numbers around values and near limits."""
-    lows = [chart.floor]
-    highs = [chart.floor]
-    tracks = [
-        (line, track)
-        for line in chart.series
-        for track in (line.track, line.before)
-        if track is not None
-    ]
-    for line, former in tracks:
-        track = former.last(chart.times.span_s)
-        least, most = (track.low, track.high) if line.has_band else (track.mean, track.mean)
-        lowest = _NO_VALUE
-        highest = _NO_VALUE
-        if len(least):
-            lowest = float(np.fmin.reduce(least))
-            highest = float(np.fmax.reduce(most))
-        if not math.isnan(lowest):
-            lows.append(lowest)
-            highs.append(highest)
-    low = min(lows)
-    high = max(highs)
+    low = chart.floor
+    high = chart.floor
+    for line in chart.series:
+        for former in (line.track, line.before):
+            if former is not None:
+                track = former.last(chart.times.span_s)
+                least, most = (track.low, track.high) if line.has_band else (track.mean,) * 2
+                low = min(low, float(np.fmin.reduce(least, initial=low)))
+                high = max(high, float(np.fmax.reduce(most, initial=high)))
     if low < chart.floor:
-        low = chart.floor - plot.nice_ceiling(chart.floor - low)
+        low = chart.floor - axes.nice_ceiling(chart.floor - low)
     over = high - chart.floor
     near = [
         limit.value - chart.floor
@@ -299,24 +237,10 @@ def scale_of(chart: Chart) -> tuple[float, float]:
     top = 1.02 * max([over, *near])
     if not top > 0:
         return low, chart.ceiling if np.isfinite(chart.ceiling) else low + 1.0
-    top = chart.floor + plot.nice_ceiling(top)
+    top = chart.floor + axes.nice_ceiling(top)
     return low, max(
         min(top, chart.ceiling), high, *(chart.floor + distance for distance in near), low + 1e-9
     )
-
-
-def axis_text(value: float, unit: str, *, is_signed: bool = False) -> str:
-    """Return the short text of a value on an axis.
-
-    Examples are `32kW`, `4.1TB/s`, `100%`, and `+10%` for a distance.
-    """
-    text = with_unit(value, unit).replace(" ", "")
-    number = len(text) - len(text.lstrip("0123456789.,-"))
-    digits = text[:number]
-    if "." in digits:
-        digits = digits.rstrip("0").rstrip(".")
-    sign = "+" if is_signed and value > 0 else ""
-    return sign + digits + text[number:]
 
 
 class _Canvas:
@@ -395,28 +319,6 @@ class _Canvas:
         self._owner[where] = len(self._styles) - 1
 
 
-def _labels(
-    chart: Chart, low: float, high: float, rows: int, width: int
-) -> dict[int, tuple[str, Style]]:
-    """Return the labels of the value axis by row: its ends and the limits.
-
-    In a shared row the limit wins.
-    """
-    labels = {
-        0: (axis_text(high, chart.unit, is_signed=chart.is_signed), theme.CHART_AXIS),
-        rows - 1: (axis_text(low, chart.unit, is_signed=chart.is_signed), theme.CHART_AXIS),
-    }
-    for limit in chart.limits:
-        if not low <= limit.value <= high:
-            continue
-        dot = int(plot.row_of(np.array([limit.value]), low, high, rows * plot.ROWS)[0])
-        text = axis_text(limit.value, chart.unit, is_signed=chart.is_signed)
-        if width >= _NAMED_LIMITS_FROM:
-            text = f"{limit.name} {text}"
-        labels[rows - 1 - dot // plot.ROWS] = (text, limit.style)
-    return labels
-
-
 def _gaps(chart: Chart, grid: plot.Grid, bands: list[plot.Bands]) -> list[tuple[int, int, Reason]]:
     """Return the gaps of all series: first column, the one after the last, reason."""
     missing = np.ones(grid.columns, np.bool_)
@@ -430,82 +332,16 @@ def _gaps(chart: Chart, grid: plot.Grid, bands: list[plot.Bands]) -> list[tuple[
         default=chart.times.end_s,
     )
     for gap in chart.gaps:
-        first = grid.column_of(gap.first)
-        last = grid.column_of(gap.after - 1)
-        reasons[max(0, first) : max(0, last + 1)] = _REASONS.index(gap.reason)
+        after = grid.column_of(gap.after - 1) + 1
+        reasons[max(0, grid.column_of(gap.first)) : max(0, after)] = _REASONS.index(gap.reason)
     reasons[: max(0, grid.column_of(begins_s))] = _REASONS.index(chart.before)
     reasons[: max(0, grid.column_of(0))] = _REASONS.index(Reason.BEFORE_START)
     for gap in chart.kept_gaps:
-        first = grid.column_of(gap.first)
         after = grid.column_of(gap.after)
-        reasons[max(0, first) : max(0, after)] = _REASONS.index(gap.reason)
+        reasons[max(0, grid.column_of(gap.first)) : max(0, after)] = _REASONS.index(gap.reason)
+    numbers = np.where(missing, reasons + 1, 0)
     return [
-        (first, after, _REASONS[number])
-        for first, after, number in plot.row_runs(np.where(missing, reasons, _PRESENT)[np.newaxis])[
-            0
-        ]
-        if number != _PRESENT
-    ]
-
-
-def time_axis(chart: Chart, grid: plot.Grid, cells: int) -> FixedParts:
-    """Return the line below a chart: ticks, with a sign at each firing alert."""
-    times = chart.times
-    line: list[tuple[str, Style]] = [(" ", theme.CHART_AXIS)] * cells
-    marked: set[int] = set()
-    for mark in sorted(chart.marks, key=lambda mark: -mark.severity.rank):
-        column = grid.column_of(times.end_s - max(0.0, mark.back_s))
-        if column >= 0:
-            cell = min(column, grid.columns - 1) // plot.COLUMNS
-            marked.add(cell)
-            line[cell] = (theme.SEVERITY_GLYPH[mark.severity], theme.SEVERITY_STYLE[mark.severity])
-    free_cells = cells
-    for back_s, text in _ticks(times, cells):
-        at = cells - 1 - int(back_s * cells / times.span_s)
-        # Beside marks a label stands as near to its instant as it can, and still over or beside it.
-        middle = min(max(0, at - len(text) // 2), cells - len(text))
-        firsts = sorted(
-            range(max(0, at - len(text)), at + 2), key=lambda first: abs(first - middle)
-        )
-        rooms = (range(first, first + len(text)) for first in firsts)
-        room = next(
-            (span for span in rooms if span.stop <= free_cells and marked.isdisjoint(span)), None
-        )
-        if at < 0 or room is None:
-            continue
-        line[room.start : room.stop] = [(character, theme.CHART_AXIS) for character in text]
-        free_cells = room.start - 2
-    parts: list[tuple[str, Style]] = []
-    for character, style in line:
-        # Most are the very same, which is quicker to see than that two are equal.
-        if parts and (parts[-1][1] is style or parts[-1][1] == style):
-            parts[-1] = (parts[-1][0] + character, style)
-        else:
-            parts.append((character, style))
-    return tuple(parts)
-
-
-def _ticks(times: Times, cells: int) -> list[tuple[float, str]]:
-    """Return the ticks from last to first: wall seconds back, and label."""
-    if times.end_ns is None:
-        every_s = max(plot.tick_every(times.span_s, cells, 4), 30 if times.span_s > 60 else 1)
-        ticks = [(0.0, "now")]
-        ticks += [
-            (float(back_s), f"-{plot.back_text(back_s)}")
-            for back_s in range(every_s, times.span_s + 1, every_s)
-        ]
-        return ticks
-    speed = times.speed or 1.0
-    span_s = max(1, round(times.span_s * speed))
-    every_s = plot.tick_every(span_s, cells, 8 if span_s < 3_600 else 5)
-    # Days have dates, and shorter steps times of day.
-    begin, size = (5, 5) if not every_s % 86_400 else (11, 8 if every_s % 60 else 5)
-    last_s = times.end_ns // NS_PER_S
-    first = last_s - last_s % every_s
-    return [
-        (
-            (times.end_ns / NS_PER_S - at_s) / speed,
-            format_rfc3339(at_s * NS_PER_S)[begin : begin + size],
-        )
-        for at_s in range(first, last_s - span_s, -every_s)
+        (first, after, _REASONS[number - 1])
+        for first, after, number in plot.row_runs(numbers[np.newaxis])[0]
+        if number
     ]

@@ -1,15 +1,16 @@
-"""Lines and bands of samples in braille dots, two by four per cell.
+"""Dots and blocks of charts: pure functions from values to characters.
 
-These are pure functions from values to dots and cells. Time is in columns of dots, two per cell. A
-column has the least, mean and largest of its samples, so that nothing aliases. The columns of
-samples depend only on sample numbers, so that a chart moves by whole columns and does not shimmer.
+Lines and bands are braille dots, two by four per cell; areas and sparklines are blocks. Time is in
+columns of dots, two per cell. A column has the least, mean and largest of its samples, so that
+nothing aliases. The columns of samples depend only on sample numbers, so that a chart moves by
+whole columns and does not shimmer.
 """
 
 from __future__ import annotations
 
 import functools
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -213,63 +214,73 @@ def words_near(
     return []
 
 
-_NICE = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
+_SPARK = np.array(list(" ▁▂▃▄▅▆▇█"))
+"""Index 0 is a gap; a sparkline's lowest value still shows a block."""
 
 
-def nice_ceiling(value: float) -> float:
-    """Return the round number at or above a positive value.
+def bucket(
+    series: NDArray[Any], cells: int, per_cell: int, total: int | None = None
+) -> NDArray[np.float64]:
+    """Return the last samples averaged per cell, right-aligned; NaN without a sample.
 
-    It is 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6 or 8 times a power of ten.
+    Cells begin at multiples of `per_cell` of all samples ever taken, so that a chart moves by whole
+    cells and does not shimmer in between.
+
+    Args:
+        series: Samples, oldest first.
+        cells: Width of the chart.
+        per_cell: Samples averaged per cell.
+        total: Samples taken since the start; `series` are the last of them. None for its length.
     """
-    power = 10.0 ** np.floor(np.log10(value))
-    return float(
-        next(
-            (factor * power for factor in _NICE if factor * power >= value * (1 - 1e-9)),
-            10.0 * power,
-        )
+    if cells <= 0:
+        # Beside its label nothing of a chart may be left.
+        return np.zeros(0)
+    values = np.asarray(series, dtype=np.float64)[-cells * per_cell :]
+    after = -(len(series) if total is None else total) % per_cell
+    before = -(len(values) + after) % per_cell
+    groups = np.concatenate([np.full(before, np.nan), values, np.full(after, np.nan)]).reshape(
+        -1, per_cell
     )
+    known = ~np.isnan(groups)
+    counts = known.sum(axis=1)
+    means = np.where(known, groups, 0.0).sum(axis=1) / np.maximum(counts, 1)
+    means = np.where(counts > 0, means, np.nan)[-cells:]
+    return np.concatenate([np.full(cells - len(means), np.nan), means])
 
 
-_TICKS_S = (
-    1,
-    2,
-    5,
-    10,
-    15,
-    30,
-    60,
-    120,
-    300,
-    600,
-    900,
-    1_800,
-    3_600,
-    7_200,
-    10_800,
-    21_600,
-    43_200,
-    86_400,
-    172_800,
-    345_600,
-    604_800,
-    1_209_600,
-    2_592_000,
-    7_776_000,
-    31_536_000,
-)
+def spark(values: NDArray[np.float64], low: float, high: float, *, most: int = 8) -> str:
+    """Return a sparkline, one character per value; a space for NaN.
+
+    It uses the lowest `most` of eight heights from `low` to `high`.
+    """
+    share = _shares(values, low, high)
+    known = ~np.isnan(share)
+    heights = np.where(
+        known, 1 + np.minimum(most - 1, (np.nan_to_num(share) * most).astype(np.int64)), 0
+    )
+    return "".join(_SPARK[heights].tolist())
 
 
-def tick_every(span_s: int, cells: int, label: int) -> int:
-    """Return the seconds between ticks with room for labels of `label` cells."""
-    least_s = span_s * (label + 3) / max(1, cells)
-    return next((tick_s for tick_s in _TICKS_S if tick_s >= least_s), _TICKS_S[-1])
+def area(values: NDArray[np.float64], low: float, high: float, height: int) -> list[str]:
+    """Return an area chart of `height` lines, top line first, one column per value.
+
+    NaN is blank.
+
+    A known value shows at least the lowest block, so that zero differs from a gap.
+    """
+    share = _shares(values, low, high)
+    known = ~np.isnan(share)
+    eighths = np.where(known, np.maximum(1, np.rint(np.nan_to_num(share) * 8 * height)), 0).astype(
+        np.int64
+    )
+    floors = 8 * np.arange(height - 1, -1, -1)
+    blocks = np.clip(eighths[np.newaxis, :] - floors[:, np.newaxis], 0, 8)
+    return ["".join(line) for line in _SPARK[blocks].tolist()]
 
 
-def back_text(seconds: int) -> str:
-    """Return how long ago a tick is, in the largest unit."""
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
-        if seconds >= size and not seconds % size:
-            return f"{seconds // size}{unit}"
-    if seconds >= 3_600:
-        return f"{seconds / 3_600:g}h"
-    return f"{seconds / 60:g}m" if seconds >= 60 else f"{seconds}s"
+def _shares(values: NDArray[np.float64], low: float, high: float) -> NDArray[np.float64]:
+    """Return the position of values between `low` (0) and `high` (1), clamped."""
+    span = high - low
+    return np.clip(
+        (np.asarray(values, dtype=np.float64) - low) / (span if span > 0 else 1.0), 0.0, 1.0
+    )

@@ -1,4 +1,0 @@
-"""Charts beside and below each other.
-
-The modules divide the space and make the charts of one place or job.
-"""
