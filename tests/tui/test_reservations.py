@@ -14,7 +14,7 @@ from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.services.files.rules import load_rules
 from trnfleet.tui import theme
 from trnfleet.tui.fleet.heatmap import HeatMap
-from trnfleet.tui.fleet.heatmap_pixels import HEALTH_CODE, HEALTH_OUTSIDE_CODE, OUTSIDE_CODE
+from trnfleet.tui.fleet.heatmap_pixels import PixelCode
 from trnfleet.tui.reservations.table import SORTS
 from trnfleet.tui.reservations.view import ReservationsView
 from trnfleet.tui.view import FLEET, HIERARCHY, RESERVATIONS
@@ -118,10 +118,10 @@ async def test_a_reservation_is_picked_out_in_every_view() -> None:
         assert rows(pilot, "◆ cb-ultra")
         heat = app.query_one(HeatMap)
         codes, _ = heat.codes(*heat.zoom.pixels(heat.grid, 0, 0, *heat.size))
-        assert (codes == HEALTH_OUTSIDE_CODE).sum() > (codes >= HEALTH_CODE).sum() > 0
+        assert (codes == PixelCode.HEALTH_OUTSIDE).sum() > (codes >= PixelCode.HEALTH).sum() > 0
         await pilot.press("m")
         codes, _ = heat.codes(*heat.zoom.pixels(heat.grid, 0, 0, *heat.size))
-        outside = int((codes >= OUTSIDE_CODE).sum())
+        outside = int((codes >= PixelCode.OUTSIDE).sum())
         inside = int((codes < 8).sum())
         assert outside > inside > 0
         await pilot.press("2")

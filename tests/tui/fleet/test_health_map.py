@@ -17,8 +17,7 @@ from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui import theme
 from trnfleet.tui.fleet.heatmap_grid import Grid
 from trnfleet.tui.fleet.heatmap_health import HEALTH, Health
-from trnfleet.tui.fleet.heatmap_legend import _health_legend, count_text
-from trnfleet.tui.fleet.heatmap_style import tile_of
+from trnfleet.tui.fleet.heatmap_style import count_text, health_legend, tile_of
 from trnfleet.tui.fleet.view import FleetView
 from trnfleet.tui.theme import Tile
 from trnfleet.tui.theme.palettes import contrast
@@ -152,13 +151,13 @@ async def test_the_cursor_hides_no_trouble(size: tuple[int, int]) -> None:
 def test_the_key_has_what_is_on_the_map_first() -> None:
     """In little room, signs on the map come before others, in unchanged order."""
     right: Parts = [("cell: 16 chips    ", theme.QUIET)]
-    calm = text_of(_health_legend(frozenset({Tile.NORMAL, Tile.RESERVED_IDLE}), right, 71))
+    calm = text_of(health_legend(frozenset({Tile.NORMAL, Tile.RESERVED_IDLE}), right, 71))
     words = ["normal", "reserved, idle", "critical", "warning"]
     assert [word in calm for word in words] == [True, True, True, False]
     assert calm.index("critical") < calm.index("normal") < calm.index("reserved")
-    at_first = text_of(_health_legend(frozenset(), right, 71))
+    at_first = text_of(health_legend(frozenset(), right, 71))
     assert at_first.startswith(" health  ✖ critical  ▲ warning  · normal  ◦ idle")
-    assert width_of(_health_legend(frozenset(Tile), right, 200)) == 200
+    assert width_of(health_legend(frozenset(Tile), right, 200)) == 200
 
 
 @pytest.mark.parametrize("name", theme.NAMES)
@@ -266,7 +265,7 @@ async def test_a_cell_of_several_chips_shows_the_worst() -> None:
         await pilot.press(*["plus"] * len(heat.zooms))
         said = []
         for _ in heat.zooms:
-            said.append(count_text(heat))
+            said.append(count_text(heat.zoom, heat.field, has_rolled=False))
             x, y = heat.grid.place_of(70)
             side = heat.zoom.chips
             pixel = heat.healths.window(

@@ -20,16 +20,10 @@ from trnfleet.tui.fleet.heatmap_grid import MARGIN, Cursor, Rect, Zoom, fitting,
 from trnfleet.tui.fleet.heatmap_health import HEALTH, Health, HealthValues
 from trnfleet.tui.fleet.heatmap_pixels import (
     CODES,
-    CURSOR_CODE,
-    GAP_CODE,
-    HEALTH_CODE,
-    HIGH_CODE,
-    LOW_CODE,
-    OUTSIDE_CODE,
-    PLAIN_CODE,
     UTIL,
     HeatValues,
     Image,
+    PixelCode,
     Scale,
     Scales,
     Trust,
@@ -37,7 +31,17 @@ from trnfleet.tui.fleet.heatmap_pixels import (
     health_codes,
     is_count,
 )
-from trnfleet.tui.fleet.heatmap_style import GroupLabels, Ink, bracket, glyph_upon, tiles_in
+from trnfleet.tui.fleet.heatmap_style import (
+    ROOMY_CELLS,
+    GroupLabels,
+    Ink,
+    bracket,
+    count_text,
+    glyph_upon,
+    health_legend,
+    scale_legend,
+    tiles_in,
+)
 from trnfleet.tui.metric_display import HEAT_MAP
 from trnfleet.tui.theme import RAMP_STEPS, Tile
 from trnfleet.tui.view import HIERARCHY, View
@@ -53,10 +57,7 @@ if TYPE_CHECKING:
     from trnfleet.tui.fleet.heatmap_grid import Grid
     from trnfleet.tui.fleet.heatmap_style import Span
     from trnfleet.tui.state.context import UiContext
-
-
-VALUE_CELLS = 4
-"""Fewest cells per chip with room for its value."""
+    from trnfleet.tui.widgets.cells import Parts
 
 
 class Written(NamedTuple):
@@ -101,7 +102,7 @@ def write_values(
         for at in starts:
             x = int(across[at])
             code = int(codes[2 * row, at])
-            if code == GAP_CODE:
+            if code == PixelCode.GAP:
                 continue
             text = in_three(float(image.values[y - rows[0], x - columns[0]]), written.field.unit)
             chosen = (x, y) == written.selected
@@ -112,11 +113,11 @@ def write_values(
 
 
 def _look(ink: Ink, code: int) -> tuple[str, Style]:
-    if code in {LOW_CODE, HIGH_CODE}:
+    if code in {PixelCode.LOW, PixelCode.HIGH}:
         return ink.look(code * CODES + code)
     if code < RAMP_STEPS:
         return " ", theme.BASE if ink.digits else theme.RAMP_TEXT[code]
-    if code >= OUTSIDE_CODE:
+    if code >= PixelCode.OUTSIDE:
         return " ", theme.GHOST
     glyph, _ = ink.look(code * CODES + code)
     return glyph, theme.QUIET
@@ -125,7 +126,7 @@ def _look(ink: Ink, code: int) -> tuple[str, Style]:
 def _begins(across: NDArray[np.int64], at: int) -> bool:
     """Return whether a pixel begins at a cell of the window."""
     return bool(across[at] >= 0) and (
-        (at == 0 and bool((across[:VALUE_CELLS] == across[0]).all()))
+        (at == 0 and bool((across[:ROOMY_CELLS] == across[0]).all()))
         or (at > 0 and bool(across[at - 1] != across[at]))
     )
 
@@ -240,6 +241,20 @@ class HeatMap(LineView):
         """Return the values at the ends of the colour ramp."""
         return self.scales.of(self.grid, self.field, self.zoom.chips)
 
+    def legend(self, width: int) -> Parts:
+        """Return the map's head: field, key of colours or glyphs, and chips per cell.
+
+        Empty without a fleet. The chips per cell are unknown before the map has cells.
+        """
+        if not self.grid.groups:
+            return []
+        has_rolled = self.monitor.store.layout.has_rolled
+        amount = count_text(self.zoom, self.field, has_rolled=has_rolled) if self.size.area else ""
+        right: Parts = [(f"{amount} ", theme.QUIET)] if amount else []
+        if self.field is HEALTH:
+            return health_legend(self.shown, right, width)
+        return scale_legend(self.field, self.scale(), right, width, digits=self.ink.digits)
+
     def show_place(self, address: str) -> None:
         """Put the cursor on an address and bring it into the window."""
         self.cursor.point(address)
@@ -270,12 +285,12 @@ class HeatMap(LineView):
         if is_health:
             self._put_glyphs(codes, left, top)
             self.shown = tiles_in(codes)
-        elif zoom.width >= VALUE_CELLS:
+        elif zoom.width >= ROOMY_CELLS:
             written = Written(self.field, zoom.width, self.cursor.unit(zoom), self.ink)
             write_values(spans, written, codes, image, (across, down))
             if self.ink.digits:
                 # The value is enough; its step's digits around it would be read as numbers.
-                codes[codes < RAMP_STEPS] = GAP_CODE
+                codes[codes < RAMP_STEPS] = PixelCode.GAP
         self._mark_cursor(codes, left, top)
         cells = codes[0::2] * CODES + codes[1::2]
         self._put_brackets(cells, left, top)
@@ -290,7 +305,7 @@ class HeatMap(LineView):
         columns = reach(across)
         rows = reach(down)
         side = self.zoom.chips
-        codes = np.full((len(down), len(across)), GAP_CODE, np.int16)
+        codes = np.full((len(down), len(across)), PixelCode.GAP, np.int16)
         if not len(columns) or not len(rows):
             return codes, _NO_IMAGE
         mask = self._picked()
@@ -306,7 +321,7 @@ class HeatMap(LineView):
                 self._mark_outliers(pixels, image, scale, columns, rows)
             if inside is not None:
                 # What is silent stays to be seen wherever it is.
-                pixels[~inside & (pixels < RAMP_STEPS)] += OUTSIDE_CODE
+                pixels[~inside & (pixels < RAMP_STEPS)] += PixelCode.OUTSIDE
         picked = pixels[np.ix_(np.maximum(down - rows[0], 0), np.maximum(across - columns[0], 0))]
         return np.where((down >= 0)[:, None] & (across >= 0)[None, :], picked, codes), image
 
@@ -338,12 +353,12 @@ class HeatMap(LineView):
         """
         below, above = scale.outside
         live = image.trust == Trust.LIVE
-        pixels[live & (image.values > above)] = HIGH_CODE
+        pixels[live & (image.values > above)] = PixelCode.HIGH
         low = live & (image.values < below)
         if low.any() and not self.field.is_max:
             util = self.values.window(self.grid, UTIL, self.zoom.chips, columns, rows)
             pixels[low] = np.where(
-                util.values[low] > IDLE_BELOW_PCT, LOW_CODE, HEALTH_CODE + Health.IDLE
+                util.values[low] > IDLE_BELOW_PCT, PixelCode.LOW, PixelCode.HEALTH + Health.IDLE
             )
 
     def _put_glyphs(self, codes: NDArray[np.int16], left: int, top: int) -> None:
@@ -353,8 +368,8 @@ class HeatMap(LineView):
         """
         worst = np.maximum(codes[0::2], codes[1::2])
         columns, rows = self.zoom.centres(left, top, codes.shape[1], len(worst))
-        worst[(worst >= HEALTH_CODE) & ~(rows[:, None] & columns[None, :])] += (
-            PLAIN_CODE - HEALTH_CODE
+        worst[(worst >= PixelCode.HEALTH) & ~(rows[:, None] & columns[None, :])] += (
+            PixelCode.PLAIN - PixelCode.HEALTH
         )
         codes[0::2] = codes[1::2] = worst
 
@@ -383,14 +398,14 @@ class HeatMap(LineView):
         column = rect.left - left
         first = rect.top - 2 * top
         last = rect.bottom - 2 * top
-        if self.zoom.width >= VALUE_CELLS:
+        if self.zoom.width >= ROOMY_CELLS:
             codes[max(0, first) : max(0, last), max(0, column) : max(0, rect.right - left)] = (
-                CURSOR_CODE
+                PixelCode.CURSOR
             )
         elif last - first == 1 and 0 <= column < codes.shape[1]:
             other = first ^ 1
             if 0 <= other < len(codes):
-                codes[other, column : rect.right - left] = CURSOR_CODE
+                codes[other, column : rect.right - left] = PixelCode.CURSOR
 
     def _put_brackets(self, cells: NDArray[np.int16], left: int, top: int) -> None:
         rect = self._rect()

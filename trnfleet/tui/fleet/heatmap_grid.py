@@ -319,14 +319,14 @@ class Zoom:
     """Half rows that a pixel is high."""
     unit: Level | None
     """Level of the selection. None if a pixel is several UltraServers."""
+    tile: int
+    """Chips along a side of an instance's tile."""
     gap: int = 0
     """Cells between groups; as many rows, less the one of the label."""
     tile_gap: int = 0
     """Cells, and rows, between the tiles of a group."""
     label: bool = False
     """Whether a row above each group names it."""
-    tile: int = SHARED_TILE
-    """Chips along a side of an instance's tile."""
 
     @property
     def group(self) -> int:

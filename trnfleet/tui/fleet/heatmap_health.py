@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.problems.problem import Problem
-    from trnfleet.monitor.store.averages import Averages
     from trnfleet.tui.fleet.heatmap_grid import Grid
     from trnfleet.tui.state.alerts import AlertSnapshot
 
@@ -49,13 +48,7 @@ HEALTH = Field(
 
 _UTIL = "nc_util_pct"
 _MOST_MEMBERS = 4_096
-"""Most alert members looked up by name per reading of alerts. Beyond it the whole place is marked.
-"""
-
-
-_MOST_WHOLE = 4_096
-"""Most chips for which all pixels are made at once. Head, selection line and map read them in each
-painting."""
+"""Most members of an alert looked up by name. Beyond it the whole place is marked."""
 
 
 class Health(enum.IntEnum):
@@ -63,21 +56,21 @@ class Health(enum.IntEnum):
 
     NOTHING = 0
     """No chip at this place."""
-    MISSING = 1
-    IDLE = 2
-    RESERVED_IDLE = 3
-    NORMAL = 4
-    HANDLED_WARNING = 5
+    MISSING = enum.auto()
+    IDLE = enum.auto()
+    RESERVED_IDLE = enum.auto()
+    NORMAL = enum.auto()
+    HANDLED_WARNING = enum.auto()
     """Acknowledged or silenced."""
-    HANDLED_CRITICAL = 6
-    STALE = 7
-    OFFLINE = 8
-    WARNING = 9
-    STALE_WARNING = 10
-    OFFLINE_WARNING = 11
-    CRITICAL = 12
-    STALE_CRITICAL = 13
-    OFFLINE_CRITICAL = 14
+    HANDLED_CRITICAL = enum.auto()
+    STALE = enum.auto()
+    OFFLINE = enum.auto()
+    WARNING = enum.auto()
+    STALE_WARNING = enum.auto()
+    OFFLINE_WARNING = enum.auto()
+    CRITICAL = enum.auto()
+    STALE_CRITICAL = enum.auto()
+    OFFLINE_CRITICAL = enum.auto()
 
 
 WORDS = {
@@ -108,7 +101,7 @@ _OF_STATE[list(Freshness)] = [
 ]
 HANDLED = len(Severity)
 """Added to the rank of a severity if the problem is acknowledged or silenced."""
-NO_RANK = 2 * len(Severity)
+NO_RANK = HANDLED + len(Severity)
 """Of a chip without a problem: above every rank."""
 _RAISED = np.tile(np.arange(len(Health), dtype=np.int8), (NO_RANK + 1, 1))
 """Health by the rank of the worst problem and the health without one. Info marks nothing."""
@@ -160,15 +153,8 @@ class HealthValues:
             _ranks(EMPTY_LAYOUT, (), np.zeros(0, np.int32)),
         )
         self._use: tuple[Hashable, NDArray[np.int8]] = None, np.zeros(0, np.int8)
-        self._whole: dict[int, tuple[Hashable, NDArray[np.int8]]] = {}
-        self._near: tuple[Hashable, Averages | None, NDArray[np.int8]] = (
-            None,
-            None,
-            np.zeros((0, 0), np.int8),
-        )
-        """All pixels narrower than a tile, of a small fleet."""
-        self._lattice: tuple[Grid | None, NDArray[np.int64]] = None, np.zeros((0, 0), np.int64)
-        """Grid, and the chips below its pixels. Valid for the same grid."""
+        self._whole: tuple[Hashable, NDArray[np.int8]] = None, np.zeros((0, 0), np.int8)
+        """All pixels of the map, from whole instances."""
 
     def window(
         self, grid: Grid, side: int, x: NDArray[np.int64], y: NDArray[np.int64]
@@ -179,34 +165,10 @@ class HealthValues:
         """
         if side >= grid.tile:
             return self._of_map(grid, side)[np.ix_(y, x)]
-        if self._monitor.store.layout.chips <= _MOST_WHOLE:
-            return self._of_chips_map(grid, side)[np.ix_(y, x)]
         inside = np.arange(side)
         across, down = (np.add.outer(side * axis, inside).ravel() for axis in (x, y))
-        return self._worst(grid.chips_at(across, down), side)
-
-    def _of_chips_map(self, grid: Grid, side: int) -> NDArray[np.int8]:
-        """Make all pixels of a map from chips."""
-        monitor = self._monitor
-        revisions = monitor.store.revision, monitor.rollups.revision, monitor.reservations.revision
-        mark = id(grid), side, self._mark(), *revisions
-        if self._near[0] != mark or self._near[1] is not monitor.averages:
-            if self._lattice[0] is not grid:
-                across = np.arange(grid.columns * grid.group)
-                down = np.arange(grid.rows * grid.group)
-                self._lattice = grid, grid.chips_at(across, down)
-            self._near = mark, monitor.averages, self._worst(self._lattice[1], side)
-        return self._near[2]
-
-    def _worst(self, chips: NDArray[np.int64], side: int) -> NDArray[np.int8]:
-        """Make pixels from their chips, `side` by `side` each."""
-        healths = self._at(chips)
-        if side == 1:
-            return healths
-        rows, columns = chips.shape
-        worst: NDArray[np.int8] = healths.reshape(rows // side, side, columns // side, side).max(
-            axis=(1, 3)
-        )
+        healths = self._at(grid.chips_at(across, down))
+        worst: NDArray[np.int8] = healths.reshape(len(y), side, len(x), side).max(axis=(1, 3))
         return worst
 
     def of_chips(self, rows: NDArray[np.int64]) -> NDArray[np.int8]:
@@ -233,19 +195,16 @@ class HealthValues:
         """Make all pixels of a map from whole instances."""
         store = self._monitor.store
         rollups = self._monitor.rollups
-        mark = (id(grid), self._mark(), rollups.revision)
-        memo = self._whole.get(side)
-        if memo is None or memo[0] != mark:
-            if len(self._whole) > 8:
-                self._whole.clear()
+        mark = (id(grid), side, self._mark(), rollups.revision)
+        if self._whole[0] != mark:
             place, shape = grid.pixels_of_pieces(side)
             worst = np.zeros(shape[0] * shape[1], np.int8)
             if rollups.ready and rollups.generation == store.generation:
                 np.maximum.at(worst, place, self._of_instances()[grid.piece_instance])
             else:
                 worst[place] = Health.MISSING
-            memo = self._whole[side] = mark, worst.reshape(shape)
-        return memo[1]
+            self._whole = mark, worst.reshape(shape)
+        return self._whole[1]
 
     def _of_instances(self) -> NDArray[np.int8]:
         """Return the worst `Health` of the chips of each instance."""
@@ -302,15 +261,13 @@ class HealthValues:
     def _marked(self, layout: Layout) -> Ranks:
         """Return the ranks of chips and instances from the problems."""
         rows: list[tuple[int, int, int]] = []
-        room = _MOST_MEMBERS
         for problem in self._alerts.problems.all:
             if problem.severity is Severity.INFO:
                 continue
             rank = problem.severity.rank + (0 if problem.is_loud else HANDLED)
             rows.extend((node.level, node.number, rank) for node in self._nodes_of(problem, layout))
             for alert in _placed(problem):
-                nodes, looked_at = self._members(alert, layout, room)
-                room -= looked_at
+                nodes = self._members(alert, layout)
                 rows.extend((node.level, node.number, rank) for node in nodes)
         return _ranks(layout, rows, layout.instance_of_chip)
 
@@ -337,45 +294,32 @@ class HealthValues:
                 for number in layout.find_instances(path) or ():
                     yield Node(Level.INSTANCE, number)
 
-    def _members(self, alert: Alert, layout: Layout, room: int) -> tuple[list[Node], int]:
+    def _members(self, alert: Alert, layout: Layout) -> list[Node]:
         """Return the nodes of an alert.
 
         Its whole place if all chips there are affected, else its members.
-
-        Args:
-            alert: The alert.
-            layout: Where places are.
-            room: Members that may be looked up.
-
-        Returns: nodes, and how many members were looked up.
         """
         place = place_of(alert)
         node = layout.find(place.address)
         if node is None:
-            return [], 0
+            return []
         if node.level is Level.CHIP or LEVEL_OF[alert.rule.scope] is node.level:
-            return [node], 0
+            return [node]
         is_one = node.level > Level.ULTRASERVER or (
             node.level is Level.ULTRASERVER and not layout.is_standalone[node.number]
         )
-        whole = (
-            [Node(Level.INSTANCE, number) for number in instances_of(place, layout)]
-            if is_one
-            else []
-        )
-        chips = sum(
-            int(layout.chip_start[number + 1] - layout.chip_start[number]) for _, number in whole
-        )
-        if whole and alert.chips >= chips:
-            return whole, 0
-        if alert.members <= room:
+        numbers = list(instances_of(place, layout)) if is_one else []
+        whole = [Node(Level.INSTANCE, number) for number in numbers]
+        if whole and alert.chips >= np.diff(layout.chip_start)[numbers].sum():
+            return whole
+        if alert.members <= _MOST_MEMBERS:
             members = self._monitor.alerts.members(alert, alert.members)
             nodes = [layout.find(_address(name)) for name, _, fires in members if fires]
             if nodes:
-                return [member for member in nodes if member is not None], len(members)
+                return [member for member in nodes if member is not None]
         # A watch publishes no members. A group of hardware is marked at its worst member.
         worst = layout.find(_address(alert.worst)) if alert.worst else None
-        return whole or ([] if worst is None else [worst]), 0
+        return whole or ([] if worst is None else [worst])
 
 
 def _address(member: str) -> str:
@@ -392,10 +336,10 @@ def _placed(problem: Problem) -> list[Alert]:
 
 
 def _ranks(
-    layout: Layout, found: Iterable[tuple[int, int, int]], owner_of: NDArray[np.int32]
+    layout: Layout, nodes: Iterable[tuple[int, int, int]], owner_of: NDArray[np.int32]
 ) -> Ranks:
     """Return ranks from level, number and rank of nodes."""
-    rows = np.array(list(found), np.int64).reshape(-1, 3)
+    rows = np.array(list(nodes), np.int64).reshape(-1, 3)
     instances = np.full(len(layout.instances), NO_RANK, np.int8)
     here = rows[rows[:, 0] == Level.INSTANCE]
     np.minimum.at(instances, here[:, 1], here[:, 2].astype(np.int8))

@@ -35,13 +35,13 @@ class Trust(enum.IntEnum):
     """How far a pixel's value can be trusted."""
 
     LIVE = 0
-    PARTLY = 1
+    PARTLY = enum.auto()
     """Some of the chips under it are silent; the value is of the others."""
-    STALE = 2
-    OFFLINE = 3
-    UNKNOWN = 4
+    STALE = enum.auto()
+    OFFLINE = enum.auto()
+    UNKNOWN = enum.auto()
     """Nothing has come yet, or no relay sees it."""
-    NOTHING = 5
+    NOTHING = enum.auto()
     """No chip at this place."""
 
 
@@ -53,20 +53,33 @@ class Image(NamedTuple):
     trust: NDArray[np.uint8]
 
 
-PARTLY_CODE = RAMP_STEPS
-STALE_CODE = 2 * RAMP_STEPS
-OFFLINE_CODE, MISSING_CODE, GAP_CODE, CURSOR_CODE = range(3 * RAMP_STEPS, 3 * RAMP_STEPS + 4)
-OUTSIDE_CODE = 3 * RAMP_STEPS + 4
-LOW_CODE = 4 * RAMP_STEPS + 4
-HIGH_CODE = 4 * RAMP_STEPS + 5
-HEALTH_OUTSIDE_CODE = HIGH_CODE + 1
-HEALTH_CODE = HEALTH_OUTSIDE_CODE + 1
-PLAIN_CODE = HEALTH_CODE + len(Health)
-CODES = PLAIN_CODE + len(Health)
-"""Codes of a pixel's look, in ascending order. Live steps of the ramp, partly live, stale, the four
-without a value, live steps outside the highlight, values far beyond the ends of the scale, healthy
-outside the highlight, each `Health` with its glyph and without. The higher code of two halves wins
-for the cell."""
+class PixelCode(enum.IntEnum):
+    """Codes of a pixel's look; the higher code of two halves wins for the cell.
+
+    Codes with values are followed by those of the other steps of the ramp, or of the other healths.
+    """
+
+    LIVE = 0
+    PARTLY = LIVE + RAMP_STEPS
+    STALE = PARTLY + RAMP_STEPS
+    OFFLINE = STALE + RAMP_STEPS
+    MISSING = enum.auto()
+    GAP = enum.auto()
+    CURSOR = enum.auto()
+    OUTSIDE = enum.auto()
+    """Live, outside the highlight."""
+    LOW = OUTSIDE + RAMP_STEPS  # type: ignore[operator]  # auto is a number here
+    """Far below the scale."""
+    HIGH = enum.auto()
+    HEALTH_OUTSIDE = enum.auto()
+    """Healthy, outside the highlight."""
+    HEALTH = enum.auto()
+    PLAIN = HEALTH + len(Health)  # type: ignore[operator]
+    """A health without its glyph."""
+
+
+CODES = PixelCode.PLAIN + len(Health)
+"""Number of codes."""
 
 
 def is_count(field: Field) -> bool:
@@ -84,10 +97,10 @@ def health_codes(
 
     Silent chips and chips in trouble remain visible outside the highlight.
     """
-    codes = health.astype(np.int16) + HEALTH_CODE
+    codes = health.astype(np.int16) + PixelCode.HEALTH
     if inside is not None:
-        codes[~inside & (health < Health.STALE)] = HEALTH_OUTSIDE_CODE
-    codes[health == Health.NOTHING] = GAP_CODE
+        codes[~inside & (health < Health.STALE)] = PixelCode.HEALTH_OUTSIDE
+    codes[health == Health.NOTHING] = PixelCode.GAP
     return codes
 
 
@@ -106,11 +119,11 @@ def codes_of(
     if counts:
         codes[(codes == 0) & (values > 0)] = 1
     trust = image.trust
-    codes += np.array([0, PARTLY_CODE, STALE_CODE, 0, 0, 0], np.int16)[trust]
-    codes[missing] = MISSING_CODE
-    codes[trust == Trust.OFFLINE] = OFFLINE_CODE
-    codes[trust == Trust.UNKNOWN] = MISSING_CODE
-    codes[trust == Trust.NOTHING] = GAP_CODE
+    codes += np.array([0, PixelCode.PARTLY, PixelCode.STALE, 0, 0, 0], np.int16)[trust]
+    codes[missing] = PixelCode.MISSING
+    codes[trust == Trust.OFFLINE] = PixelCode.OFFLINE
+    codes[trust == Trust.UNKNOWN] = PixelCode.MISSING
+    codes[trust == Trust.NOTHING] = PixelCode.GAP
     return codes
 
 
@@ -125,13 +138,10 @@ def chip_values(monitor: FleetState, field: Field, rows: NDArray[np.int64]) -> N
     values = field.per_chip(store, rollups, Level.CHIP, rows)
     if layout.has_rolled and rollups.ready and rollups.generation == store.generation:
         owner = layout.instance_of_chip[rows]
-        of_row = layout.is_rolled[owner]
+        is_rolled = layout.is_rolled[owner]
         read = field.values if _joining(field) is Aggregate.SUM else field.per_chip
-        values[of_row] = read(store, rollups, Level.INSTANCE, owner[of_row].astype(np.int64))
+        values[is_rolled] = read(store, rollups, Level.INSTANCE, owner[is_rolled].astype(np.int64))
     return values
-
-
-_NOBODY = np.zeros(0, np.int64)
 
 
 class HeatValues:
@@ -139,22 +149,15 @@ class HeatValues:
 
     def __init__(self, monitor: FleetState) -> None:
         self._monitor = monitor
-        self._kept: dict[tuple[str, int], tuple[Hashable, Image]] = {}
-        self._picked: tuple[Grid | None, int, tuple[int, int], NDArray[np.int64]] = (
-            None,
-            0,
-            (0, 0),
-            _NOBODY,
-        )
-        """Cached instances of one pixel. The pixel at the cursor is read again for each field."""
+        self._mark: Hashable = None
+        self._images: dict[tuple[str, int], Image] = {}
+        """Whole maps by field and side, valid for the mark."""
 
     def window(
         self, grid: Grid, field: Field, side: int, x: NDArray[np.int64], y: NDArray[np.int64]
     ) -> Image:
         """Return the pixels, each `side` chips wide, at pixel columns `x` by rows `y`."""
         if side >= grid.tile:
-            if len(x) == len(y) == 1 and not self._has_whole(grid, field, side):
-                return self._reduced(grid, field, side, (int(x[0]), int(y[0])))
             whole = self._whole(grid, field, side)
             return Image(whole.values[np.ix_(y, x)], whole.trust[np.ix_(y, x)])
         if side == 1:
@@ -223,39 +226,24 @@ class HeatValues:
         trust[there] = _TRUST_OF_STATE[store.chip_state[rows]]
         return Image(values, trust)
 
-    def _has_whole(self, grid: Grid, field: Field, side: int) -> bool:
-        memo = self._kept.get((field.key, side))
-        return memo is not None and memo[0] == self._mark(grid)
-
-    def _mark(self, grid: Grid) -> Hashable:
-        monitor = self._monitor
-        return id(grid), monitor.revision.source, monitor.rollups.revision, monitor.store.generation
-
     def _whole(self, grid: Grid, field: Field, side: int) -> Image:
-        if not self._has_whole(grid, field, side):
-            if len(self._kept) > 8:
-                self._kept.clear()
-            self._kept[field.key, side] = (self._mark(grid), self._reduced(grid, field, side))
-        return self._kept[field.key, side][1]
+        """Return all pixels of a map, which cover whole tiles."""
+        monitor = self._monitor
+        mark = id(grid), monitor.revision.source, monitor.rollups.revision, monitor.store.generation
+        if self._mark != mark:
+            self._mark = mark
+            self._images.clear()
+        key = field.key, side
+        if key not in self._images:
+            self._images[key] = self._reduced(grid, field, side)
+        return self._images[key]
 
-    def _reduced(
-        self, grid: Grid, field: Field, side: int, only: tuple[int, int] | None = None
-    ) -> Image:
-        """Make all pixels of a map from instances, or one of them.
-
-        `only` is the column and row of that one. Pixels cover whole tiles.
-        """
+    def _reduced(self, grid: Grid, field: Field, side: int) -> Image:
+        """Make all pixels of a map from instances."""
         store = self._monitor.store
         rollups = self._monitor.rollups
         place, shape = grid.pixels_of_pieces(side)
         instance = grid.piece_instance
-        pick = None
-        if only is not None:
-            if self._picked[0] is not grid or self._picked[1:3] != (side, only):
-                self._picked = grid, side, only, instance[place == only[1] * shape[1] + only[0]]
-            pick = instance = self._picked[3]
-            place = np.zeros(len(instance), np.int64)
-            shape = (1, 1)
         size = shape[0] * shape[1]
         trust = np.full(size, Trust.NOTHING, np.uint8)
         if not rollups.ready or rollups.generation != store.generation:
@@ -271,8 +259,7 @@ class HeatValues:
         trust[(live > 0) & (stale + offline > 0)] = Trust.PARTLY
         joining = _joining(field)
         read = field.values if joining is Aggregate.SUM else field.per_chip
-        values = read(store, rollups, Level.INSTANCE, pick)
-        values = values[instance] if pick is None else values
+        values = read(store, rollups, Level.INSTANCE, None)[instance]
         usable = ((states[:, Freshness.LIVE] > 0) | (live[place] == 0)) & ~np.isnan(values)
         weights = np.where(usable, rollups.covered(field.parts[0], Level.INSTANCE)[instance], 0.0)
         seen = np.bincount(place, weights, size)
@@ -428,6 +415,6 @@ class Scales:
         return Scale(low + shift, high + shift, is_automatic=True)
 
 
-def _is_near(found: Scale, before: Scale) -> bool:
+def _is_near(scale: Scale, before: Scale) -> bool:
     reach = HOLD_SHARE * (before.high - before.low)
-    return abs(found.low - before.low) <= reach and abs(found.high - before.high) <= reach
+    return abs(scale.low - before.low) <= reach and abs(scale.high - before.high) <= reach

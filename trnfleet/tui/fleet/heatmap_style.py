@@ -21,26 +21,18 @@ from trnfleet.monitor.store.store import Freshness
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.fleet.heatmap_grid import MARGIN
-from trnfleet.tui.fleet.heatmap_health import Health
+from trnfleet.tui.fleet.heatmap_health import HEALTH, Health
 from trnfleet.tui.fleet.heatmap_pixels import (
     CODES,
-    CURSOR_CODE,
-    GAP_CODE,
-    HEALTH_CODE,
-    HEALTH_OUTSIDE_CODE,
-    HIGH_CODE,
-    LOW_CODE,
-    MISSING_CODE,
-    OFFLINE_CODE,
-    OUTSIDE_CODE,
-    PARTLY_CODE,
-    PLAIN_CODE,
-    STALE_CODE,
+    PixelCode,
+    is_count,
 )
 from trnfleet.tui.format.addresses import without_start
 from trnfleet.tui.state.alerts import NONE
 from trnfleet.tui.state.descriptors import Descriptions
 from trnfleet.tui.theme import RAMP_STEPS, Tile
+from trnfleet.tui.widgets.bar import justified
+from trnfleet.tui.widgets.cells import Parts, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,16 +40,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from textual.geometry import Region
 
+    from trnfleet.monitor.store.fields import Field
     from trnfleet.tui.fleet.heatmap_grid import Grid, Rect, Zoom
+    from trnfleet.tui.fleet.heatmap_pixels import Scale
     from trnfleet.tui.state.context import UiContext
 
     Span = tuple[int, str, Style]
 
 
 BRACKETS = "[]┌┐└┘│"
-_MOST_RUNS = 20_000
-_ROOMY = 4
-"""Fewest cells per chip with room for a glyph between brackets."""
+ROOMY_CELLS = 4
+"""Fewest cells per chip with room for its value, or for a glyph between brackets."""
 PAIRS = CODES * CODES
 """Codes from here on are brackets."""
 
@@ -128,7 +121,9 @@ def tiles_in(codes: NDArray[np.int16]) -> frozenset[Tile]:
     """Return the tiles of health codes: for their glyphs and for their colours."""
     counts = np.bincount(codes.ravel(), minlength=CODES)
     healths = [
-        health for health in _TILES if counts[HEALTH_CODE + health] or counts[PLAIN_CODE + health]
+        health
+        for health in _TILES
+        if counts[PixelCode.HEALTH + health] or counts[PixelCode.PLAIN + health]
     ]
     return frozenset(
         tile
@@ -149,11 +144,11 @@ def glyph_upon(rect: Rect, health: Health, cells: int) -> tuple[int, Span] | Non
     """
     rows = rect.bottom - rect.top
     is_loud = health >= Health.WARNING
-    if health is Health.NOTHING or rows < 2 or cells < (2 if is_loud else _ROOMY):
+    if health is Health.NOTHING or rows < 2 or cells < (2 if is_loud else ROOMY_CELLS):
         return None
     glyph, style = tile_of(health)
     # If brackets leave no cell, the glyph of a problem replaces the second one.
-    column = rect.left + ((cells - 1) // 2 if cells >= _ROOMY else cells - 1)
+    column = rect.left + ((cells - 1) // 2 if cells >= ROOMY_CELLS else cells - 1)
     return rect.top // 2 + (rows // 2 - 1) // 2, (
         column,
         glyph,
@@ -173,7 +168,6 @@ class Ink:
         self.digits = digits
         """Whether steps are digits instead of colours."""
         self._looks: dict[int, tuple[str, Style]] = {}
-        self._runs_made: dict[tuple[int, int], Segment] = {}
 
     def look(self, cell: int) -> tuple[str, Style]:
         """Return glyph and style of a cell code.
@@ -209,20 +203,13 @@ class Ink:
     def _runs(self, cells: NDArray[np.int16]) -> list[Segment]:
         if not len(cells):
             return []
-        if len(self._runs_made) > _MOST_RUNS:
-            self._runs_made.clear()
         starts = [0, *(np.flatnonzero(cells[1:] != cells[:-1]) + 1).tolist()]
-        runs = self._runs_made
         made: list[Segment] = []
         for start, end, cell in zip(
             starts, [*starts[1:], len(cells)], cells[starts].tolist(), strict=True
         ):
-            key = (cell, end - start)
-            segment = runs.get(key)
-            if segment is None:
-                glyph, style = self.look(cell)
-                segment = runs[key] = Segment(glyph * (end - start), style)
-            made.append(segment)
+            glyph, style = self.look(cell)
+            made.append(Segment(glyph * (end - start), style))
         return made
 
 
@@ -231,16 +218,16 @@ def _marked(code: int) -> tuple[str, Style] | None:
 
     None for any other code.
     """
-    if code == LOW_CODE:
+    if code == PixelCode.LOW:
         return LOW_GLYPH, theme.SEVERITY_STYLE[Severity.WARNING]
-    if code == HIGH_CODE:
+    if code == PixelCode.HIGH:
         return HIGH_GLYPH, theme.TILE_STYLE[Tile.WARNING]
-    if code < HEALTH_OUTSIDE_CODE:
+    if code < PixelCode.HEALTH_OUTSIDE:
         return None
-    if code == HEALTH_OUTSIDE_CODE:
+    if code == PixelCode.HEALTH_OUTSIDE:
         return theme.TILE_GLYPH[Tile.OUTSIDE], theme.TILE_STYLE[Tile.OUTSIDE]
-    is_plain = code >= PLAIN_CODE
-    health = Health(code - (PLAIN_CODE if is_plain else HEALTH_CODE))
+    is_plain = code >= PixelCode.PLAIN
+    health = Health(code - (PixelCode.PLAIN if is_plain else PixelCode.HEALTH))
     if health is Health.NOTHING:
         return " ", theme.BASE
     glyph, style = tile_of(health)
@@ -249,24 +236,23 @@ def _marked(code: int) -> tuple[str, Style] | None:
 
 def _mixed(upper: int, lower: int) -> tuple[str, Style]:
     both = (upper, lower)
-    if OFFLINE_CODE in both:
+    if PixelCode.OFFLINE in both:
         return OFFLINE_GLYPH, _style(theme.RED, _under(both))
-    if any(STALE_CODE <= code < OFFLINE_CODE for code in both):
-        silent = next(code for code in both if STALE_CODE <= code < OFFLINE_CODE)
-        return STALE_GLYPH, _style(_color(silent), _under(both))
-    if any(PARTLY_CODE <= code < STALE_CODE for code in both):
-        partly = next(code for code in both if PARTLY_CODE <= code < STALE_CODE)
-        return PARTLY_GLYPH, _style(_color(partly), _under(both))
-    for code in (HIGH_CODE, LOW_CODE):
-        if code in both:
-            return (HIGH_GLYPH if code == HIGH_CODE else LOW_GLYPH), _style(
-                _color(code), theme.BACKGROUND
-            )
+    for first, after, glyph in (
+        (PixelCode.STALE, PixelCode.OFFLINE, STALE_GLYPH),
+        (PixelCode.PARTLY, PixelCode.STALE, PARTLY_GLYPH),
+    ):
+        for code in both:
+            if first <= code < after:
+                return glyph, _style(_color(code), _under(both))
+    for outlier, glyph in ((PixelCode.HIGH, HIGH_GLYPH), (PixelCode.LOW, LOW_GLYPH)):
+        if outlier in both:
+            return glyph, _style(_color(outlier), theme.BACKGROUND)
     if upper == lower:
-        if upper == MISSING_CODE:
+        if upper == PixelCode.MISSING:
             return MISSING_GLYPH, theme.GHOST
         return " ", _style(_color(upper), _color(upper))
-    if set(both) == {MISSING_CODE, GAP_CODE}:
+    if set(both) == {PixelCode.MISSING, PixelCode.GAP}:
         return MISSING_GLYPH, theme.GHOST
     return "▀", _style(_color(upper), _color(lower))
 
@@ -274,41 +260,44 @@ def _mixed(upper: int, lower: int) -> tuple[str, Style]:
 def _under(both: tuple[int, int]) -> Color:
     """Return the background for a marked cell: its other pixel's colour if that is live."""
     for code in both:
-        if code < RAMP_STEPS or code >= CURSOR_CODE:
+        if code < RAMP_STEPS or code >= PixelCode.CURSOR:
             return _color(code)
     return theme.BACKGROUND
 
 
 def _digit(code: int) -> tuple[str, Style]:
-    if OUTSIDE_CODE <= code < LOW_CODE:
+    if PixelCode.OUTSIDE <= code < PixelCode.LOW:
         return OUTSIDE_DIGIT, theme.GHOST
     if code < RAMP_STEPS:
         return str(code), theme.BASE
-    if code < STALE_CODE:
+    if code < PixelCode.STALE:
         return PARTLY_GLYPH, theme.BASE
-    if code < OFFLINE_CODE:
+    if code < PixelCode.OFFLINE:
         return STALE_GLYPH, theme.QUIET
-    glyph = {OFFLINE_CODE: OFFLINE_GLYPH, MISSING_CODE: MISSING_GLYPH}.get(code, " ")
-    return glyph, theme.BASE
+    glyphs: dict[int, str] = {
+        PixelCode.OFFLINE: OFFLINE_GLYPH,
+        PixelCode.MISSING: MISSING_GLYPH,
+    }
+    return glyphs.get(code, " "), theme.BASE
 
 
 def _color(code: int) -> Color:
-    if code >= HEALTH_OUTSIDE_CODE:
-        health = (code - HEALTH_CODE) % len(Health)
-        if code == HEALTH_OUTSIDE_CODE or health == Health.NOTHING:
+    if code >= PixelCode.HEALTH_OUTSIDE:
+        health = (code - PixelCode.HEALTH) % len(Health)
+        if code == PixelCode.HEALTH_OUTSIDE or health == Health.NOTHING:
             return theme.BACKGROUND
         return theme.TILE_COLOR[_TILES[Health(health)]]
-    if code >= LOW_CODE:
+    if code >= PixelCode.LOW:
         return theme.TILE_COLOR[Tile.WARNING]
-    if code < STALE_CODE:
+    if code < PixelCode.STALE:
         return theme.RAMP[code % RAMP_STEPS]
-    if code < OFFLINE_CODE:
-        return _dim(theme.RAMP[code - STALE_CODE])
-    if code >= OUTSIDE_CODE:
-        return _towards(theme.RAMP[code - OUTSIDE_CODE], theme.BACKGROUND, _OUTSIDE)
-    if code == MISSING_CODE:
+    if code < PixelCode.OFFLINE:
+        return _dim(theme.RAMP[code - PixelCode.STALE])
+    if code >= PixelCode.OUTSIDE:
+        return _towards(theme.RAMP[code - PixelCode.OUTSIDE], theme.BACKGROUND, _OUTSIDE)
+    if code == PixelCode.MISSING:
         return theme.MISSING_COLOR
-    return theme.BRIGHT if code == CURSOR_CODE else theme.BACKGROUND
+    return theme.BRIGHT if code == PixelCode.CURSOR else theme.BACKGROUND
 
 
 def _dim(color: Color) -> Color:
@@ -490,3 +479,108 @@ class GroupLabels:
                 (form for form in (f"{name}..{last}", f"{name}..") if len(form) <= width), name
             )
         return without_start(name, width)
+
+
+def scale_legend(field: Field, scale: Scale, right: Parts, width: int, *, digits: bool) -> Parts:
+    """Return the key of a field's map: its name, the colours and their range, and signs.
+
+    Args:
+        field: The field.
+        scale: Its scale.
+        right: What stands at the right.
+        width: Cells.
+        digits: Whether steps are digits instead of colours.
+    """
+    low, high = scale.ends
+    form = end_text if not scale.is_automatic else with_unit
+    parts = [(f" {field.title} ", theme.STRONG), (f" {form(low, field.unit)} ", theme.QUIET)]
+    if digits:
+        parts.append(("01234567", theme.BASE))
+    else:
+        wide = 1 if width < 64 else 2 if width < 100 else 3
+        parts.extend((" " * wide, Style(bgcolor=color)) for color in theme.RAMP)
+    parts.append((f" {form(high, field.unit)}", theme.QUIET))
+    beyond = f"  {LOW_GLYPH}{HIGH_GLYPH} far off  {tile_of(Health.IDLE)[0]} idle"
+    signs = (
+        beyond if scale.is_automatic else "",
+        (
+            f"  {STALE_GLYPH} stale  {PARTLY_GLYPH} some stale  {OFFLINE_GLYPH} offline "
+            f" {MISSING_GLYPH} n/a"
+        ),
+    )
+    room = width - width_of([*parts, *right]) - 1
+    span = " full range"
+    if scale.is_automatic:
+        whole = " 5th to 95th percentile of busy chips"
+        span = whole if len(whole) + len("".join(signs)) <= room else " p5-p95 of busy"
+    for text in (span, *signs):
+        if width_of([*parts, *right]) + len(text) + 1 > width:
+            break
+        parts.append((text, theme.QUIET))
+    return justified(parts, right, width, theme.BASE)
+
+
+def health_legend(shown: frozenset[Tile], right: Parts, width: int) -> Parts:
+    """Return the key of the health map, cut to the room.
+
+    Signs on the map come before the others.
+    """
+    parts: Parts = [(f" {HEALTH.title} ", theme.STRONG)]
+    entries: list[Parts] = []
+    for health, word in _HEALTH_KEY:
+        glyph, style = tile_of(health)
+        entries.append(
+            [
+                (" ", theme.BASE),
+                (glyph if glyph.strip() else " ", style),
+                (f" {word} ", theme.QUIET),
+            ]
+        )
+    room = width - width_of([*parts, *right])
+    chosen: set[int] = set()
+    for number in sorted(
+        range(len(entries)), key=lambda index: tile_at(_HEALTH_KEY[index][0]) not in shown
+    ):
+        room -= width_of(entries[number])
+        if room < 0:
+            break
+        chosen.add(number)
+    parts += [part for number in sorted(chosen) for part in entries[number]]
+    return justified(parts, right, width, theme.BASE)
+
+
+_HEALTH_KEY = (
+    (Health.CRITICAL, "critical"),
+    (Health.WARNING, "warning"),
+    (Health.NORMAL, "normal"),
+    (Health.IDLE, "idle"),
+    (Health.STALE, "stale"),
+    (Health.OFFLINE, "offline"),
+    (Health.RESERVED_IDLE, "reserved, idle"),
+    (Health.MISSING, "n/a"),
+)
+"""The health map's key, the most important first."""
+
+
+def count_text(zoom: Zoom, field: Field, *, has_rolled: bool) -> str:
+    """Return the number of chips per cell and the statistic; empty for one or less."""
+    chips = zoom.chips**2
+    noun = "chips or rows" if has_rolled else "chips"
+    is_health = field is HEALTH
+    what = "cell"
+    if zoom.height == 1:
+        # Two pixels share a cell; of health the worse one has it.
+        chips, what = (2 * chips, "cell") if is_health else (chips, "half a cell")
+    if chips == 1:
+        return ""
+    statistic = (
+        "worst" if is_health else "total" if is_count(field) else "max" if field.is_max else "mean"
+    )
+    return f"{what}: {chips:,} {noun}, {statistic}"
+
+
+def end_text(value: float, unit: str) -> str:
+    """Return a value at an end of the scale: a round number, so without tenths."""
+    if unit in {"%", "degC"}:
+        return with_unit(value, unit).replace(".0 ", " ")
+    return with_unit(value, unit)

@@ -28,7 +28,6 @@ from trnfleet.tui.charts.place import LEAST_ROWS, MOST_ROWS
 from trnfleet.tui.fleet.filtering import filter_head
 from trnfleet.tui.fleet.heatmap import HeatMap
 from trnfleet.tui.fleet.heatmap_health import HEALTH, WORDS, Health
-from trnfleet.tui.fleet.heatmap_legend import legend
 from trnfleet.tui.fleet.heatmap_pixels import Trust, is_count
 from trnfleet.tui.fleet.heatmap_style import (
     health_style,
@@ -448,7 +447,7 @@ class FleetView(FilteredView):
         self._legend.show(
             lambda width: [
                 (
-                    legend(self.map, width)
+                    self.map.legend(width)
                     if is_told
                     else filter_head(self.pattern, self.found_text(), width)
                 )

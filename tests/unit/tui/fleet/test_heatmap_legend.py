@@ -7,7 +7,7 @@ from support.monitor.feed import Feed, ultraservers
 from support.tui.pilot import ViewHost
 
 from trnfleet.tui.fleet.heatmap import FIELDS, HeatMap
-from trnfleet.tui.fleet.heatmap_legend import count_text, end_text, legend
+from trnfleet.tui.fleet.heatmap_style import count_text, end_text
 from trnfleet.tui.state.context import UiContext
 
 if TYPE_CHECKING:
@@ -46,13 +46,17 @@ async def test_what_a_cell_stands_for_is_told_once_there_are_cells(field: Field)
     heat.field = field
 
     def said() -> str:
-        return "".join(text for text, _ in legend(heat, 120))
+        return "".join(text for text, _ in heat.legend(120))
 
     assert heat.field.title in said()
     assert "chip" not in said()
+
+    def amount() -> str:
+        return count_text(heat.zoom, heat.field, has_rolled=False)
+
     async with Host(heat).run_test(size=(120, 40)):
         # Where a chip has a cell of its own, or more, nothing is said.
-        assert count_text(heat) == ""
+        assert amount() == ""
         heat.action_zoom(len(heat.zooms))
-        assert "chips, " in count_text(heat)
-        assert count_text(heat) in said()
+        assert "chips, " in amount()
+        assert amount() in said()

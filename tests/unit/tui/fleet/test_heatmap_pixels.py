@@ -12,13 +12,9 @@ from trnfleet.monitor.store import fields
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui.fleet.heatmap_grid import Grid
 from trnfleet.tui.fleet.heatmap_pixels import (
-    GAP_CODE,
-    MISSING_CODE,
-    OFFLINE_CODE,
-    PARTLY_CODE,
-    STALE_CODE,
     HeatValues,
     Image,
+    PixelCode,
     Trust,
     codes_of,
     rounded_up,
@@ -119,7 +115,7 @@ def test_nothing_heard_yet_is_unknown() -> None:
     for side in (1, 2, 4, 8):
         image = whole(feed, POWER, side)
         assert (image.trust == Trust.UNKNOWN).all()
-        assert (codes_of(image, (0, 500)) == MISSING_CODE).all()
+        assert (codes_of(image, (0, 500)) == PixelCode.MISSING).all()
 
 
 def test_every_state_of_a_chip_can_be_drawn(feed: Feed) -> None:
@@ -146,11 +142,11 @@ def test_codes_tell_step_and_trust() -> None:
         0,
         7,
         7,
-        PARTLY_CODE + 4,
-        STALE_CODE + 4,
-        OFFLINE_CODE,
-        MISSING_CODE,
-        GAP_CODE,
+        PixelCode.PARTLY + 4,
+        PixelCode.STALE + 4,
+        PixelCode.OFFLINE,
+        PixelCode.MISSING,
+        PixelCode.GAP,
     ]
 
 
@@ -195,24 +191,6 @@ def test_a_pixel_is_inside_where_any_of_its_chips_is(feed: Feed, side: int) -> N
     assert np.count_nonzero(found) > 0
     part = HeatValues(feed.monitor).inside(grid, mask, side, np.arange(1), np.arange(high))
     assert np.array_equal(part, expected[:, :1])
-
-
-@pytest.mark.parametrize("field", [POWER, TEMPERATURE, ERRORS, MFU])
-@pytest.mark.parametrize("side", [4, 8, 16])
-async def test_one_pixel_alone_is_that_of_the_whole_map(
-    feed: Feed, field: Field, side: int
-) -> None:
-    """The pixel under the cursor, read alone, has the map's value and trust."""
-    feed.set("mem_ecc_corrected", 30, [3])
-    feed.set("power_w", 2**16 - 1, [5, 6])
-    await feed.advance(5)
-    feed.tick([*feed.layout.instances[1:]])
-    grid = Grid.of(feed.layout)
-    image = whole(feed, field, side)
-    for y, x in np.ndindex(image.values.shape):
-        alone = HeatValues(feed.monitor).window(grid, field, side, np.array([x]), np.array([y]))
-        assert np.array_equal(alone.values, image.values[y : y + 1, x : x + 1], equal_nan=True)
-        assert alone.trust[0, 0] == image.trust[y, x]
 
 
 def test_a_mask_of_another_layout_dims_nothing(feed: Feed) -> None:

@@ -9,9 +9,8 @@ from trnfleet.tui import theme
 from trnfleet.tui.fleet.heatmap_grid import Grid
 from trnfleet.tui.fleet.heatmap_pixels import (
     CODES,
-    HIGH_CODE,
-    LOW_CODE,
     HeatValues,
+    PixelCode,
     Scale,
     Scales,
     codes_of,
@@ -66,13 +65,13 @@ def test_a_straggler_is_seen(feed: Feed) -> None:
     scale = scale_of(feed, UTIL)
     assert 94.0 <= scale.low < scale.high <= 98.0
     assert scale.outside[0] > 88.0
-    look = Ink().look(LOW_CODE * CODES + LOW_CODE)
+    look = Ink().look(PixelCode.LOW * CODES + PixelCode.LOW)
     assert look[0] == "↓"
     assert look[1].bgcolor is not None
     assert min(contrast(look[1].bgcolor, each) for each in theme.RAMP) > 3.0
     # Without being far off it would still be on the lowest step, beside others on higher ones.
     assert contrast(theme.RAMP[0], theme.RAMP[4]) > 2.5
-    assert Ink().look(HIGH_CODE * CODES + HIGH_CODE)[0] == "↑"
+    assert Ink().look(PixelCode.HIGH * CODES + PixelCode.HIGH)[0] == "↑"
 
 
 def test_full_range_and_counts_are_not_measured(feed: Feed) -> None:

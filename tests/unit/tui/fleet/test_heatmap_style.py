@@ -7,11 +7,7 @@ from trnfleet.domain.quantities import in_three
 from trnfleet.tui import theme
 from trnfleet.tui.fleet.heatmap_pixels import (
     CODES,
-    GAP_CODE,
-    MISSING_CODE,
-    OFFLINE_CODE,
-    PARTLY_CODE,
-    STALE_CODE,
+    PixelCode,
 )
 from trnfleet.tui.fleet.heatmap_style import Ink, bracket
 from trnfleet.tui.theme import BASE, RAMP
@@ -33,19 +29,28 @@ def test_states_differ_in_glyph(*, digits: bool) -> None:
     """Stale, partly silent, offline and missing pixels differ without colour."""
     ink = Ink(digits=digits)
     glyphs = [
-        ink.look(cell(code))[0] for code in (PARTLY_CODE, STALE_CODE, OFFLINE_CODE, MISSING_CODE)
+        ink.look(cell(code))[0]
+        for code in (PixelCode.PARTLY, PixelCode.STALE, PixelCode.OFFLINE, PixelCode.MISSING)
     ]
     assert glyphs == ["▓", "░", "✖", "·"]
-    assert ink.look(cell(GAP_CODE))[0] == " "
+    assert ink.look(cell(PixelCode.GAP))[0] == " "
 
 
 def test_a_silent_pixel_marks_a_cell_that_it_shares() -> None:
     """A silent pixel marks its shared cell: offline before stale before partly silent."""
     ink = Ink()
-    assert ink.look(cell(7, OFFLINE_CODE))[0] == ink.look(cell(OFFLINE_CODE, STALE_CODE))[0] == "✖"
-    assert ink.look(cell(7, STALE_CODE + 3))[0] == ink.look(cell(STALE_CODE, PARTLY_CODE))[0] == "░"
-    assert ink.look(cell(PARTLY_CODE, 7))[0] == "▓"
-    assert ink.look(cell(7, STALE_CODE + 3))[1].bgcolor == RAMP[7]
+    assert (
+        ink.look(cell(7, PixelCode.OFFLINE))[0]
+        == ink.look(cell(PixelCode.OFFLINE, PixelCode.STALE))[0]
+        == "✖"
+    )
+    assert (
+        ink.look(cell(7, PixelCode.STALE + 3))[0]
+        == ink.look(cell(PixelCode.STALE, PixelCode.PARTLY))[0]
+        == "░"
+    )
+    assert ink.look(cell(PixelCode.PARTLY, 7))[0] == "▓"
+    assert ink.look(cell(7, PixelCode.STALE + 3))[1].bgcolor == RAMP[7]
 
 
 def test_every_cell_has_a_look() -> None:
