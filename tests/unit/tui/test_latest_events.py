@@ -47,7 +47,7 @@ def test_narrow_events_have_two_lines() -> None:
 
     All events have their rows.
     """
-    head, happened = event_lines(FIRING._replace(text="firing: " + "x" * 26), 46)
+    head, happened = event_lines(FIRING._replace(text="firing: " + "x" * 26), 46, 3)
     assert text_of(head).split() == [
         "00:00:00",
         theme.SEVERITY_GLYPH[Severity.WARNING],
@@ -55,11 +55,11 @@ def test_narrow_events_have_two_lines() -> None:
     ]
     assert text_of(happened).rstrip() == " " * 12 + "firing: " + "x" * 26
     words = "ends: instances terminated in 1 h 59 min, and their jobs with them"
-    _, *cut = event_lines(FIRING._replace(text=words), 46)
+    _, *cut = event_lines(FIRING._replace(text=words), 46, 3)
     assert " ".join(text_of(line).strip() for line in cut) == words
-    *_, last = event_lines(FIRING._replace(text=words), 46, most=2)
+    *_, last = event_lines(FIRING._replace(text=words), 46, 2)
     assert text_of(last).endswith("…")
-    assert len(event_lines(FIRING._replace(text=words), 46, most=1)) == 1
+    assert len(event_lines(FIRING._replace(text=words), 46, 1)) == 1
     feed = Feed(ultraservers(1))
     shown = LatestEvents(feed.monitor)
     feed.monitor.apply([feed.event(CHIP, f"event {number}") for number in range(4)])
@@ -74,11 +74,11 @@ def test_narrow_events_have_two_lines() -> None:
     "text", ["[@click=app.quit]x[/]", "\x1b]0;x\x07", "a\u202eb", "\uff21" * 200]
 )
 def test_remote_text_is_plain_and_fits(text: str, width: int) -> None:
-    for parts in event_lines(FIRING._replace(path=text, job=text, text=text), width):
+    for parts in event_lines(FIRING._replace(path=text, job=text, text=text), width, 3):
         assert text_of(parts).isprintable()
         assert width_of(parts) <= max(width, 13)
 
 
 def test_what_has_no_address_is_about_its_job_or_the_fleet() -> None:
-    assert " train " in text_of(*event_lines(FIRING._replace(path="", job="train"), 60))
-    assert " fleet " in text_of(*event_lines(FIRING._replace(path=""), 60))
+    assert " train " in text_of(*event_lines(FIRING._replace(path="", job="train"), 60, 3))
+    assert " fleet " in text_of(*event_lines(FIRING._replace(path=""), 60, 3))

@@ -214,13 +214,13 @@ def words_near(
     return []
 
 
+SPARK_CELL_S = 5
+"""Seconds per cell of a sparkline."""
 _SPARK = np.array(list(" ▁▂▃▄▅▆▇█"))
 """Index 0 is a gap; a sparkline's lowest value still shows a block."""
 
 
-def bucket(
-    series: NDArray[Any], cells: int, per_cell: int, total: int | None = None
-) -> NDArray[np.float64]:
+def bucket(series: NDArray[Any], cells: int, per_cell: int, total: int | None = None) -> Floats:
     """Return the last samples averaged per cell, right-aligned; NaN without a sample.
 
     Cells begin at multiples of `per_cell` of all samples ever taken, so that a chart moves by whole
@@ -248,11 +248,16 @@ def bucket(
     return np.concatenate([np.full(cells - len(means), np.nan), means])
 
 
-def spark(values: NDArray[np.float64], low: float, high: float, *, most: int = 8) -> str:
+def spark(values: Floats, low: float, high: float, *, is_apart: bool = False) -> str:
     """Return a sparkline, one character per value; a space for NaN.
 
-    It uses the lowest `most` of eight heights from `low` to `high`.
+    Args:
+        values: A value per cell.
+        low: Value of the lowest block.
+        high: Value of the highest.
+        is_apart: Whether to leave out the full block, so that rows below each other stay apart.
     """
+    most = len(_SPARK) - 1 - is_apart
     share = _shares(values, low, high)
     known = ~np.isnan(share)
     heights = np.where(
@@ -261,7 +266,7 @@ def spark(values: NDArray[np.float64], low: float, high: float, *, most: int = 8
     return "".join(_SPARK[heights].tolist())
 
 
-def area(values: NDArray[np.float64], low: float, high: float, height: int) -> list[str]:
+def area(values: Floats, low: float, high: float, height: int) -> list[str]:
     """Return an area chart of `height` lines, top line first, one column per value.
 
     NaN is blank.
@@ -278,7 +283,7 @@ def area(values: NDArray[np.float64], low: float, high: float, height: int) -> l
     return ["".join(line) for line in _SPARK[blocks].tolist()]
 
 
-def _shares(values: NDArray[np.float64], low: float, high: float) -> NDArray[np.float64]:
+def _shares(values: Floats, low: float, high: float) -> Floats:
     """Return the position of values between `low` (0) and `high` (1), clamped."""
     span = high - low
     return np.clip(

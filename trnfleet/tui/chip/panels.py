@@ -37,10 +37,6 @@ if TYPE_CHECKING:
     Panel = list[FixedParts]
 
 
-CELL_S = 5
-"""Seconds averaged in a cell of a chart."""
-
-
 class Ink(NamedTuple):
     """Styles of a panel: for live values, or all dim."""
 
@@ -102,7 +98,9 @@ def title_line(
     high = field.peak(facts.chip) if field.peak else 1.0
     series = facts.series[spark]
     # The figure beside it says how much; the line says which way it goes.
-    text = plot.spark(plot.bucket(series, room - 2, CELL_S, facts.samples), field.low, high)
+    text = plot.spark(
+        plot.bucket(series, room - 2, plot.SPARK_CELL_S, facts.samples), field.low, high
+    )
     return (name + "  ", ink.strong), (text + "  ", ink.spark), (figure, style)
 
 

@@ -46,9 +46,7 @@ _TALL_FROM = 8
 problems."""
 
 
-def title(
-    problems: Problems, room: int = 80, *, shows_silenced: bool = False, incomplete: str = ""
-) -> Parts:
+def title(problems: Problems, room: int, *, shows_silenced: bool, incomplete: str) -> Parts:
     """Return the list's head: the number of problems, and those not listed."""
     shown = len(problems.all) if shows_silenced else len(problems.listed)
     parts: Parts = [(" Problems ", theme.STRONG)]

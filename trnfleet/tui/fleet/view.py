@@ -67,8 +67,6 @@ LEAST_LATEST = 5
 """Rows of it, at least, and in steps of."""
 PLACE = 20
 """Cells of a place: an instance and its chip."""
-_BEFORE = 12
-"""Cells of time and sign."""
 _MOST_LINES = 2
 """Most lines of an event's text below its place."""
 ONE_LINE_FROM = 59
@@ -109,7 +107,7 @@ class LatestEvents(LineView, can_focus=False):
         made: list[Line] = []
         for event in itertools.islice(newest, height):
             address = event_address(event, self._monitor.alerts)
-            told = event_lines(event, width - 1, address, height - len(made))
+            told = event_lines(event, width - 1, height - len(made), address)
             made += [text_line(parts, width) for parts in told]
             if len(made) >= height:
                 break
@@ -117,16 +115,14 @@ class LatestEvents(LineView, can_focus=False):
         return made or [text_line([(none, theme.QUIET)], width)]
 
 
-def event_lines(
-    event: Event, width: int, address: str = "", most: int = _MOST_LINES + 1
-) -> list[Parts]:
+def event_lines(event: Event, width: int, most: int, address: str = "") -> list[Parts]:
     """Return an event's line, or more if narrow: time, sign, place and text.
 
     Args:
         event: The event.
         width: Cells.
-        address: Target of a click; empty for the list of events.
         most: Lines available.
+        address: Target of a click; empty for the list of events.
     """
     place = plain(last_segments(event.path) or event.job or event.subject) or "fleet"
     target = Target(TargetKind.PLACE, address) if address else Target(TargetKind.VIEW, EVENTS)
@@ -134,13 +130,14 @@ def event_lines(
         (f" {format_rfc3339(event.ts_ns)[11:19]} ", theme.QUIET),
         (f"{theme.SEVERITY_GLYPH[event.severity]} ", theme.SEVERITY_STYLE[event.severity]),
     ]
+    used = width_of(head)
     happened = plain(event.text, 256)
     if width >= ONE_LINE_FROM:
-        room = max(1, width - PLACE - _BEFORE - 1)
+        room = max(1, width - PLACE - used - 1)
         lines = [[*head, (f"{fit(place, PLACE)} ", theme.BASE), (fit(happened, room), theme.QUIET)]]
     else:
-        room = max(1, width - _BEFORE)
-        indent = " " * min(_BEFORE, max(0, width - 1))
+        room = max(1, width - used)
+        indent = " " * min(used, max(0, width - 1))
         texts = [
             text for text in wrapped(happened, room, min(_MOST_LINES, most - 1)) if text.strip()
         ]

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.quantities import bare, with_unit
+from trnfleet.tui.charts.plot import SPARK_CELL_S
 from trnfleet.tui.metric_display import LAST, TREE, TREE_CORE
 
 if TYPE_CHECKING:
@@ -23,17 +24,10 @@ CHIPS = "chips"
 SPARK = "spark"
 JOB = "job"
 SPARK_FIELD = "nc_util_pct"
-SPARK_CELL_S = 5
-"""Seconds per cell of the sparkline."""
-
-SPARK_MEAN_S = 10
-"""Seconds of the running mean behind the sparkline; the figures beside it use the same."""
-
 NAME_MIN = 21
 NAME_MAX = 36
 COMFORTABLE = 100
-RICH = 180
-"""Least widths in cells for wide gaps and for all fields."""
+"""Least width in cells for wide gaps and a sparkline."""
 
 
 @dataclass(frozen=True, slots=True)

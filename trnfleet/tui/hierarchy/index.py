@@ -38,8 +38,8 @@ class Row(NamedTuple):
 
     node: Node
     is_open: bool
-    fleet: int = -1
-    """Number of the fleet for a fleet's row; -1 for all other rows."""
+    fleet: int | None = None
+    """Number of the fleet for a fleet's row; None for all other rows."""
 
 
 class FleetRows(NamedTuple):
@@ -241,7 +241,7 @@ class TreeIndex:
         """Return whether a row is an UltraServer or instance known only from roll-ups."""
         layout = self.layout
         node = row.node
-        if row.fleet >= 0 or node.level not in {Level.ULTRASERVER, Level.INSTANCE}:
+        if row.fleet is not None or node.level not in {Level.ULTRASERVER, Level.INSTANCE}:
             return False
         return layout.is_rolled_up(node) and not layout.children(node)
 
@@ -314,8 +314,6 @@ class TreeIndex:
             if order is not None:
                 numbers = numbers[order]
                 heights = heights[order]
-            if len(self._branches) > _MOST_BRANCHES:
-                self._branches.clear()
             branch = self._branches[node] = _Branch(numbers, np.cumsum(heights))
         return branch
 
@@ -396,10 +394,6 @@ class _Branch(NamedTuple):
     """Rows up to the end of each child."""
 
 
-_MOST_BRANCHES = 4_096
-"""Most parents with cached children. Beyond it, the cache of a large tree starts over."""
-
-
 def parent_of(layout: Layout, node: Node) -> Node:
     """Return the node one level up, of a core too."""
     if node.level is Level.CORE:
@@ -409,7 +403,7 @@ def parent_of(layout: Layout, node: Node) -> Node:
 
 def row_key(layout: Layout, row: Row) -> str:
     """Return the key of a row: its address, or a fleet's key."""
-    return node_path(layout, row.node) if row.fleet < 0 else fleet_key(row.fleet)
+    return node_path(layout, row.node) if row.fleet is None else fleet_key(row.fleet)
 
 
 def node_path(layout: Layout, node: Node) -> str:

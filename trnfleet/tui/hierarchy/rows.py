@@ -24,6 +24,7 @@ from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.bars.brokers import away_from, where_text
 from trnfleet.tui.charts import plot
+from trnfleet.tui.charts.history import MEAN_S
 from trnfleet.tui.format.freshness import describe
 from trnfleet.tui.format.reservations import PICKED
 from trnfleet.tui.hierarchy import columns
@@ -326,10 +327,9 @@ class TreeRows:
             series = history.series(layout, node, columns.SPARK_FIELD)
             # Steps of training take about as long as a cell: without a longer mean, cells would be
             # a saw.
-            steady = trailing_mean(series, columns.SPARK_MEAN_S)
-            values = plot.bucket(steady, width - 2, columns.SPARK_CELL_S, history.samples)
-            # Without the highest block, so that rows below each other stay apart.
-            text = self._sparks[node] = plot.spark(values, 0.0, 100.0, most=7)
+            steady = trailing_mean(series, MEAN_S)
+            values = plot.bucket(steady, width - 2, plot.SPARK_CELL_S, history.samples)
+            text = self._sparks[node] = plot.spark(values, 0.0, 100.0, is_apart=True)
         return text
 
     def _spark_style(self, node: Node) -> Style:
@@ -474,7 +474,7 @@ class FleetTreeRows:
         """
         made: list[FixedParts] = []
         for fleet, run in itertools.groupby(
-            rows, lambda row: self.number if row.fleet < 0 else row.fleet
+            rows, lambda row: self.number if row.fleet is None else row.fleet
         ):
             now_s = self._fleets.contexts[fleet].monitor.clock.monotonic_s()
             made += self._rows_of(fleet).parts(list(run), plan, now_s, selected)
@@ -499,7 +499,7 @@ def open_rows(context: UiContext, descriptions: Descriptions, index: TreeIndex) 
     """
     reader = TreeRows(context, descriptions)
     layout = index.layout
-    rows = [row for row in index.window(0, min(index.rows, MOST_ROWS)) if row.fleet < 0]
+    rows = [row for row in index.window(0, min(index.rows, MOST_ROWS)) if row.fleet is None]
     table: list[list[Value]] = [[] for _ in rows]
     for level, (places, numbers) in by_level(rows).items():
         counts = reader.counts(level, numbers)

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.filters.language import Filter
     from trnfleet.domain.layout import Layout
-    from trnfleet.tui.hierarchy.index import Row
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.state.descriptors import Descriptions
     from trnfleet.tui.widgets.cells import FixedParts
@@ -127,7 +126,7 @@ class TreeTable(CursorList[str]):
     def fleet(self) -> UiContext | None:
         """The fleet of the row under the cursor; None on any other row."""
         here = self._index.at(self._row)
-        return None if here is None or here.fleet < 0 else self._ui.fleets.contexts[here.fleet]
+        return None if here is None or here.fleet is None else self._ui.fleets.contexts[here.fleet]
 
     @property
     def count(self) -> int:
@@ -369,23 +368,23 @@ class TreeTable(CursorList[str]):
         here = self._index.at(self._row)
         if here is None or here.node.level is Level.CORE:
             return
-        if here.fleet >= 0:
-            self._open_fleet(here)
+        if here.fleet is not None:
+            self._open_fleet(here.fleet, is_open=here.is_open)
             return
         change(self._found_expansion or self._expansion, node_path(self._index.layout, here.node))
         self._index.refresh()
         self._take_row(keep_visible=True)
         self._paint()
 
-    def _open_fleet(self, row: Row) -> None:
+    def _open_fleet(self, fleet: int, *, is_open: bool) -> None:
         """Open or close the tree of a fleet.
 
         The tree of another fleet is in its own view.
         """
-        if row.fleet != self._texts.number:
-            self.post_message(View.OpenFleet(self._ui.fleets.names[row.fleet]))
+        if fleet != self._texts.number:
+            self.post_message(View.OpenFleet(self._ui.fleets.names[fleet]))
             return
-        self._is_shut = row.is_open
+        self._is_shut = is_open
         self._rebuild(self._monitor.store.layout)
         self._paint()
 
@@ -401,7 +400,7 @@ class TreeTable(CursorList[str]):
         On a row known only from roll-ups, ask for its chips.
         """
         here = self._index.at(self._row)
-        if here is not None and here.fleet < 0:
+        if here is not None and here.fleet is None:
             open_chips(self._ui, node_path(self._index.layout, here.node))
         if here is not None and self._index.lacks_chips(here):
             self._change(Expansion.open)

@@ -14,7 +14,7 @@ WINDOWS_S = (60, 300, 900, 3_600, 21_600, None)
 LONG_WINDOWS_S = (*WINDOWS_S[:-1], 86_400, 7 * 86_400, 30 * 86_400, None)
 """The same with a folder of history."""
 _USUAL = 1
-LEAST_ALL_S = 60
+LEAST_ALL_S = WINDOWS_S[0]
 MOST_ALL_S = 86_400
 """Seconds that history keeps at most."""
 

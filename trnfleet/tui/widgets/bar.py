@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from textual.strip import Strip
 
 from trnfleet.tui import theme
-from trnfleet.tui.widgets.cells import fit, text_of, width_of, wrapped
+from trnfleet.tui.widgets.cells import MOST_LINES, fit, text_of, width_of, wrapped
 from trnfleet.tui.widgets.line_view import make_strip
 from trnfleet.tui.widgets.selection import SelectableWidget
 from trnfleet.tui.widgets.targets import Pressed, linked, target_of
@@ -29,10 +29,8 @@ if TYPE_CHECKING:
     from trnfleet.tui.widgets.targets import Target
 
 
-MOST_LINES = 6
-"""Most lines of a reason. A TLS error with a path is long on a narrow terminal."""
 LONGEST_REASON = 400
-"""Characters of it."""
+"""Most characters of a reason."""
 
 
 def justified(left: Parts, right: Parts, width: int, fill: Style) -> Parts:

@@ -25,6 +25,8 @@ Parts = list[tuple[str, Style]]
 FixedParts = tuple[tuple[str, Style], ...]
 """The same, finished. Equal parts are equal pictures, so that lines can be compared by them."""
 
+MOST_LINES = 6
+"""Most lines of one text, such as a remedy, or a TLS error with a path on a narrow terminal."""
 FILLED = "━"
 HALF = "╸"
 TRACK = "─"

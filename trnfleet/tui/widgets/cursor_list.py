@@ -7,6 +7,7 @@ stores its rows; most lists are of that kind.
 
 from __future__ import annotations
 
+import sys
 from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
@@ -28,9 +29,8 @@ K = TypeVar("K")
 """Key of a row: unique, and constant while the row's text changes."""
 R = TypeVar("R")
 """A row."""
-FIRST = -1_000_000_000
-LAST = 1_000_000_000
-"""Steps to the first and to the last row."""
+LAST = sys.maxsize
+"""Step to the last row, and back to the first."""
 
 
 class CursorList(LineView, Generic[K]):
@@ -42,7 +42,7 @@ class CursorList(LineView, Generic[K]):
         Binding("down,j", "move(1)", "next line"),
         Binding("pageup", "page(-1)", "page up"),
         Binding("pagedown", "page(1)", "page down"),
-        Binding("home,g", f"move({FIRST})", "first line"),
+        Binding("home,g", f"move({-LAST})", "first line"),
         Binding("end,G", f"move({LAST})", "last line"),
     ]
     IS_FEED: ClassVar[bool] = False
@@ -184,7 +184,7 @@ class CursorList(LineView, Generic[K]):
 
     def to_top(self) -> None:
         """Move the cursor to the first row, as after sorting."""
-        self.action_move(FIRST)
+        self.action_move(-LAST)
 
     def point_at(self, key: K) -> bool:
         """Put the cursor on the row of a key; return whether there is one."""

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.tui import theme
-from trnfleet.tui.widgets.cells import FixedParts, fit, wrapped
+from trnfleet.tui.widgets.cells import MOST_LINES, FixedParts, fit, wrapped
 
 if TYPE_CHECKING:
     from rich.style import Style
 
 NAME = 12
 """Cells of a fact's name."""
-_MOST_LINES = 6
-"""Most lines of one fact, such as a remedy."""
 _SIGN_FROM = 4
 """Least lines for spending one on the facts left out."""
 
@@ -35,12 +33,12 @@ def fact_lines(facts: list[Fact], width: int, height: int) -> list[FixedParts]:
     """
     name_cells = max(NAME, *(len(fact.name) for fact in facts[:1])) if facts else NAME
     room = max(1, width - name_cells - 3)
-    heights = [(fact, _lines_of(fact, room, _MOST_LINES)) for fact in facts]
+    heights = [(fact, _lines_of(fact, room, MOST_LINES)) for fact in facts]
     told = [lines for fact, lines in heights if fact.style != theme.QUIET]
     most = next(
         (
             most
-            for most in range(_MOST_LINES, 2, -1)
+            for most in range(MOST_LINES, 2, -1)
             if sum(min(lines, most) for lines in told) <= height
         ),
         2,

@@ -21,7 +21,7 @@ def test_sparkline_tells_the_lowest_from_a_gap() -> None:
     Values beyond the scale show its end.
     """
     assert spark(np.array([0.0, np.nan, 50.0, 100.0, 900.0, -5.0]), 0, 100) == "▁ ▅██▁"
-    assert spark(np.array([0.0, np.nan, 50.0, 100.0]), 0, 100, most=7) == "▁ ▄▇"
+    assert spark(np.array([0.0, np.nan, 50.0, 100.0]), 0, 100, is_apart=True) == "▁ ▄▇"
 
 
 def test_area_fills_from_below() -> None:
