@@ -18,7 +18,7 @@ from support.monitor.feed import Feed, ultraservers
 from trnfleet.domain.layout import FLEET_NODE
 from trnfleet.tui.charts import plot
 from trnfleet.tui.charts.chart import draw
-from trnfleet.tui.charts.place import Plan
+from trnfleet.tui.charts.place import ChartPlan
 from trnfleet.tui.fleet.trend_charts import trend_makers
 from trnfleet.tui.state.chart_window import WINDOWS_S
 from trnfleet.tui.state.context import UiContext
@@ -78,7 +78,7 @@ def main() -> None:
                 context: UiContext = context, width: int = width, height: int = height
             ) -> None:
                 trends = [make() for make in trend_makers(context)]
-                plan = Plan.arrange(len(trends), width, height)
+                plan = ChartPlan.arrange(len(trends), width, height)
                 for trend in trends[: plan.columns * plan.rows]:
                     draw(trend.chart, plan.width, height // plan.rows - 2)
 

@@ -25,7 +25,7 @@ from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.tui.app.app import FleetApp
-from trnfleet.tui.fleet.heatmap_grid import Grid, zooms_of
+from trnfleet.tui.fleet.heatmap_grid import MapGrid, zooms_of
 from trnfleet.tui.fleet.view import FleetView
 
 FRAMES = 12
@@ -111,7 +111,7 @@ def main() -> None:
     for chips in fleets:
         layout = Layout.of(ultraservers(chips // 64))
         started = time.perf_counter()
-        Grid.of(layout)
+        MapGrid.build(layout)
         print(f"{layout.chips:,} chips: grid {1e3 * (time.perf_counter() - started):.1f} ms")
         monitor = filled_monitor(chips // 64)
         for size in SIZES:

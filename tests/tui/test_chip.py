@@ -277,11 +277,11 @@ async def test_counters_have_rates_and_charts_their_history() -> None:
 def test_rates_restart() -> None:
     """No rate after a single sample, for another chip, or after a counter fell."""
     rates = CounterRates()
-    assert np.isnan(rates.take("a", 1_000_000_000, np.full(6, 5.0))["exec_errors"])
-    assert rates.take("a", 3_000_000_000, np.full(6, 9.0))["exec_errors"] == 2.0
-    assert rates.take("a", 3_000_000_000, np.full(6, 9.0))["exec_errors"] == 2.0
-    assert np.isnan(rates.take("a", 4_000_000_000, np.zeros(6))["exec_errors"])
-    assert np.isnan(rates.take("b", 5_000_000_000, np.full(6, 9.0))["exec_errors"])
+    assert np.isnan(rates.add("a", 1_000_000_000, np.full(6, 5.0))["exec_errors"])
+    assert rates.add("a", 3_000_000_000, np.full(6, 9.0))["exec_errors"] == 2.0
+    assert rates.add("a", 3_000_000_000, np.full(6, 9.0))["exec_errors"] == 2.0
+    assert np.isnan(rates.add("a", 4_000_000_000, np.zeros(6))["exec_errors"])
+    assert np.isnan(rates.add("b", 5_000_000_000, np.full(6, 9.0))["exec_errors"])
 
 
 def test_a_replaced_instances_counters_restart() -> None:
@@ -291,11 +291,11 @@ def test_a_replaced_instances_counters_restart() -> None:
     """
     rates = CounterRates()
     for second in range(1, 10):
-        rates.take("a", second * 1_000_000_000, np.full(6, 1_000.0 + 5 * second))
-    assert np.isnan(rates.take("a", 10_000_000_000, np.full(6, 2.0))["exec_completed"])
-    assert rates.take("a", 11_000_000_000, np.full(6, 9.0))["exec_completed"] == 7.0
+        rates.add("a", second * 1_000_000_000, np.full(6, 1_000.0 + 5 * second))
+    assert np.isnan(rates.add("a", 10_000_000_000, np.full(6, 2.0))["exec_completed"])
+    assert rates.add("a", 11_000_000_000, np.full(6, 9.0))["exec_completed"] == 7.0
     # Far more than before the fall: still only what came after it.
-    assert rates.take("a", 12_000_000_000, np.full(6, 4_002.0))["exec_completed"] == 2_000.0
+    assert rates.add("a", 12_000_000_000, np.full(6, 4_002.0))["exec_completed"] == 2_000.0
 
 
 async def test_charts_say_that_they_go_by_the_wall_clock() -> None:

@@ -12,7 +12,7 @@ from support.tui.pilot import fleet_app, running
 
 from trnfleet.domain.fleet import find_lane
 from trnfleet.domain.hardware.topology import TopologyKind
-from trnfleet.tui.fleet.heatmap_grid import Grid
+from trnfleet.tui.fleet.heatmap_grid import MapGrid
 from trnfleet.tui.fleet.view import FleetView
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def fed(generation: Generation) -> Feed:
 def test_the_map_has_the_topologys_shape(name: str) -> None:
     """Each chip has its own place, in the topology's rows, and is found there."""
     layout = GENERATIONS[name].layout
-    grid = Grid.of(layout)
+    grid = MapGrid.build(layout)
     rows, columns = GENERATIONS[name].alone.topology.shape
     assert grid.tile == max(rows, columns)
     x, y = (np.array(axis) for axis in zip(*map(grid.place_of, range(layout.chips)), strict=True))

@@ -11,7 +11,7 @@ from support.tui.pilot import fleet_app, running
 
 from trnfleet.domain.alerts.rules import Rule
 from trnfleet.monitor.alerting.engine import Alerts
-from trnfleet.tui.charts.place import Plan
+from trnfleet.tui.charts.place import ChartPlan
 from trnfleet.tui.fleet import trend_charts
 from trnfleet.tui.fleet.trend_charts import Trends, trend_makers
 from trnfleet.tui.state.chart_window import LEAST_ALL_S, ChartWindow
@@ -225,12 +225,12 @@ def test_a_window_is_as_long_as_what_is_kept_at_most() -> None:
 
 
 def test_space_is_shared_out_among_the_charts() -> None:
-    assert Plan.arrange(7, 238, 36) == Plan(3, 2, 78)
-    assert Plan.arrange(7, 60, 36)[:2] == (1, 4)
-    assert Plan.arrange(2, 238, 36)[:2] == (2, 1)
-    assert Plan.arrange(7, 20, 7) == Plan(1, 1, 20)
+    assert ChartPlan.arrange(7, 238, 36) == ChartPlan(3, 2, 78)
+    assert ChartPlan.arrange(7, 60, 36)[:2] == (1, 4)
+    assert ChartPlan.arrange(2, 238, 36)[:2] == (2, 1)
+    assert ChartPlan.arrange(7, 20, 7) == ChartPlan(1, 1, 20)
     # Six fit below each other in pairs, where three beside each other would have no room for their
     # titles' words.
-    assert Plan.arrange(6, 162, 39) == Plan(2, 3, 80)
-    assert Plan.arrange(6, 162, 18) == Plan(3, 2, 52)
-    assert np.isfinite(Plan.arrange(6, 100, 20).width)
+    assert ChartPlan.arrange(6, 162, 39) == ChartPlan(2, 3, 80)
+    assert ChartPlan.arrange(6, 162, 18) == ChartPlan(3, 2, 52)
+    assert np.isfinite(ChartPlan.arrange(6, 100, 20).width)

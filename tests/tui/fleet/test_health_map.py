@@ -15,7 +15,7 @@ from trnfleet.domain.layout import Node
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui import theme
-from trnfleet.tui.fleet.heatmap_grid import Grid
+from trnfleet.tui.fleet.heatmap_grid import MapGrid
 from trnfleet.tui.fleet.heatmap_health import HEALTH, Health
 from trnfleet.tui.fleet.heatmap_style import count_text, health_legend, tile_of
 from trnfleet.tui.fleet.view import FleetView
@@ -289,7 +289,7 @@ async def test_pixels_of_any_size_have_the_worst_of_their_chips() -> None:
         for layout in (feed.layout, Feed(standalone(7)).layout):
             feed.monitor.store.replace_layout(layout)
             feed.monitor.store.chip_state[3] = Freshness.STALE
-            grid = Grid.of(layout)
+            grid = MapGrid.build(layout)
             columns = grid.columns * grid.group
             rows = grid.rows * grid.group
             chips = grid.chips_at(np.arange(columns), np.arange(rows))

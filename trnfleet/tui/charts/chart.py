@@ -75,7 +75,7 @@ class Chart(NamedTuple):
     limits: Sequence[Limit] = ()
     marks: Sequence[Mark] = ()
     gaps: Sequence[Gap] = ()
-    kept_gaps: Sequence[Gap] = ()
+    past_gaps: Sequence[Gap] = ()
     """Gaps of the history before the first sample."""
     is_signed: bool = False
     """Whether values are distances, written with a sign."""
@@ -336,7 +336,7 @@ def _gaps(chart: Chart, grid: plot.Grid, bands: list[plot.Bands]) -> list[tuple[
         reasons[max(0, grid.column_of(gap.first)) : max(0, after)] = _REASONS.index(gap.reason)
     reasons[: max(0, grid.column_of(begins_s))] = _REASONS.index(chart.before)
     reasons[: max(0, grid.column_of(0))] = _REASONS.index(Reason.BEFORE_START)
-    for gap in chart.kept_gaps:
+    for gap in chart.past_gaps:
         after = grid.column_of(gap.after)
         reasons[max(0, grid.column_of(gap.first)) : max(0, after)] = _REASONS.index(gap.reason)
     numbers = np.where(missing, reasons + 1, 0)

@@ -48,7 +48,7 @@ _QUANTA = 16
 """Steps per span for moving the range read from history."""
 
 
-class Kept(NamedTuple):
+class ChartPast(NamedTuple):
     """History for the charts of a node, or of jobs."""
 
     series: KeptSeries | None
@@ -143,9 +143,9 @@ def begin_of(own: Track) -> int:
     return (own.total - len(own.mean) + first) * own.step_s
 
 
-def read_kept(
+def read_past(
     context: UiContext, times: Times, address: str, jobs: tuple[str, ...] = ()
-) -> Kept | None:
+) -> ChartPast | None:
     """Return history for the charts of a span.
 
     None without a folder, and for a short span.
@@ -184,7 +184,7 @@ def read_kept(
             (reach.end_ns - origin_ns) / NS_PER_S / speed,
         )
     )
-    return Kept(
+    return ChartPast(
         series,
         origin_ns,
         speed,
@@ -196,14 +196,14 @@ def read_kept(
     )
 
 
-def resolution(kept: Kept | None) -> str:
+def resolution(past: ChartPast | None) -> str:
     """Return the length of a step of history for a chart's note.
 
     Empty without history.
     """
-    if kept is None or kept.series is None:
+    if past is None or past.series is None:
         return ""
-    step_s = kept.step_s
+    step_s = past.step_s
     text = (
         f"{step_s // 3_600} h"
         if step_s >= 3_600

@@ -28,7 +28,7 @@ from trnfleet.tui.charts.history import (
     chart_inputs,
     figure_of,
     fired_marks,
-    read_kept,
+    read_past,
     resolution,
     thresholds,
 )
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from trnfleet.monitor.store.fields import Field
     from trnfleet.tui.charts.axes import Mark
-    from trnfleet.tui.charts.history import ChartInputs, Kept
+    from trnfleet.tui.charts.history import ChartInputs, ChartPast
     from trnfleet.tui.format.freshness import State
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.widgets.cells import Parts
@@ -111,7 +111,7 @@ _MOST_COLUMNS = 3
 _GAP = 2
 
 
-class Plan(NamedTuple):
+class ChartPlan(NamedTuple):
     """How charts share the space."""
 
     columns: int
@@ -120,7 +120,7 @@ class Plan(NamedTuple):
     """Cells of each."""
 
     @staticmethod
-    def arrange(number: int, width: int, height: int) -> Plan:
+    def arrange(number: int, width: int, height: int) -> ChartPlan:
         """Return the arrangement of as many charts as fit, in whole rows."""
         most = max(1, min(_MOST_COLUMNS, number, (width + _GAP) // (_CHART_WIDTH + _GAP)))
         high = max(1, height // _COMFORTABLE_ROWS)
@@ -130,7 +130,7 @@ class Plan(NamedTuple):
             (across for across in range(min(most, roomy), 0, -1) if across * high >= number), most
         )
         rows = max(1, min(number // columns, high))
-        return Plan(columns, rows, (width - _GAP * (columns - 1)) // columns)
+        return ChartPlan(columns, rows, (width - _GAP * (columns - 1)) // columns)
 
 
 class ChartGrid(LineView, can_focus=False):
@@ -141,7 +141,7 @@ class ChartGrid(LineView, can_focus=False):
         self._ui = context
         self._drawn_of: Hashable = None
         self._drawn: list[tuple[Trend, list[FixedParts]]] = []
-        self._plan = Plan(1, 1, 1)
+        self._plan = ChartPlan(1, 1, 1)
         self._heights = [1]
 
     def makers(self) -> list[Callable[[], Trend]]:
@@ -195,13 +195,13 @@ class ChartGrid(LineView, can_focus=False):
 
     def _charts(
         self, width: int, height: int
-    ) -> tuple[list[tuple[Trend, list[FixedParts]]], Plan, list[int]]:
+    ) -> tuple[list[tuple[Trend, list[FixedParts]]], ChartPlan, list[int]]:
         """Return the charts, redrawn only for a new sample, alert or size."""
         drawn_of = (*self.drawn_of(), width, height)
         if drawn_of != self._drawn_of:
             self._drawn_of = drawn_of
             makers = self.makers()
-            plan = Plan.arrange(max(1, len(makers)), width, height)
+            plan = ChartPlan.arrange(max(1, len(makers)), width, height)
             heights = [height // plan.rows + (row < height % plan.rows) for row in range(plan.rows)]
             placed = [
                 (make(), number % plan.columns, heights[number // plan.columns] - 2)
@@ -297,7 +297,7 @@ class ChartSource(NamedTuple):
     """None for a place missing in the layout, and for a job alone."""
     inputs: ChartInputs
     marks: tuple[Mark, ...]
-    kept: Kept | None
+    past: ChartPast | None
     title: str
     words: str
     state: State | None
@@ -327,7 +327,7 @@ class ChartSource(NamedTuple):
             marks = fired_marks(
                 monitor, span_s, lambda alert: is_below(address_of(alert).partition(":")[0], path)
             )
-        chart_history = None if node is None else read_kept(context, inputs.times, path)
+        chart_history = None if node is None else read_past(context, inputs.times, path)
         name = plain(path) if path else plain(monitor.fleet_name, 64)
         level = "" if node is None else LEVEL_NAMES[node.level]
         if (
@@ -382,8 +382,8 @@ class ChartSource(NamedTuple):
     def note(self) -> str:
         """The note of a chart: span, averaging, and length of a step of history."""
         if self._is_chip:
-            return self.inputs.line_note + resolution(self.kept)
-        return f"{self.inputs.note}, {MEAN_S} s mean{resolution(self.kept)}"
+            return self.inputs.line_note + resolution(self.past)
+        return f"{self.inputs.note}, {MEAN_S} s mean{resolution(self.past)}"
 
     def series(self, field: Field) -> Series:
         """Return the samples of a field."""
@@ -393,7 +393,7 @@ class ChartSource(NamedTuple):
         history = context.monitor.history
         track = history.track(layout, node, field.key, self.inputs.times.span_s)
         before = (
-            None if self.kept is None else self.kept.field(field, figure_of(field, layout), track)
+            None if self.past is None else self.past.field(field, figure_of(field, layout), track)
         )
         mean_s = self.inputs.mean_s if self._is_chip else MEAN_S
         return Series(track.smoothed(mean_s), theme.CHART, before=before)
@@ -404,8 +404,8 @@ class ChartSource(NamedTuple):
         chart = Chart(
             series, unit, self.inputs.times, marks=self.marks, gaps=self.inputs.gaps, before=reason
         )
-        if self.kept is not None:
-            chart = chart._replace(kept_gaps=self.kept.gaps([line.track for line in series]))
+        if self.past is not None:
+            chart = chart._replace(past_gaps=self.past.gaps([line.track for line in series]))
         return chart._replace(**rest)  # type: ignore[arg-type]  # the names are checked by tests that draw all charts
 
     def busy(self) -> Trend:

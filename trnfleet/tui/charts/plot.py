@@ -85,7 +85,8 @@ class Grid(NamedTuple):
                 return Bands(mean, mean, mean)
             low = mean.copy()
             high = mean.copy()
-            low[has], high[has] = track.low[begins], track.high[begins]
+            low[has] = track.low[begins]
+            high[has] = track.high[begins]
             return Bands(low, mean, high)
         # Ranges follow on each other without overlap where any is longer than one value.
         last = int(ends[has][-1])
@@ -185,7 +186,7 @@ def row_runs(values: Ints) -> list[list[tuple[int, int, int]]]:
 
 
 def words_near(
-    taken: NDArray[np.bool_], first: int, after: int, text: str
+    occupied: NDArray[np.bool_], first: int, after: int, text: str
 ) -> list[tuple[int, int, str]]:
     """Return places for the words of a gap too small for them.
 
@@ -193,13 +194,15 @@ def words_near(
     are in one line across it, in the nearest free row. Empty if no place is free.
 
     Args:
-        taken: Occupied cells.
+        occupied: Cells with dots or texts.
         first: The gap's first cell.
         after: The cell after its last.
         text: The words.
     """
-    rows, cells = taken.shape
-    middle, room, words = rows // 2, after - first, text.split()
+    rows, cells = occupied.shape
+    middle = rows // 2
+    room = after - first
+    words = text.split()
     if max(map(len, words)) <= room and middle + len(words) < rows:
         return [
             (middle + 1 + number, first, word.center(room)) for number, word in enumerate(words)
@@ -209,7 +212,7 @@ def words_near(
     for row in sorted(set(range(rows)) - {middle}, key=lambda row: (abs(row - middle), -row)):
         for begin in centred:
             # A cell beside it, too, so that it touches no line.
-            if not taken[row, max(0, begin - 1) : begin + len(text) + 1].any():
+            if not occupied[row, max(0, begin - 1) : begin + len(text) + 1].any():
                 return [(row, begin, text)]
     return []
 

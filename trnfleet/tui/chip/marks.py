@@ -43,7 +43,7 @@ Z_DOWN = "z_links_down"
 chips."""
 
 
-class Part(NamedTuple):
+class ChipPart(NamedTuple):
     """A part of a chip."""
 
     scope: Scope
@@ -90,9 +90,11 @@ class PartMarks:
         self._snapshot = snapshot
         self._of: tuple[object, ...] = ()
         self._layout: Layout | None = None
-        self._found: dict[Part, PartMark] = {}
+        self._found: dict[ChipPart, PartMark] = {}
 
-    def of(self, address: str, layout: Layout, lanes: tuple[str, ...]) -> dict[Part, PartMark]:
+    def read(
+        self, address: str, layout: Layout, lanes: tuple[str, ...]
+    ) -> dict[ChipPart, PartMark]:
         """Return the marks of a chip's parts.
 
         Each is of the worst among the least handled alerts.
@@ -117,12 +119,12 @@ def read_marks(
     address: str,
     layout: Layout,
     lanes: tuple[str, ...],
-) -> dict[Part, PartMark]:
+) -> dict[ChipPart, PartMark]:
     """Return the marks of a chip's parts from the active alerts."""
     far = {places.other_end(f"{address}:{lane}", layout): lane for lane in lanes}
     far.pop("", None)
     neighbours = {end.rpartition(":")[0] for end in far}
-    marks: dict[Part, PartMark] = {}
+    marks: dict[ChipPart, PartMark] = {}
     for held in active:
         alert = held.alert
         if held.status not in _SHOWN or alert.rule.figure is None:
@@ -142,30 +144,31 @@ def read_marks(
     return marks
 
 
-def _parts(alert: Alert, alerts: Alerts, address: str, far: dict[str, str]) -> Iterator[Part]:
+def _parts(alert: Alert, alerts: Alerts, address: str, far: dict[str, str]) -> Iterator[ChipPart]:
     """Yield the parts of a chip that a nearby alert marks."""
     scope = alert.rule.scope
     figure = alert.rule.figure or ""
     if scope in {Scope.ULTRASERVER, Scope.INSTANCE}:
-        yield Part(scope, figure)
+        yield ChipPart(scope, figure)
         return
     members = [name for name, _, fires in alerts.members(alert, _MOST_MEMBERS) if fires]
     # A watch publishes no members, but the worst of them.
     for name in members or [alert.worst or alert.target]:
         if scope is Scope.CHIP and name == address:
-            yield Part(Scope.CHIP, _LINE_OF.get(figure, figure))
+            yield ChipPart(Scope.CHIP, _LINE_OF.get(figure, figure))
         elif scope is Scope.LINK:
             chip, _, lane = name.rpartition(":")
             if chip == address:
-                yield Part(Scope.LINK, lane)
+                yield ChipPart(Scope.LINK, lane)
             elif name in far:
-                yield Part(Scope.LINK, far[name])
+                yield ChipPart(Scope.LINK, far[name])
         elif scope is Scope.CORE and name.startswith(f"{address}/"):
-            yield Part(Scope.CORE, name.rpartition("/")[2])
+            yield ChipPart(Scope.CORE, name.rpartition("/")[2])
 
 
 def _owner(held: AlertWithStatus, alerts: Alerts) -> str:
-    now_ns, silences = alerts.instant.now_ns, alerts.silences
+    now_ns = alerts.instant.now_ns
+    silences = alerts.silences
     if held.status is AlertStatus.ACKED:
         ack = silences.ack_of(held.alert, now_ns)
         return "" if ack is None else ack.owner

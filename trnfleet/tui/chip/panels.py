@@ -20,7 +20,7 @@ from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui import theme
 from trnfleet.tui.charts import plot
 from trnfleet.tui.charts.chart import draw, head
-from trnfleet.tui.chip.marks import Z_DOWN, Part
+from trnfleet.tui.chip.marks import Z_DOWN, ChipPart
 from trnfleet.tui.metric_display import PANELS, ChipPanel
 from trnfleet.tui.widgets.cells import bar, fit, right, width_of
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     Panel = list[FixedParts]
 
 
-class Ink(NamedTuple):
+class PanelInk(NamedTuple):
     """Styles of a panel: for live values, or all dim."""
 
     base: Style
@@ -49,9 +49,9 @@ class Ink(NamedTuple):
     is_live: bool
 
     @staticmethod
-    def of(freshness: Freshness) -> Ink:
+    def choose(freshness: Freshness) -> PanelInk:
         if freshness is Freshness.LIVE:
-            return Ink(
+            return PanelInk(
                 theme.BASE,
                 theme.STRONG,
                 theme.QUIET,
@@ -61,7 +61,9 @@ class Ink(NamedTuple):
                 is_live=True,
             )
         dim = theme.STATE_STYLE[Freshness.STALE]
-        return Ink(dim, dim, theme.GHOST, theme.FILL_DIM, theme.GHOST, theme.GHOST, is_live=False)
+        return PanelInk(
+            dim, dim, theme.GHOST, theme.FILL_DIM, theme.GHOST, theme.GHOST, is_live=False
+        )
 
     def value(self, value: float, style: Style | None = None) -> Style:
         """Return the style of a value: as passed if available, else faint."""
@@ -76,16 +78,20 @@ def title_line(
     figure: str,
     width: int,
     spark: str | None = None,
-    of: tuple[str, ...] = (),
+    metrics: tuple[str, ...] = (),
 ) -> FixedParts:
     """Return a panel's first line: name, a rule or a field's history, and main figure.
 
-    An alert about one of the metrics in `of` marks the figure.
+    An alert about one of the `metrics` marks the figure.
     """
-    ink = Ink.of(facts.freshness)
+    ink = PanelInk.choose(facts.freshness)
     style = ink.value(math.nan) if figure == NOT_AVAILABLE else ink.strong
     mark = next(
-        (facts.marks[part] for metric in of if (part := Part(Scope.CHIP, metric)) in facts.marks),
+        (
+            facts.marks[part]
+            for metric in metrics
+            if (part := ChipPart(Scope.CHIP, metric)) in facts.marks
+        ),
         None,
     )
     if mark is not None:
@@ -105,7 +111,7 @@ def title_line(
 
 
 def gauge_line(
-    ink: Ink,
+    ink: PanelInk,
     label: str,
     value: float,
     share: float,
@@ -143,7 +149,7 @@ def gauge_line(
 
 
 def figure_line(
-    ink: Ink, label: str, text: str, style: Style, mark: PartMark | None, width: int
+    ink: PanelInk, label: str, text: str, style: Style, mark: PartMark | None, width: int
 ) -> FixedParts:
     """Return a line of a label and a value."""
     room = max(1, width - 14)
@@ -153,7 +159,7 @@ def figure_line(
     return line_name(label, 14, mark, ink), (right(text, room), style)
 
 
-def line_name(label: str, cells: int, mark: PartMark | None, ink: Ink) -> tuple[str, Style]:
+def line_name(label: str, cells: int, mark: PartMark | None, ink: PanelInk) -> tuple[str, Style]:
     """Return the name of a line, preceded by its alert's glyph."""
     if mark is None:
         return fit(f" {label}", cells), ink.quiet
@@ -178,7 +184,7 @@ _ROOMY = 76
 
 def cores(facts: ChipFacts, width: int, *, in_pairs: bool, with_spark: bool) -> Panel:
     """Return the NeuronCores, one per line: logical (`in_pairs`) or physical with brackets."""
-    ink = Ink.of(facts.freshness)
+    ink = PanelInk.choose(facts.freshness)
     lnc = facts.lnc or 1
     number = facts.chip.neuroncores
     values = facts.values["nc_util_pct"][:number].tolist()
@@ -189,7 +195,7 @@ def cores(facts: ChipFacts, width: int, *, in_pairs: bool, with_spark: bool) -> 
     lines = [title_line(facts, name, with_unit(mean, "%"), width, spark, ("nc_util_pct",))]
     if not in_pairs:
         for core, value in enumerate(values):
-            mark = facts.marks.get(Part(Scope.CORE, f"nc{core}"))
+            mark = facts.marks.get(ChipPart(Scope.CORE, f"nc{core}"))
             note = f"  logical {core // lnc}" if lnc > 1 and core % lnc == 0 else " " * 11
             gauge = gauge_line(
                 ink,
@@ -215,7 +221,7 @@ def cores(facts: ChipFacts, width: int, *, in_pairs: bool, with_spark: bool) -> 
         for core in range(first, min(number, first + a_line)):
             value = values[core]
             parts.append(
-                line_name(f"nc{core}", 5, facts.marks.get(Part(Scope.CORE, f"nc{core}")), ink)
+                line_name(f"nc{core}", 5, facts.marks.get(ChipPart(Scope.CORE, f"nc{core}")), ink)
             )
             parts.extend(bar(value / 100, max(1, core_width - 12), ink.fill))
             parts.append((right(_short_percent(value), 6) + " ", ink.value(value)))
@@ -225,7 +231,7 @@ def cores(facts: ChipFacts, width: int, *, in_pairs: bool, with_spark: bool) -> 
 
 def engines(facts: ChipFacts, width: int) -> Panel:
     """Return the four engines and their achieved rates."""
-    ink = Ink.of(facts.freshness)
+    ink = PanelInk.choose(facts.freshness)
     tflops = facts.value("tflops")
     mfu = 100 * tflops * 1e12 / facts.chip.bf16_dense_flops.value
     figure = (
@@ -233,7 +239,7 @@ def engines(facts: ChipFacts, width: int) -> Panel:
         if math.isnan(tflops)
         else f"{with_unit(tflops, 'TFLOP/s')}  MFU {with_unit(mfu, '%')}"
     )
-    lines = [title_line(facts, "Engines", figure, width, of=("tflops", "mfu_pct"))]
+    lines = [title_line(facts, "Engines", figure, width, metrics=("tflops", "mfu_pct"))]
     for name, value in zip(ENGINES, facts.values["engine_util_pct"].tolist(), strict=True):
         lines.append(gauge_line(ink, name, value, value / 100, with_unit(value, "%"), width, 9))
     return lines
@@ -241,7 +247,7 @@ def engines(facts: ChipFacts, width: int) -> Panel:
 
 def hbm(facts: ChipFacts, width: int, *, with_spark: bool) -> Panel:
     """Return high-bandwidth memory: how full, how busy."""
-    ink = Ink.of(facts.freshness)
+    ink = PanelInk.choose(facts.freshness)
     chip = facts.chip
     traffic = facts.value("hbm_read_bytes_per_s") + facts.value("hbm_write_bytes_per_s")
     size = chip.hbm_bytes.value
@@ -271,7 +277,7 @@ def hbm(facts: ChipFacts, width: int, *, with_spark: bool) -> Panel:
     all_traffic = "traffic", traffic, peak, "bytes/s", "hbm_bw_util_pct"
     for label, value, most, unit, name in (*entries, all_traffic):
         share = value / most
-        mark = facts.marks.get(Part(Scope.CHIP, name))
+        mark = facts.marks.get(ChipPart(Scope.CHIP, name))
         is_full = unit == "bytes" and share >= findings.HBM_FULL
         text = right(with_unit(value, unit), 10) + right(with_unit(100 * share, "%"), 9)
         lines.append(
@@ -284,7 +290,7 @@ def hbm(facts: ChipFacts, width: int, *, with_spark: bool) -> Panel:
 
 def power(facts: ChipFacts, width: int, *, with_spark: bool) -> Panel:
     """Return power between background and maximum, temperature, throttling and efficiency."""
-    ink = Ink.of(facts.freshness)
+    ink = PanelInk.choose(facts.freshness)
     chip = facts.chip
     watts = facts.value("power_w")
     low = chip.power_background_w.value
@@ -300,14 +306,14 @@ def power(facts: ChipFacts, width: int, *, with_spark: bool) -> Panel:
         filled = (value - start) / (chip_peak(metric, chip) - start)
         warns = facts.limits.severity(display, value, Level.CHIP) is not None
         text = with_unit(value, metric.unit)
-        mark = facts.marks.get(Part(Scope.CHIP, metric.name))
+        mark = facts.marks.get(ChipPart(Scope.CHIP, metric.name))
         lines.append(gauge_line(ink, label, value, filled, text, width, 12, warns=warns, mark=mark))
     return lines
 
 
 def links(facts: ChipFacts, width: int, *, columns: int, with_spark: bool) -> Panel:
     """Return the NeuronLinks in one or two columns: rates, shares of peak, other ends."""
-    ink = Ink.of(facts.freshness)
+    ink = PanelInk.choose(facts.freshness)
     there = [link for link in facts.links if link.exists]
     up = [link for link in there if link.up]
     known = [link for link in there if link.up is not None]
@@ -345,7 +351,7 @@ _COMPONENTS = {
 
 def counters(facts: ChipFacts, width: int, *, columns: int) -> Panel:
     """Return ECC and execution counters with their rates, and the unhealthy components."""
-    ink = Ink.of(facts.freshness)
+    ink = PanelInk.choose(facts.freshness)
     if facts.unhealthy is None:
         health = f"health {NOT_AVAILABLE}"
         style = theme.GHOST
@@ -360,7 +366,7 @@ def counters(facts: ChipFacts, width: int, *, columns: int) -> Panel:
         style = ink.quiet
     name = "Counters"
     rule = "─" * max(0, width - len(name) - 2 - len(health))
-    mark = facts.marks.get(Part(Scope.CHIP, "health"))
+    mark = facts.marks.get(ChipPart(Scope.CHIP, "health"))
     if mark is not None:
         note = f"{mark.note}  " if mark.note else ""
         health = f"{note}{mark.glyph} {health.removeprefix('✖ ')}"
@@ -385,11 +391,11 @@ def counters(facts: ChipFacts, width: int, *, columns: int) -> Panel:
 
 def host(facts: ChipFacts, width: int) -> Panel:
     """Return the instance's own figures."""
-    ink = Ink.of(facts.freshness)
+    ink = PanelInk.choose(facts.freshness)
     lines = [title_line(facts, "Instance", facts.kind.name, width)]
     for metric, _, label in PANELS[ChipPanel.INSTANCE]:
         value = facts.host[metric.name]
-        mark = facts.marks.get(Part(Scope.INSTANCE, metric.name))
+        mark = facts.marks.get(ChipPart(Scope.INSTANCE, metric.name))
         lines.append(
             figure_line(ink, label, _value_text(metric, value), ink.value(value), mark, width)
         )
@@ -400,13 +406,13 @@ def other(facts: ChipFacts, width: int) -> Panel:
     """Return the chip metrics without another panel; no lines if there are none."""
     if not PANELS[ChipPanel.OTHER]:
         return []
-    ink = Ink.of(facts.freshness)
+    ink = PanelInk.choose(facts.freshness)
     lines = [title_line(facts, "Other", "", width)]
     for metric, display, label in PANELS[ChipPanel.OTHER]:
         value = facts.value(metric.name)
         severity = facts.limits.severity(display, value, Level.CHIP)
         style = None if severity is None else theme.SEVERITY_STYLE[severity]
-        mark = facts.marks.get(Part(Scope.CHIP, metric.name))
+        mark = facts.marks.get(ChipPart(Scope.CHIP, metric.name))
         lines.append(
             figure_line(
                 ink, label, _value_text(metric, value), ink.value(value, style), mark, width
@@ -434,7 +440,7 @@ def chart(facts: ChipFacts, field: Field, width: int, height: int, axis: int) ->
         height: Lines of the chart.
         axis: Least cells of its value axis.
     """
-    ink = Ink.of(facts.freshness)
+    ink = PanelInk.choose(facts.freshness)
     now = facts.now[field.key]
     chart = facts.charts[field.key]
     value = with_unit(now, field.unit)
@@ -448,7 +454,7 @@ def chart(facts: ChipFacts, field: Field, width: int, height: int, axis: int) ->
 
 def provenance(facts: ChipFacts, width: int) -> Panel:
     """Return the source of every metric's values."""
-    ink = Ink.of(facts.freshness)
+    ink = PanelInk.choose(facts.freshness)
     # Of a simulator's values the lines say what they would be on a real host.
     origin = {"simulated": "simulated; on a real host:", "neuron": "a real host"}.get(
         facts.origin, "unknown"
@@ -479,11 +485,11 @@ def _whole_words(text: str, width: int) -> str:
     return fit(text, max(0, width))
 
 
-def _link(ink: Ink, link: LinkFacts, width: int, facts: ChipFacts) -> FixedParts:
+def _link(ink: PanelInk, link: LinkFacts, width: int, facts: ChipFacts) -> FixedParts:
     """Return one link in `width` cells."""
-    mark = facts.marks.get(Part(Scope.LINK, link.direction))
+    mark = facts.marks.get(ChipPart(Scope.LINK, link.direction))
     if mark is None and link.up is False and _is_between(link, facts):
-        mark = facts.marks.get(Part(Scope.ULTRASERVER, Z_DOWN))
+        mark = facts.marks.get(ChipPart(Scope.ULTRASERVER, Z_DOWN))
     label = line_name(link.direction, 8, mark, ink)
     if not link.exists:
         return label, (fit("no link", width - 8), theme.GHOST)
@@ -556,13 +562,13 @@ def _whereto(link: LinkFacts, facts: ChipFacts, width: int) -> str:
     )
 
 
-def _counter(ink: Ink, facts: ChipFacts, shown: ShownMetric, width: int) -> FixedParts:
+def _counter(ink: PanelInk, facts: ChipFacts, shown: ShownMetric, width: int) -> FixedParts:
     value = facts.value(shown.metric.name)
     rate = facts.rates[shown.metric.name]
     total = NOT_AVAILABLE if math.isnan(value) else count(int(value))
     style = None
     severity = facts.limits.severity(shown.display, value, Level.CHIP)
-    mark = facts.marks.get(Part(Scope.CHIP, shown.metric.name))
+    mark = facts.marks.get(ChipPart(Scope.CHIP, shown.metric.name))
     room = max(1, width - 18 - 9)
     if mark is not None:
         style = mark.style

@@ -33,7 +33,7 @@ from trnfleet.tui.charts.history import (
     before_of,
     chart_inputs,
     fired_marks,
-    read_kept,
+    read_past,
     resolution,
     thresholds,
 )
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.store.store import Store
-    from trnfleet.tui.charts.history import ChartInputs, Kept
-    from trnfleet.tui.chip.marks import Part, PartMark, PartMarks
+    from trnfleet.tui.charts.history import ChartInputs, ChartPast
+    from trnfleet.tui.chip.marks import ChipPart, PartMark, PartMarks
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.state.descriptors import Descriptions
     from trnfleet.tui.state.limits import MarkLimits
@@ -129,7 +129,7 @@ class ChipFacts:
     provenance: tuple[Provenance, ...]
     speed: float
     """Seconds of its time a wall second; history and ages go by the wall clock."""
-    marks: Mapping[Part, PartMark]
+    marks: Mapping[ChipPart, PartMark]
     """Of the parts that alerts are about."""
     limits: MarkLimits
     """Values from which figures are marked."""
@@ -162,8 +162,8 @@ class CounterRates:
         self._address = ""
         self._samples: deque[tuple[float, NDArray[np.float64]]] = deque()
 
-    def take(self, path: str, ts_ns: int, totals: NDArray[np.float64]) -> dict[str, float]:
-        """Take a sample and return events a second by counter.
+    def add(self, path: str, ts_ns: int, totals: NDArray[np.float64]) -> dict[str, float]:
+        """Add a sample and return events a second by counter.
 
         Another chip, time going back, or a counter that fell starts over: a replaced instance
         counts from 0.
@@ -200,7 +200,7 @@ def read_chip(
     layout = monitor.store.layout
     node = Node(Level.CHIP, chip)
     path = layout.path(node)
-    history = read_kept(context, inputs.times, path)
+    history = read_past(context, inputs.times, path)
     instance = int(layout.instance_of_chip[chip])
     described = descriptions.of(layout.instances[instance])
     descriptor = described.descriptor if described else None
@@ -230,7 +230,7 @@ def read_chip(
         },
         links=_links(layout, chip, values),
         unhealthy=_unhealthy(store, chip),
-        rates=rates.take(path, ts_ns, np.array([values[name][0] for name in COUNTERS])),
+        rates=rates.add(path, ts_ns, np.array([values[name][0] for name in COUNTERS])),
         charts=_charts(monitor, inputs, node, path, history),
         now=_now(context, chip),
         series={
@@ -240,7 +240,7 @@ def read_chip(
         window=inputs.line_note + resolution(history),
         provenance=tuple(_provenance(metric, descriptor) for metric in METRICS),
         speed=descriptor.clock.speed if descriptor else 1.0,
-        marks=marks.of(path, layout, layout.lane_names_of(instance)),
+        marks=marks.read(path, layout, layout.lane_names_of(instance)),
         limits=context.alerts.limits,
     )
 
@@ -271,10 +271,11 @@ def _now(context: UiContext, chip: int) -> dict[str, float]:
 
 
 def _charts(
-    monitor: FleetState, inputs: ChartInputs, node: Node, path: str, kept: Kept | None
+    monitor: FleetState, inputs: ChartInputs, node: Node, path: str, past: ChartPast | None
 ) -> dict[str, Chart]:
     """Return the charts of a chip with rule limits, hardware limits and its own alerts."""
-    layout, times = monitor.store.layout, inputs.times
+    layout = monitor.store.layout
+    times = inputs.times
     kind = layout.type_of(int(layout.instance_of_chip[node.number]))
     marks = fired_marks(
         monitor,
@@ -292,9 +293,9 @@ def _charts(
             limits.append(Limit(peak, "cap" if field.unit == "W" else "peak", theme.CHART_CAP))
         ceiling = 100.0 if field.unit == "%" else np.inf
         figure = field.hardware(kind.chip) if field.hardware else 1.0
-        before = None if kept is None else kept.field(field, figure, track)
+        before = None if past is None else past.field(field, figure, track)
         series = Series(track.smoothed(inputs.mean_s), theme.CHART, before=before)
-        gaps = () if kept is None else kept.gaps([track])
+        gaps = () if past is None else past.gaps([track])
         charts[field.key] = Chart(
             [series],
             field.unit,

@@ -32,23 +32,23 @@ _LEAST_PATTERN = 12
 """Cells reserved for the typed filter beside a long result."""
 
 
-def filter_head(pattern: str, found: str, width: int) -> Parts:
+def filter_head(pattern: str, result: str, width: int) -> Parts:
     """Return a filter as one line: the pattern, its result and the clear key.
 
     The pattern and the result are cut to fit.
 
     Args:
         pattern: The filter as it was typed.
-        found: What it leaves, in words.
+        result: What it leaves, in words.
         width: Cells.
     """
     typed = plain(pattern, 200)
-    key = "Esc shows all" if cell_len(f" /{typed}  {found}  Esc shows all") <= width else "Esc"
+    key = "Esc shows all" if cell_len(f" /{typed}  {result}  Esc shows all") <= width else "Esc"
     room = width - len(f" /    {key}")
-    of_typed = min(cell_len(typed), max(_LEAST_PATTERN, room - cell_len(found)))
-    of_found = max(0, min(cell_len(found), room - of_typed))
+    typed_cells = min(cell_len(typed), max(_LEAST_PATTERN, room - cell_len(result)))
+    result_cells = max(0, min(cell_len(result), room - typed_cells))
     parts: Parts = [
-        (f" /{fit(typed, of_typed)}  {fit(found, of_found)}", theme.LINK),
+        (f" /{fit(typed, typed_cells)}  {fit(result, result_cells)}", theme.LINK),
         (f"  {key}", theme.QUIET),
     ]
     return cut(parts, width)
@@ -88,13 +88,13 @@ class FleetFilter:
         self._table = ChipTable(context.monitor, context.alerts)
         self._masks: dict[Term, NDArray[np.bool_]] = {}
         self._of: object = None
-        self.wanted = EVERYTHING
+        self.query = EVERYTHING
         self.revision = 0
         """Goes up whenever something else may be left."""
 
-    def take(self, wanted: Filter) -> None:
+    def apply(self, query: Filter) -> None:
         """Take another filter."""
-        self.wanted = wanted
+        self.query = query
         self._masks.clear()
         self._of = None
         self.revision += 1
@@ -106,9 +106,9 @@ class FleetFilter:
         """
         revision = self._monitor.revision
         key: tuple[int, ...] = (revision.source, self._monitor.store.generation)
-        if ChipTable.is_living(self.wanted):
+        if ChipTable.is_living(self.query):
             key = (*key, self._context.frame.rollups.revision, self._context.alerts.revision)
-        if not self.wanted or key == self._of:
+        if not self.query or key == self._of:
             return False
         self._of = key
         self._masks.clear()
@@ -122,14 +122,14 @@ class FleetFilter:
         The chips of problems with matching words are included.
         """
         left: NDArray[np.bool_] | None = None
-        for term in self.wanted.terms:
+        for term in self.query.terms:
             mask = self._mask(term)
             left = mask if left is None else left & mask
         return left
 
     def keeps(self, problem: Problem) -> bool:
         """Return whether a problem is left."""
-        return all(self._holds(term, problem) for term in self.wanted.terms)
+        return all(self._holds(term, problem) for term in self.query.terms)
 
     def _mask(self, term: Term) -> NDArray[np.bool_]:
         known = self._masks.get(term)

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from textual import events
 
     from trnfleet.monitor.store.fields import Field
-    from trnfleet.tui.fleet.heatmap_grid import Grid
+    from trnfleet.tui.fleet.heatmap_grid import MapGrid
     from trnfleet.tui.fleet.heatmap_style import Span
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.widgets.cells import Parts
@@ -196,7 +196,7 @@ class HeatMap(LineView):
         return self._level
 
     @property
-    def grid(self) -> Grid:
+    def grid(self) -> MapGrid:
         """Places of the chips."""
         return self.cursor.grid
 
@@ -239,7 +239,7 @@ class HeatMap(LineView):
 
     def scale(self) -> Scale:
         """Return the values at the ends of the colour ramp."""
-        return self.scales.of(self.grid, self.field, self.zoom.chips)
+        return self.scales.scale(self.grid, self.field, self.zoom.chips)
 
     def legend(self, width: int) -> Parts:
         """Return the map's head: field, key of colours or glyphs, and chips per cell.
@@ -381,7 +381,8 @@ class HeatMap(LineView):
             spans.setdefault(row - top, []).append((column - left, glyph, style))
 
     def _line(self, cells: NDArray[np.int16], spans: list[Span]) -> Line:
-        ink, width = self.ink, len(cells)
+        ink = self.ink
+        width = len(cells)
         return Line(
             (cells.tobytes(), tuple(spans), width),
             lambda: LineStrip(ink.segments(cells, spans), width),

@@ -47,8 +47,8 @@ class Rect(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Grid:
-    """Places of the chips; built with `Grid.of`."""
+class MapGrid:
+    """Places of the chips; built with `MapGrid.build`."""
 
     tile: int
     """Chips along a side of a tile."""
@@ -72,7 +72,7 @@ class Grid:
     piece_instance: NDArray[np.int64]
 
     @staticmethod
-    def of(layout: Layout) -> Grid:
+    def build(layout: Layout) -> MapGrid:
         """Lay a fleet out: one-chip instances share a tile."""
         instances = len(layout.instances)
         chips = np.diff(layout.chip_start)
@@ -100,7 +100,7 @@ class Grid:
         group_us = np.repeat(owner[tile_owner[first]], groups_of_kind)
         columns, cells = _arrange(_clusters(layout, group_us))
         pieces = _instances_in_tiles(layout, tile_owner, tile_chip)
-        return Grid(
+        return MapGrid(
             tile=tile,
             columns=columns,
             rows=int(cells[-1]) // columns + 1 if len(cells) else 0,
@@ -116,7 +116,7 @@ class Grid:
             piece_instance=np.repeat(tile_owner, pieces) + _count_up(pieces),
         )
 
-    def arranged(self, layout: Layout, columns: int) -> Grid:
+    def arranged(self, layout: Layout, columns: int) -> MapGrid:
         """Return the same grid with another number of groups beside each other.
 
         Args:
@@ -360,12 +360,12 @@ class Zoom:
             self.block // self.chips, self.height, 2 if self.label else 0, 2 * self.tile_gap, gap
         )
 
-    def blocks(self, grid: Grid) -> tuple[int, int]:
+    def blocks(self, grid: MapGrid) -> tuple[int, int]:
         """Return the number of blocks side by side and below each other."""
         step = self.block // self.group
         return -(-grid.columns // step), -(-grid.rows // step)
 
-    def extent(self, grid: Grid) -> tuple[int, int]:
+    def extent(self, grid: MapGrid) -> tuple[int, int]:
         """Return the width in cells and the height in rows of the whole map."""
         beside, below = self.blocks(grid)
         width = beside * len(self.across) - self.gap + 2 * MARGIN
@@ -379,7 +379,7 @@ class Zoom:
         return -(-(below * len(self.down) - 2 * max(0, self.gap - self.label)) // 2)
 
     def pixels(
-        self, grid: Grid, left: int, top: int, width: int, height: int
+        self, grid: MapGrid, left: int, top: int, width: int, height: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return pixel columns and rows of a window of cells; -1 without a pixel.
 
@@ -415,7 +415,7 @@ class Zoom:
             ]
         return (_places(self.across) == (self.width - 1) // 2)[columns], rows
 
-    def unit_at(self, grid: Grid, x: int, y: int) -> tuple[int, int]:
+    def unit_at(self, grid: MapGrid, x: int, y: int) -> tuple[int, int]:
         """Return lattice column and row of the upper left chip of a chip's unit."""
         side = self.unit_chips
         limit_x = grid.columns * self.group - 1
@@ -430,7 +430,7 @@ class Zoom:
         return Rect(left + MARGIN, right + MARGIN, top, bottom)
 
     def hit(
-        self, grid: Grid, column: int, row: int, *, lower: bool = False
+        self, grid: MapGrid, column: int, row: int, *, lower: bool = False
     ) -> tuple[int, int] | None:
         """Return the lattice place of the pixel at a cell; None for a gap.
 
@@ -482,7 +482,7 @@ def zooms_of(tile: int, *, whole_cells: bool = False) -> tuple[Zoom, ...]:
 
 
 def fitting(
-    zooms: tuple[Zoom, ...], grid: Grid, layout: Layout, width: int, height: int
+    zooms: tuple[Zoom, ...], grid: MapGrid, layout: Layout, width: int, height: int
 ) -> tuple[int, int]:
     """Return the nearest zoom level that fits the whole fleet, and its columns.
 
@@ -556,18 +556,19 @@ class Cursor:
     def __init__(self, monitor: FleetState) -> None:
         self._monitor = monitor
         self._layout = monitor.store.layout
-        self._grid = Grid.of(self._layout)
+        self._grid = MapGrid.build(self._layout)
         self._address = ""
         """Address of the chip under the cursor, or the address it was asked to show."""
         self._found: tuple[Layout | None, int] = (None, 0)
         """Layout of the last chip lookup, and the chip."""
 
     @property
-    def grid(self) -> Grid:
+    def grid(self) -> MapGrid:
         """Places of the chips of the present layout."""
         layout = self._monitor.store.layout
         if layout is not self._layout:
-            self._layout, self._grid = layout, Grid.of(layout)
+            self._layout = layout
+            self._grid = MapGrid.build(layout)
         return self._grid
 
     def arrange(self, columns: int) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.problems.problem import Problem
-    from trnfleet.tui.fleet.heatmap_grid import Grid
+    from trnfleet.tui.fleet.heatmap_grid import MapGrid
     from trnfleet.tui.state.alerts import AlertSnapshot
 
 HEALTH = Field(
@@ -157,7 +157,7 @@ class HealthValues:
         """All pixels of the map, from whole instances."""
 
     def window(
-        self, grid: Grid, side: int, x: NDArray[np.int64], y: NDArray[np.int64]
+        self, grid: MapGrid, side: int, x: NDArray[np.int64], y: NDArray[np.int64]
     ) -> NDArray[np.int8]:
         """Return the worst `Health` of each pixel at pixel columns `x` by rows `y`.
 
@@ -191,7 +191,7 @@ class HealthValues:
         healths[there] = self.of_chips(chips[there])
         return healths
 
-    def _of_map(self, grid: Grid, side: int) -> NDArray[np.int8]:
+    def _of_map(self, grid: MapGrid, side: int) -> NDArray[np.int8]:
         """Make all pixels of a map from whole instances."""
         store = self._monitor.store
         rollups = self._monitor.rollups

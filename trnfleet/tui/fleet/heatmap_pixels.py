@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.store.fields import Field
-    from trnfleet.tui.fleet.heatmap_grid import Grid
+    from trnfleet.tui.fleet.heatmap_grid import MapGrid
 
 
 class Trust(enum.IntEnum):
@@ -154,7 +154,7 @@ class HeatValues:
         """Whole maps by field and side, valid for the mark."""
 
     def window(
-        self, grid: Grid, field: Field, side: int, x: NDArray[np.int64], y: NDArray[np.int64]
+        self, grid: MapGrid, field: Field, side: int, x: NDArray[np.int64], y: NDArray[np.int64]
     ) -> Image:
         """Return the pixels, each `side` chips wide, at pixel columns `x` by rows `y`."""
         if side >= grid.tile:
@@ -171,7 +171,7 @@ class HeatValues:
 
     def inside(
         self,
-        grid: Grid,
+        grid: MapGrid,
         mask: NDArray[np.bool_],
         side: int,
         x: NDArray[np.int64],
@@ -196,7 +196,7 @@ class HeatValues:
         marked = np.bincount(place, of_instances[grid.piece_instance], rows * columns) > 0
         return marked.reshape(rows, columns)[np.ix_(y, x)]
 
-    def scale(self, grid: Grid, field: Field, side: int) -> tuple[float, float]:
+    def scale(self, grid: MapGrid, field: Field, side: int) -> tuple[float, float]:
         """Return the values at the ends of the ramp.
 
         For counts the top is the highest value.
@@ -215,7 +215,9 @@ class HeatValues:
             highest = float(np.max(codes, initial=0, where=codes != BY_NAME[field.key].top))
         return 0.0, rounded_up(highest)
 
-    def _chips(self, grid: Grid, field: Field, x: NDArray[np.int64], y: NDArray[np.int64]) -> Image:
+    def _chips(
+        self, grid: MapGrid, field: Field, x: NDArray[np.int64], y: NDArray[np.int64]
+    ) -> Image:
         store = self._monitor.store
         chips = grid.chips_at(x, y)
         there = chips >= 0
@@ -226,7 +228,7 @@ class HeatValues:
         trust[there] = _TRUST_OF_STATE[store.chip_state[rows]]
         return Image(values, trust)
 
-    def _whole(self, grid: Grid, field: Field, side: int) -> Image:
+    def _whole(self, grid: MapGrid, field: Field, side: int) -> Image:
         """Return all pixels of a map, which cover whole tiles."""
         monitor = self._monitor
         mark = id(grid), monitor.revision.source, monitor.rollups.revision, monitor.store.generation
@@ -238,7 +240,7 @@ class HeatValues:
             self._images[key] = self._reduced(grid, field, side)
         return self._images[key]
 
-    def _reduced(self, grid: Grid, field: Field, side: int) -> Image:
+    def _reduced(self, grid: MapGrid, field: Field, side: int) -> Image:
         """Make all pixels of a map from instances."""
         store = self._monitor.store
         rollups = self._monitor.rollups
@@ -374,7 +376,7 @@ class Scales:
         """Whether colours cover a field's whole range."""
         self._kept: dict[str, tuple[Hashable, Hashable, Scale | None]] = {}
 
-    def of(self, grid: Grid, field: Field, side: int) -> Scale:
+    def scale(self, grid: MapGrid, field: Field, side: int) -> Scale:
         """Return the scale for pixels `side` chips wide."""
         whole = self._values.scale(grid, field, side)
         if self.is_full or is_count(field):

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from textual.geometry import Region
 
     from trnfleet.monitor.store.fields import Field
-    from trnfleet.tui.fleet.heatmap_grid import Grid, Rect, Zoom
+    from trnfleet.tui.fleet.heatmap_grid import MapGrid, Rect, Zoom
     from trnfleet.tui.fleet.heatmap_pixels import Scale
     from trnfleet.tui.state.context import UiContext
 
@@ -328,7 +328,7 @@ class GroupDetails:
         self._frame = context.frame
         self._descriptions = Descriptions(context.monitor)
 
-    def of(self, group: int, grid: Grid, room: int) -> list[tuple[int, str]]:
+    def fitting(self, group: int, grid: MapGrid, room: int) -> list[tuple[int, str]]:
         """Return the texts for the available room, with their offsets.
 
         Args:
@@ -348,7 +348,7 @@ class GroupDetails:
                 used += 1 + len(text)
         return texts
 
-    def _texts(self, group: int, grid: Grid) -> Iterator[str]:
+    def _texts(self, group: int, grid: MapGrid) -> Iterator[str]:
         store = self._monitor.store
         averages = self._frame.averages
         instances = grid.instances_of(group)
@@ -378,11 +378,15 @@ class GroupLabels:
         self._monitor = context.monitor
         self._alerts = context.alerts
         self._details = GroupDetails(context)
-        self._alerted: tuple[int, Grid | None, NDArray[np.int8]] = (-1, None, np.zeros(0, np.int8))
+        self._alerted: tuple[int, MapGrid | None, NDArray[np.int8]] = (
+            -1,
+            None,
+            np.zeros(0, np.int8),
+        )
         """Alert revision, grid, and the worst alert severity of each group."""
 
     def spans(
-        self, grid: Grid, zoom: Zoom, selected_at: tuple[int, int], window: Region
+        self, grid: MapGrid, zoom: Zoom, selected_at: tuple[int, int], window: Region
     ) -> dict[int, list[Span]]:
         """Return the labels of the groups in a window of the map, by row.
 
@@ -425,11 +429,11 @@ class GroupLabels:
                     used = len(name) + (0 if worst == NONE else 2)
                     spans.extend(
                         (at + used + before, text, theme.QUIET)
-                        for before, text in self._details.of(group, grid, room - used)
+                        for before, text in self._details.fitting(group, grid, room - used)
                     )
         return labels
 
-    def _marks(self, grid: Grid) -> NDArray[np.int8]:
+    def _marks(self, grid: MapGrid) -> NDArray[np.int8]:
         """Return the worst alert severity of each group; `NONE` without an alert."""
         alerts = self._alerts
         layout = self._monitor.store.layout
@@ -454,7 +458,7 @@ class GroupLabels:
             self._alerted = alerts.revision, grid, marks
         return self._alerted[2]
 
-    def _name(self, grid: Grid, group: int, width: int) -> str:
+    def _name(self, grid: MapGrid, group: int, width: int) -> str:
         """Return a group's name.
 
         For an UltraServer it is its name, plus the ends of its instances' names if it has other

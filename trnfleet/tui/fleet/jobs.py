@@ -105,7 +105,7 @@ class JobPlan(NamedTuple):
     has_kind: bool
 
     @staticmethod
-    def of(width: int, longest: int) -> JobPlan:
+    def arrange(width: int, longest: int) -> JobPlan:
         """Return the columns with room beside names of up to `longest` characters."""
         # Sign and gaps, state, pace.
         state = STATE_WIDE if width >= _WIDE_FROM else STATE_NARROW
@@ -161,7 +161,7 @@ class JobList(RowList[str, "JobMessage"]):
         return row.job
 
     def plan(self, width: int) -> JobPlan:
-        return JobPlan.of(
+        return JobPlan.arrange(
             width - self._room_of_alerts, max(map(len, self.monitor.ingest.jobs), default=0)
         )
 

@@ -85,8 +85,9 @@ class ProblemList(RowList[str, "Problem"]):
         self._clock = context.clock
         self.shows_silenced = False
         self.filter = FleetFilter(context)
-        self._here, self._fleets = context, context.fleets
-        self._taken: tuple[Problems | None, bool, int] = (None, False, 0)
+        self._here = context
+        self._fleets = context.fleets
+        self._read_of: tuple[Problems | None, bool, int] = (None, False, 0)
 
     @property
     def problems(self) -> Problems:
@@ -125,15 +126,15 @@ class ProblemList(RowList[str, "Problem"]):
 
     def tick(self, limit: int | None = None) -> int:
         """Read the problems, then paint changes."""
-        self._take()
+        self._read()
         return super().tick(limit)
 
-    def _take(self) -> None:
+    def _read(self) -> None:
         key = self.problems, self.shows_silenced, self.filter.revision
-        if key[0] is not self._taken[0] or key[1:] != self._taken[1:]:
-            self._taken = key
+        if key[0] is not self._read_of[0] or key[1:] != self._read_of[1:]:
+            self._read_of = key
             shown = self.problems.all if self.shows_silenced else self.problems.listed
-            if self.filter.wanted:
+            if self.filter.query:
                 # The filter is about what the map shows.
                 shown = tuple(
                     problem
@@ -176,7 +177,7 @@ class ProblemList(RowList[str, "Problem"]):
     def empty_lines(self) -> Sequence[tuple[str, Style]]:
         if not self.monitor.store.layout.instances and not self.problems.all:
             return [(" No telemetry yet", theme.QUIET)]
-        if self.filter.wanted and self.problems.all:
+        if self.filter.query and self.problems.all:
             return [(" No problem matches; Esc shows all", theme.QUIET)]
         lines = [(f" {texts.none_text(self.monitor.incomplete)}", theme.QUIET)]
         silenced = len(self.problems.silenced)
@@ -240,11 +241,11 @@ class ProblemList(RowList[str, "Problem"]):
     def on_mount(self) -> None:
         """Read the problems for the first picture."""
         self._alerts.refresh(self._clock.monotonic_s())
-        self._take()
+        self._read()
 
     def on_focus(self) -> None:
         """Show the cursor and its place."""
-        self._take()
+        self._read()
         if self.picked is not None:
             self.point(self.row)
         # Textual notes the focus after this handler.

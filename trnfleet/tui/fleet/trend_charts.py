@@ -24,7 +24,7 @@ from trnfleet.tui.charts.axes import Limit
 from trnfleet.tui.charts.chart import Chart, Series
 from trnfleet.tui.charts.history import (
     MEAN_S,
-    read_kept,
+    read_past,
 )
 from trnfleet.tui.charts.place import UTIL, ChartGrid, ChartSource, Place, Trend
 from trnfleet.tui.metric_display import FLEET_CHARTS
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.monitor.store.rings.record import Track
-    from trnfleet.tui.charts.history import Kept
+    from trnfleet.tui.charts.history import ChartPast
     from trnfleet.tui.state.context import UiContext
 
 
@@ -49,7 +49,7 @@ class FleetSource(NamedTuple):
     styles: dict[str, Style]
     tracks: dict[tuple[str, str], Track]
     """History of jobs, by job name and figure."""
-    kept_jobs: Kept | None
+    jobs_past: ChartPast | None
     """History of its jobs; None without a folder, or for a short span."""
 
     @staticmethod
@@ -69,7 +69,7 @@ class FleetSource(NamedTuple):
         shown = tuple(sorted(power, key=lambda name: (-power[name], name))[:most])
         slots = theme.job_slots(shown)
         styles = {name: theme.JOB_STYLES[slots[name]] for name in shown}
-        jobs = read_kept(context, times, "", shown) if shown else None
+        jobs = read_past(context, times, "", shown) if shown else None
         return FleetSource(fleet, shown, styles, tracks, jobs)
 
     @property
@@ -83,7 +83,7 @@ class FleetSource(NamedTuple):
 
     def job_chart(self, series: list[Series], unit: str, **rest: object) -> Chart:
         """Return a chart of jobs, with their history."""
-        return self.fleet._replace(kept=self.kept_jobs).chart(series, unit, **rest)
+        return self.fleet._replace(past=self.jobs_past).chart(series, unit, **rest)
 
     def job_series(self, key: str, change: Callable[[str, Track], Track | None]) -> list[Series]:
         """Return the series of the jobs with any sample of a figure."""
@@ -97,7 +97,7 @@ class FleetSource(NamedTuple):
                 change(name, track.smoothed(MEAN_S)) if len(_known(track.last(span_s))) else None
             )
             if changed is not None:
-                former = None if self.kept_jobs is None else self.kept_jobs.job(name, key, track)
+                former = None if self.jobs_past is None else self.jobs_past.job(name, key, track)
                 before = None if former is None else change(name, former)
                 series.append(
                     Series(changed, self.styles[name], plain(name), has_band=False, before=before)

@@ -264,7 +264,7 @@ class FleetView(FilteredView):
 
     def take_filter(self, wanted: Filter) -> None:
         """Apply a filter: highlight its chips on the map and list its problems."""
-        self.problems.filter.take(wanted)
+        self.problems.filter.apply(wanted)
         self.problems.filter.follow()
         self.map.filtered = self.problems.filter.mask
         self._shown = None
@@ -494,7 +494,8 @@ def selection(heat: HeatMap, width: int, alerts: Sequence[AlertWithStatus] = ())
         place += " and its neighbours"
     first: float | None = None
     if heat.field is HEALTH:
-        health, (first, trust) = heat.health(), heat.reading(SELECTION[0])
+        health = heat.health()
+        first, trust = heat.reading(SELECTION[0])
         shown = WORDS[health]
         style = health_style(health)
         if health in {Health.IDLE, Health.RESERVED_IDLE} and first > IDLE_BELOW_PCT:

@@ -52,7 +52,7 @@ class TreeColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TreePlan:
     """The columns at one width."""
 
     width: int
@@ -115,7 +115,7 @@ _SHOWN = {shown.field.key: shown for shown in TREE}
 
 
 @lru_cache(maxsize=16)
-def plan(width: int) -> Plan:
+def plan(width: int) -> TreePlan:
     """Return the columns for a width in cells.
 
     Where the width is too small, the first columns stay.
@@ -150,7 +150,7 @@ def plan(width: int) -> Plan:
         # What is left over (or lacks, on a very narrow screen) goes to the last text.
         place = -1 if columns[-1].key == JOB else 0
         columns[place] = replace(columns[place], width=max(1, columns[place].width + spare))
-    return Plan(width, tuple(columns))
+    return TreePlan(width, tuple(columns))
 
 
 def _column(key: str, gap: int, more: int = 0) -> TreeColumn:

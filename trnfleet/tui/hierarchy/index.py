@@ -33,7 +33,7 @@ CORE_LANES = BY_NAME["nc_util_pct"].width
 core."""
 
 
-class Row(NamedTuple):
+class TreeRow(NamedTuple):
     """A visible row."""
 
     node: Node
@@ -125,7 +125,7 @@ class TreeIndex:
         self,
         layout: Layout,
         expansion: Expansion,
-        selection: Selection | None = None,
+        selection: TreeSelection | None = None,
         order: Order | None = None,
         fleets: FleetRows = NO_FLEETS,
     ) -> None:
@@ -178,14 +178,14 @@ class TreeIndex:
         """Drop the cached order of siblings."""
         self._branches.clear()
 
-    def window(self, top: int, count: int) -> list[Row]:
-        rows: list[Row] = []
+    def window(self, top: int, count: int) -> list[TreeRow]:
+        rows: list[TreeRow] = []
         if count <= 0 or not 0 <= top < self.rows:
             return rows
         fleets = self.fleets
         first = self.fleets.above
         rows += [
-            Row(FLEET_NODE, number == fleets.own and self._below > 0, number)
+            TreeRow(FLEET_NODE, number == fleets.own and self._below > 0, number)
             for number in range(top, min(first, top + count))
         ]
         skip = max(0, top - first)
@@ -193,12 +193,12 @@ class TreeIndex:
             self._walk(FLEET_NODE, self._expansion.depths[""], skip, count, rows)
         after = max(top, first + self._below) - self._below
         rows += [
-            Row(FLEET_NODE, is_open=False, fleet=number)
+            TreeRow(FLEET_NODE, is_open=False, fleet=number)
             for number in range(after, min(fleets.total, after + count - len(rows)))
         ]
         return rows
 
-    def at(self, row: int) -> Row | None:
+    def at(self, row: int) -> TreeRow | None:
         rows = self.window(row, 1)
         return rows[0] if rows else None
 
@@ -237,7 +237,7 @@ class TreeIndex:
             above = address.parent(above)
         self.refresh()
 
-    def lacks_chips(self, row: Row) -> bool:
+    def lacks_chips(self, row: TreeRow) -> bool:
         """Return whether a row is an UltraServer or instance known only from roll-ups."""
         layout = self.layout
         node = row.node
@@ -272,7 +272,7 @@ class TreeIndex:
                 break
         return row, above
 
-    def _walk(self, node: Node, depth: Level, skip: int, count: int, rows: list[Row]) -> None:
+    def _walk(self, node: Node, depth: Level, skip: int, count: int, rows: list[TreeRow]) -> None:
         """Append rows below a node, leaving out the first `skip`, until there are `count`."""
         numbers, ends = self._branch(node, depth)
         place = int(np.searchsorted(ends, skip, side="right"))
@@ -286,7 +286,7 @@ class TreeIndex:
             child = Node(level, number)
             is_open = end - start > 1
             if skip <= start:
-                rows.append(Row(child, is_open))
+                rows.append(TreeRow(child, is_open))
             if len(rows) < count and is_open:
                 self._walk(
                     child, self._depth(node, child, depth), max(0, skip - start - 1), count, rows
@@ -401,7 +401,7 @@ def parent_of(layout: Layout, node: Node) -> Node:
     return layout.parent(node)
 
 
-def row_key(layout: Layout, row: Row) -> str:
+def row_key(layout: Layout, row: TreeRow) -> str:
     """Return the key of a row: its address, or a fleet's key."""
     return node_path(layout, row.node) if row.fleet is None else fleet_key(row.fleet)
 
@@ -426,7 +426,7 @@ def find_node(layout: Layout, path: str) -> Node | None:
 
 
 @dataclass(frozen=True)
-class Selection:
+class TreeSelection:
     """The instances and chips that a filter leaves."""
 
     mask: NDArray[np.bool_]
@@ -437,12 +437,12 @@ class Selection:
     """The level that was searched."""
 
     @staticmethod
-    def of(layout: Layout, mask: NDArray[np.bool_], depth: Level) -> Selection:
+    def build(layout: Layout, mask: NDArray[np.bool_], depth: Level) -> TreeSelection:
         """Return the selection of the chips marked in `mask`."""
         chips = np.zeros(len(layout.instances), np.int64)
         if len(mask):
             chips = np.add.reduceat(mask, layout.chip_start[:-1], dtype=np.int64)
-        return Selection(mask, chips, depth)
+        return TreeSelection(mask, chips, depth)
 
     @property
     def matches(self) -> int:

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout, Node
     from trnfleet.monitor.store.fields import Field
     from trnfleet.tui.format.freshness import State
-    from trnfleet.tui.hierarchy.columns import Plan, TreeColumn
-    from trnfleet.tui.hierarchy.index import Row, TreeIndex
+    from trnfleet.tui.hierarchy.columns import TreeColumn, TreePlan
+    from trnfleet.tui.hierarchy.index import TreeIndex, TreeRow
     from trnfleet.tui.snapshots.table import Value
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.state.limits import Judge
@@ -80,7 +80,7 @@ class TreeRows:
         self._sparks.clear()
 
     def parts(
-        self, rows: list[Row], plan: Plan, now_s: float, selected: Row | None
+        self, rows: list[TreeRow], plan: TreePlan, now_s: float, selected: TreeRow | None
     ) -> list[FixedParts]:
         """Return each row's styled texts, filling the plan's width.
 
@@ -138,7 +138,7 @@ class TreeRows:
             return np.full(len(numbers), np.nan)
         return field.values(store, averages, level, numbers)
 
-    def _field(self, field: Field, rows: list[Row], groups: dict[Level, Group]) -> list[float]:
+    def _field(self, field: Field, rows: list[TreeRow], groups: dict[Level, Group]) -> list[float]:
         """Return a field's value for each row."""
         values = [np.nan] * len(rows)
         for level, (places, numbers) in groups.items():
@@ -170,7 +170,7 @@ class TreeRows:
             return counts
         return rollups.states(level)[numbers]
 
-    def _states(self, rows: list[Row], groups: dict[Level, Group], now_s: float) -> list[State]:
+    def _states(self, rows: list[TreeRow], groups: dict[Level, Group], now_s: float) -> list[State]:
         store = self._monitor.store
         states: dict[int, State] = {}
         for level, (places, numbers) in groups.items():
@@ -189,7 +189,7 @@ class TreeRows:
 
     def _row(
         self,
-        row: Row,
+        row: TreeRow,
         state: State,
         place: int,
         fields: list[tuple[TreeColumn, list[float]]],
@@ -245,7 +245,7 @@ class TreeRows:
                 parts.append((text, style))
         return tuple(parts)
 
-    def _text(self, row: Row, column: TreeColumn, state: State) -> tuple[str, Style | None]:
+    def _text(self, row: TreeRow, column: TreeColumn, state: State) -> tuple[str, Style | None]:
         """Return the text of a cell without a field, and its own style.
 
         None: the row's style.
@@ -266,7 +266,7 @@ class TreeRows:
             return right(self._chips(node), width), None
         return "  " + fit(self.job(node), width - 2), theme.QUIET
 
-    def _name(self, row: Row) -> str:
+    def _name(self, row: TreeRow) -> str:
         layout = self._monitor.store.layout
         node = row.node
         if node.level is Level.CORE:
@@ -398,7 +398,7 @@ class TreeRows:
         return f"{count} job{'s' if count != 1 else ''}"
 
 
-def triangle_at(row: Row, indent: int = 0) -> range:
+def triangle_at(row: TreeRow, indent: int = 0) -> range:
     """Return the clickable cells of a row's triangle.
 
     Args:
@@ -432,7 +432,7 @@ def _core_name(core: int, lnc: int) -> str:
     return f"{bracket} {name}  LNC {core // lnc}" if first else f"{bracket} {name}"
 
 
-def by_level(rows: list[Row]) -> dict[Level, Group]:
+def by_level(rows: list[TreeRow]) -> dict[Level, Group]:
     """Return the list positions and node numbers of rows, by level."""
     levels: dict[Level, list[int]] = {}
     for place, row in enumerate(rows):
@@ -464,7 +464,9 @@ class FleetTreeRows:
             return NO_FLEETS
         return FleetRows(self.number, len(self._fleets.contexts), is_shut)
 
-    def parts(self, rows: list[Row], plan: Plan, selected: Row | None) -> list[FixedParts]:
+    def parts(
+        self, rows: list[TreeRow], plan: TreePlan, selected: TreeRow | None
+    ) -> list[FixedParts]:
         """Return each row's styled texts, filling the plan's width.
 
         Args:

@@ -21,8 +21,8 @@ from trnfleet.tui import theme
 from trnfleet.tui.hierarchy import columns
 from trnfleet.tui.hierarchy.index import (
     Expansion,
-    Selection,
     TreeIndex,
+    TreeSelection,
     address_in,
     find_node,
     fleet_key,
@@ -80,7 +80,7 @@ class TreeTable(CursorList[str]):
         """Whether the tree is closed, with several fleets."""
         self._expansion = Expansion()
         self._found_expansion: Expansion | None = None
-        self._selection: Selection | None = None
+        self._selection: TreeSelection | None = None
         self._index = TreeIndex(EMPTY_LAYOUT, self._expansion)
         self._sorted_s = 0.0
         self._reveal_due = False
@@ -100,7 +100,7 @@ class TreeTable(CursorList[str]):
         return self._selection is not None and self._selection.depth is Level.CHIP
 
     @property
-    def plan(self) -> columns.Plan:
+    def plan(self) -> columns.TreePlan:
         return columns.plan(self.line_width)
 
     @property
@@ -226,9 +226,9 @@ class TreeTable(CursorList[str]):
             self._index.reveal(self.cursor)
         self._take_row(keep_visible=was_visible)
 
-    def _select(self, layout: Layout) -> Selection | None:
+    def _select(self, layout: Layout) -> TreeSelection | None:
         matches = self._chips.select(self.wanted) if layout.chips else None
-        return None if matches is None else Selection.of(layout, *matches)
+        return None if matches is None else TreeSelection.build(layout, *matches)
 
     def _resort(self) -> None:
         was_visible = self._is_visible()

@@ -54,7 +54,7 @@ def fact_lines(facts: list[Fact], width: int, height: int) -> list[FixedParts]:
 
 
 def _laid_out(
-    wanted: list[tuple[Fact, int]], most: int, name_cells: int, room: int, height: int
+    heights: list[tuple[Fact, int]], most: int, name_cells: int, room: int, height: int
 ) -> tuple[list[FixedParts], int]:
     """Return the lines of the facts within a height, and the number of these facts.
 
@@ -62,7 +62,7 @@ def _laid_out(
     """
     made: list[FixedParts] = []
     shown = 0
-    for fact, lines in wanted:
+    for fact, lines in heights:
         if len(made) >= height:
             break
         shown += 1

@@ -119,14 +119,14 @@ class FilterPrompt(Vertical):
         focus_on(self._field)
         self._field.action_select_all()
 
-    def say(self, problem: str, found: str, columns: Sequence[str]) -> None:
+    def say(self, problem: str, result: str, columns: Sequence[str]) -> None:
         """Show the mistake, else the number of matches, else the columns.
 
         Printable characters only.
         """
         loud = theme.BAR_ALERT if self._is_submitted else theme.BAR_STRONG
         style = loud if problem else theme.BAR
-        text = f"▲ {problem}" if problem else found or f"columns: {' '.join(columns)}"
+        text = f"▲ {problem}" if problem else result or f"columns: {' '.join(columns)}"
         self._said.show(lambda width: [[(fit(f" {text}", width), style)]])
 
     @on(Input.Changed)
@@ -211,7 +211,8 @@ class AskLine(Vertical):
             history: Earlier inputs for up and down, the newest last.
         """
         self._field.suggester = suggester
-        self._history, self._place = history, len(history)
+        self._history = history
+        self._place = len(history)
         self._answer = answer
         self._hint = hint
         self._key = key

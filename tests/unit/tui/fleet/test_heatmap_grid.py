@@ -5,13 +5,13 @@ import pytest
 from support.monitor.feed import standalone, ultraservers
 
 from trnfleet.domain.layout import Layout
-from trnfleet.tui.fleet.heatmap_grid import Grid, Zoom, fitting, zooms_of
+from trnfleet.tui.fleet.heatmap_grid import MapGrid, Zoom, fitting, zooms_of
 
 LAYOUTS = {
     "small": Layout.of(ultraservers(2) + standalone(4)),
     "large": Layout.of(ultraservers(37)),
 }
-GRIDS = {name: Grid.of(layout) for name, layout in LAYOUTS.items()}
+GRIDS = {name: MapGrid.build(layout) for name, layout in LAYOUTS.items()}
 ZOOMS = zooms_of(4)
 EVERY = [(zoom, name) for zoom in (*ZOOMS, *zooms_of(4, whole_cells=True)) for name in GRIDS]
 
@@ -101,7 +101,7 @@ def test_a_large_fleet_fills_its_pane(count: int, size: tuple[int, int]) -> None
     The next nearer one does not fit in any arrangement.
     """
     layout = Layout.of(ultraservers(count))
-    grid, (width, height) = Grid.of(layout), size
+    grid, (width, height) = MapGrid.build(layout), size
     level, columns = fitting(ZOOMS, grid, layout, width, height)
     wide, high = ZOOMS[level].extent(grid.arranged(layout, columns))
     assert 0.85 * width <= wide <= width
@@ -120,7 +120,7 @@ def test_a_large_fleet_leaves_few_rows_empty(size: tuple[int, int]) -> None:
     It was a quarter before: 5 of 12 for 10,240 chips at 80 columns.
     """
     layout = Layout.of(ultraservers(160))
-    grid, (width, height) = Grid.of(layout), size
+    grid, (width, height) = MapGrid.build(layout), size
     level, columns = fitting(ZOOMS, grid, layout, width, height)
     rows = ZOOMS[level].extent(grid.arranged(layout, columns))[1]
     assert 0.55 * height <= rows <= height
@@ -152,14 +152,14 @@ def layout(request: pytest.FixtureRequest) -> Layout:
 
 def test_every_chip_has_one_place(layout: Layout) -> None:
     """The lattice holds every chip once."""
-    grid = Grid.of(layout)
+    grid = MapGrid.build(layout)
     chips = grid.chips_at(np.arange(grid.columns * grid.group), np.arange(grid.rows * grid.group))
     assert sorted(chips[chips >= 0].tolist()) == list(range(layout.chips))
 
 
 def test_place_of_is_the_inverse(layout: Layout) -> None:
     """A chip's place leads back to the chip."""
-    grid = Grid.of(layout)
+    grid = MapGrid.build(layout)
     for chip in range(layout.chips):
         x, y = grid.place_of(chip)
         assert grid.chips_at(np.array([x]), np.array([y]))[0, 0] == chip
@@ -167,7 +167,7 @@ def test_place_of_is_the_inverse(layout: Layout) -> None:
 
 def test_the_chip_at_one_place_is_that_of_the_window(layout: Layout) -> None:
     """`chip_at` agrees with `chips_at` at every place of the lattice, holes included."""
-    grid = Grid.of(layout)
+    grid = MapGrid.build(layout)
     across = range(grid.columns * grid.group)
     down = range(grid.rows * grid.group)
     single = [[grid.chip_at(x, y) for x in across] for y in down]
@@ -179,7 +179,7 @@ def test_an_instance_is_a_tile_and_an_ultraserver_two_by_two() -> None:
 
     Instances of an UltraServer go left to right, top to bottom.
     """
-    grid = Grid.of(Layout.of(ultraservers(2)))
+    grid = MapGrid.build(Layout.of(ultraservers(2)))
     assert [grid.place_of(chip) for chip in (0, 3, 4, 15, 16, 32, 48, 64)] == [
         (0, 0),
         (3, 0),
@@ -194,7 +194,7 @@ def test_an_instance_is_a_tile_and_an_ultraserver_two_by_two() -> None:
 
 def test_one_chip_instances_share_a_tile() -> None:
     """Seventeen of them fill one tile and begin a second."""
-    grid = Grid.of(Layout.of(standalone(17, "trn1.2xlarge")))
+    grid = MapGrid.build(Layout.of(standalone(17, "trn1.2xlarge")))
     assert grid.tiles == 2
     assert np.diff(grid.tile_chip).tolist() == [16, 1]
     assert grid.piece_tile.tolist() == [0] * 16 + [1]
@@ -203,7 +203,7 @@ def test_one_chip_instances_share_a_tile() -> None:
 
 def test_groups_do_not_mix_ultraservers(layout: Layout) -> None:
     """A group belongs to one UltraServer or standalone segment."""
-    grid = Grid.of(layout)
+    grid = MapGrid.build(layout)
     start = layout.ultraserver_start
     owner = np.searchsorted(start, grid.piece_instance, side="right") - 1
     assert (grid.group_ultraserver[grid.tile_group[grid.piece_tile]] == owner).all()
@@ -214,7 +214,7 @@ def test_groups_do_not_mix_types(layout: Layout) -> None:
 
     Every group of a type but the last is full.
     """
-    grid = Grid.of(layout)
+    grid = MapGrid.build(layout)
     kinds = [
         set(layout.instance_type[grid.instances_of(group)].tolist()) for group in range(grid.groups)
     ]
@@ -237,7 +237,7 @@ def test_hosts_whose_types_alternate_share_groups_with_their_own_type() -> None:
     layout = Layout.of(
         [(f"uc1/standalone/host-{number:02}", kinds[number % 2]) for number in range(8)]
     )
-    grid = Grid.of(layout)
+    grid = MapGrid.build(layout)
     assert [grid.instances_of(group).tolist() for group in range(grid.groups)] == [
         [0, 2, 4, 6],
         [1, 3, 5, 7],
@@ -246,14 +246,14 @@ def test_hosts_whose_types_alternate_share_groups_with_their_own_type() -> None:
 
 def test_the_shape_depends_on_the_fleet_alone() -> None:
     """160 UltraServers stand in rows of sixteen; two clusters begin on rows of their own."""
-    grid = Grid.of(Layout.of(ultraservers(160)))
+    grid = MapGrid.build(Layout.of(ultraservers(160)))
     assert (grid.columns, grid.rows) == (16, 10)
-    both = Grid.of(Layout.of(FLEETS["clusters"]))
+    both = MapGrid.build(Layout.of(FLEETS["clusters"]))
     first_of_second = int(np.flatnonzero(both.group_ultraserver >= 3)[0])
     assert both.group_cell[first_of_second] % both.columns == 0
 
 
 def test_an_empty_fleet_has_no_groups() -> None:
     """Nothing known yet is no error."""
-    grid = Grid.of(Layout.of([]))
+    grid = MapGrid.build(Layout.of([]))
     assert (grid.groups, grid.tiles, grid.rows) == (0, 0, 0)

@@ -10,7 +10,7 @@ from support.monitor.top import Top
 from trnfleet.domain.address import Level
 from trnfleet.monitor.store import fields
 from trnfleet.monitor.store.store import Freshness
-from trnfleet.tui.fleet.heatmap_grid import Grid
+from trnfleet.tui.fleet.heatmap_grid import MapGrid
 from trnfleet.tui.fleet.heatmap_pixels import (
     HeatValues,
     Image,
@@ -40,14 +40,14 @@ def feed() -> Feed:
 
 
 def whole(feed: Feed, field: Field, side: int) -> Image:
-    grid = Grid.of(feed.layout)
+    grid = MapGrid.build(feed.layout)
     wide, high = (-(-groups * grid.group // side) for groups in (grid.columns, grid.rows))
     return HeatValues(feed.monitor).window(grid, field, side, np.arange(wide), np.arange(high))
 
 
 def test_a_pixel_a_chip_is_that_chips_value(feed: Feed) -> None:
     """Each chip's value stands at its place."""
-    grid = Grid.of(feed.layout)
+    grid = MapGrid.build(feed.layout)
     image = whole(feed, POWER, 1)
     store = feed.monitor.store
     expected = POWER.per_chip(store, feed.monitor.rollups, Level.CHIP, None)
@@ -91,7 +91,7 @@ async def test_what_is_silent_is_told_at_every_zoom(feed: Feed, side: int) -> No
     feed.tick()
     await feed.advance(5)
     feed.tick([path for path in feed.layout.instances if path != feed.layout.instances[silent]])
-    grid = Grid.of(feed.layout)
+    grid = MapGrid.build(feed.layout)
     x, y = grid.place_of(first)
     image = whole(feed, POWER, side)
     trust = image.trust[y // side, x // side]
@@ -160,7 +160,7 @@ def test_counts_are_measured_by_the_highest(feed: Feed) -> None:
     """The scale of events ends at a round number above the highest total."""
     feed.set("mem_ecc_corrected", 30, [3])
     feed.tick()
-    grid = Grid.of(feed.layout)
+    grid = MapGrid.build(feed.layout)
     values = HeatValues(feed.monitor)
     assert values.scale(grid, ERRORS, 1) == values.scale(grid, ERRORS, 8) == (0.0, 40.0)
     assert [rounded_up(each) for each in (0, 8, 9, 17, 41, 100, 1e6)] == [
@@ -178,7 +178,7 @@ def test_counts_are_measured_by_the_highest(feed: Feed) -> None:
 def test_a_pixel_is_inside_where_any_of_its_chips_is(feed: Feed, side: int) -> None:
     """A highlight covers exactly the pixels with one of its chips, at every pixel size."""
     layout = feed.layout
-    grid = Grid.of(feed.layout)
+    grid = MapGrid.build(feed.layout)
     mask = np.zeros(layout.chips, np.bool_)
     mask[[0, 20, layout.chips - 2]] = True
     wide, high = (-(-groups * grid.group // side) for groups in (grid.columns, grid.rows))
@@ -196,7 +196,7 @@ def test_a_pixel_is_inside_where_any_of_its_chips_is(feed: Feed, side: int) -> N
 def test_a_mask_of_another_layout_dims_nothing(feed: Feed) -> None:
     """With a mask of another layout everything counts as inside."""
     inside = HeatValues(feed.monitor).inside(
-        Grid.of(feed.layout), np.zeros(3, np.bool_), 1, np.arange(4), np.arange(5)
+        MapGrid.build(feed.layout), np.zeros(3, np.bool_), 1, np.arange(4), np.arange(5)
     )
     assert inside.shape == (5, 4)
     assert inside.all()
@@ -211,7 +211,7 @@ def test_a_row_of_roll_ups_has_the_value_of_one_of_its_chips() -> None:
     top = Top()
     top.frame((4_000.0, 20_000.0, 10_000.0))
     top.look()
-    grid = Grid.of(top.monitor.store.layout)
+    grid = MapGrid.build(top.monitor.store.layout)
     values = HeatValues(top.monitor)
     across = np.arange(grid.columns * grid.group)
     down = np.arange(grid.rows * grid.group)
@@ -222,7 +222,7 @@ def test_a_row_of_roll_ups_has_the_value_of_one_of_its_chips() -> None:
     hosts.set("mem_ecc_corrected", 70, [5])
     top.monitor.apply([*hosts.announcements(), *hosts.telemetry()])
     top.look()
-    grid = Grid.of(top.monitor.store.layout)
+    grid = MapGrid.build(top.monitor.store.layout)
     across = np.arange(grid.columns * grid.group)
     down = np.arange(grid.rows * grid.group)
     shown = values.window(grid, POWER, 1, across, down)

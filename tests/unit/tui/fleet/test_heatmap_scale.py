@@ -6,7 +6,7 @@ from support.monitor.feed import Feed, ultraservers
 
 from trnfleet.monitor.store import fields
 from trnfleet.tui import theme
-from trnfleet.tui.fleet.heatmap_grid import Grid
+from trnfleet.tui.fleet.heatmap_grid import MapGrid
 from trnfleet.tui.fleet.heatmap_pixels import (
     CODES,
     HeatValues,
@@ -40,7 +40,9 @@ def feed() -> Feed:
 
 
 def scale_of(feed: Feed, field: fields.Field) -> Scale:
-    return Scales(feed.monitor, HeatValues(feed.monitor)).of(Grid.of(feed.layout), field, 1)
+    return Scales(feed.monitor, HeatValues(feed.monitor)).scale(
+        MapGrid.build(feed.layout), field, 1
+    )
 
 
 def test_percentiles_are_of_busy_chips_alone(feed: Feed) -> None:
@@ -81,23 +83,23 @@ def test_full_range_and_counts_are_not_measured(feed: Feed) -> None:
     """
     scales = Scales(feed.monitor, HeatValues(feed.monitor))
     scales.is_full = True
-    grid = Grid.of(feed.layout)
-    assert scales.of(grid, UTIL, 1) == Scale(0.0, 100.0)
+    grid = MapGrid.build(feed.layout)
+    assert scales.scale(grid, UTIL, 1) == Scale(0.0, 100.0)
     scales.is_full = False
-    assert scales.of(grid, ERRORS, 1) == Scale(0.0, 8.0)
+    assert scales.scale(grid, ERRORS, 1) == Scale(0.0, 8.0)
 
 
 def test_a_scale_follows_only_what_moves_far(feed: Feed) -> None:
     """A little more power leaves the limits where they are; much more moves them."""
-    grid = Grid.of(feed.layout)
+    grid = MapGrid.build(feed.layout)
     scales = Scales(feed.monitor, HeatValues(feed.monitor))
-    before = scales.of(grid, POWER, 1)
+    before = scales.scale(grid, POWER, 1)
     feed.set("power_w", np.linspace(401.0, 441.0, 64), slice(0, 64))
     feed.tick()
-    assert scales.of(grid, POWER, 1) == before
+    assert scales.scale(grid, POWER, 1) == before
     feed.set("power_w", np.linspace(440.0, 480.0, 64), slice(0, 64))
     feed.tick()
-    assert scales.of(grid, POWER, 1).low > before.high
+    assert scales.scale(grid, POWER, 1).low > before.high
 
 
 def test_chips_that_do_the_same_are_no_gradient(feed: Feed) -> None:
@@ -110,6 +112,6 @@ def test_chips_that_do_the_same_are_no_gradient(feed: Feed) -> None:
     scale = scale_of(feed, UTIL)
     assert scale.high - scale.low == pytest.approx(2.0)
     image = HeatValues(feed.monitor).window(
-        Grid.of(feed.layout), UTIL, 1, np.arange(8), np.arange(8)
+        MapGrid.build(feed.layout), UTIL, 1, np.arange(8), np.arange(8)
     )
     assert len(np.unique(codes_of(image, scale.ends))) <= 2

@@ -14,7 +14,7 @@ from trnfleet.tui.fleet.jobs import JobPlan, head, look, row
 from trnfleet.tui.widgets.cells import text_of, width_of
 from trnfleet.wire.messages import JobMessage
 
-WIDE = JobPlan.of(90, 12)
+WIDE = JobPlan.arrange(90, 12)
 
 
 def job(state: str = "running", **figures: Any) -> JobMessage:
@@ -46,7 +46,7 @@ def test_a_job_without_a_live_chip_has_an_age_and_no_pace(width: int) -> None:
 
     The line keeps its width.
     """
-    plan = JobPlan.of(width, 12)
+    plan = JobPlan.arrange(width, 12)
     figures: dict[str, Any] = {
         "tokens_per_s": 1_790.0,
         "mfu": 0.4,
@@ -96,7 +96,7 @@ def test_lines_fit(width: int, longest: int) -> None:
 
     MFU appears from 47 on, and lost steps before the kind.
     """
-    plan = JobPlan.of(width, longest)
+    plan = JobPlan.arrange(width, longest)
     line = row(
         job("checkpointing", name="x" * longest, steps_lost=123_456.0, tokens_per_s=999_400.0), plan
     )
@@ -110,7 +110,7 @@ def test_lines_fit(width: int, longest: int) -> None:
 
 def test_steps_and_their_distance_from_what_is_usual() -> None:
     """Where there is room; coloured where steps take clearly longer."""
-    plan = JobPlan.of(72, 12)
+    plan = JobPlan.arrange(72, 12)
     assert plan.has_step
     told = row(job(step_time_s=6.1), plan, 21.4)
     titles = text_of(head(1, plan))
@@ -120,4 +120,4 @@ def test_steps_and_their_distance_from_what_is_usual() -> None:
     styles = {value.strip(): style for value, style in told}
     assert styles["+21 %"] == theme.SEVERITY_STYLE[Severity.WARNING]
     assert {value.strip(): style for value, style in row(job(), plan, 3.0)}["+3 %"] == theme.QUIET
-    assert not JobPlan.of(60, 12).has_step
+    assert not JobPlan.arrange(60, 12).has_step

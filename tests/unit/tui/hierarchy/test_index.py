@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from trnfleet.domain.address import Level, format_chip, format_core, level_of, parent
 from trnfleet.domain.filters.language import parse
 from trnfleet.domain.layout import Layout, Node
-from trnfleet.tui.hierarchy.index import Expansion, Selection, TreeIndex, find_node, node_path
+from trnfleet.tui.hierarchy.index import Expansion, TreeIndex, TreeSelection, find_node, node_path
 from trnfleet.tui.state.chip_table import CHIP_COLUMNS, ChipTable
 
 if TYPE_CHECKING:
@@ -111,14 +111,14 @@ def visible(layout: Layout, expansion: Expansion, pattern: str, *, backwards: bo
     return rows
 
 
-def select(layout: Layout, pattern: str) -> Selection | None:
+def select(layout: Layout, pattern: str) -> TreeSelection | None:
     """Return the selection of a text filter."""
     store = SimpleNamespace(layout=layout, job_of=np.full(len(layout.instances), -1, np.int32))
     monitor: Any = SimpleNamespace(store=store, ingest=SimpleNamespace(jobs={}))
     found = (
         ChipTable(monitor, monitor).select(parse(pattern, CHIP_COLUMNS)) if layout.chips else None
     )
-    return None if found is None else Selection.of(layout, *found)
+    return None if found is None else TreeSelection.build(layout, *found)
 
 
 def backwards_order(_level: Level, numbers: NDArray[np.int64]) -> NDArray[np.intp]:
