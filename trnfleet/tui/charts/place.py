@@ -6,6 +6,7 @@ the tree's rows: means of the last seconds; for a chip the present value.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -144,16 +145,16 @@ class ChartGrid(LineView, can_focus=False):
         self._plan = ChartPlan(1, 1, 1)
         self._heights = [1]
 
+    @abstractmethod
     def makers(self) -> list[Callable[[], Trend]]:
         """Return a function per chart, the most important first.
 
         Only charts with room are made.
         """
-        raise TypeError(f"{type(self).__name__} does not implement makers()")
 
+    @abstractmethod
     def figure(self, key: str) -> str:
         """Return the text of a field's present value, the value of a chart's last column."""
-        raise TypeError(f"{type(self).__name__} does not implement figure({key!r})")
 
     def lines(self, top: int, height: int, width: int) -> list[Line]:
         """Return the charts, divided evenly over the space."""
