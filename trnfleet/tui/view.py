@@ -7,9 +7,11 @@ ticked. A view owns no timers and stores no rows across layout generations.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from textual import on
+from textual.binding import Binding
 from textual.message import Message
 from textual.widget import Widget
 
@@ -157,9 +159,24 @@ class View(Widget):
         """Names of its sort orders; empty for a view with one order."""
         return ()
 
+    @property
+    def order(self) -> str:
+        """The present sort order; empty for a view with one order."""
+        return ""
+
     def put_in_order(self, order: str) -> None:
         """Put the rows in one of `orders`, and paint them."""
         raise TypeError(f"{type(self).__name__} does not implement put_in_order({order!r})")
+
+    def action_sort_by(self, order: str) -> None:
+        """Sort by one of the orders."""
+        self.put_in_order(order)
+
+    def action_sort(self) -> None:
+        """Put the rows in the next order."""
+        orders = self.orders
+        if orders:
+            self.put_in_order(orders[(orders.index(self.order) + 1) % len(orders)])
 
     def show_place(self, address: str) -> None:
         """Move the cursor to an address, or to its nearest visible ancestor.
@@ -186,6 +203,10 @@ class View(Widget):
                 stays due.
         """
         raise TypeError(f"{type(self).__name__} does not implement tick({allowance})")
+
+    def paint(self) -> int:
+        """Paint all changes; return the number of lines."""
+        return self.tick(sys.maxsize)
 
     def take_focus(self) -> None:
         """Focus the widget for the keys: the first focusable one."""
@@ -287,6 +308,31 @@ class FilteredView(View):
         event.stop()
         if self.has_class("asking"):
             self.filter(event.text)
+
+
+def sort_key(key: str, order: str, words: str = "") -> Binding:
+    """Return the key of a sort order, with words if its name is not enough."""
+    return Binding(key, f"sort_by({order!r})", f"sort by {words or order}")
+
+
+def filter_keys(words: str) -> tuple[Binding, Binding]:
+    """Return the keys of a filter.
+
+    Args:
+        words: Examples of filters.
+    """
+    return (
+        Binding("slash", "ask", f"filter: {words}"),
+        Binding("escape", "clear", "clear the filter"),
+    )
+
+
+def tab_keys(words: str) -> tuple[Binding, Binding]:
+    """Return the keys for the tabs with these names."""
+    return (
+        Binding("t,tab", "tab(1)", f"next of: {words}"),
+        Binding("T,shift+tab", "tab(-1)", "previous of these"),
+    )
 
 
 def shown_nodes(node: DOMNode) -> Iterator[DOMNode]:

@@ -258,7 +258,7 @@ async def test_the_order() -> None:
             ["throttled", "overheated"],
             ["throttled", "overheated"],
         ]
-        assert alerts_view(app).sort == "severity"
+        assert alerts_view(app).order == "severity"
 
 
 async def test_help_knows_the_view() -> None:

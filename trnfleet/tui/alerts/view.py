@@ -48,7 +48,8 @@ from trnfleet.tui.alerts.tabs import (
 from trnfleet.tui.charts.place import LEAST_ROWS, MOST_ROWS, Place, PlaceCharts
 from trnfleet.tui.format.alerts import where_text
 from trnfleet.tui.state.highlight import place_of
-from trnfleet.tui.view import FilteredView, View
+from trnfleet.tui.trends.place import LEAST_ROWS, MOST_ROWS, Place, PlaceCharts
+from trnfleet.tui.view import FilteredView, View, filter_keys, sort_key, tab_keys
 from trnfleet.tui.widgets.bar import Bar
 from trnfleet.tui.widgets.cursor_list import CursorList
 from trnfleet.tui.widgets.focus import focus_on
@@ -147,8 +148,6 @@ def charted(context: UiContext, alerts: Sequence[Alert], place: str) -> Place | 
 
 NOTE_S = 10.0
 """Most seconds for a note in the first line."""
-MOST_LINES = 1_000
-"""More than any screen has."""
 
 
 class AlertsView(FilteredView):
@@ -162,31 +161,25 @@ class AlertsView(FilteredView):
     AlertsView CursorList.shown { display: block; }
     """  # noqa: E501
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("t,tab", "tab(1)", "next of: active, all, silences, history"),
-        Binding("T,shift+tab", "tab(-1)", "previous of these"),
+        *tab_keys(", ".join(TABS)),
         Binding("e", "expand", "open or collapse alerts of one rule"),
         Binding("E", "expand_all", "open or collapse all of them"),
-        Binding("s", "sort", "sort: severity, age, place"),
+        Binding("s", "sort", f"sort: {', '.join(SORTS)}"),
         Binding("a", "acknowledge", "acknowledge"),
         Binding("z", "silence", "silence (preview of matches)"),
         Binding("x", "take_back", "unacknowledge, or expire a silence"),
         Binding("o", "moment", "go to the moment when it fired"),
         Binding("d", "details", "more or less room for the details"),
-        Binding(
-            "slash",
-            "ask",
-            "filter: part of anything, sev>=warning & job=name, age<10m, at=uc1/us-0001, !text",
-        ),
-        Binding("escape", "clear", "clear the filter"),
-        Binding("S", "sort_by('severity')", "sort by severity"),
-        Binding("D", "sort_by('age')", "sort by duration: the newest first"),
-        Binding("P", "sort_by('place')", "sort by place"),
+        *filter_keys("part of anything, sev>=warning & job=name, age<10m, at=uc1/us-0001, !text"),
+        sort_key("S", "severity"),
+        sort_key("D", "age", "duration: the newest first"),
+        sort_key("P", "place"),
     ]
 
     def __init__(self, context: UiContext) -> None:
         super().__init__(context)
         self.tab = ACTIVE
-        self.sort = SORTS[0]
+        self._order = SORTS[0]
         self.note = ""
         """The note in the first line, until the cursor moves or for a while."""
         self._note_s = 0.0
@@ -259,7 +252,7 @@ class AlertsView(FilteredView):
         """Paint: alerts are in their own order, so there is no place to go to."""
         del address
         self._share_space()
-        self.tick(MOST_LINES)
+        self.paint()
 
     def show_at(self, address: str) -> None:
         """List the alerts at, below or above an address; all for the fleet."""
@@ -316,7 +309,7 @@ class AlertsView(FilteredView):
         key = (
             snapshot.revision,
             self.tab,
-            self.sort,
+            self._order,
             self.pattern,
             frozenset(self._opened),
             alerts.happened,
@@ -340,7 +333,7 @@ class AlertsView(FilteredView):
         left = self._query.alerts(only_unhandled=self.tab == ACTIVE)
         self.list.shows_status = self.tab == ALL
         self.list.words = words
-        self.list.put(arrange(in_order(left, self.sort), self._opened))
+        self.list.put(arrange(in_order(left, self._order), self._opened))
 
     # The first lines
 
@@ -367,7 +360,7 @@ class AlertsView(FilteredView):
         if error := self.context.alerts.receiver_error():
             return with_doubt(tabs, error, width)
         others = self.context.fleets.beside(self.context)
-        return with_order(tabs, self.tab, self.sort, width, word_text(word, ""), others)
+        return with_order(tabs, self.tab, self._order, width, word_text(word, ""), others)
 
     def _found(self) -> int:
         """Count the matches, including collapsed ones."""
@@ -390,7 +383,7 @@ class AlertsView(FilteredView):
         self.tab = TABS[(TABS.index(self.tab) + step) % len(TABS)]
         self.note = ""
         self._show_tab()
-        self.tick(MOST_LINES)
+        self.paint()
         self.take_focus()
 
     @property
@@ -398,17 +391,14 @@ class AlertsView(FilteredView):
         """The orders that `s` goes through."""
         return SORTS
 
+    @property
+    def order(self) -> str:
+        return self._order
+
     def put_in_order(self, order: str) -> None:
-        self.sort = order
-        self.tick(MOST_LINES)
+        self._order = order
+        self.paint()
         self.list.to_top()
-
-    def action_sort_by(self, order: str) -> None:
-        """Sort by one of the orders."""
-        self.put_in_order(order)
-
-    def action_sort(self) -> None:
-        self.put_in_order(SORTS[(SORTS.index(self.sort) + 1) % len(SORTS)])
 
     def action_expand(self) -> None:
         """Open or collapse a rule's alerts, also from one of them."""
@@ -419,7 +409,7 @@ class AlertsView(FilteredView):
         if group is None:
             return
         self._opened ^= {group.key}
-        self.tick(MOST_LINES)
+        self.paint()
         self.list.point_at(group.key)
 
     def _group_of(self, row: Row) -> Group | None:
@@ -438,13 +428,13 @@ class AlertsView(FilteredView):
         """Open all groups, or collapse all if any is open."""
         keys = {row.key for row in self.list.rows if row.group is not None}
         self._opened = set() if self._opened & keys else keys
-        self.tick(MOST_LINES)
+        self.paint()
 
     def action_details(self) -> None:
         """Give the details more room, or less."""
         self._is_large = not self._is_large
         self._share_space()
-        self.call_after_refresh(self.tick, MOST_LINES)
+        self.call_after_refresh(self.paint)
 
     def action_acknowledge(self) -> None:
         self._asked(self.actions.acknowledge(self.picked_alerts))
@@ -531,11 +521,11 @@ class AlertsView(FilteredView):
         return columns_of(self.context.alerts.alerts.rules)
 
     def export(self) -> Table:
-        return tab_table(self._query, self.context.alerts, self.tab, self.sort)
+        return tab_table(self._query, self.context.alerts, self.tab, self._order)
 
     def take_filter(self, wanted: Filter) -> None:
         self._query.filter(wanted)
-        self.tick(MOST_LINES)
+        self.paint()
 
     def found_text(self) -> str:
         matches = self._found()

@@ -34,7 +34,7 @@ from trnfleet.tui.app.commands import (
     CommandSuggester,
     checked,
 )
-from trnfleet.tui.app.screen import MOST_LINES, TITLES
+from trnfleet.tui.app.screen import TITLES
 from trnfleet.tui.app.time_keys import TimeKeys
 from trnfleet.tui.fleet.heatmap import FIELDS
 from trnfleet.tui.fleet.jobs import begin_of, unplaced_text
@@ -184,7 +184,7 @@ class ActionsApp(TimeKeys):
             self.context.highlight.reservation_id = ""
             self._news = None
             self._write_crumbs()
-            self.page.tick(MOST_LINES)
+            self.page.paint()
 
     def action_fleet(self, by: int) -> None:
         """Go to the next fleet, after the last one to the first."""

@@ -71,8 +71,6 @@ little late."""
 NOTE_S = 8.0
 """Seconds a note stays in the status line."""
 MOST_HISTORY = 100
-MOST_LINES = 1_000
-"""More than any screen has."""
 _MOST_PAINTS = 10
 """Most rounds of painting and layout for a complete view."""
 SIGNALS = {signal.SIGINT: 0, signal.SIGTERM: 143, signal.SIGHUP: 129}
@@ -295,7 +293,7 @@ class FleetScreen(TerminalApp):
         self._news = None
         self._write_bars()
         self._write_crumbs()
-        self.page.tick(MOST_LINES)
+        self.page.paint()
 
     # Places and views
 
@@ -567,13 +565,13 @@ class FleetScreen(TerminalApp):
             elif not self.page.call_after_refresh(refreshed.set):
                 return
             await refreshed.wait()
-            if not self.page.tick(MOST_LINES):
+            if not self.page.paint():
                 break
         for fleet in self._fleets:
             fleet.context.frame.take()
         self._write_bars()
         self._write_crumbs()
-        self.page.tick(MOST_LINES)
+        self.page.paint()
 
     def _notice_of_others(self, now_s: float) -> Notice | None:
         """Return the news of fleets not on the screen, unless the view lists them."""

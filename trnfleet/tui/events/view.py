@@ -38,7 +38,8 @@ from trnfleet.tui.events.publishers import PUBLISHER_COLUMNS, SORTS, PublisherLi
 from trnfleet.tui.events.rates import CHARTS_FROM, EventRates, Space
 from trnfleet.tui.snapshots.table import Table, table_of
 from trnfleet.tui.state.subjects import of_alerts, of_job
-from trnfleet.tui.view import FilteredView, Lists, View
+from trnfleet.tui.trends.place import LEAST_ROWS, MOST_ROWS, Place, PlaceCharts
+from trnfleet.tui.view import FilteredView, Lists, View, filter_keys, tab_keys
 from trnfleet.tui.widgets.bar import Bar, justified
 from trnfleet.tui.widgets.cells import Parts, fit, width_of, wrapped
 from trnfleet.tui.widgets.cursor_list import CursorList
@@ -181,17 +182,13 @@ class EventsView(FilteredView):
     EventsView CursorList.shown { display: block; }
     """
     BINDINGS: ClassVar = [
-        Binding("t,tab", "tab(1)", "Next of: events, publishers, brokers"),
-        Binding("T,shift+tab", "tab(-1)", "Previous of these"),
-        Binding("s", "sort", "Sort publishers: trouble, client, rate, lost, lag, skew, chips"),
-        Binding("o", "moment", "Go to the moment when it happened"),
-        Binding(
-            "slash",
-            "ask",
-            "Filter: part of anything, sev>=warning & job=name, at=uc1/us-0001, age<10m, !text;"
-            " publishers: state=silent, lost>0, lag>1s; brokers: state=away, shed>0",
+        *tab_keys(", ".join(TABS)),
+        Binding("s", "sort", f"sort publishers: {', '.join(SORTS)}"),
+        Binding("o", "moment", "go to the moment when it happened"),
+        *filter_keys(
+            "part of anything, sev>=warning & job=name, at=uc1/us-0001, age<10m, !text;"
+            " publishers: state=silent, lost>0, lag>1s; brokers: state=away, shed>0"
         ),
-        Binding("escape", "clear", "Clear the filter"),
     ]
 
     def __init__(self, context: UiContext) -> None:
@@ -303,7 +300,7 @@ class EventsView(FilteredView):
         self.filter("")
         self.tab = TABS[(TABS.index(self.tab) + step) % len(TABS)]
         self._show_tab()
-        self.tick(1_000)
+        self.paint()
         self.take_focus()
         self.post_message(View.Moved(self.place))
 
@@ -315,15 +312,14 @@ class EventsView(FilteredView):
         """
         return SORTS if self.tab == PUBLISHER_TAB else ()
 
+    @property
+    def order(self) -> str:
+        return self.publishers.sort
+
     def put_in_order(self, order: str) -> None:
         self.publishers.sort = order
-        self.tick(1_000)
+        self.paint()
         self.publishers.to_top()
-
-    def action_sort(self) -> None:
-        """Put publishers in the next order."""
-        if self.tab == PUBLISHER_TAB:
-            self.put_in_order(SORTS[(SORTS.index(self.publishers.sort) + 1) % len(SORTS)])
 
     def _facts(self, health: PipelineHealth) -> list[Fact]:
         """Return the details of the item under the cursor of a pipeline tab."""
@@ -379,7 +375,7 @@ class EventsView(FilteredView):
     def show_place(self, address: str) -> None:
         """Paint only: events are in order of time and have no place to go to."""
         del address
-        self.tick(1_000)
+        self.paint()
 
     def renew(self) -> None:
         self.list.renew()

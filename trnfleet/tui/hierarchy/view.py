@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
-from textual.binding import Binding
 
 from trnfleet.domain import address
 from trnfleet.domain.address import LEVEL_NAMES, Level
@@ -26,7 +25,8 @@ from trnfleet.tui.hierarchy.table import TreeTable
 from trnfleet.tui.state.chip_table import CHIP_COLUMNS
 from trnfleet.tui.state.descriptors import Descriptions
 from trnfleet.tui.state.leases import why_no_chips
-from trnfleet.tui.view import FilteredView
+from trnfleet.tui.trends.place import MOST_ROWS, Place, PlaceCharts
+from trnfleet.tui.view import FilteredView, filter_keys, sort_key
 from trnfleet.tui.widgets.cells import fit, width_of
 from trnfleet.tui.widgets.focus import focus_on
 from trnfleet.tui.widgets.line_view import Line, LineView, text_line
@@ -60,25 +60,16 @@ class HierarchyView(FilteredView):
     HierarchyView.asking TreeFoot { display: none; }
     """
     BINDINGS: ClassVar = [
-        Binding(
-            "slash",
-            "ask",
-            "Filter: part of an address or job, power>450 & job=name, sev>=warning, !text",
-        ),
-        Binding("escape", "clear", "Clear the filter"),
-        Binding("N", "sort_by('name')", "Sort by name"),
-        Binding("O", "sort_by('state')", "Sort by state: offline and stale first"),
-        Binding("U", "sort_by('nc_util_pct')", "Sort by NC util; again: the other way round"),
-        Binding("B", "sort_by('hbm_bw_util_pct')", "Sort by HBM bandwidth"),
-        Binding("K", "sort_by('link_tx_bytes_per_s')", "Sort by link traffic"),
-        Binding("P", "sort_by('power_w')", "Sort by power"),
-        Binding(
-            "T",
-            "sort_by('temperature_c')",
-            "Sort by temperature: of more than one chip the highest",
-        ),
-        Binding("R", "sort_by('throttle_pct')", "Sort by throttling"),
-        Binding("M", "sort_by('mfu_pct')", "Sort by MFU"),
+        *filter_keys("part of an address or job, power>450 & job=name, sev>=warning, !text"),
+        sort_key("N", columns.NAME),
+        sort_key("O", columns.STATE, "state: offline and stale first"),
+        sort_key("U", "nc_util_pct", "NC util; again: the other way round"),
+        sort_key("B", "hbm_bw_util_pct", "HBM bandwidth"),
+        sort_key("K", "link_tx_bytes_per_s", "link traffic"),
+        sort_key("P", "power_w", "power"),
+        sort_key("T", "temperature_c", "temperature: of more than one chip the highest"),
+        sort_key("R", "throttle_pct", "throttling"),
+        sort_key("M", "mfu_pct", "MFU"),
     ]
 
     def __init__(self, context: UiContext) -> None:
@@ -131,9 +122,6 @@ class HierarchyView(FilteredView):
         return self.table.plan.sortable
 
     def put_in_order(self, order: str) -> None:
-        self.table.sort_by(order)
-
-    def action_sort_by(self, order: str) -> None:
         """Sort by a column; once more, the other way round."""
         self.table.sort_by(order)
 

@@ -5,6 +5,7 @@ The cursor stays on its reservation; the table has an order and a filter.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from textual.binding import Binding, BindingType
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.widgets.cells import Parts
 
-SORTS = ("next event", "idle cost", "utilisation", "id")
+NEXT_EVENT, IDLE_COST, UTILISATION, ID = SORTS = ("next event", "idle cost", "utilisation", "id")
 """Orders cycled with `s`; the first is the monitor's."""
 NOTHING = (
     " Nothing is reserved here. Reservations come from",
@@ -104,8 +105,8 @@ class ReservationTable(RowList[str, "Reservation"]):
         self._use = MeanUse(Averages(), -1)
         self.wanted = EVERYTHING
         """The filter."""
-        self.sort = 0
-        """Index into `SORTS`."""
+        self.order = NEXT_EVENT
+        """One of `SORTS`."""
 
     def key_of(self, row: Reservation) -> str:
         return row.message.id
@@ -132,7 +133,7 @@ class ReservationTable(RowList[str, "Reservation"]):
                 for reservation in table
                 if query.keeps(ReservationRow(reservation, use.util_pct(reservation)))
             ]
-        self.rows = ordered(left, self.sort, use)
+        self.rows = ordered(left, self.order, use)
         super().sync()
         if self._key is None:
             self._key = self._kept_key(self.row)
@@ -179,22 +180,21 @@ def texts_of(reservation: Reservation) -> tuple[str, ...]:
     )
 
 
-def ordered(table: list[Reservation], sort: int, use: MeanUse) -> list[Reservation]:
+def ordered(table: list[Reservation], order: str, use: MeanUse) -> list[Reservation]:
     """Return reservations in one of `SORTS`; ended and unknown ones come last."""
-    if sort == 1:
+    if order == IDLE_COST:
         return sorted(
             table, key=lambda reservation: (is_ended(reservation), -(reservation.idle_per_h or 0))
         )
-    if sort == 2:
-        unknown = 1_000.0
+    if order == UTILISATION:
         utils = {reservation.message.id: use.util_pct(reservation) for reservation in table}
         return sorted(
             table,
             key=lambda reservation: (
                 is_ended(reservation),
-                unknown if (util := utils[reservation.message.id]) is None else util,
+                math.inf if (util := utils[reservation.message.id]) is None else util,
             ),
         )
-    if sort == 3:
+    if order == ID:
         return sorted(table, key=lambda reservation: reservation.message.id)
     return list(table)

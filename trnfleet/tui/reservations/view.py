@@ -31,7 +31,8 @@ from trnfleet.tui.reservations.timeline import CELLS_S, LABEL, TimelineView
 from trnfleet.tui.snapshots.table import Table, table_of
 from trnfleet.tui.state.highlight import place_of
 from trnfleet.tui.state.subjects import of_reservation
-from trnfleet.tui.view import FilteredView, View
+from trnfleet.tui.trends.place import LEAST_ROWS, Place, PlaceCharts
+from trnfleet.tui.view import FilteredView, View, filter_keys, sort_key
 from trnfleet.tui.widgets.bar import Bar
 from trnfleet.tui.widgets.cells import fit
 from trnfleet.tui.widgets.focus import focus_on
@@ -45,8 +46,6 @@ if TYPE_CHECKING:
     from trnfleet.tui.state.subjects import Subject
     from trnfleet.tui.widgets.line_view import LineView
 
-MOST_LINES = 1_000
-"""More than any screen has."""
 _FIXED_ROWS = 6
 """Summary, head, the axis' two and the foot's two."""
 _LEAST_DETAILS = 9
@@ -70,17 +69,9 @@ class ReservationsView(FilteredView):
         Binding("n", "now", "timeline: back to now"),
         Binding("plus,equals_sign", "zoom(-1)", "timeline: zoom in"),
         Binding("underscore", "zoom(1)", "timeline: zoom out"),
-        Binding("s", "sort", "sort: next event, idle cost, utilisation, id"),
-        Binding(
-            "slash",
-            "ask",
-            "filter: part of anything, idle>40, util<10 & state=active, at=uc1/us-0001, !text",
-        ),
-        Binding("escape", "clear", "clear the filter"),
-        Binding("N", "sort_by('next event')", "sort by next event"),
-        Binding("C", "sort_by('idle cost')", "sort by idle cost"),
-        Binding("U", "sort_by('utilisation')", "sort by utilisation"),
-        Binding("I", "sort_by('id')", "sort by id"),
+        Binding("s", "sort", f"sort: {', '.join(SORTS)}"),
+        *filter_keys("part of anything, idle>40, util<10 & state=active, at=uc1/us-0001, !text"),
+        *map(sort_key, "NCUI", SORTS),
     ]
 
     def __init__(self, context: UiContext) -> None:
@@ -129,7 +120,7 @@ class ReservationsView(FilteredView):
     def show_place(self, address: str) -> None:
         """Paint only: the reservation under the cursor is chosen by its id."""
         del address
-        self.tick(MOST_LINES)
+        self.paint()
 
     def show_reservation(self, reservation_id: str) -> None:
         """Move the cursor to a reservation.
@@ -142,7 +133,7 @@ class ReservationsView(FilteredView):
         if self.table.wanted and (chosen is None or chosen.message.id != reservation_id):
             self.filter("")
             self.table.choose(reservation_id)
-        self.tick(MOST_LINES)
+        self.paint()
 
     def tell(self, note: str) -> None:
         """Show a note above the table until the cursor moves; printable characters only."""
@@ -168,40 +159,37 @@ class ReservationsView(FilteredView):
     def action_pan(self, cells: int) -> None:
         """Move the timeline by an eighth of its width."""
         self.timeline.pan += cells * max(1, self.timeline.cells // 8)
-        self.tick(MOST_LINES)
+        self.paint()
 
     def action_now(self) -> None:
         """Bring now back to its place."""
         self.timeline.pan = 0
-        self.tick(MOST_LINES)
+        self.paint()
 
     def action_zoom(self, step: int) -> None:
         """Make a cell of the timeline longer (1) or shorter (-1)."""
         self.timeline.rezoom(min(max(self.timeline.zoom + step, 0), len(CELLS_S) - 1))
-        self.tick(MOST_LINES)
+        self.paint()
 
     @property
     def orders(self) -> tuple[str, ...]:
         """The orders that `s` goes through."""
         return SORTS
 
+    @property
+    def order(self) -> str:
+        return self.table.order
+
     def put_in_order(self, order: str) -> None:
-        self.table.sort = SORTS.index(order)
-        self.tick(MOST_LINES)
+        self.table.order = order
+        self.paint()
         self.table.to_top()
-
-    def action_sort_by(self, order: str) -> None:
-        """Sort by one of the orders."""
-        self.put_in_order(order)
-
-    def action_sort(self) -> None:
-        self.put_in_order(SORTS[(self.table.sort + 1) % len(SORTS)])
 
     @on(ReservationTable.Changed)
     def _pointed(self, event: ReservationTable.Changed) -> None:
         event.stop()
         self._note = ""
-        self.tick(MOST_LINES)
+        self.paint()
         self.post_message(View.Moved(self.place))
 
     def columns(self) -> Columns:
@@ -220,7 +208,7 @@ class ReservationsView(FilteredView):
 
     def take_filter(self, wanted: Filter) -> None:
         self.table.wanted = wanted
-        self.tick(MOST_LINES)
+        self.paint()
 
     def found_text(self) -> str:
         rows = len(self.table.rows)
@@ -291,11 +279,13 @@ class ReservationsView(FilteredView):
         mean_s = table.use.seconds
         # A column of the table is its scroll bar's.
         self._head.show(lambda width: [head(max(1, width - 1), mean_s)])
-        order, chosen = SORTS[table.sort], table.picked
+        chosen = table.picked
         layout = self.monitor.store.layout
         alerts = [] if chosen is None else alerts_of(self.context.alerts, chosen)
         self._summary.show(
-            lambda width: [summary(known, len(table.rows), order, table.wanted.typed, note, width)]
+            lambda width: [
+                summary(known, len(table.rows), table.order, table.wanted.typed, note, width)
+            ]
         )
         self._foot.show(lambda width: foot(chosen, layout, width, alerts))
 
