@@ -16,6 +16,10 @@ _BLANK = frozenset("\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 """Invisible letters and symbols."""
 
 
+LONGEST = 1_000
+"""Characters of a text that may be long, such as a note or a reason."""
+
+
 def plain(text: str, limit: int = 200) -> str:
     """Return `text` with terminal control characters written out, cut to `limit` characters."""
     if text.isascii() and text.isprintable():

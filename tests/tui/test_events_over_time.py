@@ -13,8 +13,9 @@ from support.monitor.feed import Feed, ultraservers
 from support.tui.pilot import fleet_app, running
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
-from trnfleet.tui.events.rates import CHARTS_FROM, RATES, RATES_FROM, TALL_RATES, Space
+from trnfleet.tui.events.rates import RATES, RATES_FROM, TALL_RATES, Space
 from trnfleet.tui.events.view import EventsView
+from trnfleet.tui.view import CHARTS_FROM
 
 if TYPE_CHECKING:
     from trnfleet.tui.app.app import FleetApp

@@ -13,11 +13,11 @@ from textual.widgets import Input
 
 from trnfleet.monitor.replay.controls import Mode
 from trnfleet.tui.app.app import FleetApp
-from trnfleet.tui.app.screen import NOTE_S
 from trnfleet.tui.app.time_keys import free_path
 from trnfleet.tui.help import HelpScreen, HelpText
 from trnfleet.tui.hierarchy.view import HierarchyView
 from trnfleet.tui.playback.seek_bar import SIGNS, Seek, SeekBar
+from trnfleet.tui.view import NOTE_S
 from trnfleet.tui.views import VIEWS
 from trnfleet.tui.widgets.bar import Bar
 

@@ -15,6 +15,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from trnfleet.tui import theme
+from trnfleet.tui.widgets.bar import MOST_LINES
 from trnfleet.tui.widgets.cells import fit, wrapped
 from trnfleet.tui.widgets.focus import focus_on
 from trnfleet.tui.widgets.line_view import Line, LineView, text_line
@@ -135,7 +136,6 @@ def sections(parts: Iterable[tuple[str, Iterable[Binding]]]) -> list[Section]:
 
 
 _KEY_CELLS = 17
-_MOST_LINES = 6
 
 
 def _has(section: Section, key: Key, text: str, wanted: str) -> bool:
@@ -202,7 +202,7 @@ class HelpText(LineView, can_focus=False):
             column.append([(f" {section.title}", theme.LINK)])
             for key in section.keys:
                 first, *more = [
-                    text for text in wrapped(key.what, room, _MOST_LINES) if text.strip()
+                    text for text in wrapped(key.what, room, MOST_LINES) if text.strip()
                 ] or [""]
                 column.append([(f"   {key.keys:14}", theme.STRONG), (first, theme.BASE)])
                 column.extend([(" " * _KEY_CELLS, theme.BASE), (text, theme.BASE)] for text in more)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import math
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -35,7 +36,7 @@ class ChipPanel(enum.Enum):
     OTHER = enum.auto()
 
 
-LAST = 1_000
+LAST = sys.maxsize
 """Rank of a metric without a row."""
 TREE_CORE = 5
 """Highest rank of a column in every tree. Later columns need a wider screen."""

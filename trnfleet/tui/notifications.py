@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 ALARM_EVERY_S = 10.0
 """Seconds between two alarms. Alerts in between share the next one."""
-LONGEST_NOTIFICATION = 200
 
 
 class Notice(NamedTuple):
@@ -260,7 +259,7 @@ def notification(text: str) -> str:
     """
     # A text that begins with a number and a semicolon would be another request, so a word stands
     # before it.
-    return f"\x1b]9;trnfleet: {plain(text, LONGEST_NOTIFICATION)}\x07"
+    return f"\x1b]9;trnfleet: {plain(text)}\x07"
 
 
 def send_notification(app: App[Any], text: str) -> None:

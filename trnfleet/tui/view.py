@@ -41,6 +41,13 @@ RESERVATIONS = "Reservations"
 ALERTS = "Alerts"
 EVENTS = "Events"
 """Titles of views, used in requests."""
+CHARTS_FROM = 120
+"""Least cells of a view for charts in rows that its list leaves."""
+LEAST_LIST = 8
+"""Least rows of a list above charts."""
+NOTE_S = 8.0
+"""Seconds for a note."""
+_STEP = 4
 SHOWN = "-shown"
 """Style class of the view on the screen."""
 
@@ -308,6 +315,11 @@ class FilteredView(View):
         event.stop()
         if self.has_class("asking"):
             self.filter(event.text)
+
+
+def in_steps(rows: int) -> int:
+    """Return rows rounded up to a step, so that a new row seldom moves what is below."""
+    return -(-rows // _STEP) * _STEP
 
 
 def sort_key(key: str, order: str, words: str = "") -> Binding:

@@ -14,8 +14,8 @@ from support.tui.pilot import SIZES, running
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.monitor.alerting.operator import OperatorActions
 from trnfleet.tui.alerts.actions import READ_ONLY
-from trnfleet.tui.alerts.view import NOTE_S
 from trnfleet.tui.app.app import FleetApp
+from trnfleet.tui.view import NOTE_S
 from trnfleet.wire.alerts import SilenceMessage
 from trnfleet.wire.messages import WatchMessage, encode_message
 from trnfleet.wire.ports import Envelope

@@ -22,7 +22,7 @@ from trnfleet.monitor.store.fields import BY_KEY
 from trnfleet.monitor.store.gaps import Reason
 from trnfleet.monitor.store.history import KEPT
 from trnfleet.monitor.store.job_history import JOB_KEYS
-from trnfleet.text import plain
+from trnfleet.text import LONGEST, plain
 from trnfleet.tui import theme
 from trnfleet.tui.alerts.lists import HistoryEntry
 from trnfleet.tui.alerts.query import matched_by_silences
@@ -41,7 +41,9 @@ from trnfleet.tui.format.alerts import (
     time_text,
     where_text,
 )
-from trnfleet.tui.state.chart_window import MOST_ALL_S
+from trnfleet.tui.state.chart_window import MOST_ALL_S, before_of, chart_inputs
+from trnfleet.tui.view import CHARTS_FROM
+from trnfleet.tui.widgets import charts
 from trnfleet.tui.widgets.cells import Column, FixedParts, beside, width_of
 from trnfleet.tui.widgets.facts import Fact, fact_lines
 from trnfleet.tui.widgets.line_view import Line, LineView
@@ -62,12 +64,7 @@ if TYPE_CHECKING:
     Subject = Row | HistoryEntry | Silence | None
 
 
-LEAST_ROWS = 5
-"""Title, three rows of the chart, and its time axis."""
-_LEAST_WIDTH = 20
 _KEPT = frozenset(field.key for field in KEPT)
-_BEFORE = 0.5
-"""Least share of the chart before the moment, if history goes back so far."""
 
 
 class Past(NamedTuple):
@@ -96,7 +93,8 @@ def read_past(context: UiContext, alert: Alert) -> Past | None:
     if alert.fired_ns is not None:
         speed = monitor.moment().speed or 1.0
         fired_s = (monitor.alerts.instant.now_ns - alert.fired_ns) / NS_PER_S / speed
-    around_s = 0 if fired_s is None else math.ceil(fired_s / (1 - _BEFORE) / 60) * 60
+    # As much before the moment as after it, if history goes back so far.
+    around_s = 0 if fired_s is None else math.ceil(2 * fired_s)
     least_s = around_s if around_s <= min(MOST_ALL_S, 2 * history.end) else 0
     inputs = chart_inputs(monitor, context.window, shows_past=context.shows_past, least_s=least_s)
     span_s = inputs.times.span_s
@@ -155,8 +153,8 @@ def read_past(context: UiContext, alert: Alert) -> Past | None:
 
 
 def chart(past: Past, width: int, height: int) -> list[FixedParts]:
-    """Return a title and the chart, `height` lines of `width` cells; nothing below `LEAST_ROWS`."""
-    if height < LEAST_ROWS or width < _LEAST_WIDTH:
+    """Return a title and the chart, `height` lines of `width` cells; nothing without room."""
+    if not has_room(height) or width < charts.LEAST_WIDTH:
         return []
     track = past.chart.series[0].track.last(past.chart.times.span_s)
     known = track.mean[~np.isnan(track.mean)]
@@ -170,6 +168,11 @@ def chart(past: Past, width: int, height: int) -> list[FixedParts]:
     return [head(title, note, width), *draw(past.chart, width, height - 1)]
 
 
+def has_room(rows: int) -> bool:
+    """Return whether a chart fits between its title and its time axis."""
+    return rows - 2 >= charts.LEAST_ROWS
+
+
 def moment(past: Past) -> str:
     """Return when it fired, and where a chart begins later."""
     if past.fired_s is None:
@@ -178,13 +181,9 @@ def moment(past: Past) -> str:
     return words if past.fired_s <= past.chart.times.span_s else f"{words}, before this chart"
 
 
-BESIDE_FROM = 110
-"""Least width for the chart beside the words."""
 _CHART_SHARE = 0.4
 _CHART_ROWS = 9
-_CHART_MOST = 16
 _MOST_MEMBERS = 12
-_LONGEST = 1_000
 
 
 def alert_facts(
@@ -202,12 +201,12 @@ def alert_facts(
     rule = item.alert.rule
     now_ns = alerts.instant.now_ns
     sign = severity_text(item.severity)
-    facts = [Fact(sign, plain(summary(alert), _LONGEST), theme.STRONG)]
+    facts = [Fact(sign, plain(summary(alert), LONGEST), theme.STRONG)]
     value = value_text(rule, alert.value, plain(alert.text))
     of_rule = (
         "by the watch of its cell"
         if alert.cell
-        else f"rule: {plain(condition_words(rule), _LONGEST)}"
+        else f"rule: {plain(condition_words(rule), LONGEST)}"
     )
     facts.append(Fact("value", f"{value};  {of_rule}"))
     if alert.cell:
@@ -216,7 +215,7 @@ def alert_facts(
             if alert.is_unobserved
             else "acknowledge or silence it there"
         )
-        facts.append(Fact("cell", f"{plain(alert.cell, _LONGEST)}; {seen}"))
+        facts.append(Fact("cell", f"{plain(alert.cell, LONGEST)}; {seen}"))
     facts += _handling(item, alerts, now_ns)
     facts += _error_facts(errors, alert.fingerprint, ("alert", "acknowledgement"))
     facts += _runbook(rule)
@@ -226,12 +225,12 @@ def alert_facts(
     if len(members) > 1:
         facts.append(Fact("members", _members_text(alert, members)))
     if rule.description:
-        facts.append(Fact("description", plain(fill(rule.description, alert), _LONGEST)))
+        facts.append(Fact("description", plain(fill(rule.description, alert), LONGEST)))
     labels = " ".join(
         f'{name}="{plain(value, 400)}"' for name, value in sorted(alert.labels.items())
     )
     if link:
-        facts.append(Fact("link", plain(link, _LONGEST), theme.QUIET))
+        facts.append(Fact("link", plain(link, LONGEST), theme.QUIET))
     return [*facts, Fact("labels", labels, theme.QUIET), Fact("id", alert.fingerprint, theme.QUIET)]
 
 
@@ -249,11 +248,11 @@ def group_facts(group: Group, now_ns: int) -> list[Fact]:
     newest, oldest = ((now_ns - instant_ns) / NS_PER_S for instant_ns in (begun[-1], begun[0]))
     facts.append(Fact("since", f"the newest {duration(newest)}, the oldest {duration(oldest)}"))
     if not group.members[0].alert.cell:
-        facts.append(Fact("rule", plain(condition_words(rule), _LONGEST)))
+        facts.append(Fact("rule", plain(condition_words(rule), LONGEST)))
     facts += _runbook(rule)
     facts.append(Fact("keys", "Enter or e opens it; z silences all of them; a acknowledges them"))
     if rule.description:
-        facts.append(Fact("description", plain(rule.description, _LONGEST)))
+        facts.append(Fact("description", plain(rule.description, LONGEST)))
     return facts
 
 
@@ -265,7 +264,7 @@ def silence_facts(
     words = ", ".join(names[:_MOST_MEMBERS]) + (" …" if len(names) > _MOST_MEMBERS else "")
     return [
         Fact("silence", silence_text(silence), theme.STRONG),
-        Fact("comment", plain(silence.why, _LONGEST) or "none"),
+        Fact("comment", plain(silence.why, LONGEST) or "none"),
         Fact("owner", plain(silence.whose)),
         Fact(
             "period",
@@ -289,7 +288,7 @@ def history_facts(entry: HistoryEntry, alerts: Alerts) -> list[Fact]:
         happened.kind, happened.kind
     )
     facts = [
-        Fact(severity_text(alert.severity), plain(happened.summary, _LONGEST), theme.STRONG),
+        Fact(severity_text(alert.severity), plain(happened.summary, LONGEST), theme.STRONG),
         Fact("then", f"{word} at {_second(happened.at_ns)} UTC, {ago} ago"),
         Fact("now", alerts.status(alert).value),
     ]
@@ -304,7 +303,7 @@ def history_facts(entry: HistoryEntry, alerts: Alerts) -> list[Fact]:
         )
     facts.append(_where(alert))
     if alert.cause:
-        facts.append(Fact("cause", plain(alert.cause, _LONGEST)))
+        facts.append(Fact("cause", plain(alert.cause, LONGEST)))
     return facts + _runbook(alert.rule)
 
 
@@ -328,7 +327,7 @@ def _error_facts(
     return [
         Fact(
             "refused",
-            f"{error.kind} by {plain(error.receiver)}: {plain(error.reason, _LONGEST)}",
+            f"{error.kind} by {plain(error.receiver)}: {plain(error.reason, LONGEST)}",
             theme.SEVERITY_STYLE[Severity.WARNING],
         )
         for error in errors
@@ -338,9 +337,9 @@ def _error_facts(
 
 def _runbook(rule: Rule) -> list[Fact]:
     """Return a rule's runbook, and its address."""
-    facts = [Fact("runbook", plain(rule.runbook, _LONGEST))] if rule.runbook else []
+    facts = [Fact("runbook", plain(rule.runbook, LONGEST))] if rule.runbook else []
     if rule.runbook_url:
-        facts.append(Fact("runbook url", plain(rule.runbook_url, _LONGEST)))
+        facts.append(Fact("runbook url", plain(rule.runbook_url, LONGEST)))
     return facts
 
 
@@ -349,21 +348,20 @@ def about_lines(facts: list[Fact], past: Past | None, width: int, height: int) -
 
     They fill `width` cells and at most `height` lines.
     """
-    rows = 0 if past is None else min(_CHART_MOST, height)
-    if past is not None and width >= BESIDE_FROM and rows >= LEAST_ROWS:
+    if past is not None and width >= CHARTS_FROM and has_room(height):
         right = round(width * _CHART_SHARE)
         left = width - right - 2
         columns = [
             Column(fact_lines(facts, left, height), left),
             Column((), 1),
-            Column(chart(past, right, rows), right),
+            Column(chart(past, right, height), right),
             Column((), 1),
         ]
         return beside(columns, width)
     lines = fact_lines(facts, width, height)
     if past is not None and height >= _CHART_ROWS + 7:
         above = fact_lines(facts, width, height - _CHART_ROWS - 1)
-        free = min(_CHART_MOST, height - len(above) - 2)
+        free = height - len(above) - 2
         indent: FixedParts = ((" ", theme.BASE),)
         drawn = [(*indent, *row) for row in chart(past, width - 2, free)]
         lines = [*above, (), *drawn]

@@ -44,15 +44,11 @@ if TYPE_CHECKING:
 MEDIUM = 100
 WIDE = 130
 """Least widths: for whole words and the job's column, and for longer names."""
-WHERE_MAX = 34
+WHERE = 34
 TEXT_FROM = 24
 """Cells of a whole place, and further cells needed for the problem text beside it."""
-WHERE_MOST = 44
-ROOMY = 190
 OWNER = 30
-OWNER_FROM = 50
-"""Columns of wide lists. Most cells of a place, least width for that, cells of owner and status,
-and cells reserved first for the problem text."""
+"""Cells of owner and status in wide lists."""
 AGE = 4
 
 
@@ -94,15 +90,14 @@ class AlertPlan(NamedTuple):
         used = 1 + sum(cell + 1 for cell in cells if cell) + (not status)
         where = max(1, width - used)
         text = 0
-        if where > WHERE_MAX + TEXT_FROM:
-            # The owner needs more than a status, and a link has two ends.
-            status_more = (
-                max(0, min(OWNER - status, where - WHERE_MAX - OWNER_FROM)) if shows_status else 0
-            )
-            where = where - status_more
-            status = status + status_more
-            most = WHERE_MOST if width >= ROOMY else WHERE_MAX
-            where, text = most, where - most - 1
+        if where > WHERE + TEXT_FROM:
+            text = where - WHERE - 1
+            where = WHERE
+            if shows_status:
+                # The owner needs more than a status.
+                more = min(OWNER - status, text - TEXT_FROM)
+                status += more
+                text -= more
         return AlertPlan(severity, rule, where, value, amount, job, status, not medium, text)
 
 

@@ -107,10 +107,7 @@ class SilenceRow(NamedTuple):
         return part in silence_text_of(self.silence) or has_id(self.silence.id, part)
 
 
-MOST_TEXTS = 50_000
-"""Most cached alert texts; beyond it the cache starts over."""
-_RANK = {Span.ACTIVE: 0, Span.TO_COME: 1, Span.OVER: 2}
-"""Order of silences: active, to come, over."""
+_RANK = {span: rank for rank, span in enumerate((Span.ACTIVE, Span.TO_COME, Span.OVER))}
 
 
 class AlertQuery:
@@ -121,6 +118,8 @@ class AlertQuery:
         self._wanted = EVERYTHING
         self._texts: dict[str, tuple[tuple[int, int, AlertStatus, int], str]] = {}
         """An alert's searchable text and the key it was made for, by fingerprint."""
+        self._texts_before: dict[str, tuple[tuple[int, int, AlertStatus, int], str]] = {}
+        """The texts of the listing before."""
         self._entries: list[HistoryEntry] = []
         """Matching entries, newest first."""
         self._seen = 0
@@ -147,6 +146,8 @@ class AlertQuery:
         if only_unhandled:
             left = [held for held in left if held.status is AlertStatus.FIRING]
         if self._wanted:
+            self._texts_before = self._texts
+            self._texts = {}
             left = [held for held in left if self._keeps(held)]
         return left
 
@@ -197,12 +198,11 @@ class AlertQuery:
         alert = item.alert
         alerts = self._snapshot.alerts
         key = (self._snapshot.source, alert.revision, item.status, alerts.silences.revision)
-        known = self._texts.get(alert.fingerprint)
+        known = self._texts_before.get(alert.fingerprint)
         if known is None or known[0] != key:
-            if len(self._texts) > MOST_TEXTS:
-                self._texts.clear()
             status = f"{item.status.value} {status_text(item, alerts, self._snapshot.now_ns)}"
-            known = self._texts[alert.fingerprint] = key, alert_text(alert, status, summary(alert))
+            known = key, alert_text(alert, status, summary(alert))
+        self._texts[alert.fingerprint] = known
         return known[1]
 
 

@@ -49,7 +49,17 @@ from trnfleet.tui.charts.place import LEAST_ROWS, MOST_ROWS, Place, PlaceCharts
 from trnfleet.tui.format.alerts import where_text
 from trnfleet.tui.state.highlight import place_of
 from trnfleet.tui.trends.place import LEAST_ROWS, MOST_ROWS, Place, PlaceCharts
-from trnfleet.tui.view import FilteredView, View, filter_keys, sort_key, tab_keys
+from trnfleet.tui.view import (
+    CHARTS_FROM,
+    LEAST_LIST,
+    NOTE_S,
+    FilteredView,
+    View,
+    filter_keys,
+    in_steps,
+    sort_key,
+    tab_keys,
+)
 from trnfleet.tui.widgets.bar import Bar
 from trnfleet.tui.widgets.cursor_list import CursorList
 from trnfleet.tui.widgets.focus import focus_on
@@ -71,11 +81,6 @@ if TYPE_CHECKING:
 ROOMY_FROM = 160
 ROOMY_ROWS = 30
 """Least cells and rows for a list with only the rows it needs. The panes below get the others."""
-CHARTS_FROM = 120
-"""Least cells for charts in the rows below a short list."""
-LEAST_LIST = 8
-LIST_STEP = 4
-"""Rows of the list there: at least, and in steps of."""
 DETAILS = 18
 """Rows of the details above charts: facts, and the chart of the alert's own figure."""
 
@@ -96,16 +101,15 @@ class Space(NamedTuple):
             listed: Rows that the list would fill.
             is_large: Whether the details are to have most of the room.
         """
-        # In steps, so that the details do not move with each alert. An empty list needs only its
-        # text, and has no details.
-        list_rows = -(-(listed + 2) // LIST_STEP) * LIST_STEP
+        # An empty list needs only its text, and has no details.
+        list_rows = in_steps(listed + 2)
         if width < ROOMY_FROM or height < ROOMY_ROWS:
             rows = max(3, height - 8) if is_large else min(22, max(4, height * 3 // 8))
             if not listed and width >= CHARTS_FROM:
                 rows = 0
             elif listed and width < CHARTS_FROM and not is_large:
                 # There are no charts, so that what a short list leaves is the details'.
-                rows = max(rows, min(DETAILS, height - 2 - max(LIST_STEP, 2 * (listed // 2 + 1))))
+                rows = max(rows, min(DETAILS, height - 2 - in_steps(listed + 1)))
             spare = (
                 0
                 if is_large or width < CHARTS_FROM
@@ -144,10 +148,6 @@ def charted(context: UiContext, alerts: Sequence[Alert], place: str) -> Place | 
     # The details have a chart of the alert's own figure.
     is_charted = len(alerts) == 1 and (bool(job) or place == own)
     return Place(context, place, job, (alert.rule.figure or "") if is_charted else "")
-
-
-NOTE_S = 10.0
-"""Most seconds for a note in the first line."""
 
 
 class AlertsView(FilteredView):

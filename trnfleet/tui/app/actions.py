@@ -63,8 +63,6 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.tui.state.context import Fleets
 
-THEME_NOTE_S = 2.0
-"""Seconds for the name of a theme. The next press moves on from it."""
 MOST_COUNTED = 1_000
 """Most matches counted for a part of an address."""
 AGAIN = "ctrl+c again quits; nothing is selected to copy"
@@ -203,17 +201,17 @@ class ActionsApp(TimeKeys):
     def action_theme(self) -> None:
         """Go on to the next theme, and say its name."""
         if self.no_color:
-            self.say("NO_COLOR is set: no theme has colours", lasts_s=THEME_NOTE_S)
+            self.say("NO_COLOR is set: no theme has colours")
         else:
             self.theme = theme.following(self.theme)
-            self.say(f"theme {self.theme}", lasts_s=THEME_NOTE_S)
+            self.say(f"theme {self.theme}")
 
     def action_chart_window(self, by: int) -> None:
         """Show a longer or shorter span in all charts, and name it."""
         window = self.context.window
         window.step(by)
         title = window.title(self.monitor.history.end)
-        self.say(f"charts show {title}", lasts_s=THEME_NOTE_S)
+        self.say(f"charts show {title}")
         for view in self.page.query(LineView):
             view.tick()
 

@@ -16,7 +16,12 @@ import re
 from typing import TYPE_CHECKING
 
 from textual import constants, events
-from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XTermParser
+from textual._xterm_parser import (
+    _MAX_SEQUENCE_SEARCH_THRESHOLD,
+    BRACKETED_PASTE_END,
+    BRACKETED_PASTE_START,
+    XTermParser,
+)
 from textual.app import App
 from textual.errors import NoWidget
 from textual.events import CursorPosition, Key, Paste, Resize
@@ -40,8 +45,6 @@ _STRING_END = re.compile(r"(\x07|\x1b\\|[\x18\x1a])\Z")
 _BEGUN = re.compile(r"\x1b(\[[ -?]*|O[ -?]*|\[\[|\[M.{0,2})", re.DOTALL)
 """CSI and SS3 without their last character. Function keys of Linux's console and old mouse reports
 go on behind that."""
-_MOST_PARSED = 32
-"""Characters before Textual's parser gives up on a sequence and types it."""
 _MOST_HELD = 4_096
 """Most characters of a sequence; longer ones are dropped."""
 _REST_WITHIN_S = 1.0
@@ -122,7 +125,7 @@ class InputParser:
         self._sequence += character
         if self._sequence[1] in _STRINGS:
             return
-        is_parsed = len(self._sequence) <= _MOST_PARSED
+        is_parsed = len(self._sequence) <= _MAX_SEQUENCE_SEARCH_THRESHOLD
         parsed = self._parse(character) if is_parsed else ()
         if parsed is None:
             yield self._drop()

@@ -53,8 +53,6 @@ _FUZZY_TYPED = 12
 """Most letters of a name and of a text for fuzzy matching. The number of possible matches grows
 with both."""
 _SIGN_CELLS = 12
-_MOST_LETTERS = 120
-"""Letters that are shown of a name."""
 PLACEHOLDER = "view, action, key, job, reservation, alert or chip"
 NOTHING = "No match. Try a view, a key, a job, 0001-2/07."
 _LEVELS = {
@@ -394,7 +392,7 @@ class Palette(CommandPalette):
                 match.score,
                 hit_content(match, marked),
                 match.candidate.run,
-                plain(match.candidate.text, _MOST_LETTERS),
+                plain(match.candidate.text),
             )
             for match in self._candidates.find(search_value)
         ]
@@ -443,5 +441,5 @@ def hit_content(found: Found, marked: Style | None) -> Content:
 
 def _shown(text: str) -> str:
     """Return a text as it may be shown."""
-    text = plain(text, _MOST_LETTERS)
+    text = plain(text)
     return theme.to_ascii(text) if theme.is_ascii else text

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
@@ -31,7 +30,7 @@ from trnfleet.tui.charts.history import FROM_S
 from trnfleet.tui.playback.seek_bar import SeekBar
 from trnfleet.tui.state.context import WatchedFleet
 from trnfleet.tui.state.leases import look_at_chips, open_chips
-from trnfleet.tui.view import CHIP, HIERARCHY, SHOWN, FilteredView, View
+from trnfleet.tui.view import CHIP, HIERARCHY, NOTE_S, SHOWN, FilteredView, View
 from trnfleet.tui.views import VIEWS, reservations_view
 from trnfleet.tui.widgets.bar import Bar
 from trnfleet.tui.widgets.line_view import LineView
@@ -68,16 +67,10 @@ SETTLE_S = 0.5
 QUIET_S = 1.15
 """Seconds without news before ages advance on their own. Telemetry sent each second is sometimes a
 little late."""
-NOTE_S = 8.0
-"""Seconds a note stays in the status line."""
-MOST_HISTORY = 100
 _MOST_PAINTS = 10
 """Most rounds of painting and layout for a complete view."""
-SIGNALS = {signal.SIGINT: 0, signal.SIGTERM: 143, signal.SIGHUP: 129}
-"""Signals ending the app, with their exit status. The terminal is restored first."""
+_GC_THRESHOLDS = (50_000, 50, 100)
 TITLES = frozenset(entry.title for entry in VIEWS)
-_PLAYED_NS = 500_000_000
-"""Played time that counts as news."""
 
 
 class Stop(NamedTuple):
@@ -175,7 +168,7 @@ class FleetScreen(TerminalApp):
         self.animation_level = "none"
         self.place = ""
         """Current address; empty for the fleet."""
-        self._been: deque[Stop] = deque(maxlen=MOST_HISTORY)
+        self._been: list[Stop] = []
         self._pacer = Pacer(self)
         self.note = ""
         """Shown in the status line for a while."""
@@ -399,7 +392,7 @@ class FleetScreen(TerminalApp):
 
     def end(self, signal_number: int) -> None:
         """End as a signal demands: the terminal is restored and `return_code` is set."""
-        self.exit(return_code=SIGNALS.get(signal.Signals(signal_number), 128 + signal_number))
+        self.exit(return_code=0 if signal_number == signal.SIGINT else 128 + signal_number)
 
     def _show(self, stop: Stop) -> None:
         before = self.page
@@ -514,7 +507,7 @@ class FleetScreen(TerminalApp):
         news = (
             None if playback is None else (playback.revision, playback.mode),
             (
-                playback.position_ns // _PLAYED_NS
+                playback.position_ns // round(QUIET_TICK_S * NS_PER_S)
                 if playback is not None and playback.shows_past
                 else 0
             ),
@@ -581,22 +574,22 @@ class FleetScreen(TerminalApp):
             (fleet for fleet in self._fleets if fleet is not self._shown), now_s
         )
 
-    def tell(self, note: str, *, is_problem: bool = False, lasts_s: float = NOTE_S) -> None:
+    def tell(self, note: str, *, is_problem: bool = False) -> None:
         """Show a note in the status line for a while; printable characters only."""
         self.note = note
         self.is_problem = is_problem
-        self._note_until_s = self.clock.monotonic_s() + lasts_s
+        self._note_until_s = self.clock.monotonic_s() + NOTE_S
 
     def clear_note(self) -> None:
         self.note = ""
         self.is_problem = False
 
-    def say(self, note: str, *, is_problem: bool = False, lasts_s: float = NOTE_S) -> None:
+    def say(self, note: str, *, is_problem: bool = False) -> None:
         """Show a note at once.
 
         It may contain any characters.
         """
-        self.tell(plain(note), is_problem=is_problem, lasts_s=lasts_s)
+        self.tell(plain(note), is_problem=is_problem)
         self.paint_bars()
 
     def follow_playback(self) -> None:

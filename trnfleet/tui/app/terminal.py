@@ -50,14 +50,12 @@ if TYPE_CHECKING:
 
 RESET = b"\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?2004l\x1b[?1004l\x1b[?7h\x1b[<u\x1b[?25h\x1b[?1049l"  # noqa: E501
 """Mouse, paste, focus and key modes off, wrap and cursor on, main screen."""
-_READ_BYTES = 4_096
 _CONTINUED_WITHIN_S = 0.05
 """Wait after a stop for the handler of SIGCONT; another thread may receive it."""
 _RESIZED_WITHIN_S = 0.05
 """Seconds without a further size before a drag of the window counts as ended."""
 _TOLD_AT_START = 2
 MOST_LINES = 400
-LEAST_LINES = 2
 # Of Textual one version is required; Rich is whichever one that takes, and may have another cache
 # or none.
 _WIDTHS = getattr(cells, "cached_cell_len", None)
@@ -187,7 +185,7 @@ class TerminalDriver(LinuxDriver):
 
     def _read(self) -> bytes:
         try:
-            return os.read(self.fileno, _READ_BYTES)
+            return os.read(self.fileno, io.DEFAULT_BUFFER_SIZE)
         except OSError as error:
             if error.errno != errno.EIO:
                 raise
@@ -343,7 +341,7 @@ class Pacer:
     def allowance(self) -> int:
         """Return the lines to repaint in this tick; 0 while the terminal is behind."""
         if self.backlog > 1:
-            self._lines = max(float(LEAST_LINES), self._lines * 0.6)
+            self._lines = max(1.0, self._lines * 0.6)
             self.skipped += 1
             return 0
         self._lines = min(float(MOST_LINES), self._lines + max(1.0, self._lines * 0.1))

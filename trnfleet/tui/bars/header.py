@@ -59,8 +59,6 @@ WORDS = (
     ("pending", "Rules that hold, but not yet for long enough to fire"),
 )
 """Words of the header and their meaning, for the help."""
-_YEAR_FROM = 100
-"""Columns from which a date has its year."""
 
 
 def header(
@@ -292,8 +290,10 @@ def _inventory(
     right = _badge(problems, width - width_of(parts) - 2, incomplete)
     if of_fleets and width_of(parts) + width_of(right) + 6 <= width:
         right.insert(0, ("all: ", theme.HEAD))
-    time = time_text(summary, short=width < _YEAR_FROM)
-    if time and width_of(parts) + width_of(right) + len(time) + 3 <= width:
+    room = width - width_of(parts) - width_of(right) - 3
+    times = (time_text(summary), time_text(summary, short=True))
+    time = next((time for time in times if len(time) <= room), "")
+    if time:
         right.insert(0, (f"{time}  ", theme.HEAD_ACCENT))
     places = [
         "" if summary.joining_instances else counted(summary.instances, "instance"),

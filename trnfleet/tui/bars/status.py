@@ -30,15 +30,10 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import LinkStatus
 
 UNVERIFIED = "TLS not verified"
-LONGEST_NOTE = 400
-LEFT_FOR_HINTS = 20
-"""Cells for keys beside the reason of the last problem."""
 ALWAYS = 2
 """Keys that are shown at every width."""
 GAP = 2
 """Cells between figures and keys at least."""
-LEAST_FIGURES = 8
-"""Cells that figures have beside them at least."""
 SHORTEST_REASON = 28
 """Fewest cells for a useful reason."""
 _WHY = "why: "
@@ -152,7 +147,9 @@ def banner(
 def own_banner(processes: Sequence[OwnProcess]) -> Banner | None:
     """Return the banner about the app's own processes; None while they are well."""
     notes = [process.note for process in processes if process.note]
-    return Banner(f"▲ {plain('; '.join(notes), LONGEST_NOTE)}", theme.BAR_ALERT) if notes else None
+    return (
+        Banner(f"▲ {plain('; '.join(notes), LONGEST_REASON)}", theme.BAR_ALERT) if notes else None
+    )
 
 
 def note_line(note: str, width: int, hints: Hints, *, is_problem: bool) -> Parts:
@@ -171,10 +168,10 @@ def note_line(note: str, width: int, hints: Hints, *, is_problem: bool) -> Parts
 def always(hints: Hints, width: int) -> Parts:
     """Return the permanent keys at the end of the line.
 
-    Empty if the line has no room for figures beside them.
+    Empty if they would fill more than half of the line.
     """
     parts = hint_parts(hints[:ALWAYS], width, theme.BAR_STRONG, theme.BAR)
-    return parts if width_of(parts) + LEAST_FIGURES <= width else []
+    return parts if 2 * width_of(parts) <= width else []
 
 
 def status(
@@ -238,7 +235,7 @@ def status(
         in_short = kept_text.partition(":")[0] if is_problem else ""
         left = room - used - len("    ")
         kept_parts = _kept(
-            fit(kept_text, left) if left > len(in_short) + LEAST_FIGURES else in_short,
+            fit(kept_text, left) if left > len(in_short) else in_short,
             is_problem=is_problem,
         )
         left = room - width_of(before) - width_of(kept_parts)
@@ -258,7 +255,7 @@ def status(
     parts = [*before, *kept_parts, *after] if is_problem else [*before, *after, *kept_parts]
     parts = cut(parts, room)
     reason = plain(summary.last_problem or _receiver_error(summary))
-    left = min(width - width_of(parts) - LEFT_FOR_HINTS, cell_len(reason) + len(_WHY) + 2)
+    left = min(room - width_of(parts), cell_len(reason) + len(_WHY) + 2)
     if reason and left >= SHORTEST_REASON:
         # With a word of its own: it is not of the figure before it.
         parts.append((fit(f"  {_WHY}{reason}", left), theme.BAR_STRONG))

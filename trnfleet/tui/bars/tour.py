@@ -6,6 +6,7 @@ highlight come before it, and nothing moves when it ends.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from trnfleet.tui import theme
@@ -19,7 +20,6 @@ TOUR_S = 60.0
 """Seconds after which it goes."""
 TOUR_KEYS = 3
 """Number of keys after which the tour ends, because the user has begun."""
-_MOST_CELLS = 200
 _KEYS: Hints = (
     ("w Enter", "open a problem"),
     ("m", "what the map shows"),
@@ -76,4 +76,4 @@ def tour_parts(room: int) -> Parts:
 
 def tour_width() -> int:
     """Return the cells of the whole tour."""
-    return width_of(tour_parts(_MOST_CELLS))
+    return width_of(tour_parts(sys.maxsize))

@@ -13,7 +13,7 @@ from trnfleet.domain.filters.language import EVERYTHING
 from trnfleet.domain.quantities import DurationStyle, count, counted, duration, with_unit
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.pipeline.publishers import State
-from trnfleet.text import plain
+from trnfleet.text import LONGEST, plain
 from trnfleet.tui import theme
 from trnfleet.tui.widgets.cells import Column as TextColumn
 from trnfleet.tui.widgets.cells import beside, fit, right
@@ -43,7 +43,6 @@ _TITLES = (
     ("peak", 7, 120),
 )
 _STATE = 14
-_LONGEST = 400
 NO_MATCH = "No broker matches"
 CONNECTED, AWAY = STATES = ("connected", "away")
 BROKER_COLUMNS = Columns(
@@ -209,7 +208,7 @@ def problem_facts(health: PipelineHealth) -> list[Fact]:
     return [
         Fact(
             problem.severity.value,
-            f"{plain(problem.text, _LONGEST)}. {plain(problem.advice, _LONGEST)}",
+            f"{plain(problem.text, LONGEST)}. {plain(problem.advice, LONGEST)}",
             theme.SEVERITY_STYLE[problem.severity],
         )
         for problem in health.problems
@@ -303,9 +302,9 @@ def broker_facts(broker: BrokerHealth) -> list[Fact]:
         ),
     ]
     if broker.last_error:
-        facts.append(Fact("last error", plain(broker.last_error, _LONGEST)))
+        facts.append(Fact("last error", plain(broker.last_error, LONGEST)))
     if broker.cannot_write:
-        facts.append(Fact("cannot write", plain(broker.cannot_write, _LONGEST)))
+        facts.append(Fact("cannot write", plain(broker.cannot_write, LONGEST)))
     figures = broker.figures
     if figures is None:
         return [

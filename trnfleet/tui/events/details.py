@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.templates import summary
 from trnfleet.domain.quantities import duration
-from trnfleet.text import plain
+from trnfleet.text import LONGEST, plain
 from trnfleet.tui import theme
 from trnfleet.tui.events.list import severity_text
 from trnfleet.tui.format.alerts import age_text, condition_words, handling_texts, time_text
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from trnfleet.tui.state.alerts import AlertSnapshot
     from trnfleet.tui.state.context import UiContext
 
-_LONGEST = 1_000
 _MOST_ALERTS = 6
 
 
@@ -65,7 +64,7 @@ def event_facts(event: Event, opens: str, snapshot: AlertSnapshot) -> list[Fact]
     age_s = (now_ns - event.ts_ns) / NS_PER_S
     ago = f"{duration(age_s)} ago" if age_s >= 1 else "just now"
     facts = [
-        Fact(severity_text(event), plain(event.text, _LONGEST), theme.STRONG),
+        Fact(severity_text(event), plain(event.text, LONGEST), theme.STRONG),
         Fact("when", f"{day} {time} UTC, {ago}"),
         Fact("where", plain(event.path or event.subject) or "fleet"),
     ]
@@ -95,7 +94,7 @@ def _alert_facts(event: Event, alert: Alert | None, alerts: Alerts, now_ns: int)
                 (
                     rule
                     if alert is None
-                    else f"{rule}: {plain(condition_words(alert.rule), _LONGEST)}"
+                    else f"{rule}: {plain(condition_words(alert.rule), LONGEST)}"
                 ),
             )
         )
@@ -108,12 +107,12 @@ def _alert_facts(event: Event, alert: Alert | None, alerts: Alerts, now_ns: int)
     if alert.resolved_ns is not None:
         since = f" at {time_text(alert.resolved_ns, now_ns)}"
     facts.append(Fact("alert", f"{status}{since}"))
-    facts.append(Fact("summary", plain(summary(alert), _LONGEST)))
+    facts.append(Fact("summary", plain(summary(alert), LONGEST)))
     facts += [
         Fact(*handling, theme.LINK) for handling in handling_texts(alert, alerts.silences, now_ns)
     ]
     if alert.rule.runbook:
-        facts.append(Fact("runbook", plain(alert.rule.runbook, _LONGEST)))
+        facts.append(Fact("runbook", plain(alert.rule.runbook, LONGEST)))
     return facts
 
 

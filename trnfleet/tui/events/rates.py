@@ -14,11 +14,11 @@ from trnfleet.clock import NS_PER_S
 from trnfleet.domain.quantities import count
 from trnfleet.domain.severity import BY_RANK
 from trnfleet.tui import theme
-from trnfleet.tui.charts import plot
-from trnfleet.tui.charts.axes import Mark, time_axis
-from trnfleet.tui.charts.chart import LEAST_WIDTH, head
-from trnfleet.tui.charts.history import chart_inputs
-from trnfleet.tui.charts.place import LEAST_ROWS, MOST_ROWS
+from trnfleet.tui.state.chart_window import chart_inputs
+from trnfleet.tui.trends.place import LEAST_ROWS, MOST_ROWS
+from trnfleet.tui.view import CHARTS_FROM, LEAST_LIST, in_steps
+from trnfleet.tui.widgets import charts, plot, sparks
+from trnfleet.tui.widgets.charts import Chart, Mark
 from trnfleet.tui.widgets.line_view import Line, LineView, blank_line, text_line
 
 if TYPE_CHECKING:
@@ -31,17 +31,20 @@ if TYPE_CHECKING:
 
 
 RATES_FROM = 100
-CHARTS_FROM = 120
-"""Least cells of the view for the time line, and for charts."""
-RATES = 6
-TALL_RATES = 9
-"""Rows of the time line, with one row per severity and with two."""
+"""Least cells of the view for the time line."""
 TALL_FROM = 40
 """Rows from which time line and charts are shown beside a list of any length."""
-LEAST_LIST = 8
 LEAST_BESIDE = 14
-LIST_STEP = 4
-"""Rows of the list there: at least, and beside the details; and in steps of."""
+"""Least rows of the list beside the details."""
+
+
+def rates_rows(rows: int) -> int:
+    """Return the rows of the time line: blank, title and axis, and some for each severity."""
+    return 3 + len(BY_RANK) * rows
+
+
+RATES = rates_rows(1)
+TALL_RATES = rates_rows(2)
 
 
 class Space(NamedTuple):
@@ -62,9 +65,7 @@ class Space(NamedTuple):
         """
         if width < RATES_FROM:
             return Space()
-        # In steps, so that the rows below do not move with each event.
-        list_rows = -(-(listed + 1) // LIST_STEP) * LIST_STEP
-        spare = rows - max(LEAST_BESIDE if is_beside else LEAST_LIST, list_rows)
+        spare = rows - max(LEAST_BESIDE if is_beside else LEAST_LIST, in_steps(listed + 1))
         if rows >= TALL_FROM:
             spare = max(spare, rows // 2)
         if spare < RATES:

@@ -35,11 +35,19 @@ from trnfleet.tui.events.details import EventDetails
 from trnfleet.tui.events.list import EVENT_COLUMNS, NO_MATCH, EventList, head
 from trnfleet.tui.events.publishers import NO_MATCH as NO_PUBLISHER
 from trnfleet.tui.events.publishers import PUBLISHER_COLUMNS, SORTS, PublisherList, publisher_head
-from trnfleet.tui.events.rates import CHARTS_FROM, EventRates, Space
+from trnfleet.tui.events.rates import EventRates, Space
 from trnfleet.tui.snapshots.table import Table, table_of
 from trnfleet.tui.state.subjects import of_alerts, of_job
 from trnfleet.tui.trends.place import LEAST_ROWS, MOST_ROWS, Place, PlaceCharts
-from trnfleet.tui.view import FilteredView, Lists, View, filter_keys, tab_keys
+from trnfleet.tui.view import (
+    CHARTS_FROM,
+    FilteredView,
+    Lists,
+    View,
+    filter_keys,
+    in_steps,
+    tab_keys,
+)
 from trnfleet.tui.widgets.bar import Bar, justified
 from trnfleet.tui.widgets.cells import Parts, fit, width_of, wrapped
 from trnfleet.tui.widgets.cursor_list import CursorList
@@ -164,11 +172,6 @@ _FILTERED = {
 HEADS = 2
 LEAST_LISTED = 2
 """Rows of tabs and list head, and of an empty list with its reason."""
-FACTS = 12
-FACT_STEP = 4
-"""Fewest rows of a publisher's details above charts, and their step."""
-MOST_DETAILS = 90
-"""Cells of it, at most: lists need the rest."""
 
 
 class EventsView(FilteredView):
@@ -242,7 +245,7 @@ class EventsView(FilteredView):
         self.details.display = is_beside
         self.foot.display = is_events
         self.facts.display = not is_events
-        self.details.styles.width = min(MOST_DETAILS, width * 38 // 100)
+        self.details.styles.width = width * 38 // 100
         self.foot.styles.height = foot = 1 if is_beside else 3
         rows = height - HEADS - foot - 2 * self.has_class("asking")
         space = (
@@ -268,8 +271,7 @@ class EventsView(FilteredView):
         """
         if self.tab != PUBLISHER_TAB:
             return 0
-        facts = len(self._facts(self.monitor.pipeline()))
-        return max(FACTS, -(-(facts + 2) // FACT_STEP) * FACT_STEP)
+        return in_steps(len(self._facts(self.monitor.pipeline())) + 2)
 
     def _show_tab(self) -> None:
         """Show the tab's list, head and foot."""

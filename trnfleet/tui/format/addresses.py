@@ -18,11 +18,19 @@ def without_start(text: str, room: int) -> str:
     return text if len(text) <= room else f"…{text[len(text) + 1 - max(room, 1) :]}"
 
 
-def last_segments(address: str, segments: int = 2) -> str:
-    """Return the end of an address.
+def in_room(address: str, room: int) -> str:
+    """Return the longest end of an address that fits.
 
-    A chip's number needs its instance.
+    The end of its instance's name precedes a chip's number if it fits.
+    """
+    short = shortened(address, room)
+    is_bare = short != address and short.startswith("chip") and len(short) + len("…/") < room
+    return without_start(address, room) if is_bare else short
+
+
+def last_segments(address: str) -> str:
+    """Return the last two segments of an address, because a chip's number needs its instance.
 
     A broker's address is returned whole.
     """
-    return address if "://" in address else "/".join(address.split("/")[-segments:])
+    return address if "://" in address else "/".join(address.split("/")[-2:])

@@ -16,9 +16,9 @@ from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.alerts.templates import conditions_text, title
 from trnfleet.domain.quantities import DurationStyle, count, counted, duration
 from trnfleet.domain.severity import Severity
-from trnfleet.text import plain
+from trnfleet.text import LONGEST, plain
 from trnfleet.tui import theme
-from trnfleet.tui.format.addresses import last_segments, shortened, without_start
+from trnfleet.tui.format.addresses import in_room, last_segments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 _SHORT = {Severity.CRITICAL: "crit", Severity.WARNING: "warn", Severity.INFO: "info"}
 _MOST_NAMES = 3
 _LONGEST_TITLE = 60
-_LONGEST_NOTE = 1_000
 
 
 def severity_text(severity: Severity, *, short: bool = False) -> str:
@@ -58,13 +57,13 @@ def handling_texts(alert: Alert, silences: Silences, now_ns: int) -> Iterator[tu
     """Yield the acknowledgement and up to two silences of an alert, each with its name."""
     ack = silences.ack_of(alert, now_ns)
     if ack is not None:
-        note = f": {plain(ack.note, _LONGEST_NOTE)}" if ack.note else ""
+        note = f": {plain(ack.note, LONGEST)}" if ack.note else ""
         yield (
             "owner",
             f"{plain(ack.owner)}, acknowledged until {time_text(ack.ends_ns, now_ns)}{note}",
         )
     for silence in silences.silences_of(alert, now_ns)[:2]:
-        why = f": {plain(silence.why, _LONGEST_NOTE)}" if silence.why else ""
+        why = f": {plain(silence.why, LONGEST)}" if silence.why else ""
         yield (
             "silenced",
             f"by {plain(silence.whose)} until {time_text(silence.ends_ns, now_ns)}{why}",
@@ -83,13 +82,7 @@ def where_text(alert: Alert, room: int = 200) -> str:
     if alert.rule.scope not in LEVEL_OF:
         # A job's first place says less than its name.
         return plain(alert.target, max(1, room)) if alert.target else "fleet"
-    text = plain(place)
-    short = shortened(text, room)
-    if short == text or not short.startswith("chip"):
-        return short or "fleet"
-    # A chip's number alone is useless: the end of its instance's name precedes it, as far as it
-    # fits.
-    return without_start(text, max(room, 2))
+    return in_room(plain(place), room) or "fleet"
 
 
 def event_address(event: Event, alerts: Alerts) -> str:
@@ -170,7 +163,7 @@ def unit_of(rule: Rule) -> str:
 
 
 def alerts_line(
-    held: list[AlertWithStatus], now_ns: int, room: int, *, most: int = 8, with_place: bool = False
+    held: list[AlertWithStatus], now_ns: int, room: int, *, with_place: bool = False
 ) -> Parts:
     """Return alerts side by side, worst first: sign, title and age of each.
 
@@ -180,7 +173,6 @@ def alerts_line(
         held: The alerts.
         now_ns: Monitor time.
         room: Cells.
-        most: Limit of alerts that are named.
         with_place: Whether the place of each stands behind its title, where it has one.
     """
     ordered = sorted(held, key=lambda alert: alert.severity)
@@ -194,7 +186,7 @@ def alerts_line(
         age = f" ({age_text(alert.alert, now_ns)})"
         left = len(ordered) - number
         more = f"+{count(left)} more"
-        if number >= most or used + len(text + age) + 2 + (len(more) + 2 if left > 1 else 0) > room:
+        if used + len(text + age) + 2 + (len(more) + 2 if left > 1 else 0) > room:
             if used + len(more) <= room:
                 parts.append((more, theme.QUIET))
             break
@@ -224,7 +216,7 @@ def worst_of(held: list[AlertWithStatus]) -> Severity:
 def preview_text(preview: Preview) -> str:
     """Return the effect of a silence as one line, its errors first."""
     if preview.doubts:
-        return plain("; ".join(preview.doubts), _LONGEST_NOTE)
+        return plain("; ".join(preview.doubts), LONGEST)
     critical = f" ({count(preview.critical)} critical)" if preview.critical else ""
     others = others_text(preview)
     if not preview.firing and not preview.pending:

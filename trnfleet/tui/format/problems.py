@@ -13,14 +13,12 @@ from trnfleet.domain.severity import Severity
 from trnfleet.monitor.problems import texts
 from trnfleet.text import plain
 from trnfleet.tui import theme
-from trnfleet.tui.format.addresses import shortened, without_start
+from trnfleet.tui.format.addresses import in_room, without_start
 
 if TYPE_CHECKING:
     from trnfleet.monitor.problems.problem import Place, ProblemCounts
     from trnfleet.tui.widgets.cells import Parts
 
-_LEAST_START = 4
-"""Fewest cells for a useful end of an instance's name."""
 _WHOLE_SHARE = 0.8
 """Largest share of the room for a place with its UltraServer. The problem text needs the rest."""
 _SHORT = {Severity.CRITICAL: "crit", Severity.WARNING: "warn", Severity.INFO: "info"}
@@ -44,7 +42,7 @@ def place_in(place: Place, room: int) -> str:
     scheme = text.rfind("://")
     if len(text) > room and scheme > 0:
         # Of a broker its host is the end of an address, not what follows a slash.
-        return without_start(text[scheme + 3 :], max(room, 2))
+        return without_start(text[scheme + 3 :], room)
     if len(text) <= room:
         return text
     near, arrow, far = text.partition(" ↔ ")
@@ -53,10 +51,7 @@ def place_in(place: Place, room: int) -> str:
         if len(tight) <= room:
             return tight
         text = near
-    short = shortened(text, room)
-    # A chip's number alone is useless: the end of its instance's name precedes it.
-    has_more = short != text and short.startswith("chip") and room - len(short) >= _LEAST_START
-    return without_start(text if has_more else short, max(room, 2))
+    return without_start(in_room(text, room), room)
 
 
 def badge(

@@ -6,6 +6,7 @@ Pure functions without a widget.
 from __future__ import annotations
 
 import math
+import sys
 from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -148,7 +149,7 @@ def fee_of(reservation: Reservation) -> Decimal | None:
     return None if reservation.message.fee is None else Decimal(reservation.message.fee)
 
 
-def what_text(reservation: Reservation, width: int = 40) -> str:
+def what_text(reservation: Reservation, width: int = sys.maxsize) -> str:
     """Return its capacity, such as `UltraServer` or `2 x trn2.48xlarge`.
 
     The family alone in little room.

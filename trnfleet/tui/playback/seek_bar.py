@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 PLAYING = "▶"
 PAUSED = "‖"
-LEAST_TRACK = 16
-"""Least cells of the bar; texts are dropped first."""
 GOOD_TRACK = 0.3
 """Least share of the line for the bar; texts are dropped first."""
 _KEEPS_UP = 0.85
@@ -50,9 +48,6 @@ _NEAR_SHARE = 0.015
 _LONG_NOTE = 44
 _SHORT_NOTE = 20
 """Cells of a mark's text, long and short."""
-_LEAST_KEPT_S = 60
-"""Least seconds of history before the bar's begin for showing them."""
-_HOUR_NS = 3_600 * NS_PER_S
 HERE = "┃"
 KNOWN = "─"
 UNKNOWN = "┄"
@@ -75,10 +70,16 @@ _SURVEY_LAG_NS = 3 * NS_PER_S
 """Delay of scanning a growing recording. It is not shown as unscanned."""
 _STEPS = 16
 """Least steps of the scale in a growing span."""
-_ALERT_RANK = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.INFO: 5}
-_EVENT_RANK = {Severity.CRITICAL: 2, Severity.WARNING: 3, Severity.INFO: 6}
-_RESOLVED_RANK = 4
-"""The lowest rank of a cell is drawn."""
+_ORDER: tuple[tuple[str, Severity | None], ...] = (
+    ("alert", Severity.CRITICAL),
+    ("alert", Severity.WARNING),
+    ("event", Severity.CRITICAL),
+    ("event", Severity.WARNING),
+    ("resolved", None),
+    ("alert", Severity.INFO),
+    ("event", Severity.INFO),
+)
+"""The first kind of a cell is drawn."""
 
 
 class Seek(NamedTuple):
@@ -177,11 +178,10 @@ def mark_look(mark: Mark) -> tuple[int, str, Style]:
     In a shared cell the lowest rank is drawn.
     """
     if mark.kind == "resolved":
-        return _RESOLVED_RANK, RESOLVED_GLYPH, theme.BAR_SEEK_QUIET
-    style = theme.SEEK_SEVERITY[mark.severity]
-    if mark.kind == "alert":
-        return _ALERT_RANK[mark.severity], ALERT_GLYPH[mark.severity], style
-    return _EVENT_RANK[mark.severity], EVENT_GLYPH[mark.severity], style
+        return _ORDER.index(("resolved", None)), RESOLVED_GLYPH, theme.BAR_SEEK_QUIET
+    glyphs = ALERT_GLYPH if mark.kind == "alert" else EVENT_GLYPH
+    rank = _ORDER.index((mark.kind, mark.severity))
+    return rank, glyphs[mark.severity], theme.SEEK_SEVERITY[mark.severity]
 
 
 def marked_cells(marks: Sequence[Mark], seek: Seek, cells: int) -> Marked:
@@ -250,9 +250,8 @@ def _longest_back(seek: Seek) -> int:
     Reserving them fixes the bar while the position moves.
     """
     at_ns = seek.start_ns if seek.is_live_possible else seek.end_ns
-    longest = len(back_text(seek._replace(position_ns=at_ns)))
     # An hour has a shorter text than a little less.
-    return longest + 1 if seek.span_ns >= _HOUR_NS else longest
+    return len(back_text(seek._replace(position_ns=at_ns))) + 1
 
 
 def seek_line(
@@ -272,7 +271,7 @@ def seek_line(
         find: Returns the cells of the bar that are marked.
     """
     words = _words(seek, marks)
-    track_cells = max(LEAST_TRACK, round(width * GOOD_TRACK))
+    track_cells = round(width * GOOD_TRACK)
     for name, room in _SHRINKING:
         if _used(words) + track_cells <= width:
             break
@@ -350,8 +349,7 @@ def _words(seek: Seek, marks: Sequence[Mark]) -> dict[str, tuple[str, Style]]:
         "back": (back_text(seek).ljust(_longest_back(seek)), theme.BAR_SEEK),
         "note": _note(seek, marks, _LONG_NOTE),
     }
-    # Nothing where the bar itself reaches as far.
-    if seek.kept_s > (seek.position_ns - seek.start_ns) / NS_PER_S + _LEAST_KEPT_S:
+    if seek.kept_s > seek.span_ns / NS_PER_S:
         words["kept"] = (
             f"◂ charts {duration(seek.kept_s, DurationStyle.LONG)}",
             theme.BAR_SEEK_QUIET,

@@ -31,6 +31,8 @@ from trnfleet.tui.format.reservations import (
 )
 from trnfleet.tui.reservations.timeline import LABEL, used_by_cell
 from trnfleet.tui.state.highlight import places_text
+from trnfleet.tui.view import in_steps
+from trnfleet.tui.widgets import sparks
 from trnfleet.tui.widgets.bar import justified
 from trnfleet.tui.widgets.cells import Parts, fit, width_of
 from trnfleet.tui.widgets.line_view import Line, LineView, blank_line, text_line
@@ -53,10 +55,6 @@ _NEAR_H = round(NEAR_END_S / 3_600)
 _CHART_ROWS = 6
 _LEAST_CHARTED = 6
 """Least timeline cells with use for a chart. Fewer would be a column or two and show no course."""
-_STEP = 4
-"""Step in rows of the details' height."""
-_NAME = LABEL + 1
-"""Cells of a fact's name. Its text begins where the timeline begins."""
 
 
 def summary(
@@ -251,7 +249,7 @@ class ReservationDetails(LineView, can_focus=False):
             return 0
         rows = 2 + len(facts(chosen, self._monitor.store.layout))
         rows += 0 if self._used(chosen) is None else 2 + _CHART_ROWS
-        return -(-rows // _STEP) * _STEP
+        return in_steps(rows)
 
     def _used(self, chosen: Reservation) -> NDArray[np.float64] | None:
         """Return the use in each cell of the timeline.
@@ -266,7 +264,7 @@ class ReservationDetails(LineView, can_focus=False):
         chosen = self._table.picked
         if chosen is None:
             return []
-        room = max(0, width - _NAME)
+        room = max(0, width - LABEL)
         critical = theme.SEVERITY_STYLE[Severity.CRITICAL]
         bad = {"out"} | ({"EC2 says"} if is_impaired(chosen) else set())
         lines: list[tuple[str, Parts]] = [
@@ -284,7 +282,7 @@ class ReservationDetails(LineView, can_focus=False):
         made = _chart(chosen, used_pct, width) if used_pct is not None and has_room else []
         made.append(blank_line(width))
         for name, words in lines:
-            made.append(text_line([(fit(f" {name}", _NAME), theme.QUIET), *words], width))
+            made.append(text_line([(fit(f" {name}", LABEL), theme.QUIET), *words], width))
         return made
 
 
@@ -295,7 +293,7 @@ def _chart(chosen: Reservation, used_pct: NDArray[np.float64], width: int) -> li
     made = [blank_line(width), text_line([(title, theme.QUIET)], width)]
     for number, text in enumerate(rows):
         scale = {0: "100 ", _CHART_ROWS - 1: "0 "}.get(number, "")
-        made.append(text_line([(scale.rjust(_NAME), theme.GHOST), (text, theme.CHART)], width))
+        made.append(text_line([(scale.rjust(LABEL), theme.GHOST), (text, theme.CHART)], width))
     return made
 
 

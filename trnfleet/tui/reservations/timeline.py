@@ -14,6 +14,7 @@ import numpy as np
 
 from trnfleet.clock import NS_PER_S, parse_rfc3339
 from trnfleet.domain.quantities import DurationStyle, duration
+from trnfleet.domain.reservations.rules import DAY_NS
 from trnfleet.domain.reservations.states import BlockState, ExtensionState
 from trnfleet.monitor.reservations.usage import HOUR_NS
 from trnfleet.tui import theme
@@ -41,13 +42,11 @@ NOW_AT = 0.3
 """Where now stands in the window, as a share of it."""
 LABEL_GAP = 2
 """Least cells between two dates of the axis."""
-LABEL = 12
-"""Cells of the names on the left, without the space behind them."""
+LABEL = 13
+"""Cells of the names on the left, with the space behind them."""
 _FAILED = frozenset(
     {BlockState.PAYMENT_FAILED.value, BlockState.CANCELLED.value, BlockState.FAILED.value}
 )
-_DAY_S = 86_400
-_HOUR_S = 3_600
 
 HEIGHTS = "▁▂▃▄▅▆▇"
 """Glyphs for the use in a cell. None is full, so that lines stay apart."""
@@ -143,14 +142,14 @@ def used_by_cell(watched: Watched, window: Window) -> NDArray[np.float64]:
     Cells of an hour share its value.
     """
     first = window.begin_ns // HOUR_NS
-    if window.cell_s < _HOUR_S:
+    if window.cell_ns < HOUR_NS:
         if not len(watched.hours):
             return np.full(window.cells, np.nan)
         numbers = window.begin_ns // window.cell_ns + np.arange(window.cells, dtype=np.int64)
-        hours = numbers // (_HOUR_S // window.cell_s)
+        hours = numbers // (HOUR_NS // window.cell_ns)
         indices = np.minimum(np.searchsorted(watched.hours, hours), len(watched.hours) - 1)
         return np.where(watched.hours[indices] == hours, watched.util_pct[indices], np.nan)
-    cells = (watched.hours - first) // (window.cell_s // _HOUR_S)
+    cells = (watched.hours - first) // (window.cell_ns // HOUR_NS)
     inside = (cells >= 0) & (cells < window.cells)
     cells = cells[inside]
     seconds = watched.watched_s[inside]
@@ -227,7 +226,11 @@ def line(reservation: Reservation, watched: Watched, window: Window, *, selected
         body = theme.SEVERITY_STYLE[trouble]
     name = theme.SELECTED if selected else theme.GHOST if is_ended(reservation) else theme.QUIET
     parts: Parts = [
-        ((">" if selected else " ") + fit(short_id(reservation.message.id, LABEL - 1), LABEL), name)
+        (
+            (">" if selected else " ")
+            + fit(short_id(reservation.message.id, LABEL - 2), LABEL - 1),
+            name,
+        )
     ]
     now = window.now_cell
     drawn = glyphs(reservation, watched, window)
@@ -320,12 +323,11 @@ def label(window: Window, cell: int) -> str:
     """
     begin_ns = window.begin_of(cell)
     end_ns = begin_ns + window.cell_ns
-    day_ns = -(-begin_ns // (_DAY_S * NS_PER_S)) * _DAY_S * NS_PER_S
+    day_ns = -(-begin_ns // DAY_NS) * DAY_NS
     if day_ns < end_ns:
         return _text(day_ns, "%m-%d")
-    step_s = 6 * window.cell_s
-    step_ns = max(step_s, 3_600) * NS_PER_S
-    if window.cell_s <= 7_200 and begin_ns % step_ns == 0:
+    step_ns = max(6 * window.cell_ns, HOUR_NS)
+    if window.cell_ns <= 2 * HOUR_NS and begin_ns % step_ns == 0:
         return _text(begin_ns, "%H:%M")
     return ""
 
@@ -335,7 +337,7 @@ def end_text(instant_ns: int, window: Window) -> str:
 
     Beyond 300 days from now it is year and day.
     """
-    is_near = abs(instant_ns - window.now_ns) < 300 * _DAY_S * NS_PER_S
+    is_near = abs(instant_ns - window.now_ns) < 300 * DAY_NS
     return _text(instant_ns, "%m-%d %H:%M" if is_near else "%Y-%m-%d")
 
 
@@ -353,12 +355,7 @@ def cell_text(window: Window) -> str:
 
 
 FRESH_S = 1.0
-"""Wall seconds before the hours of a reservation are read again. Longer above `FEW_HOURS`."""
-FEW_HOURS = 400
-MOST_HOURS_A_TICK = 4_000
-"""Hours refreshed per tick: about 8 ms. Hours never read before are read at once."""
-MOST_KEPT = 256
-"""Reservations with cached hours: more than any screen has lines."""
+"""Wall seconds before the hours of a reservation are read again: 8 ms for 4,000 hours."""
 
 
 class TimelineView(LineView, can_focus=False):
@@ -372,8 +369,6 @@ class TimelineView(LineView, can_focus=False):
         self._clock = context.clock
         self._watched: dict[str, tuple[float, Watched]] = {}
         """Use of visible reservations, with the time of reading."""
-        self._asked = 0
-        """Hours that were asked for in this tick."""
         self._table = table
         self.zoom = DEFAULT_ZOOM
         """Index into `CELLS_S`."""
@@ -383,7 +378,7 @@ class TimelineView(LineView, can_focus=False):
     @property
     def cells(self) -> int:
         """Cells of time in a line."""
-        return max(1, self.scrollable_content_region.width - LABEL - 1)
+        return max(1, self.scrollable_content_region.width - LABEL)
 
     def window(self) -> Window:
         """Return the visible part of time."""
@@ -409,17 +404,9 @@ class TimelineView(LineView, can_focus=False):
         """Return how a reservation was used, as of a moment ago."""
         now_s = self._clock.monotonic_s()
         memo = self._watched.get(reservation_id)
-        if memo is not None:
-            hours = len(memo[1].hours)
-            if (
-                now_s - memo[0] < FRESH_S * max(1.0, hours / FEW_HOURS)
-                or self._asked >= MOST_HOURS_A_TICK
-            ):
-                return memo[1]
-        if len(self._watched) >= MOST_KEPT:
-            self._watched.clear()
+        if memo is not None and now_s - memo[0] < FRESH_S:
+            return memo[1]
         fresh = Watched.of(self._monitor.reservations.usage(reservation_id))
-        self._asked += len(fresh.hours)
         self._watched[reservation_id] = now_s, fresh
         return fresh
 
@@ -433,7 +420,6 @@ class TimelineView(LineView, can_focus=False):
 
     def tick(self, limit: int | None = None) -> int:
         """Scroll to the table's cursor, and paint changes."""
-        self._asked = 0
         shown = self._table.rows
         self.set_extent(0, len(shown))
         height = max(1, self.scrollable_content_region.height)
@@ -451,5 +437,5 @@ class TimelineView(LineView, can_focus=False):
             parts = line(reservation, watched, window, selected=number == self._table.row)
             made.append(text_line(parts, width))
         if self._table.rows and len(made) < height:
-            made.append(text_line([(" " * (LABEL + 1) + LEGEND, theme.GHOST)], width))
+            made.append(text_line([(" " * LABEL + LEGEND, theme.GHOST)], width))
         return made

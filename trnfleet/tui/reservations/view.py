@@ -32,7 +32,7 @@ from trnfleet.tui.snapshots.table import Table, table_of
 from trnfleet.tui.state.highlight import place_of
 from trnfleet.tui.state.subjects import of_reservation
 from trnfleet.tui.trends.place import LEAST_ROWS, Place, PlaceCharts
-from trnfleet.tui.view import FilteredView, View, filter_keys, sort_key
+from trnfleet.tui.view import CHARTS_FROM, FilteredView, View, filter_keys, sort_key
 from trnfleet.tui.widgets.bar import Bar
 from trnfleet.tui.widgets.cells import fit
 from trnfleet.tui.widgets.focus import focus_on
@@ -50,8 +50,6 @@ _FIXED_ROWS = 6
 """Summary, head, the axis' two and the foot's two."""
 _LEAST_DETAILS = 9
 """Least spare rows for details of the reservation under the cursor."""
-_CHARTS_FROM = 120
-"""Least cells of the view for charts of the reservation's place below its details."""
 
 
 class ReservationsView(FilteredView):
@@ -244,7 +242,7 @@ class ReservationsView(FilteredView):
         spare = rows - table_rows - known - 2
         lent = spare if known and spare >= _LEAST_DETAILS else 0
         details = max(_LEAST_DETAILS, self.details.rows_wanted) if lent else 0
-        charts = lent - details if self.size.width >= _CHARTS_FROM else 0
+        charts = lent - details if self.size.width >= CHARTS_FROM else 0
         if lent and charts >= LEAST_ROWS:
             lent = details
         else:
@@ -265,12 +263,12 @@ class ReservationsView(FilteredView):
     def _write(self) -> None:
         window = self.timeline.window()
         labels, ticks = timeline.axis(window)
-        indent = " " * (LABEL + 1)
+        indent = " " * LABEL
         self._axis.show(
             lambda _width: [
                 [(indent + labels, theme.HEAD)],
                 [
-                    (fit(f" scale {timeline.cell_text(window)}", LABEL + 1), theme.HEAD),
+                    (fit(f" scale {timeline.cell_text(window)}", LABEL), theme.HEAD),
                     (ticks, theme.HEAD_ACCENT),
                 ],
             ]

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 FOLDER = "snapshots"
 """Below the folder of state."""
-_MOST = 1_000
 
 
 def snapshot_folder() -> Path:
@@ -45,8 +44,9 @@ def write_snapshot(folder: Path, name: str, texts: Mapping[str, str]) -> Path:
         OSError: a file cannot be written; none of them is left then.
     """
     stem = re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip(".-") or "snapshot"
-    for number in range(1, _MOST + 1):
-        shown = stem if number == 1 else f"{stem}-{number}"
+    shown = stem
+    number = 1
+    while True:
         made: list[Path] = []
         try:
             for ending, text in texts.items():
@@ -58,8 +58,9 @@ def write_snapshot(folder: Path, name: str, texts: Mapping[str, str]) -> Path:
             # Not what another snapshot of the same moment has made.
             for path in made:
                 path.unlink(missing_ok=True)
-            if isinstance(error, FileExistsError):
-                continue
-            raise
-        return made[0]
-    raise FileExistsError(f"{folder}: {_MOST} snapshots of {stem}")
+            if not isinstance(error, FileExistsError):
+                raise
+            number += 1
+            shown = f"{stem}-{number}"
+        else:
+            return made[0]

@@ -65,22 +65,13 @@ _FONT = (
     f'font-family="\'DejaVu Sans Mono\',Menlo,Consolas,monospace" font-size="{FONT_SIZE}" '
     'style="font-variant-ligatures:none" role="img"'
 )
-_SHADES = {"░": 0.25, "▒": 0.5, "▓": 0.75}
-_QUARTERS = {"▖": 4, "▗": 8, "▘": 1, "▙": 13, "▚": 9, "▛": 7, "▜": 11, "▝": 2, "▞": 6, "▟": 14}
-"""Bits: upper left, upper right, lower left, lower right."""
+_SHADES = "░▒▓"
+"""Shades by quarters of the ink."""
+_CORNERS = ("UPPER LEFT", "UPPER RIGHT", "LOWER LEFT", "LOWER RIGHT")
+_DASHES = ("DOUBLE", "TRIPLE", "QUADRUPLE")
+"""Words of Unicode for the quarters of a block, and for two dashes or more."""
 _DOTS = ((0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (0, 3), (1, 3))
 """Column and row of a braille character's dots, by bit."""
-_DASHES = {
-    "┄": (0, 3),
-    "┅": (0, 3),
-    "┈": (0, 4),
-    "┉": (0, 4),
-    "╌": (0, 2),
-    "┆": (1, 3),
-    "┊": (1, 4),
-    "╎": (1, 2),
-}
-"""Whether it is upright, and the number of dashes."""
 
 
 class Cell(NamedTuple):
@@ -225,7 +216,8 @@ class _Drawing:
         kind = _kind(first.text)
         if kind == "block":
             for number, cell in enumerate(run):
-                ink = _blend(cell.ink, cell.paper, _SHADES.get(cell.text, 1.0))
+                share = (_SHADES.index(cell.text) + 1) / 4 if cell.text in _SHADES else 1.0
+                ink = _blend(cell.ink, cell.paper, share)
                 self._fills[ink] += _block(cell.text, x + number * WIDTH, y)
         elif kind == "braille":
             self._strokes[first.ink, DOT].append(_braille([cell.text for cell in run], x, y))
@@ -309,7 +301,7 @@ def _kind(text: str) -> str:
         return "braille"
     if "\u2580" <= text <= "\u259f" or text == "■":
         return "block"
-    if text in _DASHES or ("\u2500" <= text < "\u2580" and _arms(text)):
+    if "\u2500" <= text < "\u2580" and (_is_dashed(text) or _arms(text)):
         return "line"
     return "text" if text != "\u2800" else "space"
 
@@ -319,13 +311,13 @@ def _block(text: str, x: int, y: int) -> list[_Rectangle]:
     point = ord(text)
     if text in _SHADES:
         return [_Rectangle(x, y, WIDTH, HEIGHT)]
-    if text in _QUARTERS:
+    if unicodedata.name(text).startswith("QUADRANT"):
         half = WIDTH // 2
         tall = HEIGHT // 2
         return [
-            _Rectangle(x + bit % 2 * half, y + bit // 2 * tall, half, tall)
-            for bit in range(4)
-            if _QUARTERS[text] >> bit & 1
+            _Rectangle(x + number % 2 * half, y + number // 2 * tall, half, tall)
+            for number, corner in enumerate(_CORNERS)
+            if corner in unicodedata.name(text)
         ]
     if text == "■":
         return [_Rectangle(x + 1, y + 5, 6, 6)]
@@ -396,7 +388,7 @@ def _line(text: str, count: int, x: int, y: int) -> Iterator[tuple[float, str]]:
     """Yield widths and strokes of a run of one line character."""
     middle = y + HEIGHT // 2
     centre = x + WIDTH // 2
-    if text in _DASHES:
+    if _is_dashed(text):
         for number in range(count):
             yield from _dashes(text, x + number * WIDTH, y)
         return
@@ -423,9 +415,15 @@ def _line(text: str, count: int, x: int, y: int) -> Iterator[tuple[float, str]]:
             )
 
 
+def _is_dashed(text: str) -> bool:
+    return " DASH " in unicodedata.name(text)
+
+
 def _dashes(text: str, x: int, y: int) -> Iterator[tuple[float, str]]:
-    is_upright, dashes = _DASHES[text]
-    width = HEAVY_LINE if text in "┅┉" else LINE
+    weight, amount, _, direction = unicodedata.name(text).split()[2:]
+    is_upright = direction == "VERTICAL"
+    dashes = 2 + _DASHES.index(amount)
+    width = HEAVY_LINE if weight == "HEAVY" else LINE
     long = (HEIGHT if is_upright else WIDTH) / dashes
     for dash in range(dashes):
         at = dash * long + long / 4

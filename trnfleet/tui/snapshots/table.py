@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 import math
+import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.filters.columns import Kind
-from trnfleet.text import plain
+from trnfleet.text import LONGEST, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -18,10 +19,6 @@ if TYPE_CHECKING:
 Value = str | float | None
 MOST_ROWS = 100_000
 """Most rows of a table. A tree of a large fleet may have a million open."""
-LONGEST = 1_000
-"""Characters of a value, at most."""
-_EXACT_BELOW = 2**63
-"""Limit for whole numbers written with all of their digits."""
 _FORMULA = ("=", "+", "-", "@")
 """Prefixes of a spreadsheet formula. Tab and line break, the other ones, are escaped."""
 
@@ -86,4 +83,4 @@ def _cell(value: Value) -> str:
     if not math.isfinite(value):
         return ""
     # Counts and bytes to the last digit.
-    return str(int(value)) if value == int(value) and abs(value) < _EXACT_BELOW else f"{value:.10g}"
+    return str(int(value)) if value == int(value) and abs(value) < sys.maxsize else f"{value:.10g}"

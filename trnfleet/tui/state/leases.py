@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from trnfleet.monitor.store.store import Store
     from trnfleet.tui.state.context import UiContext
 
-LONGEST_CELL = 40
-
 
 def open_chips(context: UiContext, address: str) -> None:
     """Request the chips of the row of roll-ups with an address.
@@ -72,7 +70,7 @@ def why_no_chips(context: UiContext, address: str) -> str:
     cell = store.rolled.cell_of(address) if store.rolled.blocks else ""
     if not cell:
         return ""
-    cell = plain(cell, LONGEST_CELL)
+    cell = plain(cell)
     leases = context.leases
     if context.shows_past or leases is None:
         return (

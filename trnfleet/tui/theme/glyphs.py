@@ -11,6 +11,7 @@ from __future__ import annotations
 import codecs
 import locale
 import re
+import unicodedata
 from functools import lru_cache
 
 from rich.cells import cell_len
@@ -19,10 +20,9 @@ ERRORS = "trnfleet-ascii"
 """Name of the codec error handler for twins."""
 _TEXT_TERMINALS = re.compile(r"(linux|vt\d|ansi|cons25|sun|wsvt)")
 """TERM of consoles and of real terminals. Their fonts have a few hundred glyphs."""
-_BRAILLE = 0x2800
-_BRAILLE_END = 0x2900
-_BRAILLE_ROWS = (0b0000_1001, 0b0001_0010, 0b0010_0100, 0b1100_0000)
-"""Dots of the four rows of a braille cell, from the top."""
+_BRAILLE = "BRAILLE PATTERN DOTS-"
+_BRAILLE_ROWS = ("14", "25", "36", "78")
+"""Unicode's numbers of the dots in the four rows of a braille cell, from the top."""
 
 _PAIRS = (
     # Severities, states and marks.
@@ -45,6 +45,7 @@ TWINS: dict[str, str] = {pair[0]: pair[1] for pair in _PAIRS.split() if len(pair
     "¹": "1",
     "°": " ",
     "\N{NO-BREAK SPACE}": " ",
+    "\N{BRAILLE PATTERN BLANK}": " ",
 }
 """The ASCII character for each glyph."""
 
@@ -54,19 +55,17 @@ def twin(glyph: str) -> str:
     replacement = TWINS.get(glyph)
     if replacement is not None:
         return replacement
-    point = ord(glyph)
-    if _BRAILLE <= point < _BRAILLE_END:
-        return _braille(point - _BRAILLE)
+    name = unicodedata.name(glyph, "")
+    if name.startswith(_BRAILLE):
+        return _braille(name.removeprefix(_BRAILLE))
     return "?" * cell_len(glyph)
 
 
-def _braille(dots: int) -> str:
-    """Return a character as high as a chart's braille dots."""
-    rows = [bool(dots & row) for row in _BRAILLE_ROWS]
-    if not any(rows):
-        return " "
+def _braille(dots: str) -> str:
+    """Return a character as high as a chart's braille dots, given by their numbers."""
+    rows = [any(dot in dots for dot in row) for row in _BRAILLE_ROWS]
     if sum(rows) > 2:
-        return "#" if dots.bit_count() > 5 else "|"
+        return "#" if len(dots) > 5 else "|"
     top = rows.index(True)
     bottom = 3 - rows[::-1].index(True)
     return "'" if bottom <= 1 else "." if top >= 2 else "+"

@@ -18,9 +18,6 @@ from textual.theme import Theme
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store.store import Freshness
 
-HUES = 6
-"""Colours for the series of jobs."""
-
 
 class Tile(Enum):
     """Kinds of tiles of the health map."""
@@ -352,7 +349,9 @@ PALETTES = {
 """Themes by name, in the order cycled by a key."""
 
 
-RAMP_STEPS = 8
+HUES = len(DARK.jobs)
+"""Colours for the series of jobs."""
+RAMP_STEPS = len(DARK.ramp)
 """Steps of the ramp. More would not stay distinct and monotone in luminance in 256 colours."""
 _CSS_DEFAULT = "ansi_default"
 

@@ -17,7 +17,7 @@ from trnfleet.monitor.alerting.store import AlertWithStatus
 from trnfleet.monitor.problems.problem import Place, Problem
 from trnfleet.monitor.store.rings.record import Track
 from trnfleet.tui import theme
-from trnfleet.tui.alerts.details import BESIDE_FROM, LEAST_ROWS, Past, about_lines, chart, moment
+from trnfleet.tui.alerts.details import Past, about_lines, chart, moment
 from trnfleet.tui.alerts.lists import AlertPlan, alert_head, alert_parts, silence_head
 from trnfleet.tui.alerts.query import AlertRow, columns_of
 from trnfleet.tui.alerts.rows import COLLAPSE_FROM, arrange, in_order
@@ -194,7 +194,7 @@ def test_the_moment_is_told_in_words() -> None:
     """
     assert moment(past(fired_s=900.0)) == "fired 15 min 00 s ago, before this chart"
     assert moment(past(fired_s=None)) == "pending"
-    assert chart(past(), 60, LEAST_ROWS - 1) == []
+    assert chart(past(), 60, 4) == []
     assert "nothing is kept yet" in chart(past(seconds=0), 60, 8)[0][0][0]
 
 
@@ -211,7 +211,7 @@ def test_facts_fit() -> None:
         lines = fact_lines(facts, width, height)
         assert len(lines) == height
         assert all(width_of(line) <= width for line in lines)
-    for width in (60, BESIDE_FROM, 200):
+    for width in (60, 120, 200):
         assert len(about_lines(facts, past(), width, 30)) <= 30
 
 

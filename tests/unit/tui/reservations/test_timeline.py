@@ -224,11 +224,11 @@ def test_the_now_line_crosses_empty_lines() -> None:
     """Where nothing is, the now-line shows; where a block is, its own character does."""
     later = made(starts_ns=NOW_NS + 3 * HOUR_NS, ends_ns=NOW_NS + 5 * HOUR_NS)
     text = text_of(timeline.line(later, NEVER_WATCHED, window(), selected=False))
-    assert text[timeline.LABEL + 1 + 12] == NOW
+    assert text[timeline.LABEL + 12] == NOW
     current = made(starts_ns=NOW_NS - HOUR_NS, ends_ns=NOW_NS + HOUR_NS)
     text = text_of(timeline.line(current, NEVER_WATCHED, window(), selected=True))
     assert text.startswith(">cb-")
-    assert text[timeline.LABEL + 1 + 12] == UNKNOWN
+    assert text[timeline.LABEL + 12] == UNKNOWN
 
 
 def test_marks_differ_in_ascii_too() -> None:
