@@ -13,7 +13,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 NS_PER_S = 1_000_000_000
-DAY_S = 86_400
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 

@@ -9,7 +9,7 @@ import pytest
 from support.monitor.feed import Feed, ultraservers
 from support.tui.pilot import SIZES, fleet_app, running
 
-from trnfleet.tui.app.fleet_pages import NOTICE_S
+from trnfleet.tui.app.screen import NOTICE_S
 from trnfleet.tui.events.view import BESIDE_FROM, EventsView
 from trnfleet.tui.widgets.bar import Bar
 

@@ -13,7 +13,7 @@ from support.monitor.feed import Feed, ultraservers
 from support.tui.pilot import fleet_app, running
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
-from trnfleet.tui.events.rates import RATES, RATES_FROM, TALL_RATES, Space
+from trnfleet.tui.events.rates import RATES, RATES_FROM, TALL_RATES, EventSpace
 from trnfleet.tui.events.view import EventsView
 from trnfleet.tui.view import CHARTS_FROM
 
@@ -178,20 +178,22 @@ async def test_charts_are_of_the_place_under_the_cursor() -> None:
 @pytest.mark.parametrize(
     ("width", "rows", "listed", "wanted"),
     [
-        (RATES_FROM - 1, 60, 0, Space()),
-        (RATES_FROM, 33, 3, Space(TALL_RATES)),
-        (RATES_FROM, 33, 24, Space()),
-        (RATES_FROM, 34, 24, Space(RATES)),
-        (CHARTS_FROM, 33, 3, Space(TALL_RATES, 16)),
-        (CHARTS_FROM, 33, 1_000, Space()),
-        (CHARTS_FROM, 60, 1_000, Space(TALL_RATES, 21)),
-        (CHARTS_FROM, 60, 3, Space(TALL_RATES, 40)),
+        (RATES_FROM - 1, 60, 0, EventSpace()),
+        (RATES_FROM, 33, 3, EventSpace(TALL_RATES)),
+        (RATES_FROM, 33, 24, EventSpace()),
+        (RATES_FROM, 34, 24, EventSpace(RATES)),
+        (CHARTS_FROM, 33, 3, EventSpace(TALL_RATES, 16)),
+        (CHARTS_FROM, 33, 1_000, EventSpace()),
+        (CHARTS_FROM, 60, 1_000, EventSpace(TALL_RATES, 21)),
+        (CHARTS_FROM, 60, 3, EventSpace(TALL_RATES, 40)),
     ],
 )
-def test_the_list_has_its_rows_first(width: int, rows: int, listed: int, wanted: Space) -> None:
-    assert Space.of(width, rows, listed, is_beside=False) == wanted
+def test_the_list_has_its_rows_first(
+    width: int, rows: int, listed: int, wanted: EventSpace
+) -> None:
+    assert EventSpace.share(width, rows, listed, is_beside=False) == wanted
 
 
 def test_the_details_beside_the_list_keep_their_rows() -> None:
-    assert Space.of(240, 30, 0, is_beside=True) == Space(TALL_RATES, 7)
-    assert Space.of(240, 19, 0, is_beside=True) == Space()
+    assert EventSpace.share(240, 30, 0, is_beside=True) == EventSpace(TALL_RATES, 7)
+    assert EventSpace.share(240, 19, 0, is_beside=True) == EventSpace()

@@ -435,7 +435,7 @@ async def test_the_pointer_goes_to_a_place() -> None:
         await pilot.mouse_up(bar, offset=(first + 10, 0))
         await pilot.hover(bar, offset=(first + 20, 0))
         wished = [wish[1] for wish in playback.wishes]
-        drawn = Seek.of(playback)
+        drawn = Seek.from_playback(playback)
         assert wished == [START_NS, START_NS + 10 * drawn.scale_ns // (last - first)]
         await pilot.click(bar, offset=(last, 0))
         assert playback.mode is Mode.LIVE

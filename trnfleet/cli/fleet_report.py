@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from trnfleet.cli.output import MOST_SHOWN, row_lines, table_lines
-from trnfleet.clock import DAY_S
+from trnfleet.domain.durations import DAY_S
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, ULTRASERVER_TYPES, totals
 from trnfleet.domain.hardware.claims import claims_about
 from trnfleet.domain.hardware.topology import TopologyKind

@@ -15,11 +15,11 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from trnfleet.clock import DAY_S, NS_PER_S
+from trnfleet.clock import NS_PER_S
 from trnfleet.config import find_file, load_model, shipped_names
 from trnfleet.domain.address import Level, format_chip, is_segment
 from trnfleet.domain.alerts.links import check_web_url
-from trnfleet.domain.durations import parse_duration_s
+from trnfleet.domain.durations import DAY_S, parse_duration_s
 from trnfleet.domain.moments import find_moment
 from trnfleet.domain.quantities import duration, size_text
 from trnfleet.errors import ConfigError, nearest

@@ -9,7 +9,7 @@ import click
 
 from trnfleet.cli.options import CommandT, given_on_command_line, setting, with_options
 from trnfleet.cli.params import Duration, Instant, PositiveNumber, ShippedName
-from trnfleet.clock import DAY_S
+from trnfleet.domain.durations import DAY_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable

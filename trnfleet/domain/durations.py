@@ -11,7 +11,7 @@ DAY_S = 86_400
 DAY_NS = DAY_S * NS_PER_S
 MINUTE_NS = 60 * NS_PER_S
 
-LONGEST_JUMP_S = 366 * 86_400.0
+LONGEST_JUMP_S = 366.0 * DAY_S
 """Simulated seconds of one jump: twice the longest Capacity Block."""
 _NUMBER = r"\d+(?:\.\d+)?"
 _UNITS = {

@@ -15,8 +15,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from trnfleet.tui import theme
-from trnfleet.tui.widgets.bar import MOST_LINES
-from trnfleet.tui.widgets.cells import fit, wrapped
+from trnfleet.tui.widgets.cells import MOST_LINES, fit, wrapped
 from trnfleet.tui.widgets.focus import focus_on
 from trnfleet.tui.widgets.line_view import Line, LineView, text_line
 
@@ -67,7 +66,7 @@ _KEY_NAMES = {
 _KEYS = {name: key for key, name in _KEY_NAMES.items()}
 
 
-class Key(NamedTuple):
+class HelpKey(NamedTuple):
     """A line of the help."""
 
     keys: str
@@ -78,12 +77,12 @@ class Section(NamedTuple):
     """Keys that belong together."""
 
     title: str
-    keys: list[Key]
+    keys: list[HelpKey]
 
 
 def sign_section(title: str, signs: Iterable[tuple[str, str]]) -> Section:
     """Return the meaning of signs as a section beside the keys."""
-    return Section(title, [Key(sign, what) for sign, what in signs])
+    return Section(title, [HelpKey(sign, what) for sign, what in signs])
 
 
 def key_text(keys: str) -> str:
@@ -96,9 +95,9 @@ def key_of(name: str) -> str:
     return _KEYS.get(name, name)
 
 
-def key_line(binding: Binding) -> Key:
+def key_line(binding: Binding) -> HelpKey:
     """Return the line of a described binding."""
-    return Key(key_text(binding.key), binding.description[0].upper() + binding.description[1:])
+    return HelpKey(key_text(binding.key), binding.description[0].upper() + binding.description[1:])
 
 
 def bindings_of(kind: type[DOMNode]) -> list[Binding]:
@@ -128,7 +127,7 @@ def sections(parts: Iterable[tuple[str, Iterable[Binding]]]) -> list[Section]:
 
     Equal titles are merged, titles without keys are left out.
     """
-    made: dict[str, list[Key]] = {}
+    made: dict[str, list[HelpKey]] = {}
     for title, bindings in parts:
         keys = made.setdefault(title, [])
         keys.extend(key for key in map(key_line, bindings) if key not in keys)
@@ -138,12 +137,12 @@ def sections(parts: Iterable[tuple[str, Iterable[Binding]]]) -> list[Section]:
 _KEY_CELLS = 17
 
 
-def _has(section: Section, key: Key, text: str, wanted: str) -> bool:
+def _has(section: Section, key: HelpKey, text: str, words: str) -> bool:
     """Return whether a key matches a search.
 
     Names of keys are matched with case, words without.
     """
-    return text in key.keys or wanted in key.what.lower() or wanted in section.title.lower()
+    return text in key.keys or words in key.what.lower() or words in section.title.lower()
 
 
 class HelpText(LineView, can_focus=False):

@@ -30,7 +30,7 @@ ALARM_EVERY_S = 10.0
 """Seconds between two alarms. Alerts in between share the next one."""
 
 
-class Notice(NamedTuple):
+class AlertNotice(NamedTuple):
     """A notice beside the breadcrumbs, shown for a while."""
 
     severity: Severity
@@ -49,11 +49,11 @@ class AlertNews:
         """When each known active alert began to fire, by fingerprint."""
         self._unhandled: set[str] = set()
         """Alerts neither acknowledged nor silenced, nor covered by a wider alert."""
-        self._newest: tuple[float, Alert, int | None, Notice] | None = None
+        self._newest: tuple[float, Alert, int | None, AlertNotice] | None = None
         self._waiting: list[AlertWithStatus] = []
         self._alarm_s = -ALARM_EVERY_S
 
-    def take(
+    def read(
         self, alerts: Iterable[AlertWithStatus], now_s: float, problems: Iterable[Problem] = ()
     ) -> list[AlertWithStatus]:
         """Read the active alerts; return the new critical and warning ones not quieted.
@@ -89,7 +89,7 @@ class AlertNews:
                     told, key=lambda news: (news[0].severity, -(news[0].alert.fired_ns or 0))
                 )
                 more = f" (+{len(told) - 1:,} more)" if len(told) > 1 else ""
-                notice = Notice(worst.severity, place, text + more)
+                notice = AlertNotice(worst.severity, place, text + more)
                 self._newest = now_s, worst.alert, worst.alert.fired_ns, notice
         return fresh
 
@@ -102,7 +102,7 @@ class AlertNews:
         self._newest = None
         self._waiting = []
 
-    def notice(self, now_s: float, within_s: float) -> Notice | None:
+    def notice(self, now_s: float, within_s: float) -> AlertNotice | None:
         """Return the news of the last seconds still firing and unhandled; None for nothing."""
         if self._newest is None:
             return None
@@ -220,14 +220,14 @@ class AlertWatch:
         has_changed = self._refresh(self._board, now_s)
         if self._is_past:
             if has_changed and self._knows_past:
-                self._past_news.take(self._board.active, now_s, self._board.problems.all)
+                self._past_news.read(self._board.active, now_s, self._board.problems.all)
             elif has_changed:
                 self._past_news.know(self._board.active)
                 self._knows_past = True
             present = self._live_board
             has_changed = present is not None and self._refresh(present, now_s)
         if present is not None and has_changed:
-            self._news.take(present.active, now_s, present.problems.all)
+            self._news.read(present.active, now_s, present.problems.all)
         alarm = self._news.alarm(now_s)
         if alarm and self._rings:
             self._app.bell()
@@ -240,7 +240,7 @@ class AlertWatch:
         before, self._seen[board] = self._seen.get(board), board.revision
         return before != board.revision
 
-    def notice(self, now_s: float, within_s: float) -> Notice | None:
+    def notice(self, now_s: float, within_s: float) -> AlertNotice | None:
         """Return the news of the last seconds at the moment shown."""
         return (self._past_news if self._is_past else self._news).notice(now_s, within_s)
 

@@ -248,9 +248,9 @@ class FilteredView(View):
         """Return the columns for comparisons of rows."""
         raise TypeError(f"{type(self).__name__} does not implement columns()")
 
-    def take_filter(self, wanted: Filter) -> None:
+    def take_filter(self, query: Filter) -> None:
         """Apply a filter and paint."""
-        raise TypeError(f"{type(self).__name__} does not implement take_filter({wanted})")
+        raise TypeError(f"{type(self).__name__} does not implement take_filter({query})")
 
     def found_text(self) -> str:
         """Return how many the filter leaves, in words."""

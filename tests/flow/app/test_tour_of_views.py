@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from support.processes.terminal import Terminal
 from support.record.fixtures import RECORDINGS
 
-from trnfleet.tui.bars.tabs import Form, form_for
+from trnfleet.tui.bars.tabs import TabForm, form_for
 from trnfleet.tui.views import TABS
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def test_views_at_three_sizes_and_forty_resizes(tmp_path: Path) -> None:
         terminal.wait_for("192 chips", "us-0001")
         for columns, rows in SIZES:
             terminal.resize(columns, rows)
-            short = form_for(TABS, columns) is Form.SHORT
+            short = form_for(TABS, columns) is TabForm.SHORT
             for tab in TABS:
                 name = f"{tab.key} {tab.short if short else tab.title}"
                 terminal.send(tab.key)

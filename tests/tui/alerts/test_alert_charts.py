@@ -14,7 +14,7 @@ from support.tui.handled import CHIP, INSTANCE
 from support.tui.pilot import running
 
 from trnfleet.tui.alerts.lists import AlertPlan
-from trnfleet.tui.alerts.view import DETAILS, Space
+from trnfleet.tui.alerts.view import DETAILS, AlertSpace
 from trnfleet.wire.messages import JobMessage, encode_message
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import TopicClass, build_topic
@@ -104,7 +104,7 @@ async def test_a_job_has_its_own_charts_first() -> None:
 
 async def test_the_number_of_affected_chips_is_whole() -> None:
     """It has no noun where both would be cut."""
-    plan = AlertPlan.of(79, shows_status=False)
+    plan = AlertPlan.for_width(79, shows_status=False)
     assert plan.amount == 9
     feed = alerts_feed()
     feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
@@ -139,20 +139,20 @@ async def test_without_alerts_the_charts_are_of_the_fleet(size: tuple[int, int])
 
 
 def test_charts_get_what_list_and_details_leave() -> None:
-    assert Space.of(240, 63, 0, is_large=False) == Space(13, 40)
-    assert Space.of(120, 33, 0, is_large=False) == Space(0, 23)
+    assert AlertSpace.share(240, 63, 0, is_large=False) == AlertSpace(13, 40)
+    assert AlertSpace.share(120, 33, 0, is_large=False) == AlertSpace(0, 23)
     for listed in (1, 10, 200):
-        space = Space.of(240, 63, listed, is_large=False)
+        space = AlertSpace.share(240, 63, listed, is_large=False)
         assert space.details >= DETAILS
-    assert Space.of(240, 63, 10, is_large=False) == Space(DETAILS, 31)
-    assert Space.of(240, 63, 10, is_large=True) == Space(49)
-    assert Space.of(200, 36, 10, is_large=False).charts == 0
-    assert Space.of(120, 33, 10, is_large=False) == Space(12, 7)
-    assert Space.of(120, 33, 3, is_large=False) == Space(12, 11)
-    assert Space.of(120, 33, 12, is_large=False) == Space(12)
+    assert AlertSpace.share(240, 63, 10, is_large=False) == AlertSpace(DETAILS, 31)
+    assert AlertSpace.share(240, 63, 10, is_large=True) == AlertSpace(49)
+    assert AlertSpace.share(200, 36, 10, is_large=False).charts == 0
+    assert AlertSpace.share(120, 33, 10, is_large=False) == AlertSpace(12, 7)
+    assert AlertSpace.share(120, 33, 3, is_large=False) == AlertSpace(12, 11)
+    assert AlertSpace.share(120, 33, 12, is_large=False) == AlertSpace(12)
     # Without charts, the details have what a short list leaves.
-    assert Space.of(119, 33, 3, is_large=False) == Space(DETAILS)
-    assert Space.of(119, 33, 30, is_large=False) == Space(12)
-    assert Space.of(80, 19, 3, is_large=False) == Space(13)
-    assert Space.of(80, 19, 9, is_large=False) == Space(7)
-    assert Space.of(120, 33, 3, is_large=True) == Space(25)
+    assert AlertSpace.share(119, 33, 3, is_large=False) == AlertSpace(DETAILS)
+    assert AlertSpace.share(119, 33, 30, is_large=False) == AlertSpace(12)
+    assert AlertSpace.share(80, 19, 3, is_large=False) == AlertSpace(13)
+    assert AlertSpace.share(80, 19, 9, is_large=False) == AlertSpace(7)
+    assert AlertSpace.share(120, 33, 3, is_large=True) == AlertSpace(25)

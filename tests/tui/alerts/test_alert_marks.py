@@ -10,7 +10,7 @@ from support.tui.pilot import SIZES, running
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.tui import theme
-from trnfleet.tui.app.fleet_pages import NOTICE_S
+from trnfleet.tui.app.screen import NOTICE_S
 from trnfleet.tui.hierarchy.view import HierarchyView
 from trnfleet.tui.notifications import notification
 from trnfleet.tui.widgets.bar import Bar

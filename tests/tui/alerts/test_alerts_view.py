@@ -211,7 +211,7 @@ async def test_the_filter() -> None:
             alerts_view(app).prompt.query_one(Input).value = pattern
             await pilot.press("enter")
             await pilot.pause()
-            assert alerts_view(app)._found() == found, pattern
+            assert alerts_view(app)._match_count() == found, pattern
         # What is found goes on in the prompt, too, while something is typed.
         await pilot.press("slash")
         alerts_view(app).prompt.query_one(Input).value = "overheat"

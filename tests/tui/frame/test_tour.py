@@ -11,7 +11,7 @@ from support.tui.pilot import SIZES, fleet_app, running
 from tui.frame.test_mouse import click
 
 from trnfleet.tui import theme
-from trnfleet.tui.app.fleet_pages import NOTICE_S
+from trnfleet.tui.app.screen import NOTICE_S
 from trnfleet.tui.bars.tour import TOUR_KEYS, TOUR_S
 from trnfleet.tui.fleet.view import FleetView
 from trnfleet.tui.view import FLEET

@@ -7,7 +7,7 @@ from support.tui.pilot import fleet_app, running
 from tui.hands.test_filters import HOT, fed
 
 from trnfleet.errors import ConfigError
-from trnfleet.tui.app.commands import Action, Commands
+from trnfleet.tui.app.commands import Action, TypedCommands
 from trnfleet.tui.fleet.jobs import JobList
 from trnfleet.tui.fleet.view import FleetView
 from trnfleet.tui.help import HelpScreen, HelpText
@@ -20,7 +20,7 @@ def test_completion_and_the_nearest_command() -> None:
     A wrong name is answered with the nearest.
     """
     done: list[str] = []
-    commands = Commands(
+    commands = TypedCommands(
         None,
         [
             Action(

@@ -11,7 +11,8 @@ from click.core import ParameterSource
 from trnfleet.cli.options import broker_options, log_options, setting
 from trnfleet.cli.output import exit_on_broken_pipe, report, stdout_bytes
 from trnfleet.cli.params import Duration, FileName, FleetName, OneOf
-from trnfleet.clock import DAY_S, SystemClock
+from trnfleet.clock import SystemClock
+from trnfleet.domain.durations import DAY_S
 
 if TYPE_CHECKING:
     from trnfleet.services.session import BrokerSession

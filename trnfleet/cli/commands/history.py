@@ -24,7 +24,7 @@ from trnfleet.cli.output import (
     table_lines,
 )
 from trnfleet.cli.params import Duration, FileName, FleetName, Instant, OneOf, Size
-from trnfleet.clock import DAY_S
+from trnfleet.domain.durations import DAY_S
 from trnfleet.domain.quantities import counted, size_text
 from trnfleet.errors import ConfigError
 from trnfleet.text import plain

@@ -17,7 +17,7 @@ from trnfleet.cli.options import (
 )
 from trnfleet.cli.output import print_json
 from trnfleet.cli.params import Duration, Target
-from trnfleet.clock import DAY_S
+from trnfleet.domain.durations import DAY_S
 from trnfleet.domain.faults.fault import check_use
 from trnfleet.domain.faults.table import (
     FAULTS,

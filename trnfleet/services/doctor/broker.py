@@ -13,7 +13,8 @@ import secrets
 import statistics
 from typing import TYPE_CHECKING
 
-from trnfleet.clock import DAY_S, NS_PER_S, format_rfc3339
+from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.domain.durations import DAY_S
 from trnfleet.domain.quantities import counted, duration, size_text
 from trnfleet.errors import BrokerError, WireError
 from trnfleet.services.discovery import discover_fleets

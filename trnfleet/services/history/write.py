@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from trnfleet import logs
 from trnfleet.clock import NS_PER_S, format_rfc3339
-from trnfleet.domain.minutes import MINUTE_NS
+from trnfleet.domain.durations import MINUTE_NS
 from trnfleet.domain.power import PUE
 from trnfleet.errors import TrnfleetError
 from trnfleet.export.history.database import HistoryError

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from trnfleet.domain.address import Level
-from trnfleet.domain.faults.fault import DAY_S, Fault, FaultScope, check_use
+from trnfleet.domain.durations import DAY_S
+from trnfleet.domain.faults.fault import Fault, FaultScope, check_use
 from trnfleet.domain.faults.table import FAULTS, find_fault
 from trnfleet.domain.fleet import Inference, chip_at, find_lane
 from trnfleet.domain.layout import Layout, Node

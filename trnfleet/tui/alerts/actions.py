@@ -175,7 +175,7 @@ class AlertActions(Vertical):
         if not acked:
             return "not acknowledged"
         self._write(
-            _each(operator.withdraw_ack(ack) for ack in acked[:MOST_AT_ONCE]), "unacknowledged"
+            _in_turn(operator.withdraw_ack(ack) for ack in acked[:MOST_AT_ONCE]), "unacknowledged"
         )
         return ""
 
@@ -243,7 +243,7 @@ class AlertActions(Vertical):
         lasts_s = parse_duration_s(values["for"])
         note = values["note"]
         revision = self._monitor.alerts.silences.next_ack_revision
-        writing = _each(
+        writing = _in_turn(
             operator.acknowledge(
                 alert,
                 now_ns=now_ns,
@@ -349,6 +349,6 @@ def named(alerts: list[Alert]) -> str:
     )
 
 
-async def _each(writings: Iterable[Awaitable[object]]) -> None:
+async def _in_turn(writings: Iterable[Awaitable[object]]) -> None:
     for one in writings:
         await one

@@ -26,9 +26,9 @@ from trnfleet.text import LONGEST, plain
 from trnfleet.tui import theme
 from trnfleet.tui.alerts.lists import HistoryEntry
 from trnfleet.tui.alerts.query import matched_by_silences
-from trnfleet.tui.alerts.rows import Row
+from trnfleet.tui.alerts.rows import AlertLine
 from trnfleet.tui.charts.axes import Limit, Mark
-from trnfleet.tui.charts.chart import Chart, Series, draw, head
+from trnfleet.tui.charts.chart import LEAST_ROWS, LEAST_WIDTH, Chart, Series, draw, head
 from trnfleet.tui.charts.history import before_of, chart_inputs
 from trnfleet.tui.format.alerts import (
     age_s,
@@ -41,9 +41,8 @@ from trnfleet.tui.format.alerts import (
     time_text,
     where_text,
 )
-from trnfleet.tui.state.chart_window import MOST_ALL_S, before_of, chart_inputs
+from trnfleet.tui.state.chart_window import MOST_ALL_S
 from trnfleet.tui.view import CHARTS_FROM
-from trnfleet.tui.widgets import charts
 from trnfleet.tui.widgets.cells import Column, FixedParts, beside, width_of
 from trnfleet.tui.widgets.facts import Fact, fact_lines
 from trnfleet.tui.widgets.line_view import Line, LineView
@@ -57,11 +56,11 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.watches import ReceiverError
     from trnfleet.monitor.alerting.engine import Alerts
     from trnfleet.monitor.alerting.store import AlertWithStatus
-    from trnfleet.tui.alerts.rows import Group
+    from trnfleet.tui.alerts.rows import AlertGroup
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.widgets.cells import Parts
 
-    Subject = Row | HistoryEntry | Silence | None
+    Subject = AlertLine | HistoryEntry | Silence | None
 
 
 _KEPT = frozenset(field.key for field in KEPT)
@@ -154,7 +153,7 @@ def read_past(context: UiContext, alert: Alert) -> Past | None:
 
 def chart(past: Past, width: int, height: int) -> list[FixedParts]:
     """Return a title and the chart, `height` lines of `width` cells; nothing without room."""
-    if not has_room(height) or width < charts.LEAST_WIDTH:
+    if not has_room(height) or width < LEAST_WIDTH:
         return []
     track = past.chart.series[0].track.last(past.chart.times.span_s)
     known = track.mean[~np.isnan(track.mean)]
@@ -170,7 +169,7 @@ def chart(past: Past, width: int, height: int) -> list[FixedParts]:
 
 def has_room(rows: int) -> bool:
     """Return whether a chart fits between its title and its time axis."""
-    return rows - 2 >= charts.LEAST_ROWS
+    return rows - 2 >= LEAST_ROWS
 
 
 def moment(past: Past) -> str:
@@ -234,7 +233,7 @@ def alert_facts(
     return [*facts, Fact("labels", labels, theme.QUIET), Fact("id", alert.fingerprint, theme.QUIET)]
 
 
-def group_facts(group: Group, now_ns: int) -> list[Fact]:
+def group_facts(group: AlertGroup, now_ns: int) -> list[Fact]:
     """Return the common facts of collapsed alerts."""
     rule = group.members[0].alert.rule
     begun = sorted(member.alert.fired_ns or member.alert.since_ns for member in group.members)
@@ -413,7 +412,7 @@ class AlertDetails(LineView, can_focus=False):
             return [], None
         if isinstance(subject, HistoryEntry):
             return history_facts(subject, alerts), subject.transition.alert
-        if isinstance(subject, Row):
+        if isinstance(subject, AlertLine):
             if subject.group is not None:
                 return group_facts(subject.group, self._snapshot.now_ns), None
             if subject.single is None:
@@ -466,7 +465,7 @@ def _members_text(alert: Alert, members: list[tuple[str, float, bool]]) -> str:
     return ", ".join(words) + (f" and {count(more)} more" if more > 0 else "")
 
 
-def _spread(group: Group) -> str:
+def _spread(group: AlertGroup) -> str:
     """Return the place of all alerts, and the place below it with most of them."""
     place = group.place
     depth = len(place.split("/")) if place else 0

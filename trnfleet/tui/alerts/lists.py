@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.silences import Silence
     from trnfleet.domain.severity import Severity
     from trnfleet.monitor.alerting.store import AlertTransition
-    from trnfleet.tui.alerts.rows import Group, Row
+    from trnfleet.tui.alerts.rows import AlertGroup, AlertLine
     from trnfleet.tui.state.alerts import AlertSnapshot
     from trnfleet.tui.widgets.cells import Parts
 
@@ -70,7 +70,7 @@ class AlertPlan(NamedTuple):
     """Problem text and cause, on wide screens only."""
 
     @staticmethod
-    def of(width: int, *, shows_status: bool) -> AlertPlan:
+    def for_width(width: int, *, shows_status: bool) -> AlertPlan:
         """Return the columns for a width in cells.
 
         Args:
@@ -125,7 +125,7 @@ class Inks(NamedTuple):
     strong: Style
 
     @staticmethod
-    def of(severity: Severity, *, selected: bool, is_loud: bool) -> Inks:
+    def for_line(severity: Severity, *, selected: bool, is_loud: bool) -> Inks:
         """Return the styles of an alert's line: alerts without need for action are quieter."""
         if selected:
             return Inks(theme.SELECTED, theme.SELECTED_QUIET, theme.SELECTED, theme.SELECTED)
@@ -134,7 +134,9 @@ class Inks(NamedTuple):
         return Inks(theme.BASE, theme.QUIET, theme.SEVERITY_STYLE[severity], theme.STRONG)
 
 
-def alert_parts(row: Row, plan: AlertPlan, snapshot: AlertSnapshot, *, selected: bool) -> Parts:
+def alert_parts(
+    row: AlertLine, plan: AlertPlan, snapshot: AlertSnapshot, *, selected: bool
+) -> Parts:
     """Return the line of an alert or of several collapsed ones."""
     if row.group is not None:
         return _group_parts(row.group, plan, snapshot.now_ns, selected=selected)
@@ -142,7 +144,7 @@ def alert_parts(row: Row, plan: AlertPlan, snapshot: AlertSnapshot, *, selected:
     if item is None:
         return []
     alert = item.alert
-    ink = Inks.of(item.severity, selected=selected, is_loud=item.status is AlertStatus.FIRING)
+    ink = Inks.for_line(item.severity, selected=selected, is_loud=item.status is AlertStatus.FIRING)
     value = value_text(alert.rule, alert.value, plain(alert.text), DurationStyle.SHORT)
     status = status_text(item, snapshot.alerts, snapshot.now_ns)
     parts = _lead(item.severity, age_text(alert, snapshot.now_ns), plan, ink, selected=selected)
@@ -167,8 +169,10 @@ def alert_parts(row: Row, plan: AlertPlan, snapshot: AlertSnapshot, *, selected:
     return parts
 
 
-def _group_parts(group: Group, plan: AlertPlan, now_ns: int, *, selected: bool) -> Parts:
-    ink = Inks.of(group.severity, selected=selected, is_loud=group.status is AlertStatus.FIRING)
+def _group_parts(group: AlertGroup, plan: AlertPlan, now_ns: int, *, selected: bool) -> Parts:
+    ink = Inks.for_line(
+        group.severity, selected=selected, is_loud=group.status is AlertStatus.FIRING
+    )
     amount = f"{count(len(group.members))} alerts"
     room = plan.value + (1 + plan.amount if plan.amount else 0)
     parts = _lead(
@@ -212,7 +216,7 @@ class TabList(RowList[K, R]):
         return [("", theme.QUIET), *((f" {text}", theme.QUIET) for text in self.words)]
 
 
-class AlertList(TabList[str, "Row"]):
+class AlertList(TabList[str, "AlertLine"]):
     """Alerts, one a line, many of one rule in one."""
 
     HELP_TITLE = "Alerts"
@@ -230,13 +234,13 @@ class AlertList(TabList[str, "Row"]):
         return self._plan(max(1, self.line_width))
 
     def _plan(self, width: int) -> AlertPlan:
-        return AlertPlan.of(width, shows_status=self.shows_status)
+        return AlertPlan.for_width(width, shows_status=self.shows_status)
 
-    def key_of(self, row: Row) -> str:
+    def key_of(self, row: AlertLine) -> str:
         """Return the alert's fingerprint, or its group's key."""
         return row.key
 
-    def parts_of(self, row: Row, width: int, *, selected: bool) -> Parts:
+    def parts_of(self, row: AlertLine, width: int, *, selected: bool) -> Parts:
         return alert_parts(row, self._plan(width), self._snapshot, selected=selected)
 
 
@@ -309,7 +313,7 @@ class HistoryList(TabList["tuple[int, str, str]", "HistoryEntry"]):
         happened = row.transition
         alert = row.transition.alert
         severity = alert.severity
-        ink = Inks.of(severity, selected=selected, is_loud=happened.kind != "resolved")
+        ink = Inks.for_line(severity, selected=selected, is_loud=happened.kind != "resolved")
         rule, where = history_columns(width)
         severity_cells = 10 if width >= MEDIUM else 1
         parts: Parts = [

@@ -125,8 +125,8 @@ class AlertQuery:
         self._seen = 0
         """Number of the newest transition evaluated."""
 
-    def filter(self, wanted: Filter) -> None:
-        self._wanted = wanted
+    def filter(self, query: Filter) -> None:
+        self._wanted = query
         self._entries = []
         self._seen = 0
 
@@ -219,11 +219,11 @@ def matched_by_silences(snapshot: AlertSnapshot) -> dict[str, list[Alert]]:
     return matched
 
 
-def owner_of(alert: Alert, of: AlertSnapshot) -> str:
+def owner_of(alert: Alert, snapshot: AlertSnapshot) -> str:
     """Return the operator that acknowledged or silenced an alert; empty if none."""
-    silences = of.alerts.silences
-    ack = silences.ack_of(alert, of.now_ns)
-    hiding = silences.silences_of(alert, of.now_ns)
+    silences = snapshot.alerts.silences
+    ack = silences.ack_of(alert, snapshot.now_ns)
+    hiding = silences.silences_of(alert, snapshot.now_ns)
     return ack.owner if ack is not None else hiding[0].who if hiding else ""
 
 

@@ -24,7 +24,7 @@ SORTS = ("severity", "age", "place")
 _RANK = {status: number for number, status in enumerate(AlertStatus)}
 
 
-class Group(NamedTuple):
+class AlertGroup(NamedTuple):
     """Alerts of one rule (so of one severity) and one status."""
 
     key: str
@@ -68,12 +68,12 @@ class Group(NamedTuple):
         return common_place([min(places), max(places)]) if all(places) else ""
 
 
-class Row(NamedTuple):
+class AlertLine(NamedTuple):
     """A line of the list: a group, or an alert."""
 
     key: str
     """What the cursor stays on."""
-    group: Group | None
+    group: AlertGroup | None
     single: AlertWithStatus | None
     """The alert. None for a group."""
     is_inside: bool = False
@@ -101,7 +101,7 @@ def in_order(alerts: Iterable[AlertWithStatus], sort: str) -> list[AlertWithStat
     return sorted(alerts, key=lambda held: _RANK[held.status])
 
 
-def arrange(alerts: list[AlertWithStatus], opened: AbstractSet[str]) -> list[Row]:
+def arrange(alerts: list[AlertWithStatus], opened: AbstractSet[str]) -> list[AlertLine]:
     """Return the rows.
 
     A group has the place of its first alert.
@@ -114,18 +114,18 @@ def arrange(alerts: list[AlertWithStatus], opened: AbstractSet[str]) -> list[Row
     keys = [group_key(held) for held in alerts]
     for key, held in zip(keys, alerts, strict=True):
         groups.setdefault(key, []).append(held)
-    rows: list[Row] = []
+    rows: list[AlertLine] = []
     done: set[str] = set()
     for key, held in zip(keys, alerts, strict=True):
         members = groups[key]
         if len(members) < COLLAPSE_FROM:
-            rows.append(Row(held.alert.fingerprint, None, held))
+            rows.append(AlertLine(held.alert.fingerprint, None, held))
         elif key not in done:
             done.add(key)
             is_open = key in opened
-            rows.append(Row(key, Group(key, members, is_open), None))
+            rows.append(AlertLine(key, AlertGroup(key, members, is_open), None))
             if is_open:
                 rows.extend(
-                    Row(one.alert.fingerprint, None, one, is_inside=True) for one in members
+                    AlertLine(one.alert.fingerprint, None, one, is_inside=True) for one in members
                 )
     return rows

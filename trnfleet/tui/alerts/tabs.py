@@ -94,11 +94,11 @@ def with_note(tabs: Parts, note: str, width: int) -> Parts:
     )
 
 
-def with_found(tabs: Parts, pattern: str, found: int, width: int) -> Parts:
+def with_found(tabs: Parts, pattern: str, matches: int, width: int) -> Parts:
     """Return the line with the filter, and its count if there is room."""
     right: Parts = [
         (f"/{plain(pattern, 40)} ", theme.LINK),
-        (f"{count(found)} found ", theme.QUIET),
+        (f"{count(matches)} found ", theme.QUIET),
     ]
     if width_of(tabs) + width_of(right) >= width:
         right = right[:1]
@@ -190,7 +190,7 @@ HISTORY_TITLES = ("time", "what", "severity", "rule", "place", "target", "summar
 SILENCE_TITLES = ("matchers", "state", "begins", "ends", "owner", "comment")
 
 
-def alert_table(alerts: Iterable[AlertWithStatus], of: AlertSnapshot) -> Table:
+def alert_table(alerts: Iterable[AlertWithStatus], snapshot: AlertSnapshot) -> Table:
     """Return alerts as a table."""
     return Table(
         ALERT_TITLES,
@@ -205,7 +205,7 @@ def alert_table(alerts: Iterable[AlertWithStatus], of: AlertSnapshot) -> Table:
                 held.alert.chips or None,
                 held.alert.job,
                 format_rfc3339(held.alert.fired_ns or held.alert.since_ns),
-                owner_of(held.alert, of),
+                owner_of(held.alert, snapshot),
                 summary(held.alert),
             )
             for held in alerts
@@ -251,10 +251,10 @@ def silence_table(silences: Iterable[Silence], now_ns: int) -> Table:
     )
 
 
-def tab_table(query: AlertQuery, of: AlertSnapshot, tab: str, sort: str) -> Table:
+def tab_table(query: AlertQuery, snapshot: AlertSnapshot, tab: str, sort: str) -> Table:
     """Return a tab's rows as a table, each alert of a group by itself."""
     if tab == SILENCES:
-        return silence_table(query.silences(), of.now_ns)
+        return silence_table(query.silences(), snapshot.now_ns)
     if tab == HISTORY:
         return history_table(query.history())
-    return alert_table(in_order(query.alerts(only_unhandled=tab == ACTIVE), sort), of)
+    return alert_table(in_order(query.alerts(only_unhandled=tab == ACTIVE), sort), snapshot)

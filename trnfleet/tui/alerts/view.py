@@ -30,7 +30,7 @@ from trnfleet.tui.alerts.lists import (
     silence_head,
 )
 from trnfleet.tui.alerts.query import AT, AlertQuery, columns_of, matched_by_silences
-from trnfleet.tui.alerts.rows import SORTS, Row, arrange, in_order
+from trnfleet.tui.alerts.rows import SORTS, AlertLine, arrange, in_order
 from trnfleet.tui.alerts.tabs import (
     ACTIVE,
     ALL,
@@ -48,7 +48,6 @@ from trnfleet.tui.alerts.tabs import (
 from trnfleet.tui.charts.place import LEAST_ROWS, MOST_ROWS, Place, PlaceCharts
 from trnfleet.tui.format.alerts import where_text
 from trnfleet.tui.state.highlight import place_of
-from trnfleet.tui.trends.place import LEAST_ROWS, MOST_ROWS, Place, PlaceCharts
 from trnfleet.tui.view import (
     CHARTS_FROM,
     LEAST_LIST,
@@ -72,7 +71,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.filters.columns import Columns
     from trnfleet.domain.filters.language import Filter
-    from trnfleet.tui.alerts.rows import Group
+    from trnfleet.tui.alerts.rows import AlertGroup
     from trnfleet.tui.snapshots.table import Table
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.widgets.cells import Parts
@@ -85,14 +84,14 @@ DETAILS = 18
 """Rows of the details above charts: facts, and the chart of the alert's own figure."""
 
 
-class Space(NamedTuple):
+class AlertSpace(NamedTuple):
     """Rows below the list."""
 
     details: int
     charts: int = 0
 
     @staticmethod
-    def of(width: int, height: int, listed: int, *, is_large: bool) -> Space:
+    def share(width: int, height: int, listed: int, *, is_large: bool) -> AlertSpace:
         """Return how a view's rows are shared out.
 
         Args:
@@ -115,11 +114,15 @@ class Space(NamedTuple):
                 if is_large or width < CHARTS_FROM
                 else height - rows - 2 - max(LEAST_LIST, list_rows)
             )
-            return Space(rows if height >= 12 else 0, spare if spare >= LEAST_ROWS else 0)
+            return AlertSpace(rows if height >= 12 else 0, spare if spare >= LEAST_ROWS else 0)
         share = 3 if is_large else 6
         rows = height - 2 - min(max(LEAST_LIST, list_rows), height * share // 10)
         charts = min(MOST_ROWS, rows - (DETAILS if listed else 0))
-        return Space(rows) if is_large or charts < LEAST_ROWS else Space(rows - charts, charts)
+        return (
+            AlertSpace(rows)
+            if is_large or charts < LEAST_ROWS
+            else AlertSpace(rows - charts, charts)
+        )
 
 
 def charted(context: UiContext, alerts: Sequence[Alert], place: str) -> Place | None:
@@ -192,7 +195,7 @@ class AlertsView(FilteredView):
         self._head = Bar(fill=lambda: theme.HEAD)
         self._is_large = False
         """Whether the details have most of the space."""
-        self._shared: tuple[int, int, Space] = (0, 0, Space(0))
+        self._shared: tuple[int, int, AlertSpace] = (0, 0, AlertSpace(0))
         """Width, height and space of the present layout."""
         self._body = Container(id="alert-body")
         self._query = AlertQuery(context.alerts)
@@ -230,7 +233,7 @@ class AlertsView(FilteredView):
     def picked_alerts(self) -> list[Alert]:
         """Alerts under the cursor: one, or all of a group."""
         picked = self.current.picked
-        if isinstance(picked, Row):
+        if isinstance(picked, AlertLine):
             if picked.group is not None:
                 return [member.alert for member in picked.group.members]
             return [] if picked.single is None else [picked.single.alert]
@@ -243,7 +246,7 @@ class AlertsView(FilteredView):
         Empty for the fleet, or without a cause.
         """
         picked = self.current.picked
-        if isinstance(picked, Row) and picked.group is not None:
+        if isinstance(picked, AlertLine) and picked.group is not None:
             return picked.group.place
         alerts = self.picked_alerts
         return cause_address(alerts[0]).partition(":")[0] if alerts else ""
@@ -293,7 +296,7 @@ class AlertsView(FilteredView):
             return
         if width < CHARTS_FROM:
             height = min(height, self._body.size.height + 1)
-        space = Space.of(width, height, self.current.count, is_large=self._is_large)
+        space = AlertSpace.share(width, height, self.current.count, is_large=self._is_large)
         shared = width, height, space
         if shared == self._shared:
             return
@@ -353,7 +356,7 @@ class AlertsView(FilteredView):
         if self.note:
             return with_note(tabs, self.note, width)
         if self.pattern:
-            return with_found(tabs, self.pattern, self._found(), width)
+            return with_found(tabs, self.pattern, self._match_count(), width)
         word = self.context.alerts.word(self.clock.monotonic_s())
         if word.doubts:
             return with_doubt(tabs, word.doubts[0], width)
@@ -362,7 +365,7 @@ class AlertsView(FilteredView):
         others = self.context.fleets.beside(self.context)
         return with_order(tabs, self.tab, self._order, width, word_text(word, ""), others)
 
-    def _found(self) -> int:
+    def _match_count(self) -> int:
         """Count the matches, including collapsed ones."""
         if self.current is not self.list:
             return len(self.current.rows)
@@ -412,7 +415,7 @@ class AlertsView(FilteredView):
         self.paint()
         self.list.point_at(group.key)
 
-    def _group_of(self, row: Row) -> Group | None:
+    def _group_of(self, row: AlertLine) -> AlertGroup | None:
         if not row.is_inside:
             return None
         return next(
@@ -501,7 +504,7 @@ class AlertsView(FilteredView):
     def _entered(self, event: CursorList.Entered) -> None:
         event.stop()
         picked = self.current.picked
-        if isinstance(picked, Row) and picked.group is not None:
+        if isinstance(picked, AlertLine) and picked.group is not None:
             self.action_expand()
             return
         alerts = self.picked_alerts
@@ -523,12 +526,12 @@ class AlertsView(FilteredView):
     def export(self) -> Table:
         return tab_table(self._query, self.context.alerts, self.tab, self._order)
 
-    def take_filter(self, wanted: Filter) -> None:
-        self._query.filter(wanted)
+    def take_filter(self, query: Filter) -> None:
+        self._query.filter(query)
         self.paint()
 
     def found_text(self) -> str:
-        matches = self._found()
+        matches = self._match_count()
         noun = "silence" if self.tab == SILENCES else "alert"
         return (
             counted(matches, noun)

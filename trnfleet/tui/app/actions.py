@@ -30,8 +30,8 @@ from trnfleet.tui.alerts.actions import AlertActions
 from trnfleet.tui.app.commands import (
     TIME,
     Action,
-    Commands,
     CommandSuggester,
+    TypedCommands,
     checked,
 )
 from trnfleet.tui.app.screen import TITLES
@@ -90,9 +90,9 @@ class ActionsApp(TimeKeys):
         return [action for action in ACTIONS if are_several or action.name != _NEXT_FLEET]
 
     @property
-    def commands(self) -> Commands:
+    def commands(self) -> TypedCommands:
         """The typed commands."""
-        return Commands(self, self.offered)
+        return TypedCommands(self, self.offered)
 
     def key_parts(self) -> list[tuple[str, list[Binding]]]:
         """Return the keys with the titles of their sections.

@@ -18,7 +18,7 @@ from trnfleet.tui.app.commands import EVERYWHERE, TIME
 from trnfleet.tui.app.palette import Palette, PaletteSource
 from trnfleet.tui.bars.header import WORDS as HEADER_WORDS
 from trnfleet.tui.bars.status import WORDS as STATUS_WORDS
-from trnfleet.tui.help import HelpScreen, Key, Section, sections, sign_section
+from trnfleet.tui.help import HelpKey, HelpScreen, Section, sections, sign_section
 from trnfleet.tui.playback.seek_bar import SIGNS
 from trnfleet.tui.view import ALERTS, FLEET
 from trnfleet.tui.views import VIEWS
@@ -73,7 +73,7 @@ class FleetApp(ActionsApp):
                 everywhere.append(section)
             else:
                 others.append(section)
-        everywhere.insert(1, Section("Views", [Key(entry.key, entry.title) for entry in VIEWS]))
+        everywhere.insert(1, Section("Views", [HelpKey(entry.key, entry.title) for entry in VIEWS]))
         signs = [
             sign_section("In the header", HEADER_WORDS),
             sign_section("In the status line", STATUS_WORDS),

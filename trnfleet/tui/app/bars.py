@@ -15,7 +15,7 @@ from trnfleet.tui.bars.breadcrumbs import breadcrumbs
 from trnfleet.tui.bars.brokers import away_from, brokers_text
 from trnfleet.tui.bars.header import fleets_text, header
 from trnfleet.tui.bars.status import banner, note_line, own_banner, status
-from trnfleet.tui.bars.tabs import Count, tabs_line
+from trnfleet.tui.bars.tabs import TabCount, tabs_line
 from trnfleet.tui.playback.past_banner import kept_text, past_banner, past_hints, present_text
 from trnfleet.tui.playback.seek_bar import Seek
 from trnfleet.tui.view import ALERTS, RESERVATIONS
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from trnfleet.tui.bars.hints import Hints
     from trnfleet.tui.bars.status import OwnProcess
     from trnfleet.tui.bars.tour import Tour
-    from trnfleet.tui.notifications import Notice
+    from trnfleet.tui.notifications import AlertNotice
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.views import ViewEntry
 
@@ -132,7 +132,7 @@ class ScreenBars:
             )
         self._write_banner(summary)
 
-    def write_crumbs(self, address: str, event: Event | Notice | Tour | None) -> None:
+    def write_crumbs(self, address: str, event: Event | AlertNotice | Tour | None) -> None:
         """Write the path to an address, and news beside it."""
         picked, fleets = self._context.highlight.words(), self._context.fleets
         root = self._context.monitor.fleet_name if fleets.are_several else "fleet"
@@ -152,7 +152,7 @@ class ScreenBars:
         is_shown = playback.shows_past and live is not None
         self.past.set_class(is_shown, "-shown")
         if is_shown and live is not None:
-            seek = Seek.of(playback)
+            seek = Seek.from_playback(playback)
             is_connected = live.link.connected
             present = present_text(is_recording=playback.is_recording, is_connected=is_connected)
             if self._context.fleets.are_several:
@@ -177,7 +177,7 @@ class ScreenBars:
             text, style = line
             self.banner.show(lambda width: paragraph(text, width, style), fill=lambda: style)
 
-    def _counts(self, summary: Summary) -> dict[str, Count]:
+    def _counts(self, summary: Summary) -> dict[str, TabCount]:
         """Return the numbers at the tabs: unfinished reservations, unacknowledged alerts."""
         counts = [context.alerts.counts for context in self._context.fleets.contexts]
         severities = (
@@ -189,8 +189,8 @@ class ScreenBars:
         style = None if worst is None else theme.SEVERITY_STYLE[worst]
         is_loading = self._context.monitor.incomplete == LOADING
         return {
-            RESERVATIONS: Count(summary.reservations),
-            ALERTS: Count(None) if is_loading else Count(firing, style),
+            RESERVATIONS: TabCount(summary.reservations),
+            ALERTS: TabCount(None) if is_loading else TabCount(firing, style),
         }
 
     def _says_replay(self) -> bool:

@@ -69,7 +69,7 @@ class Action(NamedTuple):
         return [] if self.choices is None else having(text, self.choices(app), most)
 
 
-class Commands:
+class TypedCommands:
     """The commands of an app."""
 
     def __init__(self, app: Any, actions: Iterable[Action]) -> None:
@@ -114,7 +114,7 @@ class Commands:
 class CommandSuggester(Suggester):
     """Completion for the command field."""
 
-    def __init__(self, commands: Commands) -> None:
+    def __init__(self, commands: TypedCommands) -> None:
         super().__init__(use_cache=False, case_sensitive=True)
         self._commands = commands
 

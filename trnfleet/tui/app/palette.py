@@ -85,7 +85,7 @@ class Candidate(NamedTuple):
     """Whether it can be run now; else `run` shows the reason."""
 
 
-class Found(NamedTuple):
+class Match(NamedTuple):
     """A candidate that a text finds."""
 
     score: float
@@ -117,26 +117,26 @@ class Candidates:
         self.listed = listed
         self._of_fleet = of_fleet
 
-    def find(self, text: str) -> list[Found]:
+    def find(self, text: str) -> list[Match]:
         """Return the candidates for a text, the most probable first."""
         text = text.strip()[:MOST_TYPED]
         if not text:
-            return [Found(0.0, candidate) for candidate in self.listed]
+            return [Match(0.0, candidate) for candidate in self.listed]
         needle = text.lower()
         fuzzy = FuzzySearch()
         matches = [
             made
             for candidate in self.own
-            if (made := _found(candidate, text, needle, fuzzy)) is not None
+            if (made := _match(candidate, text, needle, fuzzy)) is not None
         ]
         matches += [
-            Found(_OF_FLEET, candidate, _span(candidate.text.lower().find(needle), needle))
+            Match(_OF_FLEET, candidate, _span(candidate.text.lower().find(needle), needle))
             for candidate in self._of_fleet(text)
         ]
         return sorted(matches, key=lambda match: -match.score)
 
 
-def _found(candidate: Candidate, text: str, needle: str, fuzzy: FuzzySearch) -> Found | None:
+def _match(candidate: Candidate, text: str, needle: str, fuzzy: FuzzySearch) -> Match | None:
     """Return the match of a text with an own name; None without a match."""
     lower = candidate.text.lower()
     if needle.startswith(":") and not (lower.startswith(":") or candidate.sign == text):
@@ -161,7 +161,7 @@ def _found(candidate: Candidate, text: str, needle: str, fuzzy: FuzzySearch) -> 
         score = _FUZZY + min(0.4, fit / (10 * len(needle))) if fit else 0.0
     if not score:
         return None
-    return Found(score - 0.5 * (not candidate.is_possible), candidate, marked)
+    return Match(score - 0.5 * (not candidate.is_possible), candidate, marked)
 
 
 def _span(at: int, needle: str) -> Sequence[int]:
@@ -420,16 +420,16 @@ class Palette(CommandPalette):
         self.query_one("#--container").styles.max_height = lines + 3
 
 
-def hit_content(found: Found, marked: Style | None) -> Content:
+def hit_content(match: Match, marked: Style | None) -> Content:
     """Return the line of a hit: key or kind, name, and note.
 
     It names no colours: the selected line has its own.
     """
-    candidate = found.candidate
+    candidate = match.candidate
     sign, name, note = (_shown(text) for text in (candidate.sign, candidate.text, candidate.note))
     content = Content(name)
     if marked is not None and name == candidate.text:
-        for at in found.marked:
+        for at in match.marked:
             content = content.stylize(marked, at, at + 1)
     filled = Content(sign + " " * max(1, _SIGN_CELLS - cell_len(sign)))
     if not candidate.is_possible:

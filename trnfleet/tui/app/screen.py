@@ -1,5 +1,8 @@
 """The screen: header, tabs, breadcrumbs, one view at a time, prompt and status line.
 
+`FleetPages` has the views of one fleet. One of several fleets is on the screen. The others' views
+stay as they are, unpainted; their alerts are still followed.
+
 It decides the place shown and the time of painting. It reads a monitor and owns neither monitor,
 broker nor simulator. Keys and commands are in `actions.py`.
 """
@@ -9,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from textual import on
@@ -21,12 +24,13 @@ from trnfleet.domain.address import Level, level_of
 from trnfleet.garbage import collect_garbage, spare_collector
 from trnfleet.text import plain
 from trnfleet.tui import theme
+from trnfleet.tui.alerts.actions import AlertActions
 from trnfleet.tui.app.bars import Note, ScreenBars
-from trnfleet.tui.app.fleet_pages import FleetPages, notice_of_others
 from trnfleet.tui.app.input import InputDropped
 from trnfleet.tui.app.terminal import Pacer, TerminalApp, cause_of, empty_caches
 from trnfleet.tui.bars.tour import Tour
 from trnfleet.tui.charts.history import FROM_S
+from trnfleet.tui.notifications import AlertWatch
 from trnfleet.tui.playback.seek_bar import SeekBar
 from trnfleet.tui.state.context import WatchedFleet
 from trnfleet.tui.state.leases import look_at_chips, open_chips
@@ -37,9 +41,9 @@ from trnfleet.tui.widgets.line_view import LineView
 from trnfleet.tui.widgets.prompt import AskLine
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Hashable, Sequence
+    from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Sequence
 
-    from textual.app import ComposeResult
+    from textual.app import App, ComposeResult
 
     from trnfleet.clock import Clock
     from trnfleet.monitor.alerting.operator import OperatorActions
@@ -47,10 +51,11 @@ if TYPE_CHECKING:
     from trnfleet.monitor.minutes.minutes import FleetHistory
     from trnfleet.monitor.replay.controls import Playback
     from trnfleet.monitor.sources.leases import Leases
-    from trnfleet.tui.alerts.actions import AlertActions
+    from trnfleet.monitor.store.events import Event
     from trnfleet.tui.bars.status import OwnProcess
-    from trnfleet.tui.notifications import Notice
+    from trnfleet.tui.notifications import AlertNotice
     from trnfleet.tui.state.context import UiContext
+    from trnfleet.tui.view import Lists
     from trnfleet.tui.views import ViewEntry
 
 log = logs.get_logger(__name__)
@@ -69,8 +74,117 @@ QUIET_S = 1.15
 little late."""
 _MOST_PAINTS = 10
 """Most rounds of painting and layout for a complete view."""
-_GC_THRESHOLDS = (50_000, 50, 100)
+SIGNALS = {signal.SIGINT: 0, signal.SIGTERM: 143, signal.SIGHUP: 129}
+"""Signals ending the app, with their exit status. The terminal is restored first."""
 TITLES = frozenset(entry.title for entry in VIEWS)
+
+
+NOTICE_S = 20.0
+"""Seconds for a new alert, or an event above information, in every view."""
+
+
+class FleetNews:
+    """FleetNews beside the breadcrumbs: the newest alert or event, else the tour of a first run."""
+
+    def __init__(self, monitor: FleetState, watch: AlertWatch, tour: Tour) -> None:
+        self._monitor = monitor
+        self._watch = watch
+        self.tour = tour
+        self.item: Event | AlertNotice | Tour | None = None
+        """What is shown; None for nothing."""
+
+    def look(self, now_s: float, lists: Lists, elsewhere: AlertNotice | None = None) -> bool:
+        """Choose the item to show.
+
+        Return True if it changed.
+
+        Args:
+            now_s: Real monotonic seconds.
+            lists: Lists on screen. Their content is not repeated.
+            elsewhere: FleetNews of another fleet.
+        """
+        monitor = self._monitor
+        before = self.item
+        # The tour's minute begins with the first look, even if news is shown instead.
+        tour = self.tour if self.tour.is_shown(now_s) else None
+        alert = None if lists.problems else self._watch.notice(now_s, NOTICE_S)
+        if alert is not None and elsewhere is not None and elsewhere.severity < alert.severity:
+            # What is worse comes first, wherever it is.
+            alert = elsewhere
+        event = (
+            None if lists.events else monitor.events.notable(monitor.clock.monotonic_s(), NOTICE_S)
+        )
+        self.item = alert or elsewhere or event or tour
+        return self.item is not before
+
+    def renew(self) -> None:
+        """Show nothing until the next look: another moment is shown."""
+        self.item = None
+
+
+class FleetPages:
+    """The views of one fleet and their companions."""
+
+    def __init__(
+        self, app: App[Any], context: UiContext, *, rings: bool, notifies: bool, tour: Tour
+    ) -> None:
+        """Make the companions of a fleet's views, and no view yet.
+
+        Args:
+            app: The app of the terminal.
+            context: The fleet.
+            rings: Whether the terminal rings for new alerts.
+            notifies: Whether it is asked for a desktop notification.
+            tour: The tour of a first run.
+        """
+        self.context = context
+        self.views: dict[str, View] = {}
+        """Views opened so far, by title."""
+        self.actions = AlertActions(context)
+        self.watch = AlertWatch(app, context, rings=rings, notifies=notifies)
+        self.news = FleetNews(context.monitor, self.watch, tour)
+        self.place = ""
+        """Where one was when another fleet came onto the screen."""
+        self._source = context.monitor.revision.source
+
+    @property
+    def name(self) -> str:
+        """The fleet's name."""
+        return self.context.monitor.fleet_name
+
+    def make_view(self, title: str) -> View:
+        """Make the view of a title, and return it; the app mounts it."""
+        kind = next(entry.kind for entry in VIEWS if entry.title == title)
+        view = self.views[title] = kind()(self.context)
+        return view
+
+    def follow_source(self) -> bool:
+        """Drop caches after a change of the fleet's monitor; return whether it changed."""
+        source = self.context.monitor.revision.source
+        if source == self._source:
+            return False
+        self._source = source
+        self.context.alerts.renew()
+        self.watch.renew()
+        for view in self.views.values():
+            view.renew()
+        self.news.renew()
+        return True
+
+
+def notice_of_others(others: Iterable[FleetPages], now_s: float) -> AlertNotice | None:
+    """Return the worst new alert of fleets not on the screen; None for none.
+
+    Args:
+        others: The fleets.
+        now_s: Real monotonic seconds.
+    """
+    notices = [
+        notice._replace(fleet=fleet.name)
+        for fleet in others
+        if (notice := fleet.watch.notice(now_s, NOTICE_S)) is not None
+    ]
+    return min(notices, key=lambda notice: notice.severity, default=None)
 
 
 class Stop(NamedTuple):
@@ -220,7 +334,7 @@ class FleetScreen(TerminalApp):
     def on_mount(self) -> None:
         """Start: the first view and the one timer."""
         for fleet in self._fleets:
-            fleet.context.frame.take()
+            fleet.context.frame.refresh()
         self._write_bars()
         self._write_crumbs()
         self.page.take_focus()
@@ -264,7 +378,7 @@ class FleetScreen(TerminalApp):
             self._fleets.append(pages)
             context.monitor.on_pass.append(self._passed.set)
             await self.screen_stack[0].mount(pages.actions, before=self._bars.status)
-            context.frame.take()
+            context.frame.refresh()
             self.tell(f"fleet {plain(pages.name, 64)} has come: f goes to the next fleet")
         self._news = None
         self._write_bars()
@@ -400,7 +514,7 @@ class FleetScreen(TerminalApp):
             self._shown.place = self.place
             self._take_fleet(next(fleet for fleet in self._fleets if fleet.name == stop.fleet))
             self._shown.follow_source()
-            self.context.frame.take()
+            self.context.frame.refresh()
         self._entry = next(entry for entry in VIEWS if entry.title == stop.view)
         is_new = stop.view not in self._shown.views
         view = self._shown.make_view(stop.view) if is_new else self.page
@@ -538,7 +652,7 @@ class FleetScreen(TerminalApp):
         if has_news or (self._shows_note and now_s >= self._note_until_s):
             # Else the frame and the bars are those of the tick before.
             for fleet in self._fleets:
-                fleet.context.frame.take()
+                fleet.context.frame.refresh()
             self._write_bars()
         page = self.page
         self._is_due = page.tick(allowance) >= allowance
@@ -561,12 +675,12 @@ class FleetScreen(TerminalApp):
             if not self.page.paint():
                 break
         for fleet in self._fleets:
-            fleet.context.frame.take()
+            fleet.context.frame.refresh()
         self._write_bars()
         self._write_crumbs()
         self.page.paint()
 
-    def _notice_of_others(self, now_s: float) -> Notice | None:
+    def _notice_of_others(self, now_s: float) -> AlertNotice | None:
         """Return the news of fleets not on the screen, unless the view lists them."""
         if len(self._fleets) == 1 or self.page.lists.problems:
             return None

@@ -17,7 +17,7 @@ from trnfleet.tui.widgets.cells import Parts, fit, width_of
 from trnfleet.tui.widgets.targets import Target, TargetKind, linked
 
 if TYPE_CHECKING:
-    from trnfleet.tui.notifications import Notice
+    from trnfleet.tui.notifications import AlertNotice
 
 BETWEEN = " > "
 _NOTICE_FROM = 48
@@ -49,7 +49,7 @@ def crumbs(address: str, room: int, root: str = "fleet") -> Parts:
 def breadcrumbs(
     address: str,
     width: int,
-    event: Event | Notice | Tour | None = None,
+    event: Event | AlertNotice | Tour | None = None,
     picked: str = "",
     root: str = "fleet",
 ) -> Parts:
@@ -80,7 +80,7 @@ def breadcrumbs(
     return parts
 
 
-def notice(event: Event | Notice, room: int) -> Parts:
+def notice(event: Event | AlertNotice, room: int) -> Parts:
     """Return an event or alert in at most `room` cells: sign, place and text.
 
     It links to the place of an event, or to the list with it.

@@ -70,7 +70,7 @@ class OwnProcess(Protocol):
         """The same in a few words, and for as long as the app runs."""
 
 
-class Figure(NamedTuple):
+class StatusFigure(NamedTuple):
     """A figure of the status line."""
 
     text: str
@@ -203,7 +203,7 @@ def status(
     mark, style = ("●", theme.BAR) if link.connected else ("✖ not connected", theme.BAR_DOWN)
     figures = [
         *_figures(summary, is_connected=link.connected),
-        *(Figure(process.figure, is_bad=True) for process in processes if process.figure),
+        *(StatusFigure(process.figure, is_bad=True) for process in processes if process.figure),
     ]
     kept_text, is_problem = kept
     # Dropped first without room: the broker's name and version, the recorded span, the broker,
@@ -224,7 +224,7 @@ def status(
         if link.is_unverified or any(part.is_unverified for part in link.parts):
             before += [("  ", theme.BAR), (f" {UNVERIFIED} ", theme.BAR_ALERT)]
         after = _after(figures)
-        kept_parts = _kept(shown_kept, is_problem=is_problem)
+        kept_parts = _recorded(shown_kept, is_problem=is_problem)
         used = width_of(before) + width_of(after)
         if used + width_of(kept_parts) <= room:
             break
@@ -234,7 +234,7 @@ def status(
         # Why nothing is kept is cut before figures go, from the least important on.
         in_short = kept_text.partition(":")[0] if is_problem else ""
         left = room - used - len("    ")
-        kept_parts = _kept(
+        kept_parts = _recorded(
             fit(kept_text, left) if left > len(in_short) else in_short,
             is_problem=is_problem,
         )
@@ -263,7 +263,7 @@ def status(
     return justified(parts, keys, width, theme.BAR)
 
 
-def _after(figures: Sequence[Figure]) -> Parts:
+def _after(figures: Sequence[StatusFigure]) -> Parts:
     """Return figures with the blanks before them."""
     parts: Parts = []
     for figure in figures:
@@ -277,7 +277,7 @@ def _after(figures: Sequence[Figure]) -> Parts:
     return parts
 
 
-def _counted(figures: list[Figure], shown: int) -> list[Parts]:
+def _counted(figures: list[StatusFigure], shown: int) -> list[Parts]:
     """Return the first figures, then the number of troubles among the others.
 
     In a long and a short form.
@@ -287,7 +287,7 @@ def _counted(figures: list[Figure], shown: int) -> list[Parts]:
         return [_after(figures[:shown])]
     is_loud = any(figure.is_loud for figure in left_out)
     text = f"+{len(left_out)}"
-    padded = (Figure(label, is_bad=True, is_loud=is_loud) for label in (f"{text} more", text))
+    padded = (StatusFigure(label, is_bad=True, is_loud=is_loud) for label in (f"{text} more", text))
     tight = (f" {text}", theme.BAR_ALERT if is_loud else theme.BAR_STRONG)
     return [
         *(_after([*figures[:shown], figure]) for figure in padded),
@@ -295,7 +295,7 @@ def _counted(figures: list[Figure], shown: int) -> list[Parts]:
     ]
 
 
-def _kept(text: str, *, is_problem: bool) -> Parts:
+def _recorded(text: str, *, is_problem: bool) -> Parts:
     """Return how much of the past is kept, or why nothing is."""
     if not text:
         return []
@@ -306,7 +306,7 @@ def _kept(text: str, *, is_problem: bool) -> Parts:
     )
 
 
-def _without_one(figures: list[Figure]) -> list[Figure]:
+def _without_one(figures: list[StatusFigure]) -> list[StatusFigure]:
     """Return figures without the last healthy one, except losses and rate.
 
     Unchanged if there is no such figure.
@@ -326,7 +326,7 @@ def _broker(link: LinkStatus, broker_kind: str) -> str:
     return f"{plain(broker_kind, 40)} at {where}{protocol}" if broker_kind else where + protocol
 
 
-def _figures(summary: Summary, *, is_connected: bool) -> list[Figure]:
+def _figures(summary: Summary, *, is_connected: bool) -> list[StatusFigure]:
     """Return rate and lag, then problems, the worst first.
 
     A problem that continues is at least a warning; a past one is not. Without a connection rate and
@@ -336,19 +336,25 @@ def _figures(summary: Summary, *, is_connected: bool) -> list[Figure]:
     problems = [problem for problem in summary.pipeline_problems if problem.short]
     names = {problem.name for problem in problems}
     shown = [rate_text(summary)] if is_connected else []
-    shown += [] if "lag" in names or not is_connected else [Figure(f"lag {''.join(lag) or '-'}")]
+    shown += (
+        [] if "lag" in names or not is_connected else [StatusFigure(f"lag {''.join(lag) or '-'}")]
+    )
     shown += [
-        Figure(plain(problem.short, 60), is_bad=True, is_loud=problem.severity <= Severity.WARNING)
+        StatusFigure(
+            plain(problem.short, 60), is_bad=True, is_loud=problem.severity <= Severity.WARNING
+        )
         for problem in problems
     ]
-    shown += [] if "messages-lost" in names else [Figure("lost 0")]
+    shown += [] if "messages-lost" in names else [StatusFigure("lost 0")]
     if summary.receiver_error_count:
-        shown.append(Figure(f"receiver errors {count(summary.receiver_error_count)}", is_bad=True))
+        shown.append(
+            StatusFigure(f"receiver errors {count(summary.receiver_error_count)}", is_bad=True)
+        )
     if not is_connected:
         return shown
     online = summary.publishers_online
     known = summary.publishers
-    shown.append(Figure(f"publishers {count(online)}/{count(known)}", is_bad=online < known))
+    shown.append(StatusFigure(f"publishers {count(online)}/{count(known)}", is_bad=online < known))
     return shown
 
 
@@ -357,11 +363,11 @@ def _receiver_error(summary: Summary) -> str:
     return receiver_error_text(summary.receiver_errors[0]) if summary.receiver_errors else ""
 
 
-def rate_text(summary: Summary) -> Figure:
+def rate_text(summary: Summary) -> StatusFigure:
     """Return the rate of telemetry, marked bad if the feed is dead."""
     rate = summary.messages_per_s
     if rate is None:
-        return Figure("- msg/s")
+        return StatusFigure("- msg/s")
     if not rate:
-        return Figure(f"0 msg/s for {duration(summary.quiet_s or 0.0)}", is_bad=True)
-    return Figure(f"{rate:.0f} msg/s" if rate >= 9.95 else f"{rate:.2g} msg/s")
+        return StatusFigure(f"0 msg/s for {duration(summary.quiet_s or 0.0)}", is_bad=True)
+    return StatusFigure(f"{rate:.0f} msg/s" if rate >= 9.95 else f"{rate:.2g} msg/s")

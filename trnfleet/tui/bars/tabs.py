@@ -32,7 +32,7 @@ class Tab(NamedTuple):
     has_count: bool = False
 
 
-class Count(NamedTuple):
+class TabCount(NamedTuple):
     """The number at a tab."""
 
     number: int | None
@@ -41,7 +41,7 @@ class Count(NamedTuple):
     """Colour of a severity. None for the text colour."""
 
 
-class Form(enum.Enum):
+class TabForm(enum.Enum):
     """How much of each tab is shown.
 
     It depends on width alone, so that tabs do not move.
@@ -54,7 +54,7 @@ class Form(enum.Enum):
     """Keys alone, with the title of the active one behind all of them."""
 
 
-def form_for(tabs: Sequence[Tab], width: int) -> Form:
+def form_for(tabs: Sequence[Tab], width: int) -> TabForm:
     """Return the longest form that fits a width."""
     counts = sum(COUNT_ROOM for tab in tabs if tab.has_count)
     frame = 2 * len(tabs) + counts
@@ -63,16 +63,18 @@ def form_for(tabs: Sequence[Tab], width: int) -> Form:
         for names in ([tab.title for tab in tabs], [tab.short for tab in tabs])
     )
     for form, room in (
-        (Form.WIDE, full + frame + 2 * len(tabs)),
-        (Form.FULL, full + frame + len(tabs) + 1),
-        (Form.SHORT, short + frame + len(tabs) + 1),
+        (TabForm.WIDE, full + frame + 2 * len(tabs)),
+        (TabForm.FULL, full + frame + len(tabs) + 1),
+        (TabForm.SHORT, short + frame + len(tabs) + 1),
     ):
         if room <= width:
             return form
-    return Form.KEYS
+    return TabForm.KEYS
 
 
-def tabs_line(tabs: Sequence[Tab], active: str, counts: Mapping[str, Count], width: int) -> Parts:
+def tabs_line(
+    tabs: Sequence[Tab], active: str, counts: Mapping[str, TabCount], width: int
+) -> Parts:
     """Return the tabs, the active one in brackets.
 
     Args:
@@ -82,14 +84,14 @@ def tabs_line(tabs: Sequence[Tab], active: str, counts: Mapping[str, Count], wid
         width: Cells.
     """
     form = form_for(tabs, width)
-    if form is Form.KEYS:
+    if form is TabForm.KEYS:
         return _keys(tabs, active, width)
-    gap = " " if form is Form.WIDE else ""
+    gap = " " if form is TabForm.WIDE else ""
     parts: Parts = []
     is_open = False
     for tab in tabs:
         is_active = tab.title == active
-        name = tab.short if form is Form.SHORT else tab.title
+        name = tab.short if form is TabForm.SHORT else tab.title
         target = Target(TargetKind.VIEW, tab.title)
         # Neighbours share a cell for the bracket of one of them.
         edge = "[" if is_active else "]" if is_open and not gap else " "
@@ -115,7 +117,7 @@ def count_text(number: int) -> str:
     return f"{number // 1_000}k" if number < 100_000 else "99k"
 
 
-def _count(count: Count | None, *, is_active: bool, target: Target) -> Parts:
+def _count(count: TabCount | None, *, is_active: bool, target: Target) -> Parts:
     """Return a number in its room.
 
     The closing bracket of the active tab follows if there is room.

@@ -127,9 +127,9 @@ class BrokerList(RowList[str, "BrokerHealth"]):
         self.wanted = EVERYTHING
         """The filter."""
 
-    def filter(self, wanted: Filter) -> None:
+    def filter(self, query: Filter) -> None:
         """Apply a filter."""
-        self.wanted = wanted
+        self.wanted = query
         self.tick()
 
     def empty_lines(self) -> Sequence[tuple[str, Style]]:

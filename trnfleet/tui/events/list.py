@@ -49,7 +49,7 @@ class EventPlan(NamedTuple):
     text: int
 
     @staticmethod
-    def of(width: int) -> EventPlan:
+    def for_width(width: int) -> EventPlan:
         wide = width >= 100
         rich = width >= 160
         time = 19 if rich else 8
@@ -62,7 +62,7 @@ class EventPlan(NamedTuple):
 
 def head(width: int) -> Parts:
     """Return the columns' titles."""
-    plan = EventPlan.of(width)
+    plan = EventPlan.for_width(width)
     titles = [
         ("time", plan.time),
         ("severity", plan.severity),
@@ -217,9 +217,9 @@ class EventList(CursorList["Event"]):
         newer = bisect.bisect_left(self._found, key.order, key=_ORDER)
         return max(0, len(self._found) - 1 - newer)
 
-    def filter(self, wanted: Filter) -> None:
+    def filter(self, query: Filter) -> None:
         """Apply a filter."""
-        self.wanted = wanted
+        self.wanted = query
         self.changes += 1
         self._found.clear()
         self._looked_at = [0, 0]
@@ -242,7 +242,7 @@ class EventList(CursorList["Event"]):
         return super().tick(limit)
 
     def row_parts(self, number: int, width: int, *, selected: bool) -> Parts:
-        return row(self.row_key(number), EventPlan.of(width), selected=selected)
+        return row(self.row_key(number), EventPlan.for_width(width), selected=selected)
 
     def empty_lines(self) -> Sequence[tuple[str, Style]]:
         now = self._monitor.moment().time_ns

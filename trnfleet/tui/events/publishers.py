@@ -299,9 +299,9 @@ class PublisherList(CursorList[str]):
         places = np.flatnonzero(self._order == row)
         return int(places[0]) if len(places) else None
 
-    def filter(self, wanted: Filter) -> None:
+    def filter(self, query: Filter) -> None:
         """Apply a filter."""
-        self.wanted = wanted
+        self.wanted = query
         self.tick()
 
     def tick(self, limit: int | None = None) -> int:

@@ -14,11 +14,12 @@ from trnfleet.clock import NS_PER_S
 from trnfleet.domain.quantities import count
 from trnfleet.domain.severity import BY_RANK
 from trnfleet.tui import theme
-from trnfleet.tui.state.chart_window import chart_inputs
-from trnfleet.tui.trends.place import LEAST_ROWS, MOST_ROWS
+from trnfleet.tui.charts import plot
+from trnfleet.tui.charts.axes import Mark, time_axis
+from trnfleet.tui.charts.chart import LEAST_WIDTH, head
+from trnfleet.tui.charts.history import chart_inputs
+from trnfleet.tui.charts.place import LEAST_ROWS, MOST_ROWS
 from trnfleet.tui.view import CHARTS_FROM, LEAST_LIST, in_steps
-from trnfleet.tui.widgets import charts, plot, sparks
-from trnfleet.tui.widgets.charts import Chart, Mark
 from trnfleet.tui.widgets.line_view import Line, LineView, blank_line, text_line
 
 if TYPE_CHECKING:
@@ -47,14 +48,14 @@ RATES = rates_rows(1)
 TALL_RATES = rates_rows(2)
 
 
-class Space(NamedTuple):
+class EventSpace(NamedTuple):
     """Rows below the list."""
 
     rates: int = 0
     charts: int = 0
 
     @staticmethod
-    def of(width: int, rows: int, listed: int, *, is_beside: bool) -> Space:
+    def share(width: int, rows: int, listed: int, *, is_beside: bool) -> EventSpace:
         """Return the rows shared out.
 
         Args:
@@ -64,16 +65,16 @@ class Space(NamedTuple):
             is_beside: Whether the event's details are beside the list.
         """
         if width < RATES_FROM:
-            return Space()
+            return EventSpace()
         spare = rows - max(LEAST_BESIDE if is_beside else LEAST_LIST, in_steps(listed + 1))
         if rows >= TALL_FROM:
             spare = max(spare, rows // 2)
         if spare < RATES:
-            return Space()
+            return EventSpace()
         charts = min(MOST_ROWS, spare - TALL_RATES) if width >= CHARTS_FROM else 0
         if charts >= LEAST_ROWS:
-            return Space(TALL_RATES, charts)
-        return Space(TALL_RATES if spare >= TALL_RATES else RATES)
+            return EventSpace(TALL_RATES, charts)
+        return EventSpace(TALL_RATES if spare >= TALL_RATES else RATES)
 
 
 _LABEL = 24

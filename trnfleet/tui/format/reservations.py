@@ -202,7 +202,7 @@ class ReservationPlan(NamedTuple):
     """Cells between columns."""
 
     @staticmethod
-    def of(width: int) -> ReservationPlan:
+    def for_width(width: int) -> ReservationPlan:
         """Return the columns for a width in cells."""
         plan = ReservationPlan(17, 9, 11, 5, 0, 6, 14, 0, 9, 0, 0, 0, 0, 1)
         for least, change in (
@@ -228,7 +228,7 @@ def head(width: int, mean_s: float = WINDOW_S) -> Parts:
         width: Cells.
         mean_s: Seconds averaged for utilisation. 0 for present values.
     """
-    plan = ReservationPlan.of(width)
+    plan = ReservationPlan.for_width(width)
     titles = [
         fit("state", plan.state),
         fit("id", plan.id),

@@ -25,7 +25,6 @@ from trnfleet.tui.hierarchy.table import TreeTable
 from trnfleet.tui.state.chip_table import CHIP_COLUMNS
 from trnfleet.tui.state.descriptors import Descriptions
 from trnfleet.tui.state.leases import why_no_chips
-from trnfleet.tui.trends.place import MOST_ROWS, Place, PlaceCharts
 from trnfleet.tui.view import FilteredView, filter_keys, sort_key
 from trnfleet.tui.widgets.cells import fit, width_of
 from trnfleet.tui.widgets.focus import focus_on

@@ -103,7 +103,7 @@ class Seek(NamedTuple):
     """Of how many messages of a topic one is kept at the position."""
 
     @staticmethod
-    def of(playback: Playback, kept_s: int = 0) -> Seek:
+    def from_playback(playback: Playback, kept_s: int = 0) -> Seek:
         """Return the figures of a playback and of its history's length."""
         return Seek(
             playback.mode,
@@ -481,7 +481,7 @@ class SeekBar(Bar):
         """Show the playback as it is now."""
         playback = self._playback
         if playback is not None:
-            self._drawn = Seek.of(playback, 0 if self._of is None else self._of.kept_s)
+            self._drawn = Seek.from_playback(playback, 0 if self._of is None else self._of.kept_s)
             self.show(self._line)
 
     def _line(self, width: int) -> list[Parts]:

@@ -32,7 +32,6 @@ from trnfleet.tui.format.reservations import (
 from trnfleet.tui.reservations.timeline import LABEL, used_by_cell
 from trnfleet.tui.state.highlight import places_text
 from trnfleet.tui.view import in_steps
-from trnfleet.tui.widgets import sparks
 from trnfleet.tui.widgets.bar import justified
 from trnfleet.tui.widgets.cells import Parts, fit, width_of
 from trnfleet.tui.widgets.line_view import Line, LineView, blank_line, text_line

@@ -155,7 +155,7 @@ class ReservationTable(RowList[str, "Reservation"]):
         highlighted = self._highlight.reservation_id
         return parts_of(
             row,
-            ReservationPlan.of(width),
+            ReservationPlan.for_width(width),
             self.use.util_pct(row),
             selected=selected,
             picked=row.message.id == highlighted,

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from trnfleet.clock import NS_PER_S, parse_rfc3339
+from trnfleet.domain.durations import DAY_NS
 from trnfleet.domain.quantities import DurationStyle, duration
-from trnfleet.domain.reservations.rules import DAY_NS
 from trnfleet.domain.reservations.states import BlockState, ExtensionState
 from trnfleet.monitor.reservations.usage import HOUR_NS
 from trnfleet.tui import theme
@@ -64,7 +64,7 @@ LEGEND = (
 )
 
 
-class Window(NamedTuple):
+class TimelineWindow(NamedTuple):
     """The visible part of time."""
 
     begin_ns: int
@@ -74,7 +74,7 @@ class Window(NamedTuple):
     now_ns: int
 
     @staticmethod
-    def of(now_ns: int, zoom: int, pan: int, cells: int) -> Window:
+    def around(now_ns: int, zoom: int, pan: int, cells: int) -> TimelineWindow:
         """Return a window.
 
         Args:
@@ -87,7 +87,7 @@ class Window(NamedTuple):
         cell_ns = CELLS_S[zoom] * NS_PER_S
         # Cells begin at whole multiples, so that nothing crawls while time goes on.
         now_cell = now_ns // cell_ns
-        return Window(
+        return TimelineWindow(
             (now_cell - int(cells * NOW_AT) + pan) * cell_ns, CELLS_S[zoom], cells, now_ns
         )
 
@@ -108,7 +108,7 @@ class Window(NamedTuple):
         return self.begin_ns + cell * self.cell_ns
 
 
-def covers(window: Window, cell: int, start_ns: int, end_ns: int) -> bool:
+def covers(window: TimelineWindow, cell: int, start_ns: int, end_ns: int) -> bool:
     """Return whether [start, end) holds any of a cell."""
     begin_ns = window.begin_of(cell)
     return start_ns < begin_ns + window.cell_ns and begin_ns < end_ns
@@ -123,7 +123,7 @@ class Watched(NamedTuple):
     util_pct: NDArray[np.float64]
 
     @staticmethod
-    def of(hours: Sequence[UsageHour]) -> Watched:
+    def from_hours(hours: Sequence[UsageHour]) -> Watched:
         """Return hours as columns, without hours of no watched second."""
         known = [hour for hour in hours if hour.watched_s > 0]
         return Watched(
@@ -133,10 +133,10 @@ class Watched(NamedTuple):
         )
 
 
-NEVER_WATCHED = Watched.of(())
+NEVER_WATCHED = Watched.from_hours(())
 
 
-def used_by_cell(watched: Watched, window: Window) -> NDArray[np.float64]:
+def used_by_cell(watched: Watched, window: TimelineWindow) -> NDArray[np.float64]:
     """Return the mean utilisation in each cell, in %; NaN where nothing was watched.
 
     Cells of an hour share its value.
@@ -158,7 +158,7 @@ def used_by_cell(watched: Watched, window: Window) -> NDArray[np.float64]:
     return np.where(total_s > 0, util_s / np.where(total_s > 0, total_s, 1.0), np.nan)
 
 
-def glyphs(reservation: Reservation, watched: Watched, window: Window) -> list[str]:
+def glyphs(reservation: Reservation, watched: Watched, window: TimelineWindow) -> list[str]:
     """Return a reservation's character in every cell; a space where it is not."""
     start_ns = reservation.starts_ns
     end_ns = _end_ns(reservation)
@@ -216,7 +216,9 @@ def _fixed(reservation: Reservation) -> str:
     return SCHEDULED if is_waiting(reservation) else ""
 
 
-def line(reservation: Reservation, watched: Watched, window: Window, *, selected: bool) -> Parts:
+def line(
+    reservation: Reservation, watched: Watched, window: TimelineWindow, *, selected: bool
+) -> Parts:
     """Return a reservation's line: name, time with the now-line, and end if there is room."""
     trouble = severity(reservation)
     body: Style = theme.BASE
@@ -258,7 +260,9 @@ def line(reservation: Reservation, watched: Watched, window: Window, *, selected
     return parts
 
 
-def words(reservation: Reservation, drawn: Sequence[str], window: Window) -> tuple[int, str]:
+def words(
+    reservation: Reservation, drawn: Sequence[str], window: TimelineWindow
+) -> tuple[int, str]:
     """Return the text beside a reservation and its first cell.
 
     The text is the end, or the direction and time of a reservation out of sight. Text never covers
@@ -295,7 +299,7 @@ def _drawn_end_ns(reservation: Reservation) -> int | None:
     return max(ends, default=None)
 
 
-def axis(window: Window) -> list[str]:
+def axis(window: TimelineWindow) -> list[str]:
     """Return the axis: a line of dates or times, and a line of ticks.
 
     Both have the window's width; the second has the mark of now.
@@ -316,7 +320,7 @@ def axis(window: Window) -> list[str]:
     return ["".join(labels), "".join(ticks)]
 
 
-def label(window: Window, cell: int) -> str:
+def label(window: TimelineWindow, cell: int) -> str:
     """Return the label of a cell: its new day, or its hour.
 
     Hours appear if cells are short; most cells have no label.
@@ -332,7 +336,7 @@ def label(window: Window, cell: int) -> str:
     return ""
 
 
-def end_text(instant_ns: int, window: Window) -> str:
+def end_text(instant_ns: int, window: TimelineWindow) -> str:
     """Return an instant's day and minute in UTC.
 
     Beyond 300 days from now it is year and day.
@@ -349,7 +353,7 @@ def _text(instant_ns: int, pattern: str) -> str:
         return ""
 
 
-def cell_text(window: Window) -> str:
+def cell_text(window: TimelineWindow) -> str:
     """Return how long a cell is."""
     return duration(window.cell_s, DurationStyle.COARSE)
 
@@ -380,9 +384,11 @@ class TimelineView(LineView, can_focus=False):
         """Cells of time in a line."""
         return max(1, self.scrollable_content_region.width - LABEL)
 
-    def window(self) -> Window:
+    def window(self) -> TimelineWindow:
         """Return the visible part of time."""
-        return Window.of(self._monitor.moment().time_ns, self.zoom, self.pan, self.cells)
+        return TimelineWindow.around(
+            self._monitor.moment().time_ns, self.zoom, self.pan, self.cells
+        )
 
     def rezoom(self, zoom: int) -> None:
         """Change the length of cells.
@@ -406,7 +412,7 @@ class TimelineView(LineView, can_focus=False):
         memo = self._watched.get(reservation_id)
         if memo is not None and now_s - memo[0] < FRESH_S:
             return memo[1]
-        fresh = Watched.of(self._monitor.reservations.usage(reservation_id))
+        fresh = Watched.from_hours(self._monitor.reservations.usage(reservation_id))
         self._watched[reservation_id] = now_s, fresh
         return fresh
 

@@ -31,7 +31,6 @@ from trnfleet.tui.reservations.timeline import CELLS_S, LABEL, TimelineView
 from trnfleet.tui.snapshots.table import Table, table_of
 from trnfleet.tui.state.highlight import place_of
 from trnfleet.tui.state.subjects import of_reservation
-from trnfleet.tui.trends.place import LEAST_ROWS, Place, PlaceCharts
 from trnfleet.tui.view import CHARTS_FROM, FilteredView, View, filter_keys, sort_key
 from trnfleet.tui.widgets.bar import Bar
 from trnfleet.tui.widgets.cells import fit
@@ -204,8 +203,8 @@ class ReservationsView(FilteredView):
             ],
         )
 
-    def take_filter(self, wanted: Filter) -> None:
-        self.table.wanted = wanted
+    def take_filter(self, query: Filter) -> None:
+        self.table.wanted = query
         self.paint()
 
     def found_text(self) -> str:

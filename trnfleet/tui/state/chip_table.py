@@ -97,24 +97,24 @@ class ChipTable:
         self._alerts = alerts
         self._lower: tuple[Layout | None, list[str]] = (None, [])
 
-    def select(self, wanted: Filter) -> ChipSelection | None:
+    def select(self, query: Filter) -> ChipSelection | None:
         """Return the chips matching a filter; None for a filter matching everything."""
-        mask = wanted.mask(self)
+        mask = query.mask(self)
         if mask is None:
             return None
-        return ChipSelection(mask, Level.CHIP if self._is_of_chips(wanted) else Level.INSTANCE)
+        return ChipSelection(mask, Level.CHIP if self._is_of_chips(query) else Level.INSTANCE)
 
     @staticmethod
-    def is_living(wanted: Filter) -> bool:
+    def is_living(query: Filter) -> bool:
         """Return whether a filter's result may change while the layout stays."""
-        return bool(wanted.columns - {"type", "at"}) or bool(wanted.parts)
+        return bool(query.columns - {"type", "at"}) or bool(query.parts)
 
-    def _is_of_chips(self, wanted: Filter) -> bool:
+    def _is_of_chips(self, query: Filter) -> bool:
         of_instances = {"job", "type", "reservation", "at"}
-        if wanted.columns - of_instances:
+        if query.columns - of_instances:
             return True
-        return any(_CHIP in _expanded(part) for part in wanted.parts) or any(
-            level_of(place) >= Level.CHIP for place in wanted.places
+        return any(_CHIP in _expanded(part) for part in query.parts) or any(
+            level_of(place) >= Level.CHIP for place in query.places
         )
 
     # What a filter asks
@@ -176,7 +176,7 @@ class ChipTable:
             matches += [node for chip in chips if (node := Node(Level.CHIP, chip)) not in known]
         return matches[:most]
 
-    def _add_chips(self, found: NDArray[np.bool_], text: str, lower: list[str]) -> None:
+    def _add_chips(self, mask: NDArray[np.bool_], text: str, lower: list[str]) -> None:
         """Add chips with the text in their own segment, or ending in it."""
         layout = self._layout
         starts = layout.chip_start[:-1]
@@ -186,7 +186,7 @@ class ChipTable:
             tail = f"/{format_chip(number)}"
             there = sizes > number
             if text in tail:
-                found[starts[there] + number] = True
+                mask[starts[there] + number] = True
                 continue
             for at, letter in enumerate(text):
                 if letter == "/" and at and tail.startswith(text[at:]):
@@ -195,7 +195,7 @@ class ChipTable:
                         ends[before] = np.fromiter(
                             (path.endswith(before) for path in lower), np.bool_, len(lower)
                         )
-                    found[starts[there & ends[before]] + number] = True
+                    mask[starts[there & ends[before]] + number] = True
 
     def numbers(self, column: str) -> NDArray[np.float64]:
         """Return a column of numbers.

@@ -41,7 +41,7 @@ class Frame:
         self._summary: Summary | None = None
         self._source = -1
 
-    def take(self) -> None:
+    def refresh(self) -> None:
         """Take the newest pass."""
         self._averages, self._summary = self._monitor.averages, self._monitor.summary()
         self._source = self._monitor.revision.source

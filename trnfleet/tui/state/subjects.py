@@ -87,8 +87,8 @@ def _exact(alerts: Sequence[Alert], snapshot: AlertSnapshot) -> str:
     return " ".join(map(str, matchers_for([alert.labels for alert in alerts], others)))
 
 
-def _alerts(found: Iterable[AlertWithStatus]) -> tuple[Alert, ...]:
-    return tuple(held.alert for held in found)
+def _alerts(alerts: Iterable[AlertWithStatus]) -> tuple[Alert, ...]:
+    return tuple(held.alert for held in alerts)
 
 
 def _matcher(label: str, value: str) -> str:

@@ -23,7 +23,7 @@ from trnfleet.tui.alerts.query import AlertRow, columns_of
 from trnfleet.tui.alerts.rows import COLLAPSE_FROM, arrange, in_order
 from trnfleet.tui.charts.axes import Limit, Mark, Times
 from trnfleet.tui.charts.chart import Chart, Series
-from trnfleet.tui.notifications import ALARM_EVERY_S, AlertNews, Notice
+from trnfleet.tui.notifications import ALARM_EVERY_S, AlertNews, AlertNotice
 from trnfleet.tui.state.alerts import touches
 from trnfleet.tui.widgets.cells import text_of, width_of
 from trnfleet.tui.widgets.facts import Fact, fact_lines
@@ -74,7 +74,7 @@ def test_lines_are_as_wide_as_their_head(width: int, *, shows_status: bool) -> N
 
     Long texts are cut.
     """
-    plan = AlertPlan.of(width, shows_status=shows_status)
+    plan = AlertPlan.for_width(width, shows_status=shows_status)
     given = [
         *storm(8),
         held(
@@ -255,15 +255,15 @@ def test_news_are_told_once() -> None:
     loud = held()
     info = held(of=rule("odd", "info"))
     quiet = held("uc1/us-0002", status=AlertStatus.SILENCED)
-    assert news.take([loud, info, quiet], 0.0) == [loud]
-    assert news.take([loud, info, quiet], 1.0) == []
+    assert news.read([loud, info, quiet], 0.0) == [loud]
+    assert news.read([loud, info, quiet], 1.0) == []
     acked = AlertWithStatus(loud.alert, AlertStatus.ACKED)
-    assert news.take([acked], 2.0) == []
-    assert news.take([loud], 3.0) == []
+    assert news.read([acked], 2.0) == []
+    assert news.read([loud], 3.0) == []
     again = held(age_s=5)
-    assert news.take([again], 4.0) == [again]
+    assert news.read([again], 4.0) == [again]
     loud_now = AlertWithStatus(quiet.alert, AlertStatus.FIRING)
-    assert news.take([again, loud_now], 5.0) == [loud_now]
+    assert news.read([again, loud_now], 5.0) == [loud_now]
 
 
 def test_alarms_come_together_and_seldom() -> None:
@@ -273,18 +273,18 @@ def test_alarms_come_together_and_seldom() -> None:
     """
     news = AlertNews()
     first, *others = storm(5)
-    news.take([first], 0.0)
+    news.read([first], 0.0)
     assert news.alarm(0.0).startswith("1 new alert: critical hot")
-    news.take([first, *others], 1.0)
+    news.read([first, *others], 1.0)
     assert news.alarm(1.0) == ""
-    news.take([first, *others[:3]], 2.0)
+    news.read([first, *others[:3]], 2.0)
     told = news.alarm(ALARM_EVERY_S)
     assert told.startswith("3 new alerts: ")
     assert "us-0002" in told
     assert news.alarm(3 * ALARM_EVERY_S) == ""
-    news.take(others[:1], 40.0)
-    news.take(storm(9)[8:], 41.0)
-    news.take([], 42.0)
+    news.read(others[:1], 40.0)
+    news.read(storm(9)[8:], 41.0)
+    news.read([], 42.0)
     assert news.alarm(60.0) == ""
 
 
@@ -292,12 +292,12 @@ def test_the_notice_goes_with_its_alert() -> None:
     """It stands for a while, and not longer than the alert."""
     news = AlertNews()
     one = held()
-    news.take([one], 0.0)
+    news.read([one], 0.0)
     notice = news.notice(1.0, 20.0)
     assert notice is not None
     assert notice.text == "hot 95.0 °C"
     assert news.notice(21.0, 20.0) is None
-    news.take([], 2.0)
+    news.read([], 2.0)
     assert news.notice(2.0, 20.0) is None
 
 
@@ -309,12 +309,12 @@ def test_what_is_handled_is_neither_told_nor_rung_for(status: AlertStatus) -> No
     """
     news = AlertNews()
     one = held()
-    news.take([one], 0.0)
-    news.take([AlertWithStatus(one.alert, status)], 2.0)
+    news.read([one], 0.0)
+    news.read([AlertWithStatus(one.alert, status)], 2.0)
     assert news.notice(2.0, 20.0) is None
-    news.take([one], 3.0)
+    news.read([one], 3.0)
     assert news.notice(3.0, 20.0) is not None
-    news.take([AlertWithStatus(one.alert, status)], 4.0)
+    news.read([AlertWithStatus(one.alert, status)], 4.0)
     assert news.alarm(ALARM_EVERY_S) == ""
 
 
@@ -336,17 +336,17 @@ def test_the_notice_tells_a_problem_once() -> None:
     other = held("uc1/us-0009/trn2u-0009-0/chip00")
     later = held(of=rule("slow", "warning"))
     failed = held(of=rule("down", "critical", title="job failed"))
-    news.take([chip], 0.0, [problem("heat", chip)])
+    news.read([chip], 0.0, [problem("heat", chip)])
     first = news.notice(0.0, 20.0)
-    assert first == Notice(Severity.WARNING, "trn2u-0001-0/chip05", "heat is wrong")
-    news.take([chip, later], 30.0, [problem("heat", chip, later)])
+    assert first == AlertNotice(Severity.WARNING, "trn2u-0001-0/chip05", "heat is wrong")
+    news.read([chip, later], 30.0, [problem("heat", chip, later)])
     assert news.notice(30.0, 20.0) is None, "a second alert of a known problem"
-    news.take([chip, later, failed], 60.0, [problem("heat", chip, later, failed)])
+    news.read([chip, later, failed], 60.0, [problem("heat", chip, later, failed)])
     worse = news.notice(60.0, 20.0)
     assert worse is not None
     assert (worse.severity, worse.text) == (Severity.CRITICAL, "job failed")
     news = AlertNews()
-    news.take([chip, later, other], 0.0, [problem("heat", chip, later), problem("cold", other)])
+    news.read([chip, later, other], 0.0, [problem("heat", chip, later), problem("cold", other)])
     both = news.notice(0.0, 20.0)
     assert both is not None
     assert both.text == "cold is wrong (+1 more)", "two problems, of three alerts"
@@ -355,7 +355,7 @@ def test_the_notice_tells_a_problem_once() -> None:
 def test_wide_screens_give_words_and_owners_their_room() -> None:
     """The description has most of the spare room; with statuses, the owner has some."""
     for width, least in ((160, 24), (200, 50), (240, 90)):
-        plan = AlertPlan.of(width, shows_status=False)
+        plan = AlertPlan.for_width(width, shows_status=False)
         assert plan.text >= least, width
-    assert AlertPlan.of(200, shows_status=True).status >= 30
-    assert "owner" in text_of(alert_head(AlertPlan.of(200, shows_status=True)))
+    assert AlertPlan.for_width(200, shows_status=True).status >= 30
+    assert "owner" in text_of(alert_head(AlertPlan.for_width(200, shows_status=True)))

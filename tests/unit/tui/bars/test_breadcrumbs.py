@@ -5,7 +5,7 @@ import pytest
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store.events import Event
 from trnfleet.tui.bars.breadcrumbs import breadcrumbs
-from trnfleet.tui.notifications import Notice
+from trnfleet.tui.notifications import AlertNotice
 from trnfleet.tui.view import ALERTS, EVENTS
 from trnfleet.tui.widgets.cells import text_of
 from trnfleet.tui.widgets.targets import Target, TargetKind, target_of
@@ -53,7 +53,7 @@ def test_news_lead_to_their_place_or_list() -> None:
 
     Without a place, an event leads to the events.
     """
-    notice = Notice(Severity.WARNING, "llm-70b", "job-slow")
+    notice = AlertNotice(Severity.WARNING, "llm-70b", "job-slow")
     for news, target in (
         (event("uc1/us-0002"), Target(TargetKind.PLACE, "uc1/us-0002")),
         (event(""), Target(TargetKind.VIEW, EVENTS)),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trnfleet.tui.bars.tabs import Count, Form, count_text, form_for, tabs_line
+from trnfleet.tui.bars.tabs import TabCount, TabForm, count_text, form_for, tabs_line
 from trnfleet.tui.views import TABS
 from trnfleet.tui.widgets.cells import text_of
 from trnfleet.tui.widgets.targets import Target, TargetKind, target_of
@@ -12,7 +12,7 @@ WIDTHS = [27, 60, 79, 80, 99, 100, 120, 240]
 
 def line(active: str, width: int, **counts: int) -> str:
     return text_of(
-        tabs_line(TABS, active, {name: Count(number) for name, number in counts.items()}, width)
+        tabs_line(TABS, active, {name: TabCount(number) for name, number in counts.items()}, width)
     )
 
 
@@ -33,7 +33,7 @@ def test_every_view_keeps_its_cells(width: int) -> None:
 def test_form_is_a_matter_of_width() -> None:
     """60 columns have short names, fewer have keys."""
     forms = [form_for(TABS, width) for width in (40, 60, 70, 80, 200)]
-    assert forms == [Form.KEYS, Form.SHORT, Form.FULL, Form.WIDE, Form.WIDE]
+    assert forms == [TabForm.KEYS, TabForm.SHORT, TabForm.FULL, TabForm.WIDE, TabForm.WIDE]
     assert line("Alerts", 40).endswith("7[8]9  Alerts")
     assert line("Alerts", 60, Alerts=3).endswith("7 Resv    [8 Alert:3]  9 Event ")
     assert line("Alerts", 120).rstrip().endswith("7 Reservations     [8 Alerts]     9 Events")
@@ -42,11 +42,11 @@ def test_form_is_a_matter_of_width() -> None:
 
 def test_each_tab_leads_to_its_view() -> None:
     """And so does the number at it."""
-    parts = tabs_line(TABS, "Fleet", {"Alerts": Count(4)}, 120)
+    parts = tabs_line(TABS, "Fleet", {"Alerts": TabCount(4)}, 120)
     found = {target_of(style) for _, style in parts} - {None}
     assert found == {Target(TargetKind.VIEW, tab.title) for tab in TABS}
     assert line("Fleet", 120).count(":") == 0
-    assert ":?" in text_of(tabs_line(TABS, "Fleet", {"Alerts": Count(None)}, 120))
+    assert ":?" in text_of(tabs_line(TABS, "Fleet", {"Alerts": TabCount(None)}, 120))
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def test_a_line_holds_every_column(width: int) -> None:
 
     Severity is sign and word; the job appears from 100 cells on.
     """
-    plan = EventPlan.of(width)
+    plan = EventPlan.for_width(width)
     line = text_of(row(EVENT, plan, selected=False))
     titles = text_of(head(width))
     assert width_of(row(EVENT, plan, selected=True)) == len(titles) == width
@@ -55,14 +55,16 @@ def test_what_has_no_address_is_about_the_fleet_or_a_job() -> None:
 
     The job is named only without a column of its own.
     """
-    plan = EventPlan.of(79)
+    plan = EventPlan.for_width(79)
     assert " fleet " in text_of(row(EVENT._replace(path="", job=""), plan, selected=False))
     assert " job pretrain-70b " in text_of(row(EVENT._replace(path=""), plan, selected=False))
-    assert " fleet " in text_of(row(EVENT._replace(path=""), EventPlan.of(120), selected=False))
+    assert " fleet " in text_of(
+        row(EVENT._replace(path=""), EventPlan.for_width(120), selected=False)
+    )
     reserved = EVENT._replace(path="", job="", subject="cb-0200e9313a42945db")
     for width in (79, 120):
         assert " cb-0200e9313a42945db " in text_of(
-            row(reserved, EventPlan.of(width), selected=False)
+            row(reserved, EventPlan.for_width(width), selected=False)
         )
     assert EventRow(reserved, 0).has("cb-0200e9313a42945db")
 
@@ -114,7 +116,7 @@ def test_remote_text_is_plain(text: str) -> None:
     Wide characters leave the columns in place.
     """
     event = EVENT._replace(source=text, name=text, path=text, job=text, text=text)
-    parts = row(event, EventPlan.of(120), selected=False)
+    parts = row(event, EventPlan.for_width(120), selected=False)
     assert text_of(parts).isprintable()
     assert about_text(event).isprintable()
     assert width_of(parts) == 120

@@ -142,7 +142,7 @@ def test_idle_agrees_with_the_mean_beside_it() -> None:
     assert " util, now " in text_of(head(144, 0.0))
     for width in (103, 144):
         assert " idle, $/h" in text_of(head(width))
-    told = text_of(row(idle, ReservationPlan.of(144), 63.0, selected=False, picked=False))
+    told = text_of(row(idle, ReservationPlan.for_width(144), 63.0, selected=False, picked=False))
     assert "▲ idle now" in told
     assert "63.0%" in told
 
@@ -193,7 +193,7 @@ def test_ids_keep_their_end() -> None:
 @pytest.mark.parametrize("selected", [False, True])
 def test_lines_fit_and_stand_under_their_titles(width: int, selected: bool) -> None:
     """A line fits the screen at every width, with columns under their titles."""
-    line = text_of(row(made(), ReservationPlan.of(width), selected=selected, picked=False))
+    line = text_of(row(made(), ReservationPlan.for_width(width), selected=selected, picked=False))
     titles = text_of(head(width))
     assert len(line.rstrip()) <= width - 1
     assert len(titles) <= width - 1
@@ -207,7 +207,7 @@ def test_lines_fit_and_stand_under_their_titles(width: int, selected: bool) -> N
 
 def test_marks() -> None:
     """The highlighted reservation has its own sign, the cursor's line another."""
-    plan = ReservationPlan.of(120)
+    plan = ReservationPlan.for_width(120)
     assert text_of(row(made(), plan, selected=True, picked=True)).startswith("◆")
     assert text_of(row(made(), plan, selected=True, picked=False)).startswith(">")
     assert text_of(row(made(), plan, selected=False, picked=False)).startswith(" ")
@@ -217,6 +217,6 @@ def test_hostile_words_are_plain() -> None:
     """Data from the wire never reaches a line raw, and fits its column."""
     nasty = made(message={"zone": NASTY}, can_extend=False, why_not=NASTY)
     for width in (80, 240):
-        parts = row(nasty, ReservationPlan.of(width), selected=False, picked=False)
+        parts = row(nasty, ReservationPlan.for_width(width), selected=False, picked=False)
         assert "\x1b" not in text_of(parts)
         assert width_of(parts) <= width

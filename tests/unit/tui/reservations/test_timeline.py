@@ -22,8 +22,8 @@ from trnfleet.tui.reservations.timeline import (
     SCHEDULED,
     UNKNOWN,
     UNPAID,
+    TimelineWindow,
     Watched,
-    Window,
 )
 from trnfleet.tui.theme.glyphs import twin
 from trnfleet.tui.widgets.cells import text_of
@@ -35,8 +35,8 @@ NOW_NS = 20_454 * DAY_NS + 10 * HOUR_NS
 HOURLY = CELLS_S.index(3_600)
 
 
-def window(pan: int = 0, zoom: int = HOURLY, cells: int = 40) -> Window:
-    return Window.of(NOW_NS, zoom, pan, cells)
+def window(pan: int = 0, zoom: int = HOURLY, cells: int = 40) -> TimelineWindow:
+    return TimelineWindow.around(NOW_NS, zoom, pan, cells)
 
 
 def glyphs(start_h: float, end_h: float, hours: tuple[UsageHour, ...] = (), **message: Any) -> str:
@@ -46,7 +46,7 @@ def glyphs(start_h: float, end_h: float, hours: tuple[UsageHour, ...] = (), **me
         starts_ns=NOW_NS + round(start_h * HOUR_NS),
         ends_ns=NOW_NS + round(end_h * HOUR_NS),
     )
-    return "".join(timeline.glyphs(reservation, Watched.of(hours), window()))
+    return "".join(timeline.glyphs(reservation, Watched.from_hours(hours), window()))
 
 
 def test_now_has_its_place() -> None:
@@ -54,7 +54,7 @@ def test_now_has_its_place() -> None:
     assert window().now_cell == 12
     assert window(pan=5).now_cell == 7
     assert window(pan=-40).now_cell == 52
-    assert Window.of(NOW_NS + HOUR_NS - 1, HOURLY, 0, 40).begin_ns == window().begin_ns
+    assert TimelineWindow.around(NOW_NS + HOUR_NS - 1, HOURLY, 0, 40).begin_ns == window().begin_ns
 
 
 @pytest.mark.parametrize("zoom", range(len(CELLS_S)))
@@ -99,7 +99,7 @@ def test_cells_of_many_hours_weigh_them_by_how_long_they_were_watched() -> None:
         UsageHour(NOW_NS, 0.0, 50.0, 1.0),
     )
     view = window(zoom=CELLS_S.index(14_400))
-    used = timeline.used_by_cell(Watched.of(hours), view)
+    used = timeline.used_by_cell(Watched.from_hours(hours), view)
     assert used[view.cell_of(NOW_NS - 6 * HOUR_NS)] == pytest.approx(70.0)
     assert np.isnan(used).sum() == view.cells - 1
 
@@ -111,7 +111,7 @@ def test_cells_of_minutes_share_their_hour() -> None:
     """
     hours = (UsageHour(NOW_NS - HOUR_NS, 3_600.0, 40.0, 1.0),)
     view = window(zoom=CELLS_S.index(900))
-    used = timeline.used_by_cell(Watched.of(hours), view)
+    used = timeline.used_by_cell(Watched.from_hours(hours), view)
     first = view.cell_of(NOW_NS - HOUR_NS)
     assert np.flatnonzero(~np.isnan(used)).tolist() == [first, first + 1, first + 2, first + 3]
     assert np.isnan(timeline.used_by_cell(NEVER_WATCHED, view)).all()
@@ -186,7 +186,7 @@ def test_ends_are_written_beside_the_line() -> None:
 
 def test_times_beyond_the_calendar_do_no_harm() -> None:
     """A window or end beyond the calendar is drawn without text."""
-    far = Window.of(400_000 * 365 * DAY_NS, HOURLY, 0, 40)
+    far = TimelineWindow.around(400_000 * 365 * DAY_NS, HOURLY, 0, 40)
     assert timeline.axis(far)[0].strip() == ""
     reservation = made(starts_ns=NOW_NS, ends_ns=10**22)
     assert AHEAD in text_of(timeline.line(reservation, NEVER_WATCHED, window(), selected=False))

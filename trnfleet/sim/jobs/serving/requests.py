@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trnfleet.domain.durations import DAY_S
 from trnfleet.sim.rng import Stream
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ IMBALANCE_KNOT_S = 300.0
 session or prefix affinity are less even."""
 _EDGE = 1e-6
 """Relative rounding of slots."""
-_DAY_S = 86_400.0
 _STEPS = 16
 """Means in the table for each unit."""
 _MOST = 16
@@ -119,7 +119,7 @@ class Load:
             time_of_day_s: The moment, seconds since midnight UTC.
             elapsed_s: Length of the window around it, of which a peak may cover a part.
         """
-        from_peak = (time_of_day_s - self._peak_s) / _DAY_S
+        from_peak = (time_of_day_s - self._peak_s) / DAY_S
         # The distance from the trough, 0 to 1, through a smooth step: a cosine's shape from
         # portable operations.
         near = np.abs((from_peak - np.floor(from_peak)) * 2.0 - 1.0)
@@ -221,9 +221,9 @@ def _covered(peak: Peak, middle_s: float, time_of_day_s: float, elapsed_s: float
     else:
         since_s = time_of_day_s - (peak.at_hour_utc or 0.0) * 3_600.0
         before, after = (
-            (since_s + half) // _DAY_S * peak.for_s + min((since_s + half) % _DAY_S, peak.for_s)
+            (since_s + half) // DAY_S * peak.for_s + min((since_s + half) % DAY_S, peak.for_s)
             for half in (-elapsed_s / 2.0, elapsed_s / 2.0)
         )
     if elapsed_s > 0:
         return (after - before) / elapsed_s
-    return float(0.0 <= (since_s if peak.at_s is not None else since_s % _DAY_S) < peak.for_s)
+    return float(0.0 <= (since_s if peak.at_s is not None else since_s % DAY_S) < peak.for_s)
