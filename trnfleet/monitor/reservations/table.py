@@ -391,6 +391,9 @@ class Reservations:
         """Add a sample of the use of all active reservations, about once a second."""
         looks = {}
         for reservation in self._table:
+            if reservation.message.id not in self._kept:
+                # Its message was cleared after the last pass.
+                continue
             known = reservation.message.instances - reservation.unknown
             if reservation.util_pct is not None and reservation.used is not None and known > 0:
                 share = min(1.0, reservation.used / known)

@@ -373,6 +373,21 @@ async def test_a_running_monitor_watches_use() -> None:
     assert only(feed).mean_util_pct == pytest.approx(80.0, abs=0.1)
 
 
+async def test_a_cleared_reservation_gets_no_more_hours() -> None:
+    """A sample between the clearing and the next pass does not bring its hours back."""
+    feed = fed(count=2)
+    feed.monitor.apply([feed.reservation("cb-1", ONE)])
+    for _ in range(5):
+        await feed.clock.advance(1)
+        feed.tick()
+    reservations = feed.monitor.reservations
+    assert reservations.usage("cb-1")
+    feed.monitor.apply([Envelope("trnfleet/v1/demo/reservation/cb-1", b"", 1, retain=True)])
+    await feed.clock.advance(1)
+    reservations.watch(feed.monitor.moment())
+    assert not reservations.usage("cb-1")
+
+
 async def test_the_share_in_use_is_that_of_live_instances() -> None:
     """A silent instance lowers neither utilisation nor used share of the stored hours."""
     feed = fed(count=2)
