@@ -13,6 +13,7 @@ from textual.widget import Widget
 
 from trnfleet.tui import theme
 from trnfleet.tui.theme.palettes import PALETTES, styles_of
+from trnfleet.tui.view import NOTE_S
 from trnfleet.tui.views import VIEWS
 from trnfleet.tui.widgets.selection import SelectableWidget
 
@@ -76,7 +77,7 @@ async def test_no_view_keeps_a_colour_of_another_theme() -> None:
 
 
 async def test_a_key_goes_through_the_themes() -> None:
-    """It names each, for two seconds, and comes round to the first."""
+    """It names each for a moment and comes round to the first."""
     feed = fed()
     app = fleet_app(feed, theme_name="light")
     async with running(app, size=(120, 40)) as pilot:
@@ -86,7 +87,7 @@ async def test_a_key_goes_through_the_themes() -> None:
             seen.append(app.theme)
             assert f"theme {app.theme}" in pilot.screen()[-1]
             assert app.theme == theme.NAME
-        await pilot.tick(feed, 2.5)
+        await pilot.tick(feed, NOTE_S + 0.5)
         assert "theme light" not in pilot.screen()[-1]
     first = theme.NAMES.index("light")
     assert seen == [*theme.NAMES[first:], *theme.NAMES[:first], "light"]

@@ -6,9 +6,8 @@ Help and completion so import none of them.
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING
-
-from trnfleet.deferred_imports import defer_imports
 
 if TYPE_CHECKING:
     import click
@@ -47,11 +46,9 @@ COMMANDS = {
 
 
 def load_command(name: str) -> click.Command:
-    """Import and return a command of the table.
-
-    Rarely used parts load on first use.
-    """
-    defer_imports()
+    """Import and return a command of the table."""
+    # Its search of all installed packages for plugins would delay each start.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     module = importlib.import_module(f"trnfleet.cli.commands.{name}")  # noqa: TID251  the table says which modules there are
     command: click.Command = module.command
     return command

@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 import signal
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 from support.processes.mosquitto import retain, retained
-from support.processes.programs import COMMAND, Program, run
+from support.processes.programs import Program, run
 from support.processes.terminal import Terminal
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from support.processes.mosquitto import MosquittoProcess
 
 pytestmark = pytest.mark.broker
@@ -46,19 +47,6 @@ def test_every_view_at_every_size(columns: int, rows: int) -> None:
         terminal.send("\x1b")
         # An escape with a key right behind it would be another key.
         terminal.wait_for_no("Keys")
-        assert terminal.end(keys="q") == 0
-
-
-def test_it_keeps_no_openssl_in_memory() -> None:
-    """With a broker on loopback the app loads no TLS library, worth 5 MiB."""
-    # An interpreter of its own: the server that others are forked from has loaded everything.
-    with Terminal(columns=120, rows=40, program=[*COMMAND]) as terminal:
-        terminal.wait_for("192", "all live")
-        mapped = [Path(each.path).name for each in terminal.process.memory_maps()]
-        assert any(name.startswith("_multiarray_umath") for name in mapped)
-        assert [
-            name for name in mapped if name.startswith(("libcrypto", "libssl", "_ssl", "_hashlib"))
-        ] == []
         assert terminal.end(keys="q") == 0
 
 
