@@ -10,6 +10,7 @@ from trnfleet.domain.power import PUE
 from trnfleet.errors import BrokerError
 from trnfleet.garbage import THRESHOLDS
 from trnfleet.monitor.monitor import Monitor
+from trnfleet.monitor.store.history import History
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.record.write.tapped_source import TappedSource
 from trnfleet.services.discovery import find_fleets
@@ -52,6 +53,7 @@ def monitor_fleet(
     adopts_alerts: bool = False,
     tap: Taker | None = None,
     recorder: Recorder | None = None,
+    has_charts: bool = False,
     kind: type[Monitor] = Monitor,
 ) -> LiveMonitor:
     """Return a monitor of a fleet on one or several brokers.
@@ -67,6 +69,7 @@ def monitor_fleet(
             evaluated.
         tap: Receives everything that arrives, before the monitor has it; None for nobody.
         recorder: Of which the monitor says when it keeps nothing more; None for none.
+        has_charts: Whether samples are kept for charts, up to 80 MiB.
         kind: The monitor's class.
     """
     # The cyclic collector walks all that is kept of a large fleet again and again, for cycles that
@@ -91,6 +94,7 @@ def monitor_fleet(
         adopts_alerts=adopts_alerts,
         proof_s=PROOF_S,
         recorder=recorder,
+        history=None if has_charts else History(0),
     )
     return LiveMonitor(source, monitor)
 

@@ -105,7 +105,9 @@ def view_fleet(
         ConfigError: that is too little disk.
     """
     buffer = make_buffer(session, fleet, disk_bytes=past_bytes)
-    live = monitor_fleet(session, fleet, pue=pue, rules=rules, tap=buffer, recorder=buffer)
+    live = monitor_fleet(
+        session, fleet, pue=pue, rules=rules, tap=buffer, recorder=buffer, has_charts=True
+    )
     if turns is not None:
         live.monitor.turns = turns
     running = {"source": live.source.run(), "monitor": live.monitor.run()}

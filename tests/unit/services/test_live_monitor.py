@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
+from support.monitor.feed import DEMO, Feed
 
 from trnfleet.cli.commands import monitor as monitor_command
 from trnfleet.cli.commands import status as status_command
 from trnfleet.clock import ManualClock
+from trnfleet.domain.address import Level
 from trnfleet.domain.power import PUE
 from trnfleet.services.live_monitor import monitor_fleet
 from trnfleet.services.session import BrokerSession
@@ -47,6 +49,18 @@ def test_events_are_asked_for_with_qos_1() -> None:
     assert ("r/v1/demo/event/#", 1) in subscribed
     assert live.monitor.pue == 1.3
     assert monitor_fleet(session, "demo").monitor.pue == PUE
+
+
+@pytest.mark.parametrize("has_charts", [True, False])
+def test_only_a_monitor_with_charts_keeps_samples(has_charts: bool) -> None:
+    feed = Feed(DEMO)
+    session = BrokerSession(parse_url("mqtt://127.0.0.1:1"), clock=feed.clock)
+    monitor = monitor_fleet(session, "demo", has_charts=has_charts).monitor
+    monitor.apply([*feed.announcements(), *feed.telemetry()])
+    monitor.compute()
+    assert monitor.summary().live_chips
+    monitor.history.push(monitor.store, monitor.rollups)
+    assert (monitor.history.seconds(Level.FLEET) > 0) == has_charts
 
 
 @pytest.mark.parametrize("command", [monitor_command.command, status_command.command])
