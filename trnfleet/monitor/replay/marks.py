@@ -16,6 +16,7 @@ from trnfleet.clock import NS_PER_S
 from trnfleet.domain.alerts.alert import address_of
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.replay.packed_snapshot import PackedSnapshot
+from trnfleet.monitor.store.events import KEPT
 from trnfleet.packed_rows import PackedRows
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 Kind = Literal["alert", "resolved", "event"]
 
-MOST_MARKS = 20_000
-"""Most marks stored. The oldest are dropped."""
 MOST_SNAPSHOTS = 48
 """2 MB for a fleet of 192 chips, reached after a quarter of an hour. Between 48 and 128, seeks gain
 little."""
@@ -109,7 +108,7 @@ class RecordingIndex:
         marks = [*self._alert_marks(monitor, now_ns), *self._event_marks(monitor)]
         if marks:
             # Readers tell a new list from the old one.
-            self.marks = sorted([*self.marks, *marks], key=_TIME_OF)[-MOST_MARKS:]
+            self.marks = sorted([*self.marks, *marks], key=_TIME_OF)[-KEPT:]
             self.revision += 1
         if monitor.store.layout.instances and math.isfinite(monitor.applied_s):
             # While nothing comes, this place stays and evaluations go on: a snapshot would have

@@ -222,7 +222,7 @@ def test_times_are_kept_once_a_second_and_as_long_as_the_recording() -> None:
 
 
 def test_the_oldest_marks_make_room_and_a_new_list_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timeline_module, "MOST_MARKS", 3)
+    monkeypatch.setattr(timeline_module, "KEPT", 3)
     timeline = make()
     feed = one_instance()
     for second in range(5):
