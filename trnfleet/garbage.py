@@ -22,6 +22,9 @@ THRESHOLDS = (100_000, 20, 100)
 """The collector's thresholds in programs with a fleet."""
 EVERY_S = 60.0
 """Seconds between two collections."""
+M_MMAP_THRESHOLD = -3
+"""Number of this option in glibc's malloc.h."""
+LARGE_BYTES = 2**18
 MANY_BLOCKS = 1_500_000
 """Interpreter memory blocks walked in a tenth of a second (measured). Nothing is read meanwhile."""
 
@@ -45,6 +48,7 @@ async def collect_garbage(
         clock: Clock for the minute.
         empty_caches: Called before each collection, to drop data that can be made again.
     """
+    map_large_blocks()
     spared_blocks = 0
     while True:
         await clock.sleep(EVERY_S)
@@ -66,16 +70,28 @@ def give_back_memory() -> None:
     locked meanwhile.
     """
     gc.collect()
-    trim = _glibc_trim()
+    trim = _of_glibc("malloc_trim")
     if trim is not None:
         trim(0)
 
 
+def map_large_blocks() -> None:
+    """Allocate blocks from `LARGE_BYTES` on outside of the heap, with glibc.
+
+    Each returns to the system once free. By default glibc raises the threshold to the largest block
+    ever freed. Arrays of a fleet whose hosts come and go then lie between small objects that stay,
+    and the heap keeps the holes: 188 instead of 54 MiB after a quarter of an hour (measured).
+    """
+    set_option = _of_glibc("mallopt")
+    if set_option is not None:
+        set_option(M_MMAP_THRESHOLD, LARGE_BYTES)
+
+
 @functools.cache
-def _glibc_trim() -> Callable[[int], object] | None:
-    """Return glibc's `malloc_trim`; None with another C library."""
+def _of_glibc(name: str) -> Callable[..., object] | None:
+    """Return a function of glibc; None with another C library."""
     try:
-        function: Callable[[int], object] = ctypes.CDLL(None).malloc_trim
+        function: Callable[..., object] = getattr(ctypes.CDLL(None), name)
     except (OSError, AttributeError, TypeError):
         return None
     return function
