@@ -77,6 +77,6 @@ def nearest(name: str, choices: Iterable[str]) -> str:
     if close:
         return f"did you mean {close[0]!r}?"
     if not known:
-        return "there is none to choose from"
+        return "there are none"
     more = f" and {len(known) - MOST_CHOICES:,} more" if len(known) > MOST_CHOICES else ""
     return "choose from " + ", ".join(known[:MOST_CHOICES]) + more

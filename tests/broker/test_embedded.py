@@ -174,7 +174,7 @@ async def test_other_addresses_are_refused(host: str) -> None:
         (
             "198.51.100.7",
             (
-                "cannot listen on 198.51.100.7: it is no address of this machine; 0.0.0.0 stands"
+                "cannot listen on 198.51.100.7: not an address of this machine; 0.0.0.0 stands"
                 " for all"
             ),
         ),

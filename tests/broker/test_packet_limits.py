@@ -93,7 +93,7 @@ async def test_a_message_beyond_the_limit_is_skipped_unread() -> None:
         ),
         (
             header(0x90, 3 * MIB) + b"\x00" * (3 * MIB),
-            "the broker sent a packet over the limit that is no message",
+            "the broker sent a packet over the limit other than a message",
         ),
         (header(0x90, 4) + b"\x00\x09\x00\x00", ""),
     ],

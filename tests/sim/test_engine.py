@@ -400,7 +400,7 @@ def test_jobs_that_cannot_be_are_refused(
 def test_hardware_that_cannot_be_is_refused(make_engine: Callable[..., Engine]) -> None:
     """Duplicate instances, standalone UltraServer members, and a period of 0 are refused."""
     twice = [{"type": "trn2.48xlarge", "count": 2}, {"type": "trn2.3xlarge", "count": 1}]
-    with pytest.raises(ConfigError, match=r"instance 'c/standalone/trn2-0001' is there twice"):
+    with pytest.raises(ConfigError, match=r"duplicate instance 'c/standalone/trn2-0001'"):
         make_engine(clusters=[{"name": "c", "instances": twice}])
     alone = [{"type": "trn2u.48xlarge", "count": 1}]
     with pytest.raises(ConfigError, match="exists only in UltraServers"):

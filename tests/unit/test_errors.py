@@ -26,7 +26,7 @@ def test_a_fault_in_the_program_is_not_one_of_ours() -> None:
         ("demo", ["demo"], "did you mean 'demo'?"),
         ("zzz", ["lab", "demo"], "choose from demo, lab"),
         ("", ["lab", "demo"], "choose from demo, lab"),
-        ("demo", [], "there is none to choose from"),
+        ("demo", [], "there are none"),
     ],
 )
 def test_nearest_names_a_choice(name: str, choices: list[str], clause: str) -> None:

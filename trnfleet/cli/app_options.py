@@ -96,7 +96,7 @@ class ThemeName(CompletedType[str]):
         """Return the name, or fail with the nearest one."""
         text = str(value)
         if text not in THEMES:
-            self.fail(f"{text!r} is no theme: {nearest(text, THEMES)}", param, ctx)
+            self.fail(f"{text!r} is not a theme: {nearest(text, THEMES)}", param, ctx)
         return text
 
     def choices(self, typed: Typed) -> Iterable[str]:  # noqa: ARG002  the themes depend on nothing

@@ -497,7 +497,7 @@ class Kinds(CompletedType[tuple[str, ...]]):
         chosen = tuple(value) if isinstance(value, (tuple, list)) else tuple(str(value).split(","))
         for kind in chosen:
             if kind not in KINDS:
-                self.fail(f"{kind!r} is no kind of line: {nearest(kind, KINDS)}", param, ctx)
+                self.fail(f"{kind!r} is not a kind of line: {nearest(kind, KINDS)}", param, ctx)
         return chosen
 
     def choices(self, typed: Typed) -> Iterable[str]:

@@ -428,5 +428,5 @@ def _unique(what: str, names: list[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise ValueError(f"{what} {name!r} is there twice")
+            raise ValueError(f"duplicate {what} {name!r}")
         seen.add(name)

@@ -62,7 +62,7 @@ def find_moment(
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise ValueError(f"{text!r} is no time") from error
+        raise ValueError(f"{text!r} is not a time") from error
     return datetime_ns(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 
 
@@ -77,7 +77,7 @@ def _read_of_day(match: re.Match[str]) -> tuple[int, int]:
     second = int(match[3] or 0)
     fraction = match[4] or ""
     if hour > 23 or minute > 59 or second > 59:
-        raise ValueError(f"{match[0]} is no time of day")
+        raise ValueError(f"{match[0]} is not a time of day")
     whole_ns = (3_600 * hour + 60 * minute + second) * NS_PER_S
     unit_ns = (NS_PER_S if match[3] else 60 * NS_PER_S) // 10 ** len(fraction)
     return whole_ns + int(fraction.ljust(9, "0")), unit_ns

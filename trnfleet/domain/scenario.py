@@ -112,7 +112,7 @@ class Scenario(Model):
             if entry.id is None:
                 continue
             if entry.id in named:
-                raise ValueError(f"faults: id {entry.id!r} is there twice")
+                raise ValueError(f"faults: duplicate id {entry.id!r}")
             named[entry.id] = entry
 
         known: dict[str, float] = {}

@@ -118,7 +118,7 @@ class AlertmanagerSilences:
         if answer.outcome is not RequestOutcome.DONE:
             return Listing((), why=answer.why)
         if not isinstance(answer.content, list):
-            return Listing((), why="the answer is no list of silences")
+            return Listing((), why="the answer is not a list of silences")
         self._there.learn(answer.date_ns)
         return read_listing(answer.content, -self._there.ahead_ns)
 

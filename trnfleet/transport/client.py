@@ -191,7 +191,7 @@ class Client(aiomqtt.Client):
             ):
                 if packet["command"] & 0xF0 != PUBLISH:
                     raise ForbiddenPacketError(
-                        "the broker sent a packet over the limit that is no message"
+                        "the broker sent a packet over the limit other than a message"
                     )
                 packet["packet"] = _Beginning()
             size = READ_BYTES

@@ -108,7 +108,7 @@ def _websocket(connection: socket.socket, url: BrokerUrl) -> WebSocket:
     except WebSocketRefusedError as error:
         if error.status == 404:
             raise DialError(
-                f"there is no websocket at the path {url.path} ({error}): put the broker's own"
+                f"no websocket at the path {url.path} ({error}): put the broker's own"
                 " behind the port"
             ) from None
         raise DialError(

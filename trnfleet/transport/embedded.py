@@ -330,7 +330,7 @@ def _check_address(host: str, port: int) -> None:
             ) from None
         if error.errno == errno.EADDRNOTAVAIL:
             raise BrokerError(
-                f"cannot listen on {host}: it is no address of this machine; 0.0.0.0 stands for all"
+                f"cannot listen on {host}: not an address of this machine; 0.0.0.0 stands for all"
             ) from None
         raise BrokerError(
             f"cannot listen on port {port} of {host}: {(error.strerror or str(error)).lower()}"

@@ -658,7 +658,9 @@ class PacketReader:
         goes on.
         """
         if data[at] >> 4 != PacketTypes.PUBLISH:
-            raise ForbiddenPacketError("the broker sent a packet over the limit that is no message")
+            raise ForbiddenPacketError(
+                "the broker sent a packet over the limit other than a message"
+            )
         qos = data[at] >> 1 & 3
         if qos > 1:
             raise ForbiddenPacketError(

@@ -135,7 +135,7 @@ def parse_url(text: str) -> BrokerUrl:
             "set TRNFLEET_MQTT_PASSWORD or give --password-file"
         )
     if port == 0:
-        raise ConfigError(f"broker {_shown(text)!r}: port 0 is none; choose between 1 and 65535")
+        raise ConfigError(f"broker {_shown(text)!r}: port must be 1 to 65535")
     url = BrokerUrl(
         host=_checked_host(parts.hostname or "", text),
         port=DEFAULT_PORTS[scheme] if port is None else port,

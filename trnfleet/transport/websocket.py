@@ -155,7 +155,7 @@ class WebSocket:
             status = refused.response.status_code
             raise WebSocketRefusedError(f"HTTP status {status}", status)
         if isinstance(refused, InvalidHandshake):
-            raise WebSocketRefusedError("the answer is none of a websocket")
+            raise WebSocketRefusedError("the answer is not a websocket's")
         if refused is not None or not is_answered or self._has_ended:
             raise WebSocketRefusedError("no answer in HTTP")
 

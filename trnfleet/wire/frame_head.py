@@ -66,7 +66,7 @@ def frame_head(payload: bytes) -> tuple[str, int]:
         elif key == b"seq":
             major, seq, _ = _item(payload, at)
             if major != _Major.NUMBER:
-                raise WireError("a frame whose seq is no number")
+                raise WireError("a frame whose seq is not a number")
         if boot is not None and seq is not None:
             return boot, seq
     raise WireError("a frame without boot or seq")
@@ -101,7 +101,7 @@ def with_seq(payload: bytes, seq: int) -> bytes:
         if key == b"seq":
             major, _, end = _item(payload, at)
             if major != _Major.NUMBER:
-                raise WireError("a frame whose seq is no number")
+                raise WireError("a frame whose seq is not a number")
             size = end - at - 1
             number = payload[at : at + 1] + seq.to_bytes(size, "big") if size else bytes([seq])
             return payload[:at] + number + payload[end:]
@@ -125,7 +125,7 @@ def frame_time_ns(payload: bytes) -> int:
 def _boot(payload: bytes, at: int) -> slice:
     major, size, begin = _item(payload, at)
     if major != _Major.TEXT or not 0 < size <= _LONGEST_BOOT or begin + size > len(payload):
-        raise WireError(f"a frame whose boot is no text of 1 to {_LONGEST_BOOT} bytes")
+        raise WireError(f"a frame whose boot is not text of 1 to {_LONGEST_BOOT} bytes")
     return slice(begin, begin + size)
 
 
@@ -137,7 +137,7 @@ def _places(payload: bytes) -> Iterator[tuple[bytes, int]]:
     for _ in range(min(entries, _MOST_ITEMS)):
         major, size, begin = _item(payload, at)
         if major != _Major.TEXT:
-            raise WireError("a frame with a key that is no text")
+            raise WireError("a frame with a key that is not text")
         at = begin + size
         yield payload[begin:at], at
         at = _past(payload, at)

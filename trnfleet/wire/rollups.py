@@ -164,7 +164,7 @@ class RollupForm(NamedTuple):
             if row.type not in INSTANCE_TYPES:
                 raise WireError(unknown_instance_type(row.type))
             if row.path.partition("/")[0] != cluster:
-                raise WireError("describes a row that is not of its cluster")
+                raise WireError("describes a row of another cluster")
         instances = np.array([row.instances for row in descriptor.rows], np.int64)
         chips = instances * np.array(
             [INSTANCE_TYPES[row.type].chips for row in descriptor.rows], np.int64
@@ -234,11 +234,11 @@ def decode_rollup_head(
         raise WireError(f"not a roll-up of version {SCHEMA}")
     boot, seq, ts_ns, revision = (fields.get(key) for key in ("boot", "seq", "ts", "rev"))
     if not isinstance(boot, str) or not 0 < len(boot) <= 64:
-        raise WireError("a roll-up whose boot is no text of 1 to 64 characters")
+        raise WireError("a roll-up whose boot is not text of 1 to 64 characters")
     numbers = ((seq, 0, MAX_SEQ), (ts_ns, EARLIEST_NS, LATEST_NS), (revision, 0, MAX_SEQ))
     for value, least, most in numbers:
         if type(value) is not int or not least <= value <= most:
-            raise WireError("a roll-up whose seq, ts or rev is no number within its limits")
+            raise WireError("a roll-up whose seq, ts or rev is not a number within its limits")
     return fields, Head(boot, int(seq or 0), int(ts_ns or 0)), int(revision or 0)
 
 
@@ -262,7 +262,7 @@ def decode_rollup(fields: dict[str, Any], head: Head, form: RollupForm) -> Rollu
         fields.get("worst", ()),
     )
     if not (np.isfinite(frame.totals).all() and np.isfinite(frame.counters).all()):
-        raise WireError("a roll-up with a value that is no finite number")
+        raise WireError("a roll-up with a value that is not finite")
     if not np.array_equal(frame.states.sum(axis=1, dtype=np.int64), form.chips):
         raise WireError("a roll-up whose states are not of as many chips as its rows have")
     too_many = (
@@ -280,7 +280,7 @@ def decode_rollup(fields: dict[str, Any], head: Head, form: RollupForm) -> Rollu
             name = (*form.totals, *form.counters)[begin + int(wrong.argmax())]
             raise WireError(f"a roll-up whose {name} is nothing that its rows can add up to")
     if not _are_addresses(frame.worst, rows):
-        raise WireError(f"a roll-up whose worst is no list of {rows} addresses")
+        raise WireError(f"a roll-up whose worst is not a list of {rows} addresses")
     return frame
 
 
@@ -314,7 +314,7 @@ def _array(
         or value.tag != ARRAY_TAGS[dtype]
         or not isinstance(value.value, bytes)
     ):
-        raise WireError(f"a roll-up whose {key} is no array of {dtype.name}")
+        raise WireError(f"a roll-up whose {key} is not an array of {dtype.name}")
     if len(value.value) != size:
         raise WireError(f"a roll-up whose {key} has {len(value.value)} bytes, not {size}")
     return np.frombuffer(value.value, dtype).reshape(shape)

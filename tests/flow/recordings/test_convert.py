@@ -559,7 +559,10 @@ def test_wrong_use_is_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFix
             (LINES, tmp_path / "no" / "b.mcap"),
             f"trnfleet: {tmp_path}/no/b.mcap: there is no folder {tmp_path}/no",
         ),
-        ((HOST, tmp_path, "--overwrite"), f"trnfleet: {tmp_path}: is no file, and is not replaced"),
+        (
+            (HOST, tmp_path, "--overwrite"),
+            f"trnfleet: {tmp_path}: not a regular file, so it is not replaced",
+        ),
         ((LINES, tmp_path / ("b" * 300 + ".mcap")), f"{'b' * 300}.mcap: File name too long"),
         ((LINES, "-", "--to", "mcap"), "a recording is not written to stdout"),
         (

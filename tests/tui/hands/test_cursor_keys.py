@@ -223,7 +223,7 @@ async def test_the_view_before() -> None:
     app = fleet_app(burning())
     async with running(app, size=(80, 24)) as pilot:
         await pilot.press("minus")
-        assert app.note == "there is no view before this one"
+        assert app.note == "no view before this one"
         await pilot.press("8", "2", "minus")
         assert app.entry.title == "Alerts"
         await pilot.press("minus")

@@ -84,7 +84,7 @@ async def test_a_mistake_keeps_what_was_left() -> None:
         assert "▲ power: 'V' is another unit; write it in W, such as power>450" in page.prompt.said
         assert page.table.matches == 2
         await pilot.press("home", *["delete"] * 13, "enter")
-        assert "▲ 'powr' is no column: did you mean 'power'?" in page.prompt.said
+        assert "▲ 'powr' is not a column: did you mean 'power'?" in page.prompt.said
         assert page.has_class("asking")
         assert page.table.matches == 2
         await pilot.press("escape")

@@ -214,7 +214,7 @@ def test_an_unknown_profile_is_refused_with_the_nearest_and_the_files(
 ) -> None:
     assert (
         refusal(capsys, "watch", "--profile", "prd")
-        == "trnfleet: --profile: no profile 'prd', for there is no settings file; looked for"
+        == "trnfleet: --profile: no profile 'prd', because no settings file exists; looked for"
         f" {files.user} and {files.system}"
     )
     assert (

@@ -75,7 +75,7 @@ def test_expand_names_instances() -> None:
         ),
         (
             {"jobs": [{"kind": "training", "name": "j", "on": ["uc1"]}] * 2},
-            "job 'j' is there twice",
+            "duplicate job 'j'",
         ),
     ],
 )

@@ -110,15 +110,15 @@ def test_lengths_beyond_all_bounds_lie_outside(sign: str, digits: int) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("soon", "'soon' is no time"),
-        ("", "'' is no time"),
-        ("25:00", "25:00 is no time of day"),
-        ("12:60", "12:60 is no time of day"),
-        ("90s", "'90s' is no time"),
+        ("soon", "'soon' is not a time"),
+        ("", "'' is not a time"),
+        ("25:00", "25:00 is not a time of day"),
+        ("12:60", "12:60 is not a time of day"),
+        ("90s", "'90s' is not a time"),
         ("+", "'' is not a duration"),
         ("+1q", "'1q' is not a duration"),
         ("+90", "90 has no unit; write 90s, 90m or 90h"),
-        ("2026-13-01", "'2026-13-01' is no time"),
+        ("2026-13-01", "'2026-13-01' is not a time"),
     ],
 )
 def test_what_is_no_moment(text: str, said: str) -> None:

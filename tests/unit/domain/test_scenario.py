@@ -133,7 +133,7 @@ def test_circles_and_doubles_are_refused() -> None:
     """Entries with a circular wait or a duplicate id are refused, with the nearest id."""
     with pytest.raises(ConfigError, match="comes after itself"):
         scenario(fault(id="a", after="b"), fault(id="b", after="a"))
-    with pytest.raises(ConfigError, match="id 'a' is there twice"):
+    with pytest.raises(ConfigError, match="duplicate id 'a'"):
         scenario(fault(id="a", at=1), fault(id="a", at=2))
     with pytest.raises(ConfigError, match="did you mean 'storm'"):
         scenario(fault(id="storm", at=1), fault(after="strom"))

@@ -101,7 +101,7 @@ KEYS = (
         f"{_STATS}.error_summary.generic",
         "count",
         Use.DROPPED,
-        "a running total, also of what is no failure",
+        "a running total, not only of failures",
         "0",
     ),
     Key(

@@ -102,7 +102,7 @@ def parse_sample(line: bytes) -> SeriesSample | None:
     value, problem = _value(match["value"])
     ts_ns = None if match["ts"] is None else int(match["ts"]) * 1_000_000
     if ts_ns is not None and not 0 <= ts_ns < 2**63:
-        raise WireError(f"{name[0]}: timestamp {match['ts']} is no time in milliseconds")
+        raise WireError(f"{name[0]}: timestamp {match['ts']} is not a time in milliseconds")
     return SeriesSample(name[0], _labels(name[0], match["labels"] or ""), value, problem, ts_ns)
 
 

@@ -79,9 +79,7 @@ def init(force: bool) -> None:
     """
     file = user_file()
     if file is None:
-        raise ConfigError(
-            "there is no home folder for a settings file; set XDG_CONFIG_HOME to a folder"
-        )
+        raise ConfigError("no home folder for a settings file; set XDG_CONFIG_HOME to a folder")
     text = commented_settings()
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -225,7 +225,7 @@ def refuse_unknown_profile(
     if not files:
         places = " and ".join(str(place.file) for place in usual_places())
         raise ConfigError(
-            f"{chosen_by}: no profile {profile!r}, for there is no settings file; looked for"
+            f"{chosen_by}: no profile {profile!r}, because no settings file exists; looked for"
             f" {places}"
         )
     places = " and ".join(file.name for file in files)

@@ -232,19 +232,19 @@ REFERENCES: Mapping[tuple[str, str], ReferenceKind] = MappingProxyType(
 """References by key and value."""
 
 COMPARISONS: tuple[ComparisonKind, ...] = (
-    ComparisonKind("above", Form.NUMBER, "is no number", _number_words, operator.gt),
-    ComparisonKind("below", Form.NUMBER, "is no number", _number_words, operator.lt),
-    ComparisonKind("equals", Form.NUMBER, "is no number", _number_words),
+    ComparisonKind("above", Form.NUMBER, "is not a number", _number_words, operator.gt),
+    ComparisonKind("below", Form.NUMBER, "is not a number", _number_words, operator.lt),
+    ComparisonKind("equals", Form.NUMBER, "is not a number", _number_words),
     ComparisonKind(
         "equals",
         Form.TEXT,
-        "is no text: give equals a number",
+        "is not text: give equals a number",
         lambda condition, _: f"is {_any_of(condition.texts)}",
     ),
     ComparisonKind(
         "has",
         Form.BITS,
-        "is no bit mask: has does not go with it",
+        "is not a bit mask: has does not go with it",
         lambda condition, _: f"has {_any_of(condition.has)}",
     ),
     ComparisonKind("absent", None, "", lambda _condition, _unit: "silent"),

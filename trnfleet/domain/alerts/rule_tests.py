@@ -65,7 +65,7 @@ def parse_series(text: str) -> tuple[Sample, ...]:
         match = _TOKEN.fullmatch(token)
         if match is None:
             raise ValueError(
-                f"{token[:40]!r} is no sample; write 5, 1x4, 0+10x5, 5-2x3, _, _x3, stale, or a"
+                f"{token[:40]!r} is not a sample; write 5, 1x4, 0+10x5, 5-2x3, _, _x3, stale, or a"
                 " text in quotes"
             )
         count = _count(match)
@@ -153,7 +153,8 @@ class InstanceCase(Model):
         for address in expand_address(self.address):
             if address.count("/") + 1 != Level.INSTANCE:
                 raise ValueError(
-                    f"{address!r} is no instance's address, such as cluster/ultraserver/instance"
+                    f"{address!r} is not an instance's address, such as"
+                    " cluster/ultraserver/instance"
                 )
         return self
 
@@ -220,7 +221,7 @@ class SeriesCase(Model):
                 _check_lane(name, lane, path)
             elif depth == Level.CORE:
                 if name != "nc_util_pct":
-                    raise ValueError(f"{name} is no figure of a core: {path}")
+                    raise ValueError(f"{name} is not a figure of a core: {path}")
             elif name in _HOST_FIGURES and depth > Level.INSTANCE:
                 raise ValueError(f"{name} is a figure of an instance, not of {path}")
         scope = (
@@ -246,7 +247,7 @@ class SeriesCase(Model):
             )
         scope = self.named_scope
         if scope not in _NAMED:
-            raise ValueError(f"{self.target!r} is no address of the scope {scope.value}")
+            raise ValueError(f"{self.target!r} is not an address of the scope {scope.value}")
         if self.figure not in _named_figures(scope):
             raise ValueError(
                 f"a test cannot set {self.figure!r} of a {scope.value}:"
@@ -385,15 +386,15 @@ def expand_address(address: str) -> tuple[str, ...]:
 def _expand_segment(segment: str, address: str) -> list[str]:
     if ".." not in segment:
         if not is_segment(segment):
-            raise ValueError(f"{address!r} is no address: {segment!r}")
+            raise ValueError(f"{address!r} is not an address: {segment!r}")
         return [segment]
     match = _RANGE.fullmatch(segment)
     if match is None or match[1] != match[3] or len(match[2]) > 9 or len(match[4]) > 9:
-        raise ValueError(f"{address!r}: {segment!r} is no range such as chip00..chip15")
+        raise ValueError(f"{address!r}: {segment!r} is not a range such as chip00..chip15")
     first = int(match[2])
     last = int(match[4])
     if last < first or last - first >= MOST_TARGETS or not is_segment(match[1] + match[4]):
-        raise ValueError(f"{address!r}: {segment!r} is no range such as chip00..chip15")
+        raise ValueError(f"{address!r}: {segment!r} is not a range such as chip00..chip15")
     return [f"{match[1]}{number:0{len(match[2])}d}" for number in range(first, last + 1)]
 
 
@@ -410,11 +411,11 @@ def _named_figures(scope: Scope) -> frozenset[str]:
 
 def _check_lane(name: str, lane: str, path: str) -> None:
     if name not in FIGURES[Scope.LINK]:
-        raise ValueError(f"{name} is no figure of a link: {nearest(name, FIGURES[Scope.LINK])}")
+        raise ValueError(f"{name} is not a figure of a link: {nearest(name, FIGURES[Scope.LINK])}")
     if lane not in lane_names():
-        raise ValueError(f"{path}:{lane} is no link: {nearest(lane, lane_names())}")
+        raise ValueError(f"{path}:{lane} is not a link: {nearest(lane, lane_names())}")
     if path.count("/") + 1 != Level.CHIP:
-        raise ValueError(f"{path} is no chip's address; a link is written chip05:east")
+        raise ValueError(f"{path} is not a chip's address; a link is written chip05:east")
 
 
 def _check_text(figure: Figure, sample: str) -> None:

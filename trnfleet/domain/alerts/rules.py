@@ -197,7 +197,7 @@ def check_template(text: str) -> None:
         if name is None:
             continue
         if name not in PLACEHOLDERS or conversion:
-            raise ValueError(f"{{{name}}} is no placeholder: {nearest(name, PLACEHOLDERS)}")
+            raise ValueError(f"{{{name}}} is not a placeholder: {nearest(name, PLACEHOLDERS)}")
         if spec and (name not in COUNTED or not NOUN.fullmatch(spec)):
             raise ValueError(
                 f"{{{name}:{spec}}}: a noun goes with {', '.join(sorted(COUNTED))} alone, as in"

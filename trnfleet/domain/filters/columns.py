@@ -109,7 +109,7 @@ class Columns:
             near = nearest(name.lower(), known or spellings)
             also = "" if near.startswith("choose") else f" Columns: {', '.join(self.names)}."
             raise ConfigError(
-                f'{name!r} is no column: {near}{also} Text with =, < or > needs "quotes".'
+                f'{name!r} is not a column: {near}{also} Text with =, < or > needs "quotes".'
             )
         return match
 
@@ -151,7 +151,8 @@ def parse_number(column: Column, text: str) -> float:
     if match is None:
         unit = f" in {column.unit}" if column.unit else ""
         raise ConfigError(
-            f"{column.name}: {text[:40]!r} is no number; write one{unit}, such as {column.example}"
+            f"{column.name}: {text[:40]!r} is not a number; write one{unit}, such as"
+            f" {column.example}"
         )
     number = float(match[1])
     rest = match[2].strip()

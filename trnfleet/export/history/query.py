@@ -300,7 +300,9 @@ def _within(figure: HistoryFigure) -> tuple[str, list[Any]]:
         if name == "chip":
             value = parse_chip(segment)
             if value is None:
-                raise ConfigError(f"--at {figure.at}: {segment!r} is no chip: write it as chip05")
+                raise ConfigError(
+                    f"--at {figure.at}: {segment!r} is not a chip: write it as chip05"
+                )
         conditions.append(f"{name} = ?")
         parameters.append(value)
     for name, value in (("fleet", figure.fleet), ("cell", figure.cell)):

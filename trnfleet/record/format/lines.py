@@ -155,7 +155,7 @@ def _payload(data: dict[str, Any]) -> bytes:
     if "payload_base64" in data:
         payload = _from_base64(data["payload_base64"])
     elif "payload" not in data:
-        raise WireError("there is no payload")
+        raise WireError("no payload")
     else:
         value = data["payload"]
         payload = value.encode("utf-8") if type(value) is str else b""

@@ -140,13 +140,13 @@ def read_summary(file: int, size: int, limits: RecordLimits) -> FileSummary:
     """
     tail = os.pread(file, FOOTER_BYTES, max(0, size - FOOTER_BYTES))
     if len(tail) != FOOTER_BYTES or not tail.endswith(MAGIC):
-        raise WireError("there is no footer")
+        raise WireError("no footer")
     opcode, length, begin, _, crc = FOOTER.unpack_from(tail)
     end = size - FOOTER_BYTES
     if opcode != Opcode.FOOTER or length != FOOTER.size - HEAD.size:
         raise WireError("the footer is damaged")
     if not begin:
-        raise WireError("there is no index")
+        raise WireError("no index")
     if not len(MAGIC) <= begin <= end or end - begin > limits.index_bytes:
         raise WireError("the footer names an impossible place")
     data = os.pread(file, end - begin, begin)

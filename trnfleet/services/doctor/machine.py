@@ -75,7 +75,7 @@ def terminal(environ: Mapping[str, str]) -> Iterator[Finding]:
     if not any(_is_terminal(stream) for stream in (sys.stdout, sys.stderr, sys.stdin)):
         advice = "run it in the terminal that the app shall use"
         yield Finding(
-            group, "terminal", Health.UNKNOWN, "this is no terminal; only the app needs one", advice
+            group, "terminal", Health.UNKNOWN, "not a terminal; only the app needs one", advice
         )
     else:
         size = shutil.get_terminal_size()

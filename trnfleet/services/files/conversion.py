@@ -62,13 +62,13 @@ def open_recordings(
         other = next(
             path for path, kind in zip(paths, kinds, strict=True) if kind not in HOST_KINDS
         )
-        raise ConfigError(f"--neuron-ls is for files of neuron-monitor, and {other} is none")
+        raise ConfigError(f"--neuron-ls is for files of neuron-monitor, ; {other} is not one")
     if all(kind is Kind.MCAP for kind in kinds):
         return Recording.open(paths)
     if Kind.MCAP in kinds:
         other = next(path for path, kind in zip(paths, kinds, strict=True) if kind is not Kind.MCAP)
         raise ConfigError(
-            f"{other}: it is no recording as the others are: convert it first (trnfleet convert)"
+            f"{other}: not a recording, unlike the others: convert it first (trnfleet convert)"
         )
     stack = contextlib.ExitStack()
     folder = stack.enter_context(temporary_folder("trnfleet-convert-"))

@@ -327,7 +327,7 @@ def _choose(given: Input, name: str | None, instance: str | None) -> _Chosen:
         elif "/reservation/" in stored.envelope.topic:
             zones.update(_zones(stored.envelope, root))
     if not fleets:
-        raise ConfigError("no instance is described in it, so there is none to write")
+        raise ConfigError("it describes no instance")
     fleet = choose_fleet(fleets, name)
     paths_of = sorted(fleets[fleet])
     if instance is None and len(paths_of) > 1:

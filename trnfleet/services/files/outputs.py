@@ -302,11 +302,11 @@ def find_former(path: Path, *, is_split: bool, overwrite: bool) -> list[Path]:
         raise ConfigError(f"{former[0]}: is there already; choose another name, or --overwrite")
     for file in former:
         if not file.is_file():
-            raise ConfigError(f"{file}: is no file, and is not replaced")
+            raise ConfigError(f"{file}: not a regular file, so it is not replaced")
         number = int(file.stem.rpartition("-")[2]) if is_split else 0
         if is_split and not _is_part(file, number):
             raise ConfigError(
-                f"{file}: is no part of such a recording, and is not replaced: choose another name"
+                f"{file}: not part of such a recording, so it is not replaced: choose another name"
             )
     return former
 

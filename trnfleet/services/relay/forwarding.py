@@ -389,7 +389,7 @@ def _seconds(command: CommandMessage) -> float:
     """Return for how long a lease is asked; 0 to end it.
 
     Raises:
-        ConfigError: that is no number of seconds, or too many.
+        ConfigError: that is not a number of seconds, or too many.
     """
     value = command.args.get("lease_s", LEASE_S)
     if isinstance(value, (bool, str)) or value is None or not 0 <= value <= LONGEST_S:

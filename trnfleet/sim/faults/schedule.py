@@ -341,7 +341,8 @@ def _loads(entries: Sequence[LoadEntry], jobs: Sequence[Job]) -> Iterator[LoadCh
         job = names.index(load.job)
         if not isinstance(jobs[job], Inference):
             raise ConfigError(
-                f"loads[{number}].job = {load.job!r}: it is no inference job, whose load can change"
+                f"loads[{number}].job = {load.job!r}: not an inference job; only their load can"
+                " change"
             )
         yield LoadChange(job, load.at, load.at + load.lasts_s, load.factor)
 

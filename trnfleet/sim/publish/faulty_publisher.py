@@ -105,7 +105,7 @@ class TransportFault:
         """
         row = find_fault(name)
         if not row.is_transport:
-            raise ConfigError(f"{name} is no fault of the way to the broker")
+            raise ConfigError(f"{name} is not a fault of the connection to the broker")
         check_use(row, lasts_s, magnitude)
         kind = next(kind for kind in _KINDS if PREFIX + kind == name)
         if kind == "late_reconnect" and target != "*":

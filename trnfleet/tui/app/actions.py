@@ -148,7 +148,7 @@ class ActionsApp(TimeKeys):
             (stop for stop in reversed(self._been) if stop.view != self._entry.title), None
         )
         if before is None:
-            self.say("there is no view before this one")
+            self.say("no view before this one")
         else:
             self.go(before.address, before.view, before.fleet)
 

@@ -36,7 +36,7 @@ ANY = ("alert", "resolved", "event")
 CHARTS_ALONE = (
     "charts reach back to it now; history has minutes, and no chips by the second to go back to"
 )
-NO_PLAYBACK = "nothing is recorded (--past 0): there is no past to show"
+NO_PLAYBACK = "nothing is recorded (--past 0)"
 
 
 class TimeKeys(FleetScreen):

@@ -46,7 +46,7 @@ REMEDY_AFTER_S = 5.0
 LAST_SEEN = "last seen"
 """Label of figures without live chips. As long as the usual label, so that nothing moves."""
 WORDS = (
-    ("live", "Chips of which telemetry comes"),
+    ("live", "Chips that send telemetry"),
     ("stale", "No telemetry for three periods: the values are the last known"),
     ("offline", "Their publisher said that it ends, or the broker did"),
     ("not heard yet", "Described, and no telemetry has come"),

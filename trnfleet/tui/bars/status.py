@@ -49,7 +49,7 @@ WORDS = (
     ("late", "Messages that came after newer ones"),
     ("undescribed", "Messages of what no descriptor has told of"),
     ("undecodable", "Messages that could not be read; also misplaced, rejected"),
-    ("publishers", "Online, of those that are known"),
+    ("publishers", "Online, of all known ones"),
     ("unusable", "Values that cannot be ones, such as 300 %"),
     ("unknown metrics", "Values under names that no metric has"),
     ("silent", "Publishers that are online and send nothing"),

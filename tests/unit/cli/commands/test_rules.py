@@ -113,7 +113,7 @@ def test_each_difference_is_seen(folder: Path, before: str, after: str, said: st
         (
             'rule = "hot"',
             'rule = "hott"',
-            "test 'a hot chip': there is no rule 'hott': did you mean 'hot'?",
+            "test 'a hot chip': no rule 'hott': did you mean 'hot'?",
         ),
         (
             "temperature_c",

@@ -84,7 +84,7 @@ LINK = {"scope": "link", "figure": "link_up", "above": None, "equals": 0.0}
         ({"group": "rack"}, "rules.0.group = 'rack'"),
         ({"labels": {"instance": "x"}}, "labels: 'instance' is set by itself"),
         ({"labels": {"a-b": "x"}}, "rules.0.labels"),
-        ({"summary": "{wurst} is hot"}, "{wurst} is no placeholder: did you mean 'worst'?"),
+        ({"summary": "{wurst} is hot"}, "{wurst} is not a placeholder: did you mean 'worst'?"),
         ({"summary": "{worst is hot"}, "expected '}'"),
         ({"summary": "{}"}, "{} is no placeholder"),
         (

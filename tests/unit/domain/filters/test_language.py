@@ -141,20 +141,20 @@ def test_units(text: str, limit: float) -> None:
         (
             "powr>450",
             (
-                "'powr' is no column: did you mean 'power'? Columns: power, hbm, link, job, sev,"
+                "'powr' is not a column: did you mean 'power'? Columns: power, hbm, link, job, sev,"
                 " age, at."
             ),
         ),
         ("severty=critical", "did you mean 'severity'?"),
         ("x>3", "choose from age, at, hbm, job, link, power, power_w, sev, severity Text with"),
         ("power>", "power>: a value is missing, such as power>450"),
-        ("power>much", "power: 'much' is no number; write one in W, such as power>450"),
+        ("power>much", "power: 'much' is not a number; write one in W, such as power>450"),
         ("power>450V", "power: 'V' is another unit; write it in W, such as power>450"),
         ("power~4", "power: ~ does not go with it; write power>450"),
         ("job>3", "job is a text: compare it with =, != or ~, such as job=name"),
         ("job=~(", "not a valid regular expression: missing )"),
         ("job~(a+", "not a valid regular expression: missing ): (a+"),
-        ("sev>=bad", "sev: 'bad' is none of its words: choose from critical, info, warning"),
+        ("sev>=bad", "sev: 'bad' is not one of its words: choose from critical, info, warning"),
         (
             "age>soon",
             "age: 'soon' is not a duration; write it as 90s, 500ms, 5m, 1h30m, 1d12h or 1w",

@@ -559,7 +559,7 @@ def test_a_refusal_names_some_blocks() -> None:
         rule, text = refused(lambda: ledger.cancel("nothing"))
         assert rule is Rule.NO_SUCH_BLOCK
         assert all(block_id in text for block_id in ledger.blocks)
-        assert text.endswith("there is none to choose from") is (number == 0)
+        assert text.endswith("there are none") is (number == 0)
         buy(ledger, SearchRequest(1, TRN2))
 
 

@@ -262,5 +262,5 @@ def test_what_is_not_there_is_said(keys: dict[str, Any], said: str) -> None:
 def test_an_unknown_rule_is_said() -> None:
     """An expectation about an unknown rule is refused: it could never fail."""
     file = file_of([{"at": 0, "rule": "hott"}])
-    with pytest.raises(ConfigError, match="test 't': there is no rule 'hott': did you mean 'hot'"):
+    with pytest.raises(ConfigError, match="test 't': no rule 'hott': did you mean 'hot'"):
         play(file.tests[0], (rule_of(),), file)

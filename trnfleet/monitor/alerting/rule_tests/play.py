@@ -104,7 +104,9 @@ class SeriesRows:
             elif path.count("/") + 1 == Level.CORE:
                 core = path.rpartition("/")[2]
                 if core not in LANES[Scope.CORE]:
-                    raise ValueError(f"{target!r} is no core: {nearest(core, LANES[Scope.CORE])}")
+                    raise ValueError(
+                        f"{target!r} is not a core: {nearest(core, LANES[Scope.CORE])}"
+                    )
                 lane = LANES[Scope.CORE].index(core)
             lanes += [lane] * len(covered)
             if path.count("/") + 1 <= Level.INSTANCE:
@@ -171,7 +173,7 @@ def _link_lane(layout: Layout, node: Node, name: str) -> int:
     """
     names = layout.lane_names_of(int(layout.instance_of_chip[node.number]))
     if name not in names:
-        raise ValueError(f"{layout.path(node)}:{name} is no link: {nearest(name, names)}")
+        raise ValueError(f"{layout.path(node)}:{name} is not a link: {nearest(name, names)}")
     return names.index(name)
 
 
@@ -442,8 +444,7 @@ def play(case: Case, rules: Sequence[Rule], file: CaseFile) -> list[FailedExpect
     for expected in case.expect:
         if expected.rule not in known:
             raise ConfigError(
-                f"test {case.name!r}: there is no rule {expected.rule!r}:"
-                f" {nearest(expected.rule, known)}"
+                f"test {case.name!r}: no rule {expected.rule!r}: {nearest(expected.rule, known)}"
             )
     test = RuleTest(
         case,
