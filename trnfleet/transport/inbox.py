@@ -57,6 +57,8 @@ MOST_OWED = 65_536
 MAX_CACHED_BYTES = 8 * 1024 * 1024
 """Characters of cached telemetry topics: twice those of 62,500 hosts. Other topics come a few times
 and are not cached, so that they evict none of these: each would be built again by the codec."""
+CACHED_FOR_S = 600.0
+"""Age at which a new topic empties the caches, so that names that are gone take no memory."""
 _PAYLOAD = itemgetter(Envelope._fields.index("payload"))
 _SHED = Envelope._fields.index("shed")
 CONTENT_TYPES = {name: name for name in (CONTENT_TYPE_JSON, CONTENT_TYPE_CBOR)}
@@ -102,6 +104,7 @@ class Delivery:
         """One string per topic of messages with QoS 0. A client builds a new one for every message.
         An empty one, never a valid topic, marks a topic without a subscription."""
         self._cached_bytes = 0
+        self._emptied_s = clock.monotonic_s()
         self._by_bytes: dict[bytes, str] = {}
         """Subscribed topics by their encoded form."""
 
@@ -155,7 +158,9 @@ class Delivery:
             topic = name if reception.filters.fullmatch(name) else ""
         elif topic is None:
             self._cached_bytes += len(name)
-            if self._cached_bytes > MAX_CACHED_BYTES:
+            now_s = self._clock.monotonic_s()
+            if self._cached_bytes > MAX_CACHED_BYTES or now_s - self._emptied_s >= CACHED_FOR_S:
+                self._emptied_s = now_s
                 self._cached_bytes = len(name)
                 topics.clear()
                 self._by_bytes.clear()

@@ -780,3 +780,14 @@ def test_topics_are_told_apart_after_the_cache_was_cleared(monkeypatch: pytest.M
             delivery.put(topic, b"x", 0, None, retain=False)
     assert [each.topic for each in delivered] == ["a/1", "a/2", "a/3"] * 2
     assert status.unsolicited == 4
+
+
+async def test_topics_that_come_no_more_are_forgotten() -> None:
+    """A new topic empties an old cache; known topics cost nothing."""
+    clock = ManualClock()
+    delivery = Delivery(Reception(None, topic_pattern("a/+"), LinkStatus()), clock)
+    for second in range(int(3 * inbox_module.CACHED_FOR_S)):
+        delivery.envelope(f"a/{second}", b"x", 0, None, retain=False)
+        await clock.advance(1.0)
+        assert len(delivery.by_bytes) <= inbox_module.CACHED_FOR_S
+    assert len(delivery._topics) <= inbox_module.CACHED_FOR_S
