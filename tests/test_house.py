@@ -66,6 +66,7 @@ def test_each_measure_counts_what_it_says(tmp_path: Path) -> None:
     text = (
         '"""Text."""\n\nfrom pkg import other\n\nLIMIT_S = 3.0\nTABLE = {"a": 1, "b": 2}\n\n\n'
         "class Twice:\n    wait_s: float = 5.0\n    is_on: bool = True\n    zero: int = 0\n\n\n"
+        "class Code(enum.IntEnum):\n    FIRST = 7\n\n\n"
         "def take(each, of=7, one=1):\n    a, b = each, of\n    a, b = b, a\n    return a\n"
     )
     for name, content in (("one.py", text), ("other.py", "class Twice:\n    pass\n")):
@@ -74,9 +75,9 @@ def test_each_measure_counts_what_it_says(tmp_path: Path) -> None:
         path.write_text(content, encoding="utf-8")
     parsed = modules(tmp_path, "pkg")
     one = parsed[0]
-    assert statement_count(one) == 11
+    assert statement_count(one) == 13
     assert constant_count(one) == 5
-    assert tuple_assignments(one) == [16]
+    assert tuple_assignments(one) == [20]
     assert vague_names(one) == {"take": 1, "each": 1, "of": 1}
     assert repeated_classes(parsed) == ["Twice"]
     assert single_importers(parsed) == {"pkg/other.py": "pkg/one.py"}

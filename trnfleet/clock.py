@@ -12,7 +12,9 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-NS_PER_S = 1_000_000_000
+NS_PER_US = 1_000
+NS_PER_MS = 1_000 * NS_PER_US
+NS_PER_S = 1_000 * NS_PER_MS
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -157,7 +159,7 @@ def format_rfc3339(ns: int) -> str:
     """
     seconds, rest = divmod(ns, NS_PER_S)
     moment = _EPOCH + timedelta(seconds=seconds)
-    return f"{moment.replace(tzinfo=None).isoformat(timespec='seconds')}.{rest // 1_000_000:03d}Z"
+    return f"{moment.replace(tzinfo=None).isoformat(timespec='seconds')}.{rest // NS_PER_MS:03d}Z"
 
 
 def format_basic(ns: int) -> str:

@@ -22,14 +22,12 @@ class PackedRows(Sequence[Row]):
     `append` adds at the end, `drop` removes at the beginning.
     """
 
-    def __init__(self, width: int, rows: Iterable[Row] = ()) -> None:
+    def __init__(self, rows: Iterable[Row] = ()) -> None:
         """Copy rows.
 
-        Args:
-            width: Numbers of a row.
-            rows: The first rows.
+        The first one sets the width.
         """
-        self._width = width
+        self._width = 1
         self._numbers = array("Q")
         for row in rows:
             self.append(row)
@@ -55,6 +53,8 @@ class PackedRows(Sequence[Row]):
         Raises:
             OverflowError: a number is negative or too large.
         """
+        if not self._numbers:
+            self._width = len(row)
         self._numbers.extend(array("Q", row))
 
     def drop(self, count: int) -> None:

@@ -3,7 +3,8 @@
 Size is counted in statements without docstrings, because formatting changes lines but not
 statements. A numeric constant counts in every place: a name in capitals, a field's default, a
 parameter's default or a value of a table. Constants of hardware and physics with a source do not
-count; they are in the modules of `SOURCED`.
+count; they are in the modules of `SOURCED`. Members of an Enum do not count: their numbers are
+identities, and nothing is tuned by them.
 """
 
 # ruff: noqa: T201  figures go to the terminal
@@ -65,7 +66,7 @@ def constant_count(module: Module) -> int:
         return 0
     count = 0
     for node in module.nodes:
-        if isinstance(node, ast.Module | ast.ClassDef):
+        if isinstance(node, ast.Module | ast.ClassDef) and not _is_enum(node):
             count += sum(_constants_of(statement) for statement in node.body)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             defaults = [*node.args.defaults, *node.args.kw_defaults]
@@ -150,6 +151,12 @@ def _is_text(node: ast.stmt) -> bool:
         and isinstance(node.value, ast.Constant)
         and isinstance(node.value.value, str)
     )
+
+
+def _is_enum(node: ast.Module | ast.ClassDef) -> bool:
+    """Return whether a class has a base of the enum module, such as IntEnum."""
+    bases = [ast.unparse(base) for base in node.bases] if isinstance(node, ast.ClassDef) else []
+    return any(base.endswith(("Enum", "Flag")) for base in bases)
 
 
 def _is_number(node: ast.expr) -> bool:

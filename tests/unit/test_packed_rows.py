@@ -33,7 +33,7 @@ def test_rows_come_back_as_they_were() -> None:
     With the largest possible numbers.
     """
     given = [*rows_of_seconds(), (2**64 - 1, 0, 2**63), (0, 2**64 - 1, 1)]
-    rows = PackedRows(3, given)
+    rows = PackedRows(given)
     assert len(rows) == len(given)
     assert list(rows) == given
     assert (rows[0], rows[256], rows[-1]) == (given[0], given[256], given[-1])
@@ -42,7 +42,7 @@ def test_rows_come_back_as_they_were() -> None:
 
 def test_a_row_beyond_either_end_is_an_error() -> None:
     """As of every sequence."""
-    rows = PackedRows(3, rows_of_seconds(5))
+    rows = PackedRows(rows_of_seconds(5))
     for number in (5, -6):
         with pytest.raises(IndexError):
             rows[number]
@@ -50,7 +50,7 @@ def test_a_row_beyond_either_end_is_an_error() -> None:
 
 def test_a_number_that_does_not_fit_is_refused_and_leaves_nothing() -> None:
     """It would come back as another one."""
-    rows = PackedRows(2, [(1, 2)])
+    rows = PackedRows([(1, 2)])
     for row in ((3, -1), (2**64, 3)):
         with pytest.raises(OverflowError):
             rows.append(row)
@@ -61,7 +61,7 @@ def test_a_number_that_does_not_fit_is_refused_and_leaves_nothing() -> None:
 def test_dropped_rows_are_gone_and_the_others_found(dropped: int) -> None:
     """Row numbers begin with the oldest remaining row."""
     given = rows_of_seconds()
-    rows = PackedRows(3, given)
+    rows = PackedRows(given)
     rows.drop(dropped)
     rows.drop(0)
     left = given[dropped:]

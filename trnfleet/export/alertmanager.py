@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from trnfleet import logs
-from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
+from trnfleet.clock import NS_PER_MS, NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.domain.alerts.watches import ReceiverError, ReceiverErrors
 from trnfleet.export.http import RequestOutcome, make_client, post_json, request_json
 from trnfleet.export.notification import annotations_of, labels_of, links_of
@@ -365,6 +365,6 @@ def _alert(notification: Notification, now_ns: int, shift_ns: int) -> dict[str, 
         "annotations": annotations_of(notification),
         "startsAt": format_rfc3339(starts_ns),
         # An end that is not after the beginning is refused.
-        "endsAt": format_rfc3339(max(ends_ns, starts_ns + 1_000_000)),
+        "endsAt": format_rfc3339(max(ends_ns, starts_ns + NS_PER_MS)),
         **links_of(notification.message),
     }

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from trnfleet.clock import parse_rfc3339
+from trnfleet.clock import NS_PER_MS, parse_rfc3339
 from trnfleet.domain.alerts.watches import DOUBT_S, GONE_S
 from trnfleet.errors import WireError
 from trnfleet.wire.messages import WatchMessage, decode_message
@@ -33,8 +33,6 @@ LISTEN_S = 2.0
 UNHEARD_S = 15.0
 """Time without its own heartbeat after which a watch or relay ends: it would hear no other. One
 and a half heartbeats of a watch, on a connection that is not busy."""
-_TICK_NS = 1_000_000
-"""Least difference of two times as they are written."""
 
 
 class _Participant(NamedTuple):
@@ -78,7 +76,8 @@ class Election:
         self._cell = cell
         self._gone_s = gone_s
         self._doubt_s = doubt_s
-        self.since_ns = since_ns - since_ns % _TICK_NS
+        # Times are written in milliseconds.
+        self.since_ns = since_ns - since_ns % NS_PER_MS
         """Start of this watch as read by others; it ranks by it."""
         self._others: dict[str, _Participant] = {}
         self._is_listening = True
@@ -130,7 +129,7 @@ class Election:
         elif not self._is_listening and not is_retained:
             # Where this one ranks behind a leader whose clock was ahead, one that comes later does,
             # too.
-            since_ns = max(since_ns, wall_ns, self.since_ns + _TICK_NS)
+            since_ns = max(since_ns, wall_ns, self.since_ns + NS_PER_MS)
         is_heard = not is_retained or (known is not None and known.is_heard)
         until_s = now_s + (self._doubt_s if is_retained else self._gone_s)
         if known is not None:
@@ -159,7 +158,7 @@ class Election:
     def _rank_behind(self, late: _Participant) -> None:
         """Rank behind a leader that was in doubt when this watch joined: it already led."""
         if late.leads and not late.is_replaced:
-            self.since_ns = max(self.since_ns, late.since_ns + _TICK_NS)
+            self.since_ns = max(self.since_ns, late.since_ns + NS_PER_MS)
 
     def listen(self, now_s: float) -> None:
         """Begin to listen; all watches are in doubt again.
@@ -178,7 +177,7 @@ class Election:
         heard = [
             watch for watch in self._present(now_s) if watch.is_heard and not watch.is_replaced
         ]
-        behind_ns = max((watch.since_ns for watch in heard), default=-1) + _TICK_NS
+        behind_ns = max((watch.since_ns for watch in heard), default=-1) + NS_PER_MS
         if not any(watch.leads for watch in heard) or self.since_ns >= behind_ns:
             return False
         self.since_ns = behind_ns
@@ -191,7 +190,7 @@ class Election:
         """
         hearing = [watch for watch in self._present(now_s) if watch.is_heard and watch.hears]
         if hearing:
-            self.since_ns = max(self.since_ns, max(watch.since_ns for watch in hearing) + _TICK_NS)
+            self.since_ns = max(self.since_ns, max(watch.since_ns for watch in hearing) + NS_PER_MS)
         return bool(hearing)
 
     def replace(self, client: str) -> None:

@@ -21,7 +21,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from trnfleet.clock import NS_PER_S
 from trnfleet.errors import ConfigError
 from trnfleet.export.receiver import finished_within
-from trnfleet.wire.values import EARLIEST_NS, LATEST_NS
+from trnfleet.wire.values import LATEST_NS
 
 if TYPE_CHECKING:
     import httpx
@@ -205,7 +205,7 @@ def _date_ns(text: str) -> int | None:
         date_ns = round(parsedate_to_datetime(text).timestamp()) * NS_PER_S
     except (TypeError, ValueError, OverflowError):
         return None
-    return date_ns if EARLIEST_NS <= date_ns <= LATEST_NS else None
+    return date_ns if 0 <= date_ns <= LATEST_NS else None
 
 
 async def _read_json(response: httpx.Response) -> Answer:

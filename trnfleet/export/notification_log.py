@@ -15,6 +15,7 @@ import msgspec
 
 from trnfleet import logs
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
+from trnfleet.domain.durations import DAY_S
 from trnfleet.export.notification import Notification, mark_of
 from trnfleet.export.other_clock import SKEW_NS
 from trnfleet.export.receiver import RESOLVED_FOR_S
@@ -29,8 +30,6 @@ log = logs.get_logger(__name__)
 
 REFRESHED_EVERY_S = 10.0
 """Shortest time between two messages of a firing alert with changed values."""
-CLEARED_AT_LAST_S = 86_400.0
-"""Seconds before a resolved alert is cleared while a receiver does not know of its end."""
 MOST_RECEIVERS = 16
 
 
@@ -393,11 +392,12 @@ class NotificationLog:
         self.ended.append(entry.message.fingerprint)
 
     def _clear_if_due(self, fingerprint: str, entry: _Entry, passed_s: float) -> None:
+        """Clear a resolved alert, a day later if a receiver does not know of its end."""
         names = {receiver.name for receiver in self.receivers}
         is_owed = any(
             mark.startswith("firing@") for name, mark in entry.confirmed.items() if name in names
         )
-        if passed_s >= (CLEARED_AT_LAST_S if is_owed else RESOLVED_FOR_S):
+        if passed_s >= (DAY_S if is_owed else RESOLVED_FOR_S):
             del self._entries[fingerprint]
             self._cleared.append(fingerprint)
 

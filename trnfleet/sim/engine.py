@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trnfleet.clock import NS_PER_S
+from trnfleet.clock import NS_PER_MS, NS_PER_S
 from trnfleet.domain.fleet import Inference, expand, lnc_by_instance
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import BY_NAME, METRICS, Scope
@@ -48,7 +48,6 @@ LEAP_S = 3_600.0
 SETTLING_S = 600.0
 """Final seconds of a jump, with stretches ending at fault changes. Ten time constants of air
 cooling: temperatures then match a fleet simulated without a jump."""
-_NS_PER_MS = 1_000_000
 _FROM_ZERO = frozenset({*RESTARTED_COUNTERS, "health"})
 """Metrics changed only by events, from 0 on."""
 
@@ -403,11 +402,11 @@ class Engine:
 
 def to_ns(moment: datetime) -> int:
     """Return a moment with a time zone as nanoseconds since 1970 UTC."""
-    return round(moment.timestamp() * 1_000) * _NS_PER_MS
+    return round(moment.timestamp() * 1_000) * NS_PER_MS
 
 
 def _whole_ms(exact_ns: int) -> int:
-    return (exact_ns + _NS_PER_MS // 2) // _NS_PER_MS * _NS_PER_MS
+    return (exact_ns + NS_PER_MS // 2) // NS_PER_MS * NS_PER_MS
 
 
 def _allocate(layout: Layout, own: range) -> dict[str, NDArray[Any]]:

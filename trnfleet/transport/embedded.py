@@ -393,8 +393,9 @@ USER = "trnfleet"
 AUTHORITY_DAYS = 3_650
 SERVER_DAYS = 397
 """Days of a server certificate. Today's browsers and phones refuse longer ones."""
-RENEWED_DAYS = 30
-"""A certificate is renewed at the next start within these last days."""
+RENEWED_DAYS = 21
+"""Last days of a certificate, by which it should be renewed. Certificates of 90 days usually are 30
+days before their end (assumed)."""
 LONGEST_NAME = 64
 """Characters of a common name."""
 

@@ -21,7 +21,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from trnfleet.transport.inbox import CONTENT_TYPES, PUBLISH_QOS_0
-from trnfleet.wire.ports import Envelope, MessageProperties
+from trnfleet.wire.ports import LARGEST_TWO_BYTES, Envelope, MessageProperties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -51,8 +51,6 @@ BATCH_BYTES = 256 * 1024
 """Payload at which a batch is full. Two frames of blocks of the largest size, or some hundred of
 hosts."""
 _KEPT = ("UserProperty", "ResponseTopic", "CorrelationData", "MessageExpiryInterval")
-_TWO_BYTES = 65_535
-"""Largest number of two bytes: the longest topic, the default receive maximum."""
 _FIXED_BYTES = {"Byte": 1, "Two Byte Integer": 2, "Four Byte Integer": 4}
 _MARK = "\ufeff".encode()
 _REPLACEMENT = "\ufffd".encode()
@@ -290,7 +288,7 @@ class BrokerLimits(NamedTuple):
     qos: int = 2
     retains: bool = True
     """Whether it keeps retained messages."""
-    under_way: int = _TWO_BYTES
+    under_way: int = LARGEST_TWO_BYTES
     """Most unacknowledged messages at once (receive maximum)."""
 
     @classmethod
@@ -300,7 +298,7 @@ class BrokerLimits(NamedTuple):
             getattr(connack, "MaximumPacketSize", UNLIMITED),
             getattr(connack, "MaximumQoS", 2),
             bool(getattr(connack, "RetainAvailable", 1)),
-            getattr(connack, "ReceiveMaximum", _TWO_BYTES),
+            getattr(connack, "ReceiveMaximum", LARGEST_TWO_BYTES),
         )
 
     @property
@@ -413,7 +411,7 @@ def _topic(topic: str) -> bytes:
         ValueError: no message can have it.
     """
     name = topic.encode()
-    if not 0 < len(name) <= _TWO_BYTES or "+" in topic or "#" in topic:
+    if not 0 < len(name) <= LARGEST_TWO_BYTES or "+" in topic or "#" in topic:
         raise ValueError("no topic of a message")
     return len(name).to_bytes(2, "big") + name
 

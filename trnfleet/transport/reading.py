@@ -39,6 +39,7 @@ from trnfleet.transport.packets import (
     PacketReader,
     connect_packet,
 )
+from trnfleet.wire.ports import LARGEST_TWO_BYTES
 
 if TYPE_CHECKING:
     from trnfleet.clock import Clock
@@ -161,7 +162,7 @@ class ReadingConnection(Connection):
         numbers = []
         try:
             for _ in range(round(ANSWER_S / ASK_AGAIN_S)):
-                number = self._number = self._number % 65_535 + 1
+                number = self._number = self._number % LARGEST_TWO_BYTES + 1
                 numbers.append(number)
                 self._answers[number] = answer
                 self._outgoing += packet(number, filters).write()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from trnfleet.errors import ConfigError
 from trnfleet.systemd import is_credential
 from trnfleet.transport.url import LONGEST_ALPN, Password
+from trnfleet.wire.ports import LARGEST_TWO_BYTES
 
 if TYPE_CHECKING:
     from trnfleet.transport.url import BrokerUrl
@@ -162,10 +163,6 @@ def _read(option: str, file: str) -> bytes:
         raise ConfigError(f"{option} {file!r}: no name of a file") from None
 
 
-LONGEST_SECRET = 65_535
-"""Bytes of a password in MQTT."""
-
-
 def read_secret(option: str, file: str) -> str:
     """Return the line of a password or token file.
 
@@ -183,7 +180,7 @@ def read_secret(option: str, file: str) -> str:
             is_open = os.fstat(stream.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO)
             if is_open and not is_credential(file):
                 raise ConfigError(f"{where}: others may read it; chmod 600 it")
-            data = stream.read(LONGEST_SECRET + 3)
+            data = stream.read(LARGEST_TWO_BYTES + 3)
     except OSError as error:
         raise ConfigError(f"{where}: {(error.strerror or str(error)).lower()}") from None
     except ValueError:
@@ -197,8 +194,8 @@ def read_secret(option: str, file: str) -> str:
         raise ConfigError(f"{where}: it has several lines, and only one may be the secret")
     if not text:
         raise ConfigError(f"{where}: it is empty")
-    if len(data) > LONGEST_SECRET:
-        raise ConfigError(f"{where}: it is over MQTT's {LONGEST_SECRET:,} bytes")
+    if len(data) > LARGEST_TWO_BYTES:
+        raise ConfigError(f"{where}: it is over MQTT's {LARGEST_TWO_BYTES:,} bytes")
     return text
 
 

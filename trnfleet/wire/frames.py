@@ -30,7 +30,7 @@ from trnfleet.wire.cbor import ARRAY_TAGS, TYPED_ARRAYS, decode_cbor
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.messages import SCHEMA
 from trnfleet.wire.telemetry import MAX_SEQ, Head
-from trnfleet.wire.values import EARLIEST_NS, LATEST_NS
+from trnfleet.wire.values import LATEST_NS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -185,9 +185,7 @@ class FrameDecoder:
             raise WireError("frame lacks its path or boot")
         if type(seq) is not int or type(ts_ns) is not int or type(revision) is not int:
             raise WireError("frame lacks its seq, ts or rev")
-        if not (
-            0 <= seq <= MAX_SEQ and EARLIEST_NS <= ts_ns <= LATEST_NS and 0 <= revision <= MAX_SEQ
-        ):
+        if not (0 <= seq <= MAX_SEQ and 0 <= ts_ns <= LATEST_NS and 0 <= revision <= MAX_SEQ):
             raise WireError(
                 f"frame's seq, ts or rev is out of range: {_short(seq)}, {_short(ts_ns)},"
                 f" {_short(revision)}"

@@ -57,6 +57,8 @@ class Envelope(NamedTuple):
     """Its other properties in MQTT 5; None without any."""
 
 
+LARGEST_TWO_BYTES = 65_535
+"""Largest number of two bytes in MQTT: bytes of a topic or a password, unacknowledged messages."""
 MOST_LINKS = 31
 """Most connections of one source. Per instance, a signed number of 32 bits marks the connections
 over which it is heard."""

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from trnfleet.domain.reservations.rules import MOST_EXTENSIONS
 from trnfleet.domain.reservations.states import (  # noqa: TC001  read at run time
     ExtensionState,
     InterconnectStatus,
@@ -26,7 +27,6 @@ Decimals = Annotated[str, Meta(pattern=r"^[0-9]{1,12}(\.[0-9]{1,6})?\Z")]
 Currency = Annotated[str, Meta(pattern=r"^[A-Z]{3}\Z")]
 Count = Annotated[int, Meta(ge=0, le=1_000_000)]
 Place = Annotated[str, Meta(max_length=400)]
-MOST_EXTENSIONS = 200
 
 
 class ExtensionSpec(WireStruct, frozen=True, kw_only=True):

@@ -34,7 +34,7 @@ from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.messages import SCHEMA, ClockSpec, Name, Path, TypeName
 from trnfleet.wire.structs import Message
 from trnfleet.wire.telemetry import MAX_SEQ, Head
-from trnfleet.wire.values import EARLIEST_NS, LATEST_NS, Period, Revision
+from trnfleet.wire.values import LATEST_NS, Period, Revision
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -235,7 +235,7 @@ def decode_rollup_head(
     boot, seq, ts_ns, revision = (fields.get(key) for key in ("boot", "seq", "ts", "rev"))
     if not isinstance(boot, str) or not 0 < len(boot) <= 64:
         raise WireError("a roll-up whose boot is not text of 1 to 64 characters")
-    numbers = ((seq, 0, MAX_SEQ), (ts_ns, EARLIEST_NS, LATEST_NS), (revision, 0, MAX_SEQ))
+    numbers = ((seq, 0, MAX_SEQ), (ts_ns, 0, LATEST_NS), (revision, 0, MAX_SEQ))
     for value, least, most in numbers:
         if type(value) is not int or not least <= value <= most:
             raise WireError("a roll-up whose seq, ts or rev is not a number within its limits")

@@ -11,7 +11,6 @@ from msgspec import Meta
 
 from trnfleet.clock import parse_rfc3339
 
-EARLIEST_NS = 0
 LATEST_NS = 7_258_118_400_000_000_000 - 1
 """The end of 2199, the limit of start options. 62 years before the end of 64 bits of nanoseconds.
 """
@@ -37,13 +36,13 @@ def instant_ns(text: str) -> int:
         ns = parse_rfc3339(text)
     except (ValueError, OverflowError):
         raise ValueError("not a time with its zone, such as 2026-01-31T23:59:58Z") from None
-    if not EARLIEST_NS <= ns <= LATEST_NS:
+    if not 0 <= ns <= LATEST_NS:
         raise ValueError("a time outside the years 1970 to 2199")
     return ns
 
 
 Instant = Annotated[str, Meta(max_length=64, description="RFC 3339")]
-"""An instant from `EARLIEST_NS` to `LATEST_NS`, with any offset; messages check it themselves."""
+"""An instant from 1970 to `LATEST_NS`, with any offset; messages check it themselves."""
 Amount = Annotated[float, Meta(ge=0, le=1e18)]
 """An amount in a job's life; none reaches the limit."""
 Figure = Annotated[float, Meta(ge=-1e30, le=1e30)]

@@ -6,8 +6,8 @@ import pytest
 from support.monitor.alert_messages import BEGIN_NS, alert_message, fingerprint
 
 from trnfleet.clock import NS_PER_S, ManualClock, parse_rfc3339
+from trnfleet.domain.durations import DAY_S
 from trnfleet.export.notification_log import (
-    CLEARED_AT_LAST_S,
     REFRESHED_EVERY_S,
     FiringAlert,
     NotificationLog,
@@ -257,7 +257,7 @@ def test_what_is_over_is_cleared() -> None:
     assert bench.published() == {}
     bench.step(2 + RESOLVED_FOR_S)
     assert bench.published() == {fingerprint(1): None}
-    bench.step(2 + CLEARED_AT_LAST_S)
+    bench.step(2 + DAY_S)
     assert bench.published() == {fingerprint(2): None}
     assert len(bench.notification_log) == 0
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trnfleet.errors import ConfigError
-from trnfleet.transport.security import LONGEST_SECRET, TlsSettings, TokenFile, read_secret
+from trnfleet.transport.security import TlsSettings, TokenFile, read_secret
 from trnfleet.transport.url import BrokerUrl, parse_url
+from trnfleet.wire.ports import LARGEST_TWO_BYTES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +46,7 @@ def test_a_token_is_what_the_file_has_now(tmp_path: Path) -> None:
             "it has several lines, and only one may be the secret",
         ),
         (b"hunter2\xff", 0o600, "it is not UTF-8"),
-        (b"h" * (LONGEST_SECRET + 1), 0o600, "it is over MQTT's 65,535 bytes"),
+        (b"h" * (LARGEST_TWO_BYTES + 1), 0o600, "it is over MQTT's 65,535 bytes"),
     ],
 )
 def test_a_file_that_is_no_good_is_named_and_not_quoted(

@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from trnfleet.domain.reservations.rules import MOST_EXTENSIONS
 from trnfleet.domain.reservations.states import ReservationState
 from trnfleet.errors import WireError
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.messages import decode_message, encode_message
 from trnfleet.wire.reservations import (
-    MOST_EXTENSIONS,
     OfferingSpec,
     ReservationMessage,
 )

@@ -10,10 +10,11 @@ from datetime import UTC, datetime
 from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
+from trnfleet.clock import NS_PER_MS, NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.domain.hardware.catalogue import ULTRASERVER_TYPES
 from trnfleet.domain.reservations import rules
 from trnfleet.domain.reservations.blocks import ChangeKind
+from trnfleet.domain.reservations.rules import MOST_EXTENSIONS
 from trnfleet.domain.reservations.states import (
     RESERVATION_BEGUN,
     ExtensionState,
@@ -26,7 +27,6 @@ from trnfleet.wire.eventbridge import seconds_text
 from trnfleet.wire.limits import DEFAULT_LIMITS
 from trnfleet.wire.messages import decode_message, encode_message
 from trnfleet.wire.reservations import (
-    MOST_EXTENSIONS,
     ExtensionSpec,
     ReservationMessage,
 )
@@ -541,7 +541,7 @@ def _ns(moment: datetime | None) -> int | None:
 
 def _known_ns(moment: datetime) -> int:
     aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return round(aware.timestamp() * 1_000) * 1_000_000
+    return round(aware.timestamp() * 1_000) * NS_PER_MS
 
 
 def _plain(said: object) -> str:

@@ -13,6 +13,7 @@ import re
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from trnfleet.bridge.neuron.fields import MEMORY_PARTS, UTILISATION
+from trnfleet.clock import NS_PER_MS
 from trnfleet.errors import WireError
 from trnfleet.wire.ndjson import read_lines
 
@@ -100,7 +101,7 @@ def parse_sample(line: bytes) -> SeriesSample | None:
     if match is None:
         raise WireError(f"{name[0]}: no sample of Prometheus' text format")
     value, problem = _value(match["value"])
-    ts_ns = None if match["ts"] is None else int(match["ts"]) * 1_000_000
+    ts_ns = None if match["ts"] is None else int(match["ts"]) * NS_PER_MS
     if ts_ns is not None and not 0 <= ts_ns < 2**63:
         raise WireError(f"{name[0]}: timestamp {match['ts']} is not a time in milliseconds")
     return SeriesSample(name[0], _labels(name[0], match["labels"] or ""), value, problem, ts_ns)

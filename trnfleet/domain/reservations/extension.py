@@ -12,7 +12,7 @@ from trnfleet.clock import NS_PER_S
 from trnfleet.domain.durations import DAY_NS
 from trnfleet.domain.quantities import counted
 from trnfleet.domain.reservations import rules
-from trnfleet.domain.reservations.rules import Rule, RuleViolation, utc
+from trnfleet.domain.reservations.rules import MOST_EXTENSIONS, Rule, RuleViolation, utc
 from trnfleet.domain.reservations.states import EXTENDABLE
 from trnfleet.errors import ConfigError
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from trnfleet.domain.reservations.occupancy import Occupancy
     from trnfleet.domain.reservations.states import BlockState, ReservationState
 
-MOST_EXTENSIONS = 200
-"""Most extensions of one block, including those with a failed payment."""
 _EXTENDABLE = frozenset(state.value for state in EXTENDABLE)
 
 

@@ -38,7 +38,9 @@ PAYMENT_WINDOW_S = 12 * 3_600
 """Seconds after which an outstanding payment has failed (published)."""
 PAYMENT_BEFORE_END_S = 35 * 60
 """An extension is paid by this time before the end, or not at all; published."""
-EXTENSION_EARLIEST_S = 56 * DAY_S
+MOST_EXTENSIONS = 200
+"""Most extensions of one block, including those with a failed payment; assumed."""
+EXTENSION_EARLIEST_S = LATEST_START_S
 """A block can be extended from this time before its end; published."""
 EXTENSION_LATEST_S = 3_600
 """And until this time before it; published."""

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from trnfleet.clock import NS_PER_US
+from trnfleet.domain.durations import MINUTE_NS
 from trnfleet.domain.metrics import JOB_FIGURES, LASTING_JOB_FIGURES, Aggregate
 from trnfleet.domain.minutes import MINUTE_COLUMNS, Part
 
 SCHEMA = 1
 """Version of the files: goes up where a column changes its meaning."""
-MINUTE_US = 60_000_000
+MINUTE_US = MINUTE_NS // NS_PER_US
 WINDOW_MINUTES = 10
 """Minutes of a row of an UltraServer, a job or the fleet."""
 

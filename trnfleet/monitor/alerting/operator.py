@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.clock import NS_PER_MS, NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.matchers import parse_matchers
 from trnfleet.errors import BrokerError, ConfigError
 from trnfleet.wire.alerts import AckMessage, SilenceMessage
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 LONGEST_S = 90 * 86_400.0
 """Longest acknowledgement or silence."""
 LONGEST_NOTE = 1_000
-LEAST_NS = 1_000_000
-"""Duration of a tombstone: the shortest valid one. Readers without tombstones treat it as expired.
-"""
 
 
 def refused_in(cell: str) -> str:
@@ -170,24 +167,27 @@ class OperatorActions:
 
 
 def withdrawn_ack(ack: Ack, owner: str) -> AckMessage:
-    """Return the tombstone of an acknowledgement; `owner` has withdrawn it."""
+    """Return the tombstone of an acknowledgement; `owner` has withdrawn it.
+
+    It lasts for the shortest valid time: readers without tombstones treat it as expired.
+    """
     return AckMessage(
         fingerprint=ack.fingerprint,
         owner=owner,
         at=format_rfc3339(ack.at_ns),
-        until=format_rfc3339(ack.at_ns + LEAST_NS),
+        until=format_rfc3339(ack.at_ns + NS_PER_MS),
         revision=ack.revision + 1,
         withdrawn_until=format_rfc3339(ack.ends_ns),
     )
 
 
 def withdrawn_silence(silence: Silence, owner: str) -> SilenceMessage:
-    """Return the tombstone of a silence; `owner` has withdrawn it."""
+    """Return the tombstone of a silence, as of an acknowledgement."""
     return SilenceMessage(
         id=silence.id,
         matchers=tuple(str(matcher) for matcher in silence.matchers),
         starts=format_rfc3339(silence.starts_ns),
-        until=format_rfc3339(silence.starts_ns + LEAST_NS),
+        until=format_rfc3339(silence.starts_ns + NS_PER_MS),
         who=owner,
         revision=silence.revision + 1,
         withdrawn_until=format_rfc3339(silence.ends_ns),

@@ -88,7 +88,7 @@ class RecordingIndex:
         """Position from which the next snapshot is due."""
         self._happened = 0
         self._events = 0
-        self._times = PackedRows(2)
+        self._times = PackedRows()
         """The recording's time and the fleet's at that moment, at most a pair a second."""
         self._noted_ns: int | None = None
         """The recording's time of the last pair."""
@@ -127,7 +127,7 @@ class RecordingIndex:
             first: A snapshot at its start. The exact past is played from there.
         """
         earlier = ((time_ns - _LEAST, fleet_ns - _LEAST) for fleet_ns, time_ns in times)
-        self._times = PackedRows(2, itertools.chain(earlier, self._times))
+        self._times = PackedRows(itertools.chain(earlier, self._times))
         if self.snapshots:
             self.snapshots.insert(0, first)
         self.revision += 1

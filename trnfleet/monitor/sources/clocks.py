@@ -21,7 +21,7 @@ import numpy as np
 from trnfleet.clock import NS_PER_S
 from trnfleet.monitor.pipeline.publishers import SKEW_FROM_S
 from trnfleet.monitor.sources.clock_columns import ClockColumns
-from trnfleet.wire.values import EARLIEST_NS, LATEST_NS
+from trnfleet.wire.values import LATEST_NS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -276,7 +276,7 @@ class Timebase:
         rank = np.where(heard, numbers, -1) if heard.any() else self.columns["heard_s"][rows]
         chosen = dated[int(rank.argmax())]
         # A fast clock gets to the end of time between two messages.
-        time_ns = min(max(chosen.time_ns(now_s), EARLIEST_NS), LATEST_NS)
+        time_ns = min(max(chosen.time_ns(now_s), 0), LATEST_NS)
         return Moment(time_ns, chosen.key.speed, is_wall=False)
 
     def worst_skew_s(self, now_s: float) -> float:

@@ -18,7 +18,7 @@ from trnfleet.clock import parse_rfc3339
 from trnfleet.errors import WireError
 from trnfleet.record.format.schema import MAJOR, migrate
 from trnfleet.wire.cbor import decode_cbor
-from trnfleet.wire.ports import Envelope, MessageProperties
+from trnfleet.wire.ports import LARGEST_TWO_BYTES, Envelope, MessageProperties
 from trnfleet.wire.topics import VERSION, TopicClass
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 MAX_NS = 2**63 - 1
 """In the year 2262."""
-MOST_TOPIC_BYTES = 65_535
-"""Length limit of a topic in MQTT, in bytes."""
 OTHER = "other"
 """Channel of foreign topics."""
 KEYFRAME = "keyframe"
@@ -241,9 +239,9 @@ def _envelope(fields: dict[str, Any]) -> Envelope:
     content_type = fields.get("content_type")
     if type(topic) is not str or not topic or type(payload) is not bytes:
         raise WireError("message lacks its topic or payload")
-    if len(topic) > MOST_TOPIC_BYTES:
+    if len(topic) > LARGEST_TWO_BYTES:
         raise WireError(
-            f"message has a topic of {len(topic)} characters, over MQTT's {MOST_TOPIC_BYTES}"
+            f"message has a topic of {len(topic)} characters, over MQTT's {LARGEST_TWO_BYTES}"
         )
     if type(qos) is not int or not 0 <= qos <= 2 or type(retain) is not bool:
         raise WireError("message has an impossible QoS or retain flag")

@@ -18,15 +18,13 @@ from pydantic_core import from_json, to_json
 
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.errors import WireError
-from trnfleet.record.format.envelopes import MAX_NS, MOST_TOPIC_BYTES
+from trnfleet.record.format.envelopes import MAX_NS
 from trnfleet.wire.ndjson import LeftOut, is_plain, read_lines, to_plain_json
-from trnfleet.wire.ports import Envelope, Stored
+from trnfleet.wire.ports import LARGEST_TWO_BYTES, Envelope, Stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-NO_MID = 0
-"""Placeholder for the message's id: it is not recorded. MQTT never uses 0."""
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,](\d{1,9})\d*)?(Z?)([+-]\d\d:?\d\d)?")
 _WHOLE_FROM = 1e15
@@ -50,7 +48,8 @@ def encode_line(stored: Stored) -> bytes:
         "payloadlen": len(payload),
     }
     if envelope.qos:
-        line["mid"] = NO_MID
+        # Its id is not recorded; MQTT never uses 0.
+        line["mid"] = 0
     if envelope.content_type is not None:
         line["properties"] = {"content-type": envelope.content_type}
     text = _text(payload)
@@ -143,7 +142,7 @@ def _text(payload: bytes) -> str | None:
 
 
 def _is_topic(topic: str) -> bool:
-    return len(topic.encode("utf-8")) <= MOST_TOPIC_BYTES and not any(
+    return len(topic.encode("utf-8")) <= LARGEST_TWO_BYTES and not any(
         char in topic for char in "+#\0"
     )
 

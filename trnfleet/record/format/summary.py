@@ -34,16 +34,12 @@ if TYPE_CHECKING:
     from trnfleet.record.format.limits import RecordLimits
 
 
-_WIDTH = 8
-"""Seven numbers of an entry, and its kind's number. A file has few kinds."""
-
-
 class ChunkEntries(Sequence[ChunkEntry]):
     """Chunk entries in file order."""
 
     def __init__(self, entries: Iterable[ChunkEntry] = ()) -> None:
         """Take entries."""
-        self._rows = PackedRows(_WIDTH)
+        self._rows = PackedRows()
         self._kinds: dict[tuple[str, tuple[int, ...] | None, bool], int] = {}
         """Compression, channels and whether it is loose, with the number of the kind."""
         self._kind_list: list[tuple[str, tuple[int, ...] | None, bool]] = []

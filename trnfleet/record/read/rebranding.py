@@ -14,9 +14,8 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trnfleet.errors import WireError
-from trnfleet.record.format.envelopes import MOST_TOPIC_BYTES
 from trnfleet.wire.frame_head import boot_span, frame_head, is_cbor, with_seq
-from trnfleet.wire.ports import CONTENT_TYPE_JSON, MessageProperties
+from trnfleet.wire.ports import CONTENT_TYPE_JSON, LARGEST_TWO_BYTES, MessageProperties
 from trnfleet.wire.topics import RETAINED, VERSION, TopicClass, build_topic, parse_topic
 from trnfleet.wire.values import PERIODS_S, SPEEDS
 
@@ -260,7 +259,7 @@ def _is_of_others(topic: str) -> bool:
         topic.startswith("$")
         or _NOT_PUBLISHABLE.search(topic)
         or _LIKE_OURS.search(topic)
-        or len(topic.encode(errors="replace")) > MOST_TOPIC_BYTES
+        or len(topic.encode(errors="replace")) > LARGEST_TWO_BYTES
     )
 
 

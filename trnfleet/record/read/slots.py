@@ -41,12 +41,8 @@ class RepeatRun(NamedTuple):
         return [slot_of(self.part, self.part.entries[number]) for number in self.numbers]
 
 
-_COLUMNS = 4
-"""Numbers of a row. The third is a file's number."""
-
-
 class _Rows:
-    """Rows of numbers with the files they are in."""
+    """Rows of four numbers. The third is a file's number."""
 
     def __init__(self) -> None:
         self._parts: dict[int, PartReader] = {}
@@ -54,7 +50,7 @@ class _Rows:
         self._newest = -1
         """Number of the file added last."""
         self._file_numbers: dict[PartReader, int] = {}
-        self._rows = PackedRows(_COLUMNS)
+        self._rows = PackedRows()
 
     def drop(self, part: PartReader) -> int:
         """Remove the rows of the oldest file, and return how many these were."""
@@ -119,7 +115,7 @@ class DataSlots(_Rows):
         slot's, so that starts never fall.
         """
         later = list(self._rows)
-        self._rows = PackedRows(_COLUMNS)
+        self._rows = PackedRows()
         for slot, number in slots:
             start_ns = min(slot.entry.start_ns, later[0][0]) if later else slot.entry.start_ns
             self._append(start_ns, slot.entry.end_ns, self._number_of(slot.part), number)
@@ -177,7 +173,7 @@ class RepeatRuns(_Rows):
     def prepend(self, runs: Sequence[RepeatRun]) -> None:
         """Add the runs of an earlier file; see `DataSlots.prepend`."""
         later = list(self._rows)
-        self._rows = PackedRows(_COLUMNS)
+        self._rows = PackedRows()
         for run in runs:
             self._append(min(run.start_ns, later[0][0]) if later else run.start_ns, run)
         count = len(self._rows)

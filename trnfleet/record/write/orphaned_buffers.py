@@ -11,7 +11,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from trnfleet.clock import NS_PER_S
+from trnfleet.domain.durations import DAY_NS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,8 +20,6 @@ LOCK_NAME = ".lock"
 NAME = "live.mcap"
 """Base name of a live buffer's parts."""
 PART = re.compile(r"live-\d{4,}\.mcap")
-KEPT_S = 86_400
-"""Retention of the newest folder left by a crash: it may show why."""
 
 
 class FolderLock:
@@ -80,7 +78,7 @@ def delete_orphaned_buffers(parent: Path, now_ns: int) -> int:
             if changed_ns is not None:
                 left.append((changed_ns, folder))
     left.sort(reverse=True)
-    if left and now_ns - left[0][0] <= KEPT_S * NS_PER_S:
+    if left and now_ns - left[0][0] <= DAY_NS:
         del left[0]
     deleted = 0
     for _, folder in left:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet import logs
 from trnfleet.clock import NS_PER_S, SteadyWall
-from trnfleet.record.write.writer import RecordingError, RecordingWriter
+from trnfleet.record.write.writer import CUT_NS, RecordingError, RecordingWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 log = logs.get_logger(__name__)
 
 QUEUE_BYTES = 48 * 2**20
-FLUSHED_AFTER_S = 0.5
+FLUSHED_AFTER_S = CUT_NS / NS_PER_S
 """Longest time from receipt to the file."""
 SYNC_EVERY_S = 1.0
 """Time between two syncs of a durable recording. Bounds the loss in a crash of the machine, at few

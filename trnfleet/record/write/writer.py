@@ -10,6 +10,7 @@ import glob
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
+from trnfleet.domain.durations import MINUTE_NS
 from trnfleet.errors import ConfigError, TrnfleetError, write_failure
 from trnfleet.record.format.envelopes import (
     CHANNEL_IDS,
@@ -148,7 +149,6 @@ LARGEST_CHUNK_BYTES = 4 * CHUNK_BYTES
 that later chunks have later times."""
 CUT_NS = 500_000_000
 """Age of its first message at which a chunk is cut. Bounds the time lost in a crash."""
-_SHORTEST_SPLIT_NS = 60_000_000_000
 _SPLITS_IN_KEPT = 24
 """Parts within the retention, if a limit is set without a part's length."""
 _TELEMETRY = TopicClass.TELEMETRY.value
@@ -220,7 +220,7 @@ class RecordingWriter:
             TrnfleetError: the disk is full.
         """
         if keep_ns is not None and split_bytes is None and split_ns is None:
-            split_ns = max(_SHORTEST_SPLIT_NS, keep_ns // _SPLITS_IN_KEPT)
+            split_ns = max(MINUTE_NS, keep_ns // _SPLITS_IN_KEPT)
         for name, value in (("split", split_bytes), ("split", split_ns), ("keep", keep_ns)):
             if value is not None and value <= 0:
                 raise ConfigError(f"{path}: {name} must be more than 0, not {value}")

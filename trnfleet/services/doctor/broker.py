@@ -25,6 +25,7 @@ from trnfleet.tasks import background, in_thread
 from trnfleet.text import plain
 from trnfleet.transport.diagnosis import DialError
 from trnfleet.transport.dialing import look_at_tls
+from trnfleet.transport.embedded import RENEWED_DAYS
 from trnfleet.transport.packets import UNLIMITED
 from trnfleet.wire.frame_head import frame_head, frame_time_ns, is_cbor
 from trnfleet.wire.telemetry import Head, decode_sample
@@ -42,9 +43,6 @@ if TYPE_CHECKING:
 
 KIND_TOPIC = "$SYS/broker/version"
 """Where Mosquitto and some others name themselves."""
-RENEWED_DAYS = 21
-"""Days before its end by which a certificate should be renewed. Certificates of 90 days usually are
-30 days before it (assumed)."""
 MOST_SKEW_S = 2.0
 """Difference of clocks above which ages and the order of events on the screen mislead."""
 OTHER_DATE_S = 6 * 3_600.0

@@ -27,10 +27,8 @@ log = logs.get_logger(__name__)
 
 FRESH_S = 60.0
 """Seconds after which a shown answer is read again. A writer adds a file a minute."""
-RETRY_S = 30.0
-"""Seconds after which a failed read is tried again."""
 LIMIT_S = 30.0
-"""Longest time for one query. A longer one is aborted."""
+"""Longest time for one query: a longer one is aborted. After as long a failed one is repeated."""
 MOST_ANSWERS = 64
 """Answers, and waiting queries. The oldest are dropped: they are no longer shown."""
 
@@ -129,7 +127,7 @@ class HistoryCharts:
             if self.problem and not self._waiting:
                 # Whether it can be read again is seen though no chart asks: nothing else ends the
                 # message.
-                await self._asked_or_after(RETRY_S)
+                await self._asked_or_after(LIMIT_S)
                 if not self._waiting:
                     await self._look()
             else:
@@ -137,7 +135,7 @@ class HistoryCharts:
             self._asked.clear()
             while self._waiting:
                 # A folder that cannot be read is not tried ten times a second.
-                rest_s = self._tried_s + RETRY_S - self._clock.monotonic_s()
+                rest_s = self._tried_s + LIMIT_S - self._clock.monotonic_s()
                 if rest_s > 0:
                     await self._clock.sleep(rest_s)
                 key, query = self._waiting.popitem()

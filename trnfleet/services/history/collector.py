@@ -11,6 +11,7 @@ import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from trnfleet.clock import NS_PER_US
 from trnfleet.domain.alerts.alert import address_of
 from trnfleet.domain.durations import MINUTE_NS
 from trnfleet.domain.metrics import JOB_FIGURES, LASTING_JOB_FIGURES
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from trnfleet.monitor.store.events import Event
     from trnfleet.wire.messages import JobMessage
     from trnfleet.wire.ports import Envelope
-
-NS_PER_US = 1_000
 
 
 class ClosedMinute(NamedTuple):

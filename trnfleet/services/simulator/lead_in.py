@@ -20,7 +20,6 @@ from trnfleet.errors import ConfigError, TrnfleetError
 from trnfleet.sim.publish.service import Simulation
 from trnfleet.tasks import POLL_S
 from trnfleet.wire.ports import LinkStatus, PublishResult
-from trnfleet.wire.values import EARLIEST_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -134,7 +133,7 @@ class LeadIn:
             speed=self._run.speed,
         )
         engine.step(SETTLING_TICKS)
-        if engine.moment_ns(engine.now_s) < EARLIEST_NS:
+        if engine.moment_ns(engine.now_s) < 0:
             raise ConfigError(f"{-engine.ticks} ticks before the start would lie before 1970")
         start_ns = self._simulation.began_ns
         period_s = self._run.period_s

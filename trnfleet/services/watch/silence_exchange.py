@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet import logs
-from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
+from trnfleet.clock import NS_PER_MS, NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.domain.alerts.matchers import Matcher
 from trnfleet.domain.alerts.rules import RESERVED_LABELS
 from trnfleet.domain.alerts.silences import Span
@@ -31,7 +31,7 @@ from trnfleet.export.silence_plan import (
     import_silences,
     plan,
 )
-from trnfleet.monitor.alerting.operator import LEAST_NS, withdrawn_ack, withdrawn_silence
+from trnfleet.monitor.alerting.operator import withdrawn_ack, withdrawn_silence
 from trnfleet.tasks import POLL_S
 from trnfleet.wire.alerts import SilenceMessage
 from trnfleet.wire.topics import TopicClass
@@ -367,7 +367,7 @@ def _message(
     theirs: TakenSilence, source: str, moment: Moment, wall_ns: int, revision: int
 ) -> SilenceMessage:
     starts_ns = _to_fleet(theirs.starts_ns, moment, wall_ns)
-    ends_ns = max(_to_fleet(theirs.ends_ns, moment, wall_ns), starts_ns + LEAST_NS)
+    ends_ns = max(_to_fleet(theirs.ends_ns, moment, wall_ns), starts_ns + NS_PER_MS)
     return SilenceMessage(
         id=theirs.id,
         matchers=theirs.matchers,
@@ -416,4 +416,4 @@ def _to_fleet(instant_ns: int, moment: Moment, wall_ns: int) -> int:
     """Return the fleet's time at a local instant, at the present speed."""
     if not _agrees(moment, wall_ns):
         instant_ns = moment.time_ns + round((instant_ns - wall_ns) * moment.speed)
-    return min(max(instant_ns, 0), LATEST_NS - LEAST_NS)
+    return min(max(instant_ns, 0), LATEST_NS - NS_PER_MS)

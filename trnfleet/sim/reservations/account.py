@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from trnfleet.clock import NS_PER_S
+from trnfleet.clock import NS_PER_S, NS_PER_US
 from trnfleet.domain.address import STANDALONE, Level
 from trnfleet.domain.durations import DAY_NS
 from trnfleet.domain.fleet import instances_of
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
 BOUGHT_BEFORE_NS = 7 * DAY_NS
 """Time from the purchase of a fleet file's block to its start; assumed."""
-_ROUNDING_NS = 1_000
-"""Precision of float seconds over ten years."""
 
 
 class BlockAllocation(NamedTuple):
@@ -155,7 +153,8 @@ class CapacityAccount:
         ledger = self.ledger
         now_ns = self._start_ns + round(now_s * NS_PER_S)
         due_ns = ledger.next_change_ns()
-        if due_ns is not None and now_ns < due_ns <= now_ns + _ROUNDING_NS:
+        # Over ten years float seconds are exact to a microsecond.
+        if due_ns is not None and now_ns < due_ns <= now_ns + NS_PER_US:
             now_ns = due_ns
         changes = ledger.advance(max(now_ns, ledger.now_ns))
         if changes:

@@ -41,24 +41,17 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import Publisher, Source
 
 
-RATE_PER_S = 2.0
-"""Commands of one client in the long run; users and scripts need less."""
-BURST = 20
-"""Commands of one client at once."""
-TOTAL_PER_S = 4.0
-"""Commands of all clients in the long run: two at their full rate."""
-TOTAL_BURST = 60
-"""Commands of all clients at once: three with a full burst."""
+CLIENT_RATE = (2.0, 20)
+"""Commands a second of one client, and at once; users and scripts need less."""
+TOTAL_RATE = (4.0, 60)
+"""Commands a second of all clients, and at once. Rate refusals get answers at this rate, too;
+further ones are only counted, so that a flood causes no flood of replies."""
 MOST_CLIENTS = 1_024
 """Most buckets. The least recently used is dropped first; its client then begins with a full one.
 """
-READ_PER_S = 100.0
-READ_BURST = 200
-"""Payloads parsed to find the client. At 16 KiB each far below one percent of a core."""
-ANSWERED_PER_S = 10.0
-ANSWERED_BURST = 40
-"""Rate refusals with an answer. Further ones are only counted, so that a flood causes no flood of
-replies."""
+READ_RATE = (100.0, 200)
+"""Payloads parsed a second to find the client, and at once. At 16 KiB each far below one percent of
+a core."""
 
 
 class TokenBucket:
@@ -90,9 +83,9 @@ class CommandRates:
     """The rate limits of the commands to one program."""
 
     def __init__(self) -> None:
-        self._read = TokenBucket(READ_PER_S, READ_BURST)
-        self._answered = TokenBucket(ANSWERED_PER_S, ANSWERED_BURST)
-        self._totals = {changes: TokenBucket(TOTAL_PER_S, TOTAL_BURST) for changes in (False, True)}
+        self._read = TokenBucket(*READ_RATE)
+        self._answered = TokenBucket(*TOTAL_RATE)
+        self._totals = {changes: TokenBucket(*TOTAL_RATE) for changes in (False, True)}
         self._clients: OrderedDict[str, TokenBucket] = OrderedDict()
 
     def may_read(self, now_s: float) -> bool:
@@ -113,7 +106,7 @@ class CommandRates:
         """
         own = self._clients.get(client)
         if own is None:
-            own = self._clients[client] = TokenBucket(RATE_PER_S, BURST)
+            own = self._clients[client] = TokenBucket(*CLIENT_RATE)
             if len(self._clients) > MOST_CLIENTS:
                 self._clients.popitem(last=False)
         self._clients.move_to_end(client)
@@ -121,9 +114,9 @@ class CommandRates:
         own_wait_s = own.wait_s(now_s)
         total_wait_s = total.wait_s(now_s)
         if own_wait_s > 0.0:
-            return _reason("one client", RATE_PER_S, BURST, own_wait_s)
+            return _reason("one client", *CLIENT_RATE, own_wait_s)
         if total_wait_s > 0.0:
-            return _reason("all clients together", TOTAL_PER_S, TOTAL_BURST, total_wait_s)
+            return _reason("all clients together", *TOTAL_RATE, total_wait_s)
         own.take(now_s)
         total.take(now_s)
         return ""
@@ -143,7 +136,7 @@ MAX_COMMAND_BYTES = 16_384
 LONGEST_EXPIRY_S = 3_600.0
 """Longest validity of an accepted command. A recorded command could be sent again for as long."""
 REMEMBERED = 16_384
-"""Ids remembered. More than `TOTAL_PER_S` and `TOTAL_BURST` allow within `LONGEST_EXPIRY_S`, so
+"""Ids remembered. More than `TOTAL_RATE` allows within `LONGEST_EXPIRY_S`, so
 that no changing command is forgotten before it has expired."""
 LONGEST_REASON = 500
 """Characters of a reply's reason."""
@@ -285,7 +278,7 @@ class CommandServer:
             self._drop("oversize", envelope, f"{len(envelope.payload)} bytes")
             return []
         if not self._rates.may_read(envelope.received_s):
-            self._drop("flooded", envelope, f"more than {READ_PER_S:g} messages a second")
+            self._drop("flooded", envelope, f"more than {READ_RATE[0]:g} messages a second")
             return []
         try:
             path = self._path(envelope.topic)

@@ -13,7 +13,7 @@ from support.processes.waiting import eventually
 from trnfleet.clock import ManualClock
 from trnfleet.domain.minutes import Wanted
 from trnfleet.errors import ConfigError
-from trnfleet.services.history.charts import RETRY_S, HistoryCharts, HistoryFolder
+from trnfleet.services.history.charts import LIMIT_S, HistoryCharts, HistoryFolder
 from trnfleet.tasks import background
 from trnfleet.tui.metric_display import CHIP_CHARTS
 
@@ -98,7 +98,7 @@ async def test_a_folder_that_comes_later_is_seen_though_no_chart_asks(tmp_path: 
         await eventually(lambda: charts.problem, 20.0)
         assert charts.problem == f"{folder}: no such folder"
         write_minutes(folder, [FIRST])
-        await clock.advance(RETRY_S)
+        await clock.advance(LIMIT_S)
         await eventually(lambda: not charts.problem and charts.reach, 20.0)
         assert charts.reach == (FIRST * MINUTE_NS, (FIRST + 1) * MINUTE_NS)
 
@@ -110,7 +110,7 @@ async def test_whatever_the_system_says_of_a_folder_does_not_end_the_app(tmp_pat
     async with background(charts=charts.run()):
         await eventually(lambda: charts.problem, 20.0)
         assert "File name too long" in charts.problem
-        await clock.advance(RETRY_S)
+        await clock.advance(LIMIT_S)
         assert charts.problem
 
 
@@ -137,10 +137,10 @@ async def test_a_torn_file_that_is_whole_again_is_named_no_more_though_no_chart_
     charts.ask(wanted(CHIP, 1))
     async with background(charts=charts.run()):
         await eventually(lambda: charts.problem, 20.0)
-        await clock.advance(RETRY_S)
+        await clock.advance(LIMIT_S)
         assert charts.problem == f"left out (torn: it has no footer): {torn}"
         torn.write_bytes(whole)
-        await clock.advance(RETRY_S)
+        await clock.advance(LIMIT_S)
         await eventually(lambda: not charts.problem and charts.reach, 20.0)
 
 

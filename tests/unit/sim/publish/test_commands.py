@@ -17,8 +17,7 @@ from trnfleet.wire.commands.server import (
     LONGEST_REASON,
     MAX_COMMAND_BYTES,
     REMEMBERED,
-    TOTAL_BURST,
-    TOTAL_PER_S,
+    TOTAL_RATE,
     serve,
 )
 from trnfleet.wire.limits import Limits
@@ -225,7 +224,8 @@ def test_ids_are_remembered_for_as_long_as_commands_are_good(
 
     Harmless ones displace none, and memory is bounded.
     """
-    assert LONGEST_EXPIRY_S * TOTAL_PER_S + TOTAL_BURST < REMEMBERED
+    per_s, burst = TOTAL_RATE
+    assert LONGEST_EXPIRY_S * per_s + burst < REMEMBERED
     monkeypatch.setattr("trnfleet.wire.commands.server.REMEMBERED", 10)
     stage = SimulationRun()
     first = stage.payload()
