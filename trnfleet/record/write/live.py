@@ -27,6 +27,7 @@ from trnfleet.record.write.orphaned_buffers import NAME, FolderLock
 from trnfleet.record.write.part import PartFile
 from trnfleet.record.write.recorder import FLUSHED_AFTER_S, RecordingThread
 from trnfleet.record.write.writer import RecordingError, RecordingWriter
+from trnfleet.wire.limits import DEFAULT_LIMITS
 from trnfleet.wire.topics import TopicClass
 
 if TYPE_CHECKING:
@@ -106,19 +107,10 @@ RATE_OVER_S = 4.0
 less changes little."""
 FULL_FROM = 0.5
 """Used share of the queue at which thinning doubles at any rate."""
-BEHIND_FROM = 0.1
-"""Shed messages per received one at which thinning doubles at a high rate. Live data goes before
-the past."""
 LESS_AFTER_S = 30.0
 """Time during which less thinning must suffice before it is reduced."""
 MOST_LEFT_OUT = 64
 """Strongest thinning: at least 1 message in this many is recorded."""
-FORGOTTEN_AFTER_S = 600.0
-"""Time without messages until a topic is forgotten. It may take up to twice as long."""
-SPREAD_S = 8.0
-"""Time over which topics switch to less thinning. All at once would fill the queue."""
-_MOST_TOPICS = 131_072
-"""Most recent topics known. As many older ones are known until this number is reached again."""
 _MOST_CHANGES = 256
 
 
@@ -141,20 +133,15 @@ class Thinning:
         self._most_per_s = most_per_s
         self._left_out: dict[str, int] = {}
         """Messages since the last recorded one, by topic."""
-        self._former: dict[str, int] = {}
-        """The same for topics without a message since the last turn. The next turn forgets them."""
-        self._turns = 0
-        self._turned_s = -FORGOTTEN_AFTER_S
-        self._since_s: float | None = None
-        self._count = self._shed = 0
-        """Messages since then, and messages shed before they arrived here."""
-        self._fewer_since_s: float | None = None
-        """Time since which less thinning would suffice."""
-        self._needed = 1
-        """Strongest thinning needed since then."""
-        self._full_at_s = -LESS_AFTER_S
-        self._fewer_at_s = -math.inf
-        """Time of the last reduction."""
+        self._since_s = -math.inf
+        self._count = 0
+        """Messages since then."""
+        self._shed = 0
+        """Messages since then that were shed before they arrived here."""
+        self._full_s = -math.inf
+        """Time of the last doubling."""
+        self._needed_s = -math.inf
+        """Time at which so much thinning was needed last."""
         self._changes: list[tuple[int, int]] = []
         """Times (ns since 1970) with the value of `one_in` from then on."""
 
@@ -162,11 +149,6 @@ class Thinning:
     def one_in(self) -> int:
         """1 of this many messages per topic is recorded."""
         return MOST_LEFT_OUT if self._gives_way else self._usual
-
-    @property
-    def known(self) -> int:
-        """Number of known topics."""
-        return len(self._left_out) + len(self._former)
 
     def at(self, time_ns: int) -> int:
         """Return the value of `one_in` at a time (ns since 1970)."""
@@ -193,110 +175,72 @@ class Thinning:
         if not batch:
             return batch
         now_s = batch[-1].received_s
-        self._shed += sum([envelope.shed for envelope in batch])
         before = self.one_in
-        self._measure(len(batch), filled, now_s, gives_way=gives_way)
+        self._count += len(batch)
+        self._shed += sum([envelope.shed for envelope in batch])
+        # Live data goes before the past.
+        is_behind = bool(self._shed) and self._count > self._most_per_s and not gives_way
+        if filled >= FULL_FROM or is_behind:
+            self._double(now_s)
+        self._measure(now_s)
         self._gives_way = gives_way and self._usual > 1
         if self.one_in != before:
-            self._note_change(before, now_s, to_ns)
-        knows_any = bool(self._left_out or self._former)
-        return self._thinned(batch, now_s) if self.one_in > 1 or knows_any else batch
+            self._changes.append((to_ns(now_s), self.one_in))
+            del self._changes[:-_MOST_CHANGES]
+        return self._thinned(batch) if self.one_in > 1 or self._left_out else batch
 
-    def _measure(self, count: int, filled: float, now_s: float, *, gives_way: bool) -> None:
-        since_s = now_s if self._since_s is None else self._since_s
-        passed_s = now_s - since_s
-        self._count += count
-        is_behind = (
-            self._count > self._most_per_s
-            and self._shed > self._count * BEHIND_FROM
-            and not gives_way
-        )
-        if (filled >= FULL_FROM or is_behind) and now_s - self._full_at_s >= 1.0:
-            self._full_at_s = now_s
-            self._change(min(MOST_LEFT_OUT, 2 * self._usual))
-        if 0 <= passed_s < RATE_OVER_S and self._since_s is not None:
+    def _double(self, now_s: float) -> None:
+        """Double thinning, once a second."""
+        self._needed_s = now_s
+        if now_s - self._full_s >= 1.0:
+            self._full_s = now_s
+            self._usual = min(MOST_LEFT_OUT, 2 * self._usual)
+
+    def _measure(self, now_s: float) -> None:
+        """Adapt thinning to the rate: at once to a higher one, late and by halves to a lower."""
+        passed_s = max(now_s - self._since_s, RATE_OVER_S)
+        needed = math.ceil(self._count / (self._most_per_s * passed_s))
+        if needed >= self._usual > 1:
+            self._needed_s = now_s
+        self._usual = max(self._usual, min(MOST_LEFT_OUT, needed))
+        if now_s - self._since_s < RATE_OVER_S:
             # When an app joins a fleet, more may have arrived already than is stored in this time.
-            needed = min(MOST_LEFT_OUT, -int(-self._count // (self._most_per_s * RATE_OVER_S)))
-            if needed > self._usual:
-                self._change(needed)
             return
-        rate = self._count / passed_s if passed_s > 0 else 0.0
         self._since_s = now_s
         self._count = 0
         self._shed = 0
-        if now_s - self._turned_s >= FORGOTTEN_AFTER_S:
-            self._turned_s = now_s
-            self._turn()
-        needed = max(1, min(MOST_LEFT_OUT, -int(-rate // self._most_per_s)))
-        if needed > self._usual:
-            self._change(needed)
-        if needed >= self._usual:
-            self._fewer_since_s = None
-        elif self._fewer_since_s is None or now_s - self._full_at_s < RATE_OVER_S:
-            self._fewer_since_s = now_s
-            self._needed = needed
-        else:
-            self._needed = max(self._needed, needed)
-            if now_s - self._fewer_since_s >= LESS_AFTER_S:
-                # Thinning of a full queue is reduced by halves: it may still be needed.
-                self._change(max(self._needed, self._usual // 2))
+        if now_s - self._needed_s >= LESS_AFTER_S:
+            self._needed_s = now_s
+            self._usual = max(1, needed, self._usual // 2)
 
-    def _change(self, one_in: int) -> None:
-        self._usual = one_in
-        self._fewer_since_s = None
-
-    def _note_change(self, before: int, now_s: float, to_ns: Callable[[float], int]) -> None:
-        if self.one_in < before:
-            self._fewer_at_s = now_s
-        self._changes.append((to_ns(now_s), self.one_in))
-        del self._changes[:-_MOST_CHANGES]
-
-    def _turn(self) -> None:
-        """Forget topics without a message since the last turn."""
-        self._former = self._left_out
-        self._left_out = {}
-        self._turns += 1
-
-    def _thinned(self, batch: Sequence[Envelope], now_s: float) -> list[Envelope]:
+    def _thinned(self, batch: Sequence[Envelope]) -> list[Envelope]:
         one_in = self.one_in
         stored = []
-        # Overdue topics with a hash (of 1,024) below this number are stored. More was left out for
-        # them than is now.
-        overdue_below = (
-            int(1_024 * (now_s - self._fewer_at_s) / SPREAD_S)
-            if now_s - self._fewer_at_s < SPREAD_S
-            else 1_024
-        )
         left_out = self._left_out
-        former = self._former
         for envelope in batch:
             topic = envelope.topic
-            left = left_out.get(topic)
-            if left is None and former:
-                left = former.pop(topic, None)
-            if left is None:
-                if envelope.retain or envelope.qos or not self._is_telemetry(topic):
+            former = left_out.get(topic)
+            is_lasting = bool(envelope.retain or envelope.qos)
+            if former is None:
+                if one_in == 1 or is_lasting or not self._is_telemetry(topic):
                     stored.append(envelope)
                     continue
-                if len(left_out) >= _MOST_TOPICS:
-                    self._turn()
-                    left_out = self._left_out
-                    former = self._former
-                # Spreads the first stored messages of topics over ticks. A topic forgotten each
-                # time is stored sometimes.
-                left = (hash(topic) + self._turns) % one_in
+                # Spreads the first stored messages of topics over ticks.
+                former = hash(topic) % one_in
             # Messages shed before count as well: each is a missing tick.
-            left += envelope.shed
+            left = former + envelope.shed
+            # After stronger thinning many topics are overdue. They come again over some ticks: all
+            # at once would fill the queue.
             is_left_out = left + 1 < one_in or (
-                left + 1 > one_in and hash(topic) & 1_023 >= overdue_below
+                former >= one_in and hash((topic, left)) % one_in > 0
             )
-            if is_left_out and not (envelope.retain or envelope.qos):
-                left_out[topic] = left + 1
+            if is_left_out and not is_lasting:
+                if topic in left_out or len(left_out) < DEFAULT_LIMITS.topics:
+                    left_out[topic] = left + 1
                 continue
-            if one_in > 1:
+            left_out.pop(topic, None)
+            if one_in > 1 and len(left_out) < DEFAULT_LIMITS.topics:
                 left_out[topic] = 0
-            else:
-                left_out.pop(topic, None)
             stored.append(envelope._replace(shed=left) if left != envelope.shed else envelope)
         return stored
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import os
 import threading
 from functools import partial
@@ -18,15 +17,14 @@ from trnfleet.record.read.reader import PartReader
 from trnfleet.record.read.recording import Recording
 from trnfleet.record.write import live
 from trnfleet.record.write.live import (
-    FORGOTTEN_AFTER_S,
     LESS_AFTER_S,
     MOST_LEFT_OUT,
     RATE_OVER_S,
-    SPREAD_S,
     LiveBuffer,
     Thinning,
 )
 from trnfleet.record.write.orphaned_buffers import LOCK_NAME, FolderLock, delete_orphaned_buffers
+from trnfleet.wire.limits import Limits
 from trnfleet.wire.ports import Envelope, Stored
 
 if TYPE_CHECKING:
@@ -91,13 +89,12 @@ def test_of_more_a_part_of_each_topic_is_kept_and_says_what_is_missing() -> None
         assert {each.shed for each in of_topic} == {2}
 
 
-def test_what_was_left_out_before_it_came_here_is_part_of_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_was_left_out_before_it_came_here_is_part_of_it() -> None:
     """Ticks shed by a late monitor count as left out in the next message."""
-    monkeypatch.setattr(live, "BEHIND_FROM", math.inf)
     fed = Fed(most_per_s=10)
     fed.seconds(RATE_OVER_S + 1)
+    fed.now_s += RATE_OVER_S
+    fed.thinning.keep([Envelope("other", b"", received_s=fed.now_s)], 0.0, int)
     assert fed.thinning.one_in == 4
     fed.thinning.keep([Envelope("t/x", b"0", shed=3, received_s=fed.now_s)], 0.0, int)
     kept: list[Envelope] = []
@@ -192,9 +189,8 @@ def test_what_was_left_out_comes_again_bit_by_bit() -> None:
     fed.gives_way = True
     fed.seconds(MOST_LEFT_OUT // 2)
     fed.gives_way = False
-    by_second = [fed.second() for _ in range(int(SPREAD_S) + 3)]
-    usual = len(TOPICS) / 2
-    assert max(len(each) for each in by_second[:-3]) < 1.5 * usual
+    by_second = [fed.second() for _ in range(20)]
+    assert max(map(len, by_second)) < len(TOPICS)
     assert {each.topic for second in by_second for each in second} == set(TOPICS)
     kept = [(each.topic, int(each.payload), each.shed) for second in by_second for each in second]
     for topic in TOPICS:
@@ -226,27 +222,20 @@ def test_it_ends_when_less_comes_for_long_and_says_what_was_left_out_last() -> N
     assert at == [1, 3, 1]
 
 
-def test_topics_that_are_gone_are_forgotten() -> None:
-    """Silent topics are forgotten, active ones not.
-
-    Without thinning batches pass unchanged.
-    """
+def test_batches_pass_unchanged_after_thinning() -> None:
+    """Once every topic has been stored without thinning, none is looked up any more."""
     fed = Fed(most_per_s=15)
     fed.seconds(RATE_OVER_S + 3)
-    assert fed.thinning.known == len(TOPICS)
-    fed.seconds(FORGOTTEN_AFTER_S / 2, topics=30)
-    assert fed.thinning.known == len(TOPICS)
-    fed.seconds(2 * FORGOTTEN_AFTER_S, topics=30)
-    assert (fed.thinning.one_in, fed.thinning.known) == (2, 30)
-    fed.seconds(2 * FORGOTTEN_AFTER_S + RATE_OVER_S, topics=10)
-    assert (fed.thinning.one_in, fed.thinning.known) == (1, 0)
+    fed.seconds(LESS_AFTER_S + 2 * RATE_OVER_S, topics=10)
+    assert fed.thinning.one_in == 1
+    assert len(fed.second()) == len(TOPICS)
     batch = [Envelope(TOPICS[39], b"", received_s=fed.now_s)]
     assert fed.thinning.keep(batch, 0.0, int) is batch
 
 
 def test_no_more_topics_are_known_than_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Invented topics replace older ones, and active topics' messages are all counted."""
-    monkeypatch.setattr("trnfleet.record.write.live._MOST_TOPICS", 100)
+    """Invented topics are limited, and active topics' messages are all counted."""
+    monkeypatch.setattr(live, "DEFAULT_LIMITS", Limits(topics=100))
     fed = Fed(most_per_s=15)
     fed.seconds(RATE_OVER_S + 3)
     kept: list[Envelope] = []
@@ -254,25 +243,10 @@ def test_no_more_topics_are_known_than_there_may_be(monkeypatch: pytest.MonkeyPa
         made_up = [Envelope(f"t/{number}/{each}", b"", received_s=fed.now_s) for each in range(50)]
         fed.thinning.keep(made_up, 0.0, int)
         kept += [each for each in fed.second() if each.topic == TOPICS[0]]
-        assert fed.thinning.known <= 200
+        assert len(fed.thinning._left_out) <= 100
     times = [int(each.payload) for each in kept]
     gaps = [later - earlier - 1 for earlier, later in itertools.pairwise(times)]
     assert gaps == [each.shed for each in kept[1:]]
-
-
-def test_a_topic_that_is_forgotten_each_time_is_kept_now_and_then() -> None:
-    """A topic forgotten between its messages is still stored sometimes.
-
-    Its name does not decide.
-    """
-    fed = Fed(most_per_s=15)
-    kept = 0
-    for _ in range(12):
-        fed.seconds(FORGOTTEN_AFTER_S + RATE_OVER_S)
-        fed.seconds(FORGOTTEN_AFTER_S + RATE_OVER_S)
-        kept += len(fed.thinning.keep([Envelope("t/slow", b"", received_s=fed.now_s)], 0.0, int))
-    assert fed.thinning.one_in == 3
-    assert 3 <= kept <= 6
 
 
 DAY_NS = 86_400 * NS_PER_S
