@@ -125,7 +125,7 @@ async def measure(
             recorder.take(batch)
             loop_s += time.thread_time() - began_cpu_s
         waiting.cancel()
-        await asyncio.to_thread(recorder._thread.flush, 10)
+        await asyncio.to_thread(recorder.flush, 10)
         (thread,) = (each for each in threading.enumerate() if each.name == "recorder")
         assert thread.ident is not None
         cpu_s = time.clock_gettime(time.pthread_getcpuclockid(thread.ident))

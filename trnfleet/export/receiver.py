@@ -59,7 +59,7 @@ class Receiver(abc.ABC):
         """Its name in retained messages: `webhook`, `webhook-2`, and so on."""
         self.clock = clock
         self.tally = Tally()
-        self.confirm: Callable[[Notification], None] = _ignore
+        self.confirm: Callable[[Notification], None] = lambda _notification: None
         """Called when a notification has been delivered."""
 
     @abc.abstractmethod
@@ -103,10 +103,6 @@ class Receiver(abc.ABC):
 
         It may raise anything. The queue remains, and the next call continues with it.
         """
-
-
-def _ignore(_notification: Notification) -> None:
-    """Do nothing."""
 
 
 def pause_s(attempt: int) -> float:

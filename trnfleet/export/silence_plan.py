@@ -109,7 +109,8 @@ def plan(
             copies.setdefault(mark[0], []).append((silence, mark[1]))
     made = SilencePlan([], [], [])
     for key, own in ours.items():
-        alive = sorted((copy for copy in copies.get(key, []) if not copy[0].is_expired), key=_by_id)
+        alive = [copy for copy in copies.get(key, []) if not copy[0].is_expired]
+        alive.sort(key=lambda copy: copy[0].id)
         if alive:
             # Two watches, or two members of a cluster, may have written at the same time: all keep
             # the same one.
@@ -177,10 +178,6 @@ def _mark(fleet: str, silence: AlertmanagerSilence) -> tuple[SilenceKey, int] | 
     if match is None or match[1] != fleet:
         return None
     return SilenceKey("ack" if match[2] == "ack" else "silence", match[3]), int(match[4])
-
-
-def _by_id(copy: tuple[AlertmanagerSilence, int]) -> str:
-    return copy[0].id
 
 
 def _is_same(copy: AlertmanagerSilence, revision: int, own: OwnSilence, wall_ns: int) -> bool:

@@ -153,13 +153,8 @@ class Engine:
         """Instances without telemetry in the last tick; shape (instances,)."""
         self.lead_in = lead_in
         """Ticks before tick 0."""
-        self._next = -lead_in
+        self.ticks = -lead_in
         self._is_settled = False
-
-    @property
-    def ticks(self) -> int:
-        """Number of the next tick, if stepped singly."""
-        return self._next
 
     @property
     def now_s(self) -> float:
@@ -167,7 +162,7 @@ class Engine:
 
         Before the first tick: seconds to the first tick.
         """
-        return max(self._next - 1, -self.lead_in) * self.period_s
+        return max(self.ticks - 1, -self.lead_in) * self.period_s
 
     def restart_at(self, start_ns: int) -> None:
         """Set the time of tick 0, which a live run knows only when it begins.
@@ -175,7 +170,7 @@ class Engine:
         Raises:
             RuntimeError: a step was made already.
         """
-        if self._next != -self.lead_in:
+        if self.ticks != -self.lead_in:
             raise RuntimeError("the engine has already made a step")
         self.start_ns = start_ns
 
@@ -210,12 +205,12 @@ class Engine:
             ticks: More than 1 to catch up or to jump: the ticks between are not made, but their
                 time passes.
         """
-        number = self._next + ticks - 1
+        number = self.ticks + ticks - 1
         elapsed_s = ticks * self.period_s
         end_s = number * self.period_s
         # Where the last step ended, bit for bit: a difference would leave slivers of time between
         # ticks.
-        begin_s = (self._next - 1) * self.period_s
+        begin_s = (self.ticks - 1) * self.period_s
         self._silent_rows.restore()
         self.begin()
         parts: list[tuple[JobTick, float]] = []
@@ -258,7 +253,7 @@ class Engine:
         self._move_to(end_s)
         events += self.incidents.drain()
         events += self._of_blocks(allocations)
-        self._next = number + 1
+        self.ticks = number + 1
         events.sort(key=lambda event: event.time_s)
         return Tick(
             number,
@@ -279,22 +274,22 @@ class Engine:
         Args:
             ticks: May be 0.
         """
-        target = self._next + ticks
-        while self._next < target:
+        target = self.ticks + ticks
+        while self.ticks < target:
             yield self.step(self._stretch(target))
 
     def _stretch(self, target: int) -> int:
         """Return the ticks of the next stretch of a jump to the tick before `target`."""
-        if self._next == 0:
+        if self.ticks == 0:
             return 1
         most = max(1, round(LEAP_S / self.period_s))
         settling = target - math.ceil(SETTLING_S / self.period_s)
-        if self._next < settling:
-            return min(most, settling - self._next)
+        if self.ticks < settling:
+            return min(most, settling - self.ticks)
         edges = self.incidents.boundaries(self.now_s, (target - 1) * self.period_s)
         before = (math.floor(edge / self.period_s) + 1 for edge in edges)
-        end = next((number for number in before if number > self._next), target)
-        return min(most, end - self._next)
+        end = next((number for number in before if number > self.ticks), target)
+        return min(most, end - self.ticks)
 
     def inject(
         self,

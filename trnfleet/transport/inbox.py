@@ -105,17 +105,8 @@ class Delivery:
         An empty one, never a valid topic, marks a topic without a subscription."""
         self._cached_bytes = 0
         self._emptied_s = clock.monotonic_s()
-        self._by_bytes: dict[bytes, str] = {}
-        """Subscribed topics by their encoded form."""
-
-    def known(self, encoded: bytes) -> str | None:
-        """Return a subscribed topic with an earlier message; None for any other."""
-        return self._by_bytes.get(encoded)
-
-    @property
-    def by_bytes(self) -> dict[bytes, str]:
+        self.by_bytes: dict[bytes, str] = {}
         """Subscribed topics with earlier messages, by encoded form; emptied now and then."""
-        return self._by_bytes
 
     def put(
         self,
@@ -163,10 +154,10 @@ class Delivery:
                 self._emptied_s = now_s
                 self._cached_bytes = len(name)
                 topics.clear()
-                self._by_bytes.clear()
+                self.by_bytes.clear()
             topic = topics[name] = name if reception.filters.fullmatch(name) else ""
             if topic:
-                self._by_bytes[name.encode()] = topic
+                self.by_bytes[name.encode()] = topic
         if reception.deliver is None or not topic:
             reception.status.unsolicited += 1
             return None
@@ -608,7 +599,7 @@ class Backlog:
             head = _head(data, 0)[0]
             begin = head + 2
             end = begin + int.from_bytes(data[head:begin], "big")
-            topic = delivery.known(data[begin:end])
+            topic = delivery.by_bytes.get(data[begin:end])
             if topic is None or end > len(data):
                 return number
             if self._content_type is not None:

@@ -45,7 +45,31 @@ READER_SUFFIX = "-r"
 id they would end each other."""
 
 
-class MqttPublisher:
+class _MqttClient:
+    """The connection of a publisher or a source."""
+
+    _link: Link
+
+    @property
+    def status(self) -> LinkStatus:
+        """Connection state."""
+        return self._link.status
+
+    def hurry(self) -> None:
+        """Reconnect at once if waiting, because another connection reached the broker."""
+        self._link.hurry()
+
+    async def wait_connected(self, timeout_s: float) -> None:
+        """Wait until connected, and announced or subscribed.
+
+        Raises:
+            BrokerError: the first attempt failed or `timeout_s` passed; one line says where and
+                why.
+        """
+        await self._link.wait_connected(timeout_s)
+
+
+class MqttPublisher(_MqttClient):
     """Publishes to a broker while `run` runs; the port `Publisher`."""
 
     def __init__(
@@ -95,11 +119,6 @@ class MqttPublisher:
         )
 
     @property
-    def status(self) -> LinkStatus:
-        """Connection state."""
-        return self._link.status
-
-    @property
     def limits(self) -> BrokerLimits:
         """Limits of the broker; MQTT's own before the first connection and in MQTT 3.1.1."""
         return BrokerLimits() if self._connection is None else self._connection.limits
@@ -124,19 +143,6 @@ class MqttPublisher:
         A deliberate outage.
         """
         self._link.interrupt(seconds)
-
-    def hurry(self) -> None:
-        """Reconnect at once if waiting, because another connection reached the broker."""
-        self._link.hurry()
-
-    async def wait_connected(self, timeout_s: float) -> None:
-        """Wait until connected and announced.
-
-        Raises:
-            BrokerError: the first attempt failed or `timeout_s` passed; one line says where and
-                why.
-        """
-        await self._link.wait_connected(timeout_s)
 
     async def publish(self, batch: Iterable[Envelope]) -> PublishResult:
         """Send a batch in order, and wait until it is sent or acknowledged.
@@ -235,7 +241,7 @@ class MqttPublisher:
         return f"{plain(topic)}: {reason}" if reason else self.status.last_error or "no connection"
 
 
-class MqttSource:
+class MqttSource(_MqttClient):
     """Receives from a broker while `run` runs; the port `Source`."""
 
     def __init__(
@@ -304,11 +310,6 @@ class MqttSource:
         self._requests = RetainedRequests(self.clock, self._link.status, self._inbox.keeps)
 
     @property
-    def status(self) -> LinkStatus:
-        """Connection state."""
-        return self._link.status
-
-    @property
     def waiting(self) -> int:
         """Number of waiting messages."""
         return len(self._inbox)
@@ -317,19 +318,6 @@ class MqttSource:
         """Keep the connection and its subscriptions up until cancelled."""
         async with background(retained_requests=self._requests.run()):
             await self._link.run()
-
-    def hurry(self) -> None:
-        """Reconnect at once if waiting, because another connection reached the broker."""
-        self._link.hurry()
-
-    async def wait_connected(self, timeout_s: float) -> None:
-        """Wait until connected and subscribed.
-
-        Raises:
-            BrokerError: the first attempt failed or `timeout_s` passed; one line says where and
-                why.
-        """
-        await self._link.wait_connected(timeout_s)
 
     async def take(self) -> list[Envelope]:
         """Return all messages since the last call, waiting for the first."""

@@ -141,7 +141,7 @@ class FrameDecoder:
     def __init__(self, columns: Sequence[ColumnSpec], chips: int, instances: int) -> None:
         self._rows = {Scope.CHIP: chips, Scope.INSTANCE: instances}
         self._columns = {scope: {c.name: c for c in columns if c.per is scope} for scope in Scope}
-        self._templates: dict[int, FrameTemplate] = {}
+        self.templates: dict[int, FrameTemplate] = {}
         """By the size of the frame."""
 
     def decode(self, payload: bytes, limits: Limits = DEFAULT_LIMITS) -> Frame:
@@ -150,25 +150,21 @@ class FrameDecoder:
         Raises:
             WireError: it is too large, not CBOR, or not as its descriptor announces.
         """
-        template = self._templates.get(len(payload))
+        template = self.templates.get(len(payload))
         if template is not None and template.fits(payload):
             return template.cut(payload)
         frame = self._parse(payload, limits)
         learned = FrameTemplate.learn(payload, frame)
         if learned is not None:
-            if len(self._templates) >= _MOST_TEMPLATES:
-                self._templates.clear()
-            self._templates[len(payload)] = learned
+            if len(self.templates) >= _MOST_TEMPLATES:
+                self.templates.clear()
+            self.templates[len(payload)] = learned
         return frame
 
     def template(self, payload: bytes) -> FrameTemplate | None:
         """Return the cached template of a decoded frame; None if none fits."""
-        template = self._templates.get(len(payload))
+        template = self.templates.get(len(payload))
         return template if template is not None and template.fits(payload) else None
-
-    def template_of(self, size_bytes: int) -> FrameTemplate | None:
-        """Return the template of frames of a size, if one is kept."""
-        return self._templates.get(size_bytes)
 
     def _parse(self, payload: bytes, limits: Limits) -> Frame:
         if len(payload) > limits.payload_bytes:

@@ -53,7 +53,7 @@ def test_frames_carry_every_column(feed: Feed) -> None:
         for arrays, metrics in ((frame.chip, CHIP_METRICS), (frame.instance, INSTANCE_METRICS)):
             for metric in metrics:
                 assert np.array_equal(arrays[metric.name], feed.columns[metric.name]), metric.name
-    assert len(reader._templates) == 1
+    assert len(reader.templates) == 1
 
 
 def test_an_ultraserver_frame_is_small(feed: Feed) -> None:
@@ -214,7 +214,7 @@ def test_padding_is_not_kept(feed: Feed) -> None:
     data = cbor2.loads(encoder(feed).encode(0, 0))
     frame = reader.decode(cbor2.dumps({**data, "padding": bytes(100_000)}))
     assert np.array_equal(frame.chip["power_w"], feed.columns["power_w"])
-    assert not reader._templates
+    assert not reader.templates
 
 
 def test_topics_share_what_was_learned(feed: Feed) -> None:
@@ -231,7 +231,7 @@ def test_topics_share_what_was_learned(feed: Feed) -> None:
     )
     frame = reader.decode(other.encode(5, 6))
     assert (frame.path, frame.head) == ("uc1/us-0777", ("boot", 5, 6))
-    assert len(reader._templates) == 1
+    assert len(reader.templates) == 1
 
 
 @pytest.mark.parametrize(
@@ -266,5 +266,5 @@ def test_templates_are_bounded(feed: Feed) -> None:
         payload = frame.encode(0, 0)
         assert reader.decode(payload).path == path
         lengths.add(len(payload))
-        assert 1 <= len(reader._templates) <= 64
+        assert 1 <= len(reader.templates) <= 64
     assert len(lengths) > 64

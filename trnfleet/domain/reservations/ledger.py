@@ -209,7 +209,7 @@ class OfferingStore:
         # A day, unless prices are revised before. Assumed, and long enough for fleets whose hours
         # pass in seconds.
         until_ns = now_ns + DAY_NS
-        revised_ns = self._prices.valid_until_ns(now_ns)
+        revised_ns = self._prices.market.next_revision_ns(now_ns)
         self._offered[offering.id] = (
             offering,
             until_ns if revised_ns is None else min(until_ns, revised_ns),
@@ -240,7 +240,7 @@ class Ledger:
         self.changes: list[Change] = []
         """All changes so far."""
         self._token = token
-        self._now_ns = now_ns
+        self.now_ns = now_ns
         self._next: ScheduledChange | None = None
         """The next change; None without one."""
         self._is_next_known = False
@@ -249,11 +249,6 @@ class Ledger:
         self._prices = Prices(market, pool)
         self._offered_store = OfferingStore(self._prices, token)
         self._schedule = BlockSchedule(market, token)
-
-    @property
-    def now_ns(self) -> int:
-        """The present time, nanoseconds since 1970 UTC."""
-        return self._now_ns
 
     # Looking and buying
 
@@ -264,8 +259,8 @@ class Ledger:
             RuleViolation: a rule forbids it, or nothing is free; the message names the rule and the
                 nearest valid choice.
         """
-        lots = search.find(request, self._occupancy, self._now_ns)
-        return [self._offered_store.offer(lot, self._now_ns) for lot in lots]
+        lots = search.find(request, self._occupancy, self.now_ns)
+        return [self._offered_store.offer(lot, self.now_ns) for lot in lots]
 
     def offering(self, offering_id: str) -> Offering:
         """Return an offering that can be bought.
@@ -273,7 +268,7 @@ class Ledger:
         Raises:
             RuleViolation: it is not on offer, or not any more.
         """
-        return self._offered_store.taken_up(offering_id, Offering, self._now_ns)
+        return self._offered_store.taken_up(offering_id, Offering, self.now_ns)
 
     def buy(self, offering_id: str) -> Block:
         """Buy an offering and return the block, whose payment is pending.
@@ -282,7 +277,7 @@ class Ledger:
             RuleViolation: it is not offered any more, or a rule forbids it by now.
         """
         offering = self.offering(offering_id)
-        earliest_ns = self._now_ns + rules.EARLIEST_START_S * NS_PER_S
+        earliest_ns = self.now_ns + rules.EARLIEST_START_S * NS_PER_S
         if offering.start_ns < earliest_ns:
             raise RuleViolation(
                 Rule.STARTS_TOO_SOON,
@@ -300,8 +295,8 @@ class Ledger:
             raise RuleViolation(
                 Rule.CAPACITY, f"{offering_id} has been sold meanwhile; look for offerings again"
             )
-        block = self._bought(offering, places, self._now_ns)
-        self._change(Change(self._now_ns, ChangeKind.PURCHASED, block.id, made=block))
+        block = self._bought(offering, places, self.now_ns)
+        self._change(Change(self.now_ns, ChangeKind.PURCHASED, block.id, made=block))
         return block
 
     def extension_offerings(self, block_id: str, days: int) -> list[ExtensionOffering]:
@@ -312,9 +307,9 @@ class Ledger:
         """
         block = self._block(block_id)
         rules.check_duration(days, "an extension")
-        check_extendable(block, self._now_ns)
+        check_extendable(block, self.now_ns)
         check_longer(block, days, self._occupancy)
-        return [self._offered_store.offer_longer(block, block.end_ns + days * DAY_NS, self._now_ns)]
+        return [self._offered_store.offer_longer(block, block.end_ns + days * DAY_NS, self.now_ns)]
 
     def extend(self, offering_id: str) -> Block:
         """Buy an extension and return its block; the payment is pending.
@@ -322,9 +317,9 @@ class Ledger:
         Raises:
             RuleViolation: it is not offered any more, or a rule forbids it by now.
         """
-        offering = self._offered_store.taken_up(offering_id, ExtensionOffering, self._now_ns)
+        offering = self._offered_store.taken_up(offering_id, ExtensionOffering, self.now_ns)
         block = self._block(offering.block_id)
-        check_extendable(block, self._now_ns)
+        check_extendable(block, self.now_ns)
         if block.end_ns != offering.start_ns:
             raise RuleViolation(
                 Rule.OFFERING, f"{block.id} ends at another time by now; look for extensions again"
@@ -336,10 +331,10 @@ class Ledger:
             raise RuleViolation(rule, f"{text} by now; look for extensions again")
         latest_ns = block.end_ns - rules.PAYMENT_BEFORE_END_S * NS_PER_S
         extension = Extension(
-            offering, self._now_ns, self._schedule.pay_by_ns(self._now_ns, latest_ns)
+            offering, self.now_ns, self._schedule.pay_by_ns(self.now_ns, latest_ns)
         )
         self._change(
-            Change(self._now_ns, ChangeKind.EXTENSION_PURCHASED, block.id, extension=extension)
+            Change(self.now_ns, ChangeKind.EXTENSION_PURCHASED, block.id, extension=extension)
         )
         return self.blocks[block.id]
 
@@ -370,13 +365,13 @@ class Ledger:
         Raises:
             ValueError: `until_ns` is before now.
         """
-        if until_ns < self._now_ns:
-            raise ValueError(f"the ledger is at {self._now_ns} ns, {until_ns} ns is before that")
+        if until_ns < self.now_ns:
+            raise ValueError(f"the ledger is at {self.now_ns} ns, {until_ns} ns is before that")
         made: list[tuple[Change, Block]] = []
         while (scheduled := self._next_change()) is not None and scheduled.when_ns <= until_ns:
-            self._now_ns = scheduled.when_ns
+            self.now_ns = scheduled.when_ns
             made.append(self._change(Change(scheduled.when_ns, scheduled.kind, scheduled.block_id)))
-        self._now_ns = until_ns
+        self.now_ns = until_ns
         return made
 
     def set_up(self, blocks: Iterable[Block]) -> None:
@@ -388,7 +383,7 @@ class Ledger:
             ValueError: one is there already.
         """
         for block in blocks:
-            self._change(Change(self._now_ns, ChangeKind.PURCHASED, block.id, made=block))
+            self._change(Change(self.now_ns, ChangeKind.PURCHASED, block.id, made=block))
 
     def report_health(
         self, block_id: str, unavailable: int, *, impaired: bool
@@ -415,17 +410,17 @@ class Ledger:
             kind = (
                 ChangeKind.INSTANCES_UNAVAILABLE if unavailable else ChangeKind.INSTANCES_AVAILABLE
             )
-            made.append(self._change(Change(self._now_ns, kind, block_id, unavailable=unavailable)))
+            made.append(self._change(Change(self.now_ns, kind, block_id, unavailable=unavailable)))
         if block.interconnect is not None and impaired != (
             block.interconnect is InterconnectStatus.IMPAIRED
         ):
             kind = ChangeKind.INTERCONNECT_IMPAIRED if impaired else ChangeKind.INTERCONNECT_OK
-            made.append(self._change(Change(self._now_ns, kind, block_id)))
+            made.append(self._change(Change(self.now_ns, kind, block_id)))
         return made
 
     def prices_until_ns(self) -> int | None:
         """Return when the prices are revised next; None where no revision is known."""
-        return self._prices.valid_until_ns(self._now_ns)
+        return self._prices.market.next_revision_ns(self.now_ns)
 
     def terminates_ns(self, block: Block) -> int:
         """Return the time from which EC2 terminates a block's instances."""
@@ -455,7 +450,7 @@ class Ledger:
                 it.
             ValueError: it was bought after now.
         """
-        if created_ns > self._now_ns:
+        if created_ns > self.now_ns:
             raise ValueError(
                 f"a block cannot have been bought at {utc(created_ns)}, which is yet to come"
             )
@@ -478,17 +473,17 @@ class Ledger:
         )
         block = self._bought(sold, tuple(places), created_ns)
         if payment is ExtensionState.PAYMENT_PENDING:
-            self._schedule.never_pay(block.id)
+            self._schedule.unpaid.add(block.id)
             return block
         is_paid = payment is ExtensionState.PAYMENT_SUCCEEDED
-        return present_state(block, self._schedule, self._now_ns, is_paid=is_paid)
+        return present_state(block, self._schedule, self.now_ns, is_paid=is_paid)
 
     def _next_change(self) -> ScheduledChange | None:
         if not self._is_next_known:
             following = min(self._schedule.next_changes(self.blocks.values()), default=None)
             # A warning that was due before the delivery comes at once.
             if following is not None:
-                following = following._replace(when_ns=max(following.when_ns, self._now_ns))
+                following = following._replace(when_ns=max(following.when_ns, self.now_ns))
             self._next = following
             self._is_next_known = True
         return self._next

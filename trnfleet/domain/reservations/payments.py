@@ -58,11 +58,8 @@ class BlockSchedule:
         """
         self._market = market
         self._token = token
-        self._unpaid: set[str] = set()
-
-    def never_pay(self, block_id: str) -> None:
-        """Mark a block as never paid."""
-        self._unpaid.add(block_id)
+        self.unpaid: set[str] = set()
+        """Blocks never paid."""
 
     def next_changes(self, blocks: Iterable[Block]) -> Iterator[ScheduledChange]:
         """Yield the next changes of blocks, in no order.
@@ -137,6 +134,6 @@ class BlockSchedule:
 
     def _fails(self, what: str) -> bool:
         """Return whether a payment never arrives."""
-        if what in self._unpaid:
+        if what in self.unpaid:
             return True
         return int(self._token("payment", what), 16) < self._market.failing_payments * 2**64

@@ -66,14 +66,10 @@ class Prices:
                         f"market.prices: no price of {kind} in {market.currency}; "
                         f"the table's are in {TABLE_CURRENCY}"
                     )
-        self._market = market
+        self.market = market
 
     def fee(self, kind: str, count: int, start_ns: int, end_ns: int, *, bought_ns: int) -> Money:
         """Return the fee of some instances for a time, at the prices of the purchase."""
-        per_h = self._market.price_per_h(kind, bought_ns) or Decimal(0)
+        per_h = self.market.price_per_h(kind, bought_ns) or Decimal(0)
         hours = Decimal(end_ns - start_ns) / Decimal(3_600 * NS_PER_S)
-        return Money(per_h, self._market.currency).times(hours * count)
-
-    def valid_until_ns(self, now_ns: int) -> int | None:
-        """Return when the prices change; None where no change is known."""
-        return self._market.next_revision_ns(now_ns)
+        return Money(per_h, self.market.currency).times(hours * count)

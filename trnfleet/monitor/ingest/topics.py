@@ -116,7 +116,7 @@ class FrameTables:
         for place, (topic, payload) in enumerate(zip(topics, payloads, strict=True)):
             decoder = topic.decoder
             descriptor = topic.descriptor
-            template = None if decoder is None else decoder.template_of(len(payload))
+            template = None if decoder is None else decoder.templates.get(len(payload))
             if (
                 template is None
                 or descriptor is None

@@ -154,9 +154,5 @@ def _parse(data: bytes, limits: RecordLimits) -> Messages:
             channels[int.from_bytes(fields[:2], "little")] = fields
         at = past
     if not is_sorted:
-        items.sort(key=_time_of)
+        items.sort(key=lambda item: item.time_ns)
     return Messages(data, items, is_sorted, channels)
-
-
-def _time_of(item: ChunkItem) -> int:
-    return item.time_ns

@@ -151,13 +151,9 @@ def read_summary(file: int, size: int, limits: RecordLimits) -> FileSummary:
     if crc and zlib.crc32(tail[: FOOTER.size - 4], zlib.crc32(data)) != crc:
         raise WireError("the index's checksum does not agree")
     summary = _parse(memoryview(data), begin, limits)
-    summary.entries.sort(key=_offset_of)
+    summary.entries.sort(key=lambda entry: entry.offset)
     _check(summary)
     return summary
-
-
-def _offset_of(entry: ChunkEntry) -> int:
-    return entry.offset
 
 
 def _parse(data: memoryview, begin: int, limits: RecordLimits) -> FileSummary:

@@ -10,6 +10,7 @@ import bisect
 import heapq
 import threading
 from collections import OrderedDict, deque
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from trnfleet.errors import WireError
@@ -74,8 +75,8 @@ class Timeline:
         runs: list[RepeatRun] = []
         for part in distinct:
             _collect(part, slots, runs)
-        slots.sort(key=_start_of)
-        runs.sort(key=_run_begin)
+        slots.sort(key=lambda place: place[0].entry.start_ns)
+        runs.sort(key=lambda run: run.start_ns)
         with self._lock:
             self._parts = distinct
             self._slots = DataSlots(slots)
@@ -193,7 +194,7 @@ class Timeline:
         part = slot.part
         names: dict[int, bool] = {}
         unread = 0
-        for number in range(bisect.bisect_right(items, after_ns, key=_item_time), len(items)):
+        for number in range(bisect.bisect_right(items, after_ns, key=itemgetter(0)), len(items)):
             item = items[number]
             if item.time_ns > until_ns:
                 return
@@ -312,18 +313,6 @@ def _goes_on(former: Slot, slot: Slot) -> bool:
     False if both are complete by themselves.
     """
     return former.has_data or slot.has_data or former.entry.end_ns == slot.entry.start_ns
-
-
-def _start_of(place: tuple[Slot, int]) -> int:
-    return place[0].entry.start_ns
-
-
-def _run_begin(run: RepeatRun) -> int:
-    return run.start_ns
-
-
-def _item_time(item: tuple[int, int, int, int]) -> int:
-    return item[0]
 
 
 def _overlapping(slots: Iterable[Slot]) -> Iterator[list[Slot]]:

@@ -75,7 +75,7 @@ class PartFile:
         """Index entries of the chunks: a day has hundreds of thousands of them."""
         self._times: tuple[int, int] | None = None
         """The earliest begin and the latest end of a chunk."""
-        self._chunks = 0
+        self.chunks = 0
         self._counts: dict[int, int] = {}
         self._channels = [
             Channel(
@@ -98,12 +98,7 @@ class PartFile:
     @property
     def likely_size(self) -> int:
         """Bytes of the file if it were finished now, without the uncut messages."""
-        return self.size + (self._chunks + 8) * _INDEX_ENTRY_BYTES
-
-    @property
-    def chunks(self) -> int:
-        """Chunks so far."""
-        return self._chunks
+        return self.size + (self.chunks + 8) * _INDEX_ENTRY_BYTES
 
     def add(self, channel: int, time_ns: int, published_ns: int, data: bytes) -> None:
         """Take a message into the present chunk; nothing is written."""
@@ -153,9 +148,9 @@ class PartFile:
         offset = self.size
         self._write(chunk.record + chunk.indexes)
         indexes_at = offset + len(chunk.record)
-        if not self._chunks:
+        if not self.chunks:
             self.start_ns = chunk.start_ns
-        self._chunks += 1
+        self.chunks += 1
         begin_ns, end_ns = self._times or (chunk.start_ns, chunk.end_ns)
         self._times = min(begin_ns, chunk.start_ns), max(end_ns, chunk.end_ns)
         index = ChunkIndex(
@@ -216,7 +211,7 @@ class PartFile:
             attachment_count=0,
             channel_count=len(self._channels),
             channel_message_counts=dict(sorted(self._counts.items())),
-            chunk_count=self._chunks,
+            chunk_count=self.chunks,
             message_count=sum(self._counts.values()),
             metadata_count=1,
             message_start_time=start_ns,

@@ -353,7 +353,7 @@ class RecordingThread:
         self.status.parts = len(writer.parts)
 
 
-class Recorder:
+class Recorder(RecordingThread):
     """A recording of all messages received from `start` to `close`."""
 
     def __init__(
@@ -383,8 +383,7 @@ class Recorder:
         Raises:
             ConfigError: the file exists or cannot be made.
         """
-        self._clock = clock
-        writer = RecordingWriter(
+        self.writer = writer = RecordingWriter(
             path,
             about,
             split_bytes=split_bytes,
@@ -392,39 +391,7 @@ class Recorder:
             keep_ns=keep_ns,
             durable=durable,
         )
-        self.writer = writer
-        self._thread = RecordingThread(
-            lambda: writer,
-            clock=clock,
-            queue_bytes=queue_bytes,
-            durable=durable,
-        )
-        self.status = self._thread.status
-
-    @property
-    def is_drained(self) -> bool:
-        """Whether all queued messages are in the file."""
-        return self._thread.is_drained
-
-    def take(self, batch: Sequence[Envelope]) -> None:
-        """Record a batch.
-
-        Cheap, never waits.
-
-        Messages beyond the queue's limit are counted as lost.
-        """
-        self._thread.take(batch)
-
-    def start(self) -> None:
-        """Begin to write queued and new messages."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Write queued messages and finish the file.
-
-        A second call does nothing.
-        """
-        self._thread.close()
+        super().__init__(lambda: writer, clock=clock, queue_bytes=queue_bytes, durable=durable)
 
     async def failed(self) -> None:
         """Return when writing has failed; `status.failed` says why."""

@@ -65,7 +65,7 @@ class JobLifecycle:
         """Duration of each job's start at the full bandwidth of the shared storage."""
         count = len(jobs)
         self._left_s = np.where(np.isneginf(self._from_s), 0.0, self.startup_s)
-        self._halt = np.zeros(count, np.int8)
+        self.halt = np.zeros(count, np.int8)
         self._begun = np.isneginf(self._from_s)
         self._ended = np.zeros(count, np.bool_)
 
@@ -77,17 +77,12 @@ class JobLifecycle:
     @property
     def alive(self) -> NDArray[np.bool_]:
         """Jobs begun, not ended, and with running processes."""
-        return self.there & (self._halt < Halt.DOWN)
+        return self.there & (self.halt < Halt.DOWN)
 
     @property
     def starting(self) -> NDArray[np.bool_]:
         """Jobs that are in their start."""
         return self.alive & (self._left_s > 0.0)
-
-    @property
-    def halt(self) -> NDArray[np.int8]:
-        """Halt of each job in the last window."""
-        return self._halt
 
     def withhold(self, job: int) -> None:
         """Keep a job waiting for `open`, as if it had never begun."""
@@ -134,13 +129,13 @@ class JobLifecycle:
         live_s[(self._from_s <= begin_s) & (self._until_s >= end_s)] = elapsed_s
         started = ~self._begun & (self._from_s < end_s)
         ended = ~self._ended & (self._until_s <= end_s)
-        was_down = self._halt >= Halt.DOWN
+        was_down = self.halt >= Halt.DOWN
         is_down = halt >= Halt.DOWN
         known = self._begun & ~self._ended
         failed = known & is_down & ~was_down
         restarted = known & was_down & ~is_down
-        hung = known & (halt == Halt.HANG) & (self._halt != Halt.HANG)
-        resumed = known & (halt == Halt.NONE) & (self._halt == Halt.HANG)
+        hung = known & (halt == Halt.HANG) & (self.halt != Halt.HANG)
+        resumed = known & (halt == Halt.NONE) & (self.halt == Halt.HANG)
         self._left_s[is_down] = self.startup_s[is_down]
         hang_s = np.where(halt == Halt.HANG, live_s, 0.0)
         free_s = np.where(halt == Halt.NONE, live_s, 0.0)
@@ -151,7 +146,7 @@ class JobLifecycle:
         self._left_s = left_s
         self._begun |= started
         self._ended |= ended
-        self._halt = halt.copy()
+        self.halt = halt.copy()
         return WindowSplit(
             live_s=live_s,
             run_s=free_s - start_s,

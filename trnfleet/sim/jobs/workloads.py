@@ -125,7 +125,7 @@ class Workloads:
             if isinstance(job, Traced)
         ]
         self._reserved = np.array([isinstance(job, Reserved) for job in fleet.jobs], np.bool_)
-        self._lifecycle = JobLifecycle(fleet.jobs)
+        self.lifecycle = JobLifecycle(fleet.jobs)
         self._tables(placement, plans)
         tables = self._activity[self._kind[self._inference]]
         self._replicas = ReplicaRows(
@@ -147,18 +147,6 @@ class Workloads:
         """Times of a replica of each serving job, in the file's order."""
         return self._serving.times
 
-    def withhold(self, job: int) -> None:
-        """Make a job wait for `open` before it begins."""
-        self._lifecycle.withhold(job)
-
-    def open(self, job: int, at_s: float) -> None:
-        """Start a job at `at_s`, seconds since the start."""
-        self._lifecycle.open(job, at_s)
-
-    def close(self, job: int, at_s: float) -> None:
-        """End a job at `at_s`."""
-        self._lifecycle.close(job, at_s)
-
     def advance(
         self, elapsed_s: float, middle_s: float, middle_ns: int, slowdowns: Slowdowns
     ) -> JobTick:
@@ -173,7 +161,7 @@ class Workloads:
         rows = self._count + 1
         steps = self._training
         serving = self._inference
-        span = self._lifecycle.advance(elapsed_s, middle_s, slowdowns.halt, slowdowns.storage)
+        span = self.lifecycle.advance(elapsed_s, middle_s, slowdowns.halt, slowdowns.storage)
         changes = self._changes(span, slowdowns.halt)
         pace = self._pace(slowdowns, span.run_s > 0.0)
         window = self._steps.advance(elapsed_s, span.run_s[steps], pace)
@@ -429,7 +417,7 @@ class Workloads:
         """Return the state of each job at the end of the window."""
         states = np.where(self._reserved, _STATE["idle"], _STATE["running"]).astype(np.int8)
         states[self._training] = _STATE_OF_PHASE[self._steps.phases()]
-        lifecycle = self._lifecycle
+        lifecycle = self.lifecycle
         states[lifecycle.starting] = _STATE["starting"]
         for halt, name in ((Halt.HANG, "hung"), (Halt.DOWN, "failed"), (Halt.WAITING, "waiting")):
             states[lifecycle.halt == halt] = _STATE[name]

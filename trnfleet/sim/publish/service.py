@@ -95,7 +95,7 @@ class Simulation:
             ConfigError: format and granularity do not go together, or a message would be over a
                 limit.
         """
-        self._engine = engine
+        self.engine = engine
         self._publisher = publisher
         self._clock = clock
         self._client_id = client_id
@@ -138,10 +138,6 @@ class Simulation:
         publisher.on_connect(self._announce)
 
     @property
-    def engine(self) -> Engine:
-        return self._engine
-
-    @property
     def messages_per_tick(self) -> int:
         """Telemetry messages of one tick when no instance is silent."""
         if self._encoders or not self._units:
@@ -163,13 +159,13 @@ class Simulation:
         start_s = self._clock.monotonic_s()
         self.began_ns = self._clock.wall_ns()
         if not self._is_dated:
-            self._engine.restart_at(self.began_ns)
-        self._engine.begin()
+            self.engine.restart_at(self.began_ns)
+        self.engine.begin()
         self._is_running = True
         try:
             await self._publisher.publish(self._announce())
-            if self._engine.ticks < 0:
-                self._engine.step(-self._engine.ticks)
+            if self.engine.ticks < 0:
+                self.engine.step(-self.engine.ticks)
             while ticks is None or self.published < ticks:
                 due_s = start_s + self._due * self._period_s
                 if duration_s is not None and due_s - start_s >= duration_s:
@@ -180,7 +176,7 @@ class Simulation:
         finally:
             self._is_running = False
             goodbye = will_envelope(
-                self._engine.fleet.name, self._client_id, self._boot, root=self._root
+                self.engine.fleet.name, self._client_id, self._boot, root=self._root
             )
             await self._publisher.publish([goodbye])
 
@@ -189,11 +185,11 @@ class Simulation:
 
         The fleet is announced with the first of them; no goodbye is published.
         """
-        self._engine.begin()
+        self.engine.begin()
         self._is_running = True
         messages = list(self._announce())
         for seq in range(self._first_seq, self._first_seq + ticks):
-            tick = self._tick = self._engine.step()
+            tick = self._tick = self.engine.step()
             self._due += 1
             self.published += 1
             messages += self._telemetry(seq, tick.ts_ns)
@@ -211,7 +207,7 @@ class Simulation:
             ConfigError: fault or target is unknown, or they do not go together; the message names
                 the nearest.
         """
-        return self._engine.inject(fault, target, lasts_s=lasts_s, magnitude=magnitude, by=by)
+        return self.engine.inject(fault, target, lasts_s=lasts_s, magnitude=magnitude, by=by)
 
     def jump(self, by_s: float) -> str:
         """Move the next tick `by_s` simulated seconds further on; return an answer of one line.
@@ -219,7 +215,7 @@ class Simulation:
         Raises:
             ConfigError: it is less than a tick, or leads beyond the last year that a date can have.
         """
-        engine = self._engine
+        engine = self.engine
         ticks = self._ticks_of(by_s)
         if not ticks:
             raise ConfigError(
@@ -229,7 +225,7 @@ class Simulation:
         if engine.moment_ns(engine.now_s + by_s + self._ahead * engine.period_s) > LATEST_NS:
             raise ConfigError(f"jump of {by_s:g} s: it leads beyond the year 2200")
         self._ahead += ticks
-        ahead_s = ticks * self._engine.period_s
+        ahead_s = ticks * self.engine.period_s
         return (
             f"the next tick jumps ahead by {ahead_s:,.0f} s of simulated time; events in between"
             " are not published"
@@ -250,7 +246,7 @@ class Simulation:
             ConfigError: a rule forbids it, or an argument is wrong; the message names the rule and
                 the nearest valid choice.
         """
-        return answer(self._engine.account, action, args, self._boot)
+        return answer(self.engine.account, action, args, self._boot)
 
     def faults(self) -> dict[str, Any]:
         """Return the available faults, and the currently active ones."""
@@ -259,15 +255,15 @@ class Simulation:
                 "fault": incident.fault.name,
                 "target": incident.address,
                 "left_s": (
-                    None if math.isinf(incident.ends_s) else incident.ends_s - self._engine.now_s
+                    None if math.isinf(incident.ends_s) else incident.ends_s - self.engine.now_s
                 ),
             }
-            for incident in self._engine.incidents.active()[:MOST_LISTED]
+            for incident in self.engine.incidents.active()[:MOST_LISTED]
         ]
         return {"known": list(FAULTS), "active": active}
 
     def _ticks_of(self, seconds: float) -> int:
-        return round(seconds / self._engine.period_s)
+        return round(seconds / self.engine.period_s)
 
     def _skip(self, due_s: float) -> int:
         """Return the number of ticks to skip, and count them.
@@ -287,7 +283,7 @@ class Simulation:
         ahead = self._ahead
         self._ahead = 0
         dropped = 0
-        for passed in self._engine.leap(ahead):
+        for passed in self.engine.leap(ahead):
             dropped += len(passed.events)
             self._messages.pass_over(passed)
             # State is published all the same: blocks that were bought, paid or expired meanwhile.
@@ -295,7 +291,7 @@ class Simulation:
             await self._clock.sleep(0)
         if dropped:
             log.warning("jump_events_dropped", events=dropped)
-        tick = self._tick = self._engine.step(1 + skipped)
+        tick = self._tick = self.engine.step(1 + skipped)
         self._due += 1 + skipped
         seq = self._first_seq + self.published
         # A tick's number is used even if its messages fail: unsent ones count as lost.
@@ -346,7 +342,7 @@ class Simulation:
         )
 
     def _frames(self, seq: int, ts_ns: int) -> Iterator[Envelope]:
-        silent = self._engine.silent
+        silent = self.engine.silent
         some_silent = bool(silent.any())
         for number, encoder in enumerate(self._encoders):
             if some_silent and silent[self._units[number].instances].all():
@@ -356,15 +352,15 @@ class Simulation:
             yield Envelope(self._topics[number], payload, content_type=CONTENT_TYPE_CBOR)
 
     def _samples(self, seq: int, ts_ns: int) -> Iterator[Envelope]:
-        prefix = build_topic(self._engine.fleet.name, TopicClass.TELEMETRY, "", self._root)
+        prefix = build_topic(self.engine.fleet.name, TopicClass.TELEMETRY, "", self._root)
         for number, unit in enumerate(self._units):
             head = self._boots.head(number, seq, ts_ns)
-            for path, payload in encode_samples(self._engine, head, unit.instances.start):
+            for path, payload in encode_samples(self.engine, head, unit.instances.start):
                 yield Envelope(prefix + path, payload, content_type=CONTENT_TYPE_JSON)
 
     def _announce(self) -> Iterator[Envelope]:
         """Yield all state: presence, and while running the published units."""
-        engine = self._engine
+        engine = self.engine
         if not self._is_running:
             return
         yield presence(engine.fleet.name, self._client_id, self._boot, "online", root=self._root)
@@ -377,11 +373,11 @@ class Simulation:
 
     def _events(self, tick: Tick) -> Iterator[Envelope]:
         for event in self._messages.events(tick):
-            yield event_envelope(self._engine.fleet.name, event, root=self._root)
+            yield event_envelope(self.engine.fleet.name, event, root=self._root)
 
     def _reservations(self, tick: Tick) -> Iterator[Envelope]:
         for message in self._messages.reservations(tick):
-            yield reservation_envelope(self._engine.fleet.name, message, root=self._root)
+            yield reservation_envelope(self.engine.fleet.name, message, root=self._root)
 
     def _jobs_due(self, tick: Tick) -> Iterator[Envelope]:
         """Yield the jobs to publish in a tick: all, or of many the next ones."""
@@ -397,7 +393,7 @@ class Simulation:
 
     def _describe(self, number: int) -> Envelope:
         return descriptor(
-            self._engine,
+            self.engine,
             self._units[number],
             self._client_id,
             self._boots.boot[number],
@@ -409,7 +405,7 @@ class Simulation:
 
     def _job(self, tick: Tick, number: int) -> Envelope:
         return job_envelope(
-            self._engine.fleet.name, self._messages.job(tick, number), root=self._root
+            self.engine.fleet.name, self._messages.job(tick, number), root=self._root
         )
 
     def _encoder(self, number: int) -> FrameEncoder:
@@ -418,20 +414,20 @@ class Simulation:
             unit.path,
             self._boots.boot[number],
             revision=self._boots.revision[number],
-            columns=self._engine.columns,
+            columns=self.engine.columns,
             chips=unit.chips,
             instances=unit.instances,
         )
 
     def _check(self, limits: Limits) -> None:
         """Raise if a unit's frames or descriptors are longer than readers accept."""
-        names = self._engine.layout.instances
+        names = self.engine.layout.instances
 
         def text(number: int) -> int:
             return sum(map(len, names[self._units[number].instances]))
 
         def chips(number: int) -> int:
-            return len(range(self._engine.layout.chips)[self._units[number].chips])
+            return len(range(self.engine.layout.chips)[self._units[number].chips])
 
         numbers = range(len(self._units))
         longest, largest = max(numbers, key=text), max(numbers, key=chips)

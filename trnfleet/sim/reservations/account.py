@@ -218,11 +218,11 @@ class CapacityAccount:
         is_open[self._job_of[(self._job_of != IDLE) & ~usable]] = False
         for number in np.flatnonzero(is_open != self._open).tolist():
             if is_open[number]:
-                workloads.open(number, at_s)
+                workloads.lifecycle.open(number, at_s)
             elif is_start:
-                workloads.withhold(number)
+                workloads.lifecycle.withhold(number)
             else:
-                workloads.close(number, at_s)
+                workloads.lifecycle.close(number, at_s)
         self._open = is_open
 
     def _report_health(self, incidents: Iterable[Incident]) -> None:

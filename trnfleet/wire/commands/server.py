@@ -83,18 +83,12 @@ class CommandRates:
     """The rate limits of the commands to one program."""
 
     def __init__(self) -> None:
-        self._read = TokenBucket(*READ_RATE)
-        self._answered = TokenBucket(*TOTAL_RATE)
+        self.read = TokenBucket(*READ_RATE)
+        """Payloads parsed."""
+        self.answered = TokenBucket(*TOTAL_RATE)
+        """Refusals for the rate that are answered."""
         self._totals = {changes: TokenBucket(*TOTAL_RATE) for changes in (False, True)}
         self._clients: OrderedDict[str, TokenBucket] = OrderedDict()
-
-    def may_read(self, now_s: float) -> bool:
-        """Return whether one more payload may be parsed."""
-        return self._read.take(now_s)
-
-    def may_answer(self, now_s: float) -> bool:
-        """Return whether one more refusal for the rate may be answered."""
-        return self._answered.take(now_s)
 
     def refusal(self, client: str, now_s: float, *, changes: bool) -> str:
         """Use a token for a command; return the reason if there is none, else empty.
@@ -277,7 +271,7 @@ class CommandServer:
         if len(envelope.payload) > self._command_limits.payload_bytes:
             self._drop("oversize", envelope, f"{len(envelope.payload)} bytes")
             return []
-        if not self._rates.may_read(envelope.received_s):
+        if not self._rates.read.take(envelope.received_s):
             self._drop("flooded", envelope, f"more than {READ_RATE[0]:g} messages a second")
             return []
         try:
@@ -300,7 +294,7 @@ class CommandServer:
             self._drop("flooded", envelope, f"client {asker.client}: {refusal}")
             return (
                 self._answer(to, asker, False, refusal, {})
-                if self._rates.may_answer(envelope.received_s)
+                if self._rates.answered.take(envelope.received_s)
                 else []
             )
         key = (asker.client, asker.id)

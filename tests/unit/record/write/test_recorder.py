@@ -39,8 +39,8 @@ def make(path: Path, **options: Any) -> Recorder:
 
 def told(recorder: Recorder, condition: Callable[[], bool]) -> bool:
     """Wait up to five seconds for a condition in the thread, and return it."""
-    with recorder._thread._wake:
-        return recorder._thread._wake.wait_for(condition, 5)
+    with recorder._wake:
+        return recorder._wake.wait_for(condition, 5)
 
 
 def test_what_is_taken_is_recorded_with_the_wall_clocks_begin(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_quiet_line_is_in_the_file_after_a_while(
     recorder.start()
     recorder.take(envelopes(3))
 
-    assert told(recorder, lambda: recorder._thread._flushed == 1)
+    assert told(recorder, lambda: recorder._flushed == 1)
 
     assert len(read(tmp_path / "a.mcap")) == 3
     recorder.close()
@@ -148,7 +148,7 @@ async def test_a_full_disk_is_told_within_a_second_and_stops_nobody(tmp_path: Pa
             now_s = clock.monotonic_s()
             recorder.take([Envelope("t", os.urandom(5_000), received_s=now_s) for _ in range(20)])
             taken += 20
-            is_written = recorder._thread.flush(5)
+            is_written = recorder.flush(5)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, former)
@@ -213,12 +213,12 @@ def test_a_durable_recording_is_synced_every_second(
     status, given = recorder.status, envelopes(60)
     for number, begin in enumerate(range(0, 60, 20)):
         # The thread begins when both are asked for, so that it syncs what it flushed.
-        with recorder._thread._wake:
+        with recorder._wake:
             recorder.take(given[begin : begin + 20])
-            assert recorder._thread.flush(5)
+            assert recorder.flush(5)
         assert status.syncs == number + 1
         assert synced[-1] == (tmp_path / "a.mcap").stat().st_size
-        assert status.file_bytes == recorder._thread._synced_bytes
+        assert status.file_bytes == recorder._synced_bytes
         asyncio.run(clock.advance(1.0))
     recorder.close()
     assert synced[-1] == (tmp_path / "a.mcap").stat().st_size
