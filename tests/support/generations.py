@@ -7,27 +7,47 @@ one a ring of many chips.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Any, NamedTuple
+from unittest.mock import patch
 
 from trnfleet.config import validate
 from trnfleet.domain.fleet import FleetFile, expand
 from trnfleet.domain.hardware.catalogue import (
     GIGA,
+    INSTANCE_TYPES,
     TRAINIUM2,
     TRN2_48XLARGE,
+    ULTRASERVER_TYPES,
     ChipType,
     InstanceType,
     UltraServerType,
-    registered,
+    check_widths,
 )
 from trnfleet.domain.hardware.topology import line, ring, switched, torus
 from trnfleet.domain.layout import Layout
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
     from trnfleet.domain.hardware.topology import Topology
+
+
+@contextlib.contextmanager
+def registered(*types: InstanceType | UltraServerType) -> Iterator[None]:
+    """Add types to the catalogue for as long as the context lasts.
+
+    Raises:
+        ConfigError: a type does not fit the metric table.
+    """
+    instances = {kind.name: kind for kind in types if isinstance(kind, InstanceType)}
+    ultraservers = {kind.name: kind for kind in types if isinstance(kind, UltraServerType)}
+    for kind in instances.values():
+        check_widths(kind)
+    with patch.dict(INSTANCE_TYPES, instances), patch.dict(ULTRASERVER_TYPES, ultraservers):
+        yield
 
 
 def _chip(name: str, cores: int) -> ChipType:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from support.memory_bus import MemoryBus
 from support.monitor.feed import DEMO, Feed, SilentSource, ultraservers
 from support.tui.pilot import fleet_app, running
 
 from trnfleet.monitor.alerting.operator import OperatorActions
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.services.files.rules import load_rules
-from trnfleet.transport.memory import MemoryBus
 from trnfleet.tui.state.context import WatchedFleet
 from trnfleet.wire.ports import LinkStatus
 

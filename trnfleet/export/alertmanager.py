@@ -171,7 +171,6 @@ class AlertmanagerReceiver(Receiver):
                 if is_settled and (not due or await self._send(client, due[:MOST_AT_ONCE])):
                     attempt = 0
                     continue
-                self.tally.retried += 1
                 await self.clock.sleep(pause_s(attempt))
                 attempt += 1
 

@@ -150,7 +150,6 @@ class CommandReceiver(Receiver):
                 reason=why,
             )
             if attempt < RETRIES:
-                self.tally.retried += 1
                 await self.clock.sleep(pause_s(attempt))
         self.tally.failed += 1
 

@@ -38,7 +38,6 @@ class Tally:
 
     waiting: int = 0
     delivered: int = 0
-    retried: int = 0
     refused: int = 0
     """Rejected for good by the other side."""
     failed: int = 0

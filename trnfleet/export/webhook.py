@@ -105,7 +105,6 @@ class WebhookReceiver(Receiver):
             if answer.outcome is RequestOutcome.REFUSED:
                 self.tally.refused += len(batch)
                 return
-            self.tally.retried += 1
             await self.clock.sleep(pause_s(attempt))
             attempt += 1
 

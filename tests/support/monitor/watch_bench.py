@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from support.memory_bus import MemoryBus
 from support.monitor.alert_messages import BEGIN_NS
 from support.sim.simulation import Recorder
 from trnfleet.clock import NS_PER_S, ManualClock, format_rfc3339
@@ -27,7 +28,6 @@ from trnfleet.services.watch.identity import Connections, Identity
 from trnfleet.services.watch.run import PEERS
 from trnfleet.services.watch.service import Role, WatchService
 from trnfleet.tasks import Ending
-from trnfleet.transport.memory import MemoryBus
 from trnfleet.wire.alerts import AckMessage, AlertMessage, SilenceMessage
 from trnfleet.wire.messages import WatchMessage, decode_message, encode_message
 from trnfleet.wire.topics import TopicClass, build_filter, parse_topic

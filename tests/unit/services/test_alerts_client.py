@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from support.memory_bus import MemoryBus, MemorySource
 
 from trnfleet.clock import NS_PER_S, ManualClock, format_rfc3339
 from trnfleet.domain.alerts.watches import WatchPresence
@@ -18,7 +19,6 @@ from trnfleet.services.alerts_client import (
     silence_facts,
 )
 from trnfleet.services.session import BrokerSession
-from trnfleet.transport.memory import MemoryBus, MemorySource
 from trnfleet.transport.url import parse_url
 from trnfleet.wire.alerts import SilenceMessage
 from trnfleet.wire.messages import PublisherMessage, WatchMessage, encode_message

@@ -7,13 +7,13 @@ import random
 
 import pytest
 from support.fake_network import FakeConnection, Network
+from support.memory_bus import MemoryBus, MemoryPublisher, MemorySource
 
 from trnfleet.clock import ManualClock
 from trnfleet.errors import BrokerError
 from trnfleet.services.brokers import FanOutPublisher, MergedSource, reached
 from trnfleet.tasks import background
 from trnfleet.transport import link as link_module
-from trnfleet.transport.memory import MemoryBus, MemoryPublisher, MemorySource
 from trnfleet.transport.mqtt import MqttPublisher
 from trnfleet.transport.url import BrokerUrl
 from trnfleet.wire.ports import Envelope

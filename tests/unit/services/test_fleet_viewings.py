@@ -5,23 +5,23 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, cast
 
+from support.memory_bus import MemoryBus
 from support.monitor.feed import Feed, ultraservers
 
 from trnfleet.clock import SystemClock
 from trnfleet.services.discovery import FoundFleet
 from trnfleet.services.viewing import FleetViewings, NotShown, Viewing
 from trnfleet.tasks import background
-from trnfleet.transport.memory import MemoryBus
 from trnfleet.wire.topics import DEFAULT_ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import pytest
+    from support.memory_bus import MemorySource
 
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.services.brokers import FleetSession
-    from trnfleet.transport.memory import MemorySource
 
 MIB = 2**20
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from support.memory_bus import MemoryBus
 from support.monitor.feed import Feed, ultraservers
 
 from trnfleet.monitor.sources.leases import Leases, LeaseState
 from trnfleet.services.operator import hold_leases
 from trnfleet.tasks import background
-from trnfleet.transport.memory import MemoryBus
 from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_filter
 
 

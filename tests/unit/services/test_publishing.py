@@ -3,12 +3,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from support.memory_bus import MemoryBus, MemoryPublisher
 
 from trnfleet.clock import ManualClock
 from trnfleet.errors import BrokerError
 from trnfleet.services.publishing import fail_if_all_refused, raise_if_refused
 from trnfleet.tasks import background
-from trnfleet.transport.memory import MemoryBus, MemoryPublisher
 from trnfleet.wire.ports import Envelope, LinkStatus
 
 NODE, JOB = (Envelope(f"f/{name}/a", b"1", 1, retain=True) for name in ("node", "job"))

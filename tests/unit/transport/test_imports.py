@@ -10,7 +10,6 @@ import pytest
     ("module", "kept_out"),
     [
         ("url", ("aiomqtt", "paho", "asyncio")),
-        ("memory", ("aiomqtt", "paho")),
         ("embedded", ("aiomqtt", "paho")),
     ],
 )

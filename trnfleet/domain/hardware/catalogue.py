@@ -7,9 +7,8 @@ topology, lanes, racks and price from the type.
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trnfleet.domain.hardware.chips import (
     CHIP_TYPES,
@@ -53,7 +52,7 @@ from trnfleet.domain.hardware.topology import (
 from trnfleet.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from trnfleet.domain.hardware.topology import Topology
 
@@ -266,7 +265,7 @@ INSTANCE_TYPES = {
         INF2_48XLARGE,
     )
 }
-"""Instance types by name; `registered` adds to it."""
+"""Instance types by name."""
 
 TRN2_ULTRASERVER = UltraServerType(
     name="u-trn2x64",
@@ -353,7 +352,7 @@ same place in the other rack."""
 ULTRASERVER_TYPES = {
     kind.name: kind for kind in (TRN2_ULTRASERVER, TRN3_ULTRASERVER_GEN1, TRN3_ULTRASERVER_GEN2)
 }
-"""UltraServer types by name; `registered` adds to it."""
+"""UltraServer types by name."""
 
 
 __all__ = (
@@ -386,7 +385,6 @@ __all__ = (
     "lane_names",
     "links_bytes_per_s",
     "present_name",
-    "registered",
     "totals",
     "ultraserver_type_of",
 )
@@ -516,32 +514,6 @@ def lane_names() -> tuple[str, ...]:
     """Return the names of all link lanes of the catalogue, schema version 1 first."""
     others = (name for kind in INSTANCE_TYPES.values() for name in kind.lane_names)
     return tuple(dict.fromkeys((*DIRECTIONS, *others)))
-
-
-@contextlib.contextmanager
-def registered(*types: InstanceType | UltraServerType) -> Iterator[None]:
-    """Add types to the catalogue for as long as the context lasts.
-
-    Raises:
-        ConfigError: a name is taken, or a type does not fit the metric table.
-    """
-    tables: list[tuple[dict[str, Any], str]] = []
-    for kind in types:
-        table: dict[str, Any] = (
-            INSTANCE_TYPES if isinstance(kind, InstanceType) else ULTRASERVER_TYPES
-        )
-        if kind.name in table:
-            raise ConfigError(f"the hardware catalogue already has a type {kind.name!r}")
-        if isinstance(kind, InstanceType):
-            check_widths(kind)
-        tables.append((table, kind.name))
-    for (table, name), kind in zip(tables, types, strict=True):
-        table[name] = kind
-    try:
-        yield
-    finally:
-        for table, name in tables:
-            del table[name]
 
 
 def check_widths(kind: InstanceType) -> None:

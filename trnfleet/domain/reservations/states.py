@@ -79,58 +79,6 @@ NEXT_BLOCK_STATES: Mapping[BlockState, frozenset[BlockState]] = MappingProxyType
 )
 """Successors of each state. The API names the states but not their order: derived from their
 meanings. Customers cannot cancel a block; AWS can."""
-NEXT_RESERVATION_STATES: Mapping[ReservationState, frozenset[ReservationState]] = MappingProxyType(
-    {
-        ReservationState.PENDING: frozenset({ReservationState.ACTIVE, ReservationState.FAILED}),
-        ReservationState.ASSESSING: frozenset(
-            {
-                ReservationState.SCHEDULED,
-                ReservationState.UNSUPPORTED,
-                ReservationState.CANCELLING,
-                ReservationState.CANCELLED,
-            }
-        ),
-        ReservationState.SCHEDULED: frozenset(
-            {
-                ReservationState.ACTIVE,
-                ReservationState.DELAYED,
-                ReservationState.UNAVAILABLE,
-                ReservationState.CANCELLING,
-                ReservationState.CANCELLED,
-                ReservationState.FAILED,
-            }
-        ),
-        ReservationState.DELAYED: frozenset(
-            {ReservationState.ACTIVE, ReservationState.CANCELLING, ReservationState.CANCELLED}
-        ),
-        ReservationState.PAYMENT_PENDING: frozenset(
-            {
-                ReservationState.SCHEDULED,
-                ReservationState.ACTIVE,
-                ReservationState.PAYMENT_FAILED,
-                ReservationState.FAILED,
-            }
-        ),
-        ReservationState.ACTIVE: frozenset(
-            {
-                ReservationState.UNAVAILABLE,
-                ReservationState.CANCELLING,
-                ReservationState.CANCELLED,
-                ReservationState.EXPIRED,
-            }
-        ),
-        ReservationState.UNAVAILABLE: frozenset(
-            {ReservationState.ACTIVE, ReservationState.CANCELLED, ReservationState.EXPIRED}
-        ),
-        ReservationState.CANCELLING: frozenset({ReservationState.CANCELLED}),
-        ReservationState.PAYMENT_FAILED: frozenset(),
-        ReservationState.UNSUPPORTED: frozenset(),
-        ReservationState.EXPIRED: frozenset(),
-        ReservationState.CANCELLED: frozenset(),
-        ReservationState.FAILED: frozenset(),
-    }
-)
-"""Successors of each state of a Capacity Reservation; derived as above."""
 HOLDING = frozenset(
     {BlockState.PAYMENT_PENDING, BlockState.SCHEDULED, BlockState.ACTIVE, BlockState.UNAVAILABLE}
 )

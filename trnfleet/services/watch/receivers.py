@@ -130,6 +130,5 @@ class Deliveries:
                 return
             receiver.note_failure(why)
             attempt = 0 if tally.delivered > delivered else attempt
-            tally.retried += 1
             await self._clock.sleep(pause_s(attempt))
             attempt += 1

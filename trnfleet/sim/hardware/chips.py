@@ -177,7 +177,7 @@ _MOST_WIDTH = max(BY_NAME[name].width for name in _NOISE)
 _IDLE_CODES = 60.0
 """Wire codes of `power_util_pct` varied by the chip's factor even when idle. Assumed, so that an
 idle reading is not constant: the size of the 0.00 to 0.02 % read on idle chips (measured on inf2
-and trn1, sysfs). With `LEAST_FACTOR` it stays above 0."""
+and trn1, sysfs). It stays above 0."""
 
 
 class _Tables(NamedTuple):

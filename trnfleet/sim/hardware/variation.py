@@ -36,8 +36,6 @@ OWN_SD = 0.004
 """Further variation of each metric (sensors, counters), without memory: assumed."""
 MOST_FACTOR = 1.06
 """Largest factor of a metric with a mean no chip exceeds: beyond 4 standard deviations."""
-LEAST_FACTOR = 0.88
-"""Smallest factor of any chip's power: all its parts at their smallest."""
 
 _MIXERS = {
     "tflops": np.uint16(40_503),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 from support.ec2_account import INTERRUPTION, NOW, NOW_NS, block, line, made, reading
+from support.memory_bus import MemoryBus
 from support.sim.simulation import Recorder
 
 from trnfleet.bridge.ec2 import service
@@ -17,7 +18,6 @@ from trnfleet.bridge.ec2.client import Reading, RequestsThrottled
 from trnfleet.bridge.ec2.service import REPEAT_S, Bridge, serve
 from trnfleet.clock import ManualClock
 from trnfleet.errors import CloudError
-from trnfleet.transport.memory import MemoryBus
 from trnfleet.wire.topics import TopicClass
 
 if TYPE_CHECKING:

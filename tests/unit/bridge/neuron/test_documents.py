@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from support.generations import registered
 from support.neuron import START_NS, envelopes_of
 
 from trnfleet.bridge.neuron import documents
@@ -19,7 +20,7 @@ from trnfleet.bridge.neuron.documents import (
 )
 from trnfleet.bridge.neuron.host_reader import HostReader
 from trnfleet.bridge.neuron.telemetry import default_path
-from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, registered
+from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
 from trnfleet.domain.metrics import BY_NAME, METRICS, Scope
 from trnfleet.errors import WireError
 from trnfleet.wire.messages import Descriptor, decode_message

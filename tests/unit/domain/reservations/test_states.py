@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-import pytest
-
 from trnfleet.domain.reservations.states import (
     ENDED,
     EXTENDABLE,
     HOLDING,
     NEXT_BLOCK_STATES,
-    NEXT_RESERVATION_STATES,
     BlockState,
     ReservationState,
 )
@@ -31,9 +28,8 @@ def test_block_states_are_the_api_s() -> None:
 
 
 def test_every_state_has_its_followers() -> None:
-    """Both tables have a row for every state."""
+    """The table has a row for every state."""
     assert set(NEXT_BLOCK_STATES) == set(BlockState)
-    assert set(NEXT_RESERVATION_STATES) == set(ReservationState)
 
 
 def test_every_state_holds_or_has_ended() -> None:
@@ -46,13 +42,6 @@ def test_every_state_holds_or_has_ended() -> None:
 def test_active_and_scheduled_blocks_can_be_extended() -> None:
     """As EC2 publishes it."""
     assert {"active", "scheduled"} == EXTENDABLE
-
-
-@pytest.mark.parametrize("state", list(BlockState))
-def test_a_block_moves_as_its_reservation_does(state: BlockState) -> None:
-    """A block's transitions are possible for its Capacity Reservation."""
-    after = {each.value for each in NEXT_BLOCK_STATES[state]}
-    assert after <= {each.value for each in NEXT_RESERVATION_STATES[ReservationState(state)]}
 
 
 def test_no_state_follows_itself_or_comes_twice() -> None:

@@ -4,18 +4,19 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
+from support.memory_bus import MemoryBus
 from support.monitor.feed import Feed, ultraservers
 
 from trnfleet.clock import ManualClock
 from trnfleet.monitor.ingest.missing import AGAIN_S, AT_ONCE, GRACE_S, HELD_S, MissingState
 from trnfleet.monitor.monitor import Monitor
-from trnfleet.transport.memory import MemoryBus
 from trnfleet.wire.topics import SUBSCRIPTIONS, TopicClass, build_filter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from trnfleet.transport.memory import MemorySource
+    from support.memory_bus import MemorySource
+
     from trnfleet.wire.ports import Envelope
 
 NODE, PUBLISHER = TopicClass.NODE, TopicClass.PUBLISHER

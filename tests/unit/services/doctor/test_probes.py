@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.memory_bus import MemoryBus, MemoryPublisher, MemorySource
 
 from trnfleet.services.doctor import probes
 from trnfleet.services.doctor.findings import Finding, Health
 from trnfleet.transport.inbox import InboxLimits
-from trnfleet.transport.memory import MemoryBus, MemoryPublisher, MemorySource
 from trnfleet.transport.packets import BrokerLimits
 
 if TYPE_CHECKING:

@@ -6,9 +6,10 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING, Any
 
+from support.memory_bus import MemoryBus, MemorySource
+
 from trnfleet.services.history.write import HistoryRequest, PendingWrites, write_from_broker
 from trnfleet.services.session import BrokerSession
-from trnfleet.transport.memory import MemoryBus, MemorySource
 from trnfleet.transport.url import parse_url
 
 if TYPE_CHECKING:

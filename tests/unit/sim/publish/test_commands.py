@@ -6,12 +6,12 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.memory_bus import MemoryBus
 
 from trnfleet import logs
 from trnfleet.clock import NS_PER_S, ManualClock, format_rfc3339
 from trnfleet.errors import ConfigError
 from trnfleet.sim.publish.commands import HOW_TO_ALLOW, CommandHandler
-from trnfleet.transport.memory import MemoryBus
 from trnfleet.wire.commands.server import (
     LONGEST_EXPIRY_S,
     LONGEST_REASON,

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.memory_bus import MemoryBus
 from support.monitor.feed import START_NS, Feed, ultraservers
 from support.monitor.state import stored_difference
 
@@ -15,7 +16,6 @@ from trnfleet.monitor.store.store import Freshness
 from trnfleet.sim.publish import faulty_publisher
 from trnfleet.sim.publish.faulty_publisher import FaultyPublisher, TransportControl, TransportFault
 from trnfleet.sim.rng import Rng
-from trnfleet.transport.memory import MemoryBus
 from trnfleet.wire.ports import Envelope
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
-"""A broker in memory with the ports' semantics.
+"""A broker in memory with the semantics of the ports `Publisher` and `Source`.
 
-For tests, and for running without a broker. Owns retained messages and last wills as a broker
-would. It imports no MQTT client and opens no socket.
+Owns retained messages and last wills as a broker would. It imports no MQTT client and opens no
+socket.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from support.memory_bus import MemoryBus
 
 from trnfleet.clock import ManualClock
 from trnfleet.errors import BrokerError
 from trnfleet.transport.inbox import InboxLimits
-from trnfleet.transport.memory import MemoryBus
 from trnfleet.wire.ports import Envelope, Publisher, PublishResult, RefusedMessage, Source
 
 
