@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from trnfleet.clock import Clock
 
-ANSWER_LIMIT_S = 10.0
-"""Longest wait for a connection and for a part of an answer."""
 WHOLE_LIMIT_S = 20.0
 """Longest time of a whole request."""
 MOST_BYTES = 16 * 2**20
@@ -121,7 +119,7 @@ def make_client(
     return httpx.AsyncClient(
         auth=auth,
         headers=headers,
-        timeout=ANSWER_LIMIT_S,
+        timeout=WHOLE_LIMIT_S,
         transport=transport,
         follow_redirects=False,
     )

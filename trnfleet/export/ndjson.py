@@ -16,16 +16,13 @@ from typing import TYPE_CHECKING
 
 from trnfleet.export.notification import facts
 from trnfleet.export.receiver import MOST_WAITING, Receiver, finished_within
-from trnfleet.tasks import in_thread
+from trnfleet.tasks import POLL_S, in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trnfleet.clock import Clock
     from trnfleet.export.notification import Notification
-
-CHECK_EVERY_S = 0.5
-"""Time between two checks of whether the reader is still there."""
 
 
 class LineReceiver(Receiver):
@@ -69,7 +66,7 @@ class LineReceiver(Receiver):
             if not self._waiting:
                 self.tally.last_error = ""
                 self._changed.clear()
-                await finished_within(self._changed.wait(), self.clock, CHECK_EVERY_S)
+                await finished_within(self._changed.wait(), self.clock, POLL_S)
                 continue
             notification = self._waiting[0]
             self._left = self._left or line(notification)

@@ -13,7 +13,7 @@ from trnfleet.clock import NS_PER_S
 from trnfleet.domain.alerts.matchers import Matcher, parse_matchers
 from trnfleet.errors import ConfigError
 from trnfleet.export.alertmanager_silences import SilenceDraft
-from trnfleet.text import plain
+from trnfleet.text import LONGEST, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -31,7 +31,6 @@ LEAST_LEFT_NS = NS_PER_S
 """Shortest remaining time worth a silence; Alertmanager refuses past ends."""
 PREFIX = "alertmanager-"
 """Prefix of the local id of a silence created there."""
-_LONGEST_COMMENT = 1_000
 _MARK = re.compile(
     r"\[trnfleet ([A-Za-z0-9_-]{1,64}) (silence|ack) ([A-Za-z0-9_-]{1,64}) (\d{1,16})\]\s*$"
 )
@@ -83,7 +82,7 @@ class TakenSilence(NamedTuple):
 
 def comment_of(fleet: str, key: SilenceKey, own: OwnSilence) -> str:
     """Return the comment of a silence passed on."""
-    return f"{own.why[:_LONGEST_COMMENT]} [trnfleet {fleet} {key.kind} {key.name} {own.revision}]".lstrip()  # noqa: E501
+    return f"{own.why[:LONGEST]} [trnfleet {fleet} {key.kind} {key.name} {own.revision}]".lstrip()
 
 
 def plan(
@@ -158,7 +157,7 @@ def import_silences(
             silence.starts_ns,
             silence.ends_ns,
             plain(silence.who, 64).strip() or "unknown",
-            plain(silence.comment, _LONGEST_COMMENT),
+            plain(silence.comment, LONGEST),
             why_not,
         )
     return silences

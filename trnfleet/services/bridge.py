@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
 from trnfleet.bridge.ec2.client import connect, read
-from trnfleet.bridge.ec2.service import REPEAT_S, Bridge, serve
+from trnfleet.bridge.ec2.service import Bridge, serve
 from trnfleet.domain.quantities import counted
 from trnfleet.errors import ConfigError
 from trnfleet.services.publishing import fail_if_all_refused, raise_if_refused
@@ -17,6 +17,7 @@ from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.systemd import ServiceManager, Work, link_works
 from trnfleet.tasks import Ending, background, run_until
 from trnfleet.wire.eventbridge import MOST_BYTES
+from trnfleet.wire.messages import REPEAT_S
 from trnfleet.wire.ports import LinkStatus, PublishResult
 from trnfleet.wire.topics import TopicClass, parse_topic
 

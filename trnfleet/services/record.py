@@ -18,7 +18,7 @@ from trnfleet.record.write.part import DELETED
 from trnfleet.services.files.outputs import find_former, make_sink, remove_former
 from trnfleet.services.files.recordings import fleets_in
 from trnfleet.services.files.sequence_gaps import MOST_TOPICS, SequenceGaps, instance_path
-from trnfleet.services.session import CONNECT_LIMIT_S, BatchReader
+from trnfleet.services.session import ANSWER_S, CONNECT_LIMIT_S, BatchReader
 from trnfleet.systemd import ServiceManager, Work, link_works
 from trnfleet.tasks import Ending, background, run_until
 from trnfleet.transport.inbox import InboxLimits
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import Envelope, LinkStatus
     from trnfleet.wire.topics import Topic
 
-FIRST_S = 1.0
-"""Wait for the first messages with the names of the fleets."""
 GATHER_S = 0.02
 """Pause after each batch, for fewer and larger ones. It saves a tenth of the processor at tens of
 thousands of messages a second (measured)."""
@@ -144,7 +142,7 @@ async def record(
     with ending.on_signals():
         async with background(source=source.run()):
             await source.wait_connected(CONNECT_LIMIT_S)
-            first = await BatchReader(source, clock, limit_s=FIRST_S).next()
+            first = await BatchReader(source, clock, limit_s=ANSWER_S).next()
             about = About(
                 schema=SCHEMA,
                 id=secrets.token_hex(8),

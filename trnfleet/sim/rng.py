@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _DOMAIN = int.from_bytes(b"trnfleet", "big")
 """Second word of every key; separates these draws from another program's with the same seed."""
 
-_WORD = 2**64 - 1
+_WORD = int(np.iinfo(np.uint64).max)
 _GOLDEN = 0x9E3779B97F4A7C15
 """SplitMix64's increment."""
 _BLOCK_BYTES = 32

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 IS_LITTLE_ENDIAN: Final = sys.byteorder == "little"
 """Whether this machine has the wire's byte order. If not, values are converted frame by frame."""
-_WORD = 8
+_WORD = np.dtype(np.uint64).itemsize
 """Bytes that are compared at once."""
 
 

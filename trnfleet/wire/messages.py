@@ -55,6 +55,9 @@ def named_lanes(types: Iterable[str]) -> dict[str, tuple[str, ...]]:
     return {name: lanes for name, lanes in names.items() if lanes != DIRECTIONS}
 
 
+REPEAT_S = 60.0
+"""Time within which a publisher repeats its descriptors. Not every broker sends retained messages
+to every subscriber."""
 MOST_BEHIND = 64
 """Most relays listed as behind a relay."""
 _FROM_CELL = "from_cell"

@@ -31,7 +31,7 @@ from trnfleet.errors import CloudError, WireError
 from trnfleet.tasks import background, in_thread
 from trnfleet.wire.eventbridge import decode_eventbridge
 from trnfleet.wire.limits import DEFAULT_LIMITS
-from trnfleet.wire.messages import EventMessage, PublisherMessage, message_envelope
+from trnfleet.wire.messages import REPEAT_S, EventMessage, PublisherMessage, message_envelope
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import DEFAULT_ROOT, FLEET_PATH, TopicClass, build_topic
 
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
 log = logs.get_logger(__name__)
 
-REPEAT_S = 60.0
-"""Time between two publications of everything: not every broker hands out retained messages."""
 LONGEST_PAUSE_S = 900.0
 """Longest wait while EC2 throttles."""
 

@@ -19,6 +19,7 @@ from trnfleet.domain.hardware.catalogue import TRN2_48XLARGE, TRN2U_48XLARGE, la
 from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, INSTANCE_METRICS, JOB_FIGURES
 from trnfleet.domain.schema import Duration, Instant, Model, Paths, Segment
 from trnfleet.domain.severity import Severity
+from trnfleet.domain.targets import MOST_TARGETS
 from trnfleet.errors import nearest
 
 if TYPE_CHECKING:
@@ -118,8 +119,6 @@ Text = Annotated[str, StringConstraints(min_length=1, max_length=400)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 State = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_-]{1,32}$")]
 MOST_INSTANCES = 256
-MOST_TARGETS = 4_096
-"""Most targets of one series."""
 STALE_AFTER_INTERVALS = 3
 _RANGE = re.compile(r"(.*?)(\d+)\.\.(.*?)(\d+)", re.ASCII)
 _TYPES = {True: TRN2_48XLARGE.name, False: TRN2U_48XLARGE.name}

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+MESSAGE_BYTES = 300
+"""Memory of a message beside its payload."""
+
 
 @dataclass(frozen=True, slots=True)
 class RecordLimits:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trnfleet.errors import WireError
 from trnfleet.wire.frame_head import boot_span, frame_head, is_cbor, with_seq
+from trnfleet.wire.limits import DEFAULT_LIMITS
 from trnfleet.wire.ports import CONTENT_TYPE_JSON, LARGEST_TWO_BYTES, MessageProperties
 from trnfleet.wire.topics import RETAINED, VERSION, TopicClass, build_topic, parse_topic
 from trnfleet.wire.values import PERIODS_S, SPEEDS
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from trnfleet.wire.topics import Topic
 
 
-MOST_TOPICS = 200_000
+MOST_TOPICS = DEFAULT_LIMITS.topics
 """Most known topics. The numbers of others are unchanged, and their gaps count as lost."""
 _BOOT = re.compile(rb'"boot"\s*:\s*"([^"]{1,64})"')
 _JSON_SEQ = re.compile(rb'"seq"\s*:\s*(\d{1,19})')

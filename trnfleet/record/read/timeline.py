@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet.errors import WireError
 from trnfleet.record.format.envelopes import KEYFRAME, KeyframeBound, unpack, unpack_repeat
+from trnfleet.record.format.limits import MESSAGE_BYTES
 from trnfleet.record.read.slots import DataSlots, RepeatRun, RepeatRuns, Slot, slot_of
 from trnfleet.wire.ports import Keyframe, Stored
 
@@ -25,10 +26,6 @@ if TYPE_CHECKING:
     from trnfleet.record.format.limits import RecordLimits
     from trnfleet.record.format.records import ChunkEntry
     from trnfleet.record.read.reader import PartReader
-
-
-_ITEM_BYTES = 200
-"""Memory of a message's place, in bytes."""
 
 
 class Timeline:
@@ -304,7 +301,7 @@ def _collect(part: PartReader, slots: list[tuple[Slot, int]], runs: list[RepeatR
 
 def _cost(messages: Messages) -> int:
     """Return a chunk's approximate memory in bytes."""
-    return len(messages.data) + _ITEM_BYTES * len(messages.items)
+    return len(messages.data) + MESSAGE_BYTES * len(messages.items)
 
 
 def _goes_on(former: Slot, slot: Slot) -> bool:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet import logs
 from trnfleet.clock import NS_PER_S, SteadyWall
+from trnfleet.record.format.limits import MESSAGE_BYTES
 from trnfleet.record.write.writer import CUT_NS, RecordingError, RecordingWriter
 
 if TYPE_CHECKING:
@@ -42,8 +43,6 @@ SWITCH_S = 0.001
 """Longest delay at a time for the reading thread. In an app it also paints."""
 _GIL_RELEASE_S = 0.0001
 _RECEIVED_S = attrgetter("received_s")
-_OVERHEAD_BYTES = 300
-"""Memory of a queued message beside its payload, in bytes."""
 
 
 @dataclass(slots=True)
@@ -140,7 +139,7 @@ class RecordingThread:
         """
         if not batch:
             return
-        size = sum([len(envelope.payload) for envelope in batch]) + len(batch) * _OVERHEAD_BYTES
+        size = sum([len(envelope.payload) for envelope in batch]) + len(batch) * MESSAGE_BYTES
         with self._wake:
             status = self.status
             if self._is_closing or status.failed:
@@ -160,7 +159,7 @@ class RecordingThread:
         fitting = []
         used = 0
         for envelope in batch:
-            size = len(envelope.payload) + _OVERHEAD_BYTES
+            size = len(envelope.payload) + MESSAGE_BYTES
             if used + size > room:
                 break
             fitting.append(envelope)

@@ -16,6 +16,7 @@ from trnfleet.errors import WireError
 from trnfleet.monitor.ingest.sequence import SequenceTracker
 from trnfleet.monitor.pipeline.counts import PipelineCounts
 from trnfleet.wire.frame_head import frame_head, is_cbor, seq_at
+from trnfleet.wire.limits import DEFAULT_LIMITS
 from trnfleet.wire.messages import parse_json_object
 from trnfleet.wire.ports import CONTENT_TYPE_JSON
 from trnfleet.wire.topics import TopicClass, parse_topic
@@ -26,9 +27,8 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import Envelope
     from trnfleet.wire.topics import Topic
 
-MOST_TOPICS = 200_000
-"""Most followed topics of telemetry, and boots of publishers. A million chips have 62,500
-publishers."""
+MOST_TOPICS = DEFAULT_LIMITS.topics
+"""Most followed topics of telemetry, and boots of publishers."""
 # Within a JSON text a quotation mark is escaped: these bytes can be nothing but a key and its
 # value.
 _BOOT = re.compile(rb'"boot": ?"([A-Za-z0-9_-]+)"')

@@ -22,11 +22,11 @@ from trnfleet.domain.quantities import counted
 from trnfleet.errors import BrokerError, WireError
 from trnfleet.services.relay.alerts import SETTLED_S
 from trnfleet.services.relay.passed import MOST_AT_ONCE, MOST_TOPICS
-from trnfleet.services.relay.role import PERIOD_S, REPEAT_S
+from trnfleet.services.relay.role import PERIOD_S
 from trnfleet.services.session import CONNECT_LIMIT_S, READ_S
 from trnfleet.tasks import background
 from trnfleet.text import plain
-from trnfleet.wire.messages import JobMessage, cell_of, decode_message
+from trnfleet.wire.messages import REPEAT_S, JobMessage, cell_of, decode_message
 from trnfleet.wire.ports import MOST_REFUSED_TOPICS, Envelope
 from trnfleet.wire.reservations import ReservationMessage
 from trnfleet.wire.topics import RETAINED, TopicClass, build_filter, build_topic, parse_topic

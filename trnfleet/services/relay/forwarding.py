@@ -21,12 +21,11 @@ from trnfleet.domain.address import format_chip
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
 from trnfleet.domain.quantities import counted
 from trnfleet.errors import BrokerError, ConfigError, WireError
-from trnfleet.services.relay.role import REPEAT_S
 from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.tasks import POLL_S, preserve_cancellation
 from trnfleet.wire.commands.leases import FORWARD, LEASE_S, LONGEST_S
 from trnfleet.wire.commands.server import CommandServer, serve
-from trnfleet.wire.messages import Descriptor, decode_message, message_envelope
+from trnfleet.wire.messages import REPEAT_S, Descriptor, decode_message, message_envelope
 from trnfleet.wire.ports import Envelope, MessageProperties
 from trnfleet.wire.topics import TopicClass, build_topic
 

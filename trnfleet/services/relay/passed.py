@@ -14,6 +14,7 @@ import msgspec
 from trnfleet.errors import WireError
 from trnfleet.wire.limits import DEFAULT_LIMITS
 from trnfleet.wire.messages import (
+    REPEAT_S,
     WatchMessage,
     cell_of,
     decode_message,
@@ -40,14 +41,10 @@ MOST_KEPT_BYTES = 256 * 2**20
 """Memory of the retained messages published again after a reconnect."""
 EVENTS_KEPT_S = 10.0
 """Age of the events published on takeover. It exceeds the time to detect a lost relay."""
-CLEARED_KEPT_S = 60.0
-"""Time after which a standby relay assumes a clearing was published. The active relay has not lost
-its connection by then."""
 MOST_WATCHES = DEFAULT_LIMITS.watches
 """Most watches with presence passed on: as many as the cell's monitor stores."""
-MOST_TOPICS = 200_000
-"""Most stored topics of one kind. Each of 62,500 hosts has a descriptor and a presence; there are
-as many jobs and alerts as are stored."""
+MOST_TOPICS = DEFAULT_LIMITS.topics
+"""Most stored topics of one kind."""
 MOST_AT_ONCE = 1_000
 """Most messages sent together. Behind more, a heartbeat would be late and another relay would take
 over."""
@@ -139,9 +136,9 @@ class PassedMessages:
     def note_other(self, now_s: float) -> None:
         """Note another active relay.
 
-        It has published the older clearings.
+        It has published the older clearings, if it has not lost its connection since.
         """
-        while self._cleared and next(iter(self._cleared.values())) < now_s - CLEARED_KEPT_S:
+        while self._cleared and next(iter(self._cleared.values())) < now_s - REPEAT_S:
             self._cleared.popitem(last=False)
 
     def note_top(self, client: str, payload: bytes) -> None:

@@ -20,7 +20,13 @@ from trnfleet.errors import BrokerError
 from trnfleet.export.election import LISTEN_S, UNHEARD_S, Attendance, Election, since_of
 from trnfleet.services.publishing import cleared
 from trnfleet.wire.limits import DEFAULT_LIMITS
-from trnfleet.wire.messages import MOST_BEHIND, WatchMessage, decode_message, message_envelope
+from trnfleet.wire.messages import (
+    MOST_BEHIND,
+    REPEAT_S,
+    WatchMessage,
+    decode_message,
+    message_envelope,
+)
 from trnfleet.wire.topics import TopicClass, build_topic, presence_path
 
 if TYPE_CHECKING:
@@ -32,11 +38,6 @@ log = logs.get_logger(__name__)
 
 PERIOD_S = 1.0
 """Time between two publications of roll-ups."""
-REPEAT_S = 60.0
-"""Time after which descriptors are published again, and what had no answer is requested again. Not
-every broker sends retained messages to every subscriber."""
-FORGOTTEN_AFTER_S = 60.0
-"""Time after which the presence of a silent relay without a last will is cleared."""
 
 
 class Role(enum.StrEnum):
@@ -184,7 +185,8 @@ class RelayRole:
         ):
             self._gone.pop(client, None)
         elif client in self._gone or len(self._gone) < DEFAULT_LIMITS.watches:
-            clear_s = now_s if message.state == "offline" else now_s + FORGOTTEN_AFTER_S
+            # A silent relay without a last will is cleared, too.
+            clear_s = now_s if message.state == "offline" else now_s + REPEAT_S
             self._gone[client] = min(clear_s, self._gone.get(client, math.inf))
 
     def note_upstream(self, client: str, envelope: Envelope, now_s: float) -> None:

@@ -31,7 +31,6 @@ from trnfleet.services.relay.forwarding import Forwarding, Leases, command_serve
 from trnfleet.services.relay.passed import MOST_AT_ONCE, MOST_TOPICS, PASSED_ON, PassedMessages
 from trnfleet.services.relay.role import (
     PERIOD_S,
-    REPEAT_S,
     RelayIdentity,
     RelayRingError,
     RelayRole,
@@ -42,6 +41,7 @@ from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.systemd import ServiceManager, link_works
 from trnfleet.tasks import POLL_S, Ending, background, run_until
 from trnfleet.wire.messages import (
+    REPEAT_S,
     ClockSpec,
     Descriptor,
     ForwardedBy,

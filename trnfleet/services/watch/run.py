@@ -18,11 +18,11 @@ from trnfleet.services.live_monitor import monitor_fleet
 from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.services.watch.identity import Connections, Identity
 from trnfleet.services.watch.receivers import Deliveries
-from trnfleet.services.watch.service import LONGEST_LINE, Role, WatchService
+from trnfleet.services.watch.service import Role, WatchService
 from trnfleet.services.watch.silence_exchange import SilenceExchange, SilenceMode
 from trnfleet.systemd import ServiceManager, Work, link_works
 from trnfleet.tasks import Ending, background, run_until
-from trnfleet.text import plain
+from trnfleet.text import LONGEST, plain
 from trnfleet.wire.topics import TopicClass, build_filter
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ async def watch_fleet(
             clock=clock,
             leads=lambda: service.leads,
             publish=service.publish,
-            report=lambda line: report(plain(line, LONGEST_LINE)),
+            report=lambda line: report(plain(line, LONGEST)),
         )
         deliveries = Deliveries(receivers, clock, ending)
         works = {receiver.name: deliveries.run(receiver) for receiver in receivers}

@@ -28,7 +28,7 @@ from trnfleet.monitor.alerting.lifecycle import UNHEARD
 from trnfleet.monitor.alerting.unpublished import Unpublished, notifying
 from trnfleet.services.watch.peers import Peers
 from trnfleet.tasks import POLL_S, background
-from trnfleet.text import plain
+from trnfleet.text import LONGEST, plain
 from trnfleet.wire.alerts import AckMessage, AlertMessage
 from trnfleet.wire.topics import TopicClass, build_filter
 
@@ -55,7 +55,6 @@ ANSWER_EVERY_S = 1.0
 LAST_NOTIFICATIONS_S = 1.0
 """Longest wait for receivers at the end by `exit_on`."""
 GOODBYE_S = 0.3
-LONGEST_LINE = 1_000
 
 
 class Role(enum.StrEnum):
@@ -188,7 +187,7 @@ class WatchService:
             if worst is not None:
                 self.found = True
                 where = f"cell {worst.cell}: " if worst.cell else ""
-                self._say(f"{worst.severity.value}: {where}{plain(summary(worst), LONGEST_LINE)}")
+                self._say(f"{worst.severity.value}: {where}{plain(summary(worst), LONGEST)}")
                 self._ending.ask()
 
     def _is_succeeded(self, own: Sequence[str], now_s: float) -> bool:
@@ -518,7 +517,7 @@ class WatchService:
             await finished_within(sent, self._clock, limit_s)
 
     def _say(self, text: str) -> None:
-        self._report(plain(text, LONGEST_LINE))
+        self._report(plain(text, LONGEST))
 
     def _now(self) -> Now:
         moment = self._monitor.moment()
@@ -599,15 +598,15 @@ def describe(
         subsystem=alert.subsystem,
         figure=alert.figure,
         labels=dict(alert.labels),
-        summary=summary(alert)[:LONGEST_LINE],
-        title=title(alert)[:LONGEST_LINE],
-        description=fill(rule.description, alert)[:LONGEST_LINE] if rule.description else "",
+        summary=summary(alert)[:LONGEST],
+        title=title(alert)[:LONGEST],
+        description=fill(rule.description, alert)[:LONGEST] if rule.description else "",
         runbook=rule.runbook or "",
         runbook_url=rule.runbook_url or runbook_url(runbook_base, rule.name),
         generator_url=generator_url(external_url, alert.labels),
-        cause=alert.cause[:LONGEST_LINE],
+        cause=alert.cause[:LONGEST],
         value=None if value is None or not math.isfinite(value) else value,
-        value_text=value_text(rule, value, alert.text)[:LONGEST_LINE],
+        value_text=value_text(rule, value, alert.text)[:LONGEST],
         members=alert.members,
         chips=alert.chips,
         since=format_rfc3339(min(alert.since_ns, fired_ns)),

@@ -26,6 +26,7 @@ from trnfleet.sim.publish.telemetry import ShardMessages, encode_samples
 from trnfleet.sim.reservations.messages import answer
 from trnfleet.wire.frames import FrameEncoder
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
+from trnfleet.wire.messages import REPEAT_S
 from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, Envelope
 from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic
 from trnfleet.wire.values import LATEST_NS
@@ -43,8 +44,6 @@ log = logs.get_logger(__name__)
 MOST_LISTED = 500
 """Incidents that an answer lists."""
 
-REPEAT_DESCRIPTORS_S = 60.0
-"""Every descriptor is published again within this time, a few each tick."""
 REPEAT_JOBS_S = 10.0
 """Every job is published again within this time where there are more than `JOBS_EACH_TICK`."""
 JOBS_EACH_TICK = 64
@@ -117,7 +116,7 @@ class Simulation:
                 self._encoders.append(self._encoder(number))
         self._tick: Tick | None = None
         self._is_running = False
-        self._descriptor_turn = _Rotation(len(self._units), REPEAT_DESCRIPTORS_S)
+        self._descriptor_turn = _Rotation(len(self._units), REPEAT_S)
         self._job_turn = _Rotation(len(self._messages.jobs), REPEAT_JOBS_S)
         self._due = 0
         """Published or skipped periods of the wall clock."""

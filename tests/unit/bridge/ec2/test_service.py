@@ -15,9 +15,10 @@ from support.sim.simulation import Recorder
 
 from trnfleet.bridge.ec2 import service
 from trnfleet.bridge.ec2.client import Reading, RequestsThrottled
-from trnfleet.bridge.ec2.service import REPEAT_S, Bridge, serve
+from trnfleet.bridge.ec2.service import Bridge, serve
 from trnfleet.clock import ManualClock
 from trnfleet.errors import CloudError
+from trnfleet.wire.messages import REPEAT_S
 from trnfleet.wire.topics import TopicClass
 
 if TYPE_CHECKING:

@@ -16,14 +16,13 @@ from trnfleet.export.election import LISTEN_S
 from trnfleet.services.relay.alerts import SETTLED_S, PassedAlerts
 from trnfleet.services.relay.clearings import ended_of
 from trnfleet.services.relay.passed import (
-    CLEARED_KEPT_S,
     EVENTS_KEPT_S,
     MOST_AT_ONCE,
     PassedMessages,
 )
 from trnfleet.services.relay.role import PERIOD_S, RelayIdentity
 from trnfleet.wire.limits import Limits
-from trnfleet.wire.messages import JobMessage, WatchMessage, encode_message, with_cell
+from trnfleet.wire.messages import REPEAT_S, JobMessage, WatchMessage, encode_message, with_cell
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic
 
@@ -109,10 +108,10 @@ def test_what_is_cleared_between_two_relays_is_cleared_by_the_next() -> None:
     passed.take([job("a", b""), job("b", b""), job("b")], 1.0)
     passed.begin(2.0)
     assert passed.next_owed() == [job("a", b""), named("c"), named("b")]
-    passed.note_other(1.0 + CLEARED_KEPT_S)
+    passed.note_other(1.0 + REPEAT_S)
     passed.begin(2.0)
     assert job("a", b"") in passed.next_owed()
-    passed.note_other(1.0 + CLEARED_KEPT_S + 1.0)
+    passed.note_other(1.0 + REPEAT_S + 1.0)
     passed.begin(2.0)
     assert passed.next_owed() == [named("c"), named("b")]
 
@@ -151,7 +150,7 @@ async def test_what_is_cleared_while_the_top_broker_is_away_is_cleared_when_it_i
     relay.status.connected = False
     await top.run(PERIOD_S)
     await relay.service.pass_on(QueueSource([job("b", b"")], []))
-    await top.run(2 * CLEARED_KEPT_S)
+    await top.run(2 * REPEAT_S)
     assert job("b").topic in top.retained
     since = len(top.sent)
     relay.status.connected = True

@@ -17,11 +17,11 @@ from trnfleet.errors import BrokerError
 from trnfleet.export.election import LISTEN_S, UNHEARD_S
 from trnfleet.monitor.reachability.times import OVERLOAD_GAP_S
 from trnfleet.services.relay.alerts import SETTLED_S
-from trnfleet.services.relay.role import FORGOTTEN_AFTER_S, PERIOD_S, Role, TopLinks
+from trnfleet.services.relay.role import PERIOD_S, Role, TopLinks
 from trnfleet.services.relay.run import OVERLOADED_FROM_S
 from trnfleet.tasks import POLL_S
 from trnfleet.wire.alerts import AckMessage, CellAlertMessage
-from trnfleet.wire.messages import WatchMessage, decode_message, encode_message
+from trnfleet.wire.messages import REPEAT_S, WatchMessage, decode_message, encode_message
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import TopicClass, build_topic, parse_topic
 
@@ -136,7 +136,7 @@ async def test_the_standby_takes_over_where_nothing_is_heard() -> None:
     assert second.service.role.text == "active"
     assert top.presence() == {"relay-a", "relay-b"}
     third = await top.join("relay-c")
-    await top.run(FORGOTTEN_AFTER_S)
+    await top.run(REPEAT_S)
     assert (second.role, third.role) == (Role.ACTIVE, Role.STANDBY)
     await top.kill(second)
     await top.run(2.0)
