@@ -36,9 +36,7 @@ def spare_collector() -> None:
     gc.set_threshold(*THRESHOLDS)
 
 
-async def collect_garbage(
-    clock: Clock, empty_caches: Callable[[], object] | None = None
-) -> NoReturn:
+async def collect_garbage(clock: Clock) -> NoReturn:
     """Collect all cyclic garbage each minute, and return free memory to the system.
 
     Once `MANY_BLOCKS` new objects exist, they are a large fleet's: they live as long as the
@@ -46,14 +44,11 @@ async def collect_garbage(
 
     Args:
         clock: Clock for the minute.
-        empty_caches: Called before each collection, to drop data that can be made again.
     """
     map_large_blocks()
     spared_blocks = 0
     while True:
         await clock.sleep(EVERY_S)
-        if empty_caches is not None:
-            empty_caches()
         blocks = sys.getallocatedblocks()
         if blocks - spared_blocks >= MANY_BLOCKS:
             gc.freeze()

@@ -118,7 +118,7 @@ async def view_costs(servers: int, size: tuple[int, int]) -> None:
                     column += random.integers(0, 2, 1, dtype=np.uint8).astype(column.dtype)
 
         def live() -> None:
-            app.rows.tick(400)
+            app.rows.tick()
 
         def resort() -> None:
             tree._resort()
@@ -162,9 +162,7 @@ async def view_costs(servers: int, size: tuple[int, int]) -> None:
         app.chip.display = True
         await pilot.pause()
         app.chip.show_place("uc1/us-0001/trn2u-0001-1/chip05")
-        say(
-            f"  {size[0]}x{size[1]} chip view, tick:          {took_ms(lambda: app.chip.tick(400))}"
-        )
+        say(f"  {size[0]}x{size[1]} chip view, tick:          {took_ms(app.chip.tick)}")
 
 
 async def sort_costs(instances: int) -> None:

@@ -41,7 +41,7 @@ class Host(ViewHost):
 
     def shown(self) -> str:
         """Return the screen's text."""
-        self.view.tick(999)
+        self.view.tick()
         board = self.view.board
         lines = range(board.scrollable_content_region.height)
         return "\n".join(board.render_line(y).text.rstrip() for y in lines)
@@ -124,13 +124,13 @@ async def test_a_figure_has_one_value_between_two_samples() -> None:
         feed.set("power_w", 430.0)
         feed.set("nc_util_pct", 97.0)
         feed.monitor.apply(feed.telemetry())
-        app.view.tick(99)
+        app.view.tick()
         text = app.shown()
         assert re.search(r"power +430 W now ─", text)
         assert re.search(r"NC util +97\.0 % now ─", text)
         assert "400 W" not in text
         await feed.advance(30.0)
-        app.view.tick(99)
+        app.view.tick()
         assert re.search(r"power +n/a now ─", app.shown())
 
 
@@ -266,7 +266,7 @@ async def test_counters_have_rates_and_charts_their_history() -> None:
             await feed.advance(1.0)
             feed.columns["exec_completed"] += np.uint64(7)
             feed.tick()
-            app.view.tick(999)
+            app.view.tick()
         await pilot.pause()
         text = app.shown()
         assert "7.0/s" in text

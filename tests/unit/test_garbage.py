@@ -68,18 +68,6 @@ async def test_free_memory_goes_back_to_the_system_after_each_collection(
     assert given == [0, 0]
 
 
-async def test_caches_are_empty_before_each_collection() -> None:
-    """Caches are emptied first, so that their memory is returned."""
-    clock = ManualClock()
-    emptied: list[float] = []
-    work = asyncio.create_task(collect_garbage(clock, lambda: emptied.append(clock.monotonic_s())))
-    begun_s = clock.monotonic_s()
-    for _ in range(3):
-        await clock.advance(EVERY_S)
-    assert [round(at_s - begun_s) for at_s in emptied] == [60, 120, 180]
-    work.cancel()
-
-
 async def test_the_objects_of_a_large_fleet_are_never_walked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

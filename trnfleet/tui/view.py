@@ -7,7 +7,6 @@ ticked. A view owns no timers and stores no rows across layout generations.
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from textual import on
@@ -173,7 +172,7 @@ class View(Widget):
 
     def put_in_order(self, order: str) -> None:
         """Put the rows in one of `orders`, and paint them."""
-        raise TypeError(f"{type(self).__name__} does not implement put_in_order({order!r})")
+        raise NotImplementedError
 
     def action_sort_by(self, order: str) -> None:
         """Sort by one of the orders."""
@@ -199,21 +198,12 @@ class View(Widget):
         ticked.
         """
 
-    def tick(self, allowance: int) -> int:
-        """Paint changes since the last time; return the number of lines.
+    def tick(self) -> None:
+        """Paint changes since the last time.
 
         Called some ten times a second while the view is on the screen and something has changed,
         and once a second for ages. Keys paint on their own, at once.
-
-        Args:
-            allowance: Lines accepted by the terminal now, for all of the view's widgets; the rest
-                stays due.
         """
-        raise TypeError(f"{type(self).__name__} does not implement tick({allowance})")
-
-    def paint(self) -> int:
-        """Paint all changes; return the number of lines."""
-        return self.tick(sys.maxsize)
 
     def take_focus(self) -> None:
         """Focus the widget for the keys: the first focusable one."""
@@ -246,15 +236,15 @@ class FilteredView(View):
 
     def columns(self) -> Columns:
         """Return the columns for comparisons of rows."""
-        raise TypeError(f"{type(self).__name__} does not implement columns()")
+        raise NotImplementedError
 
     def take_filter(self, query: Filter) -> None:
         """Apply a filter and paint."""
-        raise TypeError(f"{type(self).__name__} does not implement take_filter({query})")
+        raise NotImplementedError
 
     def found_text(self) -> str:
         """Return how many the filter leaves, in words."""
-        raise TypeError(f"{type(self).__name__} does not implement found_text()")
+        raise NotImplementedError
 
     def filter(self, pattern: str) -> None:
         """Apply a typed filter.

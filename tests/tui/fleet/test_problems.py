@@ -253,7 +253,7 @@ async def test_nothing_is_cut_while_lines_are_blank() -> None:
         )
         for _ in range(2):
             app.page.renew()
-            app.page.tick(1_000)
+            app.page.tick()
             await pilot.pause()
         assert listed(app).lines_per_row == 2
 

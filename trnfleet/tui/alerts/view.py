@@ -255,7 +255,7 @@ class AlertsView(FilteredView):
         """Paint: alerts are in their own order, so there is no place to go to."""
         del address
         self._share_space()
-        self.paint()
+        self.tick()
 
     def show_at(self, address: str) -> None:
         """List the alerts at, below or above an address; all for the fleet."""
@@ -275,13 +275,13 @@ class AlertsView(FilteredView):
         self._listed = ()
         self._query.renew()
 
-    def tick(self, allowance: int) -> int:
+    def tick(self) -> None:
         self._list()
         self._share_space()
-        painted = self.current.tick(max(1, allowance))
+        self.current.tick()
         self._write()
-        painted += self.details.tick(max(1, allowance - painted))
-        return painted + self.charts.tick(max(1, allowance - painted))
+        self.details.tick()
+        self.charts.tick()
 
     def on_resize(self) -> None:
         self._share_space()
@@ -386,7 +386,7 @@ class AlertsView(FilteredView):
         self.tab = TABS[(TABS.index(self.tab) + step) % len(TABS)]
         self.note = ""
         self._show_tab()
-        self.paint()
+        self.tick()
         self.take_focus()
 
     @property
@@ -400,7 +400,7 @@ class AlertsView(FilteredView):
 
     def put_in_order(self, order: str) -> None:
         self._order = order
-        self.paint()
+        self.tick()
         self.list.to_top()
 
     def action_expand(self) -> None:
@@ -412,7 +412,7 @@ class AlertsView(FilteredView):
         if group is None:
             return
         self._opened ^= {group.key}
-        self.paint()
+        self.tick()
         self.list.point_at(group.key)
 
     def _group_of(self, row: AlertLine) -> AlertGroup | None:
@@ -431,13 +431,13 @@ class AlertsView(FilteredView):
         """Open all groups, or collapse all if any is open."""
         keys = {row.key for row in self.list.rows if row.group is not None}
         self._opened = set() if self._opened & keys else keys
-        self.paint()
+        self.tick()
 
     def action_details(self) -> None:
         """Give the details more room, or less."""
         self._is_large = not self._is_large
         self._share_space()
-        self.call_after_refresh(self.paint)
+        self.call_after_refresh(self.tick)
 
     def action_acknowledge(self) -> None:
         self._asked(self.actions.acknowledge(self.picked_alerts))
@@ -528,7 +528,7 @@ class AlertsView(FilteredView):
 
     def take_filter(self, query: Filter) -> None:
         self._query.filter(query)
-        self.paint()
+        self.tick()
 
     def found_text(self) -> str:
         matches = self._match_count()

@@ -182,7 +182,7 @@ class ActionsApp(TimeKeys):
             self.context.highlight.reservation_id = ""
             self._news = None
             self._write_crumbs()
-            self.page.paint()
+            self.page.tick()
 
     def action_fleet(self, by: int) -> None:
         """Go to the next fleet, after the last one to the first."""

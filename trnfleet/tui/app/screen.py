@@ -27,7 +27,7 @@ from trnfleet.tui import theme
 from trnfleet.tui.alerts.actions import AlertActions
 from trnfleet.tui.app.bars import Note, ScreenBars
 from trnfleet.tui.app.input import InputDropped
-from trnfleet.tui.app.terminal import Pacer, TerminalApp, cause_of, empty_caches
+from trnfleet.tui.app.terminal import TerminalApp, cause_of
 from trnfleet.tui.bars.tour import Tour
 from trnfleet.tui.charts.history import FROM_S
 from trnfleet.tui.notifications import AlertWatch
@@ -283,7 +283,6 @@ class FleetScreen(TerminalApp):
         self.place = ""
         """Current address; empty for the fleet."""
         self._been: list[Stop] = []
-        self._pacer = Pacer(self)
         self.note = ""
         """Shown in the status line for a while."""
         self.is_problem = False
@@ -350,9 +349,7 @@ class FleetScreen(TerminalApp):
             )
         if not self.is_headless:
             self.call_after_refresh(spare_collector)
-            self.run_worker(
-                collect_garbage(self.clock, empty_caches), name="garbage", exit_on_error=True
-            )
+            self.run_worker(collect_garbage(self.clock), name="garbage", exit_on_error=True)
 
     async def _follow_arrivals(self, arrivals: AsyncIterator[WatchedFleet | str]) -> None:
         async for arrival in arrivals:
@@ -400,7 +397,7 @@ class FleetScreen(TerminalApp):
         self._news = None
         self._write_bars()
         self._write_crumbs()
-        self.page.paint()
+        self.page.tick()
 
     # Places and views
 
@@ -601,10 +598,9 @@ class FleetScreen(TerminalApp):
 
         Without news a tick ends after that comparison, but for one tick a second for ages. With
         news it may need some milliseconds: views make only the lines in the window, in one pass
-        over columns, and remake only changed ones; the pacer skips ticks while the terminal is
-        behind. Ticks go on while the view has unpainted lines due, and for `SETTLE_S` after the
-        last news, because painting may change the sizes of parts and the notice. These ticks use no
-        new frame and write no bars.
+        over columns, and remake only changed ones. While the terminal is behind, ticks are skipped.
+        Ticks go on for `SETTLE_S` after the last news, because painting may change the sizes of
+        parts and the notice. These ticks use no new frame and write no bars.
         """
         now_s = self.clock.monotonic_s()
         monitor = self.monitor
@@ -643,8 +639,7 @@ class FleetScreen(TerminalApp):
             return
         for fleet in self._fleets:
             fleet.watch.look(now_s)
-        allowance = self._pacer.allowance()
-        if not allowance:
+        if self.is_terminal_behind:
             return
         self._second = second
         if self._beside.look(now_s, self.page.lists, self._notice_of_others(now_s)):
@@ -655,7 +650,8 @@ class FleetScreen(TerminalApp):
                 fleet.context.frame.refresh()
             self._write_bars()
         page = self.page
-        self._is_due = page.tick(allowance) >= allowance
+        page.tick()
+        self._is_due = False
         if isinstance(page, FilteredView) and page.has_class("asking"):
             page.tell_found()
 
@@ -672,13 +668,18 @@ class FleetScreen(TerminalApp):
             elif not self.page.call_after_refresh(refreshed.set):
                 return
             await refreshed.wait()
-            if not self.page.paint():
+            before = self._lines_painted()
+            self.page.tick()
+            if self._lines_painted() == before:
                 break
         for fleet in self._fleets:
             fleet.context.frame.refresh()
         self._write_bars()
         self._write_crumbs()
-        self.page.paint()
+        self.page.tick()
+
+    def _lines_painted(self) -> int:
+        return sum(lines.lines_painted for lines in self.page.query(LineView))
 
     def _notice_of_others(self, now_s: float) -> AlertNotice | None:
         """Return the news of fleets not on the screen, unless the view lists them."""

@@ -1,4 +1,4 @@
-"""The app's terminal: its driver, themes, pace, caches and crash reports.
+"""The app's terminal: its driver, themes, pace and crash reports.
 
 Textual's driver has these faults. It draws on stderr, possibly a file. It stops with SIGSTOP;
 without job control by a shell nothing wakes it again. Continued after a SIGSTOP from outside, it
@@ -24,13 +24,12 @@ import threading
 from codecs import getincrementaldecoder
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rich import cells
 from rich.segment import Segment
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Resize
 from textual.filter import LineFilter
-from textual.geometry import Region, Size
+from textual.geometry import Size
 from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.worker import WorkerFailed
 
@@ -55,29 +54,6 @@ _CONTINUED_WITHIN_S = 0.05
 _RESIZED_WITHIN_S = 0.05
 """Seconds without a further size before a drag of the window counts as ended."""
 _TOLD_AT_START = 2
-MOST_LINES = 400
-# Of Textual one version is required; Rich is whichever one that takes, and may have another cache
-# or none.
-_WIDTHS = getattr(cells, "cached_cell_len", None)
-CACHES = (
-    *((_WIDTHS,) if hasattr(_WIDTHS, "cache_clear") else ()),
-    Region.contains_region,
-    Region.grow,
-    Region.intersection,
-    Region.overlaps,
-    Region.shrink,
-    Region.split,
-    Region.split_horizontal,
-    Region.split_vertical,
-    Region.translate,
-    Region.union,
-)
-"""Caches of Textual and Rich by painted content: text widths and overlapped regions.
-
-Each stores thousands of entries, and most never recur: texts contain figures, and regions are those
-of changed lines. They were full after hours, among long-lived objects; emptied each minute, they
-have the entries of a minute.
-"""
 
 
 class _WakingEvent(threading.Event):
@@ -320,43 +296,6 @@ def _terminal_stream(*, ascii_only: bool) -> io.TextIOWrapper | None:
     return io.TextIOWrapper(file, encoding=encoding, errors=ERRORS, newline="")
 
 
-class Pacer:
-    """The number of lines to repaint per tick.
-
-    It is cut at once while the writer is behind, then raised step by step.
-    """
-
-    def __init__(self, app: App[Any]) -> None:
-        self._app = app
-        self._lines = float(MOST_LINES)
-        self.skipped = 0
-        """Ticks not painted because the terminal was behind."""
-
-    @property
-    def backlog(self) -> int:
-        """Frames waiting to be written; 0 without a writer thread (tests)."""
-        writer = getattr(self._app._driver, "_writer_thread", None)  # noqa: SLF001  no public name; pinned and tested
-        return writer._queue.qsize() if writer is not None else 0  # noqa: SLF001  no public name; pinned and tested
-
-    def allowance(self) -> int:
-        """Return the lines to repaint in this tick; 0 while the terminal is behind."""
-        if self.backlog > 1:
-            self._lines = max(1.0, self._lines * 0.6)
-            self.skipped += 1
-            return 0
-        self._lines = min(float(MOST_LINES), self._lines + max(1.0, self._lines * 0.1))
-        return int(self._lines)
-
-
-def empty_caches() -> None:
-    """Drop all entries of `CACHES`.
-
-    The next paint measures again: 1 ms for a whole screen.
-    """
-    for cache in CACHES:
-        cache.cache_clear()
-
-
 def cause_of(error: BaseException) -> BaseException:
     """Return the cause of a worker's failure, or the error itself."""
     return error.error if isinstance(error, WorkerFailed) else error
@@ -453,6 +392,12 @@ class TerminalApp(InputApp):
         """Never acquire the terminal again: a signal has asked for the end."""
         if isinstance(self._driver, TerminalDriver):
             self._driver.is_ending = True
+
+    @property
+    def is_terminal_behind(self) -> bool:
+        """Whether a frame waits for another one to be written."""
+        writer = getattr(self._driver, "_writer_thread", None)
+        return writer is not None and writer._queue.qsize() > 1  # noqa: SLF001  no public name; pinned and tested
 
     def _fatal_error(self) -> None:
         """Print a fatal error without the values of local variables.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from rich.segment import Segment
 from textual.binding import Binding
+from textual.strip import Strip
 
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.address import Level
@@ -31,13 +32,11 @@ from trnfleet.tui.state.leases import why_no_chips
 from trnfleet.tui.view import FilteredView, View
 from trnfleet.tui.widgets.cells import Column, beside, fit, width_of
 from trnfleet.tui.widgets.line_view import Line, LineView, blank_line, text_line
-from trnfleet.tui.widgets.strips import LineStrip
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.style import Style
     from textual.app import ComposeResult
-    from textual.strip import Strip
 
     from trnfleet.domain.filters.columns import Columns
     from trnfleet.domain.filters.language import Filter
@@ -118,8 +117,8 @@ class ChipView(FilteredView):
     def renew(self) -> None:
         self.board.renew()
 
-    def tick(self, allowance: int) -> int:
-        return self.board.tick(max(1, allowance))
+    def tick(self) -> None:
+        self.board.tick()
 
     def action_step(self, by: int) -> None:
         """Go to the next or previous chip of the fleet.
@@ -278,13 +277,13 @@ class ChipBoard(LineView):
         self.scroll_to(y=0, animate=False, force=True, immediate=True)
         self.tick()
 
-    def tick(self, limit: int | None = None) -> int:
+    def tick(self) -> None:
         """Read the chip again and paint changes."""
         width, height = self.lines_size()
         if width > 0 and height > 0:
             self._read(width, height)
             self.set_extent(0, len(self._content))
-        return super().tick(limit)
+        super().tick()
 
     def lines(self, top: int, height: int, width: int) -> list[Line]:
         if not self._content or self._made_of != (width, self.size.height):
@@ -346,7 +345,7 @@ def marked(line: Line, parts: tuple[str, ...]) -> Line:
         for text, style, _ in strip:
             has = any(part in text.lower() for part in parts)
             made.append(Segment(text, (style or theme.BASE) + theme.SELECTED if has else style))
-        return LineStrip(made, strip.cell_length)
+        return Strip(made, strip.cell_length)
 
     return Line((line.signature, parts), make)
 

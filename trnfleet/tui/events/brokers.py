@@ -139,7 +139,7 @@ class BrokerList(RowList[str, "BrokerHealth"]):
     def key_of(self, row: BrokerHealth) -> str:
         return row.address
 
-    def tick(self, limit: int | None = None) -> int:
+    def tick(self) -> None:
         self.put(
             [
                 broker
@@ -147,7 +147,7 @@ class BrokerList(RowList[str, "BrokerHealth"]):
                 if self.wanted.keeps(BrokerRow(broker))
             ]
         )
-        return super().tick(limit)
+        super().tick()
 
     def parts_of(self, row: BrokerHealth, width: int, *, selected: bool) -> Parts:
         body = theme.SELECTED if selected else theme.BASE

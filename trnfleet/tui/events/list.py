@@ -236,10 +236,10 @@ class EventList(CursorList["Event"]):
         self._found.clear()
         self._looked_at = [0, 0]
 
-    def tick(self, limit: int | None = None) -> int:
+    def tick(self) -> None:
         """Read new events, then paint changes."""
         self._follow()
-        return super().tick(limit)
+        super().tick()
 
     def row_parts(self, number: int, width: int, *, selected: bool) -> Parts:
         return row(self.row_key(number), EventPlan.for_width(width), selected=selected)

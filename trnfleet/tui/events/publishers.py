@@ -304,10 +304,10 @@ class PublisherList(CursorList[str]):
         self.wanted = query
         self.tick()
 
-    def tick(self, limit: int | None = None) -> int:
+    def tick(self) -> None:
         """Read the pipeline, then paint changes."""
         self._read()
-        return super().tick(limit)
+        super().tick()
 
     def row_parts(self, number: int, width: int, *, selected: bool) -> Parts:
         table = self.table

@@ -98,8 +98,9 @@ class EventRates(LineView, can_focus=False):
         self._times_ns = np.zeros(0, np.int64)
         self._ranks = np.zeros(0, np.int64)
 
-    def tick(self, limit: int | None = None) -> int:
-        return super().tick(limit) if self.display else 0
+    def tick(self) -> None:
+        if self.display:
+            super().tick()
 
     def lines(self, top: int, height: int, width: int) -> list[Line]:
         """Return a title, a line or two for each severity, and the time axis."""

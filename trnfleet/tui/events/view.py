@@ -416,7 +416,7 @@ class EventsView(FilteredView):
         self.filter("")
         self.tab = TABS[(TABS.index(self.tab) + step) % len(TABS)]
         self._show_tab()
-        self.paint()
+        self.tick()
         self.take_focus()
         self.post_message(View.Moved(self.place))
 
@@ -434,7 +434,7 @@ class EventsView(FilteredView):
 
     def put_in_order(self, order: str) -> None:
         self.publishers.sort = order
-        self.paint()
+        self.tick()
         self.publishers.to_top()
 
     def _facts(self, health: PipelineHealth) -> list[Fact]:
@@ -491,7 +491,7 @@ class EventsView(FilteredView):
     def show_place(self, address: str) -> None:
         """Paint only: events are in order of time and have no place to go to."""
         del address
-        self.paint()
+        self.tick()
 
     def renew(self) -> None:
         self.list.renew()
@@ -504,17 +504,20 @@ class EventsView(FilteredView):
             self.list.hold(is_asked=True)
             self.post_message(View.GoTo(event.ts_ns, is_after=True))
 
-    def tick(self, allowance: int) -> int:
-        painted = self.current.tick(max(1, allowance))
-        return painted + self._tick_rest()
+    def tick(self) -> None:
+        self.current.tick()
+        self._tick_rest()
 
-    def _tick_rest(self) -> int:
+    def _tick_rest(self) -> None:
         """Paint the tabs and the details."""
         self._tabs.show(lambda width: [self._first_line(width)])
         self._share_space()
         if self.tab != EVENT_TAB:
-            return self.facts.tick() + self.charts.tick()
-        return self.foot.tick() + self.details.tick() + self.rates.tick() + self.charts.tick()
+            panes: tuple[LineView, ...] = (self.facts, self.charts)
+        else:
+            panes = (self.foot, self.details, self.rates, self.charts)
+        for pane in panes:
+            pane.tick()
 
     def _first_line(self, width: int) -> Parts:
         """Return the tabs with counts, and the pipeline's worst problem, filter or order."""

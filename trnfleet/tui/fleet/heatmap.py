@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import numpy as np
 from textual.binding import Binding, BindingType
 from textual.geometry import Region
+from textual.strip import Strip
 
 from trnfleet.domain.address import Level, level_of
 from trnfleet.domain.quantities import in_three
@@ -46,7 +47,6 @@ from trnfleet.tui.metric_display import HEAT_MAP
 from trnfleet.tui.theme import RAMP_STEPS, Tile
 from trnfleet.tui.view import HIERARCHY, View
 from trnfleet.tui.widgets.line_view import Line, LineView, blank_line, text_line
-from trnfleet.tui.widgets.strips import LineStrip
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -263,10 +263,10 @@ class HeatMap(LineView):
 
     # Pictures
 
-    def tick(self, limit: int | None = None) -> int:
+    def tick(self) -> None:
         """Follow a changed layout, then paint changes."""
         self._follow_layout()
-        return super().tick(limit)
+        super().tick()
 
     def lines(self, top: int, height: int, width: int) -> list[Line]:
         if not self.grid.groups:
@@ -385,7 +385,7 @@ class HeatMap(LineView):
         width = len(cells)
         return Line(
             (cells.tobytes(), tuple(spans), width),
-            lambda: LineStrip(ink.segments(cells, spans), width),
+            lambda: Strip(ink.segments(cells, spans), width),
         )
 
     # Cursor

@@ -180,12 +180,12 @@ class JobList(RowList[str, "JobMessage"]):
             [*parts, (f"{title:>{max(0, left)}}", theme.GHOST)] if self._room_of_alerts else parts
         )
 
-    def tick(self, limit: int | None = None) -> int:
+    def tick(self) -> None:
         jobs = self.monitor.ingest.jobs
         height = self.scrollable_content_region.height
         self.lines_per_row = 2 if height >= 2 * len(jobs) else 1
         self.put(sorted(jobs.values(), key=lambda job: (self._rank(job), job.job)))
-        return super().tick(limit)
+        super().tick()
 
     def _rank(self, job: JobMessage) -> int:
         """Return the worst rank of a job's state and alerts.

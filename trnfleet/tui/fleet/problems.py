@@ -124,10 +124,10 @@ class ProblemList(RowList[str, "Problem"]):
         """Return the problem's key, stable while words and figures change."""
         return row.key
 
-    def tick(self, limit: int | None = None) -> int:
+    def tick(self) -> None:
         """Read the problems, then paint changes."""
         self._read()
-        return super().tick(limit)
+        super().tick()
 
     def _read(self) -> None:
         key = self.problems, self.shows_silenced, self.filter.revision

@@ -268,7 +268,7 @@ class FleetView(FilteredView):
         self.problems.filter.follow()
         self.map.filtered = self.problems.filter.mask
         self._shown = None
-        self.tick(1_000)
+        self.tick()
 
     def export(self) -> Table:
         """Return the problems that are listed."""
@@ -301,7 +301,7 @@ class FleetView(FilteredView):
         """Paint everything at the next tick: another monitor is shown."""
         self._shown = None
 
-    def tick(self, allowance: int) -> int:
+    def tick(self) -> None:
         """Paint changes of one pass, the most important in the fewest lines first."""
         rollups = self.context.frame.rollups
         news = (
@@ -325,24 +325,22 @@ class FleetView(FilteredView):
         )
         if shown == self._shown:
             # What changes sizes draws itself.
-            return 0
+            return
         self._share_space()
         if self.problems.filter.follow():
             self.map.filtered = self.problems.filter.mask
-        painted = (
-            self.problems.tick(allowance) + self.jobs.tick(allowance) + self.latest.tick(allowance)
-        )
+        self.problems.tick()
+        self.jobs.tick()
+        self.latest.tick()
         self._write()  # After the problems were taken: the heads count them.
-        if self._lent_rows and allowance > painted:
-            painted += self.trends.tick(allowance - painted)
-        if allowance > painted:
-            painted += self.map.tick(allowance - painted)
-            # The map of another fleet may have another zoom level.
-            self._write_legend()
+        if self._lent_rows:
+            self.trends.tick()
+        self.map.tick()
+        # The map of another fleet may have another zoom level.
+        self._write_legend()
         # Another grid may have another zoom level, and with it other rows to lend.
-        if painted < allowance and not self._share_space():
+        if not self._share_space():
             self._shown = shown
-        return painted
 
     def on_resize(self) -> None:
         """Divide the space again, once the map knows its size."""

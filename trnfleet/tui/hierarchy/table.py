@@ -159,12 +159,12 @@ class TreeTable(CursorList[str]):
             for number, parts in enumerate(made, top)
         ]
 
-    def tick(self, limit: int | None = None) -> int:
+    def tick(self) -> None:
         """Apply a changed layout and order, then repaint changed lines."""
         if self._behind() and self._signatures:
             # The roll-ups of a new layout are not there yet; what is on the screen stands a moment
             # longer.
-            return 0
+            return
         self.follow_layout()
         if self._ui.clock.monotonic_s() - self._sorted_s >= RESORT_EVERY_S:
             if ChipTable.is_living(self.wanted):
@@ -172,7 +172,7 @@ class TreeTable(CursorList[str]):
                 self._rebuild(self._monitor.store.layout)
             elif self.sorting.key != columns.NAME:
                 self._resort()
-        return super().tick(limit)
+        super().tick()
 
     def renew(self) -> None:
         """Drop caches, and repaint everything at the next tick: another monitor is shown."""

@@ -105,15 +105,15 @@ class HierarchyView(FilteredView):
     def renew(self) -> None:
         self.table.renew()
 
-    def tick(self, allowance: int) -> int:
+    def tick(self) -> None:
         """Paint changes.
 
         Head and foot come first: they are only three lines.
         """
         self._lend_rows()
-        painted = self._tell()
-        painted += self.table.tick(max(1, allowance - painted))
-        return painted + self.charts.tick(max(1, allowance - painted))
+        self._tell()
+        self.table.tick()
+        self.charts.tick()
 
     @property
     def orders(self) -> tuple[str, ...]:
@@ -155,8 +155,9 @@ class HierarchyView(FilteredView):
     def on_resize(self) -> None:
         self._lend_rows()
 
-    def _tell(self) -> int:
-        return self.head.tick() + self.foot.tick()
+    def _tell(self) -> None:
+        self.head.tick()
+        self.foot.tick()
 
     def _charted(self) -> Place:
         """Return the place for the charts: the row under the cursor."""

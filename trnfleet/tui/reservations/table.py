@@ -117,9 +117,9 @@ class ReservationTable(RowList[str, "Reservation"]):
         self.sync()
         self.reveal()
 
-    def tick(self, limit: int | None = None) -> int:
+    def tick(self) -> None:
         self.sync()
-        return super().tick(limit)
+        super().tick()
 
     def sync(self) -> None:
         """Read the table, and keep the cursor on its reservation, from the first one on."""

@@ -424,7 +424,7 @@ class TimelineView(LineView, can_focus=False):
         if number < len(self._table.rows):
             self._table.point(number)
 
-    def tick(self, limit: int | None = None) -> int:
+    def tick(self) -> None:
         """Scroll to the table's cursor, and paint changes."""
         shown = self._table.rows
         self.set_extent(0, len(shown))
@@ -432,7 +432,7 @@ class TimelineView(LineView, can_focus=False):
         top = min(max(self.top, self._table.row - height + 1), self._table.row)
         if top != self.top:
             self.scroll_to(y=top, animate=False, force=True)
-        return super().tick(limit)
+        super().tick()
 
     def lines(self, top: int, height: int, width: int) -> list[Line]:
         window = self.window()

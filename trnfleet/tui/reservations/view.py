@@ -117,7 +117,7 @@ class ReservationsView(FilteredView):
     def show_place(self, address: str) -> None:
         """Paint only: the reservation under the cursor is chosen by its id."""
         del address
-        self.paint()
+        self.tick()
 
     def show_reservation(self, reservation_id: str) -> None:
         """Move the cursor to a reservation.
@@ -130,7 +130,7 @@ class ReservationsView(FilteredView):
         if self.table.wanted and (chosen is None or chosen.message.id != reservation_id):
             self.filter("")
             self.table.choose(reservation_id)
-        self.paint()
+        self.tick()
 
     def tell(self, note: str) -> None:
         """Show a note above the table until the cursor moves; printable characters only."""
@@ -143,30 +143,29 @@ class ReservationsView(FilteredView):
     def renew(self) -> None:
         self.timeline.renew()
 
-    def tick(self, allowance: int) -> int:
+    def tick(self) -> None:
         self._share_space()
-        painted = self.table.tick(max(1, allowance))
-        painted += self.timeline.tick(max(1, allowance - painted))
+        self.table.tick()
+        self.timeline.tick()
         if self.details.display:
-            painted += self.details.tick(max(1, allowance - painted))
-        painted += self.charts.tick(max(1, allowance - painted))
+            self.details.tick()
+        self.charts.tick()
         self._write()
-        return painted
 
     def action_pan(self, cells: int) -> None:
         """Move the timeline by an eighth of its width."""
         self.timeline.pan += cells * max(1, self.timeline.cells // 8)
-        self.paint()
+        self.tick()
 
     def action_now(self) -> None:
         """Bring now back to its place."""
         self.timeline.pan = 0
-        self.paint()
+        self.tick()
 
     def action_zoom(self, step: int) -> None:
         """Make a cell of the timeline longer (1) or shorter (-1)."""
         self.timeline.rezoom(min(max(self.timeline.zoom + step, 0), len(CELLS_S) - 1))
-        self.paint()
+        self.tick()
 
     @property
     def orders(self) -> tuple[str, ...]:
@@ -179,14 +178,14 @@ class ReservationsView(FilteredView):
 
     def put_in_order(self, order: str) -> None:
         self.table.order = order
-        self.paint()
+        self.tick()
         self.table.to_top()
 
     @on(ReservationTable.Changed)
     def _pointed(self, event: ReservationTable.Changed) -> None:
         event.stop()
         self._note = ""
-        self.paint()
+        self.tick()
         self.post_message(View.Moved(self.place))
 
     def columns(self) -> Columns:
@@ -205,7 +204,7 @@ class ReservationsView(FilteredView):
 
     def take_filter(self, query: Filter) -> None:
         self.table.wanted = query
-        self.paint()
+        self.tick()
 
     def found_text(self) -> str:
         rows = len(self.table.rows)

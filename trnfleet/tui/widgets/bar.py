@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from rich.style import Style
     from textual import events
-    from textual.geometry import Size
 
     from trnfleet.tui.widgets.cells import Parts
     from trnfleet.tui.widgets.targets import Target
@@ -188,11 +187,8 @@ class Bar(SelectableWidget):
 
     def render_line(self, y: int) -> Strip:
         """Return the picture of line `y`."""
-        return self.line_at(y, self.size)
-
-    def line_at(self, y: int, size: Size) -> Strip:
         strip = self._strips.get(y)
-        width = size.width
+        width = self.size.width
         if strip is None or strip.cell_length != width:
             row = self._rows[y] if y < len(self._rows) else []
             strip = self._strips[y] = (

@@ -12,8 +12,7 @@ from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.style import Style
 
 from trnfleet.tui import theme
-from trnfleet.tui.widgets.line_view import Line, make_strip
-from trnfleet.tui.widgets.strips import LineStrip
+from trnfleet.tui.widgets.line_view import Line, fitted, make_strip
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -116,6 +115,6 @@ class Column(NamedTuple):
 def _joined(parts: tuple[tuple[FixedParts, int], ...], width: int) -> Line:
     def make() -> Strip:
         segments = [segment for part, cells in parts for segment in make_strip(part, cells)]
-        return LineStrip.fitted(segments, width, theme.BASE)
+        return fitted(segments, width, theme.BASE)
 
     return Line((parts, width), make)

@@ -101,9 +101,7 @@ class CursorList(LineView, Generic[K]):
 
     def row_parts(self, number: int, width: int, *, selected: bool) -> Parts:
         """Return the line of a row, for lists with independent lines."""
-        raise TypeError(
-            f"{type(self).__name__} does not implement row_parts({number}, {width}, {selected})"
-        )
+        raise NotImplementedError
 
     def empty_lines(self) -> Sequence[tuple[str, Style]]:
         """Return the lines of a list without rows."""
@@ -268,9 +266,7 @@ class RowList(CursorList[K], Generic[K, R]):
 
     def parts_of(self, row: R, width: int, *, selected: bool) -> Parts:
         """Return a row's line, for lists with independent lines."""
-        raise TypeError(
-            f"{type(self).__name__} does not implement parts_of({row!r}, {width}, {selected})"
-        )
+        raise NotImplementedError
 
     @property
     def picked(self) -> R | None:

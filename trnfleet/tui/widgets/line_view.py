@@ -16,7 +16,6 @@ from textual.strip import Strip
 
 from trnfleet.tui import theme
 from trnfleet.tui.widgets.selection import SelectableWidget
-from trnfleet.tui.widgets.strips import LineStrip
 from trnfleet.tui.widgets.targets import Pressed, target_of
 
 if TYPE_CHECKING:
@@ -50,7 +49,12 @@ def make_strip(parts: Iterable[tuple[str, Style]], width: int, fill: Style | Non
     fill = theme.BASE if fill is None else fill
     if not theme.HAS_COLOR and not fill.reverse:
         parts = _trimmed(parts)
-    return LineStrip.fitted([Segment(text, style) for text, style in parts], width, fill)
+    return fitted([Segment(text, style) for text, style in parts], width, fill)
+
+
+def fitted(segments: list[Segment], width: int, fill: Style) -> Strip:
+    """Return a line of a width: cut, or filled in a style."""
+    return Strip(Segment.adjust_line_length(segments, width, fill), width)
 
 
 def _trimmed(parts: Iterable[tuple[str, Style]]) -> Iterator[tuple[str, Style]]:
@@ -91,29 +95,23 @@ class LineView(ScrollView, SelectableWidget, can_focus=True):
         super().__init__(id=id, classes=classes)
         self._signatures: dict[int, Hashable] = {}
         self._strips: dict[int, Strip] = {}
-        self._turn = 0
         self.lines_painted = 0
         """Lines remade since the start, for tests and measurements."""
 
     def lines(self, top: int, height: int, width: int) -> list[Line]:
         """Return `height` lines from line `top` of the content, `width` cells each."""
-        raise TypeError(f"{type(self).__name__} does not implement lines({top}, {height}, {width})")
+        raise NotImplementedError
 
     @property
     def top(self) -> int:
         """First line of the content that is visible."""
         return int(self.scroll_offset.y)
 
-    def tick(self, limit: int | None = None) -> int:
-        """Remake the visible lines and repaint changed ones; return their number.
-
-        Args:
-            limit: Most lines to repaint, for a terminal that cannot keep up. The rest stays due for
-                a later tick.
-        """
+    def tick(self) -> None:
+        """Remake the visible lines and repaint changed ones."""
         width, height = self.lines_size()
         if width <= 0 or height <= 0 or not self.is_attached:
-            return 0
+            return
         made = self._made(width, height)
         signatures = self._signatures
         due = [
@@ -121,19 +119,12 @@ class LineView(ScrollView, SelectableWidget, can_focus=True):
             for y, line in enumerate(made)
             if line.signature is None or signatures.get(y, self) != line.signature
         ]
-        if limit is not None and len(due) > limit:
-            # Go round, so that every line gets its turn.
-            due.sort(key=lambda y: (y - self._turn) % height)
-            due = due[:limit]
-            self._turn = (due[-1] + 1) % height
-            due.sort()
         for y in due:
             signatures[y] = made[y].signature
             self._strips[y] = made[y].make()
         if due:
             self.lines_painted += len(due)
-            self.refresh(*_regions(due, self.size.width))
-        return len(due)
+            self.refresh(*(Region(0, y, self.size.width, 1) for y in due))
 
     def lend(self, rows: int) -> None:
         """Use a number of rows left over by others, or none.
@@ -167,11 +158,8 @@ class LineView(ScrollView, SelectableWidget, can_focus=True):
         """
 
     def render_line(self, y: int) -> Strip:
-        return self.line_at(y, self.lines_size())
-
-    def line_at(self, y: int, size: Size) -> Strip:
         strip = self._strips.get(y)
-        width, height = size
+        width, height = self.lines_size()
         if strip is None or strip.cell_length != width:
             for number, line in enumerate(self._made(width, height)):
                 self._signatures[number] = line.signature
@@ -229,16 +217,3 @@ class LineView(ScrollView, SelectableWidget, can_focus=True):
         made = self.lines(self.top, height, width)[:height]
         made.extend(blank_line(width) for _ in range(height - len(made)))
         return made
-
-
-def _regions(rows: list[int], width: int) -> list[Region]:
-    """Return regions covering sorted rows; consecutive rows share one."""
-    regions: list[Region] = []
-    first = last = rows[0]
-    for row in rows[1:]:
-        if row != last + 1:
-            regions.append(Region(0, first, width, last - first + 1))
-            first = row
-        last = row
-    regions.append(Region(0, first, width, last - first + 1))
-    return regions

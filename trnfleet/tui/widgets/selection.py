@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.segment import Segment
 from rich.style import Style
+from textual.strip import Strip
 from textual.widget import Widget
-
-from trnfleet.tui.widgets.strips import LineStrip
 
 if TYPE_CHECKING:
     from textual.geometry import Offset, Region, Size
-    from textual.strip import Strip
 
 _SELECTED = Style(reverse=True)
 
@@ -61,7 +59,7 @@ class SelectableWidget(Widget):
             return super().render_lines(crop)
         strips: list[Strip] = []
         for y in crop.line_range:
-            strip = self.line_at(y, size)
+            strip = self.render_line(y)
             if strip.cell_length != size.width:
                 fill = Style(bgcolor=self.background_colors[1].rich_color)
                 strip = strip.adjust_cell_length(size.width, fill)
@@ -76,10 +74,6 @@ class SelectableWidget(Widget):
     def lines_size(self) -> Size:
         """Return the cells that lines have room in."""
         return self.size
-
-    def line_at(self, y: int, size: Size) -> Strip:  # noqa: ARG002  for widgets that would have to look for their size
-        """Return line `y` of a widget of a size."""
-        return self.render_line(y)
 
     def select(self, selection: Selection | None) -> None:
         """Replace the selection."""
@@ -110,4 +104,4 @@ class SelectableWidget(Widget):
             return strip
         marked = Segment.apply_style(strip.crop(begin, end), post_style=_SELECTED)
         parts = [*strip.crop(0, begin), *marked, *strip.crop(end)]
-        return LineStrip(parts, strip.cell_length)
+        return Strip(parts, strip.cell_length)
