@@ -7,7 +7,8 @@ ticked. A view owns no timers and stores no rows across layout generations.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from textual import on
 from textual.binding import Binding
@@ -23,7 +24,7 @@ from trnfleet.tui.widgets.focus import focus_on
 from trnfleet.tui.widgets.prompt import FilterPrompt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from textual.dom import DOMNode
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.filters.language import Filter
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.state.subjects import Subject
+    from trnfleet.tui.widgets.cursor_list import CursorList
 
 
 FLEET = "Fleet"
@@ -51,6 +53,9 @@ SHOWN = "-shown"
 """Style class of the view on the screen."""
 
 
+L = TypeVar("L", bound="CursorList[Any]")
+
+
 class Lists(NamedTuple):
     """Kinds of entries listed by a view."""
 
@@ -67,60 +72,54 @@ class View(Widget):
 
     DEFAULT_CSS = "View { width: 1fr; height: 1fr; background: $bg; }"
 
+    @dataclass
     class Open(Message):
         """A request to the app to go to an address."""
 
-        def __init__(self, address: str, view: str | None = None) -> None:
-            super().__init__()
-            self.address = address
-            """Where to go; the empty address is the fleet."""
-            self.view = view
-            """Title of the view; None for the default: Chip for chips and cores, else Hierarchy."""
+        address: str
+        """Where to go; the empty address is the fleet."""
+        view: str | None = None
+        """Title of the view; None for the default: Chip for chips and cores, else Hierarchy."""
 
+    @dataclass
     class OpenFleet(Message):
         """A request to the app to go to another fleet."""
 
-        def __init__(self, fleet: str, address: str | None = None, view: str | None = None) -> None:
-            super().__init__()
-            self.fleet = fleet
-            """Its name."""
-            self.address = address
-            """Where to go in it; None for where one was last."""
-            self.view = view
-            """Title of the view. None for the address's default, or the current view without an
-            address."""
+        fleet: str
+        """Its name."""
+        address: str | None = None
+        """Where to go in it; None for where one was last."""
+        view: str | None = None
+        """Title of the view. None for the address's default, or the current view without an
+        address."""
 
+    @dataclass
     class OpenReservation(Message):
         """A request to the app to go to a reservation."""
 
-        def __init__(self, reservation_id: str) -> None:
-            super().__init__()
-            self.reservation_id = reservation_id
+        reservation_id: str
 
+    @dataclass
     class PickReservation(Message):
         """A request to the app to highlight a reservation's instances in all views."""
 
-        def __init__(self, reservation_id: str) -> None:
-            super().__init__()
-            self.reservation_id = reservation_id
+        reservation_id: str
 
+    @dataclass
     class GoTo(Message):
         """A request to the app to seek to the time of an occurrence."""
 
-        def __init__(self, fleet_ns: int, *, is_after: bool = False) -> None:
-            super().__init__()
-            self.fleet_ns = fleet_ns
-            """Its fleet time, ns since 1970."""
-            self.is_after = is_after
-            """Whether to seek to just after it. Otherwise to shortly before it, to see it happen.
-            """
+        fleet_ns: int
+        """Its fleet time, ns since 1970."""
+        is_after: bool = False
+        """Whether to seek to just after it. Otherwise to shortly before it, to see it happen.
+        """
 
+    @dataclass
     class Moved(Message):
         """The address under the cursor has changed, for breadcrumbs."""
 
-        def __init__(self, address: str) -> None:
-            super().__init__()
-            self.address = address
+        address: str
 
     def __init__(self, context: UiContext) -> None:
         super().__init__()
@@ -307,6 +306,45 @@ class FilteredView(View):
             self.filter(event.text)
 
 
+class TabbedView(FilteredView, Generic[L]):
+    """A view with tabs, each with a list; several tabs may have the same one."""
+
+    DEFAULT_CSS = """
+    TabbedView CursorList { display: none; }
+    TabbedView CursorList.shown { display: block; }
+    """
+
+    def __init__(self, context: UiContext, tab_lists: Mapping[str, L]) -> None:
+        super().__init__(context)
+        self.tab_lists = tab_lists
+        self.tab = next(iter(tab_lists))
+
+    @property
+    def current(self) -> L:
+        """The list of the tab on the screen."""
+        return self.tab_lists[self.tab]
+
+    def on_mount(self) -> None:
+        self.show_tab()
+
+    def show_tab(self) -> None:
+        """Show the list of the tab."""
+        for tab_list in self.tab_lists.values():
+            tab_list.set_class(tab_list is self.current, "shown")
+
+    def take_focus(self) -> None:
+        """Focus the tab's list."""
+        focus_on(self.current)
+
+    def action_tab(self, step: int) -> None:
+        """Go to the next or previous tab."""
+        tabs = list(self.tab_lists)
+        self.tab = tabs[(tabs.index(self.tab) + step) % len(tabs)]
+        self.show_tab()
+        self.tick()
+        self.take_focus()
+
+
 def in_steps(rows: int) -> int:
     """Return rows rounded up to a step, so that a new row seldom moves what is below."""
     return -(-rows // _STEP) * _STEP
@@ -321,10 +359,10 @@ def filter_keys(words: str) -> tuple[Binding, Binding]:
     """Return the keys of a filter.
 
     Args:
-        words: Examples of filters.
+        words: Description of the filter, with examples.
     """
     return (
-        Binding("slash", "ask", f"filter: {words}"),
+        Binding("slash", "ask", words),
         Binding("escape", "clear", "clear the filter"),
     )
 

@@ -7,7 +7,6 @@ from typing import NamedTuple
 from support.monitor.feed import Feed, ultraservers
 from trnfleet.domain.address import Level
 from trnfleet.domain.metrics import BY_NAME, Scope
-from trnfleet.tui.chip.marks import PartMarks
 from trnfleet.tui.chip.reading import CounterRates, read_chip
 from trnfleet.tui.chip.view import arrange
 from trnfleet.tui.hierarchy.columns import plan
@@ -54,7 +53,6 @@ def probe(name: str, value: float, *, json: bool) -> Probe:
         5,
         feed.clock.monotonic_s(),
         CounterRates(),
-        PartMarks(context.alerts),
     )
     texts = (
         "\n".join(line.make().text for line in arrange(facts, width, 60, provenance=False))

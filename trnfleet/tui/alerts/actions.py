@@ -6,6 +6,7 @@ hands over the alerts and shows the result.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from textual import on
@@ -51,13 +52,12 @@ class AlertActions(Vertical):
 
     DEFAULT_CSS = "AlertActions { height: auto; }"
 
+    @dataclass
     class Reported(Message):
         """The result of a write."""
 
-        def __init__(self, note: str) -> None:
-            super().__init__()
-            self.note = note
-            """Printable characters only."""
+        note: str
+        """Printable characters only."""
 
     class Closed(Message):
         """A form was closed.

@@ -105,7 +105,6 @@ def read_past(context: UiContext, alert: Alert) -> Past | None:
     if rule.figure in JOB_KEYS and alert.target in history.job_names():
         place = alert.target
         title = "step time" if rule.figure.endswith("_s") else "power"
-        unit = "s"
         low = 0.0
         unit = "s" if rule.figure.endswith("_s") else "W"
         track = history.job_track(alert.target, rule.figure, span_s)
@@ -378,31 +377,13 @@ class AlertDetails(LineView, can_focus=False):
         self._monitor = context.monitor
         self._snapshot = context.alerts
         self._subject = subject
-        self._made_of: tuple[object, ...] = ()
-        self._content: list[Line] = []
 
     def lines(self, top: int, height: int, width: int) -> list[Line]:
         """Return its facts, read again when there is news."""
         del top
-        subject = self._subject()
-        snapshot = self._snapshot
-        errors = snapshot.receiver_errors.first
-        made_of = (
-            subject,
-            errors,
-            snapshot.revision,
-            snapshot.alerts.silences.revision,
-            self._monitor.history.end,
-            self._ui.window.span_s(self._monitor.history.end),
-            width,
-            height,
-        )
-        if made_of != self._made_of:
-            self._made_of = made_of
-            facts, alert = self._read(subject, errors)
-            past = None if alert is None else read_past(self._ui, alert)
-            self._content = about_lines(facts, past, width, height) if facts else []
-        return self._content
+        facts, alert = self._read(self._subject(), self._snapshot.receiver_errors.first)
+        past = None if alert is None else read_past(self._ui, alert)
+        return about_lines(facts, past, width, height) if facts else []
 
     def _read(
         self, subject: Subject, errors: Sequence[ReceiverError]

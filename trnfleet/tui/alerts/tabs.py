@@ -18,7 +18,7 @@ from trnfleet.tui import theme
 from trnfleet.tui.alerts.query import owner_of
 from trnfleet.tui.alerts.rows import in_order
 from trnfleet.tui.snapshots.table import Table
-from trnfleet.tui.widgets.bar import justified
+from trnfleet.tui.widgets.bar import justified, tab_parts
 from trnfleet.tui.widgets.cells import Parts, fit, width_of
 from trnfleet.tui.widgets.targets import Target, TargetKind, linked
 
@@ -37,7 +37,7 @@ _LEAST_PROBLEM = 20
 """Least cells of the error in a filter."""
 
 
-def tab_parts(snapshot: AlertSnapshot, tab: str) -> Parts:
+def alert_tabs(snapshot: AlertSnapshot, tab: str) -> Parts:
     """Return the tabs side by side with their counts, the current one in brackets."""
     numbers = {
         ACTIVE: snapshot.counts.firing,
@@ -45,14 +45,7 @@ def tab_parts(snapshot: AlertSnapshot, tab: str) -> Parts:
         SILENCES: snapshot.alerts.silences.count()[1],
         HISTORY: len(snapshot.alerts.history),
     }
-    parts: Parts = [(" ", theme.BASE)]
-    for name, number in numbers.items():
-        text = f"{name} {count(number)}"
-        is_shown = name == tab
-        parts.append(
-            (f"[{text}]" if is_shown else f" {text} ", theme.LINK if is_shown else theme.QUIET)
-        )
-        parts.append((" ", theme.BASE))
+    parts = tab_parts({name: f"{name} {count(number)}" for name, number in numbers.items()}, tab)
     if snapshot.incomplete:
         parts.append((f" {snapshot.incomplete} ", theme.STRONG))
     return parts

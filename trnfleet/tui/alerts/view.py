@@ -37,8 +37,8 @@ from trnfleet.tui.alerts.tabs import (
     HISTORY,
     SILENCES,
     TABS,
+    alert_tabs,
     nothing_words,
-    tab_parts,
     tab_table,
     with_doubt,
     with_found,
@@ -52,7 +52,7 @@ from trnfleet.tui.view import (
     CHARTS_FROM,
     LEAST_LIST,
     NOTE_S,
-    FilteredView,
+    TabbedView,
     View,
     filter_keys,
     in_steps,
@@ -61,7 +61,6 @@ from trnfleet.tui.view import (
 )
 from trnfleet.tui.widgets.bar import Bar
 from trnfleet.tui.widgets.cursor_list import CursorList
-from trnfleet.tui.widgets.focus import focus_on
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -153,15 +152,13 @@ def charted(context: UiContext, alerts: Sequence[Alert], place: str) -> Place | 
     return Place(context, place, job, (alert.rule.figure or "") if is_charted else "")
 
 
-class AlertsView(FilteredView):
+class AlertsView(TabbedView["AlertList | SilenceList | HistoryList"]):
     """Tabs, a list, and details of the item under the cursor."""
 
     DEFAULT_CSS = """
     AlertsView { layout: vertical; }
     AlertsView > #alert-body { height: 1fr; layout: vertical; }
     AlertsView > #alert-body > #alert-side { height: 1fr; min-height: 4; width: 1fr; layout: vertical; }
-    AlertsView CursorList { display: none; }
-    AlertsView CursorList.shown { display: block; }
     """  # noqa: E501
     BINDINGS: ClassVar[list[BindingType]] = [
         *tab_keys(", ".join(TABS)),
@@ -173,15 +170,20 @@ class AlertsView(FilteredView):
         Binding("x", "take_back", "unacknowledge, or expire a silence"),
         Binding("o", "moment", "go to the moment when it fired"),
         Binding("d", "details", "more or less room for the details"),
-        *filter_keys("part of anything, sev>=warning & job=name, age<10m, at=uc1/us-0001, !text"),
+        *filter_keys(
+            "filter: part of anything, sev>=warning & job=name, age<10m, at=uc1/us-0001, !text"
+        ),
         sort_key("S", "severity"),
         sort_key("D", "age", "duration: the newest first"),
         sort_key("P", "place"),
     ]
 
     def __init__(self, context: UiContext) -> None:
-        super().__init__(context)
-        self.tab = ACTIVE
+        self.list = AlertList(context.alerts)
+        self.silences = SilenceList(context.alerts)
+        self.history = HistoryList(context.alerts)
+        lists = (self.list, self.list, self.silences, self.history)
+        super().__init__(context, dict(zip(TABS, lists, strict=True)))
         self._order = SORTS[0]
         self.note = ""
         """The note in the first line, until the cursor moves or for a while."""
@@ -199,9 +201,6 @@ class AlertsView(FilteredView):
         """Width, height and space of the present layout."""
         self._body = Container(id="alert-body")
         self._query = AlertQuery(context.alerts)
-        self.list = AlertList(context.alerts)
-        self.silences = SilenceList(context.alerts)
-        self.history = HistoryList(context.alerts)
         self.details = AlertDetails(context, lambda: self.current.picked)
         self.charts = PlaceCharts(context, lambda: charted(context, self.picked_alerts, self.place))
 
@@ -218,16 +217,7 @@ class AlertsView(FilteredView):
         yield self.actions
         yield self.prompt
 
-    def on_mount(self) -> None:
-        self._show_tab()
-
     # What is shown
-
-    @property
-    def current(self) -> AlertList | SilenceList | HistoryList:
-        if self.tab == SILENCES:
-            return self.silences
-        return self.history if self.tab == HISTORY else self.list
 
     @property
     def picked_alerts(self) -> list[Alert]:
@@ -261,13 +251,13 @@ class AlertsView(FilteredView):
         """List the alerts at, below or above an address; all for the fleet."""
         if self.tab in {SILENCES, HISTORY}:
             self.tab = ACTIVE
-            self._show_tab()
+            self.show_tab()
         self.filter(f"{AT}={address}" if address else "")
 
     def take_focus(self) -> None:
         """Focus the tab's list, or an open form."""
         if not self.actions.is_open:
-            focus_on(self.current)
+            super().take_focus()
 
     def renew(self) -> None:
         for tab_list in (self.list, self.silences, self.history):
@@ -352,7 +342,7 @@ class AlertsView(FilteredView):
             self._head.show(lambda _width: [alert_head(self.list.plan)])
 
     def _first_line(self, width: int) -> Parts:
-        tabs = tab_parts(self.context.alerts, self.tab)
+        tabs = alert_tabs(self.context.alerts, self.tab)
         if self.note:
             return with_note(tabs, self.note, width)
         if self.pattern:
@@ -380,14 +370,6 @@ class AlertsView(FilteredView):
         self._write()
 
     # Keys
-
-    def action_tab(self, step: int) -> None:
-        """Show the next tab (1) or the one before (-1)."""
-        self.tab = TABS[(TABS.index(self.tab) + step) % len(TABS)]
-        self.note = ""
-        self._show_tab()
-        self.tick()
-        self.take_focus()
 
     @property
     def orders(self) -> tuple[str, ...]:
@@ -539,7 +521,7 @@ class AlertsView(FilteredView):
             else hint(self.pattern, self.columns()) or f"no {noun} matches"
         )
 
-    def _show_tab(self) -> None:
-        for tab_list in (self.list, self.silences, self.history):
-            tab_list.set_class(tab_list is self.current, "shown")
+    def show_tab(self) -> None:
+        super().show_tab()
+        self.note = ""
         self._listed = ()

@@ -74,13 +74,10 @@ class ScreenBars:
         self.past = Bar(fill=lambda: theme.BAR_PAST, id="past")
         self.banner = Bar(fill=lambda: theme.BAR_DOWN, least=1, id="banner")
         self.status = Bar(fill=lambda: theme.BAR, id="status")
-        self._replay_of: tuple[int, int] | None = None
-        self._is_replay = False
 
     def show_fleet(self, context: UiContext) -> None:
         """Write about another fleet from now on."""
         self._context = context
-        self._replay_of = None
 
     @property
     def above(self) -> tuple[Bar, ...]:
@@ -98,7 +95,11 @@ class ScreenBars:
         monitor, playback = context.monitor, context.playback
         link, summary, problems = monitor.link, context.frame.summary, context.fleets.problem_counts
         of_fleets = fleets_text(len(context.fleets.contexts), context.fleets.not_shown)
-        is_replay = self._says_replay()
+        described = (
+            descriptor for descriptor in monitor.ingest.descriptors if descriptor.instances
+        )
+        first = next(described, None)
+        is_replay = first is not None and first.clock.is_replay
         incomplete = monitor.incomplete
         now_s = monitor.clock.monotonic_s()
         self.header.show(
@@ -192,16 +193,3 @@ class ScreenBars:
             RESERVATIONS: TabCount(summary.reservations),
             ALERTS: TabCount(None) if is_loading else TabCount(firing, style),
         }
-
-    def _says_replay(self) -> bool:
-        """Return whether the shown publishers declare a replay; cached per descriptor change."""
-        monitor = self._context.monitor
-        descriptors = monitor.ingest.descriptors
-        key = (monitor.revision.source, descriptors.changes)
-        if key != self._replay_of:
-            first = next(
-                (descriptor.instances[0] for descriptor in descriptors if descriptor.instances), ""
-            )
-            whole = descriptors.whole(first)
-            self._replay_of, self._is_replay = key, whole is not None and whole[0].replay
-        return self._is_replay

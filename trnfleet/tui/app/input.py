@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from textual import constants, events
@@ -57,12 +58,11 @@ LEFT = 1
 """The button that selects."""
 
 
+@dataclass
 class InputDropped(Message):
     """A control sequence was dropped, because nothing here understands it."""
 
-    def __init__(self, sequence: str) -> None:
-        super().__init__()
-        self.sequence = sequence
+    sequence: str
 
 
 class InputParser:

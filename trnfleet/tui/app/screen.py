@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
@@ -195,13 +196,12 @@ class Stop(NamedTuple):
     fleet: str
 
 
+@dataclass
 class FleetArrived(Message):
     """A fleet has come while the app runs."""
 
-    def __init__(self, arrival: WatchedFleet | str) -> None:
-        super().__init__()
-        self.arrival = arrival
-        """The fleet, or the name of a fleet without room."""
+    arrival: WatchedFleet | str
+    """The fleet, or the name of a fleet without room."""
 
 
 class FleetScreen(TerminalApp):

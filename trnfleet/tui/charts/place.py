@@ -253,10 +253,6 @@ class PlaceCharts(ChartGrid):
         """Use a number of rows, or none if they are too few."""
         super().lend(rows if rows >= LEAST_ROWS else 0)
 
-    def tick(self) -> None:
-        if self.display:
-            super().tick()
-
     def lines(self, top: int, height: int, width: int) -> list[Line]:
         """Return the place's name and its charts."""
         place = self._place = self._place_of()

@@ -14,6 +14,7 @@ from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.monitor.problems import places
 from trnfleet.text import plain
 from trnfleet.tui import theme
+from trnfleet.tui.state.alerts import MOST_MEMBERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 _LINE_OF = {"hbm_used_pct": "hbm_used_bytes"}
 """Metric line by rule figure, if the figure has no line of its own."""
-_MOST_MEMBERS = 10_000
 _SHOWN = (AlertStatus.FIRING, AlertStatus.ACKED, AlertStatus.SILENCED, AlertStatus.INHIBITED)
 """Statuses of firing alerts, in order of precedence for a mark."""
 _WORDS = {
@@ -83,49 +83,25 @@ class PartMark(NamedTuple):
         return f"{_WORDS.get(self.status, '')} {plain(self.owner, _OWNER_CELLS)}".strip()
 
 
-class PartMarks:
-    """The marked parts of one chip, read again when alerts have changed."""
-
-    def __init__(self, snapshot: AlertSnapshot) -> None:
-        self._snapshot = snapshot
-        self._of: tuple[object, ...] = ()
-        self._layout: Layout | None = None
-        self._found: dict[ChipPart, PartMark] = {}
-
-    def read(
-        self, address: str, layout: Layout, lanes: tuple[str, ...]
-    ) -> dict[ChipPart, PartMark]:
-        """Return the marks of a chip's parts.
-
-        Each is of the worst among the least handled alerts.
-
-        Args:
-            address: The chip's address.
-            layout: Where it is.
-            lanes: Names of its links.
-        """
-        snapshot = self._snapshot
-        made_of = (snapshot.revision, snapshot.alerts.silences.revision, address)
-        if made_of != self._of or layout is not self._layout:
-            self._of = made_of
-            self._layout = layout
-            self._found = read_marks(snapshot.active, snapshot.alerts, address, layout, lanes)
-        return self._found
-
-
 def read_marks(
-    active: list[AlertWithStatus],
-    alerts: Alerts,
-    address: str,
-    layout: Layout,
-    lanes: tuple[str, ...],
+    snapshot: AlertSnapshot, address: str, layout: Layout, lanes: tuple[str, ...]
 ) -> dict[ChipPart, PartMark]:
-    """Return the marks of a chip's parts from the active alerts."""
+    """Return the marks of a chip's parts.
+
+    Each is of the worst among the least handled alerts.
+
+    Args:
+        snapshot: The alerts.
+        address: The chip's address.
+        layout: Where it is.
+        lanes: Names of its links.
+    """
+    alerts = snapshot.alerts
     far = {places.other_end(f"{address}:{lane}", layout): lane for lane in lanes}
     far.pop("", None)
     neighbours = {end.rpartition(":")[0] for end in far}
     marks: dict[ChipPart, PartMark] = {}
-    for held in active:
+    for held in snapshot.active:
         alert = held.alert
         if held.status not in _SHOWN or alert.rule.figure is None:
             continue
@@ -151,7 +127,7 @@ def _parts(alert: Alert, alerts: Alerts, address: str, far: dict[str, str]) -> I
     if scope in {Scope.ULTRASERVER, Scope.INSTANCE}:
         yield ChipPart(scope, figure)
         return
-    members = [name for name, _, fires in alerts.members(alert, _MOST_MEMBERS) if fires]
+    members = [name for name, _, fires in alerts.members(alert, MOST_MEMBERS) if fires]
     # A watch publishes no members, but the worst of them.
     for name in members or [alert.worst or alert.target]:
         if scope is Scope.CHIP and name == address:

@@ -37,6 +37,7 @@ from trnfleet.tui.charts.history import (
     resolution,
     thresholds,
 )
+from trnfleet.tui.chip.marks import read_marks
 from trnfleet.tui.metric_display import CHIP_CHARTS
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.store.store import Store
     from trnfleet.tui.charts.history import ChartInputs, ChartPast
-    from trnfleet.tui.chip.marks import ChipPart, PartMark, PartMarks
+    from trnfleet.tui.chip.marks import ChipPart, PartMark
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.state.descriptors import Descriptions
     from trnfleet.tui.state.limits import MarkLimits
@@ -191,7 +192,6 @@ def read_chip(
     chip: int,
     now_s: float,
     rates: CounterRates,
-    marks: PartMarks,
 ) -> ChipFacts:
     """Return the facts of a chip row of the present layout, at monotonic `now_s`."""
     monitor = context.monitor
@@ -240,7 +240,7 @@ def read_chip(
         window=inputs.line_note + resolution(history),
         provenance=tuple(_provenance(metric, descriptor) for metric in METRICS),
         speed=descriptor.clock.speed if descriptor else 1.0,
-        marks=marks.read(path, layout, layout.lane_names_of(instance)),
+        marks=read_marks(context.alerts, path, layout, layout.lane_names_of(instance)),
         limits=context.alerts.limits,
     )
 

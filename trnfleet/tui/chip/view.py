@@ -20,7 +20,6 @@ from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui import theme
 from trnfleet.tui.charts.chart import value_axis
 from trnfleet.tui.chip import panels
-from trnfleet.tui.chip.marks import PartMarks
 from trnfleet.tui.chip.reading import CounterRates, chip_at, read_chip
 from trnfleet.tui.format.alerts import alerts_line
 from trnfleet.tui.format.freshness import describe
@@ -29,7 +28,7 @@ from trnfleet.tui.snapshots.table import Table
 from trnfleet.tui.state.chip_table import CHIP_COLUMNS, ChipTable
 from trnfleet.tui.state.descriptors import Descriptions
 from trnfleet.tui.state.leases import why_no_chips
-from trnfleet.tui.view import FilteredView, View
+from trnfleet.tui.view import FilteredView, View, filter_keys
 from trnfleet.tui.widgets.cells import Column, beside, fit, width_of
 from trnfleet.tui.widgets.line_view import Line, LineView, blank_line, text_line
 
@@ -89,12 +88,9 @@ class ChipView(FilteredView):
         Binding("p", "provenance", "Data sources"),
         Binding("down,j", "scroll(1)", "Down", show=False),
         Binding("up,k", "scroll(-1)", "Up", show=False),
-        Binding(
-            "slash",
-            "ask",
-            "Filter the chips that ← → go through, or find a part: power>450 & job=name, hbm",
+        *filter_keys(
+            "Filter the chips that ← → go through, or find a part: power>450 & job=name, hbm"
         ),
-        Binding("escape", "clear", "Clear the filter"),
     ]
 
     def __init__(self, context: UiContext) -> None:
@@ -182,7 +178,6 @@ class ChipBoard(LineView):
         self._alerts = context.alerts
         self._descriptions = Descriptions(context.monitor)
         self._rates = CounterRates()
-        self._marks = PartMarks(context.alerts)
         self._shows_provenance = False
         self._wanted = ""
         self._table = ChipTable(context.monitor, context.alerts)
@@ -236,7 +231,7 @@ class ChipBoard(LineView):
     def take_filter(self, wanted: Filter) -> None:
         """Mark the lines with a filter's text, and step by its chips."""
         self._filter = wanted
-        self._signatures.clear()
+        self._painted.clear()
 
     def _found(self) -> NDArray[np.int64]:
         """Return the chips that match the filter; empty without a filter."""
@@ -308,7 +303,7 @@ class ChipBoard(LineView):
         self._content = [*made[:_HEAD_ROWS], *alerts, *made[_HEAD_ROWS:]]
 
     def _facts(self, chip: int, now_s: float) -> ChipFacts:
-        return read_chip(self._ui, self._descriptions, chip, now_s, self._rates, self._marks)
+        return read_chip(self._ui, self._descriptions, chip, now_s, self._rates)
 
     def export(self) -> Table:
         """Return the metrics of the chip and its instance, a row per lane.

@@ -277,7 +277,6 @@ class PublisherList(CursorList[str]):
         """The publishers that the rows are of."""
         self._order = np.zeros(0, np.int64)
         self._of: tuple[object, ...] = ()
-        self._row_of: tuple[object, dict[str, int]] = (None, {})
 
     @property
     def count(self) -> int:
@@ -293,10 +292,10 @@ class PublisherList(CursorList[str]):
 
     def find(self, key: str) -> int | None:
         """Return the line of a client."""
-        row = self._row_of[1].get(key)
-        if row is None:
+        names = [] if self.table is None else self.table.names
+        if key not in names:
             return None
-        places = np.flatnonzero(self._order == row)
+        places = np.flatnonzero(self._order == names.index(key))
         return int(places[0]) if len(places) else None
 
     def filter(self, query: Filter) -> None:
@@ -360,8 +359,6 @@ class PublisherList(CursorList[str]):
             return
         self._of = key
         self.table = table
-        if self._row_of[0] is not table.names:
-            self._row_of = table.names, {name: row for row, name in enumerate(table.names)}
         rows = np.arange(len(table))
         if self.wanted:
             rows = rows[self.wanted.mask(PublisherColumns(table))]

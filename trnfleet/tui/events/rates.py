@@ -92,40 +92,14 @@ class EventRates(LineView, can_focus=False):
         super().__init__()
         self._ui = context
         self._events = events
-        self._drawn_of: Hashable = None
-        self._drawn: list[Line] = []
         self._read_of: Hashable = None
         self._times_ns = np.zeros(0, np.int64)
         self._ranks = np.zeros(0, np.int64)
 
-    def tick(self) -> None:
-        if self.display:
-            super().tick()
-
     def lines(self, top: int, height: int, width: int) -> list[Line]:
         """Return a title, a line or two for each severity, and the time axis."""
         del top
-        monitor = self._ui.monitor
-        window = self._ui.window
-        events = self._events
-        end = monitor.history.end
-        picked = events.picked
-        # Once a sample, as charts are.
-        drawn_of = (
-            (monitor.revision.source, events.changes, end, window.span_s(end), self._ui.shows_past),
-            (None if picked is None else picked.order, width, height),
-        )
-        if drawn_of != self._drawn_of:
-            self._drawn_of = drawn_of
-            self._read()
-            self._drawn = self._draw(height, width)
-        return self._drawn
-
-    def restyled(self) -> None:
-        """Draw again in another theme."""
-        self._drawn_of = None
-
-    def _draw(self, height: int, width: int) -> list[Line]:
+        self._read()
         context = self._ui
         cells = width - _LABEL - 2
         if cells < LEAST_WIDTH:

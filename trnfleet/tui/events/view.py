@@ -42,18 +42,17 @@ from trnfleet.tui.snapshots.table import Table, table_of
 from trnfleet.tui.state.subjects import of_alerts, of_job
 from trnfleet.tui.view import (
     CHARTS_FROM,
-    FilteredView,
     Lists,
+    TabbedView,
     View,
     filter_keys,
     in_steps,
     tab_keys,
 )
-from trnfleet.tui.widgets.bar import Bar, justified
+from trnfleet.tui.widgets.bar import Bar, justified, tab_parts
 from trnfleet.tui.widgets.cells import Column, Parts, beside, fit, width_of, wrapped
 from trnfleet.tui.widgets.cursor_list import CursorList
 from trnfleet.tui.widgets.facts import Fact, fact_lines
-from trnfleet.tui.widgets.focus import focus_on
 from trnfleet.tui.widgets.line_view import Line, LineView, text_line
 
 if TYPE_CHECKING:
@@ -286,32 +285,30 @@ LEAST_LISTED = 2
 """Rows of tabs and list head, and of an empty list with its reason."""
 
 
-class EventsView(FilteredView):
+class EventsView(TabbedView["EventList | PublisherList | BrokerList"]):
     """The tabs' lists with their heads, details, and the filter prompt."""
 
     DEFAULT_CSS = """
     EventsView { layout: vertical; }
     EventsView > #event-body { height: 1fr; layout: horizontal; }
     EventsView > #event-body > #event-side { width: 1fr; layout: vertical; }
-    EventsView CursorList { display: none; }
-    EventsView CursorList.shown { display: block; }
     """
     BINDINGS: ClassVar = [
         *tab_keys(", ".join(TABS)),
         Binding("s", "sort", f"sort publishers: {', '.join(SORTS)}"),
         Binding("o", "moment", "go to the moment when it happened"),
         *filter_keys(
-            "part of anything, sev>=warning & job=name, at=uc1/us-0001, age<10m, !text;"
+            "filter: part of anything, sev>=warning & job=name, at=uc1/us-0001, age<10m, !text;"
             " publishers: state=silent, lost>0, lag>1s; brokers: state=away, shed>0"
         ),
     ]
 
     def __init__(self, context: UiContext) -> None:
-        super().__init__(context)
-        self.list = EventList(self.monitor, shows_past=lambda: context.shows_past)
-        self.tab = EVENT_TAB
-        self.publishers = PublisherList(self.monitor)
-        self.brokers = BrokerList(self.monitor)
+        self.list = EventList(context.monitor, shows_past=lambda: context.shows_past)
+        self.publishers = PublisherList(context.monitor)
+        self.brokers = BrokerList(context.monitor)
+        lists = (self.list, self.publishers, self.brokers)
+        super().__init__(context, dict(zip(TABS, lists, strict=True)))
         self.facts = PipelineFacts(self.monitor, self._facts)
         self._tabs = Bar()
         self._head = Bar(fill=lambda: theme.HEAD)
@@ -336,9 +333,6 @@ class EventsView(FilteredView):
         yield self.charts
         yield self.foot
         yield self.prompt
-
-    def on_mount(self) -> None:
-        self._show_tab()
 
     def on_resize(self) -> None:
         """Show the event under the cursor beside the list, or below without room."""
@@ -387,37 +381,18 @@ class EventsView(FilteredView):
             return 0
         return in_steps(len(self._facts(self.monitor.pipeline())) + 2)
 
-    def _show_tab(self) -> None:
-        """Show the tab's list, head and foot."""
-        for tab, tab_list in (
-            (EVENT_TAB, self.list),
-            (PUBLISHER_TAB, self.publishers),
-            (BROKER_TAB, self.brokers),
-        ):
-            tab_list.set_class(tab == self.tab, "shown")
+    def show_tab(self) -> None:
+        super().show_tab()
         # A column of the list is its scroll bar's.
         makers = {EVENT_TAB: head, PUBLISHER_TAB: publisher_head, BROKER_TAB: broker_head}
         made = makers[self.tab]
         self._head.show(lambda width: [made(max(1, width - 1))])
         self._share_space()
 
-    @property
-    def current(self) -> EventList | PublisherList | BrokerList:
-        """The tab's list."""
-        if self.tab == PUBLISHER_TAB:
-            return self.publishers
-        return self.brokers if self.tab == BROKER_TAB else self.list
-
     def action_tab(self, step: int) -> None:
-        """Show the next tab (1) or the previous one (-1).
-
-        Each tab has its own filter.
-        """
+        """Go to the next or previous tab, without a filter."""
         self.filter("")
-        self.tab = TABS[(TABS.index(self.tab) + step) % len(TABS)]
-        self._show_tab()
-        self.tick()
-        self.take_focus()
+        super().action_tab(step)
         self.post_message(View.Moved(self.place))
 
     @property
@@ -529,18 +504,13 @@ class EventsView(FilteredView):
             PUBLISHER_TAB: len(health.publishers),
             BROKER_TAB: len(health.brokers),
         }
-        parts: Parts = [(" ", theme.BASE)]
+        lacks = {EVENT_TAB: self.monitor.incomplete}
+        texts = {}
         for tab, number in numbers.items():
-            lacks = self.monitor.incomplete if tab == EVENT_TAB else ""
-            text = (
-                f"{tab}"
-                f" {', '.join(filter(None, (count(number) if number or not lacks else '', lacks)))}"
-            )
-            is_shown = tab == self.tab
-            parts.append(
-                (f"[{text}]" if is_shown else f" {text} ", theme.LINK if is_shown else theme.QUIET)
-            )
-            parts.append((" ", theme.BASE))
+            lack = lacks.get(tab, "")
+            amount = count(number) if number or not lack else ""
+            texts[tab] = f"{tab} {', '.join(filter(None, (amount, lack)))}"
+        parts = tab_parts(texts, self.tab)
         room = max(1, width - width_of(parts) - 2)
         if self.pattern and self.tab != EVENT_TAB:
             label = f"/{plain(self.pattern, 40)} {count(self.current.count)} found"
@@ -558,9 +528,6 @@ class EventsView(FilteredView):
             [(f"sort: {self.publishers.sort} ", theme.QUIET)] if self.tab == PUBLISHER_TAB else []
         )
         return justified(parts, order, width, theme.BASE)
-
-    def take_focus(self) -> None:
-        focus_on(self.current)
 
     @on(CursorList.Changed)
     def _changed(self, event: CursorList.Changed) -> None:

@@ -147,16 +147,9 @@ class MapGrid:
 
         A pixel is `side` chips wide. Rows and columns count all pixels.
         """
-        pixels = self._pixels.get(side)
-        if pixels is None:
-            shape = -(-self.rows * self.group // side), -(-self.columns * self.group // side)
-            of_tile = self.tile_y // side * shape[1] + self.tile_x // side
-            pixels = self._pixels[side] = of_tile[self.piece_tile], shape
-        return pixels
-
-    @cached_property
-    def _pixels(self) -> dict[int, tuple[NDArray[np.int64], tuple[int, int]]]:
-        return {}
+        shape = -(-self.rows * self.group // side), -(-self.columns * self.group // side)
+        of_tile = self.tile_y // side * shape[1] + self.tile_x // side
+        return of_tile[self.piece_tile], shape
 
     @cached_property
     def tile_x(self) -> NDArray[np.int64]:
@@ -559,8 +552,6 @@ class Cursor:
         self._grid = MapGrid.build(self._layout)
         self._address = ""
         """Address of the chip under the cursor, or the address it was asked to show."""
-        self._found: tuple[Layout | None, int] = (None, 0)
-        """Layout of the last chip lookup, and the chip."""
 
     @property
     def grid(self) -> MapGrid:
@@ -578,13 +569,10 @@ class Cursor:
     def point(self, address: str) -> None:
         """Go to an address, known or not yet; a core's means its chip's."""
         self._address = parent(address) if address and level_of(address) > Level.CHIP else address
-        self._found = (None, 0)
 
     def point_chip(self, chip: int) -> None:
         """Go to a chip row of the present layout."""
-        layout = self._monitor.store.layout
-        self._address = layout.path(Node(Level.CHIP, chip))
-        self._found = layout, chip
+        self._address = self._monitor.store.layout.path(Node(Level.CHIP, chip))
 
     @property
     def chip(self) -> int:
@@ -593,14 +581,12 @@ class Cursor:
         If the address is gone, the first chip below its remaining part.
         """
         layout = self._monitor.store.layout
-        if self._found[0] is not layout:
-            address = self._address
+        address = self._address
+        node = layout.find(address)
+        while node is None and address:
+            address = parent(address)
             node = layout.find(address)
-            while node is None and address:
-                address = parent(address)
-                node = layout.find(address)
-            self._found = layout, layout.chip_range(node or FLEET_NODE).start
-        return self._found[1]
+        return layout.chip_range(node or FLEET_NODE).start
 
     def unit(self, zoom: Zoom) -> tuple[int, int]:
         """Return the lattice place of the selection's upper left chip."""

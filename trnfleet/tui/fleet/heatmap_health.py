@@ -24,6 +24,7 @@ from trnfleet.monitor.reservations.table import IDLE_BELOW_PCT
 from trnfleet.monitor.store.fields import Field
 from trnfleet.monitor.store.findings import JOBS_DOWN
 from trnfleet.monitor.store.store import Freshness
+from trnfleet.tui.state.alerts import MOST_MEMBERS
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
@@ -47,8 +48,6 @@ HEALTH = Field(
 """The map's first field. It is not a figure, so no other view has it."""
 
 _UTIL = "nc_util_pct"
-_MOST_MEMBERS = 4_096
-"""Most members of an alert looked up by name. Beyond it the whole place is marked."""
 
 
 class Health(enum.IntEnum):
@@ -147,14 +146,10 @@ class HealthValues:
     def __init__(self, monitor: FleetState, alerts: AlertSnapshot) -> None:
         self._monitor = monitor
         self._alerts = alerts
-        self._ranks: tuple[Hashable, Layout, Ranks] = (
+        self._ranks: tuple[Hashable, Ranks] = (
             None,
-            EMPTY_LAYOUT,
             _ranks(EMPTY_LAYOUT, (), np.zeros(0, np.int32)),
         )
-        self._use: tuple[Hashable, NDArray[np.int8]] = None, np.zeros(0, np.int8)
-        self._whole: tuple[Hashable, NDArray[np.int8]] = None, np.zeros((0, 0), np.int8)
-        """All pixels of the map, from whole instances."""
 
     def window(
         self, grid: MapGrid, side: int, x: NDArray[np.int64], y: NDArray[np.int64]
@@ -195,16 +190,13 @@ class HealthValues:
         """Make all pixels of a map from whole instances."""
         store = self._monitor.store
         rollups = self._monitor.rollups
-        mark = (id(grid), side, self._mark(), rollups.revision)
-        if self._whole[0] != mark:
-            place, shape = grid.pixels_of_pieces(side)
-            worst = np.zeros(shape[0] * shape[1], np.int8)
-            if rollups.ready and rollups.generation == store.generation:
-                np.maximum.at(worst, place, self._of_instances()[grid.piece_instance])
-            else:
-                worst[place] = Health.MISSING
-            self._whole = mark, worst.reshape(shape)
-        return self._whole[1]
+        place, shape = grid.pixels_of_pieces(side)
+        worst = np.zeros(shape[0] * shape[1], np.int8)
+        if rollups.ready and rollups.generation == store.generation:
+            np.maximum.at(worst, place, self._of_instances()[grid.piece_instance])
+        else:
+            worst[place] = Health.MISSING
+        return worst.reshape(shape)
 
     def _of_instances(self) -> NDArray[np.int8]:
         """Return the worst `Health` of the chips of each instance."""
@@ -240,23 +232,18 @@ class HealthValues:
     def _unused(self) -> NDArray[np.int8]:
         """Return the health of an idle chip, by instance."""
         monitor = self._monitor
-        mark = (self._mark(), monitor.rollups.revision, monitor.reservations.revision)
-        if self._use[0] != mark:
-            unused = np.full(len(monitor.store.layout.instances), Health.IDLE, np.int8)
-            for reservation in monitor.reservations.table():
-                # Of a reservation that holds nothing at present, use is not known.
-                for run in reservation.rows if reservation.used is not None else ():
-                    unused[run.start : run.stop] = Health.RESERVED_IDLE
-            self._use = mark, unused
-        return self._use[1]
+        unused = np.full(len(monitor.store.layout.instances), Health.IDLE, np.int8)
+        for reservation in monitor.reservations.table():
+            # Of a reservation that holds nothing at present, use is not known.
+            for run in reservation.rows if reservation.used is not None else ():
+                unused[run.start : run.stop] = Health.RESERVED_IDLE
+        return unused
 
     def _ranked(self) -> Ranks:
-        layout = self._monitor.store.layout
         mark = self._mark()
         if self._ranks[0] != mark:
-            marked = self._marked(layout)
-            self._ranks = mark, layout, marked
-        return self._ranks[2]
+            self._ranks = mark, self._marked(self._monitor.store.layout)
+        return self._ranks[1]
 
     def _marked(self, layout: Layout) -> Ranks:
         """Return the ranks of chips and instances from the problems."""
@@ -312,7 +299,7 @@ class HealthValues:
         whole = [Node(Level.INSTANCE, number) for number in numbers]
         if whole and alert.chips >= np.diff(layout.chip_start)[numbers].sum():
             return whole
-        if alert.members <= _MOST_MEMBERS:
+        if alert.members <= MOST_MEMBERS:
             members = self._monitor.alerts.members(alert, alert.members)
             nodes = [layout.find(_address(name)) for name, _, fires in members if fires]
             if nodes:

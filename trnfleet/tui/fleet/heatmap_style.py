@@ -378,12 +378,6 @@ class GroupLabels:
         self._monitor = context.monitor
         self._alerts = context.alerts
         self._details = GroupDetails(context)
-        self._alerted: tuple[int, MapGrid | None, NDArray[np.int8]] = (
-            -1,
-            None,
-            np.zeros(0, np.int8),
-        )
-        """Alert revision, grid, and the worst alert severity of each group."""
 
     def spans(
         self, grid: MapGrid, zoom: Zoom, selected_at: tuple[int, int], window: Region
@@ -439,24 +433,21 @@ class GroupLabels:
         layout = self._monitor.store.layout
         if not alerts.has_rules or len(alerts.marks.instances) != len(layout.instances):
             return np.zeros(0, np.int8)
-        revision, marked_grid = self._alerted[:2]
-        if revision != alerts.revision or marked_grid is not grid:
-            marks = np.full(grid.groups, NONE, np.int8)
-            np.minimum.at(
-                marks, grid.tile_group[grid.piece_tile], alerts.marks.instances[grid.piece_instance]
-            )
-            # A segment of standalone instances is no group of its own.
-            is_server = ~layout.is_standalone[grid.group_ultraserver]
-            servers = alerts.marks.ultraservers
-            # A mark that the whole has from an instance is not that of its other parts.
-            below = np.minimum.reduceat(alerts.marks.instances, layout.ultraserver_start[:-1])
-            own = np.where(servers < below, servers, NONE)
-            servers = np.where(
-                grid.is_part, own[grid.group_ultraserver], servers[grid.group_ultraserver]
-            )
-            marks[is_server] = np.minimum(marks, servers)[is_server]
-            self._alerted = alerts.revision, grid, marks
-        return self._alerted[2]
+        marks = np.full(grid.groups, NONE, np.int8)
+        np.minimum.at(
+            marks, grid.tile_group[grid.piece_tile], alerts.marks.instances[grid.piece_instance]
+        )
+        # A segment of standalone instances is no group of its own.
+        is_server = ~layout.is_standalone[grid.group_ultraserver]
+        servers = alerts.marks.ultraservers
+        # A mark that the whole has from an instance is not that of its other parts.
+        below = np.minimum.reduceat(alerts.marks.instances, layout.ultraserver_start[:-1])
+        own = np.where(servers < below, servers, NONE)
+        servers = np.where(
+            grid.is_part, own[grid.group_ultraserver], servers[grid.group_ultraserver]
+        )
+        marks[is_server] = np.minimum(marks, servers)[is_server]
+        return marks
 
     def _name(self, grid: MapGrid, group: int, width: int) -> str:
         """Return a group's name.

@@ -40,7 +40,7 @@ from trnfleet.tui.format.alerts import event_address, tally_text, worst_of
 from trnfleet.tui.metric_display import SELECTION, fleet_name
 from trnfleet.tui.state.chip_table import CHIP_COLUMNS
 from trnfleet.tui.state.subjects import of_alerts, of_job
-from trnfleet.tui.view import EVENTS, FilteredView, Lists, View
+from trnfleet.tui.view import EVENTS, FilteredView, Lists, View, filter_keys
 from trnfleet.tui.widgets.bar import Bar
 from trnfleet.tui.widgets.cells import Parts, fit, width_of, wrapped
 from trnfleet.tui.widgets.focus import focus_on
@@ -171,12 +171,9 @@ class FleetView(FilteredView):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("w,tab", "switch", "Next pane"),
         Binding("S", "silenced", "Show or hide silenced problems"),
-        Binding(
-            "slash",
-            "ask",
-            "Filter map and problems: part of an address, power>450 & job=name, sev>=warning",
+        *filter_keys(
+            "Filter map and problems: part of an address, power>450 & job=name, sev>=warning"
         ),
-        Binding("escape", "clear", "Clear the filter"),
     ]
 
     def __init__(self, context: UiContext) -> None:
@@ -333,8 +330,7 @@ class FleetView(FilteredView):
         self.jobs.tick()
         self.latest.tick()
         self._write()  # After the problems were taken: the heads count them.
-        if self._lent_rows:
-            self.trends.tick()
+        self.trends.tick()
         self.map.tick()
         # The map of another fleet may have another zoom level.
         self._write_legend()

@@ -161,7 +161,7 @@ class TreeTable(CursorList[str]):
 
     def tick(self) -> None:
         """Apply a changed layout and order, then repaint changed lines."""
-        if self._behind() and self._signatures:
+        if self._behind() and self._painted:
             # The roll-ups of a new layout are not there yet; what is on the screen stands a moment
             # longer.
             return
@@ -179,7 +179,7 @@ class TreeTable(CursorList[str]):
         self._texts.own.renew()
         # What is on the screen is another time's, so that it may not stand until there are
         # roll-ups.
-        self._signatures.clear()
+        self._painted.clear()
         self._sorted_s = -math.inf
 
     def _behind(self) -> bool:

@@ -59,7 +59,9 @@ class HierarchyView(FilteredView):
     HierarchyView.asking TreeFoot { display: none; }
     """
     BINDINGS: ClassVar = [
-        *filter_keys("part of an address or job, power>450 & job=name, sev>=warning, !text"),
+        *filter_keys(
+            "filter: part of an address or job, power>450 & job=name, sev>=warning, !text"
+        ),
         sort_key("N", columns.NAME),
         sort_key("O", columns.STATE, "state: offline and stale first"),
         sort_key("U", "nc_util_pct", "NC util; again: the other way round"),

@@ -6,6 +6,7 @@ A click or drag on the bar seeks.
 from __future__ import annotations
 
 import bisect
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from textual.message import Message
@@ -435,14 +436,13 @@ class SeekBar(Bar):
 
     DEFAULT_CSS = "SeekBar { display: none; } SeekBar.-shown { display: block; }"
 
+    @dataclass
     class Sought(Message):
         """A time was clicked, or the pointer was dragged to it."""
 
-        def __init__(self, time_ns: int, *, is_end: bool) -> None:
-            super().__init__()
-            self.time_ns = time_ns
-            self.is_end = is_end
-            """Whether the end is meant, even if it has moved since."""
+        time_ns: int
+        is_end: bool
+        """Whether the end is meant, even if it has moved since."""
 
     def __init__(self, playback: Playback | None, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
         super().__init__(fill=lambda: theme.BAR_SEEK, id=id)

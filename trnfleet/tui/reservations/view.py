@@ -67,7 +67,9 @@ class ReservationsView(FilteredView):
         Binding("plus,equals_sign", "zoom(-1)", "timeline: zoom in"),
         Binding("underscore", "zoom(1)", "timeline: zoom out"),
         Binding("s", "sort", f"sort: {', '.join(SORTS)}"),
-        *filter_keys("part of anything, idle>40, util<10 & state=active, at=uc1/us-0001, !text"),
+        *filter_keys(
+            "filter: part of anything, idle>40, util<10 & state=active, at=uc1/us-0001, !text"
+        ),
         *map(sort_key, "NCUI", SORTS),
     ]
 
@@ -147,8 +149,7 @@ class ReservationsView(FilteredView):
         self._share_space()
         self.table.tick()
         self.timeline.tick()
-        if self.details.display:
-            self.details.tick()
+        self.details.tick()
         self.charts.tick()
         self._write()
 

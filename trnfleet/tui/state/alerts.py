@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from trnfleet.wire.messages import JobMessage
 
 
-_MOST_MEMBERS = 1_000
+MOST_MEMBERS = 4_096
 """Members of alerts looked up per reading. Beyond it, alerts mark only their own place."""
 NONE = len(Severity)
 """Above the rank of every severity: of a node without an alert."""
@@ -177,8 +177,6 @@ class AlertSnapshot:
         self._by_name: dict[tuple[str, str], list[AlertWithStatus]] = {}
         self._unpublished = Unpublished()
         self._touching: tuple[int, str, list[AlertWithStatus]] = (-1, "", [])
-        self._handled: tuple[int, str, dict[AlertStatus, int]] = (-1, "", {})
-        self._on_instances: tuple[int, tuple[range, ...], list[AlertWithStatus]] = (-1, (), [])
 
     @property
     def alerts(self) -> Alerts:
@@ -258,7 +256,7 @@ class AlertSnapshot:
 
         Firing members of hardware alerts are marked, too.
         """
-        room = _MOST_MEMBERS
+        room = MOST_MEMBERS
         for problem in self.problems.all:
             if problem.is_loud is not is_loud:
                 continue
@@ -338,18 +336,12 @@ class AlertSnapshot:
 
         Handled means acknowledged or silenced.
         """
-        if self._handled[:2] != (self.revision, place):
-            statuses = Counter(
-                held.status
-                for held in self.active
-                if held.status in _HANDLED and self._is_about(held.alert, place)
-            )
-            self._handled = (
-                self.revision,
-                place,
-                {status: statuses[status] for status in _HANDLED if statuses[status]},
-            )
-        return self._handled[2]
+        statuses = Counter(
+            held.status
+            for held in self.active
+            if held.status in _HANDLED and self._is_about(held.alert, place)
+        )
+        return {status: statuses[status] for status in _HANDLED if statuses[status]}
 
     def _is_about(self, alert: Alert, place: str) -> bool:
         """Return whether an alert is at, below or above a place.
@@ -388,24 +380,19 @@ class AlertSnapshot:
         """
         if not rows or self._layout is None or self._layout is not self._monitor.store.layout:
             return []
-        if self._on_instances[:2] != (self.revision, rows):
-            alerts: list[AlertWithStatus] = []
-            for held in self.active:
-                node = (
-                    self._node(held.alert, self._layout)
-                    if held.status is AlertStatus.FIRING
-                    else None
-                )
-                if node is None or node.level < Level.INSTANCE:
-                    continue
-                first = self._layout.instance_range(node).start
-                if any(first in run for run in rows):
-                    alerts.append(held)
-            self._on_instances = (self.revision, rows, alerts)
-        return self._on_instances[2]
-
-    def _node(self, alert: Alert, layout: Layout) -> Node | None:
-        return self._node_at(address_of(alert), layout)
+        alerts: list[AlertWithStatus] = []
+        for held in self.active:
+            node = (
+                self._node_at(address_of(held.alert), self._layout)
+                if held.status is AlertStatus.FIRING
+                else None
+            )
+            if node is None or node.level < Level.INSTANCE:
+                continue
+            first = self._layout.instance_range(node).start
+            if any(first in run for run in rows):
+                alerts.append(held)
+        return alerts
 
     def _node_at(self, place: str, layout: Layout) -> Node | None:
         if not place:

@@ -10,7 +10,6 @@ from trnfleet.text import plain
 if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout
     from trnfleet.monitor.fleet_state import FleetState
-    from trnfleet.monitor.ingest.ingest import Ingest
     from trnfleet.monitor.sources.descriptors import CompactDescriptor
     from trnfleet.wire.messages import Descriptor, InstanceSpec, JobMessage
 
@@ -29,9 +28,6 @@ class Descriptions:
         self._monitor = monitor
         self._layout: Layout | None = None
         self._known: dict[str, tuple[CompactDescriptor, InstanceDescription]] = {}
-        self._ingest: Ingest | None = None
-        self._jobs_revision = -1
-        self._jobs: tuple[str, ...] = ()
 
     def of(self, instance: str) -> InstanceDescription | None:
         """Return the description of the instance at a path."""
@@ -78,10 +74,5 @@ class Descriptions:
 
         Safe for the screen; empty if unknown.
         """
-        ingest = self._monitor.ingest
-        # Another monitor has another ingest; asked for every row, this is cheaper than all
-        # revisions.
-        if ingest is not self._ingest or ingest.jobs_revision != self._jobs_revision:
-            self._ingest, self._jobs_revision = ingest, ingest.jobs_revision
-            self._jobs = tuple(plain(name, 64) for name in ingest.jobs)
-        return self._jobs[number] if 0 <= number < len(self._jobs) else ""
+        job = self.job(number)
+        return plain(job.job, 64) if job else ""

@@ -24,11 +24,6 @@ class Highlight:
     def __init__(self, monitor: FleetState) -> None:
         self.reservation_id = ""
         self._monitor = monitor
-        self._mask: NDArray[np.bool_] | None = None
-        self._of: tuple[str, Layout | None, tuple[range, ...]] = ("", None, ())
-        self._table: list[Reservation] = []
-        self._found: tuple[str, Reservation | None] = ("", None)
-        """Cached lookup in `_table`: id and result. It is read for every line of a tree."""
 
     @property
     def reservation(self) -> Reservation | None:
@@ -36,31 +31,17 @@ class Highlight:
 
         None without a highlight, or if it is no longer known.
         """
-        if not self.reservation_id:
-            return None
-        table = self._monitor.reservations.table()
-        if table is not self._table or self._found[0] != self.reservation_id:
-            self._table = table
-            self._found = self.reservation_id, self._monitor.reservations.find(self.reservation_id)
-        return self._found[1]
+        return self._monitor.reservations.find(self.reservation_id)
 
     def mask(self) -> NDArray[np.bool_] | None:
         """Return a mask of the present layout's highlighted instances; None without a highlight."""
         reservation = self.reservation
         if reservation is None:
             return None
-        layout = self._monitor.store.layout
-        known_id, known, rows = self._of
-        if (
-            self._mask is None
-            or known is not layout
-            or (known_id, rows) != (self.reservation_id, reservation.rows)
-        ):
-            self._of = self.reservation_id, layout, reservation.rows
-            self._mask = np.zeros(len(layout.instances), np.bool_)
-            for run in reservation.rows:
-                self._mask[run.start : run.stop] = True
-        return self._mask
+        mask = np.zeros(len(self._monitor.store.layout.instances), np.bool_)
+        for run in reservation.rows:
+            mask[run.start : run.stop] = True
+        return mask
 
     def words(self) -> str:
         """Return the text about the highlight for every view, with the key to end it.

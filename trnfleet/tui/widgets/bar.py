@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len
-from textual.strip import Strip
 
 from trnfleet.tui import theme
 from trnfleet.tui.widgets.cells import MOST_LINES, fit, text_of, width_of, wrapped
@@ -19,10 +18,11 @@ from trnfleet.tui.widgets.selection import SelectableWidget
 from trnfleet.tui.widgets.targets import Pressed, linked, target_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from rich.style import Style
     from textual import events
+    from textual.strip import Strip
 
     from trnfleet.tui.widgets.cells import Parts
     from trnfleet.tui.widgets.targets import Target
@@ -41,6 +41,15 @@ def justified(left: Parts, right: Parts, width: int, fill: Style) -> Parts:
     if room < 1:
         return left
     return [*left, (" " * room, fill), *right]
+
+
+def tab_parts(tabs: Mapping[str, str], shown: str) -> Parts:
+    """Return the texts of tabs by name, the shown one in brackets."""
+    parts: Parts = [(" ", theme.BASE)]
+    for tab, text in tabs.items():
+        own = (f"[{text}]", theme.LINK) if tab == shown else (f" {text} ", theme.QUIET)
+        parts += [own, (" ", theme.BASE)]
+    return parts
 
 
 def cut(parts: Parts, room: int) -> Parts:
@@ -168,7 +177,6 @@ class Bar(SelectableWidget):
         self._least = least
         self._words: Callable[[int], list[Parts]] = lambda _width: []
         self._rows: list[Parts] = []
-        self._strips: dict[int, Strip] = {}
         """Pictures of the lines, as they were drawn last."""
 
     def show(
@@ -178,7 +186,6 @@ class Bar(SelectableWidget):
         self._words = compose
         if fill is not None:
             self._fill = fill
-            self._strips.clear()
         self._paint()
 
     @property
@@ -186,15 +193,8 @@ class Bar(SelectableWidget):
         return "\n".join(text_of(row).rstrip() for row in self._rows)
 
     def render_line(self, y: int) -> Strip:
-        """Return the picture of line `y`."""
-        strip = self._strips.get(y)
-        width = self.size.width
-        if strip is None or strip.cell_length != width:
-            row = self._rows[y] if y < len(self._rows) else []
-            strip = self._strips[y] = (
-                make_strip(row, width, self._fill()) if width > 0 else Strip.blank(0)
-            )
-        return self.with_selection(y, strip)
+        row = self._rows[y] if y < len(self._rows) else []
+        return self.with_selection(y, make_strip(row, self.size.width, self._fill()))
 
     def target_at(self, x: int, y: int) -> Target | None:
         """Return the target of the cell at column `x` of line `y`; None for none."""
@@ -216,7 +216,6 @@ class Bar(SelectableWidget):
 
     def restyle(self) -> None:
         """Paint again in another theme."""
-        self._strips.clear()
         self._paint()
         self.refresh()
 
@@ -224,7 +223,6 @@ class Bar(SelectableWidget):
         rows = self._words(self.size.width) if self.size.width > 0 else []
         if rows != self._rows:
             self._rows = rows
-            self._strips.clear()
             self.refresh()
         if self._least is not None:
             # Textual lays out again only where that is another number.

@@ -6,6 +6,7 @@ the fields.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from textual import on
@@ -55,26 +56,23 @@ class Form(Vertical):
         Binding("shift+tab,up", "step(-1)", "previous field", show=False),
     ]
 
+    @dataclass
     class Changed(Message):
         """The text of a field has changed."""
 
-        def __init__(self, form: Form) -> None:
-            super().__init__()
-            self.form = form
+        form: Form
 
+    @dataclass
     class Submitted(Message):
         """The form was submitted."""
 
-        def __init__(self, form: Form) -> None:
-            super().__init__()
-            self.form = form
+        form: Form
 
+    @dataclass
     class Left(Message):
         """The form was left without being submitted."""
 
-        def __init__(self, form: Form) -> None:
-            super().__init__()
-            self.form = form
+        form: Form
 
     def __init__(self, rows: Sequence[Sequence[FieldSpec]]) -> None:
         """Make a form.

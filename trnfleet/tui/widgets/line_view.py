@@ -34,6 +34,13 @@ class Line(NamedTuple):
     """Makes the picture; called only for repainted lines."""
 
 
+class PaintedLine(NamedTuple):
+    """A line as on the screen."""
+
+    signature: Hashable
+    strip: Strip
+
+
 def text_line(parts: Iterable[tuple[str, Style]], width: int, fill: Style | None = None) -> Line:
     """Return a line of styled texts, cut or filled to `width` cells.
 
@@ -93,8 +100,7 @@ class LineView(ScrollView, SelectableWidget, can_focus=True):
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002  Textual's name
         super().__init__(id=id, classes=classes)
-        self._signatures: dict[int, Hashable] = {}
-        self._strips: dict[int, Strip] = {}
+        self._painted: dict[int, PaintedLine] = {}
         self.lines_painted = 0
         """Lines remade since the start, for tests and measurements."""
 
@@ -110,18 +116,17 @@ class LineView(ScrollView, SelectableWidget, can_focus=True):
     def tick(self) -> None:
         """Remake the visible lines and repaint changed ones."""
         width, height = self.lines_size()
-        if width <= 0 or height <= 0 or not self.is_attached:
+        if width <= 0 or height <= 0 or not self.is_attached or not self.display:
             return
         made = self._made(width, height)
-        signatures = self._signatures
+        painted = self._painted
         due = [
             y
             for y, line in enumerate(made)
-            if line.signature is None or signatures.get(y, self) != line.signature
+            if y not in painted or painted[y].signature != line.signature
         ]
         for y in due:
-            signatures[y] = made[y].signature
-            self._strips[y] = made[y].make()
+            painted[y] = PaintedLine(made[y].signature, made[y].make())
         if due:
             self.lines_painted += len(due)
             self.refresh(*(Region(0, y, self.size.width, 1) for y in due))
@@ -139,15 +144,13 @@ class LineView(ScrollView, SelectableWidget, can_focus=True):
 
     def invalidate(self) -> None:
         """Repaint everything."""
-        self._signatures.clear()
-        self._strips.clear()
+        self._painted.clear()
         self.refresh()
         self.tick()
 
     def restyle(self) -> None:
         """Repaint in another theme: all previous lines have the old colours."""
-        self._signatures.clear()
-        self._strips.clear()
+        self._painted.clear()
         self.restyled()
         self.refresh()
 
@@ -158,16 +161,16 @@ class LineView(ScrollView, SelectableWidget, can_focus=True):
         """
 
     def render_line(self, y: int) -> Strip:
-        strip = self._strips.get(y)
         width, height = self.lines_size()
-        if strip is None or strip.cell_length != width:
-            for number, line in enumerate(self._made(width, height)):
-                self._signatures[number] = line.signature
-                self._strips[number] = line.make()
-            strip = self._strips.get(y)
-        return self.with_selection(
-            y, strip if strip is not None else Strip.blank(width, theme.BASE)
-        )
+        painted = self._painted.get(y)
+        if painted is None or painted.strip.cell_length != width:
+            self._painted.update(
+                (number, PaintedLine(line.signature, line.make()))
+                for number, line in enumerate(self._made(width, height))
+            )
+            painted = self._painted.get(y)
+        strip = Strip.blank(width, theme.BASE) if painted is None else painted.strip
+        return self.with_selection(y, strip)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Paint the new window at once when it has moved by a line."""
@@ -184,8 +187,8 @@ class LineView(ScrollView, SelectableWidget, can_focus=True):
     def on_click(self, event: events.Click) -> None:
         """Ask for the target of the text under the pointer."""
         x = event.x
-        strip = self._strips.get(event.y)
-        for segment in strip or ():
+        painted = self._painted.get(event.y)
+        for segment in () if painted is None else painted.strip:
             x -= segment.cell_length
             if x < 0:
                 target = None if segment.style is None else target_of(segment.style)
@@ -195,8 +198,7 @@ class LineView(ScrollView, SelectableWidget, can_focus=True):
 
     def on_resize(self, _event: events.Resize) -> None:
         """Make everything for the new size."""
-        self._signatures.clear()
-        self._strips.clear()
+        self._painted.clear()
         self.resized()
         self.tick()
 

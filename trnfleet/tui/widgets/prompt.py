@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -70,12 +71,11 @@ class FilterPrompt(Vertical):
     }
     """  # noqa: E501
 
+    @dataclass
     class Changed(Message):
         """The text of the field has changed."""
 
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
+        text: str
 
     def __init__(self, submit: Callable[[str], None]) -> None:
         """Make a prompt.

@@ -6,6 +6,7 @@ They are in the styles of texts, so that code drawing a text need not know them.
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -53,9 +54,8 @@ def target_of(style: Style) -> Target | None:
     return None if pair is None else Target(TargetKind[pair[0]], pair[1])
 
 
+@dataclass
 class Pressed(Message):
     """A text was clicked that has a target."""
 
-    def __init__(self, target: Target) -> None:
-        super().__init__()
-        self.target = target
+    target: Target

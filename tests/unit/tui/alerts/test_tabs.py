@@ -11,8 +11,8 @@ from trnfleet.tui.alerts.tabs import (
     HISTORY,
     SILENCES,
     TABS,
+    alert_tabs,
     nothing_words,
-    tab_parts,
     with_doubt,
     with_found,
     with_note,
@@ -26,15 +26,15 @@ async def test_the_shown_tab_is_in_brackets() -> None:
     """Each tab shows its count, in the same cells for every tab shown."""
     snapshot = AlertSnapshot((await burning(3)).monitor)
     snapshot.refresh(0.0)
-    assert text_of(tab_parts(snapshot, ACTIVE)) == " [active 1]  all 1   silences 0   history 1  "
-    assert text_of(tab_parts(snapshot, HISTORY)) == "  active 1   all 1   silences 0  [history 1] "
-    assert len({width_of(tab_parts(snapshot, tab)) for tab in TABS}) == 1
+    assert text_of(alert_tabs(snapshot, ACTIVE)) == " [active 1]  all 1   silences 0   history 1  "
+    assert text_of(alert_tabs(snapshot, HISTORY)) == "  active 1   all 1   silences 0  [history 1] "
+    assert len({width_of(alert_tabs(snapshot, tab)) for tab in TABS}) == 1
 
 
 @pytest.mark.parametrize("width", [80, 120, 240])
 def test_the_line_fills_its_width(width: int) -> None:
     """A note, a problem, a filter and an order stand at the line's end."""
-    tabs = tab_parts(AlertSnapshot(fed().monitor), ACTIVE)
+    tabs = alert_tabs(AlertSnapshot(fed().monitor), ACTIVE)
     lines = [
         with_note(tabs, "done", width),
         with_found(tabs, "x", 5, width),
@@ -52,7 +52,7 @@ def test_where_there_is_little_room() -> None:
 
     The number of matches is dropped before the filter, the order entirely.
     """
-    tabs = tab_parts(AlertSnapshot(fed().monitor), ACTIVE)
+    tabs = alert_tabs(AlertSnapshot(fed().monitor), ACTIVE)
     width = width_of(tabs) + 6
     assert text_of(with_note(tabs, "a note " * 20, width)).startswith(" a note")
     assert text_of(with_found(tabs, "abc", 5, width)).endswith("/abc ")
@@ -80,7 +80,7 @@ def test_the_watch_that_leads_stands_beside_the_order_where_there_is_room() -> N
 
     Doubts about a watch replace it.
     """
-    tabs = tab_parts(AlertSnapshot(fed().monitor), ACTIVE)
+    tabs = alert_tabs(AlertSnapshot(fed().monitor), ACTIVE)
     assert text_of(with_order(tabs, ALL, "age", 120, "w leads; heard 3 s ago")).endswith(
         "w leads; heard 3 s ago  sort: age "
     )
