@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, BinaryIO, TextIO
 import click
 
 from trnfleet.errors import ConfigError, TrnfleetError
-from trnfleet.text import plain
+from trnfleet.text import LONGEST, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-LONGEST_CELL = 400
 MOST_SHOWN = 10
 """Most entries of one kind in a text; --json has all."""
 PROGRESS_EVERY_S = 10.0
@@ -50,7 +49,7 @@ def row_lines(rows: Iterable[tuple[str, str]], width: int, indent: str = "") -> 
 
 def table_lines(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return rows with their columns aligned, as plain text; the first row is the heading."""
-    cells = [[plain(cell, LONGEST_CELL) for cell in row] for row in rows]
+    cells = [[plain(cell, LONGEST) for cell in row] for row in rows]
     # The last column needs no padding, and one long cell in it must not widen the others.
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)][:-1]
     return [

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trnfleet.cli.output import LONGEST_CELL, MOST_SHOWN, row_lines, table_lines
+from trnfleet.cli.output import MOST_SHOWN, row_lines, table_lines
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.alerts.relays import CellRelays
 from trnfleet.domain.alerts.watches import receiver_error_text
@@ -36,7 +36,7 @@ from trnfleet.monitor.reservations.means import MeanUse
 from trnfleet.monitor.store.last_known import LAST_KNOWN
 from trnfleet.monitor.summary import undescribed_text
 from trnfleet.services.alerts_client import WITHHELD, published_problems
-from trnfleet.text import plain
+from trnfleet.text import LONGEST, plain
 from trnfleet.wire.ports import RECORDING
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class FleetReport:
     def text(self) -> str:
         """Return it as text; the brokers, where there are several."""
         if self.state is None:
-            rows = [("fleet", f"{self.fleet} (UNHEALTHY: {plain(self.error, LONGEST_CELL)})")]
+            rows = [("fleet", f"{self.fleet} (UNHEALTHY: {plain(self.error, LONGEST)})")]
         else:
             rows = self.state.rows(healthy=self.is_healthy)
         if len(self.brokers) > 1:
@@ -190,7 +190,7 @@ class FleetReport:
     def reservation_text(self) -> str:
         """Return its reservations as text."""
         if self.state is None:
-            return plain(self.error, LONGEST_CELL)
+            return plain(self.error, LONGEST)
         return "\n".join(lines_of(self.state.monitor))
 
 
@@ -296,7 +296,7 @@ class KnownFleet:
             last = plain(summary.last_problem, 300)
             rows.append(("refused", f"{refused or 'nothing'}; the last problem: {last}"))
         if summary.receiver_errors:
-            first = plain(receiver_error_text(summary.receiver_errors[0]), LONGEST_CELL)
+            first = plain(receiver_error_text(summary.receiver_errors[0]), LONGEST)
             rows.append(("receivers", f"{counted(summary.receiver_error_count, 'error')}: {first}"))
         rows += self._problem_rows()
         for event in self._last_events:
@@ -347,7 +347,7 @@ class KnownFleet:
         if len(listed) > MOST_SHOWN:
             rows.append(("", f"and {len(listed) - MOST_SHOWN:,} more"))
         doubts = published.cell_doubts
-        rows += [("alerts", plain(doubt, LONGEST_CELL)) for doubt in doubts[:MOST_SHOWN]]
+        rows += [("alerts", plain(doubt, LONGEST)) for doubt in doubts[:MOST_SHOWN]]
         if len(doubts) > MOST_SHOWN:
             rows.append(("alerts", f"and of {len(doubts) - MOST_SHOWN:,} more cells"))
         if not published.is_watched and not doubts:
@@ -364,7 +364,7 @@ def _relay_rows(relays: Sequence[CellRelays]) -> Rows:
     """Return a row for each cell, cells without an active relay first."""
     ordered = sorted(relays, key=lambda cell: cell.active is not None)
     rows = [
-        ("relays", f"{plain(cell.cell)}: {plain(cell.text, LONGEST_CELL)}")
+        ("relays", f"{plain(cell.cell)}: {plain(cell.text, LONGEST)}")
         for cell in ordered[:MOST_SHOWN]
     ]
     if len(ordered) > MOST_SHOWN:
@@ -602,7 +602,7 @@ def pipeline_rows(health: PipelineHealth) -> Rows:
             rows.append(
                 (
                     f"  {problem.severity.value}",
-                    f"{plain(problem.text, LONGEST_CELL)}. {plain(problem.advice, LONGEST_CELL)}",
+                    f"{plain(problem.text, LONGEST)}. {plain(problem.advice, LONGEST)}",
                 )
             )
     return rows

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trnfleet.cli.app_options import log_file_for_app
-from trnfleet.cli.output import LONGEST_CELL, require_terminal, table_lines
+from trnfleet.cli.output import require_terminal, table_lines
 from trnfleet.errors import TrnfleetError
+from trnfleet.text import LONGEST
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,4 +102,4 @@ def test_tables_are_aligned() -> None:
 def test_cells_are_plain_and_cut() -> None:
     """What a terminal could act upon is written out, and a cell has a limit."""
     assert table_lines([("A",), ("\x1b[2J",)]) == ["A", "\\u001b[2J"]
-    assert len(table_lines([("A",), ("x" * 1_000,)])[1]) == LONGEST_CELL
+    assert len(table_lines([("A",), ("x" * 2_000,)])[1]) == LONGEST

@@ -15,7 +15,7 @@ from trnfleet.domain.quantities import DurationStyle, count, counted, duration, 
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.fleet_state import LOADING
 from trnfleet.monitor.store.findings import JOBS_DOWN
-from trnfleet.text import plain
+from trnfleet.text import LONGEST, plain
 
 if TYPE_CHECKING:
     from trnfleet.monitor.problems.problem import JobImpact, Place, Problem, ProblemCounts
@@ -28,9 +28,6 @@ def none_text(incomplete: str = "") -> str:
     if incomplete == LOADING:
         return "Loading problems …"
     return f"{NONE} {incomplete}".rstrip()
-
-
-LONGEST = 400
 
 
 def place_text(place: Place, *, is_whole: bool = False) -> str:

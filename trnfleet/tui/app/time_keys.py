@@ -25,6 +25,8 @@ from trnfleet.tui.playback.time_input import UNDERSTOOD, parse_time
 from trnfleet.tui.view import View
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from trnfleet.monitor.replay.controls import Playback
 
 LEAD_S = 5.0
@@ -63,11 +65,15 @@ class TimeKeys(FleetScreen):
             self.say(NO_PLAYBACK)
         return self.playback
 
-    def action_time_step(self, seconds: float) -> None:
+    def _control(self, control: Callable[[Playback], object]) -> None:
+        """Control the playback, or say that there is none."""
         playback = self._playback_or_note()
         if playback is not None:
-            playback.step(seconds)
+            control(playback)
             self._show_request()
+
+    def action_time_step(self, seconds: float) -> None:
+        self._control(lambda playback: playback.step(seconds))
 
     def action_time_nudge(self, seconds: float) -> None:
         """Step, and pause there."""
@@ -78,10 +84,7 @@ class TimeKeys(FleetScreen):
             self._show_request()
 
     def action_time_toggle(self) -> None:
-        playback = self._playback_or_note()
-        if playback is not None:
-            playback.toggle()
-            self._show_request()
+        self._control(lambda playback: playback.toggle())
 
     def action_time_rate(self, direction: int) -> None:
         """Play slower or faster; the present has no rate."""
@@ -128,10 +131,7 @@ class TimeKeys(FleetScreen):
             self._show_request()
 
     def action_time_start(self) -> None:
-        playback = self._playback_or_note()
-        if playback is not None:
-            playback.go_start()
-            self._show_request()
+        self._control(lambda playback: playback.go_start())
 
     def action_time_loop(self) -> None:
         playback = self._playback_or_note()

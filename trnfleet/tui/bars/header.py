@@ -22,13 +22,13 @@ from trnfleet.monitor.store.averages import WINDOW_S
 from trnfleet.monitor.store.fields import BY_KEY
 from trnfleet.monitor.store.last_known import jobs_text
 from trnfleet.monitor.summary import undescribed_text
-from trnfleet.text import plain
+from trnfleet.text import LONGEST, plain
 from trnfleet.tui import theme
 from trnfleet.tui.format.addresses import last_segments
 from trnfleet.tui.format.problems import badge
 from trnfleet.tui.metric_display import fleet_name
 from trnfleet.tui.view import ALERTS
-from trnfleet.tui.widgets.bar import LONGEST_REASON, Item, cut, fitted, justified, paragraph
+from trnfleet.tui.widgets.bar import Item, cut, fitted, justified, paragraph
 from trnfleet.tui.widgets.cells import Parts, width_of
 from trnfleet.tui.widgets.targets import Target, TargetKind, linked
 from trnfleet.wire.ports import RECORDING
@@ -118,7 +118,7 @@ def why_waiting(summary: Summary, link: LinkStatus, for_s: float = 0.0) -> str:
     if for_s >= 1:
         broker += f" for {duration(int(for_s))}"
     if not link.connected:
-        because = f": {plain(link.last_error, LONGEST_REASON)}" if link.last_error else ""
+        because = f": {plain(link.last_error, LONGEST)}" if link.last_error else ""
         return f"not connected to {broker}{because}"
     if summary.refused:
         number = sum(summary.refused.values())

@@ -13,10 +13,10 @@ from rich.cells import cell_len
 from trnfleet.domain.alerts.watches import receiver_error_text
 from trnfleet.domain.quantities import count, duration
 from trnfleet.domain.severity import Severity
-from trnfleet.text import plain
+from trnfleet.text import LONGEST, plain
 from trnfleet.tui import theme
 from trnfleet.tui.bars.hints import hint_parts
-from trnfleet.tui.widgets.bar import LONGEST_REASON, cut, justified
+from trnfleet.tui.widgets.bar import cut, justified
 from trnfleet.tui.widgets.cells import Parts, fit, width_of
 from trnfleet.wire.ports import RECORDING
 
@@ -110,13 +110,13 @@ def banner(
             return None
         where = plain(link.broker) or "the broker"
         since = duration(now_s - link.changed_s)
-        because = f" ({plain(link.last_error, LONGEST_REASON)})" if link.last_error else ""
+        because = f" ({plain(link.last_error, LONGEST)})" if link.last_error else ""
         return Banner(
             f"✖ no connection to {where} for {since}; values are the last known{heard}{because}",
             theme.BAR_DOWN,
         )
     if away:
-        longest = max(60, LONGEST_REASON // len(away))
+        longest = max(60, LONGEST // len(away))
         lost = "; ".join(
             f"{plain(part.broker)} for {duration(now_s - part.changed_s)}"
             + (f" ({plain(part.last_error, longest)})" if part.last_error else "")
@@ -147,9 +147,7 @@ def banner(
 def own_banner(processes: Sequence[OwnProcess]) -> Banner | None:
     """Return the banner about the app's own processes; None while they are well."""
     notes = [process.note for process in processes if process.note]
-    return (
-        Banner(f"▲ {plain('; '.join(notes), LONGEST_REASON)}", theme.BAR_ALERT) if notes else None
-    )
+    return Banner(f"▲ {plain('; '.join(notes), LONGEST)}", theme.BAR_ALERT) if notes else None
 
 
 def note_line(note: str, width: int, hints: Hints, *, is_problem: bool) -> Parts:

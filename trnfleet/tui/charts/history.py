@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.alerts.alert import Alert
-    from trnfleet.domain.layout import Layout
+    from trnfleet.domain.layout import Layout, Node
     from trnfleet.domain.minutes import KeptSeries
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.store.fields import Field
@@ -214,15 +214,18 @@ def resolution(past: ChartPast | None) -> str:
     return f", {text} of history"
 
 
-def figure_of(field: Field, layout: Layout) -> float:
+def figure_of(field: Field, layout: Layout, node: Node) -> float:
     """Return the hardware figure per chip for a field's join.
 
-    It is the mean of the fleet's types, weighted by chips.
+    It is the mean of a place's types, weighted by chips.
     """
     if field.hardware is None or not layout.types:
         return 1.0
     by_type = np.array([field.hardware(kind.chip) for kind in layout.types])
-    return float(np.average(by_type[layout.instance_type], weights=np.diff(layout.chip_start)))
+    covered = layout.instance_range(node)
+    rows = slice(covered.start, covered.stop)
+    weights = np.diff(layout.chip_start)[rows]
+    return float(np.average(by_type[layout.instance_type[rows]], weights=weights))
 
 
 class ChartInputs(NamedTuple):

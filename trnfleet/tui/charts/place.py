@@ -391,7 +391,9 @@ class ChartSource(NamedTuple):
         history = context.monitor.history
         track = history.track(layout, node, field.key, self.inputs.times.span_s)
         before = (
-            None if self.past is None else self.past.field(field, figure_of(field, layout), track)
+            None
+            if self.past is None
+            else self.past.field(field, figure_of(field, layout, node), track)
         )
         mean_s = self.inputs.mean_s if self._is_chip else MEAN_S
         return Series(track.smoothed(mean_s), theme.CHART, before=before)

@@ -26,17 +26,8 @@ from trnfleet.domain.metrics import (
     Scope,
 )
 from trnfleet.monitor.store.store import Freshness, join_lanes
-from trnfleet.tui import theme
-from trnfleet.tui.charts.axes import Limit
-from trnfleet.tui.charts.chart import Chart, Series
-from trnfleet.tui.charts.history import (
-    before_of,
-    chart_inputs,
-    fired_marks,
-    read_past,
-    resolution,
-    thresholds,
-)
+from trnfleet.tui.charts.history import fired_marks
+from trnfleet.tui.charts.place import ChartSource, Place
 from trnfleet.tui.chip.marks import read_marks
 from trnfleet.tui.metric_display import CHIP_CHARTS
 
@@ -49,7 +40,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.store.store import Store
-    from trnfleet.tui.charts.history import ChartInputs, ChartPast
+    from trnfleet.tui.charts.chart import Chart
     from trnfleet.tui.chip.marks import ChipPart, PartMark
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.state.descriptors import Descriptions
@@ -195,12 +186,19 @@ def read_chip(
 ) -> ChipFacts:
     """Return the facts of a chip row of the present layout, at monotonic `now_s`."""
     monitor = context.monitor
-    inputs = chart_inputs(monitor, context.window, shows_past=context.shows_past)
     store = monitor.store
     layout = monitor.store.layout
     node = Node(Level.CHIP, chip)
     path = layout.path(node)
-    history = read_past(context, inputs.times, path)
+    source = ChartSource.read_node(Place(context, path), node)
+    marks = fired_marks(
+        monitor,
+        source.inputs.times.span_s,
+        lambda alert: (
+            bool(address := address_of(alert)) and is_below(path, address.partition(":")[0])
+        ),
+    )
+    source = source._replace(marks=marks)
     instance = int(layout.instance_of_chip[chip])
     described = descriptions.of(layout.instances[instance])
     descriptor = described.descriptor if described else None
@@ -231,13 +229,13 @@ def read_chip(
         links=_links(layout, chip, values),
         unhealthy=_unhealthy(store, chip),
         rates=rates.add(path, ts_ns, np.array([values[name][0] for name in COUNTERS])),
-        charts=_charts(monitor, inputs, node, path, history),
+        charts={field.key: source.single(field).chart for field in CHIP_CHARTS},
         now=_now(context, chip),
         series={
             field.key: monitor.history.series(layout, node, field.key) for field in CHIP_CHARTS
         },
         samples=monitor.history.samples,
-        window=inputs.line_note + resolution(history),
+        window=source.note,
         provenance=tuple(_provenance(metric, descriptor) for metric in METRICS),
         speed=descriptor.clock.speed if descriptor else 1.0,
         marks=read_marks(context.alerts, path, layout, layout.lane_names_of(instance)),
@@ -268,47 +266,6 @@ def _now(context: UiContext, chip: int) -> dict[str, float]:
     return {
         field.key: float(field.values(store, averages, Level.CHIP, row)[0]) for field in CHIP_CHARTS
     }
-
-
-def _charts(
-    monitor: FleetState, inputs: ChartInputs, node: Node, path: str, past: ChartPast | None
-) -> dict[str, Chart]:
-    """Return the charts of a chip with rule limits, hardware limits and its own alerts."""
-    layout = monitor.store.layout
-    times = inputs.times
-    kind = layout.type_of(int(layout.instance_of_chip[node.number]))
-    marks = fired_marks(
-        monitor,
-        times.span_s,
-        lambda alert: (
-            bool(address := address_of(alert)) and is_below(path, address.partition(":")[0])
-        ),
-    )
-    charts: dict[str, Chart] = {}
-    for field in CHIP_CHARTS:
-        track = monitor.history.track(layout, node, field.key, times.span_s)
-        limits = list(thresholds(monitor, field, Level.CHIP))
-        peak = field.peak(kind.chip) if field.peak else None
-        if peak and not field.is_ratio:
-            limits.append(Limit(peak, "cap" if field.unit == "W" else "peak", theme.CHART_CAP))
-        ceiling = 100.0 if field.unit == "%" else np.inf
-        figure = field.hardware(kind.chip) if field.hardware else 1.0
-        before = None if past is None else past.field(field, figure, track)
-        series = Series(track.smoothed(inputs.mean_s), theme.CHART, before=before)
-        gaps = () if past is None else past.gaps([track])
-        charts[field.key] = Chart(
-            [series],
-            field.unit,
-            times,
-            field.low,
-            ceiling,
-            limits,
-            marks,
-            inputs.gaps,
-            gaps,
-            before=before_of(monitor, Level.CHIP),
-        )
-    return charts
 
 
 def neighbour(layout: Layout, chip: int, lane: int) -> int | None:

@@ -195,14 +195,8 @@ class MapGrid:
         return np.where(there, chips, -1)
 
     def chip_at(self, x: int, y: int) -> int:
-        """Return the chip at a lattice column and row; -1 without a chip."""
-        tile = self.tile
-        number = int(self.tile_at[y // tile, x // tile])
-        columns = int(self.tile_columns[number])
-        inside = x % tile
-        chip = int(self.tile_chip[number]) + y % tile * columns + inside
-        is_there = number >= 0 and inside < columns and chip < int(self.tile_chip[number + 1])
-        return chip if is_there else -1
+        """Return the chip row at a place of the lattice; -1 without a chip."""
+        return int(self.chips_at(np.array([x]), np.array([y]))[0, 0])
 
     def place_of(self, chip: int) -> tuple[int, int]:
         """Return lattice column and row of a chip: the inverse of `chips_at`."""

@@ -288,15 +288,11 @@ def rounded_up(value: float) -> float:
     An eighth of it, one step, is a whole number.
     """
     top = 8.0
-    for factor in _factors():
+    for factor in [2.0, 2.5, 2.0] * 20:
         if top >= value:
             break
         top *= factor
     return top
-
-
-def _factors() -> list[float]:
-    return [2.0, 2.5, 2.0] * 20
 
 
 def _joining(field: Field) -> Aggregate:

@@ -112,11 +112,6 @@ def health_style(health: Health) -> Style:
     return theme.STATE_STYLE[Freshness.OFFLINE] if tile is Tile.OFFLINE else theme.QUIET
 
 
-def tile_at(health: Health) -> Tile:
-    """Return the tile with the colours of a health."""
-    return _TILES[health]
-
-
 def tiles_in(codes: NDArray[np.int16]) -> frozenset[Tile]:
     """Return the tiles of health codes: for their glyphs and for their colours."""
     counts = np.bincount(codes.ravel(), minlength=CODES)
@@ -237,24 +232,24 @@ def _marked(code: int) -> tuple[str, Style] | None:
 def _mixed(upper: int, lower: int) -> tuple[str, Style]:
     both = (upper, lower)
     if PixelCode.OFFLINE in both:
-        return OFFLINE_GLYPH, _style(theme.RED, _under(both))
+        return OFFLINE_GLYPH, Style(color=theme.RED, bgcolor=_under(both))
     for first, after, glyph in (
         (PixelCode.STALE, PixelCode.OFFLINE, STALE_GLYPH),
         (PixelCode.PARTLY, PixelCode.STALE, PARTLY_GLYPH),
     ):
         for code in both:
             if first <= code < after:
-                return glyph, _style(_color(code), _under(both))
+                return glyph, Style(color=_color(code), bgcolor=_under(both))
     for outlier, glyph in ((PixelCode.HIGH, HIGH_GLYPH), (PixelCode.LOW, LOW_GLYPH)):
         if outlier in both:
-            return glyph, _style(_color(outlier), theme.BACKGROUND)
+            return glyph, Style(color=_color(outlier), bgcolor=theme.BACKGROUND)
     if upper == lower:
         if upper == PixelCode.MISSING:
             return MISSING_GLYPH, theme.GHOST
-        return " ", _style(_color(upper), _color(upper))
+        return " ", Style(color=_color(upper), bgcolor=_color(upper))
     if set(both) == {PixelCode.MISSING, PixelCode.GAP}:
         return MISSING_GLYPH, theme.GHOST
-    return "▀", _style(_color(upper), _color(lower))
+    return "▀", Style(color=_color(upper), bgcolor=_color(lower))
 
 
 def _under(both: tuple[int, int]) -> Color:
@@ -309,10 +304,6 @@ def _towards(color: Color, other: Color, share: float) -> Color:
     """Return a mixture: `share` of a colour, the rest of the other."""
     pairs = zip(color.get_truecolor(), other.get_truecolor(), strict=True)
     return Color.from_rgb(*(round(share * own + (1 - share) * rest) for own, rest in pairs))
-
-
-def _style(color: Color, background: Color) -> Style:
-    return Style(color=color, bgcolor=background)
 
 
 FIELDS = (BY_KEY["power_w"], BY_KEY["temperature_c"])
@@ -534,7 +525,7 @@ def health_legend(shown: frozenset[Tile], right: Parts, width: int) -> Parts:
     room = width - width_of([*parts, *right])
     chosen: set[int] = set()
     for number in sorted(
-        range(len(entries)), key=lambda index: tile_at(_HEALTH_KEY[index][0]) not in shown
+        range(len(entries)), key=lambda index: _TILES[_HEALTH_KEY[index][0]] not in shown
     ):
         room -= width_of(entries[number])
         if room < 0:

@@ -17,7 +17,7 @@ from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.format.alerts import worst_of
 from trnfleet.tui.widgets.cells import fit, width_of
-from trnfleet.tui.widgets.cursor_list import RowList
+from trnfleet.tui.widgets.cursor_list import R, RowList
 from trnfleet.tui.widgets.line_view import Line, text_line
 from trnfleet.tui.widgets.targets import Pressed, Target, TargetKind, linked
 
@@ -140,14 +140,10 @@ def problem_of(alerts: AlertSnapshot, name: str) -> Problem | None:
     )
 
 
-class JobList(RowList[str, "JobMessage"]):
-    """Jobs in trouble first, then by name, two lines each with enough room.
-
-    A click or Enter opens the cause of a job's trouble, or the job's place.
-    """
+class FleetList(RowList[str, R]):
+    """A list beside the map; its cursor is shown while it has the focus."""
 
     HELP_TITLE = "Fleet: problems and jobs"
-    DEFAULT_CSS = "JobList { scrollbar-gutter: auto; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "enter", "Go to the cause, or to a job's place"),
     ]
@@ -156,6 +152,24 @@ class JobList(RowList[str, "JobMessage"]):
         super().__init__(id=id)
         self.monitor = context.monitor
         self._alerts = context.alerts
+
+    def on_focus(self) -> None:
+        """Show the line under the cursor, and go there."""
+        if self.picked is not None:
+            self.point(self.row)
+        # Textual notes the focus after this handler.
+        self.call_next(self.tick)
+
+    def on_blur(self) -> None:
+        """Hide the cursor."""
+        self.call_next(self.tick)
+
+
+class JobList(FleetList["JobMessage"]):
+    """Jobs in trouble first, then by name, two lines each with enough room.
+
+    A click or Enter opens the cause of a job's trouble, or the job's place.
+    """
 
     def key_of(self, row: JobMessage) -> str:
         return row.job
@@ -248,16 +262,6 @@ class JobList(RowList[str, "JobMessage"]):
     def action_enter(self) -> None:
         if self.picked is not None:
             self.post_message(Pressed(self.target_of(self.picked)))
-
-    def on_focus(self) -> None:
-        """Show the cursor and its place."""
-        if self.picked is not None:
-            self.point(self.row)
-        # Textual notes the focus after this handler.
-        self.call_next(self.tick)
-
-    def on_blur(self) -> None:
-        self.call_next(self.tick)
 
     def _below(self, job: JobMessage, plan: JobPlan, room: int) -> str:
         """Return a job's second line: cause of trouble, else place, and fault cost."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
-
-from textual.binding import Binding, BindingType
+from typing import TYPE_CHECKING
 
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.alerts.signals import Scope
@@ -13,11 +11,11 @@ from trnfleet.monitor.problems import texts
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.fleet.filtering import FleetFilter
+from trnfleet.tui.fleet.jobs import FleetList
 from trnfleet.tui.format.problems import place_in
 from trnfleet.tui.snapshots.table import Table
 from trnfleet.tui.view import ALERTS, View
 from trnfleet.tui.widgets.cells import fit, width_of, wrapped
-from trnfleet.tui.widgets.cursor_list import RowList
 from trnfleet.tui.widgets.line_view import Line, text_line
 
 if TYPE_CHECKING:
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from trnfleet.monitor.problems.problem import Problem, Problems
-    from trnfleet.tui.state.alerts import AlertSnapshot
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.widgets.cells import Parts
 
@@ -66,22 +63,14 @@ def title(problems: Problems, room: int, *, shows_silenced: bool, incomplete: st
     return parts
 
 
-class ProblemList(RowList[str, "Problem"]):
+class ProblemList(FleetList["Problem"]):
     """Problems, two lines each with enough room.
 
     The cursor is visible while the list has the focus.
     """
 
-    HELP_TITLE = "Fleet: problems and jobs"
-    DEFAULT_CSS = "ProblemList { scrollbar-gutter: auto; }"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "enter", "Go to the cause, or to a job's place"),
-    ]
-
     def __init__(self, context: UiContext, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
-        super().__init__(id=id)
-        self.monitor = context.monitor
-        self._alerts: AlertSnapshot = context.alerts
+        super().__init__(context, id=id)
         self._clock = context.clock
         self.shows_silenced = False
         self.filter = FleetFilter(context)
@@ -242,17 +231,6 @@ class ProblemList(RowList[str, "Problem"]):
         """Read the problems for the first picture."""
         self._alerts.refresh(self._clock.monotonic_s())
         self._read()
-
-    def on_focus(self) -> None:
-        """Show the cursor and its place."""
-        self._read()
-        if self.picked is not None:
-            self.point(self.row)
-        # Textual notes the focus after this handler.
-        self.call_next(self.tick)
-
-    def on_blur(self) -> None:
-        self.call_next(self.tick)
 
 
 def _first(

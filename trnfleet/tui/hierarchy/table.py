@@ -34,20 +34,18 @@ from trnfleet.tui.state.chip_table import CHIP_COLUMNS, ChipTable
 from trnfleet.tui.state.leases import open_chips
 from trnfleet.tui.view import View
 from trnfleet.tui.widgets.cursor_list import CursorList
-from trnfleet.tui.widgets.line_view import Line, make_strip, text_line
+from trnfleet.tui.widgets.line_view import Line, text_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
     from textual import events
-    from textual.strip import Strip
 
     from trnfleet.domain.filters.language import Filter
     from trnfleet.domain.layout import Layout
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.state.descriptors import Descriptions
-    from trnfleet.tui.widgets.cells import FixedParts
 
 RESORT_EVERY_S = 1.0
 """Siblings sorted by living values change places at most so often."""
@@ -155,7 +153,7 @@ class TreeTable(CursorList[str]):
         here = self._index.at(self._row)
         made = self._texts.parts(rows, self.plan, here)
         return [
-            Line(parts, _maker(parts, width, is_selected=number == self._row))
+            text_line(parts, width, theme.SELECTED_QUIET if number == self._row else theme.BASE)
             for number, parts in enumerate(made, top)
         ]
 
@@ -477,8 +475,3 @@ class TreeTable(CursorList[str]):
             self._change(Expansion.toggle)
         else:
             super().click_row(number, event)
-
-
-def _maker(parts: FixedParts, width: int, *, is_selected: bool) -> Callable[[], Strip]:
-    fill = theme.SELECTED_QUIET if is_selected else theme.BASE
-    return lambda: make_strip(parts, width, fill)

@@ -25,7 +25,7 @@ from trnfleet.tui.hierarchy.table import TreeTable
 from trnfleet.tui.state.chip_table import CHIP_COLUMNS
 from trnfleet.tui.state.descriptors import Descriptions
 from trnfleet.tui.state.leases import why_no_chips
-from trnfleet.tui.view import FilteredView, filter_keys, sort_key
+from trnfleet.tui.view import CHARTS_FROM, FilteredView, filter_keys, in_steps, sort_key
 from trnfleet.tui.widgets.cells import fit, width_of
 from trnfleet.tui.widgets.focus import focus_on
 from trnfleet.tui.widgets.line_view import Line, LineView, text_line
@@ -41,13 +41,9 @@ if TYPE_CHECKING:
     from trnfleet.tui.snapshots.table import Table
     from trnfleet.tui.state.context import UiContext
 
-_CHARTS_FROM = 120
-"""Least width in cells for charts. They fill the rows left empty by the tree."""
 _TALL_FROM = 48
 _TALL_ROWS = 14
 """Least rows of the view for charts beside any tree, and their rows."""
-_STEP = 4
-"""Step in rows of the tree's height. It keeps charts from moving with each row."""
 
 
 class HierarchyView(FilteredView):
@@ -173,10 +169,10 @@ class HierarchyView(FilteredView):
         """
         width, height = self.size
         rows = height - self.head.size.height - 1 - 2 * self.has_class("asking")
-        if width < _CHARTS_FROM or not self.table.count:
+        if width < CHARTS_FROM or not self.table.count:
             self.charts.lend(0)
             return
-        spare = rows - -(-(self.table.count + 1) // _STEP) * _STEP
+        spare = rows - in_steps(self.table.count + 1)
         self.charts.lend(min(MOST_ROWS, max(spare, _TALL_ROWS if rows >= _TALL_FROM else 0)))
 
 

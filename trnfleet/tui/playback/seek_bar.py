@@ -23,7 +23,7 @@ from trnfleet.tui.widgets.bar import Bar
 from trnfleet.tui.widgets.cells import Parts, fit, width_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from rich.style import Style
     from textual import events
@@ -259,7 +259,6 @@ def seek_line(
     seek: Seek,
     width: int,
     marks: Sequence[Mark] = (),
-    find: Callable[[Sequence[Mark], Seek, int], Marked] = marked_cells,
 ) -> SeekLine:
     """Return the whole line for a width.
 
@@ -269,7 +268,6 @@ def seek_line(
         seek: The playback.
         width: Cells.
         marks: Alerts and events, in order of time.
-        find: Returns the cells of the bar that are marked.
     """
     words = _words(seek, marks)
     track_cells = round(width * GOOD_TRACK)
@@ -286,7 +284,7 @@ def seek_line(
     parts: Parts = [
         *left,
         ("├", theme.BAR_SEEK_QUIET),
-        *track(seek, cells, find(marks, seek, cells)),
+        *track(seek, cells, marked_cells(marks, seek, cells)),
         ("┤", theme.BAR_SEEK_QUIET),
         *right,
     ]
@@ -450,9 +448,6 @@ class SeekBar(Bar):
         self._of: UiContext | None = None
         self._track = range(0)
         self._drawn: Seek | None = None
-        self._marked_marks: Sequence[Mark] = ()
-        self._marked_of: tuple[int, ...] = ()
-        self._marked_cells: Marked = {}
         self._pulled = -1
         """Cell of the bar under the dragged pointer; -1 while no button is down."""
         self._held: tuple[Seek, range] | None = None
@@ -464,8 +459,6 @@ class SeekBar(Bar):
         self._playback = playback
         self._drawn = None
         self._held = None
-        self._marked_marks = ()
-        self._marked_of = ()
 
     @property
     def shown(self) -> UiContext | None:
@@ -487,22 +480,9 @@ class SeekBar(Bar):
     def _line(self, width: int) -> list[Parts]:
         if self._playback is None or self._drawn is None:
             return []
-        line = seek_line(self._drawn, width, self._playback.marks, self._marked)
+        line = seek_line(self._drawn, width, self._playback.marks)
         self._track = line.track
         return [line.parts]
-
-    def _marked(self, marks: Sequence[Mark], seek: Seek, cells: int) -> Marked:
-        """Return the marked cells.
-
-        They are cached until a mark or an end moves by a cell: there may be many marks.
-        """
-        cell_ns = max(1, seek.span_ns // cells)
-        key = (len(marks), seek.start_ns // cell_ns, seek.end_ns // cell_ns, cells)
-        if marks is not self._marked_marks or key != self._marked_of:
-            self._marked_marks = marks
-            self._marked_of = key
-            self._marked_cells = marked_cells(marks, seek, cells)
-        return self._marked_cells
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         """Seek to the pointer, and follow it until the button is released."""

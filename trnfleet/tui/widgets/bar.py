@@ -28,10 +28,6 @@ if TYPE_CHECKING:
     from trnfleet.tui.widgets.targets import Target
 
 
-LONGEST_REASON = 400
-"""Most characters of a reason."""
-
-
 def justified(left: Parts, right: Parts, width: int, fill: Style) -> Parts:
     """Return `left` and `right` at the two ends of a line.
 
