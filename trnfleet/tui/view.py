@@ -18,7 +18,7 @@ from textual.widget import Widget
 from trnfleet.domain.filters.language import EVERYTHING, parse
 from trnfleet.errors import ConfigError
 from trnfleet.text import plain
-from trnfleet.tui.snapshots.table import Table
+from trnfleet.tui.snapshots.table import ExportTable
 from trnfleet.tui.state.subjects import of_place
 from trnfleet.tui.widgets.focus import focus_on
 from trnfleet.tui.widgets.prompt import FilterPrompt
@@ -152,12 +152,12 @@ class View(Widget):
         """Its own lists; their entries are no news beside the breadcrumbs."""
         return Lists()
 
-    def export(self) -> Table:
+    def export(self) -> ExportTable:
         """Return its filtered rows in order, with all known figures.
 
         Empty for a view without rows.
         """
-        return Table()
+        return ExportTable()
 
     @property
     def orders(self) -> tuple[str, ...]:

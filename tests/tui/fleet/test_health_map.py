@@ -16,7 +16,7 @@ from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui import theme
 from trnfleet.tui.fleet.heatmap_grid import MapGrid
-from trnfleet.tui.fleet.heatmap_health import HEALTH, Health
+from trnfleet.tui.fleet.heatmap_health import HEALTH, MapHealth
 from trnfleet.tui.fleet.heatmap_style import count_text, health_legend, tile_of
 from trnfleet.tui.fleet.view import FleetView
 from trnfleet.tui.theme import Tile
@@ -52,7 +52,7 @@ def heat_of(app: App[None]) -> HeatMap:
     return page.map
 
 
-def tiles(pilot: FleetPilot) -> list[tuple[Health, str, Color]]:
+def tiles(pilot: FleetPilot) -> list[tuple[MapHealth, str, Color]]:
     """Return health, glyph and background at the middle of every chip on the map.
 
     They are read from the painted strips.
@@ -70,7 +70,9 @@ def tiles(pilot: FleetPilot) -> list[tuple[Health, str, Color]]:
                 continue
             chip = heat.grid.chips_at(np.array([hit[0]]), np.array([hit[1]]))[0]
             if chip[0] >= 0 and letter != " ":
-                found.append((Health(int(heat.healths.of_chips(chip)[0])), letter, style.bgcolor))
+                found.append(
+                    (MapHealth(int(heat.healths.of_chips(chip)[0])), letter, style.bgcolor)
+                )
     return found
 
 
@@ -108,15 +110,18 @@ async def test_trouble_is_the_brightest_thing(break_it: object, chips: int) -> N
             await pilot.resize_terminal(*size)
             await pilot.tick(feed)
             seen = tiles(pilot)
-            loud = [color for health, _, color in seen if health >= Health.WARNING]
-            calm = [color for health, _, color in seen if health < Health.WARNING]
+            loud = [color for health, _, color in seen if health >= MapHealth.WARNING]
+            calm = [color for health, _, color in seen if health < MapHealth.WARNING]
             assert len(loud) == chips
             assert calm
             brightest = max(contrast(color, theme.BACKGROUND) for color in calm)
             assert brightest < 1.3
             assert min(contrast(color, theme.BACKGROUND) for color in loud) > 3.0
             assert min(contrast(one, other) for one in loud for other in calm) > 3.0
-            assert {letter for health, letter, _ in seen if health >= Health.WARNING} <= {"▲", "✖"}
+            assert {letter for health, letter, _ in seen if health >= MapHealth.WARNING} <= {
+                "▲",
+                "✖",
+            }
 
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 55)])
@@ -169,14 +174,14 @@ def test_states_are_told_apart_by_glyph(name: str, *, ascii_only: bool) -> None:
     """
     theme.use(name, ascii_only=ascii_only)
     states = (
-        Health.NORMAL,
-        Health.IDLE,
-        Health.RESERVED_IDLE,
-        Health.STALE,
-        Health.OFFLINE,
-        Health.WARNING,
-        Health.CRITICAL,
-        Health.MISSING,
+        MapHealth.NORMAL,
+        MapHealth.IDLE,
+        MapHealth.RESERVED_IDLE,
+        MapHealth.STALE,
+        MapHealth.OFFLINE,
+        MapHealth.WARNING,
+        MapHealth.CRITICAL,
+        MapHealth.MISSING,
     )
     glyphs = [
         theme.to_ascii(tile_of(each)[0]) if ascii_only else tile_of(each)[0] for each in states
@@ -184,18 +189,18 @@ def test_states_are_told_apart_by_glyph(name: str, *, ascii_only: bool) -> None:
     assert len(set(glyphs)) == len(glyphs)
     assert all(len(each) == 1 for each in glyphs)
     # What is silent keeps its glyph in the colours of a problem.
-    assert tile_of(Health.OFFLINE_CRITICAL) == (
-        tile_of(Health.OFFLINE)[0],
-        tile_of(Health.CRITICAL)[1],
+    assert tile_of(MapHealth.OFFLINE_CRITICAL) == (
+        tile_of(MapHealth.OFFLINE)[0],
+        tile_of(MapHealth.CRITICAL)[1],
     )
 
 
-def health_of(feed: Feed, chips: list[int]) -> list[Health]:
+def health_of(feed: Feed, chips: list[int]) -> list[MapHealth]:
     """Return the health of chips, as the map of an app shows it."""
     app = fleet_app(feed)
     app.context.alerts.refresh(feed.clock.monotonic_s())
     page = FleetView(app.context)
-    return [Health(each) for each in page.map.healths.of_chips(np.array(chips)).tolist()]
+    return [MapHealth(each) for each in page.map.healths.of_chips(np.array(chips)).tolist()]
 
 
 async def test_what_is_silent_is_said_once() -> None:
@@ -219,19 +224,19 @@ async def test_idle_stale_and_offline_are_not_normal() -> None:
     An idle chip has no job or an idle instance. A silent one is stale, then offline.
     """
     feed = fed()
-    assert health_of(feed, [0, 16, 64]) == [Health.IDLE, Health.NORMAL, Health.NORMAL]
+    assert health_of(feed, [0, 16, 64]) == [MapHealth.IDLE, MapHealth.NORMAL, MapHealth.NORMAL]
     feed.set("nc_util_pct", 0.0, [17, 67])
     feed.tick()
     # An instance with a job that works has a chip that waits for the others.
-    assert health_of(feed, [17, 67]) == [Health.IDLE, Health.NORMAL]
+    assert health_of(feed, [17, 67]) == [MapHealth.IDLE, MapHealth.NORMAL]
     await feed.advance(5)
     feed.tick([path for path in feed.layout.instances if "us-0001" not in path])
     silent, heard = health_of(feed, [64, 16])
-    assert silent in {Health.STALE, Health.STALE_CRITICAL}
-    assert heard is Health.NORMAL
+    assert silent in {MapHealth.STALE, MapHealth.STALE_CRITICAL}
+    assert heard is MapHealth.NORMAL
     feed.monitor.apply([feed.publisher_envelope("offline")])
     feed.monitor.compute()
-    assert health_of(feed, [64])[0] in {Health.OFFLINE, Health.OFFLINE_CRITICAL}
+    assert health_of(feed, [64])[0] in {MapHealth.OFFLINE, MapHealth.OFFLINE_CRITICAL}
 
 
 async def test_a_rule_marks_its_members_alone() -> None:
@@ -246,7 +251,7 @@ async def test_a_rule_marks_its_members_alone() -> None:
         await feed.clock.advance(1.0)
         feed.tick()
     found = health_of(feed, [4, 5, 40, 41])
-    assert found == [Health.NORMAL, Health.WARNING, Health.WARNING, Health.NORMAL]
+    assert found == [MapHealth.NORMAL, MapHealth.WARNING, MapHealth.WARNING, MapHealth.NORMAL]
 
 
 async def test_a_cell_of_several_chips_shows_the_worst() -> None:
@@ -271,7 +276,7 @@ async def test_a_cell_of_several_chips_shows_the_worst() -> None:
             pixel = heat.healths.window(
                 heat.grid, side, np.array([x // side]), np.array([y // side])
             )
-            assert pixel[0, 0] == Health.CRITICAL
+            assert pixel[0, 0] == MapHealth.CRITICAL
             await pilot.press("underscore")
         assert "" in said
         assert "cell: 2 chips, worst" in said

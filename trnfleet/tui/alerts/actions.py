@@ -23,7 +23,7 @@ from trnfleet.monitor.problems.state import known_of
 from trnfleet.text import plain
 from trnfleet.tui.format.alerts import preview_text, where_text
 from trnfleet.tui.state.subjects import of_alerts
-from trnfleet.tui.widgets.form import FieldSpec, Form
+from trnfleet.tui.widgets.form import EntryForm, FieldSpec
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine, Iterable
@@ -69,7 +69,7 @@ class AlertActions(Vertical):
         super().__init__()
         self.context = context
         self._monitor = context.monitor
-        self.ack_form = Form(
+        self.ack_form = EntryForm(
             [
                 [
                     FieldSpec("note", "note", "for others (optional)"),
@@ -77,7 +77,7 @@ class AlertActions(Vertical):
                 ]
             ]
         )
-        self.silence_form = Form(
+        self.silence_form = EntryForm(
             [
                 [
                     FieldSpec(
@@ -94,7 +94,7 @@ class AlertActions(Vertical):
         )
         self._subjects: list[Alert] = []
         """The alerts to acknowledge, as they were when the form was opened."""
-        self._being_written: set[tuple[Form, int]] = set()
+        self._being_written: set[tuple[EntryForm, int]] = set()
         """Forms, and their opening number, without an answer from the broker. A second Enter would
         write the same again."""
 
@@ -200,21 +200,21 @@ class AlertActions(Vertical):
 
     # What the forms say
 
-    @on(Form.Changed)
-    def _typed(self, event: Form.Changed) -> None:
+    @on(EntryForm.Changed)
+    def _typed(self, event: EntryForm.Changed) -> None:
         event.stop()
         if event.form is self.silence_form:
             self._preview()
         else:
             event.form.tell("")
 
-    @on(Form.Left)
-    def _left(self, event: Form.Left) -> None:
+    @on(EntryForm.Left)
+    def _left(self, event: EntryForm.Left) -> None:
         event.stop()
         self._close(event.form)
 
-    @on(Form.Submitted)
-    def _submitted(self, event: Form.Submitted) -> None:
+    @on(EntryForm.Submitted)
+    def _submitted(self, event: EntryForm.Submitted) -> None:
         event.stop()
         form = event.form
         operator = self.context.operator
@@ -290,7 +290,7 @@ class AlertActions(Vertical):
         effect = preview(matchers, known_of(self._monitor, alerts.active(), alerts.rules))
         form.tell(preview_text(effect), is_problem=bool(effect.doubts))
 
-    def _write(self, writing: Writing, done: str, form: Form | None = None) -> None:
+    def _write(self, writing: Writing, done: str, form: EntryForm | None = None) -> None:
         """Write in the background and report the result.
 
         An error is shown in the form if it has been open since.
@@ -323,7 +323,7 @@ class AlertActions(Vertical):
 
         self.run_worker(write(), name="write", exit_on_error=True)
 
-    def _close(self, form: Form) -> None:
+    def _close(self, form: EntryForm) -> None:
         form.close()
         self.post_message(self.Closed())
 

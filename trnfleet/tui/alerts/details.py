@@ -27,7 +27,7 @@ from trnfleet.tui import theme
 from trnfleet.tui.alerts.lists import HistoryEntry
 from trnfleet.tui.alerts.query import matched_by_silences
 from trnfleet.tui.alerts.rows import AlertLine
-from trnfleet.tui.charts.axes import Limit, Mark
+from trnfleet.tui.charts.axes import ChartMark, Limit
 from trnfleet.tui.charts.chart import LEAST_ROWS, LEAST_WIDTH, Chart, Series, draw, head
 from trnfleet.tui.charts.history import before_of, chart_inputs
 from trnfleet.tui.format.alerts import (
@@ -43,7 +43,7 @@ from trnfleet.tui.format.alerts import (
 )
 from trnfleet.tui.state.chart_window import MOST_ALL_S
 from trnfleet.tui.view import CHARTS_FROM
-from trnfleet.tui.widgets.cells import Column, FixedParts, beside, width_of
+from trnfleet.tui.widgets.cells import FixedParts, TextColumn, beside, width_of
 from trnfleet.tui.widgets.facts import Fact, fact_lines
 from trnfleet.tui.widgets.line_view import Line, LineView
 
@@ -134,7 +134,7 @@ def read_past(context: UiContext, alert: Alert) -> Past | None:
     )
     if base and limit is not None:
         limits.append(Limit(base, "usual", theme.CHART_CAP))
-    marks = [] if fired_s is None or fired_s > span_s else [Mark(fired_s, rule.severity)]
+    marks = [] if fired_s is None or fired_s > span_s else [ChartMark(fired_s, rule.severity)]
     ceiling = 100.0 if unit == "%" else np.inf
     chart = Chart(
         [Series(track.smoothed(inputs.mean_s), theme.CHART)],
@@ -350,10 +350,10 @@ def about_lines(facts: list[Fact], past: Past | None, width: int, height: int) -
         right = round(width * _CHART_SHARE)
         left = width - right - 2
         columns = [
-            Column(fact_lines(facts, left, height), left),
-            Column((), 1),
-            Column(chart(past, right, height), right),
-            Column((), 1),
+            TextColumn(fact_lines(facts, left, height), left),
+            TextColumn((), 1),
+            TextColumn(chart(past, right, height), right),
+            TextColumn((), 1),
         ]
         return beside(columns, width)
     lines = fact_lines(facts, width, height)
@@ -363,7 +363,7 @@ def about_lines(facts: list[Fact], past: Past | None, width: int, height: int) -
         indent: FixedParts = ((" ", theme.BASE),)
         drawn = [(*indent, *row) for row in chart(past, width - 2, free)]
         lines = [*above, (), *drawn]
-    return beside([Column(lines, width)], width)[:height]
+    return beside([TextColumn(lines, width)], width)[:height]
 
 
 class AlertDetails(LineView, can_focus=False):

@@ -17,10 +17,10 @@ from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.alerts.query import owner_of
 from trnfleet.tui.alerts.rows import in_order
-from trnfleet.tui.snapshots.table import Table
+from trnfleet.tui.snapshots.table import ExportTable
 from trnfleet.tui.widgets.bar import justified, tab_parts
 from trnfleet.tui.widgets.cells import Parts, fit, width_of
-from trnfleet.tui.widgets.targets import Target, TargetKind, linked
+from trnfleet.tui.widgets.targets import ClickTarget, TargetKind, linked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -70,7 +70,7 @@ def elsewhere_parts(fleets: Mapping[str, AlertSnapshot]) -> Parts:
                 if counts.warning
                 else Severity.INFO
             )
-            style = linked(theme.SEVERITY_STYLE[severity], Target(TargetKind.FLEET, name))
+            style = linked(theme.SEVERITY_STYLE[severity], ClickTarget(TargetKind.FLEET, name))
             parts.append((f"  {plain(name, 32)} {count(counts.firing)}", style))
     return [("  other fleets:", theme.QUIET), *parts] if parts else []
 
@@ -183,9 +183,9 @@ HISTORY_TITLES = ("time", "what", "severity", "rule", "place", "target", "summar
 SILENCE_TITLES = ("matchers", "state", "begins", "ends", "owner", "comment")
 
 
-def alert_table(alerts: Iterable[AlertWithStatus], snapshot: AlertSnapshot) -> Table:
+def alert_table(alerts: Iterable[AlertWithStatus], snapshot: AlertSnapshot) -> ExportTable:
     """Return alerts as a table."""
-    return Table(
+    return ExportTable(
         ALERT_TITLES,
         [
             (
@@ -206,10 +206,10 @@ def alert_table(alerts: Iterable[AlertWithStatus], snapshot: AlertSnapshot) -> T
     )
 
 
-def history_table(entries: Iterable[HistoryEntry]) -> Table:
+def history_table(entries: Iterable[HistoryEntry]) -> ExportTable:
     """Return transitions of alerts as a table."""
     transitions = [entry.transition for entry in entries]
-    return Table(
+    return ExportTable(
         HISTORY_TITLES,
         [
             (
@@ -226,9 +226,9 @@ def history_table(entries: Iterable[HistoryEntry]) -> Table:
     )
 
 
-def silence_table(silences: Iterable[Silence], now_ns: int) -> Table:
+def silence_table(silences: Iterable[Silence], now_ns: int) -> ExportTable:
     """Return silences as a table."""
-    return Table(
+    return ExportTable(
         SILENCE_TITLES,
         [
             (
@@ -244,7 +244,7 @@ def silence_table(silences: Iterable[Silence], now_ns: int) -> Table:
     )
 
 
-def tab_table(query: AlertQuery, snapshot: AlertSnapshot, tab: str, sort: str) -> Table:
+def tab_table(query: AlertQuery, snapshot: AlertSnapshot, tab: str, sort: str) -> ExportTable:
     """Return a tab's rows as a table, each alert of a group by itself."""
     if tab == SILENCES:
         return silence_table(query.silences(), snapshot.now_ns)

@@ -45,7 +45,7 @@ from trnfleet.tui.alerts.tabs import (
     with_note,
     with_order,
 )
-from trnfleet.tui.charts.place import LEAST_ROWS, MOST_ROWS, Place, PlaceCharts
+from trnfleet.tui.charts.place import LEAST_ROWS, MOST_ROWS, ChartedPlace, PlaceCharts
 from trnfleet.tui.format.alerts import where_text
 from trnfleet.tui.state.highlight import place_of
 from trnfleet.tui.view import (
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.filters.columns import Columns
     from trnfleet.domain.filters.language import Filter
     from trnfleet.tui.alerts.rows import AlertGroup
-    from trnfleet.tui.snapshots.table import Table
+    from trnfleet.tui.snapshots.table import ExportTable
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.widgets.cells import Parts
 
@@ -124,7 +124,7 @@ class AlertSpace(NamedTuple):
         )
 
 
-def charted(context: UiContext, alerts: Sequence[Alert], place: str) -> Place | None:
+def charted(context: UiContext, alerts: Sequence[Alert], place: str) -> ChartedPlace | None:
     """Return the place of the charts: the fleet if nothing is listed.
 
     None if the subject has no place, such as a publisher.
@@ -135,7 +135,7 @@ def charted(context: UiContext, alerts: Sequence[Alert], place: str) -> Place | 
         place: Address of their cause. Empty without one.
     """
     if not alerts:
-        return Place(context)
+        return ChartedPlace(context)
     alert = alerts[0]
     scope = alert.rule.scope
     if scope is Scope.RESERVATION:
@@ -149,7 +149,7 @@ def charted(context: UiContext, alerts: Sequence[Alert], place: str) -> Place | 
     own = (alert.worst or address_of(alert)).partition(":")[0]
     # The details have a chart of the alert's own figure.
     is_charted = len(alerts) == 1 and (bool(job) or place == own)
-    return Place(context, place, job, (alert.rule.figure or "") if is_charted else "")
+    return ChartedPlace(context, place, job, (alert.rule.figure or "") if is_charted else "")
 
 
 class AlertsView(TabbedView["AlertList | SilenceList | HistoryList"]):
@@ -505,7 +505,7 @@ class AlertsView(TabbedView["AlertList | SilenceList | HistoryList"]):
     def columns(self) -> Columns:
         return columns_of(self.context.alerts.alerts.rules)
 
-    def export(self) -> Table:
+    def export(self) -> ExportTable:
         return tab_table(self._query, self.context.alerts, self.tab, self._order)
 
     def take_filter(self, query: Filter) -> None:

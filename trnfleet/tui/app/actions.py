@@ -42,7 +42,7 @@ from trnfleet.tui.fleet.view import FleetView
 from trnfleet.tui.help import HelpScreen, bindings_of, help_title, key_text
 from trnfleet.tui.snapshots.files import snapshot_folder, write_snapshot
 from trnfleet.tui.snapshots.svg import picture
-from trnfleet.tui.snapshots.table import MOST_ROWS, Table, csv_text
+from trnfleet.tui.snapshots.table import MOST_ROWS, ExportTable, csv_text
 from trnfleet.tui.state.chart_window import WINDOWS_S
 from trnfleet.tui.state.chip_table import ChipTable, column_of
 from trnfleet.tui.state.highlight import holders
@@ -257,7 +257,7 @@ class ActionsApp(TimeKeys):
         shown = self.screen
         is_help = isinstance(shown, HelpScreen)
         lines = self._drawn_lines()
-        table = Table() if is_help else self.page.export()
+        table = ExportTable() if is_help else self.page.export()
         fleet = plain(self.monitor.fleet_name, 64)
         size = (self.size.width, self.size.height)
         screen_title = "Help" if is_help else self.view_title
@@ -519,7 +519,7 @@ class ActionsApp(TimeKeys):
         return [reservation.message.id for reservation in self.monitor.reservations.table()]
 
 
-def _saved_text(path: Path, table: Table) -> str:
+def _saved_text(path: Path, table: ExportTable) -> str:
     """Return the names, the number of rows and the folder of the written files."""
     rows = counted(len(table.rows), "row")
     if table.total:

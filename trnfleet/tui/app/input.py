@@ -31,7 +31,7 @@ from textual.message import Message
 from textual.messages import InBandWindowResize
 from textual.widgets import Input
 
-from trnfleet.tui.widgets.prompt import Field
+from trnfleet.tui.widgets.prompt import PromptField
 from trnfleet.tui.widgets.selection import SelectableWidget, Selection
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ class InputApp(App[None]):
         if not isinstance(event, events.Key) or event.is_forwarded:
             await super().on_event(event)
             return
-        if isinstance(self.focused, Field) and event.key in _ENDING:
+        if isinstance(self.focused, PromptField) and event.key in _ENDING:
             await _wait_typed(self.focused)
         elif isinstance(self.focused, Input):
             await super().on_event(event)
@@ -304,7 +304,7 @@ def _cell(widget: Widget, event: events.MouseEvent) -> Offset:
     return Offset(max(0, min(x, region.width - 1)), max(0, min(y, region.height - 1)))
 
 
-async def _wait_typed(field: Field) -> None:
+async def _wait_typed(field: PromptField) -> None:
     """Wait until a field has received the earlier keys."""
     has_them = asyncio.Event()
     if field.call_later(has_them.set):

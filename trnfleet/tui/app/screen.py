@@ -593,7 +593,7 @@ class FleetScreen(TerminalApp):
         integers costs microseconds, however much arrived, and views read the newest columns once
         for all changes.
 
-        News of values are passes: the screen shows one pass (`Frame`), and bars and view are
+        News of values are passes: the screen shows one pass (`ShownPass`), and bars and view are
         painted in one tick.
 
         Without news a tick ends after that comparison, but for one tick a second for ages. With

@@ -14,7 +14,7 @@ from trnfleet.tui.bars.tour import Tour, tour_parts, tour_width
 from trnfleet.tui.format.addresses import last_segments
 from trnfleet.tui.view import ALERTS, EVENTS
 from trnfleet.tui.widgets.cells import Parts, fit, width_of
-from trnfleet.tui.widgets.targets import Target, TargetKind, linked
+from trnfleet.tui.widgets.targets import ClickTarget, TargetKind, linked
 
 if TYPE_CHECKING:
     from trnfleet.tui.notifications import AlertNotice
@@ -39,7 +39,9 @@ def crumbs(address: str, room: int, root: str = "fleet") -> Parts:
     for number in range(first, len(names)):
         is_last = number == len(names) - 1
         above = "/".join(segments[:number])
-        style = theme.STRONG if is_last else linked(theme.QUIET, Target(TargetKind.PLACE, above))
+        style = (
+            theme.STRONG if is_last else linked(theme.QUIET, ClickTarget(TargetKind.PLACE, above))
+        )
         parts.append((names[number], style))
         if not is_last:
             parts.append((BETWEEN, theme.GHOST))
@@ -95,14 +97,14 @@ def notice(event: Event | AlertNotice, room: int) -> Parts:
     text = f"{glyph} {where + ': ' if where else ''}{plain(event.text)}"
     if not isinstance(event, Event):
         target = (
-            Target(TargetKind.FLEET, event.fleet)
+            ClickTarget(TargetKind.FLEET, event.fleet)
             if event.fleet
-            else Target(TargetKind.VIEW, ALERTS)
+            else ClickTarget(TargetKind.VIEW, ALERTS)
         )
     elif event.path:
-        target = Target(TargetKind.PLACE, event.path)
+        target = ClickTarget(TargetKind.PLACE, event.path)
     else:
-        target = Target(TargetKind.VIEW, EVENTS)
+        target = ClickTarget(TargetKind.VIEW, EVENTS)
     return [("  ", theme.BASE), (fit(text, room - 2).rstrip(), linked(style, target))]
 
 

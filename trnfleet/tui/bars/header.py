@@ -30,7 +30,7 @@ from trnfleet.tui.metric_display import fleet_name
 from trnfleet.tui.view import ALERTS
 from trnfleet.tui.widgets.bar import Item, cut, fitted, justified, paragraph
 from trnfleet.tui.widgets.cells import Parts, width_of
-from trnfleet.tui.widgets.targets import Target, TargetKind, linked
+from trnfleet.tui.widgets.targets import ClickTarget, TargetKind, linked
 from trnfleet.wire.ports import RECORDING
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def _hottest(mean: Means) -> list[Item]:
     temperature = Item("hottest", "hot", with_unit(mean.temperature_max_c, unit), 7, 5)
     if not mean.hottest_chip:
         return [temperature]
-    target = Target(TargetKind.PLACE, mean.hottest_chip)
+    target = ClickTarget(TargetKind.PLACE, mean.hottest_chip)
     chip = plain(brief_chip(last_segments(mean.hottest_chip)), 32)
     return [temperature._replace(target=target), Item("", "", chip, len(chip), 6, target=target)]
 
@@ -357,5 +357,5 @@ def _badge(problems: ProblemCounts, room: int, incomplete: str) -> Parts:
     )
     tight = badge(problems, tight=True, with_quiet=False, incomplete=incomplete)
     parts = next((parts for parts in looks if width_of(parts) <= room), tight)
-    target = Target(TargetKind.VIEW, ALERTS)
+    target = ClickTarget(TargetKind.VIEW, ALERTS)
     return [(text, linked(style, target)) for text, style in parts]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet.tui.help import key_of
 from trnfleet.tui.widgets.cells import width_of
-from trnfleet.tui.widgets.targets import Target, TargetKind, linked
+from trnfleet.tui.widgets.targets import ClickTarget, TargetKind, linked
 
 if TYPE_CHECKING:
     from rich.style import Style
@@ -33,11 +33,14 @@ def hint_parts(hints: Hints, room: int, key_style: Style, style: Style) -> Parts
     for keys, what in hints:
         more: Parts = []
         for number, key in enumerate(keys.split(" ")):
-            target = Target(TargetKind.KEY, key_of(key))
+            target = ClickTarget(TargetKind.KEY, key_of(key))
             more.append((" " * bool(number), style))
             more.append((key, linked(key_style, target)))
         more.append(
-            (f" {what}  ", linked(style, Target(TargetKind.KEY, key_of(keys.partition(" ")[0]))))
+            (
+                f" {what}  ",
+                linked(style, ClickTarget(TargetKind.KEY, key_of(keys.partition(" ")[0]))),
+            )
         )
         if width_of(parts) + width_of(more) > room:
             break

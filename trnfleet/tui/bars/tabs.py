@@ -9,7 +9,7 @@ import enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.tui import theme
-from trnfleet.tui.widgets.targets import Target, TargetKind, linked
+from trnfleet.tui.widgets.targets import ClickTarget, TargetKind, linked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -92,7 +92,7 @@ def tabs_line(
     for tab in tabs:
         is_active = tab.title == active
         name = tab.short if form is TabForm.SHORT else tab.title
-        target = Target(TargetKind.VIEW, tab.title)
+        target = ClickTarget(TargetKind.VIEW, tab.title)
         # Neighbours share a cell for the bracket of one of them.
         edge = "[" if is_active else "]" if is_open and not gap else " "
         parts.append((edge, theme.LINK))
@@ -117,7 +117,7 @@ def count_text(number: int) -> str:
     return f"{number // 1_000}k" if number < 100_000 else "99k"
 
 
-def _count(count: TabCount | None, *, is_active: bool, target: Target) -> Parts:
+def _count(count: TabCount | None, *, is_active: bool, target: ClickTarget) -> Parts:
     """Return a number in its room.
 
     The closing bracket of the active tab follows if there is room.
@@ -142,7 +142,7 @@ def _keys(tabs: Sequence[Tab], active: str, width: int) -> Parts:
         is_active = tab.title == active
         parts.append(("[" if is_active else "]" if was_active else " ", theme.LINK))
         style = theme.LINK if is_active else theme.STRONG
-        parts.append((tab.key, linked(style, Target(TargetKind.VIEW, tab.title))))
+        parts.append((tab.key, linked(style, ClickTarget(TargetKind.VIEW, tab.title))))
         was_active = is_active
     parts.append(("]" if was_active else " ", theme.LINK))
     used = 2 * len(tabs) + 1

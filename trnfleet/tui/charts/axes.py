@@ -33,7 +33,7 @@ class Limit(NamedTuple):
     """Whether the scale reaches up to it, however far above the values it is."""
 
 
-class Mark(NamedTuple):
+class ChartMark(NamedTuple):
     """An alert that began to fire."""
 
     back_s: float
@@ -115,7 +115,7 @@ def value_axis(
     return ValueAxis(low, high, labels, max(len(text) for text, _ in labels.values()) + 1)
 
 
-def time_axis(times: Times, marks: Sequence[Mark], grid: plot.Grid, cells: int) -> FixedParts:
+def time_axis(times: Times, marks: Sequence[ChartMark], grid: plot.Grid, cells: int) -> FixedParts:
     """Return the line below a chart: ticks, with a sign at each firing alert."""
     line: list[tuple[str, Style]] = [(" ", theme.CHART_AXIS)] * cells
     marked: set[int] = set()

@@ -15,9 +15,9 @@ from rich.style import Style
 from trnfleet.monitor.store.gaps import Reason
 from trnfleet.tui import theme
 from trnfleet.tui.charts import axes, plot
-from trnfleet.tui.charts.axes import Limit, Mark, Times, ValueAxis
+from trnfleet.tui.charts.axes import ChartMark, Limit, Times, ValueAxis
 from trnfleet.tui.widgets.cells import FixedParts, Parts, fit, width_of
-from trnfleet.tui.widgets.targets import Target, TargetKind, linked
+from trnfleet.tui.widgets.targets import ClickTarget, TargetKind, linked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -73,7 +73,7 @@ class Chart(NamedTuple):
     ceiling: float = np.inf
     """The scale never ends above this, unless a value does, such as 100 %."""
     limits: Sequence[Limit] = ()
-    marks: Sequence[Mark] = ()
+    marks: Sequence[ChartMark] = ()
     gaps: Sequence[Gap] = ()
     past_gaps: Sequence[Gap] = ()
     """Gaps of the history before the first sample."""
@@ -155,7 +155,7 @@ def head(title: Parts, note: str, width: int) -> FixedParts:
         note = ""
         room = width - used
     rule = " " + "─" * max(0, room - (2 if note else 1)) + (" " if note else "")
-    longer = Target(TargetKind.KEY, "v")
+    longer = ClickTarget(TargetKind.KEY, "v")
     return (
         *title,
         (rule, linked(theme.RULE, longer)),

@@ -19,7 +19,7 @@ from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store.gaps import Gap, Reason
 from trnfleet.monitor.store.rings.record import Track
 from trnfleet.tui import theme
-from trnfleet.tui.charts.axes import Limit, Mark, Times
+from trnfleet.tui.charts.axes import ChartMark, Limit, Times
 from trnfleet.tui.charts.plot import row_runs
 from trnfleet.tui.state.chart_window import LEAST_ALL_S
 from trnfleet.tui.state.limits import rules_about
@@ -278,7 +278,7 @@ def before_of(monitor: FleetState, level: Level) -> Reason:
 
 def fired_marks(
     monitor: FleetState, span_s: int, pick: Callable[[Alert], bool] | None = None
-) -> tuple[Mark, ...]:
+) -> tuple[ChartMark, ...]:
     """Return marks of alerts that began to fire within a span.
 
     Alerts of severity info have none.
@@ -290,14 +290,14 @@ def fired_marks(
     """
     alerts = monitor.alerts
     speed = monitor.moment().speed or 1.0
-    marks: list[Mark] = []
+    marks: list[ChartMark] = []
     for transition in reversed(alerts.history):
         back_s = (alerts.instant.now_ns - transition.at_ns) / NS_PER_S / speed
         if back_s > span_s:
             break
         is_loud = transition.alert.rule.severity is not Severity.INFO
         if transition.kind == "firing" and is_loud and (pick is None or pick(transition.alert)):
-            marks.append(Mark(back_s, transition.alert.rule.severity))
+            marks.append(ChartMark(back_s, transition.alert.rule.severity))
     return tuple(marks)
 
 

@@ -35,16 +35,16 @@ from trnfleet.tui.charts.history import (
 )
 from trnfleet.tui.format.freshness import describe
 from trnfleet.tui.metric_display import FLEET_CHARTS, fleet_name
-from trnfleet.tui.widgets.cells import Column, FixedParts, beside
+from trnfleet.tui.widgets.cells import FixedParts, TextColumn, beside
 from trnfleet.tui.widgets.line_view import Line, LineView, blank_line, text_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from trnfleet.monitor.store.fields import Field
-    from trnfleet.tui.charts.axes import Mark
+    from trnfleet.tui.charts.axes import ChartMark
     from trnfleet.tui.charts.history import ChartInputs, ChartPast
-    from trnfleet.tui.format.freshness import State
+    from trnfleet.tui.format.freshness import FreshnessText
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.widgets.cells import Parts
 
@@ -165,10 +165,13 @@ class ChartGrid(LineView, can_focus=False):
         drawn, plan, heights = self._charts(width - 2, height)
         made: list[Line] = []
         for row in range(plan.rows if drawn else 0):
-            cells: list[Column] = []
+            cells: list[TextColumn] = []
             for trend, body in drawn[row * plan.columns : (row + 1) * plan.columns]:
                 title = head(trend.title(self.figure, plan.width), trend.note, plan.width)
-                cells += [Column((), _GAP if cells else 1), Column([title, *body], plan.width)]
+                cells += [
+                    TextColumn((), _GAP if cells else 1),
+                    TextColumn([title, *body], plan.width),
+                ]
             lines = beside(cells, width)
             made += [blank_line(width)] * (heights[row] - len(lines)) + lines
         return made
@@ -226,7 +229,7 @@ UTIL = "nc_util_pct"
 _MFU = "mfu_pct"
 
 
-class Place(NamedTuple):
+class ChartedPlace(NamedTuple):
     """The subject of charts."""
 
     context: UiContext
@@ -243,10 +246,10 @@ class PlaceCharts(ChartGrid):
 
     DEFAULT_CSS = "PlaceCharts { display: none; overflow: hidden; }"
 
-    def __init__(self, context: UiContext, place: Callable[[], Place | None]) -> None:
+    def __init__(self, context: UiContext, place: Callable[[], ChartedPlace | None]) -> None:
         super().__init__(context)
         self._place_of = place
-        self._place: Place | None = None
+        self._place: ChartedPlace | None = None
         self._source: ChartSource | None = None
 
     def lend(self, rows: int) -> None:
@@ -290,25 +293,25 @@ class PlaceCharts(ChartGrid):
 class ChartSource(NamedTuple):
     """Data read once for all charts of a place, and its charts."""
 
-    place: Place
+    place: ChartedPlace
     node: Node | None
     """None for a place missing in the layout, and for a job alone."""
     inputs: ChartInputs
-    marks: tuple[Mark, ...]
+    marks: tuple[ChartMark, ...]
     past: ChartPast | None
     title: str
     words: str
-    state: State | None
+    state: FreshnessText | None
     """Its freshness if nothing in it is live: last known values are no present values."""
 
     @staticmethod
-    def read(place: Place) -> ChartSource | None:
+    def read(place: ChartedPlace) -> ChartSource | None:
         """Return the data of a place; None if it is unknown."""
         node = _node_of(place)
         return ChartSource.read_node(place, node) if node is not None or place.job else None
 
     @staticmethod
-    def read_node(place: Place, node: Node | None) -> ChartSource:
+    def read_node(place: ChartedPlace, node: Node | None) -> ChartSource:
         """Return the data of a node, or of a place's job."""
         context = place.context
         monitor = context.monitor
@@ -493,7 +496,7 @@ class ChartSource(NamedTuple):
         return Trend(title, "", "", chart, (), note)
 
 
-def _state_of(context: UiContext, node: Node) -> State | None:
+def _state_of(context: UiContext, node: Node) -> FreshnessText | None:
     """Return the freshness of a node with nothing live.
 
     None for other nodes, and while it is unknown.
@@ -513,7 +516,7 @@ def _state_of(context: UiContext, node: Node) -> State | None:
     return describe(tuple(counts.tolist()), context.monitor.clock.monotonic_s() - seen_s)
 
 
-def _node_of(place: Place) -> Node | None:
+def _node_of(place: ChartedPlace) -> Node | None:
     """Return the node to chart: for a core its chip.
 
     Without an address it is the fleet, or None if a job is charted.

@@ -27,7 +27,7 @@ from trnfleet.domain.metrics import (
 )
 from trnfleet.monitor.store.store import Freshness, join_lanes
 from trnfleet.tui.charts.history import fired_marks
-from trnfleet.tui.charts.place import ChartSource, Place
+from trnfleet.tui.charts.place import ChartedPlace, ChartSource
 from trnfleet.tui.chip.marks import read_marks
 from trnfleet.tui.metric_display import CHIP_CHARTS
 
@@ -190,7 +190,7 @@ def read_chip(
     layout = monitor.store.layout
     node = Node(Level.CHIP, chip)
     path = layout.path(node)
-    source = ChartSource.read_node(Place(context, path), node)
+    source = ChartSource.read_node(ChartedPlace(context, path), node)
     marks = fired_marks(
         monitor,
         source.inputs.times.span_s,

@@ -24,12 +24,12 @@ from trnfleet.tui.chip.reading import CounterRates, chip_at, read_chip
 from trnfleet.tui.format.alerts import alerts_line
 from trnfleet.tui.format.freshness import describe
 from trnfleet.tui.metric_display import CHIP_CHARTS
-from trnfleet.tui.snapshots.table import Table
+from trnfleet.tui.snapshots.table import ExportTable
 from trnfleet.tui.state.chip_table import CHIP_COLUMNS, ChipTable
 from trnfleet.tui.state.descriptors import Descriptions
 from trnfleet.tui.state.leases import why_no_chips
 from trnfleet.tui.view import FilteredView, View, filter_keys
-from trnfleet.tui.widgets.cells import Column, beside, fit, width_of
+from trnfleet.tui.widgets.cells import TextColumn, beside, fit, width_of
 from trnfleet.tui.widgets.line_view import Line, LineView, blank_line, text_line
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 TITLES = ("address", "metric", "lane", "value", "unit", "origin", "source", "freshness")
 
 
-def metric_table(facts: ChipFacts) -> Table:
+def metric_table(facts: ChipFacts) -> ExportTable:
     """Return a chip's metrics as a table, a row per lane.
 
     Values that are not live are marked.
@@ -67,7 +67,7 @@ def metric_table(facts: ChipFacts) -> Table:
             rows.append(
                 (address, name, number, value, unit, record.origin, record.source, freshness)
             )
-    return Table(TITLES, rows)
+    return ExportTable(TITLES, rows)
 
 
 MEDIUM = 110
@@ -127,7 +127,7 @@ class ChipView(FilteredView):
     def columns(self) -> Columns:
         return CHIP_COLUMNS
 
-    def export(self) -> Table:
+    def export(self) -> ExportTable:
         """Return the metrics of the chip and of its instance, a row a lane."""
         return self.board.export()
 
@@ -305,14 +305,14 @@ class ChipBoard(LineView):
     def _facts(self, chip: int, now_s: float) -> ChipFacts:
         return read_chip(self._ui, self._descriptions, chip, now_s, self._rates)
 
-    def export(self) -> Table:
+    def export(self) -> ExportTable:
         """Return the metrics of the chip and its instance, a row per lane.
 
         Empty if no chip is shown.
         """
         chip = self._chip()
         return (
-            Table()
+            ExportTable()
             if chip is None
             else metric_table(self._facts(chip, self._monitor.clock.monotonic_s()))
         )
@@ -444,11 +444,11 @@ def _stack(*parts: Panel) -> Panel:
 
 def _columns(stacks: list[Panel], widths: list[int], width: int) -> list[Line]:
     """Return panels beside each other, with margin and gaps."""
-    columns = [Column((), MARGIN)]
+    columns = [TextColumn((), MARGIN)]
     for number, (panel, cells) in enumerate(zip(stacks, widths, strict=True)):
         if number:
-            columns.append(Column((), GAP))
-        columns.append(Column(panel, cells))
+            columns.append(TextColumn((), GAP))
+        columns.append(TextColumn(panel, cells))
     return beside(columns, width)
 
 

@@ -15,8 +15,7 @@ from trnfleet.domain.severity import Severity
 from trnfleet.monitor.pipeline.publishers import State
 from trnfleet.text import LONGEST, plain
 from trnfleet.tui import theme
-from trnfleet.tui.widgets.cells import Column as TextColumn
-from trnfleet.tui.widgets.cells import beside, fit, right
+from trnfleet.tui.widgets.cells import TextColumn, beside, fit, right
 from trnfleet.tui.widgets.cursor_list import RowList
 from trnfleet.tui.widgets.facts import Fact, fact_lines
 from trnfleet.tui.widgets.line_view import Line, LineView

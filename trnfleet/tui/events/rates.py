@@ -15,7 +15,7 @@ from trnfleet.domain.quantities import count
 from trnfleet.domain.severity import BY_RANK
 from trnfleet.tui import theme
 from trnfleet.tui.charts import plot
-from trnfleet.tui.charts.axes import Mark, time_axis
+from trnfleet.tui.charts.axes import ChartMark, time_axis
 from trnfleet.tui.charts.chart import LEAST_WIDTH, head
 from trnfleet.tui.charts.history import chart_inputs
 from trnfleet.tui.charts.place import LEAST_ROWS, MOST_ROWS
@@ -157,7 +157,7 @@ class EventRates(LineView, can_focus=False):
         column = grid.column_of(times.end_s - back_s)
         if event is None or not 0 <= column < grid.columns:
             return [indent, *time_axis(times, (), grid, cells)]
-        mark = Mark(back_s, event.severity)
+        mark = ChartMark(back_s, event.severity)
         made: Parts = [indent]
         at = column // plot.COLUMNS
         for text, style in time_axis(times, (mark,), grid, cells):

@@ -21,7 +21,7 @@ from trnfleet.domain.severity import Severity
 from trnfleet.monitor.pipeline.publishers import State
 from trnfleet.text import LONGEST, plain
 from trnfleet.tui import theme
-from trnfleet.tui.charts.place import LEAST_ROWS, MOST_ROWS, Place, PlaceCharts
+from trnfleet.tui.charts.place import LEAST_ROWS, MOST_ROWS, ChartedPlace, PlaceCharts
 from trnfleet.tui.events.brokers import (
     BROKER_COLUMNS,
     BrokerList,
@@ -38,7 +38,7 @@ from trnfleet.tui.events.publishers import PUBLISHER_COLUMNS, SORTS, PublisherLi
 from trnfleet.tui.events.rates import EventRates, EventSpace
 from trnfleet.tui.format.alerts import age_text, condition_words, handling_texts, time_text
 from trnfleet.tui.format.alerts import severity_text as alert_severity_text
-from trnfleet.tui.snapshots.table import Table, table_of
+from trnfleet.tui.snapshots.table import ExportTable, table_of
 from trnfleet.tui.state.subjects import of_alerts, of_job
 from trnfleet.tui.view import (
     CHARTS_FROM,
@@ -50,7 +50,7 @@ from trnfleet.tui.view import (
     tab_keys,
 )
 from trnfleet.tui.widgets.bar import Bar, justified, tab_parts
-from trnfleet.tui.widgets.cells import Column, Parts, beside, fit, width_of, wrapped
+from trnfleet.tui.widgets.cells import Parts, TextColumn, beside, fit, width_of, wrapped
 from trnfleet.tui.widgets.cursor_list import CursorList
 from trnfleet.tui.widgets.facts import Fact, fact_lines
 from trnfleet.tui.widgets.line_view import Line, LineView, text_line
@@ -93,7 +93,7 @@ class EventDetails(LineView, can_focus=False):
         if event is None:
             return []
         facts = event_facts(event, self._events.address_of(event), self._snapshot)
-        return beside([Column(fact_lines(facts, width, height), width)], width)
+        return beside([TextColumn(fact_lines(facts, width, height), width)], width)
 
 
 def event_facts(event: Event, opens: str, snapshot: AlertSnapshot) -> list[Fact]:
@@ -212,9 +212,9 @@ PUBLISHER_TITLES = (
 )
 
 
-def event_table(events: Iterable[Event]) -> Table:
+def event_table(events: Iterable[Event]) -> ExportTable:
     """Return events as a table."""
-    return Table(
+    return ExportTable(
         EVENT_TITLES,
         [
             (
@@ -234,9 +234,9 @@ def event_table(events: Iterable[Event]) -> Table:
     )
 
 
-def publisher_table(table: PublisherTable, rows: Iterable[int]) -> Table:
+def publisher_table(table: PublisherTable, rows: Iterable[int]) -> ExportTable:
     """Return some publishers as a table."""
-    return Table(
+    return ExportTable(
         PUBLISHER_TITLES,
         [
             (
@@ -435,7 +435,7 @@ class EventsView(TabbedView["EventList | PublisherList | BrokerList"]):
         event = self.list.picked
         return self.list.address_of(event) if event else ""
 
-    def _charted(self) -> Place:
+    def _charted(self) -> ChartedPlace:
         """Return the place of the charts.
 
         The place and job of the event under the cursor, or everything a publisher publishes. The
@@ -446,7 +446,7 @@ class EventsView(TabbedView["EventList | PublisherList | BrokerList"]):
             event.job if event is not None and event.job in self.monitor.history.job_names() else ""
         )
         place = self.place if self.monitor.store.layout.find(self.place) is not None else ""
-        return Place(self.context, place, job)
+        return ChartedPlace(self.context, place, job)
 
     @property
     def lists(self) -> Lists:
@@ -538,7 +538,7 @@ class EventsView(TabbedView["EventList | PublisherList | BrokerList"]):
     def columns(self) -> Columns:
         return _FILTERED[self.tab].columns
 
-    def export(self) -> Table:
+    def export(self) -> ExportTable:
         """Return the tab's list as a table."""
         table = self.publishers.table
         if self.tab == PUBLISHER_TAB and table is not None:

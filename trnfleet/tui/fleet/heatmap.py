@@ -18,7 +18,7 @@ from trnfleet.domain.quantities import in_three
 from trnfleet.monitor.reservations.table import IDLE_BELOW_PCT
 from trnfleet.tui import theme
 from trnfleet.tui.fleet.heatmap_grid import MARGIN, Cursor, Rect, Zoom, fitting, reach, zooms_of
-from trnfleet.tui.fleet.heatmap_health import HEALTH, Health, HealthValues
+from trnfleet.tui.fleet.heatmap_health import HEALTH, HealthValues, MapHealth
 from trnfleet.tui.fleet.heatmap_pixels import (
     CODES,
     UTIL,
@@ -230,12 +230,12 @@ class HeatMap(LineView):
             )
         return value, trust
 
-    def health(self) -> Health:
+    def health(self) -> MapHealth:
         """Return the worst health in the selection."""
         x, y = self.cursor.unit(self.zoom)
         side = self.zoom.unit_chips
         window = self.healths.window(self.grid, side, np.array([x // side]), np.array([y // side]))
-        return Health(int(window[0, 0]))
+        return MapHealth(int(window[0, 0]))
 
     def scale(self) -> Scale:
         """Return the values at the ends of the colour ramp."""
@@ -358,7 +358,7 @@ class HeatMap(LineView):
         if low.any() and not self.field.is_max:
             util = self.values.window(self.grid, UTIL, self.zoom.chips, columns, rows)
             pixels[low] = np.where(
-                util.values[low] > IDLE_BELOW_PCT, PixelCode.LOW, PixelCode.HEALTH + Health.IDLE
+                util.values[low] > IDLE_BELOW_PCT, PixelCode.LOW, PixelCode.HEALTH + MapHealth.IDLE
             )
 
     def _put_glyphs(self, codes: NDArray[np.int16], left: int, top: int) -> None:

@@ -50,7 +50,7 @@ HEALTH = Field(
 _UTIL = "nc_util_pct"
 
 
-class Health(enum.IntEnum):
+class MapHealth(enum.IntEnum):
     """Health of a chip, in ascending order of importance."""
 
     NOTHING = 0
@@ -73,45 +73,51 @@ class Health(enum.IntEnum):
 
 
 WORDS = {
-    Health.NOTHING: "",
-    Health.MISSING: "not heard yet",
-    Health.IDLE: "idle",
-    Health.RESERVED_IDLE: "idle, reserved",
-    Health.NORMAL: "normal",
-    Health.HANDLED_WARNING: "warning, handled",
-    Health.HANDLED_CRITICAL: "critical, handled",
-    Health.STALE: "stale",
-    Health.OFFLINE: "offline",
-    Health.WARNING: "warning",
-    Health.STALE_WARNING: "warning, stale",
-    Health.OFFLINE_WARNING: "warning, offline",
-    Health.CRITICAL: "critical",
-    Health.STALE_CRITICAL: "critical, stale",
-    Health.OFFLINE_CRITICAL: "critical, offline",
+    MapHealth.NOTHING: "",
+    MapHealth.MISSING: "not heard yet",
+    MapHealth.IDLE: "idle",
+    MapHealth.RESERVED_IDLE: "idle, reserved",
+    MapHealth.NORMAL: "normal",
+    MapHealth.HANDLED_WARNING: "warning, handled",
+    MapHealth.HANDLED_CRITICAL: "critical, handled",
+    MapHealth.STALE: "stale",
+    MapHealth.OFFLINE: "offline",
+    MapHealth.WARNING: "warning",
+    MapHealth.STALE_WARNING: "warning, stale",
+    MapHealth.OFFLINE_WARNING: "warning, offline",
+    MapHealth.CRITICAL: "critical",
+    MapHealth.STALE_CRITICAL: "critical, stale",
+    MapHealth.OFFLINE_CRITICAL: "critical, offline",
 }
 
 _OF_STATE = np.zeros(len(Freshness), np.int8)
 _OF_STATE[list(Freshness)] = [
-    Health.NORMAL,
-    Health.STALE,
-    Health.OFFLINE,
-    Health.MISSING,
-    Health.MISSING,
+    MapHealth.NORMAL,
+    MapHealth.STALE,
+    MapHealth.OFFLINE,
+    MapHealth.MISSING,
+    MapHealth.MISSING,
 ]
 HANDLED = len(Severity)
 """Added to the rank of a severity if the problem is acknowledged or silenced."""
 NO_RANK = HANDLED + len(Severity)
 """Of a chip without a problem: above every rank."""
-_RAISED = np.tile(np.arange(len(Health), dtype=np.int8), (NO_RANK + 1, 1))
+_RAISED = np.tile(np.arange(len(MapHealth), dtype=np.int8), (NO_RANK + 1, 1))
 """Health by the rank of the worst problem and the health without one. Info marks nothing."""
 for _severity, _marks in (
-    (Severity.WARNING, (Health.WARNING, Health.STALE_WARNING, Health.OFFLINE_WARNING)),
-    (Severity.CRITICAL, (Health.CRITICAL, Health.STALE_CRITICAL, Health.OFFLINE_CRITICAL)),
+    (Severity.WARNING, (MapHealth.WARNING, MapHealth.STALE_WARNING, MapHealth.OFFLINE_WARNING)),
+    (Severity.CRITICAL, (MapHealth.CRITICAL, MapHealth.STALE_CRITICAL, MapHealth.OFFLINE_CRITICAL)),
 ):
-    _RAISED[_severity.rank, Health.MISSING : Health.NORMAL + 1] = _marks[0]
-    _RAISED[_severity.rank, Health.STALE], _RAISED[_severity.rank, Health.OFFLINE] = _marks[1:]
-_RAISED[HANDLED + Severity.WARNING.rank, Health.IDLE : Health.NORMAL + 1] = Health.HANDLED_WARNING
-_RAISED[HANDLED + Severity.CRITICAL.rank, Health.IDLE : Health.NORMAL + 1] = Health.HANDLED_CRITICAL
+    _RAISED[_severity.rank, MapHealth.MISSING : MapHealth.NORMAL + 1] = _marks[0]
+    _RAISED[_severity.rank, MapHealth.STALE], _RAISED[_severity.rank, MapHealth.OFFLINE] = _marks[
+        1:
+    ]
+_RAISED[HANDLED + Severity.WARNING.rank, MapHealth.IDLE : MapHealth.NORMAL + 1] = (
+    MapHealth.HANDLED_WARNING
+)
+_RAISED[HANDLED + Severity.CRITICAL.rank, MapHealth.IDLE : MapHealth.NORMAL + 1] = (
+    MapHealth.HANDLED_CRITICAL
+)
 
 
 class Ranks(NamedTuple):
@@ -154,7 +160,7 @@ class HealthValues:
     def window(
         self, grid: MapGrid, side: int, x: NDArray[np.int64], y: NDArray[np.int64]
     ) -> NDArray[np.int8]:
-        """Return the worst `Health` of each pixel at pixel columns `x` by rows `y`.
+        """Return the worst `MapHealth` of each pixel at pixel columns `x` by rows `y`.
 
         A pixel is `side` chips wide.
         """
@@ -167,11 +173,11 @@ class HealthValues:
         return worst
 
     def of_chips(self, rows: NDArray[np.int64]) -> NDArray[np.int8]:
-        """Return the `Health` of some chips."""
+        """Return the `MapHealth` of some chips."""
         store = self._monitor.store
         owner = store.layout.instance_of_chip[rows]
         health = _OF_STATE[store.chip_state[rows]]
-        maybe = np.flatnonzero(health == Health.NORMAL)
+        maybe = np.flatnonzero(health == MapHealth.NORMAL)
         if len(maybe):
             util = store.chip_values(BY_NAME[_UTIL], rows[maybe])
             maybe = maybe[util <= IDLE_BELOW_PCT]
@@ -195,19 +201,19 @@ class HealthValues:
         if rollups.ready and rollups.generation == store.generation:
             np.maximum.at(worst, place, self._of_instances()[grid.piece_instance])
         else:
-            worst[place] = Health.MISSING
+            worst[place] = MapHealth.MISSING
         return worst.reshape(shape)
 
     def _of_instances(self) -> NDArray[np.int8]:
-        """Return the worst `Health` of the chips of each instance."""
+        """Return the worst `MapHealth` of the chips of each instance."""
         states = self._monitor.rollups.states(Level.INSTANCE) > 0
         idle = np.flatnonzero(self._monitor.rollups.mean(_UTIL, Level.INSTANCE) <= IDLE_BELOW_PCT)
         idle = idle[self._may_idle(idle)]
-        health = np.full(len(states), Health.NORMAL, np.int8)
+        health = np.full(len(states), MapHealth.NORMAL, np.int8)
         health[idle] = self._unused()[idle]
-        health[~states[:, Freshness.LIVE]] = Health.MISSING
-        health[states[:, Freshness.STALE]] = Health.STALE
-        health[states[:, Freshness.OFFLINE]] = Health.OFFLINE
+        health[~states[:, Freshness.LIVE]] = MapHealth.MISSING
+        health[states[:, Freshness.STALE]] = MapHealth.STALE
+        health[states[:, Freshness.OFFLINE]] = MapHealth.OFFLINE
         raised: NDArray[np.int8] = _RAISED[self._ranked().worst, health]
         return raised
 
@@ -232,11 +238,11 @@ class HealthValues:
     def _unused(self) -> NDArray[np.int8]:
         """Return the health of an idle chip, by instance."""
         monitor = self._monitor
-        unused = np.full(len(monitor.store.layout.instances), Health.IDLE, np.int8)
+        unused = np.full(len(monitor.store.layout.instances), MapHealth.IDLE, np.int8)
         for reservation in monitor.reservations.table():
             # Of a reservation that holds nothing at present, use is not known.
             for run in reservation.rows if reservation.used is not None else ():
-                unused[run.start : run.stop] = Health.RESERVED_IDLE
+                unused[run.start : run.stop] = MapHealth.RESERVED_IDLE
         return unused
 
     def _ranked(self) -> Ranks:

@@ -18,7 +18,7 @@ from trnfleet.domain.metrics import BY_NAME, Aggregate
 from trnfleet.monitor.reservations.table import IDLE_BELOW_PCT
 from trnfleet.monitor.store.fields import BY_KEY
 from trnfleet.monitor.store.store import Freshness
-from trnfleet.tui.fleet.heatmap_health import Health
+from trnfleet.tui.fleet.heatmap_health import MapHealth
 from trnfleet.tui.theme import RAMP_STEPS
 
 if TYPE_CHECKING:
@@ -74,11 +74,11 @@ class PixelCode(enum.IntEnum):
     HEALTH_OUTSIDE = enum.auto()
     """Healthy, outside the highlight."""
     HEALTH = enum.auto()
-    PLAIN = HEALTH + len(Health)  # type: ignore[operator]
+    PLAIN = HEALTH + len(MapHealth)  # type: ignore[operator]
     """A health without its glyph."""
 
 
-CODES = PixelCode.PLAIN + len(Health)
+CODES = PixelCode.PLAIN + len(MapHealth)
 """Number of codes."""
 
 
@@ -99,8 +99,8 @@ def health_codes(
     """
     codes = health.astype(np.int16) + PixelCode.HEALTH
     if inside is not None:
-        codes[~inside & (health < Health.STALE)] = PixelCode.HEALTH_OUTSIDE
-    codes[health == Health.NOTHING] = PixelCode.GAP
+        codes[~inside & (health < MapHealth.STALE)] = PixelCode.HEALTH_OUTSIDE
+    codes[health == MapHealth.NOTHING] = PixelCode.GAP
     return codes
 
 

@@ -21,7 +21,7 @@ from trnfleet.monitor.store.store import Freshness
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.fleet.heatmap_grid import MARGIN
-from trnfleet.tui.fleet.heatmap_health import HEALTH, Health
+from trnfleet.tui.fleet.heatmap_health import HEALTH, MapHealth
 from trnfleet.tui.fleet.heatmap_pixels import (
     CODES,
     PixelCode,
@@ -69,40 +69,40 @@ OUTSIDE_DIGIT = "-"
 
 
 _TILES = {
-    Health.MISSING: Tile.MISSING,
-    Health.IDLE: Tile.IDLE,
-    Health.RESERVED_IDLE: Tile.RESERVED_IDLE,
-    Health.NORMAL: Tile.NORMAL,
-    Health.HANDLED_WARNING: Tile.NORMAL,
-    Health.HANDLED_CRITICAL: Tile.NORMAL,
-    Health.STALE: Tile.STALE,
-    Health.OFFLINE: Tile.OFFLINE,
-    Health.WARNING: Tile.WARNING,
-    Health.STALE_WARNING: Tile.WARNING,
-    Health.OFFLINE_WARNING: Tile.WARNING,
-    Health.CRITICAL: Tile.CRITICAL,
-    Health.STALE_CRITICAL: Tile.CRITICAL,
-    Health.OFFLINE_CRITICAL: Tile.CRITICAL,
+    MapHealth.MISSING: Tile.MISSING,
+    MapHealth.IDLE: Tile.IDLE,
+    MapHealth.RESERVED_IDLE: Tile.RESERVED_IDLE,
+    MapHealth.NORMAL: Tile.NORMAL,
+    MapHealth.HANDLED_WARNING: Tile.NORMAL,
+    MapHealth.HANDLED_CRITICAL: Tile.NORMAL,
+    MapHealth.STALE: Tile.STALE,
+    MapHealth.OFFLINE: Tile.OFFLINE,
+    MapHealth.WARNING: Tile.WARNING,
+    MapHealth.STALE_WARNING: Tile.WARNING,
+    MapHealth.OFFLINE_WARNING: Tile.WARNING,
+    MapHealth.CRITICAL: Tile.CRITICAL,
+    MapHealth.STALE_CRITICAL: Tile.CRITICAL,
+    MapHealth.OFFLINE_CRITICAL: Tile.CRITICAL,
 }
 """Tile with the colours of each health."""
 _GLYPH_OF = {
-    Health.HANDLED_WARNING: Tile.WARNING,
-    Health.HANDLED_CRITICAL: Tile.CRITICAL,
-    Health.STALE_WARNING: Tile.STALE,
-    Health.OFFLINE_WARNING: Tile.OFFLINE,
-    Health.STALE_CRITICAL: Tile.STALE,
-    Health.OFFLINE_CRITICAL: Tile.OFFLINE,
+    MapHealth.HANDLED_WARNING: Tile.WARNING,
+    MapHealth.HANDLED_CRITICAL: Tile.CRITICAL,
+    MapHealth.STALE_WARNING: Tile.STALE,
+    MapHealth.OFFLINE_WARNING: Tile.OFFLINE,
+    MapHealth.STALE_CRITICAL: Tile.STALE,
+    MapHealth.OFFLINE_CRITICAL: Tile.OFFLINE,
 }
 """The tile with the glyph of a health, if not the one with its colours."""
 
 
-def tile_of(health: Health) -> tuple[str, Style]:
+def tile_of(health: MapHealth) -> tuple[str, Style]:
     """Return glyph and style of a health."""
     tile = _TILES[health]
     return theme.TILE_GLYPH[_GLYPH_OF.get(health, tile)], theme.TILE_STYLE[tile]
 
 
-def health_style(health: Health) -> Style:
+def health_style(health: MapHealth) -> Style:
     """Return the style of words about a health, as on any other line."""
     tile = _TILES.get(health)
     if tile is Tile.CRITICAL or tile is Tile.WARNING:
@@ -127,7 +127,7 @@ def tiles_in(codes: NDArray[np.int16]) -> frozenset[Tile]:
     )
 
 
-def glyph_upon(rect: Rect, health: Health, cells: int) -> tuple[int, Span] | None:
+def glyph_upon(rect: Rect, health: MapHealth, cells: int) -> tuple[int, Span] | None:
     """Return row and text of the glyph on a chip's cursor.
 
     It has the colours of a problem if there is one. None without room or without a chip.
@@ -138,8 +138,8 @@ def glyph_upon(rect: Rect, health: Health, cells: int) -> tuple[int, Span] | Non
         cells: Width of a chip.
     """
     rows = rect.bottom - rect.top
-    is_loud = health >= Health.WARNING
-    if health is Health.NOTHING or rows < 2 or cells < (2 if is_loud else ROOMY_CELLS):
+    is_loud = health >= MapHealth.WARNING
+    if health is MapHealth.NOTHING or rows < 2 or cells < (2 if is_loud else ROOMY_CELLS):
         return None
     glyph, style = tile_of(health)
     # If brackets leave no cell, the glyph of a problem replaces the second one.
@@ -222,8 +222,8 @@ def _marked(code: int) -> tuple[str, Style] | None:
     if code == PixelCode.HEALTH_OUTSIDE:
         return theme.TILE_GLYPH[Tile.OUTSIDE], theme.TILE_STYLE[Tile.OUTSIDE]
     is_plain = code >= PixelCode.PLAIN
-    health = Health(code - (PixelCode.PLAIN if is_plain else PixelCode.HEALTH))
-    if health is Health.NOTHING:
+    health = MapHealth(code - (PixelCode.PLAIN if is_plain else PixelCode.HEALTH))
+    if health is MapHealth.NOTHING:
         return " ", theme.BASE
     glyph, style = tile_of(health)
     return (" " if is_plain else glyph), style
@@ -278,10 +278,10 @@ def _digit(code: int) -> tuple[str, Style]:
 
 def _color(code: int) -> Color:
     if code >= PixelCode.HEALTH_OUTSIDE:
-        health = (code - PixelCode.HEALTH) % len(Health)
-        if code == PixelCode.HEALTH_OUTSIDE or health == Health.NOTHING:
+        health = (code - PixelCode.HEALTH) % len(MapHealth)
+        if code == PixelCode.HEALTH_OUTSIDE or health == MapHealth.NOTHING:
             return theme.BACKGROUND
-        return theme.TILE_COLOR[_TILES[Health(health)]]
+        return theme.TILE_COLOR[_TILES[MapHealth(health)]]
     if code >= PixelCode.LOW:
         return theme.TILE_COLOR[Tile.WARNING]
     if code < PixelCode.STALE:
@@ -486,7 +486,7 @@ def scale_legend(field: Field, scale: Scale, right: Parts, width: int, *, digits
         wide = 1 if width < 64 else 2 if width < 100 else 3
         parts.extend((" " * wide, Style(bgcolor=color)) for color in theme.RAMP)
     parts.append((f" {form(high, field.unit)}", theme.QUIET))
-    beyond = f"  {LOW_GLYPH}{HIGH_GLYPH} far off  {tile_of(Health.IDLE)[0]} idle"
+    beyond = f"  {LOW_GLYPH}{HIGH_GLYPH} far off  {tile_of(MapHealth.IDLE)[0]} idle"
     signs = (
         beyond if scale.is_automatic else "",
         (
@@ -536,14 +536,14 @@ def health_legend(shown: frozenset[Tile], right: Parts, width: int) -> Parts:
 
 
 _HEALTH_KEY = (
-    (Health.CRITICAL, "critical"),
-    (Health.WARNING, "warning"),
-    (Health.NORMAL, "normal"),
-    (Health.IDLE, "idle"),
-    (Health.STALE, "stale"),
-    (Health.OFFLINE, "offline"),
-    (Health.RESERVED_IDLE, "reserved, idle"),
-    (Health.MISSING, "n/a"),
+    (MapHealth.CRITICAL, "critical"),
+    (MapHealth.WARNING, "warning"),
+    (MapHealth.NORMAL, "normal"),
+    (MapHealth.IDLE, "idle"),
+    (MapHealth.STALE, "stale"),
+    (MapHealth.OFFLINE, "offline"),
+    (MapHealth.RESERVED_IDLE, "reserved, idle"),
+    (MapHealth.MISSING, "n/a"),
 )
 """The health map's key, the most important first."""
 

@@ -19,7 +19,7 @@ from trnfleet.tui.format.alerts import worst_of
 from trnfleet.tui.widgets.cells import fit, width_of
 from trnfleet.tui.widgets.cursor_list import R, RowList
 from trnfleet.tui.widgets.line_view import Line, text_line
-from trnfleet.tui.widgets.targets import Pressed, Target, TargetKind, linked
+from trnfleet.tui.widgets.targets import ClickTarget, Pressed, TargetKind, linked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -254,10 +254,12 @@ class JobList(FleetList["JobMessage"]):
                 return problem.place.address
         return begin_of(job, self.monitor.store.layout)
 
-    def target_of(self, job: JobMessage) -> Target:
+    def target_of(self, job: JobMessage) -> ClickTarget:
         """Return the target of a click or Enter on a job."""
         place = self.place_of(job)
-        return Target(TargetKind.PLACE, place) if place else Target(TargetKind.JOB, job.job)
+        return (
+            ClickTarget(TargetKind.PLACE, place) if place else ClickTarget(TargetKind.JOB, job.job)
+        )
 
     def action_enter(self) -> None:
         if self.picked is not None:

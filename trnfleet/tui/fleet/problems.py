@@ -13,7 +13,7 @@ from trnfleet.tui import theme
 from trnfleet.tui.fleet.filtering import FleetFilter
 from trnfleet.tui.fleet.jobs import FleetList
 from trnfleet.tui.format.problems import place_in
-from trnfleet.tui.snapshots.table import Table
+from trnfleet.tui.snapshots.table import ExportTable
 from trnfleet.tui.view import ALERTS, View
 from trnfleet.tui.widgets.cells import fit, width_of, wrapped
 from trnfleet.tui.widgets.line_view import Line, text_line
@@ -315,9 +315,9 @@ def _uncut(text: str, room: int) -> list[str]:
 PROBLEM_TITLES = ("severity", "status", "place", "problem", "since", "chips", "jobs", "owner")
 
 
-def problem_table(problems: Sequence[Problem]) -> Table:
+def problem_table(problems: Sequence[Problem]) -> ExportTable:
     """Return problems as a table."""
-    return Table(
+    return ExportTable(
         PROBLEM_TITLES,
         [
             (

@@ -26,7 +26,7 @@ from trnfleet.tui.charts.history import (
     MEAN_S,
     read_past,
 )
-from trnfleet.tui.charts.place import UTIL, ChartGrid, ChartSource, Place, Trend
+from trnfleet.tui.charts.place import UTIL, ChartedPlace, ChartGrid, ChartSource, Trend
 from trnfleet.tui.metric_display import FLEET_CHARTS
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class FleetSource(NamedTuple):
     @staticmethod
     def read(context: UiContext) -> FleetSource:
         """Return the data of a fleet."""
-        fleet = ChartSource.read_node(Place(context), FLEET_NODE)
+        fleet = ChartSource.read_node(ChartedPlace(context), FLEET_NODE)
         history = context.monitor.history
         times = fleet.inputs.times
         power: dict[str, float] = {}

@@ -27,7 +27,7 @@ from trnfleet.tui import theme
 from trnfleet.tui.charts.place import LEAST_ROWS, MOST_ROWS
 from trnfleet.tui.fleet.filtering import filter_head
 from trnfleet.tui.fleet.heatmap import HeatMap
-from trnfleet.tui.fleet.heatmap_health import HEALTH, WORDS, Health
+from trnfleet.tui.fleet.heatmap_health import HEALTH, WORDS, MapHealth
 from trnfleet.tui.fleet.heatmap_pixels import Trust, is_count
 from trnfleet.tui.fleet.heatmap_style import (
     health_style,
@@ -45,7 +45,7 @@ from trnfleet.tui.widgets.bar import Bar
 from trnfleet.tui.widgets.cells import Parts, fit, width_of, wrapped
 from trnfleet.tui.widgets.focus import focus_on
 from trnfleet.tui.widgets.line_view import Line, LineView, text_line
-from trnfleet.tui.widgets.targets import Target, TargetKind, linked
+from trnfleet.tui.widgets.targets import ClickTarget, TargetKind, linked
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.store.events import Event
     from trnfleet.monitor.store.fields import Field
-    from trnfleet.tui.snapshots.table import Table
+    from trnfleet.tui.snapshots.table import ExportTable
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.state.subjects import Subject
 
@@ -125,7 +125,9 @@ def event_lines(event: Event, width: int, most: int, address: str = "") -> list[
         address: Target of a click; empty for the list of events.
     """
     place = plain(last_segments(event.path) or event.job or event.subject) or "fleet"
-    target = Target(TargetKind.PLACE, address) if address else Target(TargetKind.VIEW, EVENTS)
+    target = (
+        ClickTarget(TargetKind.PLACE, address) if address else ClickTarget(TargetKind.VIEW, EVENTS)
+    )
     head: Parts = [
         (f" {format_rfc3339(event.ts_ns)[11:19]} ", theme.QUIET),
         (f"{theme.SEVERITY_GLYPH[event.severity]} ", theme.SEVERITY_STYLE[event.severity]),
@@ -267,7 +269,7 @@ class FleetView(FilteredView):
         self._shown = None
         self.tick()
 
-    def export(self) -> Table:
+    def export(self) -> ExportTable:
         """Return the problems that are listed."""
         return problem_table(self.problems.rows)
 
@@ -492,7 +494,7 @@ def selection(heat: HeatMap, width: int, alerts: Sequence[AlertWithStatus] = ())
         first, trust = heat.reading(SELECTION[0])
         shown = WORDS[health]
         style = health_style(health)
-        if health in {Health.IDLE, Health.RESERVED_IDLE} and first > IDLE_BELOW_PCT:
+        if health in {MapHealth.IDLE, MapHealth.RESERVED_IDLE} and first > IDLE_BELOW_PCT:
             # The mean of 10 s beside it is still of a job that has just gone.
             shown = shown.replace("idle", "idle now")
     else:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.style import Style
 
 
-class State(NamedTuple):
+class FreshnessText(NamedTuple):
     """Freshness of a node as the screen shows it."""
 
     freshness: Freshness
@@ -35,7 +35,7 @@ def overall(counts: tuple[int, ...]) -> Freshness:
     return Freshness.UNKNOWN
 
 
-def describe(counts: tuple[int, ...], age_s: float) -> State:
+def describe(counts: tuple[int, ...], age_s: float) -> FreshnessText:
     """Return a node's state.
 
     Args:
@@ -48,15 +48,15 @@ def describe(counts: tuple[int, ...], age_s: float) -> State:
     if freshness is Freshness.LIVE:
         live = counts[Freshness.LIVE]
         if live == total:
-            return State(freshness, f"{glyph} live", theme.STATE_STYLE[freshness])
+            return FreshnessText(freshness, f"{glyph} live", theme.STATE_STYLE[freshness])
         # Never rounded up to a hundred.
         share = (
             f"{live}/{total}" if total < 10_000 else f"{math.floor(1000 * live / total) / 10:.1f} %"
         )
-        return State(freshness, f"◐ {share} live", theme.SEVERITY_STYLE[Severity.WARNING])
+        return FreshnessText(freshness, f"◐ {share} live", theme.SEVERITY_STYLE[Severity.WARNING])
     if freshness is Freshness.UNKNOWN:
-        return State(freshness, f"{glyph} no data yet", theme.STATE_STYLE[freshness])
+        return FreshnessText(freshness, f"{glyph} no data yet", theme.STATE_STYLE[freshness])
     text = f"{glyph} {'unseen' if freshness is Freshness.UNOBSERVED else freshness.name.lower()}"
     if math.isfinite(age_s):
         text += f" {duration(age_s, DurationStyle.COARSE)}"
-    return State(freshness, text, theme.STATE_STYLE[freshness])
+    return FreshnessText(freshness, text, theme.STATE_STYLE[freshness])

@@ -30,7 +30,7 @@ from trnfleet.tui.format.reservations import PICKED
 from trnfleet.tui.hierarchy import columns
 from trnfleet.tui.hierarchy.index import CORE_LANES, NO_FLEETS, FleetRows, node_path, parent_of
 from trnfleet.tui.metric_display import TREE
-from trnfleet.tui.snapshots.table import MOST_ROWS, Table, titled
+from trnfleet.tui.snapshots.table import MOST_ROWS, ExportTable, titled
 from trnfleet.tui.state.descriptors import Descriptions
 from trnfleet.tui.widgets.cells import fit, right
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.layout import Layout, Node
     from trnfleet.monitor.store.fields import Field
-    from trnfleet.tui.format.freshness import State
+    from trnfleet.tui.format.freshness import FreshnessText
     from trnfleet.tui.hierarchy.columns import TreeColumn, TreePlan
     from trnfleet.tui.hierarchy.index import TreeIndex, TreeRow
     from trnfleet.tui.snapshots.table import Value
@@ -170,9 +170,11 @@ class TreeRows:
             return counts
         return rollups.states(level)[numbers]
 
-    def _states(self, rows: list[TreeRow], groups: dict[Level, Group], now_s: float) -> list[State]:
+    def _states(
+        self, rows: list[TreeRow], groups: dict[Level, Group], now_s: float
+    ) -> list[FreshnessText]:
         store = self._monitor.store
-        states: dict[int, State] = {}
+        states: dict[int, FreshnessText] = {}
         for level, (places, numbers) in groups.items():
             for place, counts in zip(places, self.counts(level, numbers).tolist(), strict=True):
                 age_s = np.inf
@@ -190,7 +192,7 @@ class TreeRows:
     def _row(
         self,
         row: TreeRow,
-        state: State,
+        state: FreshnessText,
         place: int,
         fields: list[tuple[TreeColumn, list[float]]],
         judges: Sequence[Judge | None],
@@ -245,7 +247,9 @@ class TreeRows:
                 parts.append((text, style))
         return tuple(parts)
 
-    def _text(self, row: TreeRow, column: TreeColumn, state: State) -> tuple[str, Style | None]:
+    def _text(
+        self, row: TreeRow, column: TreeColumn, state: FreshnessText
+    ) -> tuple[str, Style | None]:
         """Return the text of a cell without a field, and its own style.
 
         None: the row's style.
@@ -299,7 +303,7 @@ class TreeRows:
         handled = self._alerts.handled_marks.at(node)
         return None if handled is None else (theme.SEVERITY_GLYPH[handled], theme.QUIET)
 
-    def _name_style(self, node: Node, state: State) -> Style | None:
+    def _name_style(self, node: Node, state: FreshnessText) -> Style | None:
         if state.freshness is not Freshness.LIVE:
             return None
         if node.level <= Level.CLUSTER:
@@ -347,7 +351,7 @@ class TreeRows:
         total = int(counts.sum())
         return f"{live}/{total}" if total < 10_000 else f"{total:,}"
 
-    def _fleet_state(self, state: State) -> str:
+    def _fleet_state(self, state: FreshnessText) -> str:
         """Return the state of the fleet: a broker that is away, or freshness and problems.
 
         "Gone" replaces "offline": all of its publishers have ended, and the row shows the last
@@ -360,7 +364,7 @@ class TreeRows:
             text = text.replace(Freshness.OFFLINE.name.lower(), "gone")
         return f"{text}  {self._signs()}"
 
-    def _fleet_style(self, state: State) -> Style:
+    def _fleet_style(self, state: FreshnessText) -> Style:
         return (
             theme.SEVERITY_STYLE[Severity.CRITICAL]
             if away_from(self._context.live)
@@ -494,7 +498,7 @@ class FleetTreeRows:
 _FIRST = ("address", "level", "chips", "live")
 
 
-def open_rows(context: UiContext, descriptions: Descriptions, index: TreeIndex) -> Table:
+def open_rows(context: UiContext, descriptions: Descriptions, index: TreeIndex) -> ExportTable:
     """Return the rows of an index over the present layout, without rows of other fleets.
 
     Figures computed from the chips in each pass are unknown until the first pass of that layout.
@@ -519,4 +523,4 @@ def open_rows(context: UiContext, descriptions: Descriptions, index: TreeIndex) 
                 reader.job(node),
             ]
     titles = (*_FIRST, *(titled(shown.field.key, shown.field.unit) for shown in TREE), "job")
-    return Table(titles, table, index.rows if index.rows > MOST_ROWS else 0)
+    return ExportTable(titles, table, index.rows if index.rows > MOST_ROWS else 0)

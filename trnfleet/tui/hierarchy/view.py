@@ -17,7 +17,7 @@ from trnfleet.monitor.store.last_known import jobs_text
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.bars.brokers import where_text
-from trnfleet.tui.charts.place import MOST_ROWS, Place, PlaceCharts
+from trnfleet.tui.charts.place import MOST_ROWS, ChartedPlace, PlaceCharts
 from trnfleet.tui.format.alerts import tally_text, worst_of
 from trnfleet.tui.hierarchy import columns
 from trnfleet.tui.hierarchy.rows import open_rows
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.filters.columns import Columns
     from trnfleet.domain.filters.language import Filter
     from trnfleet.domain.layout import Node
-    from trnfleet.tui.snapshots.table import Table
+    from trnfleet.tui.snapshots.table import ExportTable
     from trnfleet.tui.state.context import UiContext
 
 _TALL_FROM = 48
@@ -125,7 +125,7 @@ class HierarchyView(FilteredView):
     def columns(self) -> Columns:
         return CHIP_COLUMNS
 
-    def export(self) -> Table:
+    def export(self) -> ExportTable:
         """Return the open rows with all figures."""
         self.table.follow_layout()
         return open_rows(self.context, self.descriptions, self.table.index)
@@ -157,10 +157,12 @@ class HierarchyView(FilteredView):
         self.head.tick()
         self.foot.tick()
 
-    def _charted(self) -> Place:
+    def _charted(self) -> ChartedPlace:
         """Return the place for the charts: the row under the cursor."""
         fleet = self.table.fleet
-        return Place(self.context, self.table.cursor) if fleet is None else Place(fleet)
+        return (
+            ChartedPlace(self.context, self.table.cursor) if fleet is None else ChartedPlace(fleet)
+        )
 
     def _lend_rows(self) -> None:
         """Assign the rows left empty by the tree to the charts.

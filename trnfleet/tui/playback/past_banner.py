@@ -15,7 +15,7 @@ from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.playback.seek_bar import clock_text, thinned_text
 from trnfleet.tui.widgets.cells import Parts, width_of
-from trnfleet.tui.widgets.targets import Target, TargetKind, linked
+from trnfleet.tui.widgets.targets import ClickTarget, TargetKind, linked
 
 if TYPE_CHECKING:
     from trnfleet.monitor.minutes.minutes import FleetHistory
@@ -86,7 +86,7 @@ def past_banner(
         f" ◀ {when}{ago}. End = live ",
         f" ◀ {when}. End = live ",
     ):
-        parts: Parts = [(text, linked(theme.BAR_PAST, Target(TargetKind.KEY, "end"))), *fires]
+        parts: Parts = [(text, linked(theme.BAR_PAST, ClickTarget(TargetKind.KEY, "end"))), *fires]
         if width_of(parts) <= width:
             break
     return parts

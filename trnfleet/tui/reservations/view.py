@@ -15,7 +15,7 @@ from textual.css.scalar import Unit
 from trnfleet.domain.filters.language import hint
 from trnfleet.domain.quantities import counted
 from trnfleet.tui import theme
-from trnfleet.tui.charts.place import LEAST_ROWS, Place, PlaceCharts
+from trnfleet.tui.charts.place import LEAST_ROWS, ChartedPlace, PlaceCharts
 from trnfleet.tui.format.reservations import head
 from trnfleet.tui.reservations import timeline
 from trnfleet.tui.reservations.details import ReservationDetails, alerts_of, foot, summary
@@ -28,7 +28,7 @@ from trnfleet.tui.reservations.table import (
     ReservationTable,
 )
 from trnfleet.tui.reservations.timeline import CELLS_S, LABEL, TimelineView
-from trnfleet.tui.snapshots.table import Table, table_of
+from trnfleet.tui.snapshots.table import ExportTable, table_of
 from trnfleet.tui.state.highlight import place_of
 from trnfleet.tui.state.subjects import of_reservation
 from trnfleet.tui.view import CHARTS_FROM, FilteredView, View, filter_keys, sort_key
@@ -192,7 +192,7 @@ class ReservationsView(FilteredView):
     def columns(self) -> Columns:
         return RESERVATION_COLUMNS
 
-    def export(self) -> Table:
+    def export(self) -> ExportTable:
         """Return the reservations that are listed."""
         use = self.table.use
         return table_of(
@@ -251,13 +251,13 @@ class ReservationsView(FilteredView):
         _set_height(self.details, lent)
         self.details.display = lent > 0
 
-    def _charted(self) -> Place | None:
+    def _charted(self) -> ChartedPlace | None:
         """Return the place for the charts: the first one of the reservation under the cursor.
 
         None if unknown.
         """
         place = self.place
-        return Place(self.context, place) if place else None
+        return ChartedPlace(self.context, place) if place else None
 
     def _write(self) -> None:
         window = self.timeline.window()

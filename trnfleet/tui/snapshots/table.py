@@ -23,7 +23,7 @@ _FORMULA = ("=", "+", "-", "@")
 """Prefixes of a spreadsheet formula. Tab and line break, the other ones, are escaped."""
 
 
-class Table(NamedTuple):
+class ExportTable(NamedTuple):
     """Rows of a view."""
 
     columns: tuple[str, ...] = ()
@@ -32,10 +32,10 @@ class Table(NamedTuple):
     """Rows of the view if more than `MOST_ROWS`; else 0."""
 
 
-def table_of(columns: Columns, rows: Iterable[Row]) -> Table:
+def table_of(columns: Columns, rows: Iterable[Row]) -> ExportTable:
     """Return rows as seen by a filter, with all comparable columns."""
     named = columns.all
-    return Table(
+    return ExportTable(
         tuple(
             titled(column.name, "s" if column.kind is Kind.DURATION else column.unit)
             for column in named
@@ -49,7 +49,7 @@ def titled(name: str, unit: str) -> str:
     return f"{name} [{unit}]" if unit else name
 
 
-def csv_text(table: Table) -> str:
+def csv_text(table: ExportTable) -> str:
     """Return a table as CSV (RFC 4180), in printable characters.
 
     Unknown values are empty.

@@ -56,7 +56,7 @@ NONE = len(Severity)
 """Above the rank of every severity: of a node without an alert."""
 
 
-class Marks(NamedTuple):
+class AlertMarks(NamedTuple):
     """Rank of the worst alert at or below every node of one layout.
 
     `NONE` without an alert.
@@ -92,7 +92,7 @@ class Marks(NamedTuple):
         return None if rank == NONE else BY_RANK[rank]
 
 
-def mark(layout: Layout, places: Iterable[tuple[Node | None, Severity]]) -> Marks:
+def mark(layout: Layout, places: Iterable[tuple[Node | None, Severity]]) -> AlertMarks:
     """Return the marks of alerts.
 
     Args:
@@ -123,7 +123,7 @@ def mark(layout: Layout, places: Iterable[tuple[Node | None, Severity]]) -> Mark
     _lift(instances, layout.ultraserver_start, ultraservers)
     _lift(ultraservers, layout.cluster_start, columns[Level.CLUSTER])
     fleet = min(int(columns[Level.FLEET][0]), int(columns[Level.CLUSTER].min(initial=NONE)))
-    return Marks(fleet, columns[Level.CLUSTER], ultraservers, instances, chips)
+    return AlertMarks(fleet, columns[Level.CLUSTER], ultraservers, instances, chips)
 
 
 def _lift(below: NDArray[np.int8], starts: NDArray[np.int64], above: NDArray[np.int8]) -> None:
@@ -162,9 +162,9 @@ class AlertSnapshot:
         self.problem_counts = ProblemCounts()
         self._findings: Findings | None = None
         self._found_s = -math.inf
-        self.marks: Marks = NO_MARKS
+        self.marks: AlertMarks = NO_MARKS
         """Of unhandled alerts: firing, and neither acknowledged, silenced nor inhibited."""
-        self.handled_marks: Marks = NO_MARKS
+        self.handled_marks: AlertMarks = NO_MARKS
         """Of problems that are acknowledged or silenced."""
         self.revision = 0
         """Goes up with every reading."""

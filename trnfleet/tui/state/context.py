@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import LinkStatus
 
 
-class Frame:
+class ShownPass:
     """One pass of the monitor that is shown."""
 
     def __init__(self, monitor: FleetState) -> None:
@@ -89,7 +89,7 @@ class UiContext(NamedTuple):
     """The alerts that are shown."""
     highlight: Highlight
     """The reservation that is picked out."""
-    frame: Frame
+    frame: ShownPass
     """The pass shown on the whole screen."""
     window: ChartWindow
     """The span that charts show."""
@@ -132,7 +132,7 @@ class UiContext(NamedTuple):
             clock,
             AlertSnapshot(monitor),
             Highlight(monitor),
-            Frame(monitor),
+            ShownPass(monitor),
             ChartWindow() if beside is None else beside.window,
             fleets,
             playback,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Judge = Callable[[float], Severity | None]
 
 
-class Figure(Protocol):
+class JudgedFigure(Protocol):
     """A figure on the screen with limits of its own."""
 
     @property
@@ -60,12 +60,12 @@ class MarkLimits:
         self._rules: Sequence[Rule] | None = None
         self._found: dict[tuple[str, Level], Judge | None] = {}
 
-    def severity(self, figure: Figure, value: float, level: Level) -> Severity | None:
+    def severity(self, figure: JudgedFigure, value: float, level: Level) -> Severity | None:
         """Return the severity of a value at a level; None if good or NaN."""
         judge = self.judge(figure, level)
         return None if judge is None else judge(value)
 
-    def judge(self, figure: Figure, level: Level) -> Judge | None:
+    def judge(self, figure: JudgedFigure, level: Level) -> Judge | None:
         """Return a function from values at a level to severities; None for an unmarked figure."""
         rules = self._monitor.alerts.rules
         if rules is not self._rules:

@@ -35,7 +35,7 @@ class Tile(Enum):
 
 
 @dataclass(frozen=True)
-class Palette:
+class ThemePalette:
     """The tokens of a theme, each a Rich style definition.
 
     An empty one uses the terminal's own style.
@@ -91,7 +91,7 @@ class Palette:
     has_color: bool = True
 
 
-DARK = Palette(
+DARK = ThemePalette(
     name="dark",
     is_dark=True,
     page="on #0e1116",
@@ -140,7 +140,7 @@ DARK = Palette(
     fill="#5b93c9",
     thumb="on #4b535d",
 )
-LIGHT = Palette(
+LIGHT = ThemePalette(
     name="light",
     is_dark=False,
     page="on #ffffff",
@@ -187,7 +187,7 @@ LIGHT = Palette(
     fill="#2f6fb0",
     thumb="on #9aa4af",
 )
-HIGH_CONTRAST = Palette(
+HIGH_CONTRAST = ThemePalette(
     name="high-contrast",
     is_dark=True,
     page="on #000000",
@@ -257,7 +257,7 @@ COLOUR_BLIND = replace(
     ramp=("#4f6f9f", "#606d80", "#81827b", "#9a9477", "#b3a771", "#cdbc67", "#e8d358", "#ffea46"),
     threshold="#f0e442",
 )
-ANSI = Palette(
+ANSI = ThemePalette(
     name="ansi",
     is_dark=True,
     # The terminal's own colours are anybody's: the default ones, which are read there all day, for
@@ -356,7 +356,7 @@ RAMP_STEPS = len(DARK.ramp)
 _CSS_DEFAULT = "ansi_default"
 
 
-def styles_of(palette: Palette) -> dict[str, Any]:
+def styles_of(palette: ThemePalette) -> dict[str, Any]:
     """Return a palette's attributes for the module `theme`, by name."""
 
     def on(background: str, text: str) -> Style:
@@ -433,7 +433,7 @@ def styles_of(palette: Palette) -> dict[str, Any]:
     }
 
 
-def textual_theme(palette: Palette) -> Theme:
+def textual_theme(palette: ThemePalette) -> Theme:
     """Return Textual's theme for a palette, with the part used by style sheets."""
     variables = variables_of(palette)
     page = variables["bg"]
@@ -453,7 +453,7 @@ def textual_theme(palette: Palette) -> Theme:
     )
 
 
-def variables_of(palette: Palette) -> dict[str, str]:
+def variables_of(palette: ThemePalette) -> dict[str, str]:
     """Return the colours of style sheets, by the names of Textual's variables.
 
     They differ from Textual's own themes.
@@ -479,7 +479,7 @@ def variables_of(palette: Palette) -> dict[str, str]:
     }
 
 
-def _text_on(color: Color, palette: Palette) -> Style:
+def _text_on(color: Color, palette: ThemePalette) -> Style:
     """Return a style for text on a colour: the page's or the figures', by contrast."""
     texts = (_background(palette.page), _foreground(palette.value))
     return Style(color=max(texts, key=lambda text: contrast(text, color)), bgcolor=color)

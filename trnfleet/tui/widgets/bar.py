@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from textual.strip import Strip
 
     from trnfleet.tui.widgets.cells import Parts
-    from trnfleet.tui.widgets.targets import Target
+    from trnfleet.tui.widgets.targets import ClickTarget
 
 
 def justified(left: Parts, right: Parts, width: int, fill: Style) -> Parts:
@@ -78,7 +78,7 @@ class Item(NamedTuple):
     brief: str = ""
     """The value where room is scarce; empty for the same."""
     brief_room: int = 0
-    target: Target | None = None
+    target: ClickTarget | None = None
     """Target of a click on the value."""
 
 
@@ -192,7 +192,7 @@ class Bar(SelectableWidget):
         row = self._rows[y] if y < len(self._rows) else []
         return self.with_selection(y, make_strip(row, self.size.width, self._fill()))
 
-    def target_at(self, x: int, y: int) -> Target | None:
+    def target_at(self, x: int, y: int) -> ClickTarget | None:
         """Return the target of the cell at column `x` of line `y`; None for none."""
         for text, style in self._rows[y] if 0 <= y < len(self._rows) else []:
             x -= cell_len(text)

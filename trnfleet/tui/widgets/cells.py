@@ -92,7 +92,7 @@ def wrapped(text: str, width: int, lines: int) -> list[str]:
     return [*made, fit(text, width)]
 
 
-def beside(columns: Sequence[Column], width: int) -> list[Line]:
+def beside(columns: Sequence[TextColumn], width: int) -> list[Line]:
     """Return the lines of columns that stand next to each other, filled to `width` cells."""
     height = max((len(column.lines) for column in columns), default=0)
     return [
@@ -101,7 +101,7 @@ def beside(columns: Sequence[Column], width: int) -> list[Line]:
     ]
 
 
-class Column(NamedTuple):
+class TextColumn(NamedTuple):
     """Lines of parts, each cut or filled to a number of cells."""
 
     lines: Sequence[FixedParts]

@@ -38,15 +38,15 @@ class FieldSpec(NamedTuple):
     """Its width with its label; 0 for the rest of the line."""
 
 
-class Form(Vertical):
+class EntryForm(Vertical):
     """Fields with their labels; hidden until it is opened."""
 
     DEFAULT_CSS = """
-    Form { display: none; height: auto; background: $bg-raised; }
-    Form.open { display: block; }
-    Form Horizontal { height: 1; background: $bg-raised; }
-    Form Bar { background: $bg-raised; }
-    Form Horizontal Input {
+    EntryForm { display: none; height: auto; background: $bg-raised; }
+    EntryForm.open { display: block; }
+    EntryForm Horizontal { height: 1; background: $bg-raised; }
+    EntryForm Bar { background: $bg-raised; }
+    EntryForm Horizontal Input {
         display: block; width: 1fr; height: 1; padding: 0; border: none; background: $bg; color: $fg-bright;
     }
     """  # noqa: E501
@@ -60,19 +60,19 @@ class Form(Vertical):
     class Changed(Message):
         """The text of a field has changed."""
 
-        form: Form
+        form: EntryForm
 
     @dataclass
     class Submitted(Message):
         """The form was submitted."""
 
-        form: Form
+        form: EntryForm
 
     @dataclass
     class Left(Message):
         """The form was left without being submitted."""
 
-        form: Form
+        form: EntryForm
 
     def __init__(self, rows: Sequence[Sequence[FieldSpec]]) -> None:
         """Make a form.

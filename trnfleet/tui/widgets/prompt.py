@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from trnfleet.tui.widgets.cells import Parts
 
 
-class Field(Input):
+class PromptField(Input):
     """A field that passes its text on during Enter, not by a message.
 
     Keys of the same burst are read before any message; they would go into a field about to close.
@@ -90,7 +90,7 @@ class FilterPrompt(Vertical):
         self._is_submitted = False
         """Whether the field's text was submitted. A mistake is loud then, and quiet during typing.
         """
-        self._field = Field(self._accepted, placeholder=SYNTAX, max_length=LONGEST)
+        self._field = PromptField(self._accepted, placeholder=SYNTAX, max_length=LONGEST)
 
     def compose(self) -> ComposeResult:
         self._label.show(lambda _width: [[(" /", theme.BAR_STRONG)]])
@@ -172,7 +172,7 @@ class AskLine(Vertical):
         self._answer: Callable[[str], None] | None = None
         self._said = Bar(fill=lambda: theme.BAR, least=0)
         self._label = Bar(fill=lambda: theme.BAR_STRONG)
-        self._field = Field(self._accepted, max_length=400)
+        self._field = PromptField(self._accepted, max_length=400)
         self._hint = ""
         self._key = ""
         self._history: Sequence[str] = ()

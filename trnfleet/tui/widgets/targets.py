@@ -29,7 +29,7 @@ class TargetKind(enum.Enum):
     """A key's action, by its name in bindings."""
 
 
-class Target(NamedTuple):
+class ClickTarget(NamedTuple):
     """The request of a click on a part of a line."""
 
     kind: TargetKind
@@ -40,7 +40,7 @@ _TARGET = "target"
 
 
 @lru_cache(maxsize=1024)
-def linked(style: Style, target: Target) -> Style:
+def linked(style: Style, target: ClickTarget) -> Style:
     """Return a style with a target for clicks on its text.
 
     It looks the same.
@@ -48,14 +48,14 @@ def linked(style: Style, target: Target) -> Style:
     return style + Style(meta={_TARGET: (target.kind.name, target.value)})
 
 
-def target_of(style: Style) -> Target | None:
+def target_of(style: Style) -> ClickTarget | None:
     """Return the target of a style from `linked`; None for any other."""
     pair = style.meta.get(_TARGET)
-    return None if pair is None else Target(TargetKind[pair[0]], pair[1])
+    return None if pair is None else ClickTarget(TargetKind[pair[0]], pair[1])
 
 
 @dataclass
 class Pressed(Message):
     """A text was clicked that has a target."""
 
-    target: Target
+    target: ClickTarget

@@ -21,7 +21,7 @@ from trnfleet.tui.alerts.details import Past, about_lines, chart, moment
 from trnfleet.tui.alerts.lists import AlertPlan, alert_head, alert_parts, silence_head
 from trnfleet.tui.alerts.query import AlertRow, columns_of
 from trnfleet.tui.alerts.rows import COLLAPSE_FROM, arrange, in_order
-from trnfleet.tui.charts.axes import Limit, Mark, Times
+from trnfleet.tui.charts.axes import ChartMark, Limit, Times
 from trnfleet.tui.charts.chart import Chart, Series
 from trnfleet.tui.notifications import ALARM_EVERY_S, AlertNews, AlertNotice
 from trnfleet.tui.state.alerts import touches
@@ -167,7 +167,7 @@ def past(seconds: int = 300, fired_s: float | None = 100.0, span_s: int = 300) -
     if fired_s is not None and fired_s < seconds:
         series[seconds - int(fired_s) :] = 95.0
     limits = [Limit(90.0, "alert", theme.CHART_THRESHOLD)]
-    marks = [] if fired_s is None or fired_s > span_s else [Mark(fired_s, Severity.WARNING)]
+    marks = [] if fired_s is None or fired_s > span_s else [ChartMark(fired_s, Severity.WARNING)]
     lines = [Series(Track.of(series), theme.CHART)]
     drawn = Chart(lines, "degC", Times(span_s, seconds), 20.0, limits=limits, marks=marks)
     return Past("temp", "uc1/x", drawn, "5 min", fired_s)

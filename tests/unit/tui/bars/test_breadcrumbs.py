@@ -8,7 +8,7 @@ from trnfleet.tui.bars.breadcrumbs import breadcrumbs
 from trnfleet.tui.notifications import AlertNotice
 from trnfleet.tui.view import ALERTS, EVENTS
 from trnfleet.tui.widgets.cells import text_of
-from trnfleet.tui.widgets.targets import Target, TargetKind, target_of
+from trnfleet.tui.widgets.targets import ClickTarget, TargetKind, target_of
 
 ADDRESS = "uc1/us-0001/trn2u-0001-0/chip05"
 
@@ -24,9 +24,9 @@ def test_breadcrumbs_lose_their_beginning_first() -> None:
 def test_segments_lead_to_what_they_name() -> None:
     """All but the last, where one is; the first one is the fleet."""
     targets = {text: target_of(style) for text, style in breadcrumbs(ADDRESS, 100)}
-    assert targets["fleet"] == Target(TargetKind.PLACE, "")
-    assert targets["uc1"] == Target(TargetKind.PLACE, "uc1")
-    assert targets["trn2u-0001-0"] == Target(TargetKind.PLACE, "uc1/us-0001/trn2u-0001-0")
+    assert targets["fleet"] == ClickTarget(TargetKind.PLACE, "")
+    assert targets["uc1"] == ClickTarget(TargetKind.PLACE, "uc1")
+    assert targets["trn2u-0001-0"] == ClickTarget(TargetKind.PLACE, "uc1/us-0001/trn2u-0001-0")
     assert targets["chip05"] is None
 
 
@@ -55,9 +55,9 @@ def test_news_lead_to_their_place_or_list() -> None:
     """
     notice = AlertNotice(Severity.WARNING, "llm-70b", "job-slow")
     for news, target in (
-        (event("uc1/us-0002"), Target(TargetKind.PLACE, "uc1/us-0002")),
-        (event(""), Target(TargetKind.VIEW, EVENTS)),
-        (notice, Target(TargetKind.VIEW, ALERTS)),
+        (event("uc1/us-0002"), ClickTarget(TargetKind.PLACE, "uc1/us-0002")),
+        (event(""), ClickTarget(TargetKind.VIEW, EVENTS)),
+        (notice, ClickTarget(TargetKind.VIEW, ALERTS)),
     ):
         assert target_of(breadcrumbs(ADDRESS, 120, news)[-1][1]) == target
 

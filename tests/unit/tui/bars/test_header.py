@@ -9,7 +9,7 @@ from trnfleet.monitor.problems.problem import ProblemCounts
 from trnfleet.tui import theme
 from trnfleet.tui.bars.header import header
 from trnfleet.tui.widgets.cells import text_of, width_of
-from trnfleet.tui.widgets.targets import Target, TargetKind, target_of
+from trnfleet.tui.widgets.targets import ClickTarget, TargetKind, target_of
 from trnfleet.wire.ports import RECORDING, LinkStatus
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def test_80_columns_hold_every_figure_that_matters(summary: Summary) -> None:
     leads = [
         text
         for text, style in wide
-        if target_of(style) == Target(TargetKind.PLACE, mean.hottest_chip or "")
+        if target_of(style) == ClickTarget(TargetKind.PLACE, mean.hottest_chip or "")
     ]
     assert [text.strip() for text in leads] == ["88.1 °C", "0001-2/07"]
 

@@ -5,7 +5,7 @@ import pytest
 from trnfleet.tui.bars.tabs import TabCount, TabForm, count_text, form_for, tabs_line
 from trnfleet.tui.views import TABS
 from trnfleet.tui.widgets.cells import text_of
-from trnfleet.tui.widgets.targets import Target, TargetKind, target_of
+from trnfleet.tui.widgets.targets import ClickTarget, TargetKind, target_of
 
 WIDTHS = [27, 60, 79, 80, 99, 100, 120, 240]
 
@@ -44,7 +44,7 @@ def test_each_tab_leads_to_its_view() -> None:
     """And so does the number at it."""
     parts = tabs_line(TABS, "Fleet", {"Alerts": TabCount(4)}, 120)
     found = {target_of(style) for _, style in parts} - {None}
-    assert found == {Target(TargetKind.VIEW, tab.title) for tab in TABS}
+    assert found == {ClickTarget(TargetKind.VIEW, tab.title) for tab in TABS}
     assert line("Fleet", 120).count(":") == 0
     assert ":?" in text_of(tabs_line(TABS, "Fleet", {"Alerts": TabCount(None)}, 120))
 

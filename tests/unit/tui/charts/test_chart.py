@@ -14,7 +14,7 @@ from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store.gaps import Gap, Reason
 from trnfleet.monitor.store.rings.record import Track
 from trnfleet.tui import theme
-from trnfleet.tui.charts.axes import Limit, Mark, Times, axis_text
+from trnfleet.tui.charts.axes import ChartMark, Limit, Times, axis_text
 from trnfleet.tui.charts.chart import Chart, Series, draw, head, legend, value_axis
 from trnfleet.tui.charts.place import Trend
 from trnfleet.tui.widgets.cells import text_of, width_of
@@ -219,10 +219,10 @@ def test_a_short_gap_has_its_words_where_nothing_is_drawn() -> None:
 def test_alerts_are_marked_where_they_began_to_fire() -> None:
     """The worst of a cell is shown, and none that fired before the chart begins."""
     marks = [
-        Mark(30.0, Severity.WARNING),
-        Mark(30.0, Severity.CRITICAL),
-        Mark(0.0, Severity.WARNING),
-        Mark(90.0, Severity.CRITICAL),
+        ChartMark(30.0, Severity.WARNING),
+        ChartMark(30.0, Severity.CRITICAL),
+        ChartMark(0.0, Severity.WARNING),
+        ChartMark(90.0, Severity.CRITICAL),
     ]
     axis = drawn(chart_of([1.0] * 100, marks=marks), 64, 5)[-1]
     assert axis.count("✖") == 1
@@ -253,10 +253,12 @@ def test_a_tick_gives_way_to_a_mark_beside_it() -> None:
     It is dropped if that moves it off its instant.
     """
     plain = drawn(chart_of([1.0] * 400, span_s=300), 64)[-1]
-    beside = drawn(chart_of([1.0] * 400, span_s=300, marks=[Mark(123.0, Severity.WARNING)]), 64)[-1]
+    beside = drawn(
+        chart_of([1.0] * 400, span_s=300, marks=[ChartMark(123.0, Severity.WARNING)]), 64
+    )[-1]
     assert "▲" in beside
     assert abs(beside.index("-2m") - plain.index("-2m")) in {1, 2}
-    storm = [Mark(back_s, Severity.WARNING) for back_s in range(100, 146, 3)]
+    storm = [ChartMark(back_s, Severity.WARNING) for back_s in range(100, 146, 3)]
     assert "-2m" not in drawn(chart_of([1.0] * 400, span_s=300, marks=storm), 64)[-1]
 
 

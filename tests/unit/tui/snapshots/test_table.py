@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trnfleet.domain.filters.columns import Column, Columns, Kind
-from trnfleet.tui.snapshots.table import Table, csv_text, table_of
+from trnfleet.tui.snapshots.table import ExportTable, csv_text, table_of
 
 if TYPE_CHECKING:
     from trnfleet.tui.snapshots.table import Value
 
 
-def read(table: Table) -> list[list[str]]:
+def read(table: ExportTable) -> list[list[str]]:
     return list(csv.reader(io.StringIO(csv_text(table), newline="")))
 
 
@@ -26,7 +26,7 @@ def test_a_text_is_no_formula(text: str) -> None:
 
     Its characters matter only at the beginning.
     """
-    assert read(Table(("text", "text"), [(text, f"a{text}")]))[1] == [f"'{text}", f"a{text}"]
+    assert read(ExportTable(("text", "text"), [(text, f"a{text}")]))[1] == [f"'{text}", f"a{text}"]
 
 
 def test_numbers_are_numbers() -> None:
@@ -35,13 +35,13 @@ def test_numbers_are_numbers() -> None:
     Unknown and non-finite ones are empty.
     """
     rows: list[list[Value]] = [[-1.5, -2, None, math.nan, math.inf, ""]]
-    assert read(Table(tuple("abcdef"), rows))[1] == ["-1.5", "-2", "", "", "", ""]
+    assert read(ExportTable(tuple("abcdef"), rows))[1] == ["-1.5", "-2", "", "", "", ""]
 
 
 def test_counts_and_bytes_have_all_of_their_digits() -> None:
     """A register of 48 bits, or the memory of a chip, is no approximation."""
     rows = [[23_269_998_592.0, 2**48 - 1, -0.0, 1e30, 0.1 + 0.2]]
-    assert read(Table(tuple("abcde"), rows))[1] == [
+    assert read(ExportTable(tuple("abcde"), rows))[1] == [
         "23269998592",
         "281474976710655",
         "0",
@@ -52,7 +52,7 @@ def test_counts_and_bytes_have_all_of_their_digits() -> None:
 
 def test_a_control_character_is_written_out() -> None:
     """Control characters are escaped, so that a tab or a line break begins no formula."""
-    assert read(Table(("text",), [("\t=1\r\n",)]))[1] == ["\\u0009=1\\u000d\\u000a"]
+    assert read(ExportTable(("text",), [("\t=1\r\n",)]))[1] == ["\\u0009=1\\u000d\\u000a"]
 
 
 class Ending:

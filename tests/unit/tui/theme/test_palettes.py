@@ -20,7 +20,7 @@ from trnfleet.tui.theme.palettes import (
     HUES,
     MONOCHROME,
     PALETTES,
-    Palette,
+    ThemePalette,
     contrast,
     styles_of,
 )
@@ -77,7 +77,7 @@ def every_style(made: dict[str, Any]) -> Iterator[tuple[str, Style]]:
         )
 
 
-def texts(palette: Palette) -> Iterator[tuple[str, Style]]:
+def texts(palette: ThemePalette) -> Iterator[tuple[str, Style]]:
     """Yield the styles of text, on every background used."""
     made = styles_of(palette)
     for name, style in every_style(made):
@@ -96,7 +96,7 @@ def of(style: Style) -> float:
 
 
 @pytest.mark.parametrize("palette", IN_COLOUR, ids=lambda each: each.name)
-def test_all_text_can_be_read(palette: Palette) -> None:
+def test_all_text_can_be_read(palette: ThemePalette) -> None:
     """Text has enough contrast.
 
     No style uses the terminal's dim, with its unknown colour.
@@ -114,7 +114,7 @@ def test_all_text_can_be_read(palette: Palette) -> None:
 
 
 @pytest.mark.parametrize("palette", IN_COLOUR, ids=lambda each: each.name)
-def test_lines_and_tiles_can_be_seen(palette: Palette) -> None:
+def test_lines_and_tiles_can_be_seen(palette: ThemePalette) -> None:
     made = styles_of(palette)
     page = made["BACKGROUND"]
     colors = {
@@ -138,7 +138,7 @@ def test_lines_and_tiles_can_be_seen(palette: Palette) -> None:
 
 
 @pytest.mark.parametrize("palette", PALETTES.values(), ids=lambda each: each.name)
-def test_tiles_differ_by_glyph_and_by_colour(palette: Palette) -> None:
+def test_tiles_differ_by_glyph_and_by_colour(palette: ThemePalette) -> None:
     looks = styles_of(palette)["TILE_STYLE"]
     assert set(looks) == set(theme.TILE_GLYPH) == set(Tile)
     assert len({theme.to_ascii(glyph) for glyph in theme.TILE_GLYPH.values()}) == len(Tile)
@@ -147,7 +147,7 @@ def test_tiles_differ_by_glyph_and_by_colour(palette: Palette) -> None:
 
 
 @pytest.mark.parametrize("palette", IN_COLOUR, ids=lambda each: each.name)
-def test_reserved_and_idle_is_calmer_than_a_warning(palette: Palette) -> None:
+def test_reserved_and_idle_is_calmer_than_a_warning(palette: ThemePalette) -> None:
     """Reserved and idle is no alarm.
 
     It is thin where a warning is filled, and differs in hue and brightness from its words.
@@ -166,7 +166,7 @@ def test_reserved_and_idle_is_calmer_than_a_warning(palette: Palette) -> None:
 
 
 @pytest.mark.parametrize("palette", IN_COLOUR, ids=lambda each: each.name)
-def test_jobs_are_told_apart_whatever_colours_one_sees(palette: Palette) -> None:
+def test_jobs_are_told_apart_whatever_colours_one_sees(palette: ThemePalette) -> None:
     colors = [Color.parse(each) for each in palette.jobs]
     assert len(colors) == HUES == len(theme.JOB_MARKS)
     for name, matrix in DEFICIENCIES.items():
@@ -195,7 +195,7 @@ def lab(color: Color, matrix: list[list[float]]) -> tuple[float, float, float]:
 
 
 @pytest.mark.parametrize("palette", IN_COLOUR, ids=lambda each: each.name)
-def test_the_ramp_is_distinct_and_monotone_in_256_colours(palette: Palette) -> None:
+def test_the_ramp_is_distinct_and_monotone_in_256_colours(palette: ThemePalette) -> None:
     steps = [Color.parse(each).downgrade(ColorSystem.EIGHT_BIT) for each in palette.ramp]
     page = Color.parse(palette.page.removeprefix("on "))
     rises = [contrast(color, page) for color in steps]

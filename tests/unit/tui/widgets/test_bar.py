@@ -3,7 +3,7 @@ from __future__ import annotations
 from trnfleet.tui.theme import BASE, STRONG
 from trnfleet.tui.widgets.bar import Item, fitted
 from trnfleet.tui.widgets.cells import text_of
-from trnfleet.tui.widgets.targets import Target, TargetKind, linked, target_of
+from trnfleet.tui.widgets.targets import ClickTarget, TargetKind, linked, target_of
 
 
 def test_items_are_shortened_then_left_out() -> None:
@@ -28,7 +28,7 @@ def test_optional_items_go_before_others_are_shortened() -> None:
 
 
 def test_a_linked_style_looks_the_same_and_has_its_target() -> None:
-    target = Target(TargetKind.PLACE, "uc1/us-0001")
+    target = ClickTarget(TargetKind.PLACE, "uc1/us-0001")
     style = linked(STRONG, target)
     assert target_of(style) == target
     assert (style.color, style.bgcolor, style.bold) == (STRONG.color, STRONG.bgcolor, STRONG.bold)
