@@ -271,12 +271,11 @@ class FilteredView(View):
             self.problem, self.found_text() if self.wanted else "", self.columns().names
         )
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+    def check_action(self, action: str, _parameters: tuple[object, ...]) -> bool | None:
         """Refuse to clear without a filter.
 
         Escape then is the app's.
         """
-        del parameters
         return action != "clear" or bool(self.pattern) or self.has_class("asking")
 
     def action_ask(self) -> None:

@@ -378,9 +378,8 @@ class AlertDetails(LineView, can_focus=False):
         self._snapshot = context.alerts
         self._subject = subject
 
-    def lines(self, top: int, height: int, width: int) -> list[Line]:
+    def lines(self, _top: int, height: int, width: int) -> list[Line]:
         """Return its facts, read again when there is news."""
-        del top
         facts, alert = self._read(self._subject(), self._snapshot.receiver_errors.first)
         past = None if alert is None else read_past(self._ui, alert)
         return about_lines(facts, past, width, height) if facts else []

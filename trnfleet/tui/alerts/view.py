@@ -197,8 +197,6 @@ class AlertsView(TabbedView["AlertList | SilenceList | HistoryList"]):
         self._head = Bar(fill=lambda: theme.HEAD)
         self._is_large = False
         """Whether the details have most of the space."""
-        self._shared: tuple[int, int, AlertSpace] = (0, 0, AlertSpace(0))
-        """Width, height and space of the present layout."""
         self._body = Container(id="alert-body")
         self._query = AlertQuery(context.alerts)
         self.details = AlertDetails(context, lambda: self.current.picked)
@@ -241,9 +239,8 @@ class AlertsView(TabbedView["AlertList | SilenceList | HistoryList"]):
         alerts = self.picked_alerts
         return cause_address(alerts[0]).partition(":")[0] if alerts else ""
 
-    def show_place(self, address: str) -> None:
+    def show_place(self, _address: str) -> None:
         """Paint: alerts are in their own order, so there is no place to go to."""
-        del address
         self._share_space()
         self.tick()
 
@@ -287,11 +284,6 @@ class AlertsView(TabbedView["AlertList | SilenceList | HistoryList"]):
         if width < CHARTS_FROM:
             height = min(height, self._body.size.height + 1)
         space = AlertSpace.share(width, height, self.current.count, is_large=self._is_large)
-        shared = width, height, space
-        if shared == self._shared:
-            return
-        # Setting a layout lays everything out again, even where it is the same.
-        self._shared = shared
         self.details.styles.height = space.details
         self.charts.lend(space.charts)
 

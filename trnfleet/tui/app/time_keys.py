@@ -44,9 +44,8 @@ NO_PLAYBACK = "nothing is recorded (--past 0)"
 class TimeKeys(FleetScreen):
     """A screen that moves in time."""
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+    def check_action(self, action: str, _parameters: tuple[object, ...]) -> bool | None:
         """Leave the keys to dialogues, and End to lists where playback is at its end."""
-        del parameters
         if not action.startswith("time_"):
             return True
         playback = self.playback

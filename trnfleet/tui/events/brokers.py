@@ -192,9 +192,8 @@ class PipelineFacts(LineView, can_focus=False):
         self._monitor = monitor
         self._picked = picked
 
-    def lines(self, top: int, height: int, width: int) -> list[Line]:
+    def lines(self, _top: int, height: int, width: int) -> list[Line]:
         """Return the facts, the worst problem with its remedy, totals, other problems."""
-        del top
         health = self._monitor.pipeline()
         # Problems may be many and long: below the worst one the totals stay on the screen.
         worst, *others = problem_facts(health)

@@ -237,9 +237,8 @@ class PublisherColumns:
         texts = self._table.names if column == "client" else self._table.boots
         return np.array([fits(text) for text in texts], np.bool_)
 
-    def at(self, address: str) -> NDArray[np.bool_]:
+    def at(self, _address: str) -> NDArray[np.bool_]:
         """Return none: publishers have no column of addresses."""
-        del address
         return np.zeros(len(self._table), np.bool_)
 
 

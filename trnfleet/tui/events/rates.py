@@ -96,9 +96,8 @@ class EventRates(LineView, can_focus=False):
         self._times_ns = np.zeros(0, np.int64)
         self._ranks = np.zeros(0, np.int64)
 
-    def lines(self, top: int, height: int, width: int) -> list[Line]:
+    def lines(self, _top: int, height: int, width: int) -> list[Line]:
         """Return a title, a line or two for each severity, and the time axis."""
-        del top
         self._read()
         context = self._ui
         cells = width - _LABEL - 2

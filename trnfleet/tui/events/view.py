@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from textual import on
 from textual.binding import Binding
 from textual.containers import Container
-from textual.css.scalar import Scalar
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.templates import summary
@@ -56,7 +55,7 @@ from trnfleet.tui.widgets.facts import Fact, fact_lines
 from trnfleet.tui.widgets.line_view import Line, LineView, text_line
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
+    from collections.abc import Iterable
 
     from textual.app import ComposeResult
 
@@ -86,9 +85,8 @@ class EventDetails(LineView, can_focus=False):
         self._events = events
         self._snapshot = context.alerts
 
-    def lines(self, top: int, height: int, width: int) -> list[Line]:
+    def lines(self, _top: int, height: int, width: int) -> list[Line]:
         """Return its facts."""
-        del top
         event = self._events.picked
         if event is None:
             return []
@@ -315,8 +313,6 @@ class EventsView(TabbedView["EventList | PublisherList | BrokerList"]):
         self.foot = EventFoot(self.monitor, self.list)
         self.details = EventDetails(context, self.list)
         self.rates = EventRates(context, self.list)
-        self._shared: Hashable = None
-        """Size, tab and rows of the present layout."""
         self.charts = PlaceCharts(context, self._charted)
 
     def compose(self) -> ComposeResult:
@@ -342,11 +338,6 @@ class EventsView(TabbedView["EventList | PublisherList | BrokerList"]):
         width, height = self.size
         is_events = self.tab == EVENT_TAB
         facts = self._facts_rows()
-        shared = width, height, self.tab, self.has_class("asking"), self.current.count, facts
-        if shared == self._shared:
-            # Setting a layout lays everything out again, even where it is the same.
-            return
-        self._shared = shared
         is_beside = width >= BESIDE_FROM and is_events
         self.details.display = is_beside
         self.foot.display = is_events
@@ -369,8 +360,7 @@ class EventsView(TabbedView["EventList | PublisherList | BrokerList"]):
         charts = min(MOST_ROWS, rows - facts) if has_charts else 0
         rows -= charts
         self.charts.lend(space.charts or charts)
-        if self.facts.styles.height != Scalar.from_number(rows):
-            self.facts.styles.height = rows
+        self.facts.styles.height = rows
 
     def _facts_rows(self) -> int:
         """Return the rows for a publisher's details, in steps.
@@ -463,9 +453,8 @@ class EventsView(TabbedView["EventList | PublisherList | BrokerList"]):
         alert = self.monitor.alerts.find(event.alert) if event.alert else None
         return (of_alerts(self.context.alerts, [alert]) if alert else None) or super().subject
 
-    def show_place(self, address: str) -> None:
+    def show_place(self, _address: str) -> None:
         """Paint only: events are in order of time and have no place to go to."""
-        del address
         self.tick()
 
     def renew(self) -> None:
@@ -569,9 +558,8 @@ class EventFoot(LineView, can_focus=False):
         self._monitor = monitor
         self._events = events
 
-    def lines(self, top: int, height: int, width: int) -> list[Line]:
+    def lines(self, _top: int, height: int, width: int) -> list[Line]:
         """Return the lines, the last one always with the number of events."""
-        del top
         event = self._events.picked
         counts = self._counts()
         texts = wrapped(plain(event.text, 256) if event else "", width - 2, height - 1)

@@ -99,8 +99,7 @@ class LatestEvents(LineView, can_focus=False):
         )
         return -(-max(1, number) // LEAST_LATEST) * LEAST_LATEST
 
-    def lines(self, top: int, height: int, width: int) -> list[Line]:
-        del top
+    def lines(self, _top: int, height: int, width: int) -> list[Line]:
         ingest = self._monitor.ingest
         rings = (ingest.events.newest_first(), ingest.alert_events.newest_first())
         newest = heapq.merge(*rings, key=operator.attrgetter("order"), reverse=True)
@@ -193,8 +192,6 @@ class FleetView(FilteredView):
         self._list_side = Container(id="list-side")
         self._latest_head = Bar(id="latest-head")
         self.latest = LatestEvents(self.monitor, id="latest")
-        self._list_rows: tuple[int, ...] | None = ()
-        """Rows set for the lists beside the map. None if the style sheet sets them."""
         self._shown: Hashable = None
         """Pass on screen, and the revision of alerts."""
 
@@ -367,9 +364,6 @@ class FleetView(FilteredView):
                 jobs = min(every, 2 * MOST_JOBS, left - LEAST_LATEST)
                 jobs = max(jobs, min(every, left - self.latest.rows_wanted(width)))
                 rows = (jobs, left - jobs)
-        if rows == self._list_rows:
-            return
-        self._list_rows = rows
         self._latest_head.display = self.latest.display = rows is not None
         if rows is None:
             for name in ("height", "max_height"):

@@ -191,8 +191,7 @@ class TreeFoot(LineView, can_focus=False):
         self._table = table
         self._descriptions = descriptions
 
-    def lines(self, top: int, height: int, width: int) -> list[Line]:
-        del top, height
+    def lines(self, _top: int, _height: int, width: int) -> list[Line]:
         table = self._table
         right: list[tuple[str, Style]] = []
         fleet = table.fleet
@@ -297,8 +296,7 @@ class TreeHead(LineView, can_focus=False):
         super().__init__()
         self._table = table
 
-    def lines(self, top: int, height: int, width: int) -> list[Line]:
-        del top, height
+    def lines(self, _top: int, _height: int, width: int) -> list[Line]:
         titles: list[tuple[str, Style]] = []
         units: list[tuple[str, Style]] = []
         for column in self._table.plan.columns:

@@ -258,8 +258,7 @@ class ReservationDetails(LineView, can_focus=False):
         used_pct = used_by_cell(self._timeline.watched(chosen.message.id), self._timeline.window())
         return used_pct if np.count_nonzero(~np.isnan(used_pct)) >= _LEAST_CHARTED else None
 
-    def lines(self, top: int, height: int, width: int) -> list[Line]:
-        del top
+    def lines(self, _top: int, height: int, width: int) -> list[Line]:
         chosen = self._table.picked
         if chosen is None:
             return []

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.binding import Binding, BindingType
-from textual.css.scalar import Unit
 
 from trnfleet.domain.filters.language import hint
 from trnfleet.domain.quantities import counted
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from trnfleet.domain.filters.language import Filter
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.state.subjects import Subject
-    from trnfleet.tui.widgets.line_view import LineView
 
 _FIXED_ROWS = 6
 """Summary, head, the axis' two and the foot's two."""
@@ -116,9 +114,8 @@ class ReservationsView(FilteredView):
             return super().subject
         return of_reservation(self.context.alerts, chosen.message.id, chosen.rows)
 
-    def show_place(self, address: str) -> None:
+    def show_place(self, _address: str) -> None:
         """Paint only: the reservation under the cursor is chosen by its id."""
-        del address
         self.tick()
 
     def show_reservation(self, reservation_id: str) -> None:
@@ -228,9 +225,8 @@ class ReservationsView(FilteredView):
         if not self.table.rows:
             self.table.sync()
         is_listed = bool(self.table.rows)
-        if self._foot.display is not is_listed:
-            for pane in (self._axis, self.timeline, self._foot):
-                pane.display = is_listed
+        for pane in (self._axis, self.timeline, self._foot):
+            pane.display = is_listed
         if not is_listed:
             self.charts.lend(0)
             self.details.display = False
@@ -247,8 +243,8 @@ class ReservationsView(FilteredView):
         else:
             charts = 0
         self.charts.lend(charts)
-        _set_height(self.table, table_rows)
-        _set_height(self.details, lent)
+        self.table.styles.height = table_rows
+        self.details.styles.height = lent
         self.details.display = lent > 0
 
     def _charted(self) -> ChartedPlace | None:
@@ -285,9 +281,3 @@ class ReservationsView(FilteredView):
             ]
         )
         self._foot.show(lambda width: foot(chosen, layout, width, alerts))
-
-
-def _set_height(widget: LineView, rows: int) -> None:
-    height = widget.styles.height
-    if height is None or height.value != rows or height.unit is not Unit.CELLS:
-        widget.styles.height = rows

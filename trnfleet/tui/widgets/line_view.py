@@ -132,14 +132,9 @@ class LineView(ScrollView, SelectableWidget, can_focus=True):
             self.refresh(*(Region(0, y, self.size.width, 1) for y in due))
 
     def lend(self, rows: int) -> None:
-        """Use a number of rows left over by others, or none.
-
-        Lays out again only on a change.
-        """
-        if self.display != (rows > 0):
-            self.display = rows > 0
-        height = self.styles.height
-        if rows and (height is None or height.value != rows):
+        """Use a number of rows left over by others, or none."""
+        self.display = rows > 0
+        if rows:
             self.styles.height = rows
 
     def invalidate(self) -> None:
@@ -206,10 +201,8 @@ class LineView(ScrollView, SelectableWidget, can_focus=True):
         """Adapt to a new size, before lines are made; nothing to do here."""
 
     def set_extent(self, width: int, height: int) -> None:
-        """Set the size of the content, in cells; lays out again only when that changed."""
-        extent = Size(width, height)
-        if extent != self.virtual_size:
-            self.virtual_size = extent
+        """Set the size of the content, in cells."""
+        self.virtual_size = Size(width, height)
 
     def lines_size(self) -> Size:
         """Return the cells for lines, without scroll bars."""
