@@ -111,7 +111,7 @@ def bindings_of(kind: type[DOMNode]) -> list[Binding]:
         if has_section or not base.__module__.startswith("trnfleet."):
             continue
         for declared in vars(base).get("BINDINGS", ()):
-            binding = _binding(declared)
+            binding = declared if isinstance(declared, Binding) else Binding(*declared)
             if binding.description:
                 bindings[binding.key] = binding
     return list(bindings.values())
@@ -273,7 +273,3 @@ def _key_name(key: str) -> str:
     *modifiers, own = key.split("+")
     name = _KEY_NAMES.get(own, own)
     return "".join(f"{modifier.capitalize()}-" for modifier in modifiers) + name
-
-
-def _binding(declared: BindingType) -> Binding:
-    return declared if isinstance(declared, Binding) else Binding(*declared)

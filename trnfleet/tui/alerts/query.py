@@ -104,7 +104,9 @@ class SilenceRow(NamedTuple):
         return self.silence.whose if column == "owner" else None
 
     def has(self, part: str) -> bool:
-        return part in silence_text_of(self.silence) or has_id(self.silence.id, part)
+        silence = self.silence
+        texts = (*map(str, silence.matchers), silence.whose, silence.why, silence.not_applied)
+        return part in " ".join(texts).lower() or has_id(silence.id, part)
 
 
 _RANK = {span: rank for rank, span in enumerate((Span.ACTIVE, Span.TO_COME, Span.OVER))}
@@ -242,10 +244,3 @@ def alert_text(alert: Alert, status: str, words: str) -> str:
         labels,
     ]
     return " ".join(said).lower()
-
-
-def silence_text_of(silence: Silence) -> str:
-    """Return the whole text of a silence, in lower case, for a filter."""
-    return " ".join(
-        (*map(str, silence.matchers), silence.whose, silence.why, silence.not_applied)
-    ).lower()

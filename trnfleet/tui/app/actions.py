@@ -344,13 +344,6 @@ class ActionsApp(TimeKeys):
                 self.focus_page()
             self._typed.append(text)
 
-    def run_command(self, text: str) -> bool:
-        """Run a command.
-
-        Return False and show the reason if it fails.
-        """
-        return self.attempt(partial(self.commands.run, text))
-
     def attempt(self, run: Callable[[], object]) -> bool:
         """Run a command's function.
 

@@ -8,6 +8,7 @@ nothing had happened).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -45,7 +46,7 @@ class FleetApp(ActionsApp):
         elif kind is TargetKind.FLEET:
             self.show_fleet(value, ALERTS)
         elif kind is TargetKind.JOB:
-            self.run_command(f"job {value}")
+            self.attempt(partial(self.commands.run, f"job {value}"))
         else:
             self.simulate_key(value)
 

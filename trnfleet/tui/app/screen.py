@@ -75,8 +75,6 @@ QUIET_S = 1.15
 little late."""
 _MOST_PAINTS = 10
 """Most rounds of painting and layout for a complete view."""
-SIGNALS = {signal.SIGINT: 0, signal.SIGTERM: 143, signal.SIGHUP: 129}
-"""Signals ending the app, with their exit status. The terminal is restored first."""
 TITLES = frozenset(entry.title for entry in VIEWS)
 
 
@@ -756,10 +754,6 @@ class FleetScreen(TerminalApp):
             note = Note(self.note, self.is_problem)
         self._shows_note = note is not None
         self._bars.write(self._entry, note)
-        self._write_time()
-
-    def _write_time(self) -> None:
-        """Write the seek bar and, in the past of a live fleet, its banner."""
         playback = self.playback
         if playback is None:
             return

@@ -25,6 +25,8 @@ from trnfleet.tui.metric_display import PANELS, ChipPanel
 from trnfleet.tui.widgets.cells import bar, fit, right, width_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.style import Style
 
     from trnfleet.domain.metrics import Metric
@@ -176,6 +178,7 @@ def noted(text: str, mark: PartMark, room: int) -> str:
     return text
 
 
+_BETWEEN = "  "
 _LINK_BARS_FROM = 60
 """Cells from which a link's line has bars and the other end's chip in full."""
 _ROOMY = 76
@@ -323,18 +326,9 @@ def links(facts: ChipFacts, width: int, *, columns: int, with_spark: bool) -> Pa
             facts, "NeuronLink  GB/s", figure, width, "link_tx_bytes_per_s" if with_spark else None
         )
     ]
-    gap = 2
-    link_width = (width - gap * (columns - 1)) // columns
-    rows = -(-len(facts.links) // columns)
-    for row in range(rows):
-        parts: list[tuple[str, Style]] = []
-        for column in range(columns):
-            number = row * columns + column
-            if column:
-                parts.append((" " * gap, ink.base))
-            if number < len(facts.links):
-                parts.extend(_link(ink, facts.links[number], link_width, facts))
-        lines.append(tuple(parts))
+    link_width = (width - len(_BETWEEN) * (columns - 1)) // columns
+    cells = [_link(ink, link, link_width, facts) for link in facts.links]
+    lines += [_beside(cells[at : at + columns], ink) for at in range(0, len(cells), columns)]
     return lines
 
 
@@ -373,19 +367,12 @@ def counters(facts: ChipFacts, width: int, *, columns: int) -> Panel:
         style = mark.style
         rule = "─" * max(0, width - len(name) - 2 - len(health))
     lines: Panel = [((name + " ", ink.strong), (rule + " ", theme.RULE), (health, style))]
-    gap = 2
-    counter_width = (width - gap * (columns - 1)) // columns
+    counter_width = (width - len(_BETWEEN) * (columns - 1)) // columns
     entries = [shown for shown in PANELS[ChipPanel.COUNTERS] if shown.metric.kind is Kind.COUNTER]
-    for row in range(-(-len(entries) // columns)):
-        parts: list[tuple[str, Style]] = []
-        for column in range(columns):
-            # Down the columns, so that related entries are together.
-            number = row + column * -(-len(entries) // columns)
-            if column:
-                parts.append((" " * gap, ink.base))
-            if number < len(entries):
-                parts.extend(_counter(ink, facts, entries[number], counter_width))
-        lines.append(tuple(parts))
+    cells = [_counter(ink, facts, shown, counter_width) for shown in entries]
+    # Down the columns, so that related entries are together.
+    rows = -(-len(cells) // columns)
+    lines += [_beside(cells[row::rows], ink) for row in range(rows)]
     return lines
 
 
@@ -483,6 +470,13 @@ def _whole_words(text: str, width: int) -> str:
         head = text[: max(0, width - 1)].rpartition(" ")[0]
         text = f"{head} …" if head else ""
     return fit(text, max(0, width))
+
+
+def _beside(cells: Sequence[FixedParts], ink: PanelInk) -> FixedParts:
+    """Return cells beside each other in one line."""
+    first, *others = cells
+    gap = (_BETWEEN, ink.base)
+    return (*first, *(part for cell in others for part in (gap, *cell)))
 
 
 def _link(ink: PanelInk, link: LinkFacts, width: int, facts: ChipFacts) -> FixedParts:

@@ -311,14 +311,14 @@ def broker_facts(broker: BrokerHealth) -> list[Fact]:
                 "reports", "nothing of itself below $SYS/broker, or not to this user", theme.QUIET
             ),
         ]
-    said = [plain(figures.version, 60)]
-    said += [] if figures.uptime_s is None else [f"up {duration(figures.uptime_s)}"]
-    said += [] if figures.clients is None else [counted(figures.clients, "client")]
-    said += (
-        [] if figures.subscriptions is None else [counted(figures.subscriptions, "subscription")]
+    said = (
+        plain(figures.version, 60),
+        "" if figures.uptime_s is None else f"up {duration(figures.uptime_s)}",
+        "" if figures.clients is None else counted(figures.clients, "client"),
+        "" if figures.subscriptions is None else counted(figures.subscriptions, "subscription"),
+        "" if figures.retained is None else f"{figures.retained:,} retained",
+        "" if figures.dropped is None else f"{figures.dropped:,} dropped for slow readers",
+        "" if figures.received_per_s is None else f"{figures.received_per_s:.0f} msg/s in",
+        "" if figures.sent_per_s is None else f"{figures.sent_per_s:.0f} msg/s out",
     )
-    said += [] if figures.retained is None else [f"{figures.retained:,} retained"]
-    said += [] if figures.dropped is None else [f"{figures.dropped:,} dropped for slow readers"]
-    said += [] if figures.received_per_s is None else [f"{figures.received_per_s:.0f} msg/s in"]
-    said += [] if figures.sent_per_s is None else [f"{figures.sent_per_s:.0f} msg/s out"]
     return [*facts, Fact("reports", ", ".join(phrase for phrase in said if phrase))]

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from trnfleet.domain.alerts.alert import has_id
 from trnfleet.domain.filters.columns import SEVERITY, severity_number
-from trnfleet.domain.filters.language import EVERYTHING, Comparison, Filter, Not, Part
+from trnfleet.domain.filters.language import EVERYTHING, Filter, Not, Part
 from trnfleet.monitor.problems import texts
 from trnfleet.text import plain
 from trnfleet.tui import theme
@@ -151,7 +151,7 @@ class FleetFilter:
             return not self._holds(term.term, problem)
         if isinstance(term, Part) or term.column.name in {SEVERITY.name, "at"}:
             return term.keeps(ProblemRow(problem))
-        if term.column.name == "job" and _hurts(term, problem):
+        if term.column.name == "job" and any(term.fits(impact.job) for impact in problem.jobs):
             return True
         rows = self._chips(problem)
         return bool(self._mask(term)[rows.start : rows.stop].any())
@@ -162,7 +162,3 @@ class FleetFilter:
         address = problem.place.address
         node = layout.find(address) if address else None
         return range(0) if node is None else layout.chip_range(node)
-
-
-def _hurts(term: Comparison, problem: Problem) -> bool:
-    return any(term.fits(impact.job) for impact in problem.jobs)

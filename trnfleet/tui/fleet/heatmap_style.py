@@ -287,17 +287,13 @@ def _color(code: int) -> Color:
     if code < PixelCode.STALE:
         return theme.RAMP[code % RAMP_STEPS]
     if code < PixelCode.OFFLINE:
-        return _dim(theme.RAMP[code - PixelCode.STALE])
+        # A stale value of the lowest step would vanish in the background, so some grey goes in.
+        return _towards(theme.RAMP[code - PixelCode.STALE], theme.MUTED, _DIMMED)
     if code >= PixelCode.OUTSIDE:
         return _towards(theme.RAMP[code - PixelCode.OUTSIDE], theme.BACKGROUND, _OUTSIDE)
     if code == PixelCode.MISSING:
         return theme.MISSING_COLOR
     return theme.BRIGHT if code == PixelCode.CURSOR else theme.BACKGROUND
-
-
-def _dim(color: Color) -> Color:
-    # A stale value of the lowest step would vanish in the background, so some grey goes in.
-    return _towards(color, theme.MUTED, _DIMMED)
 
 
 def _towards(color: Color, other: Color, share: float) -> Color:

@@ -61,7 +61,7 @@ _OTHER = "·"
 """Sign of an unfamiliar state. Only the word tells such states apart."""
 
 STATE_NARROW = 8
-STATE_WIDE = 13
+STATE_WIDE = max(map(len, _LOOKS))
 """Cells of a state. The longest word is cut if MFU would have no room."""
 _WIDE_FROM = 60
 PACE = 12

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.alert import address_of, cause_address
-from trnfleet.domain.alerts.signals import FIGURES, LANES, LEVEL_OF
+from trnfleet.domain.alerts.signals import LANES, LEVEL_OF
 from trnfleet.domain.alerts.silences import Span
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.alerts.templates import conditions_text, title
@@ -155,11 +155,6 @@ def condition_words(rule: Rule) -> str:
     """Return a rule's conditions in words: `power > 400 W for 30 s`."""
     lasting = f" for {duration(rule.for_s)}" if rule.for_s else ""
     return conditions_text(rule) + lasting
-
-
-def unit_of(rule: Rule) -> str:
-    """Return the unit of a rule's figure; empty for none."""
-    return "" if rule.figure is None else FIGURES[rule.scope][rule.figure].unit
 
 
 def alerts_line(

@@ -264,7 +264,11 @@ class TreeRows:
             return " " + fit("" if node.level is Level.CORE else state.text, width - 1), state.style
         if column.key == columns.SPARK:
             return " " * (width - len(self._spark(node, width))) + self._spark(node, width), (
-                self._spark_style(node) if state.freshness is Freshness.LIVE else None
+                None
+                if state.freshness is not Freshness.LIVE
+                else theme.SPARK
+                if self._alerts.marks.at(node) is None
+                else theme.CHART
             )
         if column.key == columns.CHIPS:
             return right(self._chips(node), width), None
@@ -335,13 +339,6 @@ class TreeRows:
             values = plot.bucket(steady, width - 2, plot.SPARK_CELL_S, history.samples)
             text = self._sparks[node] = plot.spark(values, 0.0, 100.0, is_apart=True)
         return text
-
-    def _spark_style(self, node: Node) -> Style:
-        """Return the style of a sparkline.
-
-        It is a chart's if an alert fires at or below the node, else quiet.
-        """
-        return theme.SPARK if self._alerts.marks.at(node) is None else theme.CHART
 
     def _chips(self, node: Node) -> str:
         if node.level >= Level.CHIP:

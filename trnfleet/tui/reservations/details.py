@@ -297,7 +297,7 @@ def _chart(chosen: Reservation, used_pct: NDArray[np.float64], width: int) -> li
 
 def _extension_words(extension: ExtensionSpec) -> str:
     fee = money(Decimal(extension.fee), extension.currency)
-    return f"to {_minute_of(extension.end)} UTC, {fee}, {extension.state.value}"
+    return f"to {_minute(parse_rfc3339(extension.end))} UTC, {fee}, {extension.state.value}"
 
 
 def _span_text(reservation: Reservation) -> str:
@@ -314,10 +314,6 @@ def _until_s(reservation: Reservation) -> float | None:
     if reservation.pays_ns is None:
         return None
     return (reservation.pays_ns - reservation.starts_ns) / NS_PER_S + reservation.to_start_s
-
-
-def _minute_of(timestamp: str) -> str:
-    return _minute(parse_rfc3339(timestamp))
 
 
 def _minute(instant_ns: int) -> str:

@@ -133,9 +133,6 @@ class Watched(NamedTuple):
         )
 
 
-NEVER_WATCHED = Watched.from_hours(())
-
-
 def used_by_cell(watched: Watched, window: TimelineWindow) -> NDArray[np.float64]:
     """Return the mean utilisation in each cell, in %; NaN where nothing was watched.
 

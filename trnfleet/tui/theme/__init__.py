@@ -108,8 +108,6 @@ FILL: Style
 FILL_WARNING: Style
 FILL_DIM: Style
 
-revision = 0
-"""Number of changes of the theme so far, for caches."""
 is_ascii = False
 """Whether the terminal gets ASCII only. Half blocks and braille have no twin as glyphs alone and
 are drawn differently."""
@@ -135,8 +133,6 @@ TILE_GLYPH = {
     Tile.MISSING: "?",
     Tile.OUTSIDE: " ",
 }
-JOB_MARKS = "*+ox#%"
-"""A mark for each of `JOB_STYLES`, for lines without colours."""
 
 
 def use(name: str, *, ascii_only: bool | None = None) -> None:
@@ -148,7 +144,7 @@ def use(name: str, *, ascii_only: bool | None = None) -> None:
     """
     if ascii_only is not None:
         globals()["is_ascii"] = ascii_only
-    globals().update(styles_of(PALETTES[name]), revision=revision + 1)
+    globals().update(styles_of(PALETTES[name]))
 
 
 def sort_mark(*, is_descending: bool) -> str:
@@ -200,16 +196,6 @@ def job_slots(names: Iterable[str]) -> dict[str, int]:
 def job_slot(name: str) -> int:
     """Return the place in `JOB_STYLES` of a single job, by its name's hash."""
     return zlib.crc32(name.encode("utf-8", "surrogatepass")) % HUES
-
-
-def ramp_step(value: float, low: float, high: float) -> int:
-    """Return the ramp's step for a value: 0 to `RAMP_STEPS` - 1.
-
-    Values beyond the ends are clamped.
-    """
-    if not value > low:
-        return 0
-    return min(RAMP_STEPS - 1, int((value - low) / (high - low) * RAMP_STEPS))
 
 
 use(DEFAULT)

@@ -17,7 +17,6 @@ from trnfleet.tui.reservations.timeline import (
     ENDED,
     EXTENDED,
     FAILED,
-    NEVER_WATCHED,
     NOW,
     SCHEDULED,
     UNKNOWN,
@@ -33,6 +32,7 @@ DAY_NS = 86_400 * NS_PER_S
 NOW_NS = 20_454 * DAY_NS + 10 * HOUR_NS
 """2026-01-01 10:00 UTC."""
 HOURLY = CELLS_S.index(3_600)
+NEVER_WATCHED = Watched.from_hours(())
 
 
 def window(pan: int = 0, zoom: int = HOURLY, cells: int = 40) -> TimelineWindow:

@@ -26,7 +26,6 @@ SAME_IN_ALL = {
     "SEVERITY_GLYPH",
     "STATE_GLYPH",
     "TILE_GLYPH",
-    "JOB_MARKS",
     "RAMP_STEPS",
     "NAMES",
     "DEFAULT",
