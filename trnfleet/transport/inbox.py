@@ -13,6 +13,7 @@ import math
 from collections import OrderedDict, deque
 from dataclasses import dataclass
 from operator import itemgetter
+from sys import getsizeof
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.wire.limits import DEFAULT_LIMITS
@@ -54,9 +55,10 @@ FULL_FROM = 0.875
 the newest from it on."""
 MOST_OWED = 65_536
 """Most topics with a count of messages dropped for lack of room."""
-MAX_CACHED_BYTES = 8 * 1024 * 1024
-"""Characters of cached telemetry topics: twice those of 62,500 hosts. Other topics come a few times
-and are not cached, so that they evict none of these: each would be built again by the codec."""
+MAX_CACHED_BYTES = 16 * 1024 * 1024
+"""Memory of the texts of cached telemetry topics: twice those of 62,500 hosts. Other topics come a
+few times and are not cached, so that they evict none of these: each would be built again by the
+codec."""
 CACHED_FOR_S = 600.0
 """Age at which a new topic empties the caches, so that names that are gone take no memory."""
 _PAYLOAD = itemgetter(Envelope._fields.index("payload"))
@@ -148,11 +150,11 @@ class Delivery:
         if topic is None and (qos or retain):
             topic = name if reception.filters.fullmatch(name) else ""
         elif topic is None:
-            self._cached_bytes += len(name)
+            self._cached_bytes += getsizeof(name)
             now_s = self._clock.monotonic_s()
             if self._cached_bytes > MAX_CACHED_BYTES or now_s - self._emptied_s >= CACHED_FOR_S:
                 self._emptied_s = now_s
-                self._cached_bytes = len(name)
+                self._cached_bytes = getsizeof(name)
                 topics.clear()
                 self.by_bytes.clear()
             topic = topics[name] = name if reception.filters.fullmatch(name) else ""

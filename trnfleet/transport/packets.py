@@ -50,6 +50,8 @@ RETAIN_UNAVAILABLE = "the broker does not keep retained messages"
 BATCH_BYTES = 256 * 1024
 """Payload at which a batch is full. Two frames of blocks of the largest size, or some hundred of
 hosts."""
+MOST_KNOWN_PROPERTIES = 256
+"""Most cached forms of properties; telemetry has two content types."""
 _KEPT = ("UserProperty", "ResponseTopic", "CorrelationData", "MessageExpiryInterval")
 _FIXED_BYTES = {"Byte": 1, "Two Byte Integer": 2, "Four Byte Integer": 4}
 _MARK = "\ufeff".encode()
@@ -633,6 +635,9 @@ class PacketReader:
         # Others are not cached: a publisher could have ever new ones.
         is_usual = message.content_type is None or message.content_type in CONTENT_TYPES
         if message_properties is None and is_usual and after == block + 1:
+            if len(self._known_properties) >= MOST_KNOWN_PROPERTIES:
+                # Ever new subscription identifiers must not lock out the usual forms.
+                self._known_properties.clear()
             self._known_properties[properties] = envelope.content_type
 
     def _take_other(self, packet: bytes, head: int) -> None:

@@ -59,6 +59,9 @@ LOOK_FOR_ROOM_S = 0.02
 ASK_AGAIN_S = 2.0
 """Seconds until an unanswered request is repeated. Mosquitto drops answers, too, while its queue is
 full."""
+MOST_UNSENT_BYTES = 1024 * 1024
+"""Most unsent acknowledgements in bytes; above it the broker is given up. A broker may ignore our
+receive maximum."""
 SILENT = "no answer within twice the keepalive"
 
 
@@ -252,7 +255,9 @@ class ReadingConnection(Connection):
                 sent = self._socket.send(self._outgoing)
                 del self._outgoing[:sent]
         except self._not_now as error:
-            if self._login.url.is_tls and isinstance(error, ssl.SSLWantReadError):
+            if len(self._outgoing) > MOST_UNSENT_BYTES:
+                self._end("the broker does not read our acknowledgements")
+            elif self._login.url.is_tls and isinstance(error, ssl.SSLWantReadError):
                 # The socket has room; TLS has to read first, after which the rest is sent.
                 self._stop_writing()
             else:

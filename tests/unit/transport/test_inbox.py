@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from random import Random
+from sys import getsizeof
 
 import pytest
 from hypothesis import given
@@ -773,7 +774,7 @@ def test_a_client_without_subscriptions_ignores_everything() -> None:
 
 def test_topics_are_told_apart_after_the_cache_was_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Subscribed topics stay subscribed with more topics than the cache can store."""
-    monkeypatch.setattr(inbox_module, "MAX_CACHED_BYTES", 6)
+    monkeypatch.setattr(inbox_module, "MAX_CACHED_BYTES", 2 * getsizeof("a/1"))
     delivery, delivered, status = deliveries("a/+")
     for _ in range(2):
         for topic in ("a/1", "b/1", "a/2", "b/2", "a/3"):
@@ -791,3 +792,14 @@ async def test_topics_that_come_no_more_are_forgotten() -> None:
         await clock.advance(1.0)
         assert len(delivery.by_bytes) <= inbox_module.CACHED_FOR_S
     assert len(delivery._topics) <= inbox_module.CACHED_FOR_S
+
+
+def test_cached_topics_count_with_the_memory_of_their_texts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Millions of topics of a few characters do not fit: each takes ten times its characters."""
+    monkeypatch.setattr(inbox_module, "MAX_CACHED_BYTES", 10_000)
+    delivery, _, _ = deliveries("#")
+    for number in range(1_000):
+        delivery.put(f"{number}", b"x", 0, None, retain=False)
+        assert len(delivery.by_bytes) < 200

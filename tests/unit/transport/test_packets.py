@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import tracemalloc
+from sys import getsizeof
 from typing import TYPE_CHECKING, Any
 
 import mqtt5
@@ -16,6 +17,7 @@ from trnfleet.transport.inbox import MAX_CACHED_BYTES, Delivery, Reception
 from trnfleet.transport.packets import (
     BATCH_BYTES,
     MAX_PACKET_BYTES,
+    MOST_KNOWN_PROPERTIES,
     MOST_PROPERTIES_BYTES,
     BrokerLimits,
     ForbiddenPacketError,
@@ -157,6 +159,15 @@ def test_unusual_content_types_are_not_cached() -> None:
     assert len(connected.taken) == 4
 
 
+def test_ever_new_subscription_identifiers_are_cached_up_to_a_number() -> None:
+    """A broker may name any of 268,435,455 with each message."""
+    connected = Connected()
+    for number in range(2 * MOST_KNOWN_PROPERTIES):
+        connected.feed(mqtt5.PublishPacket("t/a", b"x", subscription_ids=[number + 1]).write())
+    assert len(connected.reader._known_properties) <= MOST_KNOWN_PROPERTIES
+    assert len(connected.taken) == 2 * MOST_KNOWN_PROPERTIES
+
+
 def test_long_topics_are_not_kept_without_a_bound() -> None:
     """Cached topics are forgotten before their texts exceed their limit."""
     connected = Connected()
@@ -168,7 +179,7 @@ def test_long_topics_are_not_kept_without_a_bound() -> None:
 
 def test_topics_of_state_push_out_none_of_telemetry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Descriptors and presences of many hosts leave telemetry topics cached."""
-    monkeypatch.setattr(inbox, "MAX_CACHED_BYTES", 12)
+    monkeypatch.setattr(inbox, "MAX_CACHED_BYTES", 3 * getsizeof("t/0"))
     connected = Connected()
     for number in range(3):
         connected.feed(publish(f"t/{number}"))

@@ -115,6 +115,21 @@ async def test_who_leaves_says_goodbye(monkeypatch: pytest.MonkeyPatch) -> None:
         assert await peer.receive() is None
 
 
+async def test_a_broker_that_reads_no_acknowledgements_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Unsent acknowledgements do not fill the memory, whatever the broker sends on."""
+    monkeypatch.setattr(reading, "MOST_UNSENT_BYTES", 1_000)
+    async with connected(monkeypatch) as (connection, peer):
+        connection._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+        flood = asyncio.create_task(peer.send(*map(message, range(20_000))))
+        try:
+            await until(connection.ended.done)
+        finally:
+            flood.cancel()
+        assert connection.ended.result() == "the broker does not read our acknowledgements"
+
+
 async def test_an_answer_finds_its_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reason codes belong to the subscription of their number.
 
