@@ -147,6 +147,8 @@ def _parse(data: bytes, limits: RecordLimits) -> Messages:
                 is_sorted = False
             if time_ns > MAX_NS:
                 raise WireError("chunk has a message of an impossible time")
+            if len(items) >= limits.messages:
+                raise WireError(f"chunk has more than {limits.messages} messages")
             last_ns = time_ns
             items.append(ChunkItem(time_ns, channel, at + head_size, past))
         elif opcode == Opcode.CHANNEL and length >= 2:

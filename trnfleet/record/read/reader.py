@@ -37,6 +37,7 @@ from trnfleet.record.format.records import (
 )
 from trnfleet.record.format.schema import MAJOR, read_major
 from trnfleet.record.format.summary import ChunkEntries, FileSummary, has_footer, read_summary
+from trnfleet.wire.limits import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -149,7 +150,7 @@ class Scanner:
             try:
                 if opcode == Opcode.CHANNEL:
                     channel = parse_record(data, Channel)
-                    facts.channels.setdefault(channel.id, channel.topic)
+                    facts.channels.setdefault(channel.id, _name_of(channel))
                 else:
                     metadata = parse_record(data, Metadata)
                     if len(facts.metadata) < 16:
@@ -413,7 +414,7 @@ class PartReader:
         for number, fields in channels.items():
             if number not in self.channels:
                 with contextlib.suppress(WireError):
-                    self.channels[number] = parse_record(fields, Channel).topic
+                    self.channels[number] = _name_of(parse_record(fields, Channel))
 
     def _read_header(self) -> int:
         """Check the magic and profile; return where the records begin.
@@ -540,6 +541,11 @@ class GrowingPart(PartReader):
         self.about = about
         self.channels = dict(enumerate(channels, 1))
         self._file = _open(path)
+
+
+def _name_of(channel: Channel) -> str:
+    """Return a channel's name as stored: 65,536 channels may have 1 MiB each in a small file."""
+    return channel.topic[: DEFAULT_LIMITS.text_chars]
 
 
 def _open(path: Path) -> int:

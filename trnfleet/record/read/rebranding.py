@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 
 MOST_TOPICS = DEFAULT_LIMITS.topics
-"""Most known topics. The numbers of others are unchanged, and their gaps count as lost."""
+"""Most known topics, and most known boots. Numbers of other topics are unchanged, and their gaps
+count as lost."""
 _BOOT = re.compile(rb'"boot"\s*:\s*"([^"]{1,64})"')
 _JSON_SEQ = re.compile(rb'"seq"\s*:\s*(\d{1,19})')
 
@@ -125,7 +126,7 @@ class Rebranding:
     def renew(self, nonce: str) -> None:
         """Begin another run or loop, with boot ids of its own."""
         self._nonce = nonce
-        self._boot = functools.cache(self._make_boot)
+        self._boot = functools.lru_cache(maxsize=MOST_TOPICS)(self._make_boot)
 
     def topic_of(self, topic: str) -> Topic | None:
         """Take a recorded topic apart; None where it is not one of ours."""

@@ -90,6 +90,7 @@ def collect_statistics(
     channel_of = channel_namer(root)
     pauses: list[tuple[int, int, int]] = []
     telemetry: list[TopicCount] = []
+    chars = 0
     for time_ns, envelope in messages:
         size = len(envelope.payload)
         channel = channel_of(envelope.topic)
@@ -103,7 +104,8 @@ def collect_statistics(
         class_count.add(time_ns, size)
         topic = statistics.topics.get(envelope.topic)
         if topic is None:
-            if len(statistics.topics) >= limits.topics:
+            chars += len(envelope.topic)
+            if len(statistics.topics) >= limits.topics or chars > limits.topic_chars:
                 statistics.uncounted += 1
                 continue
             topic = statistics.topics[envelope.topic] = TopicCount()

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from trnfleet.record.read.reader import PartReader
 
 
+_LEAST_OPEN_BYTES = 2**20
+"""Least bytes that an open chunk counts with: a file may have millions of small ones."""
+
+
 class Timeline:
     """Chunks of one or several files."""
 
@@ -221,14 +225,15 @@ class Timeline:
                 if heap and waiting[0].entry.start_ns > heap[0][0]:
                     break
                 slot = waiting[0]
-                if heap and size + slot.entry.size > self._limits.overlap_bytes:
+                slot_bytes = max(slot.entry.size, _LEAST_OPEN_BYTES)
+                if heap and size + slot_bytes > self._limits.overlap_bytes:
                     break
                 messages = self._read_one(waiting.popleft(), after_ns, until_ns)
                 first = next(messages, None)
                 if first is not None:
-                    heapq.heappush(heap, (first.time_ns, order, first, messages, slot.entry.size))
+                    heapq.heappush(heap, (first.time_ns, order, first, messages, slot_bytes))
                     order += 1
-                    size += slot.entry.size
+                    size += slot_bytes
             if not heap:
                 continue
             _, rank, stored, messages, slot_bytes = heap[0]

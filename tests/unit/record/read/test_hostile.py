@@ -11,20 +11,25 @@ from typing import TYPE_CHECKING
 import pytest
 import zstandard
 from mcap.records import Channel, Header, Metadata
+from mcap.writer import Writer
 
 from trnfleet.errors import ConfigError, WireError
 from trnfleet.record.format.envelopes import MAX_NS, pack, unpack
 from trnfleet.record.format.limits import DEFAULT_RECORD_LIMITS
-from trnfleet.record.format.metadata import About
+from trnfleet.record.format.metadata import PROFILE, About
 from trnfleet.record.format.records import MAGIC, MESSAGE_HEAD, to_bytes
 from trnfleet.record.read.reader import PartReader
 from trnfleet.record.read.recording import Recording
 from trnfleet.record.write.part import DELETED
 from trnfleet.record.write.writer import RecordingError, RecordingWriter
+from trnfleet.wire.limits import DEFAULT_LIMITS
 from trnfleet.wire.ports import Envelope
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from trnfleet.record.format.decoding import Messages
+    from trnfleet.record.format.records import ChunkEntry
 
 ABOUT = About(id="a", fleets=("demo",))
 EVENT = Envelope("trnfleet/v1/demo/event/uc1", b"{}", 1)
@@ -114,6 +119,71 @@ def test_statistics_bound_the_number_of_topics(tmp_path: Path) -> None:
     ).statistics()
 
     assert (len(statistics.topics), statistics.uncounted, statistics.messages) == (5, 5, 10)
+
+
+def test_statistics_bound_the_characters_of_topics(tmp_path: Path) -> None:
+    """A small file may have 64 GB of them: topics beyond the limit are counted together."""
+    path = tmp_path / "a.mcap"
+    writer = RecordingWriter(path, ABOUT)
+    for number in range(10):
+        writer.write(START_NS + number, EVENT._replace(topic=f"other/{number}/{'x' * 92}"))
+    writer.close()
+
+    statistics = Recording.open(
+        [path], dataclasses.replace(DEFAULT_RECORD_LIMITS, topic_chars=500)
+    ).statistics()
+
+    assert (len(statistics.topics), statistics.uncounted, statistics.messages) == (5, 5, 10)
+
+
+def test_a_chunk_of_too_many_messages_is_left_out(tmp_path: Path) -> None:
+    """Each message takes 200 bytes of memory, however small it is."""
+    path = unfinished(
+        tmp_path / "a.mcap", (START_NS + 9, [(START_NS + n, 1, pack(EVENT)) for n in range(10)])
+    )
+    few = Recording.open([path], dataclasses.replace(DEFAULT_RECORD_LIMITS, messages=9))
+    assert (list(few.all()), few.damaged) == ([], 1)
+
+
+def test_names_of_channels_are_cut(tmp_path: Path) -> None:
+    """65,536 channels with names of 1 MiB fit into a small file, compressed."""
+    path = tmp_path / "a.mcap"
+    with path.open("wb") as stream:
+        writer = Writer(stream)
+        writer.start(PROFILE, "x")
+        channel = writer.register_channel("x" * 100_000, "cbor", 0)
+        writer.add_message(channel, START_NS, pack(EVENT), START_NS)
+        writer.finish()  # type: ignore[no-untyped-call]  # mcap leaves it without types
+    os.truncate(path, path.stat().st_size - 10)
+    recording = Recording.open([path])
+
+    assert len(list(recording.all())) == 1
+    names = recording.parts[0].channels.values()
+    assert [len(name) for name in names] == [DEFAULT_LIMITS.text_chars]
+
+
+def test_small_overlapping_chunks_are_not_all_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A chunk of a few bytes takes kilobytes while it is read beside others."""
+    chunk = (START_NS + 9, [(START_NS, 1, pack(EVENT)), (START_NS + 9, 1, pack(EVENT))])
+    path = unfinished(tmp_path / "a.mcap", *[chunk] * 20)
+    limits = dataclasses.replace(DEFAULT_RECORD_LIMITS, overlap_bytes=4 * 2**20, cache_bytes=0)
+    recording = Recording.open([path], limits)
+    opened: list[object] = []
+    read_messages = recording.parts[0].messages
+
+    def read(entry: ChunkEntry) -> Messages:
+        opened.append(entry)
+        return read_messages(entry)
+
+    monkeypatch.setattr(recording.parts[0], "messages", read)
+
+    messages = recording.all()
+    next(messages)
+
+    assert len(opened) == 4
+    assert len(list(messages)) == 39
 
 
 def test_overlapping_chunks_share_a_bound(tmp_path: Path) -> None:

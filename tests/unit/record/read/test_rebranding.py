@@ -44,6 +44,15 @@ def seq_of(envelope: Envelope) -> int:
     return number
 
 
+def test_boots_are_cached_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recording may name another one with each message."""
+    monkeypatch.setattr("trnfleet.record.read.rebranding.MOST_TOPICS", 10)
+    rebranding = Rebranding("trnfleet", nonce="n")
+    for number in range(50):
+        rebranding._boot(f"b{number}".encode())
+    assert rebranding._boot.cache_info().currsize <= 10
+
+
 @pytest.mark.parametrize("make", [frame, sample])
 @pytest.mark.parametrize(
     ("recorded", "replayed"),
