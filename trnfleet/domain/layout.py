@@ -44,6 +44,8 @@ class Node(NamedTuple):
 
 FLEET_NODE = Node(Level.FLEET, 0)
 NO_ROLLUPS: Mapping[str, int] = MappingProxyType({})
+_MOST_REMEMBERED = 20_000
+"""Most addresses with cached chips. Published alerts may name ever new ones."""
 
 
 @dataclass(frozen=True)
@@ -423,7 +425,8 @@ class Layout:
         if known is None:
             node = self.find(path)
             known = range(0) if node is None else self.chip_range(node)
-            self._chips_at[path] = known
+            if len(self._chips_at) < _MOST_REMEMBERED:
+                self._chips_at[path] = known
         return known
 
     @cached_property

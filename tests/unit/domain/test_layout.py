@@ -99,3 +99,13 @@ def test_empty_and_unknown() -> None:
     assert EMPTY_LAYOUT.totals().chips == 0
     with pytest.raises(ConfigError, match="trn9"):
         Layout.of([("a/b/c", "trn9.large")])
+
+
+def test_cached_addresses_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Published alerts may name ever new targets; their chips are found all the same."""
+    monkeypatch.setattr("trnfleet.domain.layout._MOST_REMEMBERED", 10)
+    layout = Layout.of(DEMO)
+    for number in range(50):
+        assert not layout.chips_at(f"made-up/{number}")
+    assert len(layout.chips_at("uc1/us-0001")) == 64
+    assert len(layout._chips_at) == 10

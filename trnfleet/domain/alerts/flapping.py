@@ -14,6 +14,8 @@ FLAPS_FROM = 4
 WINDOW_NS = 30 * 60 * NS_PER_S
 QUIET_NS = 10 * 60 * NS_PER_S
 """Time without the condition until a flapping alert resolves."""
+MOST = 20_000
+"""Most alerts with remembered starts; the oldest are forgotten first."""
 
 
 class Flaps:
@@ -26,7 +28,7 @@ class Flaps:
         """Record the start of an alert; return its starts within the window, this one included."""
         begun = [*self._begun.pop(fingerprint, ()), now_ns][-64:]
         self._begun[fingerprint] = begun
-        while self._is_oldest_over(now_ns):
+        while len(self._begun) > MOST or self._is_oldest_over(now_ns):
             self._begun.popitem(last=False)
         return self.count(fingerprint, now_ns)
 

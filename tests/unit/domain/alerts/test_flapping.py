@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trnfleet.domain.alerts.flapping import FLAPS_FROM, WINDOW_NS, Flaps, is_flapping
+from trnfleet.domain.alerts.flapping import FLAPS_FROM, MOST, WINDOW_NS, Flaps, is_flapping
 
 
 @pytest.mark.parametrize(("late", "expected"), [(-1, 2), (0, 1), (1, 1)])
@@ -36,6 +36,18 @@ def test_it_flaps_from_the_threshold_on_until_it_is_quiet() -> None:
     assert not is_flapping(FLAPS_FROM - 1, was=False)
     assert is_flapping(FLAPS_FROM, was=False)
     assert is_flapping(1, was=True)
+
+
+def test_the_oldest_is_forgotten() -> None:
+    """Memory is bounded: the oldest alert is forgotten."""
+    flaps = Flaps()
+    flaps.begin("first", 0)
+    flaps.begin("second", 1)
+    flaps.begin("first", 2)
+    for number in range(MOST - 1):
+        flaps.begin(f"alert-{number}", 3)
+
+    assert (flaps.count("first", 4), flaps.count("second", 4)) == (2, 0)
 
 
 def test_what_is_over_is_forgotten() -> None:
