@@ -36,8 +36,10 @@ class Limits:
     """Most alerts of `watch`, and most acknowledgements of them, in a monitor."""
     silences: int = 1_000
     """Most silences of a monitor: each is matched with every alert."""
-    retained_bytes: int = 160 * 2**20
-    """Memory of the messages of one retained class, descriptors apart. An alert needs 1.5 KB."""
+    alerts_bytes: int = 160 * 2**20
+    """Memory of all alerts of `watch`: 1.5 KB each."""
+    retained_bytes: int = 48 * 2**20
+    """Memory of the messages of any other retained class, descriptors apart."""
     publishers: int = 100_000
     """Most publisher boots in a monitor: each of 62,500 instances may have its own."""
     watches: int = 1_000

@@ -12,6 +12,7 @@ from support.monitor.feed import Feed, standalone
 
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.ingest.ingest import Ingest
+from trnfleet.monitor.ingest.messages import retained_ledgers
 from trnfleet.monitor.room import SHARE, Ledger, Room, held_bytes
 from trnfleet.monitor.sources.descriptors import CompactDescriptor
 from trnfleet.wire.alerts import AlertMessage
@@ -174,12 +175,18 @@ def test_a_ledger_follows_its_messages() -> None:
     assert vars(ledger._count) == vars(Room(10))
 
 
+def test_all_retained_classes_together_leave_room_for_the_fleet() -> None:
+    """A broker that fills each of them takes less than 1 GB with descriptors."""
+    rooms = [ledger._bytes.most for ledger in retained_ledgers(DEFAULT_LIMITS).values()]
+    assert sum(rooms) + DEFAULT_LIMITS.descriptors_bytes < 1_000_000_000
+
+
 def test_alerts_are_bounded_in_bytes_for_each_watch() -> None:
     """A watch that publishes without end is refused and named.
 
     Another watch's alerts find room, and resolve.
     """
-    ingest = Ingest("demo", limits=Limits(retained_bytes=200_000))
+    ingest = Ingest("demo", limits=Limits(alerts_bytes=200_000))
 
     def say(message: AlertMessage) -> None:
         topic = f"trnfleet/v1/demo/alert/{message.fingerprint}"

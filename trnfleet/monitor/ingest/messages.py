@@ -244,6 +244,8 @@ class RetainedHandler(Generic[M]):
     """The model's field that the topic's path repeats."""
     most: Callable[[Limits], int]
     """Most messages stored."""
+    most_bytes: Callable[[Limits], int] = attrgetter("retained_bytes")
+    """Most bytes of memory for them."""
     owner: Callable[[M], str] = lambda _message: ""
     """Returns the publisher of a message if it has one. No owner can use up all room."""
     collection: Callable[[Receiver], Collection[M]] | None = None
@@ -460,6 +462,7 @@ ALERTS = RetainedHandler(
     "alert",
     "fingerprint",
     most=lambda limits: limits.alerts,
+    most_bytes=attrgetter("alerts_bytes"),
     owner=attrgetter("watch"),
     # The alerts that are evaluated here are dated by it.
     before_put=lambda receiver, message: receiver.alerts.remember(message),
@@ -470,6 +473,7 @@ CELL_ALERTS = RetainedHandler(
     "alert",
     "path",
     most=lambda limits: limits.alerts,
+    most_bytes=attrgetter("alerts_bytes"),
     owner=attrgetter("cell"),
     before_put=lambda receiver, message: receiver.alerts.cells.put(message),
     after_remove=lambda receiver, path: receiver.alerts.cells.remove(path),
@@ -541,7 +545,7 @@ def retained_collections() -> dict[type[Message], RetainedCollection[Any]]:
 def retained_ledgers(limits: Limits) -> dict[type[Message], Ledger]:
     """Return an empty ledger for each class of retained messages."""
     return {
-        handler.model: Ledger(handler.most(limits), limits.retained_bytes)
+        handler.model: Ledger(handler.most(limits), handler.most_bytes(limits))
         for handler in _retained_handlers()
     }
 
