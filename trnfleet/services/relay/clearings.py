@@ -21,7 +21,7 @@ from trnfleet.domain.address import STANDALONE, Level
 from trnfleet.domain.quantities import counted
 from trnfleet.errors import BrokerError, WireError
 from trnfleet.services.relay.alerts import SETTLED_S
-from trnfleet.services.relay.passed import MOST_AT_ONCE, MOST_TOPICS
+from trnfleet.services.relay.passed import MOST_AT_ONCE, MOST_TOPICS, memory_bytes
 from trnfleet.services.relay.role import PERIOD_S
 from trnfleet.services.session import CONNECT_LIMIT_S, READ_S
 from trnfleet.tasks import background
@@ -46,6 +46,8 @@ _MESSAGES: dict[TopicClass, type[JobMessage | ReservationMessage]] = {
     TopicClass.JOB: JobMessage,
     TopicClass.RESERVATION: ReservationMessage,
 }
+MOST_READ_BYTES = 64 * 2**20
+"""Most memory of the messages read of the top broker."""
 ROUNDS = 2
 """Requests for each topic. A broker with a full queue may lose an answer."""
 ANSWER_S = 120.0
@@ -313,13 +315,15 @@ async def retained_of(source: Source) -> list[Envelope]:
     Messages published meanwhile are left out, as they go on.
     """
     newest: dict[str, Envelope] = {}
+    size_bytes = 0
     try:
         async with asyncio.timeout(READ_S):
-            while True:
+            while size_bytes < MOST_READ_BYTES:
                 for envelope in await source.take():
                     newest.pop(envelope.topic, None)
                     if envelope.retain:
                         newest[envelope.topic] = envelope
+                        size_bytes += memory_bytes(envelope)
     except TimeoutError:
         pass
     return list(newest.values())

@@ -7,6 +7,7 @@ relay. So are the topics of cleared messages.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from sys import getsizeof
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -185,11 +186,11 @@ class PassedMessages:
                 return None
         if is_state:
             before = self._kept.pop(passed.topic, None)
-            self._kept_bytes -= 0 if before is None else _memory_bytes(before)
+            self._kept_bytes -= 0 if before is None else memory_bytes(before)
             if passed.payload:
-                if self._kept_bytes + _memory_bytes(passed) <= MOST_KEPT_BYTES:
+                if self._kept_bytes + memory_bytes(passed) <= MOST_KEPT_BYTES:
                     self._kept[passed.topic] = passed
-                    self._kept_bytes += _memory_bytes(passed)
+                    self._kept_bytes += memory_bytes(passed)
                 else:
                     self.has_all = False
         return passed
@@ -231,5 +232,6 @@ class PassedMessages:
         return passed._replace(topic=self._identity.topic(TopicClass.PUBLISHER, path))
 
 
-def _memory_bytes(message: Envelope) -> int:
-    return len(message.topic) + len(message.payload)
+def memory_bytes(message: Envelope) -> int:
+    """Return the memory of a stored message: of a small one, ten times its payload."""
+    return getsizeof(message) + getsizeof(message.topic) + getsizeof(message.payload)

@@ -5,13 +5,16 @@ It assumes none if the broker may not answer at all.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
+from support.monitor.queue_source import QueueSource
 from support.processes.waiting import running
 
 from trnfleet.clock import ManualClock
+from trnfleet.services.relay import clearings
 from trnfleet.services.relay.alerts import SETTLED_S
 from trnfleet.services.relay.clearings import ANSWER_S, MissedClearings
 from trnfleet.services.relay.role import PERIOD_S
@@ -270,3 +273,14 @@ async def test_what_comes_again_while_others_are_cleared_is_not_cleared(
         await cell.lose(*JOBS[:15])
         await cell.clock.advance(SETTLED_S + 10 * PERIOD_S)
     assert cell.cleared == [*JOBS[:10], *JOBS[12:15]]
+
+
+async def test_a_top_broker_that_sends_on_is_read_up_to_a_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its retained messages do not fill the memory."""
+    monkeypatch.setattr(clearings, "MOST_READ_BYTES", 1_000)
+    batches = [[Envelope(topic, b"x" * 600, 1, retain=True)] for topic in JOBS]
+    async with asyncio.timeout(2.0):
+        retained = await clearings.retained_of(QueueSource(*batches))
+    assert [envelope.topic for envelope in retained] == JOBS[:2]

@@ -5,6 +5,8 @@ It clears nothing that may still be active.
 
 from __future__ import annotations
 
+from sys import getsizeof
+
 import pytest
 from support.monitor.alert_messages import fingerprint
 from support.monitor.feed import Feed, standalone, ultraservers
@@ -87,7 +89,7 @@ def test_names_count_as_much_as_what_is_kept_of_them(monkeypatch: pytest.MonkeyP
 
     Clearing frees memory.
     """
-    room = 2 * (len(named("a").topic) + len(named("a").payload))
+    room = 2 * sum(map(getsizeof, (named("a"), named("a").topic, named("a").payload)))
     monkeypatch.setattr("trnfleet.services.relay.passed.MOST_KEPT_BYTES", room)
     passed = PassedMessages(IDENTITY)
     assert len(passed.take([job("a"), job("b"), job("c")], 0.0)) == 3
