@@ -15,10 +15,7 @@ from trnfleet.domain.metrics import Aggregate
 from trnfleet.monitor.slices import checkpoint
 from trnfleet.monitor.store.per_instance import (
     Spread,
-    WordSpread,
     combine,
-    has_word_lanes,
-    read_lanes,
     spread,
     sums,
 )
@@ -32,7 +29,6 @@ if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout
     from trnfleet.domain.metrics import Metric
     from trnfleet.monitor.slices import Slices
-    from trnfleet.monitor.store.per_instance import Lanes
     from trnfleet.monitor.store.store import Store
 
     Rows = NDArray[np.int64] | slice
@@ -43,7 +39,6 @@ COMPARED = ("link_tx_bytes_per_s",)
 _SLICE_LANES = 2_000_000
 """Lanes (chips x width) of one slice of work. Half a millisecond, or three times that with missing
 values."""
-_FLAGS_A_WORD = 8
 _CAREFUL_LANES = 50_000
 """Lanes of a slice read value by value. Some are not available or do not count."""
 
@@ -102,7 +97,7 @@ class Gathered(NamedTuple):
 
     highest: dict[str, int]
     """The largest code of each column."""
-    spreads: dict[str, Spread | WordSpread]
+    spreads: dict[str, Spread]
     """Of the metrics of `COMPARED`."""
 
 
@@ -112,21 +107,16 @@ def reduce_chips(
     part: slice,
     sizes: NDArray[np.float64],
     included: Included,
-    lanes: Lanes | None = None,
 ) -> Slices[Reduced]:
-    """Return the aggregates of a slice of instances with `sizes` chips.
-
-    Codes already read lane by lane are not read again.
-    """
+    """Return the aggregates of a slice of instances with `sizes` chips."""
     layout = store.layout
     generation = store.generation
     starts = layout.chip_start[part.start : part.stop + 1]
     rows = slice(int(starts[0]), int(starts[-1]))
     codes = store.columns[metric.name][rows]
-    highest = int(codes.max(initial=0)) if lanes is None else lanes.highest
-    summed = None if lanes is None else lanes.total
+    highest = int(codes.max(initial=0))
     if highest != metric.top and included.all_chips:
-        total = _reduce_codes(metric, codes, starts, layout.chips_per_instance, highest, summed)
+        total = _reduce_codes(metric, codes, starts, layout.chips_per_instance, highest)
         return Reduced(total, None, highest)
     count = sizes.copy()
     careful = included.partly[part]
@@ -162,7 +152,6 @@ def _reduce_codes(
     starts: NDArray[np.int64],
     chips_per_instance: int,
     highest: int,
-    summed: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64] | float:
     """Return the aggregate of each instance's raw codes, or one number common to all.
 
@@ -173,7 +162,6 @@ def _reduce_codes(
             `codes`.
         chips_per_instance: Of every instance, or 0 if it varies.
         highest: The largest code of the relevant instances.
-        summed: Their sums, if known.
     """
     if not highest:
         # Counters without errors, healthy chips, no throttling: the usual case, and what all of it
@@ -187,9 +175,7 @@ def _reduce_codes(
         )
     if metric.aggregate is Aggregate.MAX:
         return metric.decode(combine(np.maximum, codes, starts, chips_per_instance))
-    if summed is not None:
-        total = summed
-    elif chips_per_instance:
+    if chips_per_instance:
         total = sums(codes, chips_per_instance * metric.width, highest)
     else:
         # Sums of 64-bit counters may pass 64 bits, all others stay far below.
@@ -226,20 +212,9 @@ def _lacking(
     missing: NDArray[np.bool_], starts: NDArray[np.int64], chips_per_instance: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return masks of instances with any code missing and with all codes missing."""
-    lanes = chips_per_instance * (missing.shape[1] if missing.ndim > 1 else 1)
-    if not lanes or lanes % _FLAGS_A_WORD:
-        width = missing.shape[1] if missing.ndim > 1 else 1
-        counted = count_flags(missing, starts, chips_per_instance)
-        return counted > 0, counted == np.diff(starts) * width
-    table = missing.reshape(-1, lanes)
-    lacking, nothing = (np.zeros(len(table), np.bool_) for _ in range(2))
-    # Few are missing as a rule: eight flags are looked at at once.
-    lacking[np.flatnonzero(table.view(np.uint64).reshape(-1) != 0) // (lanes // _FLAGS_A_WORD)] = (
-        True
-    )
-    some = np.flatnonzero(lacking)
-    nothing[some] = sums(table[some].view(np.uint8), lanes, 1) == lanes
-    return lacking, nothing
+    width = missing.shape[1] if missing.ndim > 1 else 1
+    counted = count_flags(missing, starts, chips_per_instance)
+    return counted > 0, counted == np.diff(starts) * width
 
 
 def count_flags(
@@ -320,23 +295,15 @@ def gather_instances(
     generation = store.generation
     count = chips
     highest = 0
-    words: list[WordSpread] = []
-    others: list[Spread] = []
+    spreads: list[Spread] = []
     totals: list[NDArray[np.float64] | float] = []
     parts = list(_parts(layout, metric.width))
     for part in parts:
-        lanes = None
         if metric.name in COMPARED:
             starts = layout.chip_start[part.start : part.stop + 1]
             codes = store.columns[metric.name][int(starts[0]) : int(starts[-1])]
-            if has_word_lanes(codes, layout.chips_per_instance):
-                lanes = read_lanes(codes, layout.chips_per_instance)
-                words.append(lanes.spread)
-            else:
-                others.append(spread(codes, starts, layout.chips_per_instance))
-        total, known, most = yield from reduce_chips(
-            store, metric, part, chips[part], included, lanes
-        )
+            spreads.append(spread(codes, starts, layout.chips_per_instance))
+        total, known, most = yield from reduce_chips(store, metric, part, chips[part], included)
         totals.append(total)
         highest = max(highest, most)
         if known is not None:
@@ -344,10 +311,8 @@ def gather_instances(
             count[part] = known
         yield from checkpoint(store, generation)
     gathered.highest[metric.name] = highest
-    if words:
-        gathered.spreads[metric.name] = WordSpread.joined(words)
-    elif others:
-        gathered.spreads[metric.name] = Spread.joined(others)
+    if spreads:
+        gathered.spreads[metric.name] = Spread.joined(spreads)
     if len(totals) == 1 or (
         totals and all(isinstance(value, float) and value == totals[0] for value in totals)
     ):

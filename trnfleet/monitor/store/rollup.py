@@ -37,7 +37,6 @@ from trnfleet.monitor.store.per_instance import (
     UNEVEN_A_SLICE,
     Spread,
     Uneven,
-    WordSpread,
     alikeness,
     fold,
 )
@@ -99,8 +98,6 @@ class Rollups:
         self._total: dict[tuple[str, Level], NDArray[np.float64]] = {}
         self._count: dict[tuple[str, Level], NDArray[np.float64]] = {}
         self._states: dict[Level, NDArray[np.int64]] = {}
-        self._live: dict[Level, NDArray[np.bool_]] = {}
-        """Made of `_states` when they are first asked for."""
         self._takes: dict[Level, NDArray[np.bool_]] = {}
         self._gathered = Gathered({}, {})
         self._uneven: dict[str, Uneven] = {}
@@ -155,9 +152,7 @@ class Rollups:
 
     def live(self, level: Level) -> NDArray[np.bool_]:
         """Return which nodes have a live chip."""
-        flags = self._live.get(level)
-        if flags is None:
-            flags = self._live[level] = self._states[level][:, Freshness.LIVE] > 0
+        flags: NDArray[np.bool_] = self._states[level][:, Freshness.LIVE] > 0
         return flags
 
     def highest_code(self, name: str, store: Store) -> int:
@@ -208,7 +203,7 @@ class Rollups:
         counts: dict[tuple[str, Level], NDArray[np.float64]] = {}
         gathered = Gathered({}, {})
         basis = yield from self._basis_of(store)
-        states, included, takes, chips, steps, of_all, of_instances = basis[:-1]
+        states, included, takes, chips, steps, of_all, of_instances = basis
         is_all_fresh = bool(store.instance_fresh.all())
         rolled = store.rolled if layout.has_rolled else None
         coverage = _Coverage(steps, takes)
@@ -222,9 +217,6 @@ class Rollups:
                 aggregate, count = yield from gather_instances(
                     store, metric, chips, included, gathered
                 )
-                if isinstance(aggregate, float) and count is chips and rolled is None:
-                    _roll_up_constant(basis, metric, aggregate, totals, counts)
-                    continue
                 total = (
                     np.full(len(chips), aggregate) if isinstance(aggregate, float) else aggregate
                 )
@@ -245,27 +237,16 @@ class Rollups:
             _roll_up(steps, metric, total, covered, totals, counts)
         yield from checkpoint(store, generation)
         differing = yield from _differing(store, gathered.spreads)
-        self._adopt(store, states, takes)
+        self.layout = layout
+        self.generation = generation
+        self._states = states
+        self._takes = takes
         self._total = totals
         self._count = counts
         self._gathered = gathered
         self._uneven = differing
         self._of = revision
         self.revision += 1
-
-    def _adopt(
-        self,
-        store: Store,
-        states: dict[Level, NDArray[np.int64]],
-        takes: dict[Level, NDArray[np.bool_]],
-    ) -> None:
-        """Store the rows of a finished pass: the layout, and the states of its nodes."""
-        if states is not self._states:
-            self._states = states
-            self._live = {}
-        self._takes = takes
-        self.layout = store.layout
-        self.generation = store.generation
 
     def _basis_of(self, store: Store) -> Slices[_Basis]:
         """Return the basis of all metrics.
@@ -291,13 +272,10 @@ class Rollups:
         of_all, of_instances = (
             _covered(steps, counts, takes) for counts in (chips, np.ones(len(chips)))
         )
-        made = _Basis(states, included, takes, chips, steps, of_all, of_instances, {})
+        made = _Basis(states, included, takes, chips, steps, of_all, of_instances)
         # What relays count changes within a row's one state.
         self._kept = None if layout.has_rolled else (generation, state, made)
         return made
-
-
-_ByLevel = dict["Level", tuple["NDArray[np.float64]", "NDArray[np.float64]"]]
 
 
 class _Basis(NamedTuple):
@@ -316,9 +294,6 @@ class _Basis(NamedTuple):
     """Coverage of a metric present on all chips."""
     of_instances: tuple[_Covered, ...]
     """Coverage of a metric present on all instances."""
-    constants: dict[tuple[Aggregate, int, float], _ByLevel]
-    """Roll-ups of metrics equal on all instances, by aggregate, top code and value. Error counters
-    of the usual fleet are the same in each pass."""
 
 
 def _own_totals(
@@ -338,7 +313,7 @@ def _own_totals(
     return total, count
 
 
-def _differing(store: Store, spreads: dict[str, Spread | WordSpread]) -> Slices[dict[str, Uneven]]:
+def _differing(store: Store, spreads: dict[str, Spread]) -> Slices[dict[str, Uneven]]:
     """Return the instances with differing chips, from their spreads.
 
     Includes how alike the lanes of each chip are there.
@@ -465,33 +440,6 @@ def _roll_up(
             total = fold(operation, _or_else(unusable, total, nothing), starts, nodes_per_group)
         totals[name, level] = total.astype(np.float64, copy=False)
         counts[name, level] = above.chips
-
-
-def _roll_up_constant(
-    basis: _Basis,
-    metric: Metric,
-    value: float,
-    totals: dict[tuple[str, Level], NDArray[np.float64]],
-    counts: dict[tuple[str, Level], NDArray[np.float64]],
-) -> None:
-    """Propagate a value common to all instances up to the fleet.
-
-    It is computed once for all metrics with this value.
-    """
-    key = metric.aggregate, metric.top, value
-    made = basis.constants.get(key)
-    if made is None:
-        of_levels: tuple[dict[tuple[str, Level], NDArray[np.float64]], ...] = {}, {}
-        _roll_up(basis.steps, metric, np.full(len(basis.chips), value), basis.of_all, *of_levels)
-        made = basis.constants[key] = {
-            level: (of_levels[0][metric.name, level], of_levels[1][metric.name, level])
-            for level in LEVELS
-        }
-        for total, _ in made.values():
-            total.setflags(write=False)
-    for level, (total, count) in made.items():
-        totals[metric.name, level] = total
-        counts[metric.name, level] = count
 
 
 def _or_else(unusable: NDArray[np.int64], total: NDArray[Any], other: float) -> NDArray[Any]:

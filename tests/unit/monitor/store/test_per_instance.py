@@ -7,13 +7,10 @@ import pytest
 
 from trnfleet.monitor.store.per_instance import (
     Spread,
-    WordSpread,
     alikeness,
     any_lane,
     combine,
     fold,
-    has_word_lanes,
-    read_lanes,
     spread,
     sums,
 )
@@ -166,60 +163,6 @@ def test_alikeness_is_the_least_share_of_two_lanes_of_a_chip() -> None:
         alikeness(fewer[3:, :, [1, 4]], Spread(*(each[:, [1, 4]] for each in few)), top),
     )
     assert (alikeness(fewer * 0, Spread(ends.lowest * 0, ends.highest * 0), top) >= 1).all()
-
-
-@pytest.mark.parametrize("chips", [2, 4, 6, 16])
-@pytest.mark.parametrize("instances", [1, 3, 249, 250, 2_501, 5_000])
-@pytest.mark.parametrize("shift", [0, 4])
-def test_lanes_that_are_read_once_have_the_same_ends_and_sums(
-    chips: int, instances: int, shift: int
-) -> None:
-    """Lanes read once have the same extremes and sums.
-
-    Whole blocks of instances and a rest, even ones and others, with sums in 16 bits or above, with
-    and without missing codes.
-    """
-    given = codes("u2", instances * chips, 6) >> np.uint16(shift)
-    given.reshape(-1, 6)[:: 7 * chips, 3] = 65_535 if not shift else 0
-    given.reshape(instances, -1)[1::3] = 1_000
-    before = given.copy()
-    starts = np.arange(instances + 1) * chips
-    assert has_word_lanes(given, chips)
-    found = read_lanes(given, chips)
-    ends = spread(given, starts, chips)
-    assert found.highest == given.max()
-    if found.total is not None:
-        assert found.total.tolist() == given.reshape(instances, -1).sum(axis=1).tolist()
-    assert (found.total is not None) == (int(given.max()) * chips // 2 < 2**16)
-    some = np.arange(instances)[::-2]
-    for mine, theirs in (
-        (found.spread.of(slice(None)), ends),
-        (found.spread.of(some), ends.of(some)),
-    ):
-        assert np.array_equal(mine.lowest, theirs.lowest)
-        assert np.array_equal(mine.highest, theirs.highest)
-    uneven = found.spread.uneven(65_535)
-    assert np.array_equal(uneven, ends.uneven(65_535))
-    assert uneven[0]
-    assert not uneven[1::3].any()
-    twice = WordSpread.joined([found.spread, found.spread]).of(slice(None))
-    assert np.array_equal(twice.highest, Spread.joined([ends, ends]).highest)
-    assert np.array_equal(given, before)
-
-
-def test_other_codes_are_not_read_as_words() -> None:
-    """Other widths or types, odd chip counts and differing instances are not read as words."""
-    six = codes("u2", 48, 6)
-    assert has_word_lanes(six, 16)
-    for other, chips in (
-        (six, 3),
-        (six, 0),
-        (six[:, :4], 16),
-        (six[:0], 16),
-        (codes("u1", 48, 6), 16),
-        (six.T.copy().T, 16),
-    ):
-        assert not has_word_lanes(other, chips)
 
 
 def test_uneven_instances_are_those_below_seven_eighths_and_with_missing_codes() -> None:
