@@ -34,7 +34,7 @@ from support.paths import ROOT
 
 from trnfleet.domain.fleet import Publishing
 from trnfleet.domain.metrics import BY_NAME, METRICS, Kind
-from trnfleet.monitor.pipeline.traffic import OFFLINE
+from trnfleet.monitor.pipeline.traffic import Presence
 from trnfleet.monitor.slices import finish
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class Bench:
         state = publishers.number(f"host-{instance}", f"{instance:016x}")
         publishers.announce(state, online=False)
         publishers.traffic.announce(
-            int(self._hosts[instance]), OFFLINE, "", self._run.clock.monotonic_s()
+            int(self._hosts[instance]), Presence.OFFLINE, "", self._run.clock.monotonic_s()
         )
 
     def _keep(self) -> None:

@@ -25,8 +25,8 @@ from trnfleet.cli.status_report import KnownFleet
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.errors import WireError
 from trnfleet.monitor.alerting.engine import Alerts
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.ingest.rejects import reject
-from trnfleet.monitor.store.store import Freshness
 from trnfleet.services.files.rules import load_rules
 from trnfleet.tui.views import VIEWS
 from trnfleet.wire.topics import parse_topic

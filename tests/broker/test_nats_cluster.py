@@ -20,7 +20,7 @@ from lab.brokers.process import PASSWORD
 from trnfleet.config import find_file, load_model
 from trnfleet.domain.fleet import FleetFile, expand
 from trnfleet.domain.layout import Layout
-from trnfleet.monitor.store.store import Freshness
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.services.live_monitor import monitor_fleet
 from trnfleet.services.session import BrokerSession
 from trnfleet.tasks import background

@@ -11,8 +11,8 @@ from support.processes.proxy import TcpProxy
 from support.processes.waiting import eventually, running
 
 from trnfleet.clock import SystemClock
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.monitor import Monitor
-from trnfleet.monitor.store.store import Freshness
 from trnfleet.transport.mqtt import MqttPublisher, MqttSource
 from trnfleet.transport.url import BrokerUrl
 

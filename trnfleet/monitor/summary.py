@@ -16,8 +16,8 @@ from trnfleet.domain.metrics import BY_NAME
 from trnfleet.domain.power import Racks, facility_w
 from trnfleet.domain.quantities import counted
 from trnfleet.domain.reservations.states import ENDED, BlockState
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.store import fields
-from trnfleet.monitor.store.store import Freshness
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from trnfleet.domain.power import PUE
 from trnfleet.errors import BrokerError
 from trnfleet.garbage import THRESHOLDS
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.store.history import History
-from trnfleet.monitor.store.store import Freshness
 from trnfleet.record.write.tapped_source import TappedSource
 from trnfleet.services.discovery import find_fleets
 from trnfleet.services.session import CONNECT_LIMIT_S

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.errors import ConfigError, nearest
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.reservations.usage import GAP_S
-from trnfleet.monitor.store.store import Freshness
 from trnfleet.services.discovery import find_fleet
 from trnfleet.services.live_monitor import monitor_fleet
 from trnfleet.services.session import CONNECT_LIMIT_S

@@ -17,7 +17,7 @@ from support.processes.mosquitto import MosquittoProcess
 from support.processes.programs import Program, run
 
 from trnfleet.domain.address import Level
-from trnfleet.monitor.store.store import Freshness
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.services.live_monitor import monitor_fleet
 from trnfleet.services.session import BrokerSession
 from trnfleet.tasks import background

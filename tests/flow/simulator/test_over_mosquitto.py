@@ -16,7 +16,7 @@ from support.processes.waiting import eventually, running, take_until
 
 from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS
 from trnfleet.errors import BrokerError
-from trnfleet.monitor.store.store import Freshness
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.services.live_monitor import monitor_fleet
 from trnfleet.services.session import BrokerSession
 from trnfleet.tasks import background

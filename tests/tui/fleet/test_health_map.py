@@ -12,8 +12,8 @@ from support.tui.pilot import FleetPilot, fleet_app, running
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.layout import Node
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.monitor import Monitor
-from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui import theme
 from trnfleet.tui.fleet.heatmap_grid import MapGrid
 from trnfleet.tui.fleet.heatmap_health import HEALTH, MapHealth

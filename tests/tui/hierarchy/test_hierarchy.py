@@ -12,8 +12,8 @@ from support.tui.pilot import ViewHost
 from trnfleet.domain.address import Level
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.quantities import with_unit
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.store.history import KEPT, History
-from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui import theme
 from trnfleet.tui.hierarchy.view import HierarchyView
 from trnfleet.tui.state.context import UiContext

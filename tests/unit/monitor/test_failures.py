@@ -13,6 +13,7 @@ from trnfleet.monitor import failures
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.alerting.rule_state import RuleState
 from trnfleet.monitor.failures import LOGGED_EACH, fail, guard, guarded
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.ingest.ingest import Ingest
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.pipeline.counts import PipelineCounts
@@ -21,7 +22,7 @@ from trnfleet.monitor.slices import LayoutChanged
 from trnfleet.monitor.store import findings
 from trnfleet.monitor.store.history import History
 from trnfleet.monitor.store.rollup import Rollups
-from trnfleet.monitor.store.store import Freshness, Store
+from trnfleet.monitor.store.store import Store
 from trnfleet.tasks import background
 from trnfleet.tui.bars.status import status
 from trnfleet.tui.widgets.cells import text_of

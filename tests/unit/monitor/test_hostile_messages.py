@@ -11,7 +11,7 @@ from support.monitor.mutations import hostile_feed, mutated, originals
 
 from trnfleet.cli.status_report import KnownFleet
 from trnfleet.monitor.alerting.engine import Alerts
-from trnfleet.monitor.store.store import Freshness
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.services.files.rules import load_rules
 
 ROUNDS = 12

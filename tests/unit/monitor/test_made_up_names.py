@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.monitor.feed import DEMO, Feed, standalone
 
-from trnfleet.monitor.store.store import Freshness
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.wire.limits import Limits
 from trnfleet.wire.messages import PublisherMessage, WatchMessage, encode_message
 from trnfleet.wire.ports import Envelope

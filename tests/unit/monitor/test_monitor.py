@@ -9,6 +9,7 @@ from support.monitor.queue_source import QueueSource
 
 from trnfleet.clock import ManualClock
 from trnfleet.domain.layout import Layout
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.monitor import (
     BURST,
     DESCRIPTORS_SETTLE_S,
@@ -27,7 +28,6 @@ from trnfleet.monitor.slices import (
     SLICE_MESSAGES,
     batch_slices,
 )
-from trnfleet.monitor.store.store import Freshness
 from trnfleet.monitor.summary import RackPower
 from trnfleet.tasks import background
 from trnfleet.wire.ports import Envelope

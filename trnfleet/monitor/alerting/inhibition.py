@@ -10,8 +10,8 @@ import numpy as np
 from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
 from trnfleet.monitor.alerting.grouping import covered_chips, group_ids
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.store.instance_rollup import count_flags
-from trnfleet.monitor.store.store import Freshness
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -18,11 +18,11 @@ from trnfleet.domain.hardware.topology import MOST_LANES
 from trnfleet.domain.links import neighbour
 from trnfleet.domain.metrics import BY_NAME, Metric
 from trnfleet.domain.metrics import Scope as MetricScope
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.medians import median
 from trnfleet.monitor.slices import checkpoint
 from trnfleet.monitor.store import fields
 from trnfleet.monitor.store.events import Events
-from trnfleet.monitor.store.store import Freshness
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from trnfleet.domain.metrics import Scope
 from trnfleet.monitor.ingest.rejects import MisplacedError, RejectedError
 from trnfleet.monitor.ingest.sequence import SequenceTracker, Verdict
-from trnfleet.monitor.pipeline.traffic import NOT_ANNOUNCED, OFFLINE, ONLINE
+from trnfleet.monitor.pipeline.traffic import Presence
 from trnfleet.monitor.room import ENTRY_BYTES, Ledger, held_bytes
 from trnfleet.monitor.sources.cells import MOST_OF_CELL
 from trnfleet.monitor.sources.clocks import LATE_FROM_S
@@ -395,7 +395,7 @@ def handle_publisher(receiver: Receiver, path: str, envelope: Envelope, now_s: f
     if publishers.announce(state, online=is_online):
         # A new boot may have begun its time again.
         receiver.timebase.restart(client)
-    presence = ONLINE if publishers.is_client_online(client) else OFFLINE
+    presence = Presence.ONLINE if publishers.is_client_online(client) else Presence.OFFLINE
     publishers.traffic.announce(
         publishers.traffic.row_of(client), presence, message.boot if is_online else "", now_s
     )
@@ -410,7 +410,7 @@ def _forget_publisher(receiver: Receiver, cell: str, client: str, now_s: float) 
     if cell and not is_relay:
         return
     is_forgotten = publishers.clear(client)
-    publishers.traffic.announce(publishers.traffic.row_of(client), NOT_ANNOUNCED, "", now_s)
+    publishers.traffic.announce(publishers.traffic.row_of(client), Presence.UNKNOWN, "", now_s)
     if is_relay or is_forgotten:
         receiver.note_layout_due(client, is_change=False)
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from trnfleet.monitor.freshness import Code
 from trnfleet.monitor.medians import median
-from trnfleet.monitor.pipeline.traffic import OFFLINE
+from trnfleet.monitor.pipeline.traffic import Presence
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,15 +29,15 @@ LEAST_PEERS = 3
 """Fewest publishers for a median more reliable than our own clock."""
 
 
-class State(enum.IntEnum):
+class State(Code):
     """States of a publisher, the worst last."""
 
-    ONLINE = 0
-    SILENT = 1
+    ONLINE = enum.auto()
+    SILENT = enum.auto()
     """Online, without messages for as many periods as make values stale."""
-    REFUSED = 2
+    REFUSED = enum.auto()
     """The same, but for messages that were refused."""
-    OFFLINE = 3
+    OFFLINE = enum.auto()
 
     @property
     def word(self) -> str:
@@ -181,7 +182,7 @@ def publisher_table(
     now_s, names, boots, marks, get, lag_max_s, least_s = moment
     rates, byte_rates = marks.rates(now_s)
     changed_s = get["changed_s"]
-    is_offline = (get["presence"] == OFFLINE) & ~is_will_doubted
+    is_offline = (get["presence"] == Presence.OFFLINE) & ~is_will_doubted
     quiet_s = now_s - marks.heard_s
     # Of one that has no chips any more, such as after a lease, nothing is expected.
     is_expected = (marks.messages > 0) & (chips > 0)

@@ -11,6 +11,7 @@ apart. So a publisher with one message per minute has them, too.
 
 from __future__ import annotations
 
+import enum
 import itertools
 import math
 from collections import deque
@@ -18,6 +19,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+from trnfleet.monitor.freshness import Code
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -34,10 +37,16 @@ RATE_MESSAGES = 3
 """Fewest messages of a rate, and periods without any after which it is 0."""
 RATE_MOST_S = 300.0
 """Longest time of a rate, except for longer periods. Five minutes is the longest usual period."""
-NOT_ANNOUNCED = -1
-OFFLINE = 0
-ONLINE = 1
-"""Presence as a publisher, or its last will, has announced it."""
+
+
+class Presence(Code):
+    """Presence as a publisher, or its last will, has announced it."""
+
+    UNKNOWN = enum.auto()
+    """Not announced, or its message was cleared."""
+    OFFLINE = enum.auto()
+    ONLINE = enum.auto()
+
 
 _COLUMNS: dict[str, tuple[Any, float]] = {
     "messages": (np.int64, 0),
@@ -50,7 +59,7 @@ _COLUMNS: dict[str, tuple[Any, float]] = {
     "refused_s": (np.float64, -np.inf),
     "restarts": (np.int64, 0),
     "paths": (np.int64, 0),
-    "presence": (np.int8, NOT_ANNOUNCED),
+    "presence": (np.int8, Presence.UNKNOWN),
     "heard_s": (np.float64, -np.inf),
     "changed_s": (np.float64, np.nan),
     "period_s": (np.float64, 1.0),
@@ -241,19 +250,19 @@ class PublisherTraffic:
 
     # What happens
 
-    def announce(self, row: int, presence: int, boot: str, now_s: float) -> None:
+    def announce(self, row: int, presence: Presence, boot: str, now_s: float) -> None:
         """Note the presence of a publisher as it was announced.
 
         Args:
             row: Its row.
-            presence: `ONLINE`, `OFFLINE`, or `NOT_ANNOUNCED` where its message was cleared.
+            presence: The presence.
             boot: The boot that it is about; empty where that is not known.
             now_s: Monotonic seconds.
         """
         if not row:
             return
         columns = self._columns
-        if boot and presence == ONLINE:
+        if boot and presence is Presence.ONLINE:
             if self.boots[row] not in {"", boot}:
                 self._to_write("restarts")[row] += 1
             self._note_boot(row, boot)

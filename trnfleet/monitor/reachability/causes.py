@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from trnfleet.monitor.freshness import STALE_AFTER_PERIODS, Freshness
 from trnfleet.monitor.reachability.times import (
     BEHIND_FROM_S,
     JOINS_FROM,
@@ -29,7 +30,6 @@ from trnfleet.monitor.reachability.times import (
     RECONNECT_S,
     TOLD_FROM_S,
 )
-from trnfleet.monitor.store.store import STALE_AFTER_PERIODS, Freshness
 from trnfleet.wire.ports import RECORDING
 
 if TYPE_CHECKING:

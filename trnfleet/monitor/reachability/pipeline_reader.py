@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.pipeline.brokers import BrokerHealth
 from trnfleet.monitor.pipeline.health import (
     COUNTED,
@@ -21,7 +22,6 @@ from trnfleet.monitor.pipeline.health import (
 from trnfleet.monitor.pipeline.publishers import TrafficMoment, publisher_table
 from trnfleet.monitor.reachability.causes import either
 from trnfleet.monitor.reachability.reachability import whole_publishers
-from trnfleet.monitor.store.store import Freshness
 from trnfleet.wire.ports import STOPPED
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from trnfleet.monitor.freshness import STALE_AFTER_PERIODS
 from trnfleet.monitor.reachability.causes import (
     Behind,
     HalfOpenConnection,
@@ -22,7 +23,6 @@ from trnfleet.monitor.reachability.causes import (
     either,
 )
 from trnfleet.monitor.reachability.times import JUDGED_WITHIN_S, MOST_PERIODS
-from trnfleet.monitor.store.store import STALE_AFTER_PERIODS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

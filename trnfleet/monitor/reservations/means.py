@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trnfleet.domain.address import Level
-from trnfleet.monitor.store.store import Freshness
+from trnfleet.monitor.freshness import Freshness
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -19,10 +19,10 @@ from trnfleet.domain.reservations.extension import why_not_extendable
 from trnfleet.domain.reservations.states import ENDED, BlockState, ExtensionState
 from trnfleet.errors import WireError
 from trnfleet.monitor.failures import fail
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.reservations.usage import Look, Usage
 from trnfleet.monitor.slices import checkpoint, require
 from trnfleet.monitor.store import fields
-from trnfleet.monitor.store.store import Freshness
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

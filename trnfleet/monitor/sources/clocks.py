@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from trnfleet.clock import NS_PER_S
+from trnfleet.monitor.freshness import STALE_AFTER_PERIODS
 from trnfleet.monitor.pipeline.publishers import SKEW_FROM_S
 from trnfleet.monitor.sources.clock_columns import ClockColumns
 from trnfleet.wire.values import LATEST_NS
@@ -41,8 +42,6 @@ sources does not hand the time over to the rest."""
 STEP_FROM_NS = round(SKEW_FROM_S * NS_PER_S)
 """Least change of our wall clock against the monotonic clock to count as a step. NTP slews less
 between two checks."""
-STANDS_AFTER_PERIODS = 3.0
-"""Periods of silence before a source's time stops."""
 
 
 class ClockKey(NamedTuple):
@@ -136,14 +135,14 @@ class SourceClock:
 
     def is_heard(self, now_s: float) -> bool:
         """Return whether messages still come."""
-        return now_s - self.heard_s <= min(LONGEST_HEARD_S, STANDS_AFTER_PERIODS * self.period_s)
+        return now_s - self.heard_s <= min(LONGEST_HEARD_S, STALE_AFTER_PERIODS * self.period_s)
 
     def time_ns(self, now_s: float) -> int:
         """Return the source's time at monotonic `now_s`; it stands still while nothing comes."""
         columns = self._columns
         row = self.row
         shortest_s = min(float(columns["least_s"][row]), float(columns["before_least_s"][row]))
-        until_s = min(now_s, self.heard_s + STANDS_AFTER_PERIODS * self.period_s)
+        until_s = min(now_s, self.heard_s + STALE_AFTER_PERIODS * self.period_s)
         return self.key.epoch_ns + round((until_s - shortest_s) * self.key.speed * NS_PER_S)
 
 
@@ -314,7 +313,7 @@ class Timebase:
 
     def _are_heard(self, now_s: float) -> NDArray[np.bool_]:
         """Return a mask of sources with recent messages."""
-        longest_s = np.minimum(LONGEST_HEARD_S, STANDS_AFTER_PERIODS * self.columns["period_s"])
+        longest_s = np.minimum(LONGEST_HEARD_S, STALE_AFTER_PERIODS * self.columns["period_s"])
         heard: NDArray[np.bool_] = now_s - self.columns["heard_s"] <= longest_s
         return heard
 
@@ -355,7 +354,7 @@ class Timebase:
         rows = rows[votes_at]
         shortest_s = np.minimum(columns["least_s"][rows], columns["before_least_s"][rows])
         until_s = np.minimum(
-            now_s, columns["heard_s"][rows] + STANDS_AFTER_PERIODS * columns["period_s"][rows]
+            now_s, columns["heard_s"][rows] + STALE_AFTER_PERIODS * columns["period_s"][rows]
         )
         sources_ns = columns["epoch_ns"][rows] + np.rint((until_s - shortest_s) * NS_PER_S).astype(
             np.int64

@@ -17,9 +17,9 @@ from trnfleet.domain.hardware.topology import MOST_LANES
 from trnfleet.domain.layout import Node
 from trnfleet.domain.metrics import BY_NAME, HEALTH_BITS
 from trnfleet.domain.severity import Severity
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.slices import checkpoint, finish, require
 from trnfleet.monitor.store.per_instance import SLACK, UNEVEN_A_SLICE, any_lane, combine, sums
-from trnfleet.monitor.store.store import Freshness
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trnfleet.domain.address import Level
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.store import fields
 from trnfleet.monitor.store.gaps import Gaps, Reason
 from trnfleet.monitor.store.job_history import JobHistory
 from trnfleet.monitor.store.layout_changes import numbers_in
 from trnfleet.monitor.store.rings.glances import Glances
 from trnfleet.monitor.store.rings.record import CODED_NODES, TIERS, Record, TierSpec, Track
-from trnfleet.monitor.store.store import Freshness
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,6 +12,7 @@ import numpy as np
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.metrics import Aggregate
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.slices import checkpoint
 from trnfleet.monitor.store.per_instance import (
     Spread,
@@ -19,7 +20,6 @@ from trnfleet.monitor.store.per_instance import (
     spread,
     sums,
 )
-from trnfleet.monitor.store.store import Freshness
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

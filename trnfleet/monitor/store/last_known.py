@@ -12,7 +12,7 @@ import numpy as np
 from trnfleet.clock import NS_PER_S, parse_rfc3339
 from trnfleet.domain.address import Level
 from trnfleet.domain.quantities import DurationStyle, counted, duration
-from trnfleet.monitor.store.store import Freshness
+from trnfleet.monitor.freshness import Freshness
 
 if TYPE_CHECKING:
     from trnfleet.monitor.store.jobs import Jobs

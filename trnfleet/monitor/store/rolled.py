@@ -18,6 +18,7 @@ import numpy as np
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.metrics import METRICS
+from trnfleet.monitor.freshness import STALE_AFTER_PERIODS, Freshness
 from trnfleet.wire.rollups import SEVERITIES, STATES
 
 if TYPE_CHECKING:
@@ -28,12 +29,6 @@ if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout
     from trnfleet.wire.rollups import RollupFrame
 
-UNKNOWN = 3
-UNOBSERVED = 4
-"""The last two states of `Freshness`, defined one level above."""
-_SEEN_PERIODS = 2.0
-"""Periods without a roll-up before hosts beside it are no longer judged. One less than the periods
-for their own silence."""
 _NOBODY: Mapping[str, int] = {}
 _ROW_OF = {metric.name: number for number, metric in enumerate(METRICS)}
 
@@ -326,7 +321,8 @@ class Rolled:
 
     def _is_seen(self, path: str, now_s: float, publisher_online: NDArray[np.bool_]) -> bool:
         held = self._held[path]
-        is_fresh = now_s - held.seen_s <= _SEEN_PERIODS * held.block.period_s
+        # One period less than for the silence of hosts: those beside it are no longer judged then.
+        is_fresh = now_s - held.seen_s <= (STALE_AFTER_PERIODS - 1) * held.block.period_s
         return is_fresh and bool(publisher_online[self._publishers.get(path, -1)])
 
     def states_now(self, chips: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -338,8 +334,8 @@ class Rolled:
         if self.observed.all():
             return self.states.copy()
         unseen = np.zeros_like(self.states)
-        unseen[:, UNOBSERVED] = np.where(self.awaited, 0, chips[self.numbers])
-        unseen[:, UNKNOWN] = np.where(self.awaited, chips[self.numbers], 0)
+        unseen[:, Freshness.UNOBSERVED] = np.where(self.awaited, 0, chips[self.numbers])
+        unseen[:, Freshness.UNKNOWN] = np.where(self.awaited, chips[self.numbers], 0)
         return np.where(self.observed[:, None], self.states, unseen)
 
     def cells_observed(self) -> dict[str, bool]:

@@ -11,13 +11,13 @@ Memory: 82 bytes per chip for values and 17 for freshness, 24 bytes per instance
 from __future__ import annotations
 
 import copy
-import enum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from trnfleet.domain.layout import EMPTY_LAYOUT, Layout
 from trnfleet.domain.metrics import METRICS, Aggregate, Metric, Scope
+from trnfleet.monitor.freshness import STALE_AFTER_PERIODS, Freshness
 from trnfleet.monitor.medians import median
 from trnfleet.monitor.slices import finish
 from trnfleet.monitor.store.jobs import Placement
@@ -31,29 +31,10 @@ if TYPE_CHECKING:
 
     Rows = slice | NDArray[np.int64] | int
 
-STALE_AFTER_PERIODS = 3
 _SUMMED_BYTES = 2
 """Bytes of the largest codes with lanes summed in 32 bits."""
 _MOST_LOOKED_AT = 16_384
 """Most chips for a pass to wait for the last of them. Assumed."""
-
-
-class Freshness(enum.IntEnum):
-    """Freshness of a row's values, from best to worst.
-
-    Columns are compared with the `value`: NumPy takes the enumeration's own for a number of 64
-    bits, and ten times as long.
-    """
-
-    LIVE = 0
-    STALE = 1
-    """Nothing has come for three periods."""
-    OFFLINE = 2
-    """Its publisher has disconnected, as it or its last will announced."""
-    UNKNOWN = 3
-    """Described less than three periods ago, and nothing has come yet."""
-    UNOBSERVED = 4
-    """Not observed: no relay sees it at present, so its state is unknown here."""
 
 
 class Store:

@@ -13,7 +13,7 @@ import numpy as np
 from trnfleet.domain.address import Level
 from trnfleet.domain.layout import Node
 from trnfleet.domain.metrics import BY_NAME
-from trnfleet.monitor.store.store import Freshness
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.wire.rollups import (
     BLOCK_ROWS,
     COUNTERS,

@@ -16,9 +16,9 @@ from trnfleet.domain.address import LEVEL_NAMES, Level
 from trnfleet.domain.alerts.alert import address_of, is_below
 from trnfleet.domain.layout import FLEET_NODE, Node
 from trnfleet.domain.quantities import with_unit
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.store.fields import BY_KEY
 from trnfleet.monitor.store.job_history import POWER, STEP_TIME
-from trnfleet.monitor.store.store import Freshness
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.charts.axes import Limit

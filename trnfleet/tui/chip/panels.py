@@ -14,9 +14,9 @@ from trnfleet.domain.alerts.signals import Scope
 from trnfleet.domain.metrics import ENGINES, Kind, chip_peak
 from trnfleet.domain.quantities import NOT_AVAILABLE, count, with_unit
 from trnfleet.domain.severity import Severity
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.store import findings
 from trnfleet.monitor.store.fields import BY_KEY
-from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui import theme
 from trnfleet.tui.charts import plot
 from trnfleet.tui.charts.chart import draw, head

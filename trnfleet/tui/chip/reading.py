@@ -25,7 +25,8 @@ from trnfleet.domain.metrics import (
     Origin,
     Scope,
 )
-from trnfleet.monitor.store.store import Freshness, join_lanes
+from trnfleet.monitor.freshness import Freshness
+from trnfleet.monitor.store.store import join_lanes
 from trnfleet.tui.charts.history import fired_marks
 from trnfleet.tui.charts.place import ChartedPlace, ChartSource
 from trnfleet.tui.chip.marks import read_marks

@@ -15,8 +15,8 @@ from trnfleet.domain.filters.language import EVERYTHING, hint
 from trnfleet.domain.layout import Node
 from trnfleet.domain.quantities import DurationStyle, count, counted, duration
 from trnfleet.domain.severity import Severity
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.store.last_known import last_known_text
-from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui import theme
 from trnfleet.tui.charts.chart import value_axis
 from trnfleet.tui.chip import panels

@@ -19,11 +19,11 @@ from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.layout import EMPTY_LAYOUT, Layout, Node
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.domain.severity import Severity
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.problems.places import instances_of, place_of
 from trnfleet.monitor.reservations.table import IDLE_BELOW_PCT
 from trnfleet.monitor.store.fields import Field
 from trnfleet.monitor.store.findings import JOBS_DOWN
-from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui.state.alerts import MOST_MEMBERS
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ import numpy as np
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.metrics import BY_NAME, Aggregate
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.reservations.table import IDLE_BELOW_PCT
 from trnfleet.monitor.store.fields import BY_KEY
-from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui.fleet.heatmap_health import MapHealth
 from trnfleet.tui.theme import RAMP_STEPS
 

@@ -16,8 +16,8 @@ from rich.style import Style
 from trnfleet.domain.address import Level
 from trnfleet.domain.quantities import counted, with_unit
 from trnfleet.domain.severity import BY_RANK, Severity
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.store.fields import BY_KEY
-from trnfleet.monitor.store.store import Freshness
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.fleet.heatmap_grid import MARGIN

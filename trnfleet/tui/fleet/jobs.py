@@ -8,11 +8,11 @@ from textual.binding import Binding, BindingType
 
 from trnfleet.domain.quantities import bare, signed_percent, with_unit
 from trnfleet.domain.severity import Severity
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.problems import texts
 from trnfleet.monitor.problems.state import jobs_of
 from trnfleet.monitor.store.findings import JOBS_DOWN
 from trnfleet.monitor.store.last_known import LAST_KNOWN, last_known_text
-from trnfleet.monitor.store.store import Freshness
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.format.alerts import worst_of

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.quantities import DurationStyle, duration
 from trnfleet.domain.severity import Severity
-from trnfleet.monitor.store.store import Freshness
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.tui import theme
 
 if TYPE_CHECKING:

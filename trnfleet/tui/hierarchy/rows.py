@@ -16,10 +16,10 @@ from trnfleet.domain.address import Level
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.domain.quantities import counted
 from trnfleet.domain.severity import Severity
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.problems import texts
 from trnfleet.monitor.store.fields import BY_KEY
 from trnfleet.monitor.store.rings.record import trailing_mean
-from trnfleet.monitor.store.store import Freshness
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.bars.brokers import away_from, where_text

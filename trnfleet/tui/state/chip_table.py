@@ -16,8 +16,8 @@ from trnfleet.domain.address import Level, format_chip, level_of
 from trnfleet.domain.filters.columns import SEVERITY, Column, Columns, Kind, severity_number
 from trnfleet.domain.layout import Node
 from trnfleet.domain.severity import BY_RANK
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.store.fields import FIELDS
-from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui.state.alerts import NONE
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import zlib
 from typing import TYPE_CHECKING
 
 from trnfleet.domain.severity import Severity
-from trnfleet.monitor.store.store import Freshness
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.tui.theme.glyphs import shows_glyphs as shows_glyphs
 from trnfleet.tui.theme.glyphs import to_ascii as to_ascii
 from trnfleet.tui.theme.palettes import (

@@ -16,7 +16,7 @@ from rich.style import Style
 from textual.theme import Theme
 
 from trnfleet.domain.severity import Severity
-from trnfleet.monitor.store.store import Freshness
+from trnfleet.monitor.freshness import Freshness
 
 
 class Tile(Enum):

@@ -14,8 +14,8 @@ from trnfleet.bridge.neuron.telemetry import HostTelemetry, check_path, default_
 from trnfleet.clock import ManualClock
 from trnfleet.domain.metrics import METRICS
 from trnfleet.errors import ConfigError
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.monitor import Monitor
-from trnfleet.monitor.store.store import Freshness
 
 
 @pytest.mark.parametrize("encoding", ["json", "cbor"])

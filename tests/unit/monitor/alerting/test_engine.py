@@ -11,8 +11,8 @@ from trnfleet.clock import NS_PER_S
 from trnfleet.domain.alerts.signals import Scope
 from trnfleet.domain.alerts.status import AlertState, AlertStatus
 from trnfleet.domain.severity import Severity
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.slices import LayoutChanged
-from trnfleet.monitor.store.store import Freshness
 
 HOT = rule_of(**{"for": "2s", "keep_firing_for": "2s", "clear": 80})
 QUICK = rule_of()

@@ -10,8 +10,8 @@ from support.monitor.feed import ultraservers
 from support.monitor.rules import rules_of
 
 from trnfleet.domain.alerts.status import AlertStatus
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.slices import finish
-from trnfleet.monitor.store.store import Freshness
 
 
 def amid(bench: AlertBench, slices: int, power_w: float, temperature_c: float) -> bool:

@@ -11,7 +11,7 @@ from support.monitor.feed import Feed, standalone, ultraservers
 from support.monitor.rules import rule_of
 from support.monitor.top import BOOT, Top
 
-from trnfleet.monitor.store.store import Freshness
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.wire.messages import ForwardedBy, PublisherMessage
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import TopicClass

@@ -5,10 +5,10 @@ import pytest
 from support.monitor.feed import DEMO, Feed, ready, standalone
 
 from trnfleet.domain.metrics import BY_NAME
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.ingest.missing import MissingState
 from trnfleet.monitor.ingest.rejects import PendingTelemetry
 from trnfleet.monitor.ingest.undescribed import AGAIN_WITHIN_S, Undescribed
-from trnfleet.monitor.store.store import Freshness
 from trnfleet.monitor.summary import undescribed_text
 from trnfleet.wire.limits import Limits
 from trnfleet.wire.ports import Envelope

@@ -12,13 +12,13 @@ from support.monitor.state import unpacked
 
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import BY_NAME
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.ingest import ingest as ingest_module
 from trnfleet.monitor.ingest.layout import find_patch
 from trnfleet.monitor.pipeline.traffic import _COLUMNS, _RINGS
 from trnfleet.monitor.replay.packed_snapshot import PackedSnapshot
 from trnfleet.monitor.slices import DONE, finish
 from trnfleet.monitor.sources.clock_columns import _COLUMNS as CLOCK_COLUMNS
-from trnfleet.monitor.store.store import Freshness
 from trnfleet.wire.messages import STANDARD_COLUMNS
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import TopicClass, build_topic

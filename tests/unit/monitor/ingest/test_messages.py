@@ -12,6 +12,7 @@ from support.monitor.top import BOOT, OTHER_PATH, PATH, ROWS, Top
 from trnfleet.domain.address import Level
 from trnfleet.domain.layout import Node
 from trnfleet.errors import WireError
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.ingest import messages
 from trnfleet.monitor.ingest.ingest import Ingest
 from trnfleet.monitor.ingest.messages import MESSAGE_HANDLERS, RetainedHandler
@@ -20,7 +21,6 @@ from trnfleet.monitor.minutes.minutes import Minutes
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.pipeline.counts import PipelineCounts
 from trnfleet.monitor.replay.packed_snapshot import PackedSnapshot
-from trnfleet.monitor.store.store import Freshness
 from trnfleet.services.files.rules import load_rules
 from trnfleet.tui.chip.reading import chip_at
 from trnfleet.wire.limits import Limits

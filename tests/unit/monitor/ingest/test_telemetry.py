@@ -12,8 +12,8 @@ from support.monitor.feed import Feed, ready, ultraservers
 from support.monitor.state import stored_difference
 
 from trnfleet.domain.metrics import BY_NAME, METRICS, Scope
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.ingest.telemetry import reporting_rows
-from trnfleet.monitor.store.store import Freshness
 from trnfleet.wire.messages import Descriptor, decode_message, encode_message
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.telemetry import Head

@@ -8,8 +8,8 @@ from support.monitor.feed import ready
 from support.monitor.hosts import Hosts
 
 from trnfleet.domain.metrics import BY_NAME
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.ingest.topic_state import TopicState
-from trnfleet.monitor.store.store import Freshness
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import TopicClass, build_topic
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support.monitor.hosts import Hosts
 
-from trnfleet.monitor.pipeline.traffic import OFFLINE, ONLINE, PublisherTraffic
+from trnfleet.monitor.pipeline.traffic import Presence, PublisherTraffic
 from trnfleet.monitor.slices import finish
 
 if TYPE_CHECKING:
@@ -48,15 +48,17 @@ def _go_on(traffic: PublisherTraffic) -> None:
 CHANGES: dict[str, Callable[[PublisherTraffic], None]] = {
     "a message": lambda traffic: traffic.take([1], [100], [0.5], [0.5], 21.0),
     "a message of the same second": lambda traffic: traffic.take([2], [100], [0.5], [0.5], 10.0),
-    "presence": lambda traffic: traffic.announce(1, OFFLINE, "", 5.0),
-    "another boot": lambda traffic: traffic.announce(1, ONLINE, "boot-2", 5.0),
+    "presence": lambda traffic: traffic.announce(1, Presence.OFFLINE, "", 5.0),
+    "another boot": lambda traffic: traffic.announce(1, Presence.ONLINE, "boot-2", 5.0),
     "a period": lambda traffic: traffic.describe(2, 30.0, "boot-1"),
     "paths": lambda traffic: traffic.count_paths({"a": 2, "x": 1}),
     "what is missing": lambda traffic: traffic.miss(1, -1, 2, 3),
     "what many miss": lambda traffic: traffic.miss_many(np.array([1, 1, 2]), np.array([1, 2, 3])),
     "a refusal": lambda traffic: traffic.refuse(2, 5.0),
     "a delay": lambda traffic: traffic.delay(2),
-    "another row": lambda traffic: traffic.announce(traffic.add("c"), ONLINE, "boot-1", 5.0),
+    "another row": lambda traffic: traffic.announce(
+        traffic.add("c"), Presence.ONLINE, "boot-1", 5.0
+    ),
     "rows that go": lambda traffic: traffic.keep({"b"}),
     "another mark of rates": _go_on,
 }
@@ -66,7 +68,7 @@ def _traffic() -> PublisherTraffic:
     """Return the traffic of two publishers after a message each."""
     traffic = PublisherTraffic()
     for name in ("a", "b"):
-        traffic.announce(traffic.add(name), ONLINE, "boot-1", 1.0)
+        traffic.announce(traffic.add(name), Presence.ONLINE, "boot-1", 1.0)
     traffic.take([1, 2], [10, 20], [0.25, 0.5], [0.25, 0.5], 10.0)
     traffic.marks(10.0)
     return traffic

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from support.monitor.feed import Feed, SilentSource, ultraservers
 
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.pipeline.publishers import State
-from trnfleet.monitor.store.store import Freshness
 from trnfleet.services.files.rules import load_rules
 from trnfleet.wire.ports import LinkStatus
 

@@ -11,10 +11,10 @@ from support.monitor.feed import Feed, SilentSource, standalone, ultraservers
 from support.monitor.queue_source import QueueSource
 
 from trnfleet.clock import ManualClock
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.pipeline.publishers import State
 from trnfleet.monitor.reachability.reachability import FreshnessChecks
-from trnfleet.monitor.store.store import Freshness
 from trnfleet.services.files.rules import load_rules
 from trnfleet.wire.messages import WatchMessage, encode_message
 from trnfleet.wire.ports import Envelope, LinkStatus

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import pytest
 from support.monitor.feed import Feed, standalone, ultraservers
 
 from trnfleet.clock import NS_PER_S
+from trnfleet.monitor.freshness import STALE_AFTER_PERIODS
 from trnfleet.monitor.pipeline.counts import PipelineCounts
 from trnfleet.monitor.reachability import causes
 from trnfleet.monitor.reachability.reachability import Reachability
@@ -22,8 +24,10 @@ from trnfleet.monitor.reachability.times import (
     RECONNECT_S,
     TOLD_FROM_S,
 )
-from trnfleet.monitor.store.store import STALE_AFTER_PERIODS, Store
 from trnfleet.wire.ports import RECORDING, LinkStatus
+
+if TYPE_CHECKING:
+    from trnfleet.monitor.store.store import Store
 
 PROOF_S = 23.0
 

@@ -13,6 +13,7 @@ from support.record.memory_recording import KeyframedRecording, MemoryRecording
 
 from trnfleet.clock import NS_PER_S, ManualClock
 from trnfleet.domain.layout import Layout, Node
+from trnfleet.monitor.freshness import STALE_AFTER_PERIODS, Freshness
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.replay.packed_snapshot import PackedSnapshot
 from trnfleet.monitor.replay.past_monitor import (
@@ -21,7 +22,6 @@ from trnfleet.monitor.replay.past_monitor import (
     PastSource,
     RecordingClock,
 )
-from trnfleet.monitor.store.store import STALE_AFTER_PERIODS, Freshness
 from trnfleet.wire.ports import Stored
 from trnfleet.wire.topics import DEFAULT_ROOT
 

@@ -4,8 +4,8 @@ import numpy as np
 from support.monitor.feed import Feed, ultraservers
 from support.monitor.state import unpacked
 
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.sources.publishers import Publishers
-from trnfleet.monitor.store.store import Freshness
 from trnfleet.wire.limits import Limits
 
 REBOOTED = "uc1/us-0001/trn2u-0001-1"

@@ -9,6 +9,7 @@ from trnfleet.domain.hardware.topology import EAST
 from trnfleet.domain.layout import Node
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.domain.severity import Severity
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.slices import finish
 from trnfleet.monitor.store.findings import (
     SLOW_LINK_MIN_BYTES_PER_S,
@@ -16,7 +17,6 @@ from trnfleet.monitor.store.findings import (
     Finding,
     find,
 )
-from trnfleet.monitor.store.store import Freshness
 
 TX = BY_NAME["link_tx_bytes_per_s"]
 MIXED = [

@@ -12,10 +12,10 @@ from support.monitor.feed import standalone, ultraservers
 from trnfleet.domain.address import Level
 from trnfleet.domain.layout import Node
 from trnfleet.domain.metrics import BY_NAME, METRICS, Aggregate, Scope
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.slices import finish
 from trnfleet.monitor.store.findings import HBM_FULL, HOT_C, THROTTLE_PCT, find
 from trnfleet.monitor.store.rollup import LEVELS
-from trnfleet.monitor.store.store import Freshness
 
 if TYPE_CHECKING:
     from collections.abc import Callable

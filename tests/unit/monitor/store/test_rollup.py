@@ -7,10 +7,10 @@ from support.monitor.feed import Feed, standalone, ultraservers
 from trnfleet.domain.address import Level
 from trnfleet.domain.layout import Layout, Node
 from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, Aggregate, Kind
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.slices import LayoutChanged, finish
 from trnfleet.monitor.store import fields, instance_rollup
 from trnfleet.monitor.store.rollup import LEVELS
-from trnfleet.monitor.store.store import Freshness
 
 MIXED = [
     *ultraservers(3),

@@ -6,7 +6,8 @@ from support.monitor.feed import standalone, ultraservers
 
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import CHIP_METRICS, Metric
-from trnfleet.monitor.store.store import Freshness, Store, join_lanes
+from trnfleet.monitor.freshness import Freshness
+from trnfleet.monitor.store.store import Store, join_lanes
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.3])

@@ -15,12 +15,12 @@ from support.monitor.rules import rule_of
 from trnfleet.clock import NS_PER_S, ManualClock
 from trnfleet.config import validate
 from trnfleet.domain.fleet import FleetFile
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.replay.controls import Mode
 from trnfleet.monitor.replay.past_monitor import SLICE_S, PastMonitor
 from trnfleet.monitor.replay.playback import RecordingPlayback
 from trnfleet.monitor.slices import finish
-from trnfleet.monitor.store.store import Freshness
 from trnfleet.record.format.metadata import About
 from trnfleet.record.write.live import LiveBuffer
 from trnfleet.record.write.tapped_source import TappedSource

@@ -12,7 +12,7 @@ from support.monitor.state import stored_difference
 from trnfleet.clock import ManualClock
 from trnfleet.domain.faults.table import FAULTS
 from trnfleet.errors import ConfigError
-from trnfleet.monitor.store.store import Freshness
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.sim.publish import faulty_publisher
 from trnfleet.sim.publish.faulty_publisher import FaultyPublisher, TransportControl, TransportFault
 from trnfleet.sim.rng import Rng

@@ -8,8 +8,8 @@ from support.monitor.feed import Feed, standalone, ultraservers
 from support.monitor.top import Top
 
 from trnfleet.domain.address import Level
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.store import fields
-from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui.fleet.heatmap_grid import MapGrid
 from trnfleet.tui.fleet.heatmap_pixels import (
     HeatValues,

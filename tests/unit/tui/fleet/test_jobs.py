@@ -8,7 +8,7 @@ import pytest
 
 from trnfleet.domain.jobs import JOB_STATES
 from trnfleet.domain.severity import Severity
-from trnfleet.monitor.store.store import Freshness
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.tui import theme
 from trnfleet.tui.fleet.jobs import JobPlan, head, look, row
 from trnfleet.tui.widgets.cells import text_of, width_of

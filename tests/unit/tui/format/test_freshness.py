@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 
-from trnfleet.monitor.store.store import Freshness
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.tui.format.freshness import describe
 
 

@@ -29,7 +29,7 @@ from trnfleet.monitor.alerting.conditions.row_condition import (
     RowCondition,
     count_of,
 )
-from trnfleet.monitor.store.store import Freshness
+from trnfleet.monitor.freshness import Freshness
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -25,10 +25,11 @@ from trnfleet.errors import ConfigError, nearest
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.alerting.inputs import Instant, Readings
 from trnfleet.monitor.alerting.named_targets import NamedColumns, jobs_table
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.slices import finish
 from trnfleet.monitor.store.events import Events
 from trnfleet.monitor.store.rollup import Rollups
-from trnfleet.monitor.store.store import Freshness, Store
+from trnfleet.monitor.store.store import Store
 from trnfleet.wire.messages import EventMessage, JobMessage
 
 if TYPE_CHECKING:

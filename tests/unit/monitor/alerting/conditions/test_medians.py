@@ -12,8 +12,8 @@ from trnfleet.domain.metrics import BY_NAME
 from trnfleet.monitor.alerting.conditions.rows import RowSearch, evaluation_of
 from trnfleet.monitor.alerting.conditions.windows import Counters
 from trnfleet.monitor.alerting.inputs import LEAST_PEERS
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.slices import finish
-from trnfleet.monitor.store.store import Freshness
 
 MIXED = [*ultraservers(20), *standalone(3), ("uc1/standalone/small-1", "trn2.3xlarge")]
 WIDTH = 6

@@ -17,8 +17,8 @@ from trnfleet.monitor.alerting.conditions.row_condition import count_of
 from trnfleet.monitor.alerting.conditions.rows import RowSearch, evaluation_of
 from trnfleet.monitor.alerting.conditions.windows import Counters
 from trnfleet.monitor.alerting.inputs import LEAST_PEERS
+from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.slices import finish
-from trnfleet.monitor.store.store import Freshness
 
 MIXED = [*ultraservers(2), *standalone(2), ("uc1/standalone/small-1", "trn2.3xlarge")]
 
