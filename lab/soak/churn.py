@@ -93,7 +93,7 @@ def probe() -> None:
     # Before the modules that use it are imported.
     events = importlib.import_module("trnfleet.monitor.store.events")
     events.Events.__init__.__defaults__ = (events.KEPT // 5,)
-    importlib.import_module("trnfleet.monitor.alerting.cells").MOST_NEWS //= 5  # type: ignore[attr-defined]
+    importlib.import_module("trnfleet.monitor.alerting.cells").KEPT //= 5  # type: ignore[attr-defined]
     sys.argv = ["trnfleet", *sys.argv[2:]]
     runpy.run_module("trnfleet", run_name="__main__")
 

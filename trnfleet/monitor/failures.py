@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet import logs
 from trnfleet.monitor.slices import LayoutChanged
+from trnfleet.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,9 +25,6 @@ log = logs.get_logger(__name__)
 
 LOGGED_EACH = 100
 """After the first failure of a kind, one in this number is logged."""
-MOST_KINDS = 1_000
-"""Most kinds of failures counted separately."""
-_SUBJECT_CHARS = 200
 
 
 def fail(counts: PipelineCounts, stage: str, error: Exception, subject: str = "") -> None:
@@ -40,12 +38,9 @@ def fail(counts: PipelineCounts, stage: str, error: Exception, subject: str = ""
     """
     counts.internal_errors += 1
     kind = f"{stage}: {type(error).__name__} at {_place(error)}"
-    subject = subject[:_SUBJECT_CHARS]
+    subject = plain(subject)
     counts.last_problem = f"internal error in {kind}" + (f", {subject}" if subject else "")
-    if len(counts.failed_kinds) < MOST_KINDS or kind in counts.failed_kinds:
-        number = counts.failed_kinds[kind] = counts.failed_kinds.get(kind, 0) + 1
-    else:
-        number = counts.internal_errors
+    number = counts.failed_kinds[kind] = counts.failed_kinds.get(kind, 0) + 1
     if number == 1:
         log.error("stage_failed", stage=stage, subject=subject, kind=kind, exc_info=error)
     elif number % LOGGED_EACH == 0:

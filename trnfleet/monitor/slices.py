@@ -31,8 +31,9 @@ Slices: TypeAlias = Generator[None, None, T]
 DONE: Final = object()
 """Return value of `next` at the end of work in slices."""
 
-SLICE_MESSAGES = 256
-"""Most messages in a slice: two to three milliseconds of work on samples of chips."""
+SLICE = 256
+"""Most messages, topics, descriptors or alerts handled one by one in a slice. Two to three
+milliseconds of work on samples of chips."""
 SLICE_BYTES = 1_500_000
 """Size at which a slice of fewer messages ends."""
 REST_AFTER_S = 0.002
@@ -182,7 +183,7 @@ async def let_in(link: LinkStatus, clock: Clock) -> None:
         clock: The clock.
     """
     first = link.received
-    while link.received - first < LET_IN * SLICE_MESSAGES:
+    while link.received - first < LET_IN * SLICE:
         received = link.received
         await clock.sleep(0)
         if link.received == received:
@@ -196,7 +197,7 @@ def batch_slices(batch: Iterable[Envelope]) -> Iterator[list[Envelope]]:
     for envelope in batch:
         part.append(envelope)
         size += len(envelope.payload)
-        if len(part) == SLICE_MESSAGES or size >= SLICE_BYTES:
+        if len(part) == SLICE or size >= SLICE_BYTES:
             yield part
             part = []
             size = 0

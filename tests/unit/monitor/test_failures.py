@@ -242,21 +242,6 @@ def test_a_cancellation_is_no_failure() -> None:
     assert counts.internal_errors == 0
 
 
-def test_kinds_are_bounded(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond a number of kinds the rest is counted together, and logged seldom."""
-    monkeypatch.setattr(failures, "MOST_KINDS", 3)
-    counts = PipelineCounts()
-    for number in range(LOGGED_EACH):
-        fail(counts, f"stage {number}", ValueError("x"))
-    assert len(counts.failed_kinds) == 3
-    assert [line["stage"] for line in log.lines] == [
-        "stage 0",
-        "stage 1",
-        "stage 2",
-        f"stage {LOGGED_EACH - 1}",
-    ]
-
-
 def test_a_layout_that_changes_is_no_failure() -> None:
     """A new layout ends the interrupted stage.
 

@@ -25,7 +25,7 @@ from trnfleet.monitor.pipeline.counts import PipelineCounts
 from trnfleet.monitor.reachability import causes
 from trnfleet.monitor.slices import (
     LET_IN,
-    SLICE_MESSAGES,
+    SLICE,
     batch_slices,
 )
 from trnfleet.monitor.summary import RackPower
@@ -280,9 +280,9 @@ def test_transport_drops_are_in_the_counts() -> None:
 
 def test_batches_are_cut_by_messages_and_bytes() -> None:
     """A large batch is split into parts of a few milliseconds each, in order."""
-    small = [Envelope(str(number), b"x") for number in range(SLICE_MESSAGES + 4)]
+    small = [Envelope(str(number), b"x") for number in range(SLICE + 4)]
     large = [Envelope(str(number), b"x" * 800_000) for number in range(5)]
-    assert [len(part) for part in batch_slices(small)] == [SLICE_MESSAGES, 4]
+    assert [len(part) for part in batch_slices(small)] == [SLICE, 4]
     assert [len(part) for part in batch_slices(large)] == [2, 2, 1]
     assert [message for part in batch_slices(small) for message in part] == small
 
@@ -408,7 +408,7 @@ def test_a_replaced_instance_costs_no_layout() -> None:
     assert found[1].ec2_id == f"i-{7:017x}"
 
 
-MOST_LET_IN = LET_IN * SLICE_MESSAGES
+MOST_LET_IN = LET_IN * SLICE
 
 
 @pytest.mark.parametrize(
@@ -419,7 +419,7 @@ async def test_what_comes_is_let_in_before_more_is_applied(
 ) -> None:
     """Between slices the transport has turns while messages arrive, up to a limit."""
     feed, source, clock = (
-        Feed(standalone(SLICE_MESSAGES + 4)),
+        Feed(standalone(SLICE + 4)),
         QueueSource(),
         ManualClock(monotonic_s=50.0),
     )

@@ -24,6 +24,7 @@ from trnfleet.domain.alerts.signals import FIGURES, Scope
 from trnfleet.domain.alerts.silences import Ack, Silence
 from trnfleet.domain.alerts.status import AlertState
 from trnfleet.domain.severity import Severity
+from trnfleet.monitor.store.events import KEPT
 from trnfleet.wire.alerts import CellAlertMessage
 
 if TYPE_CHECKING:
@@ -40,7 +41,6 @@ OWN_SCOPES = frozenset({Scope.PIPELINE, Scope.PUBLISHER})
 
 OLD_NEWS_NS = 60 * NS_PER_S
 """Age from which a transition is no news. A relay was away, or this monitor started later."""
-MOST_NEWS = 10_000
 
 
 class CellTransition(NamedTuple):
@@ -177,7 +177,7 @@ class CellAlerts:
         self._firing = self._by_cell = None
         self.revision += 1
         # Where no rules are evaluated nobody takes them.
-        del self._news[:-MOST_NEWS]
+        del self._news[:-KEPT]
 
 
 def _joined(alerts: list[Alert]) -> Alert:

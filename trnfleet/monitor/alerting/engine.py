@@ -30,7 +30,7 @@ from trnfleet.monitor.alerting.rule_state import RuleState
 from trnfleet.monitor.alerting.silences import Silences
 from trnfleet.monitor.alerting.store import AlertStore
 from trnfleet.monitor.failures import guarded
-from trnfleet.monitor.slices import require
+from trnfleet.monitor.slices import SLICE, require
 from trnfleet.monitor.store.layout_changes import same_instances
 
 if TYPE_CHECKING:
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from trnfleet.wire.alerts import AlertMessage
     from trnfleet.wire.messages import JobMessage
 
-GROUPS_A_SLICE = 50
-"""Alerts that are updated in one slice."""
 UNWATCHED_S = 30.0
 """Seconds. A larger jump of fleet time, beyond the passed time, counts as a time without
 evaluations."""
@@ -332,7 +330,7 @@ class Alerts:
     ) -> Slices[None]:
         groups = yield from state.step(readings)
         for number, _ in enumerate(self._take_groups(state, groups, readings, jobs)):
-            if number % GROUPS_A_SLICE == GROUPS_A_SLICE - 1:
+            if number % SLICE == SLICE - 1:
                 yield from readings.checkpoint()
 
     def next_instant(self, now_ns: int, speed: float, mono_s: float) -> Instant | None:

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.domain.alerts.status import Track
 
-_ROOM = 1 << 20
-"""Instances of one standalone segment at most, for numbering them beside UltraServers."""
-
 
 class AlertGroups(NamedTuple):
     """The alerts of one rule at an instant, one row each.
@@ -133,8 +130,13 @@ def group_ids(rule: Rule, rows: NDArray[np.int64], layout: Layout) -> NDArray[np
     # What stands alone has no UltraServer to be grouped by: each instance is a group of its own.
     alone = layout.is_standalone[ultraservers]
     place = np.where(alone, instances - layout.ultraserver_start[ultraservers] + 1, 0)
-    ids: NDArray[np.int64] = ultraservers * _ROOM + place
+    ids: NDArray[np.int64] = ultraservers * _ids_per_ultraserver(layout) + place
     return ids
+
+
+def _ids_per_ultraserver(layout: Layout) -> int:
+    """Return the numbers for an UltraServer and for each instance of a standalone segment."""
+    return len(layout.instances) + 1
 
 
 def target_of(rule: Rule, group_id: int, layout: Layout) -> str:
@@ -143,7 +145,7 @@ def target_of(rule: Rule, group_id: int, layout: Layout) -> str:
     if kind is Group.NONE:
         return row_name(rule.scope, group_id, layout)
     if kind is Group.ULTRASERVER:
-        ultraserver, place = divmod(group_id, _ROOM)
+        ultraserver, place = divmod(group_id, _ids_per_ultraserver(layout))
         if place:
             return layout.instances[int(layout.ultraserver_start[ultraserver]) + place - 1]
         return layout.ultraservers[ultraserver]
@@ -171,9 +173,9 @@ def find_group(rule: Rule, target: str, layout: Layout) -> int | None:
     if node.level is Level.INSTANCE:
         above = layout.parent(node).number
         place = node.number - int(layout.ultraserver_start[above]) + 1
-        return above * _ROOM + place if layout.is_standalone[above] else None
+        return above * _ids_per_ultraserver(layout) + place if layout.is_standalone[above] else None
     if node.level is Level.ULTRASERVER and not layout.is_standalone[node.number]:
-        return node.number * _ROOM
+        return node.number * _ids_per_ultraserver(layout)
     return None
 
 

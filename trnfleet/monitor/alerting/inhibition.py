@@ -11,6 +11,7 @@ from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
 from trnfleet.monitor.alerting.grouping import covered_chips, group_ids
 from trnfleet.monitor.freshness import Freshness
+from trnfleet.monitor.slices import SLICE
 from trnfleet.monitor.store.instance_rollup import count_flags
 
 if TYPE_CHECKING:
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from trnfleet.monitor.alerting.inputs import Readings
     from trnfleet.monitor.alerting.rule_state import RuleState
     from trnfleet.monitor.slices import Slices
-
-ALERTS_A_SLICE = 200
-"""Alerts checked in one slice (assumed)."""
 
 
 def inhibit(
@@ -109,7 +107,7 @@ def _cover(
         return None
     spans: list[tuple[int, int, str]] = []
     for place, alert in enumerate(firing):
-        if place % ALERTS_A_SLICE == ALERTS_A_SLICE - 1:
+        if place % SLICE == SLICE - 1:
             yield from readings.checkpoint()
         chips = _chips_of(alert.target, readings.layout)
         if chips:
@@ -146,7 +144,7 @@ def _set(
     }
     held = set()
     for place, alert in enumerate([*state.alerts.values(), *unseen]):
-        if place % ALERTS_A_SLICE == ALERTS_A_SLICE - 1:
+        if place % SLICE == SLICE - 1:
             yield from readings.checkpoint()
         fingerprint = alert.fingerprint
         inhibitor = by.get(fingerprint, "")

@@ -33,7 +33,6 @@ SETTLED_AFTER_NS = 10 * NS_PER_S
 """Time for which an inhibition lasts on the former watch's word alone. It begins when the alert
 fires here, and also applies while it is unknown. The members of a group are seen within two
 publisher periods, and retained alerts arrive within seconds."""
-_NOT_YET = -1
 
 
 class PublishedAlerts:
@@ -50,9 +49,9 @@ class PublishedAlerts:
         self._adopted = {rule.name: rule for rule in adopted}
         self._times: dict[str, tuple[int, int]] = {}
         """`since` and `fired` of the alerts published as firing."""
-        self._held: dict[str, int] = {}
+        self._held: dict[str, int | None] = {}
         """Active alerts firing only because they were published. The value is the time since which
-        their target has been visible here (`_NOT_YET`: not yet)."""
+        their target has been visible here (None: not yet)."""
         self._inhibitors: dict[str, str] = {}
         """The published inhibitor of each published alert, while it still counts."""
         self._over: set[str] = set()
@@ -148,7 +147,7 @@ class PublishedAlerts:
 
     def hold(self, fingerprint: str) -> None:
         """Let an active alert fire although it has not been seen for long enough here."""
-        self._held[fingerprint] = _NOT_YET
+        self._held[fingerprint] = None
 
     def holds(self, fingerprint: str) -> bool:
         """Return whether an alert fires only because it was published."""
@@ -218,7 +217,7 @@ class PublishedAlerts:
                 continue
             alert = self._store.active[fingerprint]
             is_known = _is_known(alert, readings)
-            if lost_ns == _NOT_YET or is_known is False:
+            if lost_ns is None or is_known is False:
                 self._held[fingerprint] = flow_ns
                 continue
             needed_ns = GONE_AFTER_NS if is_known is None else self._needed_ns(alert)

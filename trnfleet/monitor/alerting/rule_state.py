@@ -15,7 +15,7 @@ from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
 from trnfleet.domain.alerts.status import Track
 from trnfleet.monitor.alerting.conditions.compare import not_clear
 from trnfleet.monitor.alerting.conditions.named import NamedCondition
-from trnfleet.monitor.alerting.conditions.row_condition import MANY, MatchingRows
+from trnfleet.monitor.alerting.conditions.row_condition import ROWS_A_SLICE, MatchingRows
 from trnfleet.monitor.alerting.conditions.rows import RowSearch
 from trnfleet.monitor.alerting.grouping import (
     NO_GROUPS,
@@ -219,10 +219,10 @@ class RuleState:
 
     def _step_rows(self, search: RowSearch, readings: Readings) -> Slices[AlertGroups]:
         matches = yield from search.search(readings)
-        if len(matches.rows) > MANY:
+        if len(matches.rows) > ROWS_A_SLICE:
             yield from readings.checkpoint()
         self._step_track(readings, matches, lambda rows: search.look(readings, rows))
-        if len(self.track) > MANY:
+        if len(self.track) > ROWS_A_SLICE:
             yield from readings.checkpoint()
         return group(self.rule, self.track, readings.layout)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from trnfleet.monitor.ingest.sequence import LARGEST_GAP, WINDOW
+from trnfleet.monitor.slices import SLICE
 from trnfleet.wire.ports import CONTENT_TYPE_JSON
 
 if TYPE_CHECKING:
@@ -52,8 +53,6 @@ _ROWS: dict[str, Callable[[Any], int]] = {
     "row": attrgetter("row"),
 }
 """Columns affected by a new layout, with their value for a topic."""
-MOVED_AT_ONCE = 8_192
-"""Topics per slice when one of these columns is rewritten: 1 ms."""
 
 
 class BatchColumns(NamedTuple):
@@ -235,8 +234,8 @@ class FrameRows:
         """Follow all topics to their rows, in slices."""
         for name, row_of in _ROWS.items():
             column = self._columns[name]
-            for first in range(0, len(self._topics), MOVED_AT_ONCE):
-                part = self._topics[first : first + MOVED_AT_ONCE]
+            for first in range(0, len(self._topics), SLICE):
+                part = self._topics[first : first + SLICE]
                 column[first : first + len(part)] = [
                     0 if topic is None else row_of(topic) for topic in part
                 ]
@@ -269,7 +268,6 @@ class FrameRows:
         self._topics[topic.number] = None
         self._free.append(topic.number)
         topic.frame_rows = None
-        topic.number = -1
 
     def save(self, number: int, tracker: SequenceTracker) -> None:
         """Write a topic's progress into a tracker."""

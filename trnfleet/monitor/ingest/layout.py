@@ -11,7 +11,7 @@ from trnfleet import logs
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS, Scope
 from trnfleet.monitor.ingest.frame_rows import Shift
-from trnfleet.monitor.slices import DONE, finish
+from trnfleet.monitor.slices import DONE, SLICE, finish
 from trnfleet.monitor.store.layout_changes import changed
 from trnfleet.monitor.store.rolled import RolledBlock
 from trnfleet.wire.frames import is_known
@@ -36,10 +36,6 @@ if TYPE_CHECKING:
 log = logs.get_logger(__name__)
 
 _SLASHES = operator.methodcaller("count", "/")
-
-
-SLICE = 1_024
-"""Descriptors checked in one slice: 1 ms."""
 
 
 class LayoutWork:

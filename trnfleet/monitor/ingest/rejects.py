@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet import logs
 from trnfleet.errors import WireError
+from trnfleet.monitor.slices import SLICE
 from trnfleet.wire.limits import DEFAULT_LIMITS
 from trnfleet.wire.topics import DEFAULT_ROOT, parse_topic
 
@@ -19,8 +20,6 @@ log = logs.get_logger(__name__)
 MOST_PENDING = 10_000
 MOST_PENDING_BYTES = 64 * 2**20
 """Most messages, and bytes of payload, waiting for a descriptor."""
-SLICE = 192
-"""Pending messages applied in one slice: 4 ms for first frames."""
 
 
 class RejectReason(enum.StrEnum):

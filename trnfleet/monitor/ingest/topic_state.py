@@ -35,9 +35,9 @@ class TopicState:
     """The publisher's boot before the present one."""
     former_client: str = ""
     """The publisher of that boot; empty if unchanged."""
-    clock: int = -1
+    clock: int = 0
     """Row of its clock in the columns of the `Timebase`. Updated when clocks move."""
-    publisher: int = -1
+    publisher: int = 0
     """Number of the boot that the descriptor names."""
     row: int = 0
     """Row of its client in the publisher traffic; 0 if unknown."""
@@ -57,8 +57,8 @@ class TopicState:
     """Whether any column is not copied unchanged."""
     frame_rows: FrameRows | None = None
     """The table with its sequence, instead of its tracker."""
-    number: int = -1
-    """Its row there."""
+    number: int = 0
+    """Its row there; without meaning where it has none."""
     topic: str = ""
     """Where it is published."""
     layouts: int = 0
@@ -71,7 +71,7 @@ class TopicState:
             tracker = SequenceTracker()
             tracker.first = self.tracker.first
             self.frame_rows.save(self.number, tracker)
-            state.update(tracker=tracker, frame_rows=None, number=-1)
+            state.update(tracker=tracker, frame_rows=None)
         return None, state
 
     def own_instances(self, layout: Layout) -> slice | NDArray[np.int64] | NDArray[np.int32]:

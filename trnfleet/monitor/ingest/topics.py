@@ -38,6 +38,7 @@ from trnfleet.monitor.ingest.sequence import SequenceTracker
 from trnfleet.monitor.ingest.topic_state import TopicState
 from trnfleet.monitor.ingest.undescribed import QuietTopics, Undescribed
 from trnfleet.monitor.room import Room
+from trnfleet.monitor.slices import SLICE
 from trnfleet.wire.frame_batch import IS_LITTLE_ENDIAN, FrameForm
 from trnfleet.wire.frames import FrameDecoder, has_limit, is_known
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
@@ -60,7 +61,7 @@ LARGEST_FRAME = 16_384
 """Largest frame in bytes for which bulk application is faster. A frame of an instance has 2 KB, one
 of a block 67."""
 MOST_FORMS = 64
-"""Forms of frames that have a table."""
+"""Forms of frames that have a table, or a stored decoder."""
 
 
 class FrameTables:
@@ -146,14 +147,6 @@ def _is_uniform(topic: FramedTopic, size_bytes: int) -> bool:
         and topic.chip_count > 0
     )
 
-
-MOST_DECODERS = 1_000
-"""Most frame forms with a stored decoder."""
-
-SLICE = 256
-"""Topics searched in one slice of following a layout: 2 ms."""
-TIMES = 8
-"""Cost of searching a topic, relative to a host's with an unchanged descriptor."""
 
 _CHIP_NAMES = tuple(metric.name for metric in CHIP_METRICS)
 _INSTANCE_NAMES = tuple(metric.name for metric in INSTANCE_METRICS)
@@ -364,18 +357,11 @@ class Topics:
             yield
         self._clock_moves = self._timebase.moves
         gone: list[TopicState] = []
-        units = 0
-        for state in self.states.values():
-            units += 1
-            if hosts is not None and self._follow_host(state, hosts):
-                if units >= SLICE * TIMES:
-                    units = 0
-                    yield
-                continue
-            units += TIMES
-            if units >= SLICE * TIMES:
-                units = 0
+        for number, state in enumerate(self.states.values()):
+            if number % SLICE == SLICE - 1:
                 yield
+            if hosts is not None and self._follow_host(state, hosts):
+                continue
             if self._shared:
                 state.leave_frame_rows()
             self._bind_again(state, layout)
@@ -537,7 +523,7 @@ class Topics:
         known = self._decoders.get(key)
         if known is not None:
             return known[1]
-        if len(self._decoders) >= MOST_DECODERS:
+        if len(self._decoders) >= MOST_FORMS:
             self._decoders.clear()
         decoder = FrameDecoder(columns, chips, instances)
         self._decoders[key] = columns, decoder

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet.domain import address
 from trnfleet.domain.address import Level
+from trnfleet.monitor.slices import SLICE
 from trnfleet.wire.limits import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
@@ -17,11 +18,6 @@ if TYPE_CHECKING:
 QUIET_S = 3.0
 """Seconds in which messages of an undescribed topic are only counted. The next descriptor request
 needs a new message, so this is shorter than the wait for it."""
-AGAIN_WITHIN_S = 5.0
-"""Seconds in which a path is heard again after a new layout. Assumed: several periods of a usual
-publisher."""
-SLICE = 2_048
-"""Paths looked up in one slice: 2 ms."""
 
 
 class QuietTopics:
@@ -126,7 +122,7 @@ class Undescribed:
             instances = undescribed({address.parent(path) for path in part})
             former.update(path for path in part if address.parent(path) in instances)
         self.chips, self.others = set(), set()
-        self._former, self._former_until_s = frozenset(former), self._heard_s + AGAIN_WITHIN_S
+        self._former, self._former_until_s = frozenset(former), self._heard_s + self.HEARD_WITHIN_S
 
     def counts(self, now_s: float) -> tuple[int, int]:
         """Return the numbers of chips and of other paths.

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 SLOTS = 8
 """Seconds with messages for which lag and clock are stored."""
-MOST_WAITING = 2_048
-"""Messages written at once. They are always written before a read."""
 RATE_WINDOW_S = 10.0
 """Shortest time of a rate. It also covers at least `RATE_MESSAGES`, but at most `RATE_MOST_S`."""
 RATE_MESSAGES = 3
@@ -142,8 +140,6 @@ class PublisherTraffic:
         }
         self._waiting: list[tuple[NDArray[Any], ...]] = []
         """Messages not yet written: row, size, lag, and delay."""
-        self._count = 0
-        """Number of them."""
         self._now_s = 0.0
         """Monotonic arrival of the last of them. All arrived in the same second."""
 
@@ -338,7 +334,7 @@ class PublisherTraffic:
                 source does not follow it.
             now_s: Monotonic seconds of their arrival.
         """
-        if int(now_s) != int(self._now_s) or self._count >= MOST_WAITING:
+        if int(now_s) != int(self._now_s):
             self._write()
         self._now_s = now_s
         given = zip(
@@ -346,9 +342,7 @@ class PublisherTraffic:
             (np.int64, np.int64, np.float32, np.float32),
             strict=True,
         )
-        waits = tuple(np.asarray(values, kind) for values, kind in given)
-        self._waiting.append(waits)
-        self._count += len(waits[0])
+        self._waiting.append(tuple(np.asarray(values, kind) for values, kind in given))
 
     def _write(self) -> None:
         """Write the waiting messages into the columns."""
@@ -358,7 +352,6 @@ class PublisherTraffic:
             np.concatenate(arrays) for arrays in zip(*self._waiting, strict=True)
         )
         self._waiting = []
-        self._count = 0
         columns = self._columns
         rings = self._rings
         for name in rings:

@@ -21,7 +21,7 @@ from trnfleet.errors import WireError
 from trnfleet.monitor.failures import fail
 from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.reservations.usage import Look, Usage
-from trnfleet.monitor.slices import checkpoint, require
+from trnfleet.monitor.slices import SLICE, checkpoint, require
 from trnfleet.monitor.store import fields
 
 if TYPE_CHECKING:
@@ -44,8 +44,6 @@ IDLE_BELOW_PCT = 1.0
 NEAR_END_S = 6 * 3_600.0
 """Seconds before the first termination: one work shift. Time to move, or to extend, possible at EC2
 until an hour before the end."""
-SLICE = 64
-"""Reservations computed, or places found, in one slice."""
 
 _ENDED = frozenset(state.value for state in ENDED)
 _HOLDS_NOW = frozenset({BlockState.ACTIVE.value, BlockState.UNAVAILABLE.value})

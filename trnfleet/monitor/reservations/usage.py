@@ -18,10 +18,8 @@ if TYPE_CHECKING:
     from trnfleet.monitor.sources.clocks import Moment
 
 HOUR_NS = 3_600 * NS_PER_S
-MOST_HOURS = 182 * 24
-"""Most hours stored per reservation, as in the longest block."""
-MOST_IN_ALL = 200_000
-"""Most hours stored in total, about 60 MB. The oldest hour of all is dropped first."""
+MOST_HOURS = 200_000
+"""Most hours stored of all reservations, about 60 MB. The oldest is dropped first."""
 GAP_S = 5.0
 """Longest time between two samples in wall seconds. The time in a longer gap is unwatched."""
 
@@ -108,7 +106,7 @@ class Usage:
                 if lasted_ns > 0:
                     self._add(name, hour_ns, lasted_ns / NS_PER_S, look)
             at_ns = until_ns
-        while len(self._names) > MOST_HOURS or self._count > MOST_IN_ALL:
+        while self._count > MOST_HOURS:
             self._drop(next(iter(self._names)))
 
     def hours(self, name: str) -> Sequence[UsageHour]:

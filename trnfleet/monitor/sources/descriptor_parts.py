@@ -15,10 +15,8 @@ if TYPE_CHECKING:
     Lanes = tuple[tuple[str, tuple[str, ...]], ...]
 
 MOST_CHANGED = 64
-"""Most changed descriptors for a layout to be changed one by one. Above it, the layout is built
-from all."""
-MOST_LANE_SETS = 64
-"""Most sets of lane names searched for a changed layout."""
+"""Most changed descriptors, or sets of lane names, for a layout to be changed one by one. Above it,
+the layout is built from all."""
 
 
 class _ColumnSet(NamedTuple):
@@ -102,7 +100,7 @@ class LaneSets:
 
         None if they depend on the order of descriptors.
         """
-        if len(self._uses) > MOST_LANE_SETS:
+        if len(self._uses) > MOST_CHANGED:
             return None
         by_kind: dict[str, tuple[str, ...]] = {}
         for lanes in self._uses:

@@ -18,6 +18,7 @@ from trnfleet.clock import parse_rfc3339
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, unknown_instance_type
 from trnfleet.errors import WireError
 from trnfleet.monitor.room import ALLOCATION_BYTES, Room, held_bytes
+from trnfleet.monitor.slices import SLICE
 from trnfleet.monitor.sources.clocks import ClockKey
 from trnfleet.monitor.sources.descriptor_parts import ChangedDescriptors, ColumnSets, LaneSets
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
@@ -43,8 +44,6 @@ SHELL_BYTES = 330
 """Bytes of a descriptor without texts: its tuple with numbers, and its entry by path."""
 INSTANCE_BYTES = 130
 """Bytes per instance in tables of layout and descriptor: path, row and type."""
-SLICE = 8
-"""Descriptors that are searched in one slice."""
 
 _EC2_ID = re.compile(rb'"ec2_id":"([^"\\]*)"')
 _ENCODER = msgspec.json.Encoder()

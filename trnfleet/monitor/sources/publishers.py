@@ -10,7 +10,7 @@ import numpy as np
 
 from trnfleet.monitor.pipeline.traffic import PublisherTraffic
 from trnfleet.monitor.room import Room
-from trnfleet.monitor.slices import finish
+from trnfleet.monitor.slices import SLICE, finish
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.monitor.slices import Slices
-
-SLICE = 2_048
-"""Boots checked in one slice of work: 2 ms."""
 
 
 @dataclass(slots=True, eq=False)

@@ -19,7 +19,7 @@ from trnfleet.domain.metrics import BY_NAME, HEALTH_BITS
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.slices import checkpoint, finish, require
-from trnfleet.monitor.store.per_instance import SLACK, UNEVEN_A_SLICE, any_lane, combine, sums
+from trnfleet.monitor.store.per_instance import INSTANCES_A_SLICE, SLACK, any_lane, combine, sums
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -66,8 +66,8 @@ def uneven_links(store: Store, rollups: Rollups) -> Slices[NDArray[np.int64]]:
     yield from checkpoint(store, rollups.generation)
     # Chips that carry as little on the other lanes of the same axis have less to do.
     left = np.flatnonzero(any_lane(uneven))
-    for first in range(0, len(left), UNEVEN_A_SLICE):
-        few = left[first : first + UNEVEN_A_SLICE]
+    for first in range(0, len(left), INSTANCES_A_SLICE):
+        few = left[first : first + INSTANCES_A_SLICE]
         uneven[few] &= _apart(layout, store.columns[metric.name], metric.top, some[few])
         yield from checkpoint(store, rollups.generation)
     places, lanes = np.nonzero(uneven)

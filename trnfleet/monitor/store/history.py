@@ -43,12 +43,11 @@ GLANCED = fields.BY_KEY["nc_util_pct"]
 MAX_SAMPLES = 900
 """Most seconds in a ring: 15 minutes."""
 MIN_SAMPLES = 120
+"""Fewest seconds in a ring, and fewest roll-ups of a step, for a level to have them."""
 BUDGET_BYTES = 64 * 2**20
 """Memory for the samples of all levels together; at most half of it per level."""
 TIER_BUDGET_BYTES = 8 * 2**20
 """The same for the roll-ups of each step."""
-MIN_ROLLUPS = 60
-"""Fewest roll-ups of a step for a level to have them. Ten minutes of the shortest step."""
 MAX_WATCHED = 64
 """Single nodes stored beside the levels. The least recently viewed is dropped first."""
 
@@ -315,7 +314,7 @@ def _rollups(spec: TierSpec, room_bytes: int, rollup_bytes: int) -> int:
     0 if they would be too few.
     """
     number = min(spec.length, min(room_bytes, TIER_BUDGET_BYTES // 2) // rollup_bytes)
-    return number if number >= MIN_ROLLUPS else 0
+    return number if number >= MIN_SAMPLES else 0
 
 
 def _has_same_rows(layout: Layout, other: Layout) -> bool:

@@ -15,6 +15,7 @@ from trnfleet.domain.metrics import Aggregate
 from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.slices import checkpoint
 from trnfleet.monitor.store.per_instance import (
+    INSTANCES_A_SLICE,
     Spread,
     combine,
     spread,
@@ -39,8 +40,6 @@ COMPARED = ("link_tx_bytes_per_s",)
 _SLICE_LANES = 2_000_000
 """Lanes (chips x width) of one slice of work. Half a millisecond, or three times that with missing
 values."""
-_CAREFUL_LANES = 50_000
-"""Lanes of a slice read value by value. Some are not available or do not count."""
 
 
 class Included:
@@ -137,11 +136,10 @@ def reduce_chips(
         # What missing codes make of their instances is not looked at.
         made[:] = _reduce_codes(metric, codes, starts, layout.chips_per_instance, known)
         made[count == 0] = 0.0
-    step = max(1, _CAREFUL_LANES // max(1, layout.most_chips * metric.width))
-    for first in range(0, len(some), step):
+    for first in range(0, len(some), INSTANCES_A_SLICE):
         if first:
             yield from checkpoint(store, generation)
-        few = some[first : first + step]
+        few = some[first : first + INSTANCES_A_SLICE]
         made[few], count[few] = _reduce_values(store, metric, few + part.start, included)
     return Reduced(total, count, highest)
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 EVEN_SHARE = 7 / 8
 """Least share of a lane's largest code for an instance's chips to count as alike."""
-UNEVEN_A_SLICE = 2_048
-"""Uneven instances per slice of work: half a millisecond."""
+INSTANCES_A_SLICE = 2_048
+"""Instances whose chips are compared in one slice."""
 SLACK = 1e-5
 """Relative error of a single-precision value after a few operations, with a margin."""
 

@@ -34,8 +34,8 @@ from trnfleet.monitor.store.instance_rollup import (
     gather_instances,
 )
 from trnfleet.monitor.store.per_instance import (
+    INSTANCES_A_SLICE,
     NONE_UNEVEN,
-    UNEVEN_A_SLICE,
     Spread,
     Uneven,
     alikeness,
@@ -326,9 +326,9 @@ def _differing(store: Store, spreads: dict[str, Spread]) -> Slices[dict[str, Une
         top = BY_NAME[name].top
         some = np.flatnonzero(ends.uneven(top))
         alike = [NONE_UNEVEN.alike]
-        for first in range(0, len(some), UNEVEN_A_SLICE):
+        for first in range(0, len(some), INSTANCES_A_SLICE):
             yield from checkpoint(store, generation)
-            few = some[first : first + UNEVEN_A_SLICE]
+            few = some[first : first + INSTANCES_A_SLICE]
             table = _chips_of(layout, store.columns[name], few)
             alike.append(alikeness(table, ends.of(few), top))
         made[name] = Uneven(some, np.concatenate(alike))

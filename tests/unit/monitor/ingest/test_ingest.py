@@ -8,7 +8,7 @@ from trnfleet.domain.metrics import BY_NAME
 from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.ingest.missing import MissingState
 from trnfleet.monitor.ingest.rejects import PendingTelemetry
-from trnfleet.monitor.ingest.undescribed import AGAIN_WITHIN_S, Undescribed
+from trnfleet.monitor.ingest.undescribed import Undescribed
 from trnfleet.monitor.summary import undescribed_text
 from trnfleet.wire.limits import Limits
 from trnfleet.wire.ports import Envelope
@@ -248,7 +248,7 @@ async def test_hosts_that_are_missing_count_on_over_a_new_layout() -> None:
     summary = feed.monitor.summary()
     assert (summary.joining_instances, summary.undescribed_paths) == (0, 4)
     feed.monitor.apply(feed.telemetry(names[:6]))
-    await feed.clock.advance(AGAIN_WITHIN_S)
+    await feed.clock.advance(Undescribed.HEARD_WITHIN_S)
     assert feed.monitor.summary().undescribed_paths == 1
 
 

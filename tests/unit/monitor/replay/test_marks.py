@@ -119,7 +119,7 @@ def test_a_fleet_of_too_many_publishers_has_none_and_nothing_is_packed_for_it(
     """
     packed: list[Monitor] = []
     monkeypatch.setattr(timeline_module, "PackedSnapshot", packed.append)
-    monkeypatch.setattr(timeline_module, "PUBLISHER_BYTES", timeline_module.SNAPSHOT_BYTES)
+    monkeypatch.setattr(timeline_module, "HOST_BYTES", timeline_module.SNAPSHOT_BYTES)
     timeline = make()
     timeline.take(fed(), BEGIN_NS)
     assert (timeline.snapshots, packed) == ([], [])

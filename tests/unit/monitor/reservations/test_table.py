@@ -194,11 +194,14 @@ def test_rows_follow_the_layout() -> None:
 
 
 @pytest.mark.parametrize("interrupted_at", [1, 2, 3, 5, 7])
-def test_a_pass_that_messages_interrupt_ends_well(interrupted_at: int) -> None:
+def test_a_pass_that_messages_interrupt_ends_well(
+    interrupted_at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Messages, descriptors and layouts between slices break nothing.
 
     The next pass includes all of them.
     """
+    monkeypatch.setattr("trnfleet.monitor.reservations.table.SLICE", 64)
     feed = Feed(standalone(4))
     feed.ec2_ids = {f"uc1/standalone/trn2-{number:04d}": f"i-{number}" for number in range(1, 5)}
     monitor = feed.monitor

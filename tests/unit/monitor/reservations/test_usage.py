@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from trnfleet.monitor.reservations import usage as module
-from trnfleet.monitor.reservations.usage import HOUR_NS, MOST_HOURS, Look, Usage
+from trnfleet.monitor.reservations.usage import HOUR_NS, Look, Usage
 from trnfleet.monitor.sources.clocks import Moment
 
 
@@ -96,17 +96,18 @@ def test_what_was_to_come_is_forgotten_when_time_goes_back() -> None:
     assert usage.hours("cb")[3].util_pct == pytest.approx(20.0)
 
 
-def test_history_is_bounded() -> None:
-    """A reservation has at most the longest block's hours; the oldest are dropped.
+def test_history_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hours are bounded; the oldest are dropped.
 
     A removed reservation leaves nothing.
     """
+    monkeypatch.setattr(module, "MOST_HOURS", 20)
     usage = Usage()
-    for hour in range(MOST_HOURS + 11):
+    for hour in range(31):
         usage.watch(moment(hour, 3_600), {"cb": look()})
     hours = usage.hours("cb")
-    assert len(hours) == MOST_HOURS
-    assert hours[-1].hour_ns == (MOST_HOURS + 9) * HOUR_NS
+    assert len(hours) == 20
+    assert hours[-1].hour_ns == 29 * HOUR_NS
     assert usage.mean_util_pct("cb") == pytest.approx(50.0)
     usage.forget("cb")
     assert usage.hours("cb") == []
@@ -118,7 +119,7 @@ def test_all_histories_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> 
 
     Removed reservations make room.
     """
-    monkeypatch.setattr(module, "MOST_IN_ALL", 10)
+    monkeypatch.setattr(module, "MOST_HOURS", 10)
     usage = Usage()
     usage.watch(moment(0, 3_600), {})
     usage.watch(moment(2, 3_600), {"old": look()})

@@ -19,8 +19,8 @@ from trnfleet.monitor.alerting.conditions.row_condition import NO_ROWS, RowCondi
 from trnfleet.monitor.alerting.inputs import LEAST_PEERS
 from trnfleet.monitor.store.per_instance import (
     EVEN_SHARE,
+    INSTANCES_A_SLICE,
     SLACK,
-    UNEVEN_A_SLICE,
     Spread,
     any_lane,
     spread,
@@ -40,9 +40,6 @@ if TYPE_CHECKING:
     Rows = NDArray[np.int64]
     Flags = NDArray[np.bool_]
     Values = NDArray[np.float64]
-
-INSTANCES_A_SLICE = 8_192
-"""Instances whose chips are compared in one slice."""
 
 
 class MedianRows(RowCondition):
@@ -167,9 +164,9 @@ class InstanceShareRows(MedianShareRows):
             wide = lowest < limit * highest if is_below else highest > limit * lowest
             some = np.flatnonzero(any_lane(wide))
         rows: list[Rows] = []
-        for first in range(0, len(some), UNEVEN_A_SLICE):
+        for first in range(0, len(some), INSTANCES_A_SLICE):
             yield from readings.checkpoint()
-            few = some[first : first + UNEVEN_A_SLICE]
+            few = some[first : first + INSTANCES_A_SLICE]
             if is_below and metric.width > 1:
                 rows.append(self._busy(readings, metric, few))
             else:

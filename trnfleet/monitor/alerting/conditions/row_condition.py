@@ -28,10 +28,8 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
     Values = NDArray[np.float64]
 
-MANY = 100_000
-"""Number of simultaneous hits from which the work on them is cut into more slices."""
 ROWS_A_SLICE = 250_000
-"""Targets computed in one slice: a few milliseconds."""
+"""Targets computed in one slice: a few milliseconds. Work on more hits is cut into more slices."""
 
 
 class MatchingRows(NamedTuple):

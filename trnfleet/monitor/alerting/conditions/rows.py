@@ -22,9 +22,9 @@ from trnfleet.monitor.alerting.conditions.medians import (
     MedianShareRows,
 )
 from trnfleet.monitor.alerting.conditions.row_condition import (
-    MANY,
     NO_ROWS,
     NOTHING,
+    ROWS_A_SLICE,
     MatchingRows,
     RowCondition,
     count_of,
@@ -368,7 +368,7 @@ class RowSearch:
         """
         own = self._own
         total = count_of(readings.layout, self._scope)
-        if not own.has_telling_mask or total > MANY or not own.is_quick(readings):
+        if not own.has_telling_mask or total > ROWS_A_SLICE or not own.is_quick(readings):
             return False
         return not own.mask(readings, slice(0, total)).any()
 
@@ -389,7 +389,7 @@ class RowSearch:
             hit = hit[~_is_of_cell(readings, scope, hit)]
         if not len(hit):
             return NOTHING
-        if len(hit) > MANY:
+        if len(hit) > ROWS_A_SLICE:
             yield from readings.checkpoint()
         if own.needs_known and not readings.all_live:
             hit = hit[readings.is_known(scope, hit)]

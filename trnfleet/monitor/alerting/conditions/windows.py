@@ -30,8 +30,6 @@ PARTS = 240
 MOST_KEPT = 4_000_000
 """Most changes stored per window. Beyond it, neighbours in time are joined: the window gets
 coarser, not larger."""
-_HALF_WORD = 4
-"""Bytes of a code when two codes fit in a word."""
 PAST_SAMPLES = 120
 PAST_LEAST = 10
 """Fewest samples of a past to compare with."""
@@ -79,7 +77,7 @@ class CounterFeed:
             return NO_INCREASE
         if was_zero and self._is_zero:
             return NO_INCREASE
-        rows = _differing(codes, before)
+        rows = np.flatnonzero(codes != before)
         if not len(rows):
             return NO_INCREASE
         new = codes[rows]
@@ -101,19 +99,6 @@ class CounterFeed:
         moved[to] = self._before[source]
         self._before = moved
         self._is_zero = False
-
-
-def _differing(codes: NDArray[Any], before: NDArray[Any]) -> Rows:
-    """Return the positions of differing codes, ascending.
-
-    Two 32-bit codes are compared at once: few differ.
-    """
-    if codes.dtype.itemsize != _HALF_WORD or len(codes) % 2 or not codes.flags.c_contiguous:
-        return np.flatnonzero(codes != before)
-    pairs = np.flatnonzero(codes.view(np.uint64) != before.view(np.uint64))
-    rows: Rows = (2 * pairs[:, None] + np.arange(2)).reshape(-1)
-    differing: Rows = rows[codes[rows] != before[rows]]
-    return differing
 
 
 class CounterWindow:
@@ -153,14 +138,8 @@ class CounterWindow:
             self._coarsen()
 
     def above(self, limit: float) -> Rows:
-        """Return the chips with an increase above a limit of 0 or more, ascending.
-
-        Only chips with stored changes are searched.
-        """
-        if self.kept * 4 > len(self.totals):
-            return np.flatnonzero(self.totals > limit)
-        parts = [rows[self.totals[rows] > limit] for _, rows, _ in self._entries]
-        return np.unique(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
+        """Return the chips with an increase above a limit of 0 or more, ascending."""
+        return np.flatnonzero(self.totals > limit)
 
     def move(self, to: Rows, source: Rows, chips: int) -> None:
         """Adopt a new layout."""

@@ -162,14 +162,14 @@ class CodedRing:
         least = np.where(known, rows, np.inf).min(axis=1)
         least[np.isinf(least)] = 0.0
         span = np.where(known, rows, -np.inf).max(axis=1) - least
-        step = np.maximum(span, 0.0) / _MOST_CODE
+        step = np.maximum(span, 0.0) / (_NO_CODE - 1)
         self.least[place] = least
         self.step[place] = step
         codes = np.rint(
             (np.where(known, rows, 0.0) - least[:, np.newaxis])
             / np.where(step > 0, step, 1.0)[:, np.newaxis]
         )
-        self.codes[place] = np.where(known, np.minimum(codes, _MOST_CODE), _NO_CODE)
+        self.codes[place] = np.where(known, np.minimum(codes, (_NO_CODE - 1)), _NO_CODE)
 
 
 class SteppedRing(CodedRing):
@@ -199,9 +199,9 @@ class SteppedRing(CodedRing):
         # Both NaN where a field has no values, or no step.
         low = np.fmin.reduce(codes, axis=1)
         high = np.fmax.reduce(codes, axis=1)
-        first = np.where((low < 0) | (high > _MOST_CODE), low, 0.0)
+        first = np.where((low < 0) | (high > (_NO_CODE - 1)), low, 0.0)
         stepped = (~known | (np.abs(counts - codes) <= _ON_A_STEP)).all(axis=1) & ~(
-            high - first > _MOST_CODE
+            high - first > (_NO_CODE - 1)
         )
         if not stepped.all():
             super()._put(place, rows)
@@ -212,8 +212,7 @@ class SteppedRing(CodedRing):
         self.step[place, stepped] = self._steps[stepped, 0]
 
 
-_NO_CODE = 0xFFFF
-_MOST_CODE = 0xFFFE
+_NO_CODE = np.iinfo(np.uint16).max
 _ON_A_STEP = 0.02
 """Largest deviation from a multiple, as a share of a step. Values may be rounded to float32."""
 
