@@ -219,10 +219,6 @@ class MessageHandler(Protocol):
 class Collection(Protocol[M_contra]):
     """The messages of one retained class, by the path of their topic."""
 
-    def __len__(self) -> int: ...
-
-    def __contains__(self, key: object, /) -> bool: ...
-
     def put(self, message: M_contra, /) -> object:
         """Add or replace a message.
 
@@ -288,12 +284,6 @@ class _Acks:
 
     silences: Silences
 
-    def __len__(self) -> int:
-        return self.silences.count()[0]
-
-    def __contains__(self, key: object) -> bool:
-        return self.silences.has_ack(str(key))
-
     def put(self, message: AckMessage) -> None:
         """Add or replace an acknowledgement."""
         self.silences.put_ack(message)
@@ -308,12 +298,6 @@ class _Silences:
     """The silences of operators."""
 
     silences: Silences
-
-    def __len__(self) -> int:
-        return self.silences.count()[1]
-
-    def __contains__(self, key: object) -> bool:
-        return self.silences.silence(str(key)) is not None
 
     def put(self, message: SilenceMessage) -> None:
         """Add or replace a silence."""

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 WINDOW_S = 10.0
 """Seconds of fleet time in the window: two training steps. People do not notice the delay."""
-_WIDE = 64
-"""Most nodes of a level with float64 samples. Nobody sees the ninth digit in larger ones."""
 
 AVERAGED = tuple(
     metric.name
@@ -75,11 +73,6 @@ class Averages:
     is_first: bool = False
     """Whether the only sample is from the first pass, amid the first messages. The first whole
     second replaces it."""
-
-    _stacks: dict[Level, tuple[NDArray[np.float64], NDArray[np.float64]]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
-    """Samples x metrics x nodes of the small levels: totals and counts. Built on first read."""
 
     @property
     def layout(self) -> Layout:
@@ -215,15 +208,6 @@ class Averages:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return samples x nodes: totals, and counts."""
         row = _ROWS[name]
-        stack = self._stacks.get(level)
-        if stack is None and self.samples[0].totals[level].shape[1] <= _WIDE:
-            stack = self._stacks[level] = (
-                np.stack([sample.totals[level] for sample in self.samples]).astype(np.float64),
-                np.stack([sample.counts[level] for sample in self.samples]).astype(np.float64),
-            )
-        if stack is not None:
-            totals, counts = stack
-            return totals[:, row, pick], counts[:, row, pick]
         return (
             np.stack([sample.totals[level][row][pick] for sample in self.samples]).astype(
                 np.float64
@@ -248,7 +232,7 @@ def _sample(rollups: Rollups, at_s: float) -> Sample:
         most = int(max(float(count.max(initial=0)) for count in distinct.values()))
         coded = {key: count.astype(np.min_scalar_type(most)) for key, count in distinct.items()}
         shape = len(parts), len(parts[0][0])
-        total = totals[level] = np.empty(shape, np.float32 if shape[1] > _WIDE else np.float64)
+        total = totals[level] = np.empty(shape, np.float32)
         count = counts[level] = np.empty(shape, np.min_scalar_type(most))
         for row, (own_total, own_count) in enumerate(parts):
             total[row] = own_total

@@ -504,14 +504,14 @@ def _hot(store: Store, rollups: Rollups) -> _Found:
     )
 
 
-def _full(store: Store, rollups: Rollups) -> _Found:
+def _full(store: Store, _rollups: Rollups) -> _Found:
     layout = store.layout
     metric = BY_NAME["hbm_used_bytes"]
     codes = store.columns[metric.name]
     owner = layout.instance_of_chip
     sizes = np.array([kind.chip.hbm_bytes.value for kind in layout.types])
     limits = HBM_FULL * sizes / metric.scale
-    most = rollups.highest_code(metric.name, store)
+    most = int(codes.max(initial=0))
     known = codes
     if most == metric.top:
         # The code after that of a missing value is 0.

@@ -87,17 +87,6 @@ class Reduced(NamedTuple):
     """The aggregates; a number where all instances have the same."""
     chips: NDArray[np.float64] | None
     """How many chips went into each; None for all of them."""
-    highest: int
-    """Largest code of any chip, counted or not."""
-
-
-class Gathered(NamedTuple):
-    """Results of a pass over the codes of all chips, by metric."""
-
-    highest: dict[str, int]
-    """The largest code of each column."""
-    spreads: dict[str, Spread]
-    """Of the metrics of `COMPARED`."""
 
 
 def reduce_chips(
@@ -116,7 +105,7 @@ def reduce_chips(
     highest = int(codes.max(initial=0))
     if highest != metric.top and included.all_chips:
         total = _reduce_codes(metric, codes, starts, layout.chips_per_instance, highest)
-        return Reduced(total, None, highest)
+        return Reduced(total, None)
     count = sizes.copy()
     careful = included.partly[part]
     known = highest
@@ -126,7 +115,7 @@ def reduce_chips(
         following = codes + codes.dtype.type(1)
         known = int(following.max()) - 1
         if known < 0:
-            return Reduced(np.zeros(len(sizes)), np.zeros(len(sizes)), highest)
+            return Reduced(np.zeros(len(sizes)), np.zeros(len(sizes)))
         lacking, nothing = _lacking(following == 0, starts, layout.chips_per_instance)
         careful = (careful | lacking) & ~nothing
         count[nothing] = 0.0
@@ -141,7 +130,7 @@ def reduce_chips(
             yield from checkpoint(store, generation)
         few = some[first : first + INSTANCES_A_SLICE]
         made[few], count[few] = _reduce_values(store, metric, few + part.start, included)
-    return Reduced(total, count, highest)
+    return Reduced(total, count)
 
 
 def _reduce_codes(
@@ -282,35 +271,32 @@ def gather_instances(
     metric: Metric,
     chips: NDArray[np.float64],
     included: Included,
-    gathered: Gathered,
+    spreads: dict[str, Spread],
 ) -> Slices[tuple[NDArray[np.float64] | float, NDArray[np.float64]]]:
     """Return a metric's (aggregate, chip count) for all instances.
 
     The aggregate is one number if common to all; the count is `chips` itself if all are counted.
-    The largest code, and the spread of a metric in `COMPARED`, are stored in `gathered`.
+    The spread of a metric in `COMPARED` is stored in `spreads`.
     """
     layout = store.layout
     generation = store.generation
     count = chips
-    highest = 0
-    spreads: list[Spread] = []
+    ends: list[Spread] = []
     totals: list[NDArray[np.float64] | float] = []
     parts = list(_parts(layout, metric.width))
     for part in parts:
         if metric.name in COMPARED:
             starts = layout.chip_start[part.start : part.stop + 1]
             codes = store.columns[metric.name][int(starts[0]) : int(starts[-1])]
-            spreads.append(spread(codes, starts, layout.chips_per_instance))
-        total, known, most = yield from reduce_chips(store, metric, part, chips[part], included)
+            ends.append(spread(codes, starts, layout.chips_per_instance))
+        total, known = yield from reduce_chips(store, metric, part, chips[part], included)
         totals.append(total)
-        highest = max(highest, most)
         if known is not None:
             count = count.copy() if count is chips else count
             count[part] = known
         yield from checkpoint(store, generation)
-    gathered.highest[metric.name] = highest
-    if spreads:
-        gathered.spreads[metric.name] = Spread.joined(spreads)
+    if ends:
+        spreads[metric.name] = Spread.joined(ends)
     if len(totals) == 1 or (
         totals and all(isinstance(value, float) and value == totals[0] for value in totals)
     ):

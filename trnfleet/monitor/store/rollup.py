@@ -28,7 +28,6 @@ from trnfleet.monitor.slices import checkpoint
 from trnfleet.monitor.store.instance_rollup import (
     BITWISE,
     COMPARED,
-    Gathered,
     Included,
     count_states,
     gather_instances,
@@ -65,8 +64,6 @@ _UPWARDS: dict[Aggregate, tuple[np.ufunc, float]] = {
 }
 """Operation on the nodes of a level, and the value of an uncounted node. For bits, that value is a
 code of the metric."""
-_COVERAGES = 2
-"""As many as there are scopes."""
 
 
 class RollupReader(Protocol):
@@ -100,10 +97,8 @@ class Rollups:
         self._count: dict[tuple[str, Level], NDArray[np.float64]] = {}
         self._states: dict[Level, NDArray[np.int64]] = {}
         self._takes: dict[Level, NDArray[np.bool_]] = {}
-        self._gathered = Gathered({}, {})
+        self._spreads: dict[str, Spread] = {}
         self._uneven: dict[str, Uneven] = {}
-        self._kept: tuple[int, NDArray[np.uint8], _Basis] | None = None
-        """Layout generation of the last pass, freshness per chip, and the basis of all metrics."""
 
     def value(self, name: str, level: Level, pick: Pick = ALL) -> NDArray[np.float64]:
         """Return a metric's sum, mean, maximum or bits for nodes of a level.
@@ -156,22 +151,12 @@ class Rollups:
         flags: NDArray[np.bool_] = self._states[level][:, Freshness.LIVE] > 0
         return flags
 
-    def highest_code(self, name: str, store: Store) -> int:
-        """Return the largest code of a chip column.
-
-        Use the result of the last pass, or read again if values have arrived since.
-        """
-        known = self._gathered.highest.get(name)
-        if known is None or (store.generation, store.revision) != (self.generation, self._of):
-            known = int(store.columns[name].max(initial=0))
-        return known
-
     def spread(self, name: str, instances: Rows = ALL) -> Spread | None:
         """Return the smallest and largest chip codes of some instances for `COMPARED` metrics.
 
         Silent chips are included.
         """
-        known = self._gathered.spreads.get(name)
+        known = self._spreads.get(name)
         return None if known is None else known.of(instances)
 
     def uneven(self, name: str) -> Uneven | None:
@@ -202,8 +187,8 @@ class Rollups:
             return
         totals: dict[tuple[str, Level], NDArray[np.float64]] = {}
         counts: dict[tuple[str, Level], NDArray[np.float64]] = {}
-        gathered = Gathered({}, {})
-        basis = yield from self._basis_of(store)
+        spreads: dict[str, Spread] = {}
+        basis = yield from _basis_of(store)
         states, included, takes, chips, steps, of_all, of_instances = basis
         is_all_fresh = bool(store.instance_fresh.all())
         rolled = store.rolled if layout.has_rolled else None
@@ -216,7 +201,7 @@ class Rollups:
                 covered = coverage.of(count)
             elif metric.scope is Scope.CHIP:
                 aggregate, count = yield from gather_instances(
-                    store, metric, chips, included, gathered
+                    store, metric, chips, included, spreads
                 )
                 total = (
                     np.full(len(chips), aggregate) if isinstance(aggregate, float) else aggregate
@@ -237,46 +222,32 @@ class Rollups:
                 yield from checkpoint(store, generation)
             _roll_up(steps, metric, total, covered, totals, counts)
         yield from checkpoint(store, generation)
-        differing = yield from _differing(store, gathered.spreads)
+        differing = yield from _differing(store, spreads)
         self.layout = layout
         self.generation = generation
         self._states = states
         self._takes = takes
         self._total = totals
         self._count = counts
-        self._gathered = gathered
+        self._spreads = spreads
         self._uneven = differing
         self._of = revision
         self.revision += 1
 
-    def _basis_of(self, store: Store) -> Slices[_Basis]:
-        """Return the basis of all metrics.
 
-        It is cached until the layout changes or a chip becomes live or silent.
-        """
-        layout = store.layout
-        generation = store.generation
-        cached = self._kept
-        if (
-            cached is not None
-            and cached[0] == generation
-            and np.array_equal(cached[1], store.chip_state)
-        ):
-            return cached[2]
-        state = store.chip_state.copy()
-        states = count_states(store)
-        yield from checkpoint(store, generation)
-        included = Included(store, states[Level.INSTANCE])
-        takes = included.takes(layout)
-        steps = _steps(layout)
-        chips = np.diff(layout.chip_start).astype(np.float64)
-        of_all, of_instances = (
-            _covered(steps, counts, takes) for counts in (chips, np.ones(len(chips)))
-        )
-        made = _Basis(states, included, takes, chips, steps, of_all, of_instances)
-        # What relays count changes within a row's one state.
-        self._kept = None if layout.has_rolled else (generation, state, made)
-        return made
+def _basis_of(store: Store) -> Slices[_Basis]:
+    """Return the basis of all metrics."""
+    layout = store.layout
+    states = count_states(store)
+    yield from checkpoint(store, store.generation)
+    included = Included(store, states[Level.INSTANCE])
+    takes = included.takes(layout)
+    steps = _steps(layout)
+    chips = np.diff(layout.chip_start).astype(np.float64)
+    of_all, of_instances = (
+        _covered(steps, counts, takes) for counts in (chips, np.ones(len(chips)))
+    )
+    return _Basis(states, included, takes, chips, steps, of_all, of_instances)
 
 
 class _Basis(NamedTuple):
@@ -395,25 +366,22 @@ def _covered(
 class _Coverage:
     """Coverage of each level.
 
-    Most metrics of a scope share the same.
+    Most metrics share the same.
     """
 
     def __init__(self, steps: tuple[_Step, ...], takes: dict[Level, NDArray[np.bool_]]) -> None:
         self._steps = steps
         self._takes = takes
-        self._made: list[tuple[_Covered, ...]] = []
+        self._latest: tuple[_Covered, ...] | None = None
 
     def of(self, count: NDArray[np.float64]) -> tuple[_Covered, ...]:
         """Return the coverage for a count of chips or instances per instance.
 
         `count` may be overwritten later.
         """
-        for made in self._made:
-            if np.array_equal(made[0].chips, count):
-                return made
-        made = _covered(self._steps, count.copy(), self._takes)
-        self._made = [made, *self._made[: _COVERAGES - 1]]
-        return made
+        if self._latest is None or not np.array_equal(self._latest[0].chips, count):
+            self._latest = _covered(self._steps, count.copy(), self._takes)
+        return self._latest
 
 
 def _roll_up(

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     Rows = slice | NDArray[np.int64] | int
 
-_SUMMED_BYTES = 2
-"""Bytes of the largest codes with lanes summed in 32 bits."""
 _MOST_LOOKED_AT = 16_384
 """Most chips for a pass to wait for the last of them. Assumed."""
 
@@ -152,10 +150,7 @@ class Store:
         """
         if not metric.is_vector:
             return self.values(metric, rows)
-        codes = self.columns[metric.name][rows]
-        if codes.ndim < 2 or codes.dtype.itemsize > _SUMMED_BYTES:
-            return join_lanes(metric, metric.decode(codes))
-        return _join_codes(metric, codes)
+        return join_lanes(metric, metric.decode(self.columns[metric.name][rows]))
 
     def refresh_states(
         self,
@@ -173,33 +168,20 @@ class Store:
         """
         owner = self.layout.instance_of_chip
         deadline = now_s - stale_periods * self.period_s
-        # Of one period, the usual case, there is one deadline for all.
-        is_one = bool(len(deadline)) and bool((deadline == deadline[0]).all())
-        is_offline = not publisher_online.all() and not publisher_online[self.publisher_of].all()
         fresh = self.instance_seen_s >= deadline
         if not np.array_equal(fresh, self.instance_fresh):
             self.instance_fresh = fresh
             self.revision += 1
-        is_quiet = not self.rolled.blocks and not is_offline
-        late = None
-        if not (is_quiet and is_one and self.chip_seen_s.min() >= deadline[0]):
-            late = self.chip_seen_s < (deadline[0] if is_one else deadline[owner])
-        if late is None or (is_quiet and not late.any()):
-            # The usual case: all have come in time.
-            if self.chip_state.any():
-                self.chip_state = np.full(len(owner), Freshness.LIVE, np.uint8)
-                self.revision += 1
-            return
         self.is_refused = self.refused_s >= deadline
         offline = ~publisher_online[self.publisher_of]
         # Flags are the codes of live and stale.
-        states = late.view(np.uint8)
+        states = (self.chip_seen_s < deadline[owner]).view(np.uint8)
         # What was described a moment ago may still come; what has not come after three periods is
         # silent.
         young = self.described_s >= deadline
         if young.any():
             states[young[owner] & np.isinf(self.chip_seen_s)] = Freshness.UNKNOWN
-        if is_offline:
+        if offline.any():
             states[self.layout.chip_rows(np.flatnonzero(offline))] = Freshness.OFFLINE
         if self.rolled.blocks:
             self._refresh_rolled(states, deadline, ~offline, young, now_s, publisher_online)
@@ -324,35 +306,6 @@ _INSTANCE_ARRAYS = (
     "is_forwarded",
     "job_of",
 )
-
-
-def _join_codes(metric: Metric, codes: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the result of `join_lanes` for codes of many rows.
-
-    Lane by lane, because numpy adds that up faster than short rows.
-    """
-    rows, lanes = codes.shape
-    total = np.zeros(rows, np.uint32)
-    count: NDArray[np.uint8] | int = lanes
-    if int(codes.max(initial=0)) != metric.top:
-        for lane in range(lanes):
-            total += codes[:, lane]
-    else:
-        count = np.zeros(rows, np.uint8)
-        for lane in range(lanes):
-            known = codes[:, lane] != metric.top
-            count += known
-            total += codes[:, lane] * known
-    values = total.astype(np.float64)
-    if metric.steps_per_unit:
-        values /= metric.steps_per_unit
-    elif metric.scale != 1:
-        values *= metric.scale
-    if metric.lane_aggregate is Aggregate.MEAN:
-        values /= np.maximum(count, 1)
-    if not isinstance(count, int):
-        values[count == 0] = np.nan
-    return values
 
 
 def join_lanes(metric: Metric, values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -5,7 +5,7 @@ import pytest
 from support.monitor.feed import Feed, standalone, ultraservers
 
 from trnfleet.domain.address import Level
-from trnfleet.domain.layout import Layout, Node
+from trnfleet.domain.layout import Node
 from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, Aggregate, Kind
 from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.slices import LayoutChanged, finish
@@ -254,28 +254,6 @@ def test_values_of_one_revision_are_rolled_up_once() -> None:
     store.columns["temperature_c"][0] += 500
     feed.monitor.compute()
     assert warmest() == after
-
-
-def test_the_largest_code_of_a_column_is_the_present_one() -> None:
-    """The largest code is the last pass's until a new value or layout.
-
-    Silent chips count, and missing values have the largest codes.
-    """
-    feed = ready()
-    store = feed.monitor.store
-    rollups = feed.monitor.rollups
-    for name in ("exec_errors", "link_tx_bytes_per_s", "links_up"):
-        assert rollups.highest_code(name, store) == int(store.columns[name].max())
-        store.columns[name][3] = store.columns[name].max() + 1
-        store.revision += 1
-        assert rollups.highest_code(name, store) == int(store.columns[name].max())
-        feed.monitor.compute()
-        assert rollups.highest_code(name, store) == int(store.columns[name].max())
-    store.replace_layout(Layout.of(ultraservers(1, "uc9")))
-    assert rollups.highest_code("exec_errors", store) == 2**32 - 1
-    finish(rollups.passes(store))
-    store.columns["exec_errors"][:] = 5
-    assert rollups.highest_code("exec_errors", store) == 5
 
 
 @pytest.mark.parametrize("lanes", [2_000_000, 64])

@@ -100,10 +100,7 @@ class RowCondition(abc.ABC):
         codes = readings.store.columns[metric.name]
         if condition.above is None and condition.below is None:
             return False
-        if condition.above is not None:
-            end = codes.dtype.type(readings.rollups.highest_code(metric.name, readings.store))
-        else:
-            end = codes.min()
+        end = codes.min() if condition.above is None else codes.max(initial=0)
         # Where the largest code means not available, others may fulfil it.
         return (
             int(end) != metric.top

@@ -55,10 +55,8 @@ class CounterFeed:
     def __init__(self, top: int) -> None:
         self._top = top
         self._before: NDArray[Any] | None = None
-        self._is_zero = False
-        """Whether all were 0 at the last call: the usual case for error counters."""
 
-    def take(self, codes: NDArray[Any], highest: int | None = None) -> Increase:
+    def take(self, codes: NDArray[Any]) -> Increase:
         """Return the changes since the last call.
 
         A smaller counter restarted at 0.
@@ -67,15 +65,10 @@ class CounterFeed:
 
         Args:
             codes: The counters of all chips.
-            highest: The largest of them, if known.
         """
         before = self._before
-        was_zero = self._is_zero
-        self._is_zero = not (codes.max(initial=0) if highest is None else highest)
         if before is None or len(before) != len(codes):
             self._before = codes.copy()
-            return NO_INCREASE
-        if was_zero and self._is_zero:
             return NO_INCREASE
         rows = np.flatnonzero(codes != before)
         if not len(rows):
@@ -98,7 +91,6 @@ class CounterFeed:
         moved = np.full(chips, self._top, self._before.dtype)
         moved[to] = self._before[source]
         self._before = moved
-        self._is_zero = False
 
 
 class CounterWindow:
@@ -204,8 +196,7 @@ class Counters:
         for figure, window_s in sorted(self._wanted):
             if figure not in increases:
                 feed = self._feeds.setdefault(figure, CounterFeed(BY_NAME[figure].top))
-                highest = readings.rollups.highest_code(figure, readings.store)
-                increases[figure] = feed.take(readings.store.columns[figure], highest)
+                increases[figure] = feed.take(readings.store.columns[figure])
             window = self._windows.get((figure, window_s))
             if window is None:
                 window = self._windows[figure, window_s] = CounterWindow(
