@@ -388,7 +388,7 @@ def parts(count: int) -> None:
     def layout_slices_s(*, is_new: bool) -> list[float]:
         if not is_new:
             monitor.ingest.note_layout_due("hosts", is_change=False)
-        work = monitor.ingest.rebuilding(clock.monotonic_s(), clock.wall_ns(), at_once=True)
+        work = monitor.ingest.rebuilding(clock.monotonic_s(), clock.wall_ns())
         took_s: list[float] = []
         is_done = False
         while not is_done:

@@ -131,7 +131,7 @@ class LayoutPacing:
                 all_described=not ingest.missing.descriptors,
             )
         )
-        for _ in ingest.rebuilding(begun_s, clock.wall_ns(), layout=is_due, at_once=at_once):
+        for _ in ingest.rebuilding(begun_s, clock.wall_ns(), layout=is_due):
             own_s += clock.monotonic_s() - begun_s
             yield
             begun_s = clock.monotonic_s()

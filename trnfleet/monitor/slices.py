@@ -34,6 +34,8 @@ DONE: Final = object()
 SLICE = 256
 """Most messages, topics, descriptors or alerts handled one by one in a slice. Two to three
 milliseconds of work on samples of chips."""
+ROWS_A_SLICE = 250_000
+"""Rows of columns handled in one slice: a few milliseconds."""
 SLICE_BYTES = 1_500_000
 """Size at which a slice of fewer messages ends."""
 REST_AFTER_S = 0.002

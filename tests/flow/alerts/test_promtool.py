@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from trnfleet.config import validate
 from trnfleet.domain.alerts.rule_tests import Case
 from trnfleet.domain.alerts.rules import Rule, RuleFile
-from trnfleet.monitor.alerting.conditions.named import LEAST_SAMPLES
+from trnfleet.monitor.alerting.inputs import LEAST_PEERS
 from trnfleet.monitor.alerting.rule_tests.play import frames
 from trnfleet.services.files.rule_tests import run_tests
 
@@ -282,7 +282,7 @@ def over_windows(draw: st.DrawFn) -> tuple[list[Pair], list[dict[str, str]]]:
         ):
             expression = f"{function}({figure}[299s]) > {limit}"
             if key != "changes_over":
-                expression += f" and count_over_time({figure}[299s]) >= {LEAST_SAMPLES}"
+                expression += f" and count_over_time({figure}[299s]) >= {LEAST_PEERS}"
             pairs.append(
                 pair(
                     f"{figure}-{key}".replace("_", "-"),

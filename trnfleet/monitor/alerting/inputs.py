@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     Some = NDArray[np.int64] | slice
 
 LEAST_PEERS = 4
-"""Fewest chips for a median."""
+"""Fewest chips for a median, and samples for a maximum or mean."""
 
 _POPCOUNT = np.array([code.bit_count() for code in range(256)], np.float64)
 

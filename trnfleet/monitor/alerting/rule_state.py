@@ -15,7 +15,7 @@ from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
 from trnfleet.domain.alerts.status import Track
 from trnfleet.monitor.alerting.conditions.compare import not_clear
 from trnfleet.monitor.alerting.conditions.named import NamedCondition
-from trnfleet.monitor.alerting.conditions.row_condition import ROWS_A_SLICE, MatchingRows
+from trnfleet.monitor.alerting.conditions.row_condition import MatchingRows
 from trnfleet.monitor.alerting.conditions.rows import RowSearch
 from trnfleet.monitor.alerting.grouping import (
     NO_GROUPS,
@@ -28,6 +28,7 @@ from trnfleet.monitor.alerting.grouping import (
     row_name,
     target_of,
 )
+from trnfleet.monitor.slices import ROWS_A_SLICE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -15,6 +15,7 @@ from trnfleet.domain.alerts.matchers import parse_matchers
 from trnfleet.domain.alerts.silences import Ack, Edition, Silence, Span
 from trnfleet.domain.alerts.status import AlertState, AlertStatus
 from trnfleet.errors import ConfigError, WireError
+from trnfleet.monitor.store.events import KEPT
 from trnfleet.wire.alerts import SilenceMessage
 
 if TYPE_CHECKING:
@@ -25,11 +26,9 @@ if TYPE_CHECKING:
 
 _ACK = "ack"
 _SILENCE = "silence"
-KEPT_CHANGES = 1_000
-MOST_COVERING = 50_000
-"""Most alerts with cached silences."""
-MOST_WITHDRAWN = 10_000
-"""Most withdrawn ones remembered. The first to end are dropped first, a tenth at once."""
+MOST_WITHDRAWN = 50_000
+"""Most withdrawn ones remembered, and alerts with cached silences. The first withdrawn ones to end
+are dropped first, a tenth at once."""
 
 
 class SilencesChange(NamedTuple):
@@ -49,7 +48,7 @@ class Silences:
     def __init__(self) -> None:
         self.revision = 0
         """Increases with every change."""
-        self.changes: deque[SilencesChange] = deque(maxlen=KEPT_CHANGES)
+        self.changes: deque[SilencesChange] = deque(maxlen=KEPT)
         """Unread changes, oldest first."""
         self.happened = 0
         """Number of all changes so far, including changes dropped unread."""
@@ -249,7 +248,7 @@ class Silences:
             return () if alert.cell_silence is None else (alert.cell_silence,)
         covering = self._covering.get(alert.fingerprint)
         if covering is None or covering[0] is not alert.labels:
-            if len(self._covering) >= MOST_COVERING:
+            if len(self._covering) >= MOST_WITHDRAWN:
                 self._covering.clear()
             covering = (
                 alert.labels,

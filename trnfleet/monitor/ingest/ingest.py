@@ -351,9 +351,7 @@ class Ingest:
             ]
             source.request_retained(topics)
 
-    def rebuilding(
-        self, now_s: float, wall_ns: int, *, layout: bool = True, at_once: bool = False
-    ) -> Slices[None]:
+    def rebuilding(self, now_s: float, wall_ns: int, *, layout: bool = True) -> Slices[None]:
         """Update layout and job placement from descriptors and jobs, in slices.
 
         Then apply the pending telemetry. If a message is applied or everything is copied before the
@@ -363,13 +361,12 @@ class Ingest:
             now_s: Monotonic seconds.
             wall_ns: Wall clock.
             layout: Whether the layout may change now.
-            at_once: Whether jobs are placed even if that was done a moment ago.
         """
         self.layout_work.finish()
         if self._layout_due and layout:
             self._layout_due, self.layout_publishers, self.layout_changers = False, set(), set()
             yield from self.layout_work.run(self._rebuild_layout(now_s, wall_ns))
-        self.job_table.place(self.store, now_s, at_once=at_once)
+        self.job_table.place(self.store)
 
     def put_descriptor(self, descriptor: CompactDescriptor) -> None:
         """Replace a path's descriptor, at once or with the next layout if hardware changes.

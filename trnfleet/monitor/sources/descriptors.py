@@ -17,7 +17,7 @@ import msgspec
 from trnfleet.clock import parse_rfc3339
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, unknown_instance_type
 from trnfleet.errors import WireError
-from trnfleet.monitor.room import ALLOCATION_BYTES, Room, held_bytes
+from trnfleet.monitor.room import ALLOCATION_BYTES, ENTRY_BYTES, Room, held_bytes
 from trnfleet.monitor.slices import SLICE
 from trnfleet.monitor.sources.clocks import ClockKey
 from trnfleet.monitor.sources.descriptor_parts import ChangedDescriptors, ColumnSets, LaneSets
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import Envelope
 
 K = TypeVar("K")
-SHELL_BYTES = 330
-"""Bytes of a descriptor without texts: its tuple with numbers, and its entry by path."""
 INSTANCE_BYTES = 130
 """Bytes per instance in tables of layout and descriptor: path, row and type."""
 
@@ -137,7 +135,7 @@ class CompactDescriptor(NamedTuple):
             rest,
             _clock_of(descriptor),
             hash(payload),
-            size_bytes + SHELL_BYTES + INSTANCE_BYTES * len(paths),
+            size_bytes + ENTRY_BYTES + INSTANCE_BYTES * len(paths),
             cell="" if forwarded is None else sys.intern(forwarded.cell),
             relay_boot="" if forwarded is None else sys.intern(forwarded.boot),
         )
@@ -207,7 +205,7 @@ def _of_rollups(payload: bytes, limits: Limits) -> CompactDescriptor:
         b"",
         _clock_of(descriptor),
         hash(payload),
-        held_bytes((descriptor.path, paths)) + SHELL_BYTES + INSTANCE_BYTES * len(paths),
+        held_bytes((descriptor.path, paths)) + ENTRY_BYTES + INSTANCE_BYTES * len(paths),
         members=tuple(row.instances for row in descriptor.rows),
         rollup=form,
         cell=sys.intern(descriptor.cell),

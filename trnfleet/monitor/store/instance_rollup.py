@@ -13,7 +13,7 @@ import numpy as np
 from trnfleet.domain.address import Level
 from trnfleet.domain.metrics import Aggregate
 from trnfleet.monitor.freshness import Freshness
-from trnfleet.monitor.slices import checkpoint
+from trnfleet.monitor.slices import ROWS_A_SLICE, checkpoint
 from trnfleet.monitor.store.per_instance import (
     INSTANCES_A_SLICE,
     Spread,
@@ -37,9 +37,6 @@ if TYPE_CHECKING:
 BITWISE = {Aggregate.OR: np.bitwise_or, Aggregate.AND: np.bitwise_and}
 COMPARED = ("link_tx_bytes_per_s",)
 """Metrics of which findings and rules compare the chips of an instance with each other."""
-_SLICE_LANES = 2_000_000
-"""Lanes (chips x width) of one slice of work. Half a millisecond, or three times that with missing
-values."""
 
 
 class Included:
@@ -283,7 +280,7 @@ def gather_instances(
     count = chips
     ends: list[Spread] = []
     totals: list[NDArray[np.float64] | float] = []
-    parts = list(_parts(layout, metric.width))
+    parts = list(_parts(layout))
     for part in parts:
         if metric.name in COMPARED:
             starts = layout.chip_start[part.start : part.stop + 1]
@@ -307,11 +304,11 @@ def gather_instances(
     return made, count
 
 
-def _parts(layout: Layout, width: int) -> Iterator[slice]:
+def _parts(layout: Layout) -> Iterator[slice]:
     """Yield slices of instances of about a millisecond each."""
     instances = len(layout.instances)
     if not instances:
         return
-    step = max(1, _SLICE_LANES * instances // max(1, layout.chips * width))
+    step = max(1, ROWS_A_SLICE * instances // max(1, layout.chips))
     for first in range(0, instances, step):
         yield slice(first, min(instances, first + step))

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.layout import Layout
-PLACE_EVERY_S = 1.0
-"""Least seconds between two placements of jobs on instances."""
 
 
 class Placed(Protocol):
@@ -51,7 +49,6 @@ class Jobs(RetainedCollection[JobMessage]):
         """Whether any has come, gone or moved since they were placed."""
         self.generation = 0
         """Of the layout on which they were placed."""
-        self._placed_s = -PLACE_EVERY_S
 
     def places_with(self, message: JobMessage) -> int:
         """Return how many addresses and ranges all jobs would name if a message was put."""
@@ -75,23 +72,15 @@ class Jobs(RetainedCollection[JobMessage]):
             self.last_known -= {key}
         super().remove(key)
 
-    def place(self, store: Placed, now_s: float, *, at_once: bool) -> bool:
-        """Write the job of each instance into the store if due.
+    def place(self, store: Placed) -> bool:
+        """Write the job of each instance into the store.
 
-        Return whether it was due.
-
-        Args:
-            store: The rows. A new layout is due at once.
-            now_s: Monotonic seconds.
-            at_once: Whether changes are due even if jobs were placed a moment ago.
+        Return False if neither jobs nor the layout have changed.
         """
-        is_new = store.generation != self.generation
-        is_time = at_once or now_s - self._placed_s >= PLACE_EVERY_S
-        if not (is_new or (self._have_moved and is_time)):
+        if store.generation == self.generation and not self._have_moved:
             return False
         self._have_moved = False
         self.generation = store.generation
-        self._placed_s = now_s
         store.job_of[:] = -1
         self.placed = tuple(self.by_key)
         runs: list[tuple[int, int, int]] = []

@@ -16,6 +16,7 @@ import numpy as np
 from trnfleet.domain.address import STANDALONE, Level, parent, sort_key
 from trnfleet.domain.hardware.catalogue import find_instance_type
 from trnfleet.domain.layout import Layout
+from trnfleet.monitor.slices import SLICE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.layout import Rows
-
-_MOST_MOVES = 256
-"""Most ranges of rows moved one by one."""
 
 
 def numbers_in(layout: Layout, other: Layout, level: Level) -> NDArray[np.int64]:
@@ -77,7 +75,7 @@ def moves(numbers: NDArray[np.int64]) -> Iterator[tuple[Rows, Rows]]:
         numbers: For each row, the former one or -1.
     """
     breaks = np.flatnonzero((np.diff(numbers) != 1) | (numbers[:-1] < 0)) + 1
-    if len(breaks) > _MOST_MOVES:
+    if len(breaks) > SLICE:
         rows = np.flatnonzero(numbers >= 0)
         yield rows, numbers[rows]
         return

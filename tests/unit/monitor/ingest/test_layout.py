@@ -233,7 +233,7 @@ async def test_a_layout_with_changes_is_the_one_from_nothing(
         twin = unpacked(ingest)
         assert twin.descriptors.changed.take() is not None
         for each in (ingest, twin):
-            finish(each.rebuilding(now_s, wall_ns, at_once=True))
+            finish(each.rebuilding(now_s, wall_ns))
         messages = []
         telemetry = fleet.telemetry(
             [path for path in sorted(fleet.present) if random.random() < 0.85]
@@ -263,7 +263,7 @@ def test_what_has_more_than_one_description_is_made_from_nothing(patches: list[b
         (fleet.join("a/us-0001/trn2u-0001-1", fleet.feed), True, len(PATHS)),
     ):
         fleet.ingest.apply(messages, 0.0, 0)
-        finish(fleet.ingest.rebuilding(0.0, 0, at_once=True))
+        finish(fleet.ingest.rebuilding(0.0, 0))
         assert (patches.pop(), len(fleet.ingest.store.layout.instances)) == (is_patch, count)
     many = Feed(standalone(100))
     many.describe()
@@ -349,11 +349,11 @@ def test_an_instance_without_a_publisher_gets_its_own_with_the_next_layout(
     fleet = Fleet()
     store = fleet.ingest.store
     fleet.ingest.apply([each for path in PATHS for each in fleet.join(path, fleet.feed)], 0.0, 0)
-    finish(fleet.ingest.rebuilding(0.0, 0, at_once=True))
+    finish(fleet.ingest.rebuilding(0.0, 0))
     store.publisher_of[2] = -1
 
     fleet.ingest.apply(fleet.leave(PATHS[-1]), 0.0, 0)
-    finish(fleet.ingest.rebuilding(0.0, 0, at_once=True))
+    finish(fleet.ingest.rebuilding(0.0, 0))
 
     assert patches.pop() is False
     assert len(set(store.publisher_of.tolist())) == len(PATHS) - 1
@@ -371,7 +371,7 @@ def test_a_layout_that_failed_midway_is_followed_by_one_from_nothing(
     fleet = Fleet()
     ingest = fleet.ingest
     ingest.apply([each for path in PATHS for each in fleet.join(path, fleet.feed)], 0.0, 0)
-    finish(ingest.rebuilding(0.0, 0, at_once=True))
+    finish(ingest.rebuilding(0.0, 0))
 
     def fail(*_: object) -> None:
         raise RuntimeError("a bug")
@@ -380,10 +380,10 @@ def test_a_layout_that_failed_midway_is_followed_by_one_from_nothing(
         broken.setattr(ingest.topics, step, fail)
         ingest.apply(fleet.leave(PATHS[0]), 0.0, 0)
         with pytest.raises(RuntimeError, match="a bug"):
-            finish(ingest.rebuilding(0.0, 0, at_once=True))
+            finish(ingest.rebuilding(0.0, 0))
     assert patches.pop()
     ingest.apply(fleet.leave(PATHS[-1]), 0.0, 0)
-    finish(ingest.rebuilding(0.0, 0, at_once=True))
+    finish(ingest.rebuilding(0.0, 0))
     assert patches.pop() is False
     assert len(ingest.store.layout.instances) == len(PATHS) - 2
 

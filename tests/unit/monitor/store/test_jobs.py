@@ -41,20 +41,6 @@ def test_the_newest_job_has_the_instance() -> None:
     assert names[int(feed.monitor.store.job_of[4])] == "new"
 
 
-async def test_jobs_are_placed_at_most_once_a_second() -> None:
-    """A job with a move in every message does not use all the time."""
-    feed = ready()
-    await feed.clock.advance(1.1)
-    for place in ("uc1/us-0001", "uc1/us-0002", "uc1/standalone"):
-        feed.jobs = {"a": (place,)}
-        feed.monitor.apply(feed.announcements([]))
-    assert int((feed.monitor.store.job_of == 0).sum()) == 4
-    assert feed.monitor.store.job_of[4] == 0
-    await feed.clock.advance(1.1)
-    feed.monitor.apply([])
-    assert feed.monitor.store.job_of[0] == 0
-
-
 def test_jobs_are_placed_again_only_when_one_has_moved_or_the_layout_is_new() -> None:
     """A message without a change of instances costs no placement."""
     store = Store()
@@ -63,16 +49,15 @@ def test_jobs_are_placed_again_only_when_one_has_moved_or_the_layout_is_new() ->
         job="a", kind="training", state="running", ts="2026-01-05T00:00:00Z", on=("uc1/us-0001",)
     )
     jobs.put(message)
-    assert jobs.place(store, 100.0, at_once=False)
-    assert not jobs.place(store, 200.0, at_once=True)
+    assert jobs.place(store)
+    assert not jobs.place(store)
     jobs.put(msgspec.structs.replace(message, state="failed"))
-    assert not jobs.place(store, 200.0, at_once=True)
+    assert not jobs.place(store)
     store.replace_layout(Layout.of(DEMO))
-    assert jobs.place(store, 100.1, at_once=False)
+    assert jobs.place(store)
     assert int((store.job_of == 0).sum()) == 4
     jobs.remove("a")
-    assert not jobs.place(store, 100.2, at_once=False)
-    assert jobs.place(store, 100.2, at_once=True)
+    assert jobs.place(store)
     assert (store.job_of == -1).all()
 
 

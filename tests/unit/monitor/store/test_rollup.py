@@ -205,7 +205,7 @@ def test_what_all_chips_have_alike_is_rolled_up_as_anything_else(
 
     In one slice or several, the same or another value in each, and with one differing chip later.
     """
-    monkeypatch.setattr(instance_rollup, "_SLICE_LANES", lanes)
+    monkeypatch.setattr(instance_rollup, "ROWS_A_SLICE", lanes)
     feed = Feed(ultraservers(6))
     feed.scatter(4)
     feed.describe()
@@ -265,7 +265,7 @@ def test_missing_codes_count_for_nothing_however_they_lie(
 
     A chip, a lane, an instance, an UltraServer or all, beside the largest codes and beside zeros.
     """
-    monkeypatch.setattr(instance_rollup, "_SLICE_LANES", lanes)
+    monkeypatch.setattr(instance_rollup, "ROWS_A_SLICE", lanes)
     feed = Feed(instances)
     feed.scatter(4)
     feed.describe()

@@ -17,6 +17,7 @@ import numpy as np
 
 from trnfleet.monitor.alerting.conditions.compare import compare, holds
 from trnfleet.monitor.alerting.conditions.windows import Samples, UsualValue
+from trnfleet.monitor.alerting.inputs import LEAST_PEERS
 from trnfleet.monitor.alerting.named_targets import Texts
 
 if TYPE_CHECKING:
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.monitor.alerting.inputs import Readings
     from trnfleet.monitor.alerting.named_targets import NamedTable, Value
-
-LEAST_SAMPLES = 4
-"""Fewest samples for a maximum or mean."""
 
 
 class NamedValue:
@@ -131,7 +129,7 @@ class MaxValue(WindowValue):
         None while time runs too fast for the window.
         """
         values = samples.within(now_ns)
-        return max(values) if len(values) >= LEAST_SAMPLES else None
+        return max(values) if len(values) >= LEAST_PEERS else None
 
 
 class MeanValue(WindowValue):
@@ -143,7 +141,7 @@ class MeanValue(WindowValue):
         None while time runs too fast for the window.
         """
         values = samples.within(now_ns)
-        return float(sum(values) / len(values)) if len(values) >= LEAST_SAMPLES else None
+        return float(sum(values) / len(values)) if len(values) >= LEAST_PEERS else None
 
 
 class PastShareValue(NamedValue):

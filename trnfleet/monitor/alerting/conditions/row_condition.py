@@ -13,6 +13,7 @@ import numpy as np
 
 from trnfleet.domain.alerts.signals import LANES, LEVEL_OF, Scope
 from trnfleet.monitor.alerting.conditions.compare import compare, compare_codes, not_clear
+from trnfleet.monitor.slices import ROWS_A_SLICE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     Rows = NDArray[np.int64]
     Flags = NDArray[np.bool_]
     Values = NDArray[np.float64]
-
-ROWS_A_SLICE = 250_000
-"""Targets computed in one slice: a few milliseconds. Work on more hits is cut into more slices."""
 
 
 class MatchingRows(NamedTuple):

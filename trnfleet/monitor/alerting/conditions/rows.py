@@ -24,12 +24,12 @@ from trnfleet.monitor.alerting.conditions.medians import (
 from trnfleet.monitor.alerting.conditions.row_condition import (
     NO_ROWS,
     NOTHING,
-    ROWS_A_SLICE,
     MatchingRows,
     RowCondition,
     count_of,
 )
 from trnfleet.monitor.freshness import Freshness
+from trnfleet.monitor.slices import ROWS_A_SLICE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
