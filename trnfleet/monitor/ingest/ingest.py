@@ -6,14 +6,16 @@ with its topic, and dropped. It does not know whether messages are live or repla
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from trnfleet.errors import WireError
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.alerting.events import AlertEvents
 from trnfleet.monitor.failures import guard
-from trnfleet.monitor.ingest.first_frames import begin_topics
-from trnfleet.monitor.ingest.frame_rows import AppliedFrames, BatchColumns
+from trnfleet.monitor.ingest.frame_rows import AppliedFrames, BatchColumns, Undated
 from trnfleet.monitor.ingest.layout import (
     LayoutWork,
     find_patch,
@@ -29,14 +31,14 @@ from trnfleet.monitor.ingest.messages import (
 )
 from trnfleet.monitor.ingest.missing import MissingState
 from trnfleet.monitor.ingest.rejects import PendingTelemetry, RejectedError, reject
-from trnfleet.monitor.ingest.taken import Taken
 from trnfleet.monitor.ingest.telemetry import TelemetryBatch
 from trnfleet.monitor.ingest.topics import OF_SOURCES, Topics
 from trnfleet.monitor.pipeline.counts import PipelineCounts
 from trnfleet.monitor.pipeline.doubts import TelemetryDoubts
 from trnfleet.monitor.reservations.table import Reservations
 from trnfleet.monitor.sources.cells import Cells
-from trnfleet.monitor.sources.clocks import Timebase
+from trnfleet.monitor.sources.clock_columns import DatedMessages
+from trnfleet.monitor.sources.clocks import LATE_FROM_S, Timebase
 from trnfleet.monitor.sources.contests import Contests
 from trnfleet.monitor.sources.descriptors import Descriptors
 from trnfleet.monitor.sources.publishers import Publishers
@@ -50,14 +52,121 @@ from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic, parse_topic, presence_path
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from trnfleet.monitor.ingest.topic_state import TopicState
+    from trnfleet.monitor.pipeline.traffic import PublisherTraffic
     from trnfleet.monitor.slices import Slices
+    from trnfleet.monitor.sources.clock_columns import ClockColumns
     from trnfleet.monitor.sources.descriptors import CompactDescriptor
     from trnfleet.wire.messages import JobMessage
     from trnfleet.wire.ports import Envelope, Source
 
 MANY = 16
 """Fewest messages in a batch for bulk application to pay off."""
+
+
+@dataclass(slots=True)
+class NewTelemetry:
+    """The new telemetry of a batch, not dated yet."""
+
+    enters: bool
+    """Whether the batch is one of many messages."""
+    many: list[Undated] = field(default_factory=list)
+    """Messages applied in bulk."""
+    single: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+    """Messages applied singly, in the form of `Undated`."""
+    wall_ns: int = 0
+    """Wall clock of their arrival."""
+    lags_s: list[float] = field(default_factory=list)
+    """The lags of all that was dated."""
+
+    def add(self, number: int, ts_ns: int, topic: TopicState, size_bytes: int) -> None:
+        """Add a message."""
+        self.single.append((number, ts_ns, topic.clock, topic.row, size_bytes))
+
+    def date(
+        self,
+        batch: Sequence[Envelope],
+        clocks: ClockColumns,
+        counts: PipelineCounts,
+        traffic: PublisherTraffic,
+        now_s: float,
+        *,
+        root: str,
+    ) -> None:
+        """Update source clocks from the applied messages in order of arrival.
+
+        Count the messages for their publishers.
+        """
+        undated = self._release()
+        if undated is None:
+            return
+        try:
+            dated = clocks.take(undated.clocks, undated.ts_ns, now_s, self.wall_ns)
+        except Exception:  # noqa: BLE001  only what cannot be reckoned with is rejected
+            undated, dated = self._date_each(
+                undated, batch, clocks, counts, traffic, now_s, root=root
+            )
+        lags_s = dated.lags_s
+        behind_s = dated.behind_s
+        late = dated.late_s > LATE_FROM_S
+        if late.any():
+            counts.old += int(late.sum())
+            for row in undated.rows[late].tolist():
+                traffic.delay(row)
+            lags_s = np.where(late, np.nan, lags_s)
+            behind_s = np.where(late, np.nan, behind_s)
+            self.lags_s += lags_s[~late].tolist()
+        else:
+            self.lags_s += lags_s.tolist()
+        traffic.take(undated.rows, undated.sizes, lags_s, behind_s, now_s)
+
+    def _release(self) -> Undated | None:
+        """Return and forget the undated messages, in order.
+
+        None without any.
+        """
+        parts = self.many
+        self.many = []
+        if self.single:
+            parts.append(Undated(*np.array(self.single, np.int64).T))
+            self.single = []
+        if len(parts) < 2:
+            return parts[0] if parts else None
+        joined = Undated(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+        return joined.of(np.argsort(joined.numbers, kind="stable"))
+
+    def _date_each(
+        self,
+        undated: Undated,
+        batch: Sequence[Envelope],
+        clocks: ClockColumns,
+        counts: PipelineCounts,
+        traffic: PublisherTraffic,
+        now_s: float,
+        *,
+        root: str,
+    ) -> tuple[Undated, DatedMessages]:
+        """Date messages singly and reject failing ones.
+
+        Return the others.
+        """
+        chosen: list[int] = []
+        dated: list[DatedMessages] = []
+        for place in range(len(undated.numbers)):
+            one = undated.of(slice(place, place + 1))
+            try:
+                dated.append(clocks.take(one.clocks, one.ts_ns, now_s, self.wall_ns))
+            except Exception as error:  # noqa: BLE001  no message, not even one that finds a bug, stops the reader
+                reject(counts, batch[int(one.numbers[0])], error, root=root)
+                traffic.refuse(int(one.rows[0]), now_s)
+            else:
+                chosen.append(place)
+        columns = [
+            np.concatenate([np.zeros(0), *arrays]) for arrays in zip(*dated, strict=True)
+        ] or [np.zeros(0)] * 3
+        return undated.of(np.array(chosen, np.int64)), DatedMessages(*columns)
 
 
 class Ingest:
@@ -177,20 +286,20 @@ class Ingest:
         traffic = self.publishers.traffic
         counts.read += len(batch)
         columns = BatchColumns.of(batch)
-        taken = Taken(enters=len(batch) >= MANY, wall_ns=wall_ns)
+        arrived = NewTelemetry(enters=len(batch) >= MANY, wall_ns=wall_ns)
         states = [*map(topics.get, columns.topics)]
         begin = 0
         for place in [*self._breaks(batch, states), len(batch)]:
             if place > begin:
                 self._apply_part(
-                    batch, columns, range(begin, place), states, telemetry, taken, now_s
+                    batch, columns, range(begin, place), states, telemetry, arrived, now_s
                 )
                 # Before the next message: a restarted publisher has its clock forgotten.
-                taken.date(batch, self.timebase.columns, counts, traffic, now_s, root=self._root)
+                arrived.date(batch, self.timebase.columns, counts, traffic, now_s, root=self._root)
             if place < len(batch):
-                self._apply_one(batch[place], place, telemetry, taken, now_s)
+                self._apply_one(batch[place], place, telemetry, arrived, now_s)
             begin = place + 1
-        lags_s = taken.lags_s
+        lags_s = arrived.lags_s
         with guard(self.counts, "telemetry"):
             telemetry.finish()
         self.typical_lag = (sorted(lags_s)[len(lags_s) // 2], len(lags_s)) if lags_s else None
@@ -198,18 +307,18 @@ class Ingest:
             self.lag_s = max(lags_s)
         self.store.revision += 1
 
-    def _breaks(self, batch: list[Envelope], found: list[TopicState | None]) -> list[int]:
+    def _breaks(self, batch: list[Envelope], states: list[TopicState | None]) -> list[int]:
         """Return the places of messages that may affect later telemetry.
 
         These are all other messages except unchanged repeated descriptors.
         """
-        if None not in found:
+        if None not in states:
             return []
         node = self._node
         return [
             number
             for number, envelope in enumerate(batch)
-            if found[number] is None
+            if states[number] is None
             and not envelope.topic.startswith(self._telemetry)
             and not (
                 envelope.topic.startswith(node) and self.descriptors.repeats(envelope, len(node))
@@ -221,24 +330,24 @@ class Ingest:
         batch: list[Envelope],
         columns: BatchColumns,
         part: range,
-        found: list[TopicState | None],
+        states: list[TopicState | None],
         telemetry: TelemetryBatch,
-        taken: Taken,
+        arrived: NewTelemetry,
         now_s: float,
     ) -> None:
         """Apply a part of a batch: expected frames in bulk, then the rest in order."""
-        rest, apart, entered = self.topics.sort(part, columns, found, now_s)
+        rest, apart, entered = self.topics.sort(part, columns, states, now_s)
         self.counts.undescribed += (
             len(part) - len(rest) - sum(len(numbers) for numbers, _ in entered.values())
         )
-        if taken.enters and rest:
+        if arrived.enters and rest:
             begun = False
             with guard(self.counts, "telemetry"):
-                begun = begin_topics(
-                    batch, rest, found, self.topics, self.store.layout, self._telemetry
+                begun = self.topics.begin_many(
+                    batch, rest, states, self.store.layout, self._telemetry
                 )
             if begun:
-                rest, apart, entered = self.topics.sort(part, columns, found, now_s)
+                rest, apart, entered = self.topics.sort(part, columns, states, now_s)
         for table, (numbers, numbers_there) in entered.items():
             if apart:
                 # The messages of a topic stay in their order.
@@ -258,7 +367,7 @@ class Ingest:
                     numbers, numbers_there, columns, now_s, self.store, self.counts
                 )
             if applied.taken is not None:
-                taken.many.append(applied.taken)
+                arrived.many.append(applied.taken)
             if applied.gaps is not None:
                 telemetry.note_gaps(applied.gaps)
                 self.publishers.traffic.miss_many(applied.gaps.rows, applied.gaps.lost)
@@ -266,10 +375,15 @@ class Ingest:
         if entered:
             rest.sort()
         for number in rest:
-            self._apply_one(batch[number], number, telemetry, taken, now_s)
+            self._apply_one(batch[number], number, telemetry, arrived, now_s)
 
     def _apply_one(
-        self, envelope: Envelope, number: int, telemetry: TelemetryBatch, taken: Taken, now_s: float
+        self,
+        envelope: Envelope,
+        number: int,
+        telemetry: TelemetryBatch,
+        arrived: NewTelemetry,
+        now_s: float,
     ) -> None:
         counts = self.counts
         traffic = self.publishers.traffic
@@ -277,7 +391,7 @@ class Ingest:
         try:
             topic = self.topics.states.get(envelope.topic)
             if topic is None:
-                topic = self._handle_other(envelope, taken, now_s)
+                topic = self._handle_other(envelope, arrived, now_s)
                 if topic is None:
                     return
             self.topics.catch_up(topic, self.store.layout)
@@ -294,8 +408,8 @@ class Ingest:
                 traffic.miss(topic.row, *missing)
             if head is None:
                 return
-            taken.add(number, head.ts_ns, topic, len(envelope.payload))
-            if taken.enters and is_cbor(envelope):
+            arrived.add(number, head.ts_ns, topic, len(envelope.payload))
+            if arrived.enters and is_cbor(envelope):
                 self.topics.enter_frame_rows(topic, envelope.payload)
         except Exception as error:  # noqa: BLE001  no message, not even one that finds a bug, stops the reader
             reject(counts, envelope, error, root=self._root)
@@ -416,7 +530,9 @@ class Ingest:
         if is_change:
             self.layout_changers.add(publisher)
 
-    def _handle_other(self, envelope: Envelope, taken: Taken, now_s: float) -> TopicState | None:
+    def _handle_other(
+        self, envelope: Envelope, arrived: NewTelemetry, now_s: float
+    ) -> TopicState | None:
         """Handle anything but telemetry of a known topic.
 
         Return the topic's state for telemetry of a new one.
@@ -432,10 +548,10 @@ class Ingest:
             return self._begin_topic(envelope, topic.path, now_s)
         if topic.topic_class is TopicClass.ROLLUP:
             lag_s = self.rollup_frames.take(
-                topic.path, envelope, self.store, self.counts, now_s, taken.wall_ns
+                topic.path, envelope, self.store, self.counts, now_s, arrived.wall_ns
             )
             if lag_s is not None:
-                taken.lags_s.append(lag_s)
+                arrived.lags_s.append(lag_s)
             return None
         if not envelope.payload:
             self.missing.found(topic.topic_class, topic.path)

@@ -22,7 +22,9 @@ described ones, and each counts for the publisher of its descriptor.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import math
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -32,21 +34,22 @@ import numpy as np
 from trnfleet.domain import address
 from trnfleet.domain.address import Level
 from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, INSTANCE_METRICS, Scope
+from trnfleet.errors import WireError
 from trnfleet.monitor.ingest.frame_rows import FrameRows, sort_by_table
 from trnfleet.monitor.ingest.rejects import RejectedError
 from trnfleet.monitor.ingest.sequence import SequenceTracker
 from trnfleet.monitor.ingest.topic_state import TopicState
-from trnfleet.monitor.ingest.undescribed import QuietTopics, Undescribed
 from trnfleet.monitor.room import Room
 from trnfleet.monitor.slices import SLICE
 from trnfleet.wire.frame_batch import IS_LITTLE_ENDIAN, FrameForm
 from trnfleet.wire.frames import FrameDecoder, has_limit, is_known
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.messages import STANDARD_COLUMNS, ColumnSpec
+from trnfleet.wire.ports import CONTENT_TYPE_JSON
 from trnfleet.wire.topics import TopicClass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from trnfleet.domain.layout import Layout
     from trnfleet.monitor.ingest.frame_rows import BatchColumns, FramedTopic, Shift
@@ -55,6 +58,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.sources.descriptors import Descriptors
     from trnfleet.monitor.sources.publishers import Publishers
     from trnfleet.wire.frames import FrameTemplate
+    from trnfleet.wire.ports import Envelope
 
 
 LARGEST_FRAME = 16_384
@@ -62,6 +66,133 @@ LARGEST_FRAME = 16_384
 of a block 67."""
 MOST_FORMS = 64
 """Forms of frames that have a table, or a stored decoder."""
+
+
+QUIET_S = 3.0
+"""Seconds in which messages of an undescribed topic are only counted. The next descriptor request
+needs a new message, so this is shorter than the wait for it."""
+
+
+class QuietTopics:
+    """Undescribed topics with a recent descriptor request: further messages are only counted.
+
+    While tens of thousands of hosts join, this applies to most messages. A topic leaves when its
+    descriptor arrives or a layout is made.
+    """
+
+    def __init__(self, most: int = DEFAULT_LIMITS.undescribed) -> None:
+        """Start empty.
+
+        At most `most` topics are stored.
+        """
+        self._most = most
+        self._topics: set[str] = set()
+        self._since_s = -math.inf
+
+    def add(self, topic: str, now_s: float) -> None:
+        """Add a topic; all are removed `QUIET_S` after the first."""
+        if not self._topics:
+            self._since_s = now_s
+        if len(self._topics) < self._most:
+            self._topics.add(topic)
+
+    def discard(self, topic: str) -> None:
+        """Remove a topic, if present."""
+        self._topics.discard(topic)
+
+    def clear(self) -> None:
+        """Remove all topics."""
+        self._topics.clear()
+
+    def without(self, numbers: list[int], topics: Sequence[str], now_s: float) -> list[int]:
+        """Return the places of messages of other topics.
+
+        Args:
+            numbers: Places.
+            topics: The topic at each place.
+            now_s: Monotonic seconds.
+        """
+        quiet = self._topics
+        if not quiet:
+            return numbers
+        if now_s - self._since_s >= QUIET_S:
+            quiet.clear()
+            return numbers
+        return [number for number in numbers if topics[number] not in quiet]
+
+
+class Undescribed:
+    """Paths with undescribed telemetry."""
+
+    HEARD_WITHIN_S = 30.0
+    """Silence after which a path is forgotten, or after twice this time at the latest."""
+
+    def __init__(self, most: int = DEFAULT_LIMITS.undescribed) -> None:
+        """Start empty.
+
+        At most `most` paths are counted.
+        """
+        self._most = most
+        self.chips: set[str] = set()
+        """Paths of chips."""
+        self.others: set[str] = set()
+        """Paths with frames or host metrics."""
+        self.topics: dict[str, tuple[str, str]] = {}
+        """By topic: its path and the path of its missing descriptor."""
+        self._heard_s = -math.inf
+        self._began_s = -math.inf
+        self._former: frozenset[str] = frozenset()
+        """Paths heard before the last layout or the last `HEARD_WITHIN_S`."""
+        self._former_until_s = -math.inf
+
+    def hear(self, path: str, now_s: float) -> None:
+        """Add a path after a message of it."""
+        if now_s - self._began_s > self.HEARD_WITHIN_S:
+            is_over = now_s - self._heard_s > self.HEARD_WITHIN_S
+            self._former = frozenset() if is_over else frozenset(self.chips | self.others)
+            self._former_until_s = now_s + self.HEARD_WITHIN_S
+            self.chips, self.others = set(), set()
+            self.topics.clear()
+            self._began_s = now_s
+        is_new = path not in self.others and path not in self.chips
+        if is_new and len(self.chips) + len(self.others) < self._most:
+            (self.chips if address.level_of(path) is Level.CHIP else self.others).add(path)
+        self._heard_s = now_s
+
+    def renew(self, undescribed: Callable[[set[str]], set[str]]) -> Slices[None]:
+        """Wait for all paths again.
+
+        Missing ones count until each had time to return.
+
+        Args:
+            undescribed: Returns the paths without a descriptor among some paths, not of chips.
+        """
+        former = undescribed(self.others)
+        chips = list(self.chips)
+        for begin in range(0, len(chips), SLICE):
+            yield
+            part = chips[begin : begin + SLICE]
+            instances = undescribed({address.parent(path) for path in part})
+            former.update(path for path in part if address.parent(path) in instances)
+        self.chips, self.others = set(), set()
+        self._former, self._former_until_s = frozenset(former), self._heard_s + self.HEARD_WITHIN_S
+
+    def counts(self, now_s: float) -> tuple[int, int]:
+        """Return the numbers of chips and of other paths.
+
+        Instances of these chips are not counted among the others, if known.
+        """
+        if now_s - self._heard_s > self.HEARD_WITHIN_S:
+            return 0, 0
+        chips = self.chips
+        others = self.others
+        if self._former and now_s < self._former_until_s:
+            former_chips = {path for path in self._former if address.level_of(path) is Level.CHIP}
+            chips = chips | former_chips
+            others = others | (self._former - former_chips)
+        if not chips:
+            return 0, len(others)
+        return len(chips), len(others - {address.parent(path) for path in chips})
 
 
 class FrameTables:
@@ -283,6 +414,52 @@ class Topics:
             [states[place] for place in chosen], [payloads[place] for place in chosen]
         )
 
+    def begin_many(
+        self,
+        batch: list[Envelope],
+        part: Iterable[int],
+        states: list[TopicState | None],
+        layout: Layout,
+        telemetry: str,
+    ) -> bool:
+        """Start the topics of first frames.
+
+        Return whether any has a table now. Tens of thousands arrive in one second when a monitor
+        joins running hosts: they are applied together. If anything is unexpected, nothing is
+        changed and the frame is applied alone as usual, with all its checks.
+
+        Args:
+            batch: Messages.
+            part: Places in it of messages whose topics have no table, or one of another form.
+            states: The topic of each message, if known. New topics are added.
+            layout: The layout.
+            telemetry: The common start of the fleet's telemetry topics.
+        """
+        fresh: list[TopicState] = []
+        payloads: list[bytes] = []
+        for number in part:
+            topic = states[number]
+            if topic is not None and (
+                topic.frame_rows is not None or topic.tracker.last is not None
+            ):
+                continue
+            envelope = batch[number]
+            if envelope.retain or envelope.content_type == CONTENT_TYPE_JSON:
+                continue
+            if topic is None and envelope.topic.startswith(telemetry):
+                # An error comes again, and is counted, when the message is applied alone.
+                with contextlib.suppress(WireError):
+                    topic = states[number] = self.begin(
+                        envelope.topic, envelope.topic[len(telemetry) :], layout
+                    )
+            if topic is not None and topic.frame_rows is None:
+                self.catch_up(topic, layout)
+                fresh.append(topic)
+                payloads.append(envelope.payload)
+        if fresh:
+            self.begin_frame_rows(fresh, payloads)
+        return any(topic.frame_rows is not None for topic in fresh)
+
     def _has_rows_alone(self, state: TopicState) -> bool:
         descriptor = state.descriptor
         if descriptor is None or len(self._covered_by.get(descriptor.path, ())) > 1:
@@ -290,10 +467,10 @@ class Topics:
         return not self._shared or self._shared.isdisjoint(descriptor.instances)
 
     def sort(
-        self, part: range, columns: BatchColumns, found: Sequence[TopicState | None], now_s: float
+        self, part: range, columns: BatchColumns, states: Sequence[TopicState | None], now_s: float
     ) -> tuple[list[int], set[str], dict[FrameRows, tuple[list[int], list[int]]]]:
         """Separate the messages of a batch like `sort_by_table`, without quiet topics."""
-        rest, apart, entered = sort_by_table(part, columns, found)
+        rest, apart, entered = sort_by_table(part, columns, states)
         return self.quiet.without(rest, columns.topics, now_s), apart, entered
 
     def covering(self, topic: str, path: str) -> str:

@@ -8,7 +8,7 @@ from trnfleet.domain.metrics import BY_NAME
 from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.ingest.missing import MissingState
 from trnfleet.monitor.ingest.rejects import PendingTelemetry
-from trnfleet.monitor.ingest.undescribed import Undescribed
+from trnfleet.monitor.ingest.topics import Undescribed
 from trnfleet.monitor.summary import undescribed_text
 from trnfleet.wire.limits import Limits
 from trnfleet.wire.ports import Envelope
