@@ -346,7 +346,7 @@ class MissingDescriptors:
             except WireError:
                 continue
             if topic.topic_class is TopicClass.NODE:
-                self._missing.found(TopicClass.NODE, envelope.topic)
+                self._missing.note_arrival(TopicClass.NODE, envelope.topic)
                 if not envelope.payload:
                     self._settled.difference_update(self._described.pop(envelope.topic, ()))
                 elif len(self._described) < MOST_TOPICS:

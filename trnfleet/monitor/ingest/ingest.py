@@ -492,7 +492,7 @@ class Ingest:
         """
         layout = self.store.layout
         path = descriptor.path
-        self.missing.found(TopicClass.NODE, path)
+        self.missing.note_arrival(TopicClass.NODE, path)
         self.topics.quiet.discard(self._telemetry + path)
         known = self.descriptors.get(path)
         descriptor = self.descriptors.put(descriptor)
@@ -517,7 +517,7 @@ class Ingest:
 
     def remove_descriptor(self, path: str) -> None:
         """Remove a path's descriptor; its instances go with the next layout."""
-        self.missing.found(TopicClass.NODE, path)
+        self.missing.note_arrival(TopicClass.NODE, path)
         gone = self.descriptors.get(path)
         if gone is not None:
             self.descriptors.remove(path)
@@ -554,7 +554,7 @@ class Ingest:
                 arrived.lags_s.append(lag_s)
             return None
         if not envelope.payload:
-            self.missing.found(topic.topic_class, topic.path)
+            self.missing.note_arrival(topic.topic_class, topic.path)
         try:
             MESSAGE_HANDLERS[topic.topic_class](self, topic.path, envelope, now_s)
         except Exception:

@@ -370,7 +370,7 @@ def handle_publisher(receiver: Receiver, path: str, envelope: Envelope, now_s: f
         return
     if why := publishers.refusal(client, message.boot):
         raise RejectedError(why)
-    receiver.missing.found(TopicClass.PUBLISHER, path)
+    receiver.missing.note_arrival(TopicClass.PUBLISHER, path)
     state = publishers.number(client, message.boot)
     is_online = message.state == "online"
     if is_online:

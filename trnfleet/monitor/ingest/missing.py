@@ -75,7 +75,7 @@ class MissingState:
             self._nodes += topic_class is TopicClass.NODE
             self._fresh.append(key)
 
-    def found(self, topic_class: TopicClass, path: str) -> None:
+    def note_arrival(self, topic_class: TopicClass, path: str) -> None:
         """Note the arrival of a message, or its end."""
         self._forget((topic_class, path))
         self._refused.discard((topic_class, path))

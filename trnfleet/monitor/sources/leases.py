@@ -41,7 +41,6 @@ GONE_S = 1.0
 """Least time between two commands where the chips were there and are gone."""
 EXPIRY_S = 10
 """Seconds before a command expires."""
-LONGEST_REASON = 300
 
 
 class LeaseState(enum.Enum):
@@ -206,7 +205,7 @@ class Leases:
         """Mark the last command, or all, as failed for lack of rights or connection."""
         for lease in self._held.values():
             if lease.state is not LeaseState.GRANTED:
-                self._turn(lease, LeaseState.REFUSED, plain(why, LONGEST_REASON))
+                self._turn(lease, LeaseState.REFUSED, plain(why))
 
     def take(self, envelope: Envelope) -> None:
         """Apply a reply.
@@ -227,7 +226,7 @@ class Leases:
             if reply.ok:
                 self._turn(lease, LeaseState.GRANTED, "")
             else:
-                self._turn(lease, LeaseState.REFUSED, plain(reply.reason, LONGEST_REASON))
+                self._turn(lease, LeaseState.REFUSED, plain(reply.reason))
             return
 
     def _turn(self, lease: Lease, state: LeaseState, reason: str) -> None:

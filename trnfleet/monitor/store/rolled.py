@@ -53,12 +53,12 @@ def _known_columns(
 
 
 def _lines(values: NDArray[Any], lines: list[int], rows: NDArray[np.int64]) -> NDArray[Any]:
-    """Return some lines and rows of a frame's part, in the frame's order.
+    """Return some lines and rows of a frame's part.
 
-    Not copied if they are all.
+    Not copied if they are all, in the frame's order.
     """
     few = values if len(lines) == len(values) else values[lines]
-    return few if len(rows) == few.shape[1] else few[:, rows]
+    return few if np.array_equal(rows, np.arange(few.shape[1])) else few[:, rows]
 
 
 class RolledBlock(NamedTuple):
@@ -183,7 +183,7 @@ class Rolled:
         if known is not None and (known.block.rows, known.block.columns) == (rows, columns):
             held = self._held[path] = known._replace(frame=frame, seen_s=now_s)
             if path in self._place:
-                self._write(held, self._place[path], known.frame)
+                self._write(held, self._place[path])
             return
         # Its descriptor waits for the next layout.
         self._early[path] = _Early(rows, columns, frame, now_s)
@@ -371,30 +371,10 @@ class Rolled:
                     return row, held.block.cell
         return "", ""
 
-    def _write(self, held: _Kept, place: _Place, previous: RollupFrame | None = None) -> None:
-        """Write a block's newest frame over the previous one, if any, into the table."""
-        frame = held.frame
-        at, pick = place
-        if frame is None:
-            return
-        self.seen_s[at] = held.seen_s
-        self.ts_ns[at] = frame.head.ts_ns
-        columns = _known_columns(held.block.columns, len(frame.totals))
-        # Which chips there are, and how many values went into each total, seldom changes.
-        before = (
-            None if previous is None or previous.covered.shape != frame.covered.shape else previous
-        )
-        if before is None or not np.array_equal(frame.states, before.states):
-            self.states[at] = frame.states[pick]
-        if before is None or not np.array_equal(frame.alerts, before.alerts):
-            self.alerts[at] = frame.alerts[pick]
-        totals: tuple[NDArray[Any], NDArray[Any]] = (frame.totals, frame.counters)
-        for (to, source), values in zip(columns, totals, strict=True):
-            self.totals[to, at] = _lines(values, source, pick)
-        if before is None or not np.array_equal(frame.covered, before.covered):
-            parts = frame.covered[: len(frame.totals)], frame.covered[len(frame.totals) :]
-            for (to, source), values in zip(columns, parts, strict=True):
-                self.counts[to, at] = _lines(values, source, pick)
+    def _write(self, held: _Kept, place: _Place) -> None:
+        """Write a block's newest frame into the table, if there is one."""
+        if held.frame is not None:
+            self._write_rows(held.frame, held.block.columns, held.seen_s, place.at, place.pick)
 
     def _write_common(self, block: RolledBlock, place: _Place, early: _Early) -> None:
         """Write the rows a block had before from a frame waiting for its layout.
@@ -406,20 +386,29 @@ class Rolled:
             [number_of.get(block.rows[number], -1) for number in place.pick], np.int64
         )
         at = np.arange(place.at.start, place.at.stop)[numbers >= 0]
-        pick = numbers[numbers >= 0]
-        frame = early.frame
-        self.seen_s[at] = early.seen_s
+        self._write_rows(early.frame, early.columns, early.seen_s, at, numbers[numbers >= 0])
+
+    def _write_rows(
+        self,
+        frame: RollupFrame,
+        columns: tuple[str, ...],
+        seen_s: float,
+        at: slice | NDArray[np.int64],
+        pick: NDArray[np.int64],
+    ) -> None:
+        """Write rows of a frame into rows of the table."""
+        self.seen_s[at] = seen_s
         self.ts_ns[at] = frame.head.ts_ns
         self.states[at] = frame.states[pick]
         self.alerts[at] = frame.alerts[pick]
         first = len(frame.totals)
-        totals: tuple[NDArray[Any], NDArray[Any]] = (frame.totals, frame.counters)
+        values: tuple[NDArray[Any], NDArray[Any]] = (frame.totals, frame.counters)
         covered = frame.covered[:first], frame.covered[first:]
-        columns = _known_columns(early.columns, first)
-        for (lines, sources), values, counts in zip(columns, totals, covered, strict=True):
-            for to, source in zip(lines, sources, strict=True):
-                self.totals[to, at] = values[source, pick]
-                self.counts[to, at] = counts[source, pick]
+        known = _known_columns(columns, first)
+        for (metrics, lines), totals, counts in zip(known, values, covered, strict=True):
+            to = (metrics, at) if isinstance(at, slice) else np.ix_(np.array(metrics, np.int64), at)
+            self.totals[to] = _lines(totals, lines, pick)
+            self.counts[to] = _lines(counts, lines, pick)
 
     def parts(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return a metric's total, maximum or bits, and its chip or instance counts.

@@ -28,7 +28,7 @@ def test_what_comes_by_itself_is_not_asked_for() -> None:
     missing.hear(NODE, "a")
     missing.hear(NODE, "b")
     assert missing.due(100.0) == []
-    missing.found(NODE, "a")
+    missing.note_arrival(NODE, "a")
     assert missing.due(100.0 + GRACE_S) == [(NODE, "b")]
     assert missing.due(101.0 + GRACE_S) == []
 
@@ -60,7 +60,7 @@ def test_what_was_refused_is_not_asked_for() -> None:
     missing.refused(NODE, "a")
     missing.hear(NODE, "a")
     assert [*missing.due(0.0), *missing.due(GRACE_S)] == []
-    missing.found(NODE, "a")
+    missing.note_arrival(NODE, "a")
     missing.hear(NODE, "a")
     assert [*missing.due(1.0), *missing.due(1.0 + GRACE_S)] == [(NODE, "a")]
 
@@ -74,10 +74,10 @@ def test_presences_are_asked_for_after_descriptors() -> None:
     missing.hear(NODE, "b")
     missing.due(100.0)
     assert missing.due(101.0) == [(NODE, "a"), (NODE, "b")]
-    missing.found(NODE, "a")
-    missing.found(PUBLISHER, "q")
+    missing.note_arrival(NODE, "a")
+    missing.note_arrival(PUBLISHER, "q")
     assert missing.due(102.0) == []
-    missing.found(NODE, "b")
+    missing.note_arrival(NODE, "b")
     assert missing.due(102.0) == [(PUBLISHER, "p")]
     missing.hear(PUBLISHER, "r")
     asked: dict[str, float] = {}
@@ -109,7 +109,7 @@ def test_made_up_names_take_a_bounded_room() -> None:
     missing = MissingState(100)
     for number in range(1_000):
         missing.hear(NODE, str(number))
-        missing.found(NODE, str(number - 500))
+        missing.note_arrival(NODE, str(number - 500))
     assert len(missing) <= 100
     assert len(missing.due(1.0) + missing.due(2.0)) <= 100
 
