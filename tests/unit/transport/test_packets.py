@@ -312,7 +312,7 @@ def test_an_answer_in_the_older_version_is_told_apart() -> None:
     ("packet", "reason"),
     [
         (publish("t/a", qos=2), "a message with QoS 2"),
-        (b"\x90\xff\xff\xff\x7f", "a packet over the limit that is no message"),
+        (b"\x90\xff\xff\xff\x7f", "a packet over the limit other than a message"),
         (b"\x34\xff\xff\xff\x7f", "a message with QoS 2"),
     ],
     ids=["QoS 2", "large SUBACK", "large with QoS 2"],

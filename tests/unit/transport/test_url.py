@@ -61,7 +61,7 @@ def test_url_is_read(text: str, url: BrokerUrl) -> None:
         ("mqtt://a b", "is not a host"),
         ("mqtt://a\x1b[2J", "not a host"),
         ("mqtt://[::g]", "not"),
-        ("mqtt://h:0", "port 0"),
+        ("mqtt://h:0", "port must be 1 to 65535"),
         ("mqtt://h:65536", "port between 1 and 65535"),
         ("mqtt://h:x", "port between 1 and 65535"),
         ("mqtt://h/topic", "nothing may follow the port"),

@@ -85,11 +85,11 @@ def test_what_is_no_frame_is_refused(payload: bytes) -> None:
     [
         (b"", "torn"),
         (cbor2.dumps([1]), "not a frame"),
-        (cbor2.dumps({1: 2}), "a key that is no text"),
+        (cbor2.dumps({1: 2}), "a key that is not text"),
         (cbor2.dumps({"seq": 1}), "without boot or seq"),
         (cbor2.dumps({"boot": "b", "seq": -1}), "seq is not a number"),
-        (cbor2.dumps({"boot": "b" * 65, "seq": 1}), "no text of 1 to 64 bytes"),
-        (b"\xa1\x64boot\x63ab", "no text of 1 to 64 bytes"),
+        (cbor2.dumps({"boot": "b" * 65, "seq": 1}), "not text of 1 to 64 bytes"),
+        (b"\xa1\x64boot\x63ab", "not text of 1 to 64 bytes"),
         (
             cbor2.dumps({**{str(number): 0 for number in range(1_024)}, "boot": "b", "seq": 1}),
             "without boot or seq",

@@ -94,16 +94,16 @@ def test_a_descriptor_is_told_from_one_of_telemetry() -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"totals": np.full((len(TOTALS), 2), np.nan, np.float32)}, "no finite number"),
+        ({"totals": np.full((len(TOTALS), 2), np.nan, np.float32)}, "not finite"),
         ({"states": np.full((2, STATES), 64, np.uint16)}, "as many chips as its rows have"),
         (
             {"covered": np.full((len(TOTALS) + len(COUNTERS), 2), 65, np.uint16)},
             "covers more than its rows have",
         ),
-        ({"worst": ["chip00"]}, "no list of 2 addresses"),
-        ({"worst": ["chip00", "\x1b[2J"]}, "no list of 2 addresses"),
-        ({"worst": ["chip00", "chip01\nchip02"]}, "no list of 2 addresses"),
-        ({"worst": ["chip00", 1]}, "no list of 2 addresses"),
+        ({"worst": ["chip00"]}, "not a list of 2 addresses"),
+        ({"worst": ["chip00", "\x1b[2J"]}, "not a list of 2 addresses"),
+        ({"worst": ["chip00", "chip01\nchip02"]}, "not a list of 2 addresses"),
+        ({"worst": ["chip00", 1]}, "not a list of 2 addresses"),
         (
             {"totals": np.full((len(TOTALS), 2), -1.0, np.float32)},
             f"{TOTALS[0]} is nothing that its rows",
@@ -126,7 +126,7 @@ def test_what_says_more_than_its_rows_have_is_refused(change: dict[str, object],
 
 def test_a_row_outside_its_cluster_is_refused() -> None:
     other = msgspec.structs.replace(descriptor(), path="uc2/cell-a/0000")
-    with pytest.raises(WireError, match="not of its cluster"):
+    with pytest.raises(WireError, match="of another cluster"):
         RollupForm.of(other)
 
 

@@ -411,7 +411,7 @@ class Condition(Model):
         elif form not in window.forms:
             raise ValueError(
                 f"{name}"
-                f" {_FORM_WORDS.get(form, f'is no counter: {window.key} does not go with it')}"
+                f" {_FORM_WORDS.get(form, f'is not a counter: {window.key} does not go with it')}"
             )
         made = form if window is None else Form.NUMBER
         if self.comparison.form is not made:

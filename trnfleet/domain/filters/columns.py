@@ -192,7 +192,7 @@ def parse_word(column: Column, text: str) -> int:
     fitting = [number for number, word in enumerate(column.words) if word.startswith(text.lower())]
     if not text or len(fitting) != 1:
         raise ConfigError(
-            f"{column.name}: {text[:40]!r} is none of its words:"
+            f"{column.name}: {text[:40]!r} is not one of its words:"
             f" {nearest(text.lower(), column.words)}"
         )
     return fitting[0]

@@ -217,7 +217,7 @@ def test_samples_that_are_older_are_left_out() -> None:
         ('system_vcpu_count{a="b"', "no sample"),
         ("system_vcpu_count 1 2 3", "no sample"),
         ("7system 1", "no sample"),
-        ("system_vcpu_count 1 999999999999999999", "no time in milliseconds"),
+        ("system_vcpu_count 1 999999999999999999", "not a time in milliseconds"),
     ],
 )
 def test_lines_that_are_no_samples_are_refused(line: str, problem: str) -> None:

@@ -53,22 +53,22 @@ def test_it_is_promtools_notation(text: str, expected: tuple[object, ...]) -> No
     [
         ("", "there is no sample"),
         ("_x0", "there is no sample"),
-        ("1 2y 3", "'2y' is no sample"),
-        ("1x", "'1x' is no sample"),
-        ("1xx3", "'1xx3' is no sample"),
-        ("1+x3", "'1+x3' is no sample"),
-        ("1x-3", "'1x-3' is no sample"),
-        ("_ x3", "'x3' is no sample"),
-        ("nan", "'nan' is no sample"),
-        ("STALE", "'STALE' is no sample"),
-        ("stalex2", "'stalex2' is no sample"),
-        ("0x1F", "'0x1F' is no sample"),
-        ('1 "open', "'\"open' is no sample"),
-        ('"a"b', "'\"a\"b' is no sample"),
-        ("running", "'running' is no sample"),
+        ("1 2y 3", "'2y' is not a sample"),
+        ("1x", "'1x' is not a sample"),
+        ("1xx3", "'1xx3' is not a sample"),
+        ("1+x3", "'1+x3' is not a sample"),
+        ("1x-3", "'1x-3' is not a sample"),
+        ("_ x3", "'x3' is not a sample"),
+        ("nan", "'nan' is not a sample"),
+        ("STALE", "'STALE' is not a sample"),
+        ("stalex2", "'stalex2' is not a sample"),
+        ("0x1F", "'0x1F' is not a sample"),
+        ('1 "open', "'\"open' is not a sample"),
+        ('"a"b', "'\"a\"b' is not a sample"),
+        ("running", "'running' is not a sample"),
         ("1e999", "'1e999' is too large"),
         ("1e308+1e308x5", "'1e308+1e308x5' is too large"),
-        ("\u0661", "is no sample"),
+        ("\u0661", "is not a sample"),
         (f"1x{MOST_SAMPLES}", f"more than {MOST_SAMPLES} samples"),
         ("1x" + "9" * 5_000, f"more than {MOST_SAMPLES} samples"),
     ],
@@ -154,7 +154,7 @@ def test_ranges_in_addresses(address: str, expected: list[str] | None) -> None:
     An invalid or too wide one is refused.
     """
     if expected is None:
-        with pytest.raises(ValueError, match=r"range|no address|at most"):
+        with pytest.raises(ValueError, match=r"range|not an address|at most"):
             expand_address(address)
     else:
         assert list(expand_address(address)) == expected
@@ -190,12 +190,12 @@ def test_instances_follow_from_the_targets() -> None:
             {"series": [series("vcpu_util_pct", f"{HOST}/chip00", "1")]},
             "vcpu_util_pct is a figure of an instance",
         ),
-        ({"series": [series("link_up", HOST, "1")]}, "is no link"),
+        ({"series": [series("link_up", HOST, "1")]}, "is not a link"),
         ({"series": [series("link_up", f"{HOST}/chip00:eats", "1")]}, "did you mean 'east'?"),
-        ({"series": [series("link_up", f"{HOST}:east", "1")]}, "is no chip's address"),
+        ({"series": [series("link_up", f"{HOST}:east", "1")]}, "is not a chip's address"),
         (
             {"series": [series("nc_util_pct", f"{HOST}/chip00:east", "1")]},
-            "nc_util_pct is no figure of a link",
+            "nc_util_pct is not a figure of a link",
         ),
         (
             {"series": [series("health", f"{HOST}/chip00", '"hbmm"')]},
@@ -216,7 +216,7 @@ def test_instances_follow_from_the_targets() -> None:
         ),
         (
             {"series": [series("power_w", "train", "1", scope="chip")]},
-            "is no address of the scope chip",
+            "is not an address of the scope chip",
         ),
         (
             {"series": [series("step_tim_s", "train", "1")]},
@@ -226,7 +226,7 @@ def test_instances_follow_from_the_targets() -> None:
             {"series": [series("lagg_s", "pipeline", "1")]},
             "cannot set 'lagg_s' of a pipeline: did you mean 'lag_s'?",
         ),
-        ({"instances": [{"address": "uc1/us-1"}]}, "is no instance's address"),
+        ({"instances": [{"address": "uc1/us-1"}]}, "is not an instance's address"),
         (
             {"instances": [{"address": f"uc1/us-1/a-1..a-{MOST_INSTANCES + 1}"}]},
             f"at most {MOST_INSTANCES}",

@@ -38,7 +38,7 @@ LINK = {"scope": "link", "figure": "link_up", "above": None, "equals": 0.0}
         ({"above": None, "equals": 10, "clear": 9}, "clear goes with above or below"),
         ({"for": "soon"}, "'soon' is not a duration"),
         ({"for": -1}, "rules.0.for = -1"),
-        ({"increase_over": "1m"}, "temperature_c is no counter"),
+        ({"increase_over": "1m"}, "temperature_c is not a counter"),
         ({"figure": "mem_ecc_corrected"}, "is a counter, which only grows"),
         ({"figure": "mem_ecc_corrected", "increase_over": "2d"}, "longer than 86400 s"),
         (
@@ -64,8 +64,8 @@ LINK = {"scope": "link", "figure": "link_up", "above": None, "equals": 0.0}
             {"figure": "health", "above": None, "has": ["hbmm"]},
             "health has no bit 'hbmm': did you mean 'hbm'?",
         ),
-        ({"above": None, "has": ["hbm"]}, "temperature_c is no bit mask"),
-        ({"above": None, "equals": "hot"}, "temperature_c is no text"),
+        ({"above": None, "has": ["hbm"]}, "temperature_c is not a bit mask"),
+        ({"above": None, "equals": "hot"}, "temperature_c is not text"),
         ({**JOB, "equals": 3.0}, "state is a text: only equals or changes_over goes with it"),
         (
             {**JOB, "equals": None, "above": 1},
@@ -86,7 +86,7 @@ LINK = {"scope": "link", "figure": "link_up", "above": None, "equals": 0.0}
         ({"labels": {"a-b": "x"}}, "rules.0.labels"),
         ({"summary": "{wurst} is hot"}, "{wurst} is not a placeholder: did you mean 'worst'?"),
         ({"summary": "{worst is hot"}, "expected '}'"),
-        ({"summary": "{}"}, "{} is no placeholder"),
+        ({"summary": "{}"}, "{} is not a placeholder"),
         (
             {"summary": "{value:9999999d}"},
             "{value:9999999d}: a noun goes with count, links, value alone",
@@ -95,8 +95,8 @@ LINK = {"scope": "link", "figure": "link_up", "above": None, "equals": 0.0}
             {"title": "{worst:chip}"},
             "{worst:chip}: a noun goes with count, links, value alone, as in {value:error}",
         ),
-        ({"summary": "{worst.__class__}"}, "is no placeholder"),
-        ({"summary": "{value!r}"}, "is no placeholder"),
+        ({"summary": "{worst.__class__}"}, "is not a placeholder"),
+        ({"summary": "{value!r}"}, "is not a placeholder"),
         (
             {"also": [{"figure": "tflops", "below": 1, "clear": 2}]},
             "clear stands beside the rule's own condition",

@@ -237,7 +237,7 @@ def test_flapping_can_be_left_out(flapping: bool, steps: list[int]) -> None:
     [
         ({"series": [series("power_w", "uc9", "1")]}, "'uc9' is not there"),
         ({"series": [series("power_w", f"{HOST}/chip77", "1")]}, "chip77' is not there"),
-        ({"series": [series("nc_util_pct", f"{CHIP}/nc9", "1")]}, "is no core"),
+        ({"series": [series("nc_util_pct", f"{CHIP}/nc9", "1")]}, "is not a core"),
         ({"series": [series("link_up", f"{CHIP}:east", "0.5")]}, "link_up 0.5 is neither 0 nor 1"),
         (
             {"series": [series("power_w", CHIP, "70000")]},

@@ -81,7 +81,7 @@ def test_what_only_looks_like_a_part_is_not_replaced(
         part(file, 1)
     else:
         file.write_text("mine")
-    with pytest.raises(ConfigError, match=f"{name}: is no part"):
+    with pytest.raises(ConfigError, match=f"{name}: not part"):
         find_former(tmp_path / "night.mcap", is_split=True, overwrite=True)
 
 
@@ -89,7 +89,7 @@ def test_a_pipe_is_not_replaced(tmp_path: Path) -> None:
     """A special file such as /dev/null is not deleted, even with --overwrite."""
     pipe = tmp_path / "night.mcap"
     os.mkfifo(pipe)
-    with pytest.raises(ConfigError, match="is no file"):
+    with pytest.raises(ConfigError, match="not a regular file"):
         find_former(pipe, is_split=False, overwrite=True)
 
 

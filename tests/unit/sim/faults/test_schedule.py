@@ -37,7 +37,7 @@ def test_a_repeated_entry_comes_at_its_times() -> None:
         ),
         (
             {"loads": [{"job": "train", "at": 1, "for": 1, "factor": 2.0}]},
-            r"loads\[0\]\.job = 'train': it is no inference job",
+            r"loads\[0\]\.job = 'train': not an inference job",
         ),
     ],
 )

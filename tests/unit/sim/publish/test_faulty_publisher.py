@@ -324,7 +324,7 @@ def test_faults_are_named_by_the_table() -> None:
     ("name", "target", "values", "why"),
     [
         ("transport_drpo", "*", {}, "did you mean 'transport_drop'"),
-        ("straggler", "*", {}, "no fault of the way"),
+        ("straggler", "*", {}, "not a fault of the connection"),
         ("transport_drop", "*", {"magnitude": 2.0}, "must be 0.001 to 1"),
         ("transport_drop", "*", {"lasts_s": -1.0}, "must be above 0"),
         ("transport_late_reconnect", "uc1", {}, "its target is"),
