@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from support.house import Module
 
 CEILINGS = {
-    "statements of trnfleet": 61_654,
-    "statements of tests and lab": 60_648,
+    "statements of trnfleet": 61_649,
+    "statements of tests and lab": 60_664,
     "numeric constants": 846,
     "tuple assignments": 195,
     "modules that one sibling imports": 44,
@@ -52,7 +52,7 @@ def tests() -> list[Module]:
 def test_no_count_is_above_its_ceiling(program: list[Module], tests: list[Module]) -> None:
     counts = {
         "statements of trnfleet": sum(map(statement_count, program)),
-        "statements of tests and lab": 60_648,
+        "statements of tests and lab": sum(map(statement_count, tests)),
         "numeric constants": sum(map(constant_count, program)),
         "tuple assignments": sum(len(tuple_assignments(each)) for each in [*program, *tests]),
         "modules that one sibling imports": len(single_importers(program)),

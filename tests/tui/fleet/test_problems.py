@@ -304,6 +304,27 @@ async def test_the_keys_reach_jobs() -> None:
         assert (app.entry.title, app.place) == ("Hierarchy", "uc1/us-0001/trn2u-0001-1")
 
 
+async def test_a_job_leads_to_its_own_place_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a problem elsewhere picked, the cursor on a job shows the job's place on the map."""
+    feed = fed()
+    feed.jobs = {"llm-70b": ("uc1/us-0001/trn2u-0001-1",)}
+    feed.set("health", 1, slice(0, 1))
+    feed.describe()
+    feed.tick()
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.telemetry(feed)
+        page = app.page
+        assert isinstance(page, FleetView)
+        await pilot.press("tab", "home")
+        assert page.problems.picked_here is not None
+        shown: list[str] = []
+        monkeypatch.setattr(page.map, "show_place", shown.append)
+        await pilot.press("tab")
+        assert page.jobs.has_focus
+        assert shown == ["uc1/us-0001/trn2u-0001-1"]
+
+
 async def test_the_newest_events_fill_a_large_screen() -> None:
     """Events are below the jobs, newest first, not below the map.
 

@@ -43,6 +43,7 @@ from trnfleet.tui.state.subjects import of_alerts, of_job
 from trnfleet.tui.view import EVENTS, FilteredView, Lists, View, filter_keys
 from trnfleet.tui.widgets.bar import Bar
 from trnfleet.tui.widgets.cells import Parts, fit, width_of, wrapped
+from trnfleet.tui.widgets.cursor_list import CursorList
 from trnfleet.tui.widgets.focus import focus_on
 from trnfleet.tui.widgets.line_view import Line, LineView, text_line
 from trnfleet.tui.widgets.targets import ClickTarget, TargetKind, linked
@@ -408,21 +409,15 @@ class FleetView(FilteredView):
         self._share_space()
         self._write()
 
-    @on(ProblemList.Changed)
-    def _pointed(self, message: ProblemList.Changed) -> None:
+    @on(CursorList.Changed)
+    def _pointed(self, message: CursorList.Changed) -> None:
+        """Show the place of the problem or job under the cursor on the map."""
         message.stop()
         problem = self.problems.picked_here
-        if problem is not None and problem.place.address:
-            self.map.show_place(problem.place.address)
-            self.post_message(View.Moved(problem.place.address))
-        self._write()
-
-    @on(JobList.Changed)
-    def _pointed_at_job(self, message: JobList.Changed) -> None:
-        message.stop()
-        if not self.jobs.has_focus or self.jobs.picked is None:
-            return
-        place = self.jobs.place_of(self.jobs.picked)
+        if self.jobs.has_focus:
+            place = "" if self.jobs.picked is None else self.jobs.place_of(self.jobs.picked)
+        else:
+            place = "" if problem is None else problem.place.address
         if place:
             self.map.show_place(place)
             self.post_message(View.Moved(place))
