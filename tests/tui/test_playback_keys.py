@@ -180,9 +180,9 @@ async def test_a_note_ends_with_the_next_request() -> None:
     async with running(app, size=(120, 40)) as pilot:
         playback.show(feed.monitor, START_NS + 5 * MIN)
         await pilot.press("at", *"99:00", "enter")
-        assert "no time of day" in pilot.text()
+        assert "not a time of day" in pilot.text()
         await pilot.press(*"-30s", "enter")
-        assert "no time of day" not in pilot.text()
+        assert "not a time of day" not in pilot.text()
         assert "Space" in app.query_one("#status", Bar).text
 
 
@@ -302,7 +302,7 @@ async def test_asking_for_a_time() -> None:
     app, playback = made(feed)
     async with running(app, size=(120, 40)) as pilot:
         await pilot.press("at", *"noon", "enter")
-        assert "'noon' is no time; write it as 14:03" in pilot.text()
+        assert "'noon' is not a time; write it as 14:03" in pilot.text()
         assert asks(app)
         await pilot.press(*"00:04", "enter")
         assert playback.wishes == [("seek", START_NS + 4 * MIN)]

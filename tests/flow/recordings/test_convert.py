@@ -346,7 +346,7 @@ def test_any_file_opens_as_a_recording(tmp_path: Path, monkeypatch: pytest.Monke
     assert not list(temporary.iterdir())
 
     with pytest.raises(
-        ConfigError, match=r"payload-text\.ndjson: it is no recording as the others are"
+        ConfigError, match=r"payload-text\.ndjson: not a recording, unlike the others"
     ):
         open_recordings([tmp_path / "a.mcap", LINES], reported.append)
 

@@ -243,7 +243,7 @@ def test_replay_takes_neuron_ls_too(capsysbinary: pytest.CaptureFixture[bytes]) 
         container,
         status=2,
     )
-    assert b"--neuron-ls is for files of neuron-monitor, and " in capsysbinary.readouterr().err
+    assert b"--neuron-ls is for files of neuron-monitor; " in capsysbinary.readouterr().err
 
 
 def test_a_scrape_is_shown_as_a_host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

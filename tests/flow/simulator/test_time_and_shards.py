@@ -147,7 +147,7 @@ def test_wrong_use(arguments: tuple[str, ...], status: int, told: str) -> None:
             "no entry has the id 'x'",
         ),
         ('[[loads]]\njob = "serve-7b"\nat = 1\nfor = 5\nfactor = 2.0', "did you mean 'serve-70b'"),
-        ('[[loads]]\njob = "pretrain-70b"\nat = 1\nfor = 5\nfactor = 2.0', "no inference job"),
+        ('[[loads]]\njob = "pretrain-70b"\nat = 1\nfor = 5\nfactor = 2.0', "not an inference job"),
         ('[[faults]]\nfault = "straggler"\ntarget = "random(1)"\nat = "soon"', "not a duration"),
         ("[rates]\nacceleration = 1e12", "at most"),
         ('titel = "x"', "did you mean 'title'"),

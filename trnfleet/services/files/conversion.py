@@ -62,7 +62,7 @@ def open_recordings(
         other = next(
             path for path, kind in zip(paths, kinds, strict=True) if kind not in HOST_KINDS
         )
-        raise ConfigError(f"--neuron-ls is for files of neuron-monitor, ; {other} is not one")
+        raise ConfigError(f"--neuron-ls is for files of neuron-monitor; {other} is not one")
     if all(kind is Kind.MCAP for kind in kinds):
         return Recording.open(paths)
     if Kind.MCAP in kinds:
