@@ -386,7 +386,7 @@ _ALERTS = {
     "ACCESS_DENIED": "the broker refuses the client certificate: access denied",
     "DECRYPT_ERROR": "the broker refuses the client certificate: a signature is wrong",
     "PROTOCOL_VERSION": (
-        "broker and client have no version of TLS in common; 1.2 and 1.3 are spoken here"
+        "broker and client have no version of TLS in common; trnfleet has 1.2 and 1.3"
     ),
     "INSUFFICIENT_SECURITY": "the broker finds the ciphers that are offered too weak",
     "NO_APPLICATION_PROTOCOL": "the broker knows no protocol of the name given by --alpn",

@@ -48,24 +48,24 @@ class TlsSettings:
     """Whether neither certificate nor host name of the broker is verified."""
 
     def check(self, url: BrokerUrl) -> None:
-        """Raise where settings contradict each other or the URL, or a file is no good.
+        """Raise if settings contradict each other or the URL, or if a file cannot be used.
 
         Raises:
-            ConfigError: they do.
+            ConfigError: a setting or a file is wrong.
         """
         given = [option for name, option in _OPTIONS.items() if getattr(self, name)]
         if given and not url.is_tls:
             scheme = "wss" if url.is_websocket else "mqtts"
             raise ConfigError(
-                f"{given[0]} is about TLS, which {url} has not: write {scheme}://, or leave"
+                f"{given[0]} is for TLS, which {url} does not use: write {scheme}://, or leave"
                 f" {given[0]} out"
             )
         if self.key and not self.cert:
             raise ConfigError(f"--key {self.key}: its certificate is missing; give --cert FILE")
         if self.insecure and self.ca:
             raise ConfigError(
-                "--insecure and --ca do not go together: nothing is verified, or the broker's"
-                " certificate is by that authority"
+                "--insecure and --ca do not go together: --insecure verifies nothing, --ca names"
+                " the authority that verifies"
             )
         if self.alpn is not None and not (
             self.alpn.isascii() and self.alpn.isprintable() and 0 < len(self.alpn) <= LONGEST_ALPN
@@ -160,7 +160,7 @@ def _read(option: str, file: str) -> bytes:
     except OSError as error:
         raise ConfigError(f"{option} {file}: {(error.strerror or str(error)).lower()}") from None
     except ValueError:
-        raise ConfigError(f"{option} {file!r}: no name of a file") from None
+        raise ConfigError(f"{option} {file!r}: not a file name") from None
 
 
 def read_secret(option: str, file: str) -> str:
@@ -184,18 +184,19 @@ def read_secret(option: str, file: str) -> str:
     except OSError as error:
         raise ConfigError(f"{where}: {(error.strerror or str(error)).lower()}") from None
     except ValueError:
-        raise ConfigError(f"{option} {file!r}: no name of a file") from None
+        raise ConfigError(f"{option} {file!r}: not a file name") from None
+    # The end of the line, two bytes at most, does not count.
+    if max(len(data) - 2, len(data.rstrip(b"\r\n"))) > LARGEST_TWO_BYTES:
+        raise ConfigError(f"{where}: it is over MQTT's {LARGEST_TWO_BYTES:,} bytes")
     try:
         text = data.decode().rstrip("\r\n")
     except UnicodeDecodeError:
         # The error itself would quote the unreadable bytes.
         raise ConfigError(f"{where}: it is not UTF-8") from None
     if "\n" in text or "\r" in text:
-        raise ConfigError(f"{where}: it has several lines, and only one may be the secret")
+        raise ConfigError(f"{where}: it has several lines; the secret must be the only one")
     if not text:
         raise ConfigError(f"{where}: it is empty")
-    if len(data) > LARGEST_TWO_BYTES:
-        raise ConfigError(f"{where}: it is over MQTT's {LARGEST_TWO_BYTES:,} bytes")
     return text
 
 
@@ -219,7 +220,8 @@ class TokenFile:
         """
         if Path(self.path).exists() and not Path(self.path).is_file():
             raise ConfigError(
-                f"--token-file {self.path}: no file that can be read again for every connection"
+                f"--token-file {self.path}: not a regular file; it is read again for every"
+                " connection"
             )
         self.reveal()
 

@@ -110,7 +110,7 @@ def format_url(url: BrokerUrl) -> str:
 def parse_url(text: str) -> BrokerUrl:
     """Read `mqtt://user@host:port`.
 
-    The user is optional, the port if it is the scheme's default, and so is `mqtt://`.
+    Only the host is required. The scheme is `mqtt`, and the port is the scheme's, unless given.
 
     Raises:
         ConfigError: the text is no such URL, its scheme is unknown, or it contains a password. The
@@ -182,8 +182,8 @@ def _checked_path(scheme: str, parts: SplitResult, text: str) -> str:
     if "@" in parts.path:
         # An unquoted / in a password ends the host, and all behind it would be shown as the path.
         raise ConfigError(
-            f"broker {_shown(text)!r}: an @ in the path is written %40, and no password stands in"
-            " a URL"
+            f"broker {_shown(text)!r}: write an @ in the path as %40; a password must not be in"
+            " the URL"
         )
     if parts.path and not _PATH.fullmatch(parts.path):
         raise ConfigError(f"broker {_shown(text)!r}: the path is not of printable ASCII characters")

@@ -147,7 +147,9 @@ def test_an_option_is_for_the_brokers_that_have_a_use_for_it(tmp_path: Path) -> 
     assert (plain.url.user, plain.tls) == ("ann", TlsSettings())
     nobody, ann = sessions_of(*brokers, "--token-file", file)
     assert (nobody.password, isinstance(ann.password, TokenFile)) == (None, True)
-    with pytest.raises(ConfigError, match="--insecure is about TLS, which mqtt://h:1883 has not"):
+    with pytest.raises(
+        ConfigError, match="--insecure is for TLS, which mqtt://h:1883 does not use"
+    ):
         sessions_of("--broker", "mqtt://h", "--broker", "mqtt://ann@h", "--insecure")
 
 
@@ -207,7 +209,7 @@ def test_what_variables_name_for_all_brokers_is_used_where_it_fits() -> None:
     assert (plain.url.user, plain.tls) == ("ann", TlsSettings())
     with pytest.raises(ConfigError, match=r"--ca /missing\.pem: no such file"):
         session_of("--broker", "mqtts://h", **variables)
-    with pytest.raises(ConfigError, match="--ca is about TLS"):
+    with pytest.raises(ConfigError, match="--ca is for TLS"):
         session_of("--broker", "mqtt://h", "--ca", "/missing.pem")
 
 

@@ -27,11 +27,14 @@ def write(folder: Path, data: bytes, mode: int = 0o600) -> str:
 
 
 def test_a_token_is_what_the_file_has_now(tmp_path: Path) -> None:
-    """It is read each time, without the line's end, and shows itself nowhere."""
+    """It is read each time, without the line's end, and shows itself nowhere.
+
+    It may have all of MQTT's 65,535 bytes before that end.
+    """
     token = TokenFile(write(tmp_path, b"one\r\n"))
     assert token.reveal() == "one"
-    write(tmp_path, b"two")
-    assert token.reveal() == "two"
+    write(tmp_path, b"two" * (LARGEST_TWO_BYTES // 3) + b"\r\n")
+    assert token.reveal() == "two" * (LARGEST_TWO_BYTES // 3)
     assert "two" not in repr(token)
 
 
@@ -43,10 +46,12 @@ def test_a_token_is_what_the_file_has_now(tmp_path: Path) -> None:
         (
             b"hunter2\nnotes\n",
             0o600,
-            "it has several lines, and only one may be the secret",
+            "it has several lines; the secret must be the only one",
         ),
         (b"hunter2\xff", 0o600, "it is not UTF-8"),
         (b"h" * (LARGEST_TWO_BYTES + 1), 0o600, "it is over MQTT's 65,535 bytes"),
+        (b"h\n" + b"\xc3\xa4" * LARGEST_TWO_BYTES, 0o600, "it is over MQTT's 65,535 bytes"),
+        (b"h" * LARGEST_TWO_BYTES + b"\n\n\nnotes", 0o600, "it is over MQTT's 65,535 bytes"),
     ],
 )
 def test_a_file_that_is_no_good_is_named_and_not_quoted(
@@ -67,7 +72,9 @@ def test_a_token_in_a_pipe_is_refused_before_it_is_waited_for(tmp_path: Path) ->
     """It could be read once, and the next connection would wait for a writer forever."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe, 0o600)
-    with pytest.raises(ConfigError, match="no file that can be read again for every connection"):
+    with pytest.raises(
+        ConfigError, match="not a regular file; it is read again for every connection"
+    ):
         TokenFile(str(pipe)).check()
 
 
@@ -113,12 +120,12 @@ def test_by_default_a_broker_is_verified() -> None:
         (
             TlsSettings(cert="c"),
             "mqtt://h",
-            "--cert is about TLS, which mqtt://h:1883 has not: write mqtts://",
+            "--cert is for TLS, which mqtt://h:1883 does not use: write mqtts://",
         ),
         (
             TlsSettings(insecure=True),
             "ws://h",
-            "--insecure is about TLS, which ws://h:80/mqtt has not: write wss://",
+            "--insecure is for TLS, which ws://h:80/mqtt does not use: write wss://",
         ),
         (
             TlsSettings(key="k"),
@@ -138,7 +145,7 @@ def test_by_default_a_broker_is_verified() -> None:
             "--ca /missing.pem: no such file or directory",
         ),
         (TlsSettings(ca="/"), "mqtts://h", "--ca /: is a directory"),
-        (TlsSettings(ca="\0"), "mqtts://h", "no name of a file"),
+        (TlsSettings(ca="\0"), "mqtts://h", "not a file name"),
     ],
 )
 def test_settings_that_contradict_each_other(settings: TlsSettings, url: str, words: str) -> None:

@@ -53,7 +53,7 @@ def test_url_is_read(text: str, url: BrokerUrl) -> None:
         ("ws://h/mqtt?token=1", "'ws://h/mqtt?***': nothing may follow the path"),
         (
             "wss://ops:1234/pw@h/mqtt",
-            "'wss://ops:***@h/mqtt': an @ in the path is written %40, and no password",
+            "'wss://ops:***@h/mqtt': write an @ in the path as %40; a password must not",
         ),
         ("ws://h/\u00e9", "printable ASCII"),
         ("mqtt://", "is not a host"),
