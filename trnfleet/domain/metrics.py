@@ -1,7 +1,8 @@
 """The table of metrics: name, shape, wire form, unit, scale, title and meaning of each.
 
 Codec, store, rules, views and documentation are derived from it: a new metric is a row, at any
-place in the table, and the code that writes its column. A column nobody writes is not available.
+place in the table, the next set of columns (`wire.messages`) and the code that writes its column. A
+column nobody writes is not available.
 Screen ranks and thresholds are in `tui.metric_display`, for metrics that need more than its
 defaults. A value in messages and in the store is an unsigned integer `code`: value = code x scale,
 and the type's top code means not available.

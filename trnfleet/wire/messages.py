@@ -348,8 +348,8 @@ MessageT = TypeVar("MessageT", bound=msgspec.Struct)
 STANDARD_COLUMNS = tuple(ColumnSpec.of(metric) for metric in CHIP_METRICS + INSTANCE_METRICS)
 """Every column of the metric table, as our own publishers describe them."""
 COLUMN_SETS = {"standard/1": STANDARD_COLUMNS}
-"""Sets of columns that descriptors name, by name and version. A set never changes: one with other
-columns gets the next version."""
+"""Sets of columns that descriptors name, by name and version, the newest last. A set never changes:
+one with other columns gets the next version. CONTRIBUTING.md has the steps."""
 
 
 def encode_message(message: WireStruct) -> bytes:

@@ -23,6 +23,7 @@ from trnfleet.wire.alerts import AckMessage, AlertMessage, Handling, SilenceMess
 from trnfleet.wire.frames import FrameDecoder
 from trnfleet.wire.limits import DEFAULT_LIMITS
 from trnfleet.wire.messages import (
+    COLUMN_SETS,
     ClockSpec,
     ColumnSpec,
     CommandMessage,
@@ -286,7 +287,7 @@ def test_the_frame_of_the_page_is_read() -> None:
 
 def test_a_set_of_columns_goes_by_its_name() -> None:
     """The column set's name means all columns of the metric table, in its order."""
-    message = descriptor() | {"column_set": "standard/1"}
+    message = descriptor() | {"column_set": [*COLUMN_SETS][-1]}
     del message["columns"]
     reader = Reader()
     reader.describe(message)
