@@ -34,7 +34,10 @@ CEILINGS = {
     "class names twice": 34,
     "vague names": 97,
 }
-"""Ceilings of counts, never to be raised. Lower the ceiling when you lower a count."""
+"""Ceilings of counts. Lower one when you lower a count.
+
+Only a feature may raise those of statements.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +63,7 @@ def test_no_count_is_above_its_ceiling(program: list[Module], tests: list[Module
         "vague names": sum(vague_names(each).total() for each in program),
     }
     assert {name: count for name, count in counts.items() if count > CEILINGS[name]} == {}, (
-        "above CEILINGS: remove as much elsewhere"
+        "above CEILINGS: remove as much elsewhere, or raise statements for a feature"
     )
 
 
