@@ -21,7 +21,7 @@ _RULE = re.compile(
 _LAG = re.compile(r"lag (\d+(?:\.\d+)?) (ms|s)\b")
 _ACCOUNT = re.compile(
     r"published ([\d,]+) by sequence numbers = ([\d,]+) came \+ ([\d,]+) came late \+ ([\d,]+) lost"
-    r" \+ ([\d,]+) left out here"
+    r" \+ ([\d,]+) shed"
 )
 
 
