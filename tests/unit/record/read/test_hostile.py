@@ -106,32 +106,17 @@ def test_a_topic_is_no_longer_than_mqtt_allows() -> None:
         unpack(pack(EVENT._replace(topic="t" * 65_536)))
 
 
-def test_statistics_bound_the_number_of_topics(tmp_path: Path) -> None:
-    """Topics beyond the stored number are counted together."""
+@pytest.mark.parametrize("limit", [{"topics": 5}, {"topic_chars": 500}], ids=str)
+def test_statistics_bound_the_topics(tmp_path: Path, limit: dict[str, int]) -> None:
+    """Topics beyond the limit are counted together: a small file may have 64 GB of them."""
     path = tmp_path / "a.mcap"
     writer = RecordingWriter(path, ABOUT)
     for number in range(10):
         writer.write(START_NS + number, EVENT._replace(topic=f"other/{number}/{'x' * 92}"))
     writer.close()
 
-    statistics = Recording.open(
-        [path], dataclasses.replace(DEFAULT_RECORD_LIMITS, topics=5)
-    ).statistics()
-
-    assert (len(statistics.topics), statistics.uncounted, statistics.messages) == (5, 5, 10)
-
-
-def test_statistics_bound_the_characters_of_topics(tmp_path: Path) -> None:
-    """A small file may have 64 GB of them: topics beyond the limit are counted together."""
-    path = tmp_path / "a.mcap"
-    writer = RecordingWriter(path, ABOUT)
-    for number in range(10):
-        writer.write(START_NS + number, EVENT._replace(topic=f"other/{number}/{'x' * 92}"))
-    writer.close()
-
-    statistics = Recording.open(
-        [path], dataclasses.replace(DEFAULT_RECORD_LIMITS, topic_chars=500)
-    ).statistics()
+    limits = dataclasses.replace(DEFAULT_RECORD_LIMITS, **limit)
+    statistics = Recording.open([path], limits).statistics()
 
     assert (len(statistics.topics), statistics.uncounted, statistics.messages) == (5, 5, 10)
 
