@@ -27,7 +27,7 @@ import tempfile
 import time
 from collections import Counter, deque
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import paho.mqtt.client as mqtt
 import psutil
@@ -43,6 +43,9 @@ from support.processes.terminal import Terminal
 from trnfleet.clock import SystemClock, format_rfc3339
 from trnfleet.wire.ports import CONTENT_TYPE_CBOR, Envelope
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 MIB = 2**20
 SETTLED = 20
 """Minutes after which nothing may grow."""
@@ -53,6 +56,7 @@ ANSWER_S = 20.0
 COUNTS_TO = "CHURN_COUNTS"
 """Variable with the output file for counts of a program under test."""
 FLEET = "demo"
+PROGRAMS = ("monitor", "watch", "relay", "history", "record")
 KEYS = ("1", "2", "3", "5", "6", "7", "8", "9")
 
 
@@ -220,7 +224,7 @@ def table(minute: int, programs: list[Watched], publishers: str) -> None:
     print(" | ".join(parts), f"| status: publishers {publishers}", flush=True)
 
 
-def churn(minutes: float, names: int, folder: Path) -> None:
+def churn(minutes: float, names: int, folder: Path, tested: Sequence[str]) -> None:
     """Run, and print a table each minute."""
     cell = MosquittoProcess(folder)
     top = MosquittoProcess(folder)
@@ -230,21 +234,16 @@ def churn(minutes: float, names: int, folder: Path) -> None:
     publishing.step(names)
     broker = ("--broker", f"mqtt://127.0.0.1:{cell.port}", "--name", FLEET)
     files = str(folder / "churn.mcap")
+    to_top = ("--to", f"mqtt://127.0.0.1:{top.port}", "--cell", "cell-m")
+    commands = {
+        "monitor": ("monitor", *broker),
+        "watch": ("watch", *broker),
+        "relay": ("relay", *broker, *to_top),
+        "history": ("history", "write", str(folder / "history"), *broker),
+        "record": ("record", files, *broker, "--split", "32MiB", "--keep", "10m"),
+    }
     programs = [
-        Watched("monitor", folder, "monitor", *broker, in_terminal=True),
-        Watched("watch", folder, "watch", *broker),
-        Watched(
-            "relay",
-            folder,
-            "relay",
-            *broker,
-            "--to",
-            f"mqtt://127.0.0.1:{top.port}",
-            "--cell",
-            "cell-m",
-        ),
-        Watched("history", folder, "history", "write", str(folder / "history"), *broker),
-        Watched("record", folder, "record", files, *broker, "--split", "32MiB", "--keep", "10m"),
+        Watched(name, folder, *commands[name], in_terminal=name == "monitor") for name in tested
     ]
     try:
         began_s = time.monotonic()
@@ -255,10 +254,9 @@ def churn(minutes: float, names: int, folder: Path) -> None:
             seconds += 1
             if seconds // 60 > minute:
                 minute = seconds // 60
-                terminal = programs[0].terminal
-                if terminal is not None:
-                    terminal.send(KEYS[minute % len(KEYS)])
                 for each in programs:
+                    if each.terminal is not None:
+                        each.terminal.send(KEYS[minute % len(KEYS)])
                     each.sample()
                 for each in programs if minute % COUNTED_EVERY == 1 else ():
                     each.count()
@@ -281,6 +279,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--names", type=int, default=3, help="new names of each class a second")
+    parser.add_argument("--program", action="append", choices=PROGRAMS, help="only this one")
     parser.add_argument(
         "--folder", type=Path, help="folder for logs and recordings; else a new one"
     )
@@ -290,7 +289,7 @@ def main() -> None:
     with contextlib.ExitStack() as stack:
         folder = given.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
-        churn(given.minutes, given.names, folder)
+        churn(given.minutes, given.names, folder, given.program or PROGRAMS)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 MOST_TOPICS = DEFAULT_LIMITS.topics
 """Most followed topics of telemetry, and boots of publishers."""
+CACHED_TOPICS = 2**15
+"""Most topics whose parts stay in memory: 1 KB each, also of hosts that are gone."""
 # Within a JSON text a quotation mark is escaped: these bytes can be nothing but a key and its
 # value.
 _BOOT = re.compile(rb'"boot": ?"([A-Za-z0-9_-]+)"')
@@ -53,7 +55,7 @@ class SequenceGaps:
         self._heads: dict[str, tuple[bytes, SequenceTracker, PipelineCounts]] = {}
         """The part of the last frame before its sequence number, and the trackers, by topic."""
         # What is no topic of ours raises, and is not kept: it may be of any length.
-        self.parse = functools.lru_cache(MOST_TOPICS)(functools.partial(parse_topic, root=root))
+        self.parse = functools.lru_cache(CACHED_TOPICS)(functools.partial(parse_topic, root=root))
 
     @property
     def lost(self) -> int:

@@ -59,6 +59,13 @@ def test_what_is_no_telemetry_counts_as_nothing() -> None:
     assert gaps.lost == 0
 
 
+def test_topics_of_hosts_that_are_gone_take_little_memory() -> None:
+    """The default limit of topics is 500,000, and each takes a kilobyte."""
+    most = SequenceGaps("trnfleet").parse.cache_info().maxsize
+    assert most is not None
+    assert most <= 40_000
+
+
 def test_the_head_is_not_taken_from_within_a_value() -> None:
     """Value text that looks like a key is not one.
 
