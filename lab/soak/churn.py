@@ -95,9 +95,9 @@ def probe() -> None:
 
     signal.signal(signal.SIGUSR1, answer)
     # Before the modules that use it are imported.
-    events = importlib.import_module("trnfleet.monitor.store.events")
-    events.Events.__init__.__defaults__ = (events.KEPT // 5,)
-    importlib.import_module("trnfleet.monitor.alerting.cells").KEPT //= 5  # type: ignore[attr-defined]
+    events: Any = importlib.import_module("trnfleet.monitor.store.events")
+    events.KEPT //= 5
+    events.Events.__init__.__defaults__ = (events.KEPT,)
     sys.argv = ["trnfleet", *sys.argv[2:]]
     runpy.run_module("trnfleet", run_name="__main__")
 

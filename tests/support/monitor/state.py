@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 def unpacked(thing: T) -> T:
     """Return a part of a monitor as a restored monitor has it."""
-    monitor: Any = SimpleNamespace(state=lambda: thing)
+    monitor: Any = SimpleNamespace(state=lambda: thing, revision=SimpleNamespace(events=0))
     part: Any = PackedSnapshot(monitor).unpack()
     return cast("T", part)
 

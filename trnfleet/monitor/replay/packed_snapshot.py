@@ -33,7 +33,7 @@ COMPRESSED_BYTES = 2**20
 class PackedSnapshot:
     """The state of a monitor as bytes, with the objects shared with the monitor."""
 
-    __slots__ = ("_data", "_is_compressed", "_shared")
+    __slots__ = ("_data", "_is_compressed", "_shared", "events")
 
     def __init__(self, monitor: Monitor) -> None:
         """Pack a monitor's present state.
@@ -46,6 +46,8 @@ class PackedSnapshot:
         pickler = _Pickler(file)
         pickler.dump(monitor.state())
         self._shared = tuple(pickler.shared)
+        self.events = monitor.revision.events
+        """Events received before it, including those of alerts."""
         data = file.getvalue()
         self._is_compressed = len(data) <= COMPRESSED_BYTES
         self._data = zlib.compress(data, 1) if self._is_compressed else data

@@ -101,6 +101,20 @@ def test_snapshots_reach_their_number_and_stay_there(monkeypatch: pytest.MonkeyP
     assert set(numbers[30:]) == {8}
 
 
+def test_snapshots_hold_few_events_that_the_monitor_has_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(timeline_module, "MOST_EVENTS", 100)
+    timeline = make(10.0)
+    monitor = fed()
+    for second in range(0, 400, 10):
+        monitor.applied_s = float(second)
+        monitor.events.received += 10
+        timeline.take(monitor, BEGIN_NS + second * NS_PER_S)
+    counts = [snapshot.events for _, snapshot in timeline.snapshots]
+    assert counts == list(range(300, 401, 10))
+
+
 def test_a_fleet_that_does_not_fit_into_memory_has_no_snapshots(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
