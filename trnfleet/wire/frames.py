@@ -33,7 +33,7 @@ from trnfleet.wire.telemetry import MAX_SEQ, Head
 from trnfleet.wire.values import LATEST_NS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -387,14 +387,10 @@ def is_known(column: ColumnSpec) -> bool:
     return metric is not None and metric.scope is column.per
 
 
-def most_code(column: ColumnSpec) -> int:
-    """Return the largest code of a known column for a value of its metric."""
-    return min(_top(column) - 1, round(BY_NAME[column.name].limit / column.scale))
-
-
-def has_limit(column: ColumnSpec) -> bool:
-    """Return whether a known column has codes above the limit of its metric."""
-    return most_code(column) < _top(column) - 1
+def limited(columns: Iterable[ColumnSpec]) -> tuple[tuple[ColumnSpec, int], ...]:
+    """Return the known columns with codes above the limit of their metric, and its code."""
+    codes = {column: round(BY_NAME[column.name].limit / column.scale) for column in columns}
+    return tuple((column, most) for column, most in codes.items() if most < _top(column) - 1)
 
 
 def _dtype_of(column: ColumnSpec) -> np.dtype[Any]:
@@ -408,7 +404,10 @@ def _top(column: ColumnSpec) -> int:
 def is_above(codes: NDArray[Any], most: int) -> bool:
     """Return whether any code is above a limit, except "not available"."""
     # The code after that one is 0.
-    return int((codes + codes.dtype.type(1)).max(initial=0)) > most + 1
+    return (
+        int(codes.max(initial=0)) > most
+        and int((codes + codes.dtype.type(1)).max(initial=0)) > most + 1
+    )
 
 
 def to_store_codes(column: ColumnSpec, array: NDArray[Any]) -> NDArray[Any]:

@@ -17,7 +17,7 @@ from trnfleet.errors import WireError
 from trnfleet.monitor.ingest.rejects import MisplacedError, RejectedError
 from trnfleet.monitor.ingest.topics import covering_path
 from trnfleet.wire.frame_head import is_cbor
-from trnfleet.wire.frames import is_above, most_code, to_store_codes
+from trnfleet.wire.frames import is_above, to_store_codes
 from trnfleet.wire.telemetry import Doubt, decode_sample, reason_above, split_codes
 
 if TYPE_CHECKING:
@@ -237,8 +237,8 @@ class TelemetryBatch:
         if self._sampled and descriptor.path in self._sampled:
             # What came before it is written before it.
             self.finish()
-        for column in topic.limited:
-            self._clear_impossible(topic, column, frame)
+        for column, most in topic.limited:
+            self._clear_impossible(topic, column, most, frame)
         store = self._store
         now_s = self._now_s
         columns = store.columns
@@ -261,11 +261,12 @@ class TelemetryBatch:
         counts.chips += topic.chip_count if chips.mask is None else int(chips.mask.sum())
         return frame.head
 
-    def _clear_impossible(self, topic: TopicState, column: ColumnSpec, frame: Frame) -> None:
+    def _clear_impossible(
+        self, topic: TopicState, column: ColumnSpec, most: int, frame: Frame
+    ) -> None:
         """Mark codes above the metric's limit as not available, and count them."""
         values = frame.chip if column.per is Scope.CHIP else frame.instance
         codes = values[column.name]
-        most = most_code(column)
         if not is_above(codes, most):
             return
         top = np.iinfo(codes.dtype).max

@@ -49,8 +49,8 @@ class TopicState:
     same_chip: tuple[str, ...] = ()
     """Chip columns of its frames equal to the metric table's: copied unchanged."""
     same_instance: tuple[str, ...] = ()
-    limited: tuple[ColumnSpec, ...] = ()
-    """Known columns with possible codes above their metric's limit."""
+    limited: tuple[tuple[ColumnSpec, int], ...] = ()
+    """Known columns with possible codes above their metric's limit, and the code of the limit."""
     foreign: tuple[ColumnSpec, ...] = ()
     """Columns of another type, scale or width: converted. Unknown columns are left out."""
     has_other_columns: bool = False

@@ -42,7 +42,7 @@ from trnfleet.monitor.ingest.topic_state import TopicState
 from trnfleet.monitor.room import Room
 from trnfleet.monitor.slices import SLICE
 from trnfleet.wire.frame_batch import IS_LITTLE_ENDIAN, FrameForm
-from trnfleet.wire.frames import FrameDecoder, has_limit, is_known
+from trnfleet.wire.frames import FrameDecoder, is_known, limited
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.messages import STANDARD_COLUMNS, ColumnSpec
 from trnfleet.wire.ports import CONTENT_TYPE_JSON
@@ -281,7 +281,7 @@ def _is_uniform(topic: FramedTopic, size_bytes: int) -> bool:
 
 _CHIP_NAMES = tuple(metric.name for metric in CHIP_METRICS)
 _INSTANCE_NAMES = tuple(metric.name for metric in INSTANCE_METRICS)
-_LIMITED = tuple(filter(has_limit, STANDARD_COLUMNS))
+_LIMITED = limited(STANDARD_COLUMNS)
 
 OF_SOURCES = frozenset(
     {
@@ -722,7 +722,7 @@ def _sort_columns(state: TopicState, columns: tuple[ColumnSpec, ...]) -> None:
     state.same_instance = tuple(column.name for column in same if column.per is Scope.INSTANCE)
     state.foreign = tuple(column for column in known if column not in STANDARD_COLUMNS)
     state.has_other_columns = len(same) < len(columns)
-    state.limited = tuple(filter(has_limit, known))
+    state.limited = limited(known)
 
 
 def covering_path(path: str) -> str:
