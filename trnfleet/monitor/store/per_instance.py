@@ -99,10 +99,18 @@ def spread(codes: NDArray[Any], starts: NDArray[np.int64], chips_per_instance: i
             on.
         chips_per_instance: Of every instance, or 0 where they differ.
     """
-    return Spread(
-        combine(np.minimum, codes, starts, chips_per_instance),
-        combine(np.maximum, codes, starts, chips_per_instance),
-    )
+    # Small slices stay in the processor's cache, and need no new pages for results in between.
+    parts = []
+    for first in range(0, len(starts) - 1, INSTANCES_A_SLICE):
+        some = starts[first : first + INSTANCES_A_SLICE + 1]
+        part = codes[some[0] - starts[0] : some[-1] - starts[0]]
+        parts.append(
+            Spread(
+                combine(np.minimum, part, some, chips_per_instance),
+                combine(np.maximum, part, some, chips_per_instance),
+            )
+        )
+    return Spread.joined(parts)
 
 
 class Uneven(NamedTuple):
@@ -195,8 +203,8 @@ def fold(
         nodes_per_group: Of every group, or 0 if it varies.
     """
     combined: NDArray[Any] = (
-        # Whole columns are combined faster than short rows.
-        operation.reduce(np.ascontiguousarray(values.reshape(-1, nodes_per_group).T))
+        # Whole columns, because numpy combines short rows slowly.
+        functools.reduce(operation, values.reshape(-1, nodes_per_group).T)
         if nodes_per_group
         else operation.reduceat(values, starts)
     )

@@ -203,10 +203,9 @@ class Rollups:
                 aggregate, count = yield from gather_instances(
                     store, metric, chips, included, spreads
                 )
-                total = (
-                    np.full(len(chips), aggregate) if isinstance(aggregate, float) else aggregate
-                )
+                total = np.broadcast_to(aggregate, len(chips))
                 if rolled is not None:
+                    total = total.copy()
                     count = count.copy() if count is chips else count
                     total[rolled.numbers], count[rolled.numbers] = rolled.parts(metric.name)
                 if count is not chips:

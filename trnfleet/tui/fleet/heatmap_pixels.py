@@ -158,6 +158,8 @@ class HeatValues:
     ) -> Image:
         """Return the pixels, each `side` chips wide, at pixel columns `x` by rows `y`."""
         if side >= grid.tile:
+            if len(x) == len(y) == 1:
+                return self._reduced(grid, field, side, (int(x[0]), int(y[0])))
             whole = self._whole(grid, field, side)
             return Image(whole.values[np.ix_(y, x)], whole.trust[np.ix_(y, x)])
         if side == 1:
@@ -240,12 +242,18 @@ class HeatValues:
             self._images[key] = self._reduced(grid, field, side)
         return self._images[key]
 
-    def _reduced(self, grid: MapGrid, field: Field, side: int) -> Image:
-        """Make all pixels of a map from instances."""
+    def _reduced(
+        self, grid: MapGrid, field: Field, side: int, only: tuple[int, int] | None = None
+    ) -> Image:
+        """Make all pixels of a map from instances, or the one at a column and a row."""
         store = self._monitor.store
         rollups = self._monitor.rollups
         place, shape = grid.pixels_of_pieces(side)
         instance = grid.piece_instance
+        if only is not None:
+            instance = instance[place == only[1] * shape[1] + only[0]]
+            place = np.zeros(len(instance), np.int64)
+            shape = 1, 1
         size = shape[0] * shape[1]
         trust = np.full(size, Trust.NOTHING, np.uint8)
         if not rollups.ready or rollups.generation != store.generation:
@@ -261,7 +269,7 @@ class HeatValues:
         trust[(live > 0) & (stale + offline > 0)] = Trust.PARTLY
         joining = _joining(field)
         read = field.values if joining is Aggregate.SUM else field.per_chip
-        values = read(store, rollups, Level.INSTANCE, None)[instance]
+        values = read(store, rollups, Level.INSTANCE, instance)
         usable = ((states[:, Freshness.LIVE] > 0) | (live[place] == 0)) & ~np.isnan(values)
         weights = np.where(usable, rollups.covered(field.parts[0], Level.INSTANCE)[instance], 0.0)
         seen = np.bincount(place, weights, size)

@@ -131,6 +131,8 @@ class CounterWindow:
 
     def above(self, limit: float) -> Rows:
         """Return the chips with an increase above a limit of 0 or more, ascending."""
+        if not self._entries:
+            return NO_INCREASE.rows
         return np.flatnonzero(self.totals > limit)
 
     def move(self, to: Rows, source: Rows, chips: int) -> None:
