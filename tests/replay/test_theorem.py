@@ -19,7 +19,7 @@ from support.monitor.state import alerts_of, rollups_of, values_of
 from trnfleet.clock import NS_PER_S, SystemClock
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.replay.packed_snapshot import PackedSnapshot
-from trnfleet.monitor.replay.past_monitor import PastMonitor, PastSource, RecordingClock
+from trnfleet.monitor.replay.past_monitor import GATHER_NS, PastMonitor, PastSource, RecordingClock
 from trnfleet.record.format.metadata import About
 from trnfleet.record.read.recording import Recording
 from trnfleet.record.write.writer import RecordingWriter
@@ -39,7 +39,7 @@ RULES = load_rules()
 BEGIN_NS = 1_767_600_000 * NS_PER_S + NS_PER_S // 4
 """A quarter past a whole second. A message at the very instant of a pass could be on either side of
 it."""
-STEPS_NS = [0, NS_PER_S // 50, NS_PER_S // 2, NS_PER_S, 4 * NS_PER_S, 17 * NS_PER_S]
+STEPS_NS = [0, GATHER_NS, NS_PER_S // 2, NS_PER_S, 4 * NS_PER_S, 17 * NS_PER_S]
 KINDS = (
     "tick",
     "part",
@@ -172,6 +172,10 @@ stale."""
 
 
 @example(drawn=LOSSY, json=True)
+@example(
+    drawn=[("tick", 0, STEPS_NS[2]), ("part", 0, STEPS_NS[1]), ("tick", 0, STEPS_NS[2])],
+    json=False,
+)
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     drawn=st.lists(

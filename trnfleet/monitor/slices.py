@@ -54,7 +54,7 @@ WHOLE_WITHIN_S = 0.3
 """Longest wait for a complete tick, and lateness of a tick each second. Assumed, for busy machines.
 """
 
-GATHER_S = 0.02
+GATHER_S = 0.03
 """Seconds to gather messages between two batches. Many in a batch cost much less than one by one.
 """
 LET_IN = 2
