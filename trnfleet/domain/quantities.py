@@ -19,6 +19,7 @@ SHORT_UNITS = {
     "events": "",
 }
 """Units as written behind a number; others are unchanged."""
+_LONG_UNITS = SHORT_UNITS | {"TFLOP/s": "FLOP/s", "TFLOP/s/W": "TFLOPS/W"}
 
 
 def scaled_by(value: float, prefixes: tuple[str, ...], step: float) -> tuple[float, str]:
@@ -39,22 +40,10 @@ def with_unit(value: float | None, unit: str) -> str:
     """
     if value is None or math.isnan(value):
         return NOT_AVAILABLE
-    if unit == "%":
-        return f"{value:.1f} %"
-    if unit == "degC":
-        return f"{value:.1f} °C"
-    if unit == "bytes":
-        scaled, prefix = scaled_by(value, IEC, 1024.0)
-        return f"{_digits(scaled)} {prefix}B"
-    if unit == "TFLOP/s":
-        scaled, prefix = scaled_by(value * 1e12, SI, 1000.0)
-        return f"{_digits(scaled)} {prefix}FLOP/s"
-    if unit == "TFLOP/s/W":
-        return f"{value:.2f} TFLOPS/W"
     if unit in {"events", ""}:
         return f"{value:,.0f}"
-    scaled, prefix = scaled_by(value, SI, 1000.0)
-    return f"{_digits(scaled)} {prefix}{SHORT_UNITS.get(unit, unit)}"
+    number, prefix = _number(value, unit)
+    return f"{number} {prefix}{_LONG_UNITS.get(unit, unit)}"
 
 
 def bare(value: float | None, unit: str) -> str:
@@ -64,21 +53,21 @@ def bare(value: float | None, unit: str) -> str:
     """
     if value is None or math.isnan(value):
         return NOT_AVAILABLE
+    number, prefix = _number(value, unit)
+    return f"{value:.0f}" if unit == "events" and not prefix else number + prefix
+
+
+def _number(value: float, unit: str) -> tuple[str, str]:
+    """Return a value as text, about three significant digits, and the prefix of its unit."""
     if unit in {"%", "degC"}:
-        return f"{value:.1f}"
+        return f"{value:.1f}", ""
+    if unit == "TFLOP/s/W":
+        return f"{value:.2f}", ""
     if unit == "bytes":
         scaled, prefix = scaled_by(value, IEC, 1024.0)
-        return _digits(scaled) + prefix
-    if unit == "TFLOP/s":
-        scaled, prefix = scaled_by(value * 1e12, SI, 1000.0)
-        return _digits(scaled) + prefix
-    if unit == "TFLOP/s/W":
-        return f"{value:.2f}"
-    if unit == "events":
-        scaled, prefix = scaled_by(value, SI, 1000.0)
-        return f"{value:.0f}" if not prefix else _digits(scaled) + prefix
-    scaled, prefix = scaled_by(value, SI, 1000.0)
-    return _digits(scaled) + prefix
+    else:
+        scaled, prefix = scaled_by(value * 1e12 if unit == "TFLOP/s" else value, SI, 1000.0)
+    return _digits(scaled), prefix
 
 
 def in_three(value: float, unit: str) -> str:
