@@ -46,10 +46,7 @@ def boot_span(payload: bytes) -> slice:
     Raises:
         WireError: it is no frame, or has none.
     """
-    for key, at in _places(payload):
-        if key == b"boot":
-            return _boot(payload, at)
-    raise WireError("a frame without boot")
+    return _boot(payload, _find(payload, b"boot"))
 
 
 def frame_head(payload: bytes) -> tuple[str, int]:
@@ -97,15 +94,13 @@ def with_seq(payload: bytes, seq: int) -> bytes:
     Raises:
         WireError: it is no frame, or has no sequence number.
     """
-    for key, at in _places(payload):
-        if key == b"seq":
-            major, _, end = _item(payload, at)
-            if major != _Major.NUMBER:
-                raise WireError("a frame whose seq is not a number")
-            size = end - at - 1
-            number = payload[at : at + 1] + seq.to_bytes(size, "big") if size else bytes([seq])
-            return payload[:at] + number + payload[end:]
-    raise WireError("a frame without seq")
+    at = _find(payload, b"seq")
+    major, _, end = _item(payload, at)
+    if major != _Major.NUMBER:
+        raise WireError("a frame whose seq is not a number")
+    size = end - at - 1
+    number = payload[at : at + 1] + seq.to_bytes(size, "big") if size else bytes([seq])
+    return payload[:at] + number + payload[end:]
 
 
 def frame_time_ns(payload: bytes) -> int:
@@ -120,6 +115,14 @@ def frame_time_ns(payload: bytes) -> int:
             if major == _Major.NUMBER:
                 return ts_ns
     raise WireError("a frame without ts")
+
+
+def _find(payload: bytes, name: bytes) -> int:
+    """Return the position of the value of a frame's key."""
+    for key, at in _places(payload):
+        if key == name:
+            return at
+    raise WireError(f"a frame without {name.decode()}")
 
 
 def _boot(payload: bytes, at: int) -> slice:
