@@ -10,7 +10,7 @@ from trnfleet.domain.fleet import Inference
 from trnfleet.domain.hardware.catalogue import TRAINIUM2
 from trnfleet.errors import ConfigError
 from trnfleet.sim.jobs.activity import QUANTITIES
-from trnfleet.sim.jobs.serving.inference import InferenceJobs
+from trnfleet.sim.jobs.serving.inference import InferenceJobs, ReplicaWork, ServingFigures
 from trnfleet.sim.jobs.serving.requests import poisson
 from trnfleet.sim.jobs.slowdown import Halt
 from trnfleet.sim.rng import Rng, Stream
@@ -28,6 +28,22 @@ def jobs(chips: int = 16, seed: int = 4, **rest: Any) -> InferenceJobs:
         [TRAINIUM2],
         Rng(seed),
         [job.replica_chips(16)],
+    )
+
+
+def advance(
+    serving: InferenceJobs, for_s: float, middle_s: float, halt: Halt = Halt.NONE
+) -> tuple[ReplicaWork, ServingFigures]:
+    """Advance a job with one replica, without slowdowns."""
+    return serving.advance(
+        for_s,
+        middle_s,
+        middle_s,
+        pace=np.ones(len(serving.job)),
+        halt=np.full(len(serving.job), halt, np.int8),
+        offered=np.ones(1),
+        run_s=np.full(1, for_s),
+        is_kept=np.ones(1, np.bool_),
     )
 
 
@@ -345,9 +361,9 @@ def test_a_window_of_the_last_bits_has_no_requests_of_its_own() -> None:
     whole = jobs(load_mean=0.6)
     cut = jobs(load_mean=0.6)
     for serving in (whole, cut):
-        serving.advance(100.0, 50.0, 50.0)
-    cut.advance(1e-15, 100.0, 100.0)
-    found = [serving.advance(8.0, 104.0, 104.0)[1].tokens_per_s for serving in (whole, cut)]
+        advance(serving, 100.0, 50.0)
+    advance(cut, 1e-15, 100.0)
+    found = [advance(serving, 8.0, 104.0)[1].tokens_per_s for serving in (whole, cut)]
     assert found[0] == pytest.approx(found[1])
 
 
@@ -361,8 +377,7 @@ def test_a_replica_that_hangs_in_its_start_is_not_starting() -> None:
     at_s = 0.0
     starts = []
     for halt, for_s in halts:
-        halted = np.full(serving.count.sum(), halt, np.int8)
-        work, _ = serving.advance(for_s, at_s + for_s / 2, at_s + for_s / 2, halt=halted)
+        work, _ = advance(serving, for_s, at_s + for_s / 2, halt)
         at_s += for_s
-        starts.append(0.0 if work.start is None else float(work.start[0]))
+        starts.append(float(work.start[0]))
     assert starts == pytest.approx([0.0, 1.0, 0.0, 1.0])

@@ -180,11 +180,11 @@ class ReplicaWork(NamedTuple):
     """Time in prefill."""
     decode: Row
     """Time in decode."""
-    hang: Row | None
-    """Share of time in a hang; None without hangs."""
-    start: Row | None
-    """Time in the restart after a failure; None if no replica starts."""
-    start_work: Row | None
+    hang: Row
+    """Share of time in a hang."""
+    start: Row
+    """Time in the restart after a failure."""
+    start_work: Row
     """Work of a whole start's activity."""
     pace: Row
     """Work of a second of prefill or decode, relative to a healthy replica's."""
@@ -194,8 +194,8 @@ class ReplicaWork(NamedTuple):
     """Read by one chip for decode."""
     flops: Row
     """Model FLOP/s of one chip."""
-    there: Row | None
-    """Share with running processes; None if all ran throughout. A start counts as its work."""
+    there: Row
+    """Share with running processes. A start counts as its work."""
     hbm_used: Row
     """Share of HBM of weights, KV cache and runtime, if the replica is there."""
     latency_s: Row
@@ -299,11 +299,11 @@ class InferenceJobs:
         middle_s: float,
         time_of_day_s: float,
         *,
-        pace: Row | None = None,
-        halt: NDArray[np.int8] | None = None,
-        offered: Row | None = None,
-        run_s: Row | None = None,
-        is_kept: NDArray[np.bool_] | None = None,
+        pace: Row,
+        halt: NDArray[np.int8],
+        offered: Row,
+        run_s: Row,
+        is_kept: NDArray[np.bool_],
     ) -> tuple[ReplicaWork, ServingFigures]:
         """Move on by `elapsed_s` and return the work done.
 
@@ -311,23 +311,19 @@ class InferenceJobs:
             elapsed_s: Length of the window.
             middle_s: Its middle, simulated seconds since the start.
             time_of_day_s: Its middle, seconds since midnight UTC.
-            pace: Share of speed left to each replica; 1 by default.
-            halt: A `Halt` for each replica; none by default.
-            offered: What each job's load is multiplied by; 1 by default.
-            run_s: How much of the window each job runs; all of it by default.
-            is_kept: Jobs whose processes are there, whose requests wait while they do not run; all
-                by default.
+            pace: Share of speed left to each replica.
+            halt: A `Halt` for each replica.
+            offered: What each job's load is multiplied by.
+            run_s: How much of the window each job runs.
+            is_kept: Jobs whose processes are there, whose requests wait while they do not run.
         """
-        jobs = len(self.times)
-        runs = np.ones(jobs) if run_s is None else run_s / elapsed_s
+        runs = run_s / elapsed_s
         speed, hang, start, start_work, there = self._live(pace, halt, elapsed_s)
-        if is_kept is not None and not is_kept.all():
-            self._batches.clear(~is_kept[self.job])
-        rate = self._carries * self.count * runs * (1.0 if offered is None else offered)
-        of_job = None if (runs == 1.0).all() else runs[self.job]
-        rates = speed if start is None else speed * (1.0 - start)
-        rates = rates if of_job is None else rates * of_job
-        router = speed if start is None else speed * (self._left_s <= 0.0)
+        self._batches.clear(~is_kept[self.job])
+        rate = self._carries * self.count * runs * offered
+        of_job = runs[self.job]
+        rates = speed * (1.0 - start) * of_job
+        router = speed * (self._left_s <= 0.0)
         work = None
         simulated_s = 0.0
         for slot, length_s, has_arrivals in self._slots.split(elapsed_s, middle_s):
@@ -344,15 +340,14 @@ class InferenceJobs:
             )
             simulated_s += length_s
         assert work is not None  # noqa: S101  for the type checker; every window has a slot
-        if simulated_s != 1.0:
-            work = SlotWork(*(amount / simulated_s for amount in work))
+        work = SlotWork(*(amount / simulated_s for amount in work))
         self._executions += (work.passes + work.prefills) * elapsed_s
         done = ReplicaWork(
             prefill=_over(work.prefill_s, speed),
             decode=_over(work.decode_s, speed),
-            hang=_part(hang, of_job),
-            start=_part(start, of_job),
-            start_work=_part(start_work, of_job),
+            hang=hang * of_job,
+            start=start * of_job,
+            start_work=start_work * of_job,
             pace=speed,
             batch_share=work.sequence_s / self._batches.most,
             hbm_read_bytes_per_s=work.read_bytes / self._chips,
@@ -368,21 +363,16 @@ class InferenceJobs:
         return np.floor(self._executions).astype(np.uint64)
 
     def _live(
-        self, pace: Row | None, halt: NDArray[np.int8] | None, elapsed_s: float
-    ) -> tuple[Row, Row | None, Row | None, Row | None, Row | None]:
+        self, pace: Row, halt: NDArray[np.int8], elapsed_s: float
+    ) -> tuple[Row, Row, Row, Row, Row]:
         """Return each replica's speed, and its shares of a window.
 
-        The shares are: hung, starting, a start's work, and present at all. They are None if no
-        replica hangs, starts or is down.
+        The shares are: hung, starting, a start's work, and present at all.
         """
-        count = len(self.job)
-        speed = np.ones(count) if pace is None else pace
-        if halt is None or not (halt.any() or self._left_s.any()):
-            return speed, None, None, None, None
         is_down = halt >= Halt.DOWN
         self._left_s[is_down] = self._startup_s[is_down]
         self._batches.clear(is_down)
-        speed = np.where(halt == Halt.NONE, speed, 0.0)
+        speed = np.where(halt == Halt.NONE, pace, 0.0)
         start_s = np.where(halt == Halt.NONE, np.minimum(self._left_s, elapsed_s), 0.0)
         before_s = self._startup_s - self._left_s
         self._left_s -= start_s
@@ -462,11 +452,4 @@ def inference_of(jobs: Sequence[Job]) -> tuple[list[Inference], NDArray[np.intp]
 
 def _over(work: Row, speed: Row) -> Row:
     """Return the duration of work at a speed."""
-    if (speed == 1.0).all():
-        return work
     return work / np.where(speed > 0, speed, 1.0)
-
-
-def _part(share: Row | None, of_job: Row | None) -> Row | None:
-    """Return a share of replicas over the part of a window that their jobs run."""
-    return share if share is None or of_job is None else share * of_job

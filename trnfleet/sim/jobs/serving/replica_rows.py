@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 TENSOR_PER_FULL_BATCH = 0.10
 """Additional tensor-engine activity of a full batch in decode: assumed."""
 
-_PHASES = (Phase.PREFILL, Phase.DECODE, Phase.START, Phase.HANG)
-
 
 class JobShares(NamedTuple):
     """Shares of a window in which serving jobs run, start and hang as a whole.
@@ -59,7 +57,7 @@ class ReplicaRows:
         self._factors: list[dict[Phase, float | Row]] = []
         for quantity in range(len(QUANTITIES)):
             of_phase: dict[Phase, float | Row] = {}
-            for phase in (*_PHASES, Phase.IDLE):
+            for phase in (Phase.PREFILL, Phase.DECODE, Phase.START, Phase.HANG, Phase.IDLE):
                 values = tables[:, phase, quantity]
                 if len(values) and values.any():
                     same = bool((values == values[0]).all())
@@ -81,26 +79,29 @@ class ReplicaRows:
     def hbm_used(self, work: ReplicaWork, shares: JobShares, idle: float) -> Row:
         """Return the share of HBM in use of each replica; `idle` without its processes."""
         of_jobs = shares.run + shares.start_work + shares.hang
-        if work.there is None and (of_jobs == 1.0).all():
-            return np.minimum(work.hbm_used, 1.0)
-        there = of_jobs[self._job] * (1.0 if work.there is None else work.there)
+        there = of_jobs[self._job] * work.there
         return np.minimum(work.hbm_used * there + idle * (1.0 - there), 1.0)
 
     def phases(
         self, work: ReplicaWork, shares: JobShares
     ) -> tuple[dict[Phase, Row], dict[Phase, Row]]:
-        """Return work and time of each replica by phase, without empty phases."""
-        time = {Phase.PREFILL: work.prefill, Phase.DECODE: work.decode}
-        done = {Phase.PREFILL: work.prefill * work.pace, Phase.DECODE: work.decode * work.pace}
-        busy = work.prefill + work.decode
-        if shares.start.any() or work.start is not None:
-            time[Phase.START] = _sum(work.start, shares.start[self._job])
-            done[Phase.START] = _sum(work.start_work, shares.start_work[self._job])
-            busy += time[Phase.START]
-        if shares.hang.any() or work.hang is not None:
-            time[Phase.HANG] = done[Phase.HANG] = _sum(work.hang, shares.hang[self._job])
-            busy += time[Phase.HANG]
-        time[Phase.IDLE] = done[Phase.IDLE] = np.maximum(1.0 - busy, 0.0)
+        """Return work and time of each replica by phase."""
+        start = work.start + shares.start[self._job]
+        hang = work.hang + shares.hang[self._job]
+        idle = np.maximum(1.0 - (work.prefill + work.decode + start + hang), 0.0)
+        time = {
+            Phase.PREFILL: work.prefill,
+            Phase.DECODE: work.decode,
+            Phase.START: start,
+            Phase.HANG: hang,
+            Phase.IDLE: idle,
+        }
+        done = {
+            **time,
+            Phase.PREFILL: work.prefill * work.pace,
+            Phase.DECODE: work.decode * work.pace,
+            Phase.START: work.start_work + shares.start_work[self._job],
+        }
         return done, time
 
     def fill(self, average: NDArray[np.float64], done: dict[Phase, Row], work: ReplicaWork) -> None:
@@ -113,15 +114,6 @@ class ReplicaRows:
         """
         for quantity, factors in enumerate(self._factors):
             column = average[:, quantity]
-            is_first = True
             for phase, factor in factors.items():
-                if phase in done and is_first:
-                    np.multiply(done[phase], factor, out=column)
-                    is_first = False
-                elif phase in done:
-                    column += done[phase] * factor
+                column += done[phase] * factor
         average[:, QUANTITIES["tensor"]] += TENSOR_PER_FULL_BATCH * work.batch_share
-
-
-def _sum(of_replicas: Row | None, of_jobs: Row) -> Row:
-    return of_jobs if of_replicas is None else of_replicas + of_jobs
