@@ -413,11 +413,3 @@ def parse_json_object(payload: bytes, limits: Limits = DEFAULT_LIMITS) -> dict[s
     if not isinstance(parsed, dict):
         raise WireError("JSON is not an object")
     return parsed
-
-
-def to_json_bytes(value: dict[str, Any]) -> bytes:
-    """Return an object as compact JSON.
-
-    It must not have NaN or infinity; None stands for them.
-    """
-    return msgspec.json.encode(value)

@@ -20,7 +20,7 @@ from trnfleet.domain.address import format_chip
 from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS, Metric
 from trnfleet.errors import WireError, nearest
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
-from trnfleet.wire.messages import SCHEMA, parse_json_object, to_json_bytes
+from trnfleet.wire.messages import SCHEMA, parse_json_object
 from trnfleet.wire.structs import VALUE_CHARS, refusal, shown
 from trnfleet.wire.values import instant_ns
 
@@ -104,8 +104,11 @@ def encode_chips(
 
 
 def dump(value: dict[str, Any]) -> bytes:
-    """Return a telemetry object as compact JSON."""
-    return to_json_bytes(value)
+    """Return a telemetry object as compact JSON.
+
+    It must not have NaN or infinity; None stands for them.
+    """
+    return msgspec.json.encode(value)
 
 
 def _values(
