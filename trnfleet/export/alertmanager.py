@@ -11,7 +11,7 @@ from urllib.parse import quote
 from trnfleet import logs
 from trnfleet.clock import NS_PER_MS, NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.domain.alerts.watches import ReceiverError, ReceiverErrors
-from trnfleet.export.http import RequestOutcome, make_client, post_json, request_json
+from trnfleet.export.http import RequestOutcome, make_client, request_json
 from trnfleet.export.notification import annotations_of, labels_of, links_of
 from trnfleet.export.other_clock import SKEW_NS, OtherClock, stepped_ns
 from trnfleet.export.receiver import (
@@ -307,7 +307,7 @@ class AlertmanagerReceiver(Receiver):
             alerts.append(
                 _alert(alert.notification, there_ns, shift_ns if abs(shift_ns) > SKEW_NS else 0)
             )
-        return await post_json(client, self._url, alerts, self.clock)
+        return await request_json(client, "POST", self._url, self.clock, alerts)
 
     async def _asks_clock(self, client: httpx.AsyncClient) -> bool:
         """Ask for Alertmanager's clock before a wrong one is used; return whether it answered."""

@@ -125,11 +125,6 @@ def make_client(
     )
 
 
-async def post_json(client: httpx.AsyncClient, url: str, content: Any, clock: Clock) -> Answer:
-    """Post an object and return the outcome."""
-    return await request_json(client, "POST", url, clock, content)
-
-
 async def request_json(
     client: httpx.AsyncClient,
     method: str,

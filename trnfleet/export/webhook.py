@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from trnfleet import logs
 from trnfleet.clock import format_rfc3339
-from trnfleet.export.http import RequestOutcome, make_client, post_json
+from trnfleet.export.http import RequestOutcome, make_client, request_json
 from trnfleet.export.notification import annotations_of, labels_of, links_of
 from trnfleet.export.receiver import MOST_AT_ONCE, MOST_WAITING, Receiver, pause_s
 
@@ -81,7 +81,7 @@ class WebhookReceiver(Receiver):
         content = body(self.name, batch)
         attempt = 0
         while True:
-            answer = await post_json(client, self._target.url, content, self.clock)
+            answer = await request_json(client, "POST", self._target.url, self.clock, content)
             if answer.outcome is RequestOutcome.DONE:
                 self.tally.delivered += len(batch)
                 self.tally.last_error = ""

@@ -27,7 +27,6 @@ from trnfleet.export.http import (
     RequestOutcome,
     make_client,
     parse_target,
-    post_json,
     request_json,
 )
 from trnfleet.export.notification import labels_of
@@ -448,7 +447,7 @@ async def test_an_answer_that_takes_for_ever_is_a_failure() -> None:
 
     async def post() -> None:
         async with make_client(HttpTarget("http://h/x"), httpx.MockTransport(hang)) as client:
-            answers.append(await post_json(client, "http://h/x", {}, clock))
+            answers.append(await request_json(client, "POST", "http://h/x", clock, {}))
 
     async with running(post()):
         await clock.advance(WHOLE_LIMIT_S)
