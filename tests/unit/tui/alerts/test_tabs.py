@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.tui.past_app import burning, fed
 
-from trnfleet.tui.alerts.tabs import (
+from trnfleet.tui.alerts.view import (
     ACTIVE,
     ALL,
     HISTORY,
