@@ -19,7 +19,7 @@ from trnfleet.domain.layout import FLEET_NODE
 from trnfleet.tui.charts import plot
 from trnfleet.tui.charts.chart import draw
 from trnfleet.tui.charts.place import ChartPlan
-from trnfleet.tui.fleet.trend_charts import trend_makers
+from trnfleet.tui.fleet.view import trend_makers
 from trnfleet.tui.state.chart_window import WINDOWS_S
 from trnfleet.tui.state.context import UiContext
 

@@ -12,8 +12,8 @@ from support.tui.pilot import fleet_app, running
 from trnfleet.domain.alerts.rules import Rule
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.tui.charts.place import ChartPlan
-from trnfleet.tui.fleet import trend_charts
-from trnfleet.tui.fleet.trend_charts import Trends, trend_makers
+from trnfleet.tui.fleet import view
+from trnfleet.tui.fleet.view import Trends, trend_makers
 from trnfleet.tui.state.chart_window import LEAST_ALL_S, ChartWindow
 from trnfleet.tui.state.context import UiContext
 from trnfleet.wire.messages import JobMessage, encode_message
@@ -192,9 +192,7 @@ async def test_charts_without_a_place_are_not_made(monkeypatch: pytest.MonkeyPat
 
         return make
 
-    monkeypatch.setattr(
-        trend_charts, "trend_makers", lambda _context: [*map(counting, range(len(makers)))]
-    )
+    monkeypatch.setattr(view, "trend_makers", lambda _context: [*map(counting, range(len(makers)))])
     shown = Trends(context)
     for _ in range(2):
         assert len(shown.lines(0, 10, 90)) == 10
