@@ -21,19 +21,22 @@ from trnfleet.monitor.pipeline.publishers import State
 from trnfleet.text import LONGEST, plain
 from trnfleet.tui import theme
 from trnfleet.tui.charts.place import LEAST_ROWS, MOST_ROWS, ChartedPlace, PlaceCharts
-from trnfleet.tui.events.brokers import (
+from trnfleet.tui.events.list import EVENT_COLUMNS, NO_MATCH, EventList, head, severity_text
+from trnfleet.tui.events.pipeline import (
     BROKER_COLUMNS,
+    NO_BROKER,
+    NO_PUBLISHER,
+    PUBLISHER_COLUMNS,
+    SORTS,
     BrokerList,
     BrokerRow,
     PipelineFacts,
+    PublisherList,
     broker_facts,
     broker_head,
     publisher_facts,
+    publisher_head,
 )
-from trnfleet.tui.events.brokers import NO_MATCH as NO_BROKER
-from trnfleet.tui.events.list import EVENT_COLUMNS, NO_MATCH, EventList, head, severity_text
-from trnfleet.tui.events.publishers import NO_MATCH as NO_PUBLISHER
-from trnfleet.tui.events.publishers import PUBLISHER_COLUMNS, SORTS, PublisherList, publisher_head
 from trnfleet.tui.events.rates import EventRates, EventSpace
 from trnfleet.tui.format.alerts import age_text, condition_words, handling_texts, time_text
 from trnfleet.tui.format.alerts import severity_text as alert_severity_text
