@@ -9,7 +9,7 @@ from support.tui.past_app import seek
 
 from trnfleet.monitor.problems.problem import ProblemCounts
 from trnfleet.tui import theme
-from trnfleet.tui.playback.past_banner import kept_text, past_banner, past_hints
+from trnfleet.tui.app.bars import kept_text, past_banner, past_hints
 from trnfleet.tui.widgets.cells import text_of, width_of
 
 if TYPE_CHECKING:
