@@ -26,8 +26,11 @@ if TYPE_CHECKING:
     from trnfleet.monitor.slices import Slices
     from trnfleet.monitor.sources.cells import Cells
     from trnfleet.monitor.sources.clocks import Timebase
-    from trnfleet.monitor.sources.descriptor_parts import DescriptorChanges
-    from trnfleet.monitor.sources.descriptors import CompactDescriptor, Descriptors
+    from trnfleet.monitor.sources.descriptors import (
+        CompactDescriptor,
+        DescriptorChanges,
+        Descriptors,
+    )
     from trnfleet.monitor.sources.publishers import Publishers
     from trnfleet.monitor.store.layout_changes import ChangedLayout
     from trnfleet.monitor.store.store import Store
@@ -341,7 +344,7 @@ def _blank_columns(store: Store, descriptor: CompactDescriptor, rows: NDArray[np
 class LayoutPatch(NamedTuple):
     """The changes of a layout."""
 
-    changes: DescriptorChanges[CompactDescriptor]
+    changes: DescriptorChanges
     made: ChangedLayout
 
 
