@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from trnfleet.domain.metrics import Scope
 from trnfleet.monitor.ingest.rejects import MisplacedError, RejectedError
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from trnfleet.monitor.alerting.engine import Alerts
-    from trnfleet.monitor.alerting.silences import Silences
     from trnfleet.monitor.ingest.missing import MissingState
     from trnfleet.monitor.pipeline.counts import PipelineCounts
     from trnfleet.monitor.pipeline.doubts import TelemetryDoubts
@@ -278,34 +277,11 @@ class RetainedHandler(Generic[M]):
             ledger.put(path, owner, size_bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class _Acks:
-    """The acknowledgements of operators."""
+class _OperatorCollection(NamedTuple, Generic[M]):
+    """The acknowledgements or the silences of operators."""
 
-    silences: Silences
-
-    def put(self, message: AckMessage) -> None:
-        """Add or replace an acknowledgement."""
-        self.silences.put_ack(message)
-
-    def remove(self, key: str) -> None:
-        """Remove an acknowledgement that was cleared."""
-        self.silences.remove_ack(key)
-
-
-@dataclass(frozen=True, slots=True)
-class _Silences:
-    """The silences of operators."""
-
-    silences: Silences
-
-    def put(self, message: SilenceMessage) -> None:
-        """Add or replace a silence."""
-        self.silences.put_silence(message)
-
-    def remove(self, key: str) -> None:
-        """Remove a silence that was cleared."""
-        self.silences.remove_silence(key)
+    put: Callable[[M], object]
+    remove: Callable[[str], object]
 
 
 def _cluster_of(message: JobMessage) -> str:
@@ -499,7 +475,9 @@ MESSAGE_HANDLERS: dict[TopicClass, MessageHandler] = {
         AckMessage,
         "acknowledgement",
         "fingerprint",
-        collection=lambda receiver: _Acks(receiver.alerts.silences),
+        collection=lambda receiver: _OperatorCollection(
+            receiver.alerts.silences.put_ack, receiver.alerts.silences.remove_ack
+        ),
         most=lambda limits: limits.alerts,
         owner=attrgetter("owner"),
     ),
@@ -507,7 +485,9 @@ MESSAGE_HANDLERS: dict[TopicClass, MessageHandler] = {
         SilenceMessage,
         "silence",
         "id",
-        collection=lambda receiver: _Silences(receiver.alerts.silences),
+        collection=lambda receiver: _OperatorCollection(
+            receiver.alerts.silences.put_silence, receiver.alerts.silences.remove_silence
+        ),
         most=lambda limits: limits.silences,
         owner=attrgetter("who"),
     ),
