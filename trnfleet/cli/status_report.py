@@ -31,7 +31,7 @@ from trnfleet.domain.severity import Severity
 from trnfleet.monitor.pipeline.health import contest_text
 from trnfleet.monitor.pipeline.publishers import State
 from trnfleet.monitor.problems import texts
-from trnfleet.monitor.problems.facts import problem_facts
+from trnfleet.monitor.problems.texts import problem_facts
 from trnfleet.monitor.reservations.means import MeanUse
 from trnfleet.monitor.store.last_known import LAST_KNOWN
 from trnfleet.monitor.summary import undescribed_text

@@ -7,8 +7,8 @@ from support.monitor.alert_run import AlertRun
 from trnfleet.domain.alerts.status import AlertState
 from trnfleet.monitor.alerting.store import AlertWithStatus
 from trnfleet.monitor.problems import texts
-from trnfleet.monitor.problems.facts import problem_facts
 from trnfleet.monitor.problems.state import problems_of
+from trnfleet.monitor.problems.texts import problem_facts
 from trnfleet.services.alerts_client import active_of
 from trnfleet.services.watch.service import describe
 from trnfleet.tui.state.alerts import AlertSnapshot

@@ -326,7 +326,7 @@ def report_word(fleet: FleetAlerts, before: str = "") -> None:
 
 def _fleet_facts(fleet: FleetAlerts) -> dict[str, Any]:
     """Return the facts about a fleet except for its alerts, as JSON values."""
-    from trnfleet.monitor.problems.facts import problem_facts
+    from trnfleet.monitor.problems.texts import problem_facts
     from trnfleet.services.alerts_client import silence_facts
 
     return {

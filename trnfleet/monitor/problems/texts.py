@@ -1,13 +1,13 @@
-"""Texts of problems for screen and command line: place, impact, owner and counts.
+"""Texts of problems for screen and command line, and problems as JSON values.
 
-All results are printable: texts of rules, jobs and operators pass through `plain` here.
+All texts are printable: texts of rules, jobs and operators pass through `plain` here.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from trnfleet.clock import NS_PER_S
+from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.address import Level, level_of
 from trnfleet.domain.alerts.alert import rack_text
 from trnfleet.domain.alerts.status import AlertStatus
@@ -208,3 +208,39 @@ def line(problem: Problem, now_ns: int) -> str:
 
 def _left(ends_ns: int, now_ns: int) -> str:
     return duration(max(0, ends_ns - now_ns) / NS_PER_S, DurationStyle.NARROW)
+
+
+def problem_facts(problem: Problem, now_ns: int) -> dict[str, Any]:
+    """Return a problem as facts: place, texts, job impact, owner, and its alerts or findings."""
+    place = problem.place
+    since_ns = problem.since_ns
+    return {
+        "key": problem.key,
+        "severity": problem.severity.value,
+        "status": problem.status.value,
+        "subsystem": problem.subsystem,
+        "place": place_text(place, is_whole=True),
+        "address": place.address,
+        "rack": place.rack or None,
+        "lane": place.lane or None,
+        "other_end": place.other_end or None,
+        "name": place.name or None,
+        "text": text_of(problem),
+        "chips": problem.chips,
+        "since": None if since_ns is None else format_rfc3339(since_ns),
+        "age_s": None if since_ns is None else max(0.0, (now_ns - since_ns) / NS_PER_S),
+        "jobs": [
+            {
+                "job": job.job,
+                "state": job.state,
+                "slowdown_pct": None if job.slowdown_pct is None else round(job.slowdown_pct, 1),
+            }
+            for job in problem.jobs
+        ],
+        "owner": problem.owner or None,
+        "until": None if problem.until_ns is None else format_rfc3339(problem.until_ns),
+        "alerts": [held.alert.fingerprint for held in problem.alerts],
+        "findings": len(problem.findings),
+        "cells": list(problem.cells),
+        "observed": not problem.is_unobserved,
+    }
