@@ -189,7 +189,7 @@ async def test_a_clock_that_fails_costs_one_message(monkeypatch: pytest.MonkeyPa
     """A message with an unusable time is counted, and the reader goes on."""
     feed = Feed(ultraservers(1))
     feed.describe()
-    monkeypatch.setattr("trnfleet.monitor.sources.clock_columns.ClockColumns.take", broken)
+    monkeypatch.setattr("trnfleet.monitor.sources.clocks.ClockColumns.take", broken)
     feed.monitor.apply(feed.telemetry())
     assert feed.monitor.counts.undecodable == 4
     monkeypatch.undo()

@@ -18,7 +18,7 @@ from trnfleet.monitor.ingest.layout import find_patch
 from trnfleet.monitor.pipeline.traffic import _COLUMNS, _RINGS
 from trnfleet.monitor.replay.packed_snapshot import PackedSnapshot
 from trnfleet.monitor.slices import DONE, finish
-from trnfleet.monitor.sources.clock_columns import _COLUMNS as CLOCK_COLUMNS
+from trnfleet.monitor.sources.clocks import _COLUMNS as CLOCK_COLUMNS
 from trnfleet.wire.messages import STANDARD_COLUMNS
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import TopicClass, build_topic

@@ -9,8 +9,7 @@ import pytest
 from support.monitor.feed import START_NS
 
 from trnfleet.clock import NS_PER_S
-from trnfleet.monitor.sources.clock_columns import _COLUMNS, WINDOW_S
-from trnfleet.monitor.sources.clocks import MOST_OF_ONE, ClockKey, Timebase
+from trnfleet.monitor.sources.clocks import _COLUMNS, MOST_OF_ONE, WINDOW_S, ClockKey, Timebase
 
 
 def sources() -> Timebase:

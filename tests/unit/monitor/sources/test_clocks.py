@@ -5,8 +5,14 @@ from support.monitor.feed import START_NS, Feed, ultraservers
 
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.monitor.pipeline.publishers import SKEW_FROM_S
-from trnfleet.monitor.sources.clock_columns import AHEAD_FROM_S, DATED_FROM_S, WINDOW_S
-from trnfleet.monitor.sources.clocks import ClockKey, SourceClock, Timebase
+from trnfleet.monitor.sources.clocks import (
+    AHEAD_FROM_S,
+    DATED_FROM_S,
+    WINDOW_S,
+    ClockKey,
+    SourceClock,
+    Timebase,
+)
 from trnfleet.wire.values import LATEST_NS
 
 DATE_NS = parse_rfc3339("2025-03-01T12:00:00Z")
