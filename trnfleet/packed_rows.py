@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import bisect
 from array import array
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, overload
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import overload
 
 Row = tuple[int, ...]
 

@@ -10,19 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from trnfleet.cli.output import MOST_SHOWN, row_lines, table_lines
 from trnfleet.domain.durations import DAY_S
-from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, ULTRASERVER_TYPES, totals
-from trnfleet.domain.hardware.claims import claims_about
+from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, ULTRASERVER_TYPES, Claim, totals
+from trnfleet.domain.hardware.claims import PublishedClaim, claims_about
 from trnfleet.domain.hardware.topology import TopologyKind
-from trnfleet.domain.hardware.whatif import disagreements, estimate, of_fleet
+from trnfleet.domain.hardware.whatif import Hardware, Training, disagreements, estimate, of_fleet
 from trnfleet.domain.quantities import IEC, SI, counted, scaled_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from trnfleet.domain.fleet import FleetFile
-    from trnfleet.domain.hardware.catalogue import Claim
-    from trnfleet.domain.hardware.claims import PublishedClaim
-    from trnfleet.domain.hardware.whatif import Hardware, Training
     from trnfleet.domain.layout import Layout
 
 PEAKS = (

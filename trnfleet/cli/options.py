@@ -33,7 +33,7 @@ from trnfleet.cli.params import (
 )
 from trnfleet.cli.settings.layers import complete_profile, read_settings, strengths
 from trnfleet.errors import ConfigError
-from trnfleet.transport.url import LONGEST_ALPN, Password, with_user
+from trnfleet.transport.url import LONGEST_ALPN, BrokerUrl, Password, with_user
 from trnfleet.wire.ports import MOST_LINKS
 from trnfleet.wire.topics import DEFAULT_ROOT
 
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
     from trnfleet.services.session import BrokerSession
     from trnfleet.transport.security import TokenFile
-    from trnfleet.transport.url import BrokerUrl
 
 CommandT = TypeVar("CommandT", bound="Callable[..., Any]")
 

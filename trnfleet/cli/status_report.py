@@ -17,7 +17,7 @@ import numpy as np
 from trnfleet.cli.output import MOST_SHOWN, row_lines, table_lines
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.alerts.relays import CellRelays
-from trnfleet.domain.alerts.watches import receiver_error_text
+from trnfleet.domain.alerts.watches import WatchPresence, receiver_error_text
 from trnfleet.domain.metrics import JOB_FIGURES, LASTING_JOB_FIGURES
 from trnfleet.domain.quantities import (
     NOT_AVAILABLE,
@@ -28,30 +28,25 @@ from trnfleet.domain.quantities import (
     with_unit,
 )
 from trnfleet.domain.severity import Severity
-from trnfleet.monitor.pipeline.health import contest_text
-from trnfleet.monitor.pipeline.publishers import State
+from trnfleet.monitor.pipeline.health import PipelineHealth, contest_text
+from trnfleet.monitor.pipeline.publishers import PublisherTable, State
 from trnfleet.monitor.problems import texts
 from trnfleet.monitor.problems.texts import problem_facts
 from trnfleet.monitor.reservations.means import MeanUse
 from trnfleet.monitor.store.last_known import LAST_KNOWN
-from trnfleet.monitor.summary import undescribed_text
-from trnfleet.services.alerts_client import WITHHELD, published_problems
+from trnfleet.monitor.summary import Means, Summary, undescribed_text
+from trnfleet.services.alerts_client import WITHHELD, PublishedProblems, published_problems
 from trnfleet.text import LONGEST, plain
 from trnfleet.wire.ports import RECORDING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trnfleet.domain.alerts.watches import WatchPresence
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.monitor.pipeline.brokers import BrokerHealth
-    from trnfleet.monitor.pipeline.health import PipelineHealth
-    from trnfleet.monitor.pipeline.publishers import PublisherTable
     from trnfleet.monitor.reservations.table import Reservation
     from trnfleet.monitor.store.events import Event
     from trnfleet.monitor.store.jobs import Jobs
-    from trnfleet.monitor.summary import Means, Summary
-    from trnfleet.services.alerts_client import PublishedProblems
     from trnfleet.services.live_monitor import BrokerState, Observation
     from trnfleet.wire.messages import JobMessage
 

@@ -9,15 +9,16 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
+from trnfleet.clock import NS_PER_S, Clock, format_rfc3339, parse_rfc3339
 from trnfleet.domain.alerts.alert import Alert, fingerprint_of, named
-from trnfleet.domain.alerts.matchers import all_match, matchers_for
-from trnfleet.domain.alerts.reach import Known, preview
-from trnfleet.domain.alerts.silences import Span
+from trnfleet.domain.alerts.matchers import Matcher, all_match, matchers_for
+from trnfleet.domain.alerts.reach import Known, Preview, preview
+from trnfleet.domain.alerts.silences import Ack, Silence, Span
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.alerts.watches import (
     DOUBT_S,
     GONE_S,
+    ReceiverErrors,
     WatchPresence,
     Word,
     receiver_errors,
@@ -27,7 +28,7 @@ from trnfleet.domain.alerts.watches import (
 from trnfleet.errors import BrokerError, WireError, nearest
 from trnfleet.monitor.alerting.cells import alert_of, unknown_rule
 from trnfleet.monitor.alerting.store import AlertWithStatus
-from trnfleet.monitor.problems.problem import NO_PROBLEMS
+from trnfleet.monitor.problems.problem import NO_PROBLEMS, Problems
 from trnfleet.monitor.problems.state import known_of, problems_of
 from trnfleet.monitor.problems.uncovered import CellWatch, are_watched, cells_of, doubts_of
 from trnfleet.monitor.sources.watches import presence_of
@@ -36,28 +37,20 @@ from trnfleet.services.discovery import find_fleet, find_fleets
 from trnfleet.services.files.rules import load_rules
 from trnfleet.services.live_monitor import monitor_fleet
 from trnfleet.services.operator import connect_operator
-from trnfleet.services.session import CONNECT_LIMIT_S, QUIET_S, BatchReader
+from trnfleet.services.session import CONNECT_LIMIT_S, QUIET_S, BatchReader, BrokerSession
 from trnfleet.tasks import POLL_S, background
 from trnfleet.text import plain
-from trnfleet.wire.alerts import CellAlertMessage
+from trnfleet.wire.alerts import AlertMessage, CellAlertMessage
 from trnfleet.wire.messages import WatchMessage, decode_message
 from trnfleet.wire.topics import TopicClass, build_filter, parse_topic
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
 
-    from trnfleet.clock import Clock
-    from trnfleet.domain.alerts.matchers import Matcher
-    from trnfleet.domain.alerts.reach import Preview
-    from trnfleet.domain.alerts.silences import Ack, Silence
-    from trnfleet.domain.alerts.watches import ReceiverErrors
     from trnfleet.monitor.alerting.operator import OperatorActions
     from trnfleet.monitor.alerting.silences import Silences
     from trnfleet.monitor.monitor import Monitor
-    from trnfleet.monitor.problems.problem import Problems
     from trnfleet.services.brokers import FleetSession
-    from trnfleet.services.session import BrokerSession
-    from trnfleet.wire.alerts import AlertMessage
     from trnfleet.wire.ports import Envelope, LinkStatus, Source
 
 WITHHELD = (

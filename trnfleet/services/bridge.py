@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from trnfleet.bridge.ec2.client import connect, read
 from trnfleet.bridge.ec2.service import Bridge, serve
@@ -13,21 +13,18 @@ from trnfleet.domain.quantities import counted
 from trnfleet.errors import ConfigError
 from trnfleet.services.publishing import fail_if_all_refused, raise_if_refused
 from trnfleet.services.read_back import StateCheck
-from trnfleet.services.session import CONNECT_LIMIT_S
+from trnfleet.services.session import CONNECT_LIMIT_S, BrokerSession
 from trnfleet.systemd import ServiceManager, Work, link_works
 from trnfleet.tasks import Ending, background, run_until
 from trnfleet.wire.eventbridge import MOST_BYTES
 from trnfleet.wire.messages import REPEAT_S
-from trnfleet.wire.ports import LinkStatus, PublishResult
+from trnfleet.wire.ports import Envelope, LinkStatus, PublishResult
 from trnfleet.wire.topics import TopicClass, parse_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from typing import Any
 
     from trnfleet.clock import Clock
-    from trnfleet.services.session import BrokerSession
-    from trnfleet.wire.ports import Envelope
 
 READING_STILL_S = 4 * REPEAT_S
 """Time without a reading or a repetition after which the bridge counts as hanging. Repetitions come

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from trnfleet.errors import BrokerError
 from trnfleet.tasks import background
-from trnfleet.wire.ports import LinkStatus, PublishResult
+from trnfleet.wire.ports import Envelope, LinkStatus, Publisher, PublishResult, Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from trnfleet.services.session import BrokerSession
     from trnfleet.transport.inbox import InboxLimits
     from trnfleet.transport.url import BrokerUrl
-    from trnfleet.wire.ports import Envelope, Publisher, Source
 
 ResultT = TypeVar("ResultT")
 

@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet import logs
 from trnfleet.errors import BrokerError, ConfigError, WireError, nearest
-from trnfleet.services.brokers import reached, session_of
-from trnfleet.services.session import ANSWER_S, CONNECT_LIMIT_S, QUIET_S, TELEMETRY_S, BatchReader
+from trnfleet.services.brokers import FleetSession, reached, session_of
+from trnfleet.services.session import (
+    ANSWER_S,
+    CONNECT_LIMIT_S,
+    QUIET_S,
+    TELEMETRY_S,
+    BatchReader,
+    BrokerSession,
+)
 from trnfleet.tasks import background
 from trnfleet.wire.messages import PublisherMessage, decode_message
 from trnfleet.wire.topics import TopicClass, build_filter, parse_topic
@@ -20,8 +27,6 @@ from trnfleet.wire.topics import TopicClass, build_filter, parse_topic
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
 
-    from trnfleet.services.brokers import FleetSession
-    from trnfleet.services.session import BrokerSession
     from trnfleet.wire.ports import Source
 
 log = logs.get_logger(__name__)

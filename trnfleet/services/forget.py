@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING
 
 from trnfleet.errors import BrokerError, nearest
 from trnfleet.services.publishing import cleared
-from trnfleet.services.retained import find_live, names_of, read_retained
-from trnfleet.services.session import CONNECT_LIMIT_S
+from trnfleet.services.retained import RetainedFleet, find_live, names_of, read_retained
+from trnfleet.services.session import CONNECT_LIMIT_S, BrokerSession
 from trnfleet.tasks import background
 from trnfleet.text import plain
 from trnfleet.wire.topics import RETAINED, TopicClass
 
 if TYPE_CHECKING:
-    from trnfleet.services.retained import RetainedFleet
-    from trnfleet.services.session import BrokerSession
     from trnfleet.transport.mqtt import MqttPublisher
 
 WATCHS = (TopicClass.ALERT, TopicClass.ACK, TopicClass.SILENCE)

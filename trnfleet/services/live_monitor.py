@@ -12,9 +12,9 @@ from trnfleet.garbage import THRESHOLDS
 from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.store.history import History
-from trnfleet.record.write.tapped_source import TappedSource
-from trnfleet.services.discovery import find_fleets
-from trnfleet.services.session import CONNECT_LIMIT_S
+from trnfleet.record.write.tapped_source import Taker, TappedSource
+from trnfleet.services.discovery import FoundFleet, find_fleets
+from trnfleet.services.session import CONNECT_LIMIT_S, BrokerSession
 from trnfleet.tasks import POLL_S, background
 from trnfleet.transport.inbox import InboxLimits
 from trnfleet.transport.security import KEEPALIVE_S
@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.monitor.reachability.pipeline_reader import Recorder
-    from trnfleet.record.write.tapped_source import Taker
     from trnfleet.services.brokers import FleetSession, RunningSource
-    from trnfleet.services.discovery import FoundFleet
-    from trnfleet.services.session import BrokerSession
     from trnfleet.wire.ports import Source
 
 QUEUE_MESSAGES = 65_536

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from trnfleet.errors import BrokerError
 from trnfleet.monitor.alerting.operator import OperatorActions
 from trnfleet.services.read_back import ReadBackPublisher
-from trnfleet.services.session import CONNECT_LIMIT_S, LONGEST_USER, user_name
+from trnfleet.services.session import CONNECT_LIMIT_S, LONGEST_USER, BrokerSession, user_name
 from trnfleet.tasks import GOODBYE_S, POLL_S, background, preserve_cancellation
 from trnfleet.wire.topics import TopicClass, build_topic
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.monitor.sources.leases import Leases
     from trnfleet.services.brokers import FleetSession, RunningPublisher, RunningSource
-    from trnfleet.services.session import BrokerSession
 
 
 class OperatorConnection(NamedTuple):

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 from trnfleet.errors import BrokerError
 from trnfleet.tasks import GOODBYE_S, POLL_S
 from trnfleet.transport.writing import UNACKNOWLEDGED
-from trnfleet.wire.ports import Envelope
+from trnfleet.wire.ports import Envelope, LinkStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from trnfleet.clock import Clock
     from trnfleet.transport.mqtt import MqttPublisher
-    from trnfleet.wire.ports import LinkStatus
 
 AT_ONCE = 64
 """Messages sent before the broker must answer."""

@@ -12,21 +12,18 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from trnfleet.errors import BrokerError, NotConfirmedError, WireError
-from trnfleet.services.session import ANSWER_S, CONNECT_LIMIT_S, BatchReader
-from trnfleet.tasks import background
+from trnfleet.services.session import ANSWER_S, CONNECT_LIMIT_S, BatchReader, BrokerSession
+from trnfleet.tasks import Ending, background
 from trnfleet.text import plain
-from trnfleet.wire.ports import PublishResult
+from trnfleet.wire.ports import Envelope, LinkStatus, PublishResult, Source
 from trnfleet.wire.topics import TopicClass, parse_topic
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
 
     from trnfleet.services.brokers import RunningPublisher
-    from trnfleet.services.session import BrokerSession
-    from trnfleet.tasks import Ending
     from trnfleet.transport.connection import ProtocolName
     from trnfleet.transport.mqtt import MqttPublisher
-    from trnfleet.wire.ports import Envelope, LinkStatus, Source
 
 MOST_OWN = 8
 """Own messages expected back on a topic."""

@@ -8,33 +8,29 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
-from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.clock import NS_PER_S, Clock, format_rfc3339
 from trnfleet.domain.quantities import size_text
 from trnfleet.errors import BrokerError, TrnfleetError, WireError
 from trnfleet.monitor.ingest.missing import MissingState
 from trnfleet.record.format.metadata import About
 from trnfleet.record.format.schema import SCHEMA
 from trnfleet.record.write.part import DELETED
-from trnfleet.services.files.outputs import find_former, make_sink, remove_former
+from trnfleet.services.files.outputs import Sink, find_former, make_sink, remove_former
 from trnfleet.services.files.recordings import fleets_in
 from trnfleet.services.files.sequence_gaps import MOST_TOPICS, SequenceGaps, instance_path
-from trnfleet.services.session import ANSWER_S, CONNECT_LIMIT_S, BatchReader
+from trnfleet.services.session import ANSWER_S, CONNECT_LIMIT_S, BatchReader, BrokerSession
 from trnfleet.systemd import ServiceManager, Work, link_works
 from trnfleet.tasks import Ending, background, run_until
 from trnfleet.transport.inbox import InboxLimits
 from trnfleet.wire.limits import DEFAULT_LIMITS
-from trnfleet.wire.topics import TopicClass, build_topic, class_hint, filter_parts
+from trnfleet.wire.topics import Topic, TopicClass, build_topic, class_hint, filter_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from trnfleet.clock import Clock
-    from trnfleet.services.files.outputs import Sink
-    from trnfleet.services.session import BrokerSession
     from trnfleet.transport.mqtt import MqttSource
     from trnfleet.wire.ports import Envelope, LinkStatus
-    from trnfleet.wire.topics import Topic
 
 GATHER_S = 0.02
 """Pause after each batch, for fewer and larger ones. It saves a tenth of the processor at tens of

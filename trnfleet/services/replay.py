@@ -17,8 +17,8 @@ from trnfleet.record.read.player import Player
 from trnfleet.services.files.recordings import fleet_of, fleets_of, part_of
 from trnfleet.services.publishing import OwnRetained, fail_if_all_refused, raise_if_refused
 from trnfleet.services.read_back import StateCheck
-from trnfleet.services.retained import find_live_fleets
-from trnfleet.services.session import CONNECT_LIMIT_S
+from trnfleet.services.retained import LiveFleets, find_live_fleets
+from trnfleet.services.session import CONNECT_LIMIT_S, BrokerSession
 from trnfleet.tasks import Ending, background, run_until
 from trnfleet.text import plain
 from trnfleet.transport.filters import topic_matches
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trnfleet.record.read.recording import Recording
-    from trnfleet.services.retained import LiveFleets
-    from trnfleet.services.session import BrokerSession
 
 SWITCH_S = 0.0005
 """Longest delay of the publishing thread by the reading one."""

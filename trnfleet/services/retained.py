@@ -7,7 +7,14 @@ import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.errors import BrokerError, WireError
-from trnfleet.services.session import CONNECT_LIMIT_S, QUIET_S, READ_S, TELEMETRY_S, BatchReader
+from trnfleet.services.session import (
+    CONNECT_LIMIT_S,
+    QUIET_S,
+    READ_S,
+    TELEMETRY_S,
+    BatchReader,
+    BrokerSession,
+)
 from trnfleet.tasks import background
 from trnfleet.text import plain
 from trnfleet.wire.messages import Descriptor, PublisherMessage, decode_message
@@ -16,7 +23,6 @@ from trnfleet.wire.topics import TopicClass, build_filter, parse_topic
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from trnfleet.services.session import BrokerSession
     from trnfleet.wire.ports import Envelope
 
 MOST_NAMED = 3

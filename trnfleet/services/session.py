@@ -15,22 +15,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from trnfleet import logs
-from trnfleet.clock import SystemClock
+from trnfleet.clock import Clock, SystemClock
 from trnfleet.errors import BrokerError
 from trnfleet.monitor.pipeline.brokers import SYS_PREFIX, SYS_TOPICS
 from trnfleet.tasks import POLL_S, background, preserve_cancellation
 from trnfleet.text import LONGEST_LINE
 from trnfleet.transport.mqtt import READER_SUFFIX, MqttPublisher, MqttSource
-from trnfleet.transport.security import VERIFIED
+from trnfleet.transport.security import VERIFIED, TlsSettings, TokenFile
 from trnfleet.wire.topics import DEFAULT_ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from trnfleet.clock import Clock
     from trnfleet.transport.connection import ClientName, ProtocolName
     from trnfleet.transport.inbox import InboxLimits
-    from trnfleet.transport.security import TlsSettings, TokenFile
     from trnfleet.transport.url import BrokerUrl, Password
     from trnfleet.wire.ports import Envelope, LinkStatus, Source
 

@@ -12,7 +12,7 @@ from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.reservations.usage import GAP_S
 from trnfleet.services.discovery import find_fleet
 from trnfleet.services.live_monitor import monitor_fleet
-from trnfleet.services.session import CONNECT_LIMIT_S
+from trnfleet.services.session import CONNECT_LIMIT_S, BrokerSession
 from trnfleet.tasks import POLL_S, Ending, background, run_until
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.monitor.reservations.table import Reservation
     from trnfleet.monitor.sources.clocks import Moment
-    from trnfleet.services.session import BrokerSession
 
 TELEMETRY_S = 10.0
 """Longest wall time to wait for the first telemetry. It carries the time of a simulated fleet."""

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trnfleet import __version__, logs
-from trnfleet.clock import format_rfc3339
+from trnfleet.clock import Clock, format_rfc3339
 from trnfleet.domain.power import PUE
 from trnfleet.domain.quantities import size_text
 from trnfleet.errors import ConfigError
@@ -28,9 +28,9 @@ from trnfleet.record.format.metadata import About
 from trnfleet.record.format.schema import SCHEMA
 from trnfleet.record.write.live import LiveBuffer
 from trnfleet.record.write.orphaned_buffers import delete_orphaned_buffers
-from trnfleet.services.brokers import FanOutPublisher
+from trnfleet.services.brokers import FanOutPublisher, FleetSession
 from trnfleet.services.discovery import FoundFleet, appearing_fleets
-from trnfleet.services.live_monitor import monitor_fleet
+from trnfleet.services.live_monitor import LiveMonitor, monitor_fleet
 from trnfleet.services.operator import connect_operator, hold_leases, operator_name
 from trnfleet.services.simulator.backfill import Backfill
 from trnfleet.tasks import background
@@ -40,13 +40,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from trnfleet.clock import Clock
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.replay.seeker import Maker
     from trnfleet.record.read.recording import Recording
-    from trnfleet.services.brokers import FleetSession
-    from trnfleet.services.live_monitor import LiveMonitor
     from trnfleet.wire.ports import Source
 
 LEAST_BYTES = 4 * 2**20

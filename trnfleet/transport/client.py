@@ -14,11 +14,11 @@ import socket
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 import aiomqtt
-from paho.mqtt.client import PUBLISH, MQTTMessageInfo
+from paho.mqtt.client import PUBLISH, MQTTMessage, MQTTMessageInfo
 from paho.mqtt.enums import MQTTErrorCode
 
 from trnfleet.transport.diagnosis import FIRST_BYTES, EndedEarlyError, look_at
-from trnfleet.transport.inbox import READ_BYTES, Backlog
+from trnfleet.transport.inbox import READ_BYTES, Backlog, Delivery, Reception
 from trnfleet.transport.packets import (
     MAX_PACKET_BYTES,
     BrokerLimits,
@@ -31,12 +31,10 @@ from trnfleet.transport.packets import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from paho.mqtt.client import MQTTMessage
     from paho.mqtt.properties import Properties
     from paho.mqtt.reasoncodes import ReasonCode
 
     from trnfleet.clock import Clock
-    from trnfleet.transport.inbox import Delivery, Reception
     from trnfleet.wire.ports import Envelope
 
 PACKETS_AT_ONCE = 64

@@ -17,14 +17,19 @@ from sys import getsizeof
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.wire.limits import DEFAULT_LIMITS
-from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, Envelope
+from trnfleet.wire.ports import (
+    CONTENT_TYPE_CBOR,
+    CONTENT_TYPE_JSON,
+    Envelope,
+    LinkStatus,
+    MessageProperties,
+)
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Sequence
 
     from trnfleet.clock import Clock
-    from trnfleet.wire.ports import LinkStatus, MessageProperties
 
 
 MAX_PAYLOAD_BYTES = DEFAULT_LIMITS.payload_bytes

@@ -18,7 +18,7 @@ from trnfleet.transport.filters import topic_pattern
 from trnfleet.transport.inbox import Reception
 from trnfleet.transport.reading import ReadingConnection
 from trnfleet.transport.writing import UNACKNOWLEDGED, WritingConnection
-from trnfleet.wire.ports import STOPPED, LinkStatus
+from trnfleet.wire.ports import STOPPED, Envelope, LinkStatus
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from trnfleet.clock import Clock
     from trnfleet.transport.connection import Connection, ProtocolName
     from trnfleet.transport.security import Login
-    from trnfleet.wire.ports import Envelope
 
 
 FIRST_WAIT_S = 1.0

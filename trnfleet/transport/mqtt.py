@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, cast
 
 from trnfleet import logs
-from trnfleet.clock import SystemClock
+from trnfleet.clock import Clock, SystemClock
 from trnfleet.tasks import background
 from trnfleet.text import plain
 from trnfleet.transport.diagnosis import LinkDown
@@ -24,18 +24,15 @@ from trnfleet.transport.inbox import MAX_PAYLOAD_BYTES, Inbox, InboxLimits
 from trnfleet.transport.link import Link
 from trnfleet.transport.packets import BrokerLimits, batches, is_batched
 from trnfleet.transport.retained_requests import RetainedRequests
-from trnfleet.transport.security import KEEPALIVE_S, VERIFIED, Login
+from trnfleet.transport.security import KEEPALIVE_S, VERIFIED, Login, TlsSettings, TokenFile
 from trnfleet.transport.writing import PENDING_MESSAGES, Unsent, WritingConnection
-from trnfleet.wire.ports import Envelope, PublishResult, RefusedMessage
+from trnfleet.wire.ports import Envelope, LinkStatus, PublishResult, RefusedMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from trnfleet.clock import Clock
     from trnfleet.transport.connection import ClientName, Connection, ProtocolName
-    from trnfleet.transport.security import TlsSettings, TokenFile
     from trnfleet.transport.url import BrokerUrl, Password
-    from trnfleet.wire.ports import LinkStatus
 
 log = logs.get_logger(__name__)
 _RETAIN = itemgetter(Envelope._fields.index("retain"))

@@ -20,13 +20,12 @@ from paho.mqtt import MQTTException
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from trnfleet.transport.inbox import CONTENT_TYPES, PUBLISH_QOS_0
+from trnfleet.transport.inbox import CONTENT_TYPES, PUBLISH_QOS_0, Delivery, Reception
 from trnfleet.wire.ports import LARGEST_TWO_BYTES, Envelope, MessageProperties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from trnfleet.transport.inbox import Delivery, Reception
     from trnfleet.transport.security import Login
 
 

@@ -31,7 +31,7 @@ from trnfleet.transport.diagnosis import (
     why_ended,
 )
 from trnfleet.transport.dialing import not_now_errors
-from trnfleet.transport.inbox import READ_BYTES, TURN_BYTES, Delivery
+from trnfleet.transport.inbox import READ_BYTES, TURN_BYTES, Delivery, Reception
 from trnfleet.transport.packets import (
     ForbiddenPacketError,
     MalformedPacketError,
@@ -43,7 +43,6 @@ from trnfleet.wire.ports import LARGEST_TWO_BYTES
 
 if TYPE_CHECKING:
     from trnfleet.clock import Clock
-    from trnfleet.transport.inbox import Reception
     from trnfleet.transport.security import Login
 
 log = logs.get_logger(__name__)

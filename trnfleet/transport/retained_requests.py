@@ -13,17 +13,15 @@ import itertools
 from typing import TYPE_CHECKING
 
 from trnfleet import logs
-from trnfleet.transport.connection import SUBSCRIBED_AT_ONCE
+from trnfleet.transport.connection import SUBSCRIBED_AT_ONCE, Connection
 from trnfleet.transport.diagnosis import LinkDown, why_ended
 from trnfleet.transport.link import SHORT_LONGEST_WAIT_S
-from trnfleet.wire.ports import MOST_REFUSED_TOPICS
+from trnfleet.wire.ports import MOST_REFUSED_TOPICS, Envelope, LinkStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from trnfleet.clock import Clock
-    from trnfleet.transport.connection import Connection
-    from trnfleet.wire.ports import Envelope, LinkStatus
 
 log = logs.get_logger(__name__)
 

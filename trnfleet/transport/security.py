@@ -11,17 +11,11 @@ import ssl
 import stat
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from trnfleet.errors import ConfigError
 from trnfleet.systemd import is_credential
-from trnfleet.transport.url import LONGEST_ALPN, Password
-from trnfleet.wire.ports import LARGEST_TWO_BYTES
-
-if TYPE_CHECKING:
-    from trnfleet.transport.url import BrokerUrl
-    from trnfleet.wire.ports import Envelope
-
+from trnfleet.transport.url import LONGEST_ALPN, BrokerUrl, Password
+from trnfleet.wire.ports import LARGEST_TWO_BYTES, Envelope
 
 _OPTIONS = {
     "ca": "--ca",

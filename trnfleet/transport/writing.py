@@ -23,8 +23,9 @@ from trnfleet.transport.diagnosis import (
     tls_words,
     why_ended,
 )
-from trnfleet.transport.inbox import Delivery
+from trnfleet.transport.inbox import Delivery, Reception
 from trnfleet.transport.packets import (
+    BrokerLimits,
     ForbiddenPacketError,
     connect_properties,
     is_batched,
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
     from trnfleet.clock import Clock
-    from trnfleet.transport.inbox import Reception
-    from trnfleet.transport.packets import BrokerLimits
     from trnfleet.transport.security import Login
     from trnfleet.wire.ports import Envelope
 

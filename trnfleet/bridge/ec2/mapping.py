@@ -23,7 +23,7 @@ from trnfleet.domain.reservations.states import (
 )
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import WireError
-from trnfleet.wire.eventbridge import seconds_text
+from trnfleet.wire.eventbridge import Ec2Notification, seconds_text
 from trnfleet.wire.limits import DEFAULT_LIMITS
 from trnfleet.wire.messages import decode_message, encode_message
 from trnfleet.wire.reservations import (
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from trnfleet.bridge.ec2.client import Reading
-    from trnfleet.wire.eventbridge import Ec2Notification
 
 
 _BAD = frozenset(

@@ -22,25 +22,22 @@ from trnfleet.bridge.ec2.mapping import (
     messages_of,
     warning,
 )
-from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
+from trnfleet.clock import NS_PER_S, Clock, format_rfc3339, parse_rfc3339
 from trnfleet.domain.address import is_segment
 from trnfleet.domain.reservations import rules
 from trnfleet.domain.reservations.blocks import ChangeKind
 from trnfleet.domain.reservations.states import RESERVATION_BEGUN
 from trnfleet.errors import CloudError, WireError
 from trnfleet.tasks import background, in_thread
-from trnfleet.wire.eventbridge import decode_eventbridge
+from trnfleet.wire.eventbridge import Ec2Notification, decode_eventbridge
 from trnfleet.wire.limits import DEFAULT_LIMITS
 from trnfleet.wire.messages import REPEAT_S, EventMessage, PublisherMessage, message_envelope
-from trnfleet.wire.ports import Envelope
+from trnfleet.wire.ports import Envelope, Publisher
 from trnfleet.wire.topics import DEFAULT_ROOT, FLEET_PATH, TopicClass, build_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from trnfleet.clock import Clock
-    from trnfleet.wire.eventbridge import Ec2Notification
-    from trnfleet.wire.ports import Publisher
     from trnfleet.wire.reservations import ReservationMessage
 
 log = logs.get_logger(__name__)

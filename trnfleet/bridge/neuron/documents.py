@@ -19,7 +19,7 @@ from pydantic_core import to_json
 from trnfleet.bridge.neuron.fields import CAUSES, FAILED, MEMORY_PARTS
 from trnfleet.bridge.neuron.values import ECC
 from trnfleet.domain.address import STANDALONE, Level, level_of, parse_chip
-from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
+from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, ChipType, InstanceType
 from trnfleet.domain.metrics import BY_NAME, METRICS, Scope
 from trnfleet.errors import ConfigError, WireError
 from trnfleet.wire.eventbridge import region_of
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from trnfleet.domain.hardware.catalogue import ChipType, InstanceType
     from trnfleet.wire.ports import Envelope
 
 

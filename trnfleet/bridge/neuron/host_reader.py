@@ -19,6 +19,7 @@ from trnfleet.bridge.neuron.values import Chips, NeuronCounters, values_of
 from trnfleet.domain.hardware.catalogue import (
     INSTANCE_TYPES,
     TRAINIUM3,
+    InstanceType,
     find_instance_type,
     present_name,
 )
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from trnfleet.domain.hardware.catalogue import InstanceType
 
 DEFAULT_PERIOD_S = 5.0
 """neuron-monitor's default period; used until a document has its own."""

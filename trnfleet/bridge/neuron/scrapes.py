@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 from trnfleet.bridge.neuron.fields import MEMORY_PARTS, UTILISATION
 from trnfleet.clock import NS_PER_MS
 from trnfleet.errors import WireError
-from trnfleet.wire.ndjson import read_lines
+from trnfleet.wire.ndjson import LeftOut, read_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from trnfleet.wire.ndjson import LeftOut
 
 
 MEMORY_PREFIX = "neuroncore_memory_usage_"

@@ -15,6 +15,8 @@ import numpy as np
 from trnfleet.bridge.neuron.fields import (
     FLOPS,
     UTILISATION,
+    Doubts,
+    Runtime,
     count_of,
     group_of,
     halves_of,
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from trnfleet.bridge.neuron.fields import Doubts, Runtime
     from trnfleet.domain.hardware.catalogue import InstanceType
 
 ECC = ("mem_ecc_corrected", "mem_ecc_uncorrected", "sram_ecc_corrected", "sram_ecc_uncorrected")

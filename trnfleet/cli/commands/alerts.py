@@ -27,21 +27,19 @@ from trnfleet.cli.output import print_json, report, table_lines
 from trnfleet.cli.params import Duration
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.domain.alerts.alert import named
-from trnfleet.domain.alerts.watches import receiver_error_text
+from trnfleet.domain.alerts.watches import WatchPresence, receiver_error_text
 from trnfleet.domain.quantities import counted, duration
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import BrokerError, ExitStatus
 from trnfleet.text import plain
-from trnfleet.wire.alerts import CellAlertMessage
+from trnfleet.wire.alerts import AlertMessage, CellAlertMessage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trnfleet.domain.alerts.status import AlertStatus
-    from trnfleet.domain.alerts.watches import WatchPresence
     from trnfleet.services.alerts_client import FleetAlerts
     from trnfleet.services.session import BrokerSession
-    from trnfleet.wire.alerts import AlertMessage
 
 MATCHING_S = 60.0
 """Longest time beyond `--wait` for connecting, reading and matching."""

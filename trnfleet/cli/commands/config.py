@@ -25,7 +25,7 @@ from trnfleet.cli.settings.files import (
     usual_places,
 )
 from trnfleet.cli.settings.keys import HIDDEN, NONE, PROFILE, leaves
-from trnfleet.cli.settings.layers import applied, complete_profile
+from trnfleet.cli.settings.layers import Origin, Settings, applied, complete_profile
 from trnfleet.config import shipped_folder
 from trnfleet.errors import ConfigError, TrnfleetError, nearest, write_failure
 from trnfleet.files import open_private
@@ -34,7 +34,6 @@ from trnfleet.text import LONGEST_LINE, plain
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from trnfleet.cli.settings.layers import Origin, Settings
 
 _SETTING = re.compile(r"^([a-z][a-z-]* = [^#\n]*?)( *)(#.*)?$", re.MULTILINE)
 """A line of the shipped file with a default: the setting, blanks, and a comment."""

@@ -18,6 +18,8 @@ import click
 import trnfleet.transport
 from trnfleet import folders
 from trnfleet.cli.app_options import (
+    AlertOptions,
+    LookOptions,
     Notice,
     app_alert_options,
     log_file_for_app,
@@ -27,16 +29,17 @@ from trnfleet.cli.app_options import (
 )
 from trnfleet.cli.options import (
     PASSWORD_VARIABLE,
+    LogOptions,
     app_log_options,
     broker_arguments,
     broker_options,
     setting,
 )
 from trnfleet.cli.output import report, require_terminal
-from trnfleet.cli.run_options import run_options
+from trnfleet.cli.run_options import RunOptions, run_options
 from trnfleet.cli.settings.keys import NONE
 from trnfleet.cli.settings.layers import applied
-from trnfleet.clock import SystemClock
+from trnfleet.clock import Clock, SystemClock
 from trnfleet.errors import BrokerError, ConfigError
 from trnfleet.files import PRIVATE, temporary_folder
 from trnfleet.tasks import END_S, Ending
@@ -46,10 +49,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Sequence
     from pathlib import Path
 
-    from trnfleet.cli.app_options import AlertOptions, LookOptions
-    from trnfleet.cli.options import LogOptions
-    from trnfleet.cli.run_options import RunOptions
-    from trnfleet.clock import Clock
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.services.session import BrokerSession
     from trnfleet.services.simulator.head import FleetHead

@@ -18,7 +18,7 @@ from trnfleet.cli.options import (
 from trnfleet.cli.output import print_json
 from trnfleet.cli.params import Duration, Target
 from trnfleet.domain.durations import DAY_S
-from trnfleet.domain.faults.fault import check_use
+from trnfleet.domain.faults.fault import Fault, check_use
 from trnfleet.domain.faults.table import (
     FAULTS,
     LLAMA_3_CHIPS,
@@ -31,7 +31,6 @@ from trnfleet.text import plain
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trnfleet.domain.faults.fault import Fault
     from trnfleet.services.session import BrokerSession
     from trnfleet.services.simulator.client import Arguments, Reply
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from trnfleet.cli.app_options import (
+    AlertOptions,
+    LookOptions,
     Notice,
     app_alert_options,
     history_option,
@@ -18,6 +20,7 @@ from trnfleet.cli.app_options import (
     past_option,
 )
 from trnfleet.cli.options import (
+    LogOptions,
     all_fleets_option,
     app_log_options,
     broker_options,
@@ -30,8 +33,6 @@ from trnfleet.cli.params import FleetName
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from trnfleet.cli.app_options import AlertOptions, LookOptions
-    from trnfleet.cli.options import LogOptions
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.services.history.charts import HistoryCharts
     from trnfleet.services.session import BrokerSession

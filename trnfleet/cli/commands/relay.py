@@ -9,6 +9,7 @@ import click
 
 from trnfleet.cli.options import (
     BROKER_HELP,
+    AccessOptions,
     access_options,
     fleet_option,
     log_options,
@@ -25,7 +26,6 @@ MOST_FORWARDED = 16_384
 each."""
 
 if TYPE_CHECKING:
-    from trnfleet.cli.options import AccessOptions
     from trnfleet.transport.url import BrokerUrl
 
 

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trnfleet.cli.app_options import history_option, log_file_for_app, look_options
+from trnfleet.cli.app_options import LookOptions, history_option, log_file_for_app, look_options
 from trnfleet.cli.files import open_recording
 from trnfleet.cli.options import (
+    AccessOptions,
+    LogOptions,
     access_options,
     app_log_options,
     clear_option,
@@ -39,8 +41,6 @@ from trnfleet.text import plain
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from trnfleet.cli.app_options import LookOptions
-    from trnfleet.cli.options import AccessOptions, LogOptions
     from trnfleet.record.read.recording import Recording
     from trnfleet.transport.url import BrokerUrl
 

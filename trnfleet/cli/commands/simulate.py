@@ -22,14 +22,13 @@ from trnfleet.cli.options import (
 )
 from trnfleet.cli.output import exit_on_broken_pipe, report
 from trnfleet.cli.params import Duration, FileName, FleetName, Kinds, OneOf, ShardPart
-from trnfleet.cli.run_options import run_options
+from trnfleet.cli.run_options import RunOptions, run_options
 from trnfleet.clock import SystemClock
 from trnfleet.tasks import Ending, run_until
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from trnfleet.cli.run_options import RunOptions
     from trnfleet.domain.fleet import FleetFile
     from trnfleet.services.session import BrokerSession
     from trnfleet.sim.engine import Engine

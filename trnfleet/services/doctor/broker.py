@@ -20,13 +20,13 @@ from trnfleet.errors import BrokerError, WireError
 from trnfleet.services.discovery import discover_fleets
 from trnfleet.services.doctor.findings import Finding, Health, took
 from trnfleet.services.doctor.probes import Probes
-from trnfleet.services.session import ANSWER_S, CONNECT_LIMIT_S, QUIET_S, BatchReader
+from trnfleet.services.session import ANSWER_S, CONNECT_LIMIT_S, QUIET_S, BatchReader, BrokerSession
 from trnfleet.tasks import background, in_thread
 from trnfleet.text import plain
 from trnfleet.transport.diagnosis import DialError
-from trnfleet.transport.dialing import look_at_tls
+from trnfleet.transport.dialing import TlsPeer, look_at_tls
 from trnfleet.transport.embedded import RENEWED_DAYS
-from trnfleet.transport.packets import UNLIMITED
+from trnfleet.transport.packets import UNLIMITED, BrokerLimits
 from trnfleet.wire.frame_head import frame_head, frame_time_ns, is_cbor
 from trnfleet.wire.telemetry import Head, decode_sample
 from trnfleet.wire.topics import VERSION, TopicClass, build_filter
@@ -34,10 +34,7 @@ from trnfleet.wire.topics import VERSION, TopicClass, build_filter
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from trnfleet.services.session import BrokerSession
     from trnfleet.transport.connection import ProtocolName
-    from trnfleet.transport.dialing import TlsPeer
-    from trnfleet.transport.packets import BrokerLimits
     from trnfleet.transport.url import BrokerUrl
     from trnfleet.wire.ports import Envelope
 

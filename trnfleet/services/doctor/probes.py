@@ -11,7 +11,7 @@ from trnfleet.domain.quantities import size_text
 from trnfleet.errors import BrokerError
 from trnfleet.services.doctor.findings import Finding, Health, took
 from trnfleet.services.publishing import AT_ONCE
-from trnfleet.services.session import ANSWER_S, CONNECT_LIMIT_S, BatchReader
+from trnfleet.services.session import ANSWER_S, CONNECT_LIMIT_S, BatchReader, BrokerSession
 from trnfleet.tasks import background
 from trnfleet.transport.inbox import MAX_PAYLOAD_BYTES
 from trnfleet.wire.ports import Envelope
@@ -19,7 +19,6 @@ from trnfleet.wire.ports import Envelope
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from trnfleet.services.session import BrokerSession
     from trnfleet.transport.mqtt import MqttPublisher, MqttSource
 
 ROUND_TRIPS = 20

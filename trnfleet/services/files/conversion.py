@@ -20,7 +20,15 @@ from trnfleet.files import temporary_folder
 from trnfleet.record.format.lines import encode_line
 from trnfleet.record.read.recording import Recording
 from trnfleet.record.write.writer import RecordingError, RecordingWriter
-from trnfleet.services.files.inputs import HOST_KINDS, NOUNS, Kind, LinesInput, McapInput, detect
+from trnfleet.services.files.inputs import (
+    HOST_KINDS,
+    NOUNS,
+    Input,
+    Kind,
+    LinesInput,
+    McapInput,
+    detect,
+)
 from trnfleet.services.files.neuron import (
     HostInput,
     NeuronInput,
@@ -32,8 +40,6 @@ from trnfleet.text import LONGEST_LINE, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from trnfleet.services.files.inputs import Input
 
 
 def open_recordings(

@@ -6,12 +6,17 @@ import contextlib
 import statistics
 from abc import abstractmethod
 from array import array
-from typing import TYPE_CHECKING, BinaryIO, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, ClassVar, Literal, NamedTuple
 
-from trnfleet.bridge.neuron.documents import DocumentWriter, InstanceTicks, described_instances
+from trnfleet.bridge.neuron.documents import (
+    DocumentWriter,
+    InstanceTick,
+    InstanceTicks,
+    described_instances,
+)
 from trnfleet.bridge.neuron.fields import read_period
 from trnfleet.bridge.neuron.host_reader import DEFAULT_PERIOD_S, HostReader
-from trnfleet.bridge.neuron.scrapes import Scrapes
+from trnfleet.bridge.neuron.scrapes import Scrape, Scrapes
 from trnfleet.bridge.neuron.stream import MOST_DOCUMENT_BYTES, read_documents
 from trnfleet.bridge.neuron.telemetry import HostTelemetry, boot_of, default_path
 from trnfleet.clock import NS_PER_S, format_rfc3339
@@ -20,7 +25,7 @@ from trnfleet.services.files.inputs import Input, Kind, about_file
 from trnfleet.services.files.recordings import choose_fleet
 from trnfleet.wire.messages import decode_message
 from trnfleet.wire.ndjson import LeftOut
-from trnfleet.wire.ports import Stored
+from trnfleet.wire.ports import Envelope, Stored
 from trnfleet.wire.reservations import ReservationMessage
 from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, parse_topic
 from trnfleet.wire.values import PERIODS_S
@@ -28,13 +33,9 @@ from trnfleet.wire.values import PERIODS_S
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-    from typing import Literal
 
     from trnfleet.bridge.neuron.devices import DeviceList
-    from trnfleet.bridge.neuron.documents import InstanceTick
-    from trnfleet.bridge.neuron.scrapes import Scrape
     from trnfleet.record.format.metadata import About
-    from trnfleet.wire.ports import Envelope
 
 DEFAULT_FLEET = "neuron"
 """Default fleet of hosts."""

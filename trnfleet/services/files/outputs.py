@@ -11,22 +11,20 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
-from trnfleet.clock import SteadyWall
+from trnfleet.clock import Clock, SteadyWall
 from trnfleet.errors import ConfigError, write_failure
 from trnfleet.files import open_private, sync_folder
 from trnfleet.record.format.lines import encode_line
 from trnfleet.record.read.reader import PartReader
 from trnfleet.record.write.recorder import SYNC_EVERY_S, Recorder, RecordStatus
 from trnfleet.tasks import END_S, POLL_S
-from trnfleet.wire.ports import Stored
+from trnfleet.wire.ports import Envelope, Stored
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from trnfleet.clock import Clock
     from trnfleet.record.format.metadata import About
-    from trnfleet.wire.ports import Envelope
 
 LINE_QUEUE_BYTES = 64 * 2**20
 """Most bytes of lines waiting for their reader."""

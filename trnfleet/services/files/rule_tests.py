@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 from trnfleet.config import load_model
 from trnfleet.domain.alerts.rule_tests import CaseFile
 from trnfleet.errors import ConfigError
-from trnfleet.monitor.alerting.rule_tests.play import play
+from trnfleet.monitor.alerting.rule_tests.play import FailedExpectation, play
 from trnfleet.services.files.rules import load_rules
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from trnfleet.monitor.alerting.rule_tests.play import FailedExpectation
 
 
 def run_tests(path: Path) -> tuple[int, list[FailedExpectation]]:

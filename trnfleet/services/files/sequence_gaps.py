@@ -18,14 +18,12 @@ from trnfleet.monitor.pipeline.counts import PipelineCounts
 from trnfleet.wire.frame_head import frame_head, is_cbor, seq_at
 from trnfleet.wire.limits import DEFAULT_LIMITS
 from trnfleet.wire.messages import parse_json_object
-from trnfleet.wire.ports import CONTENT_TYPE_JSON
-from trnfleet.wire.topics import TopicClass, parse_topic
+from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope
+from trnfleet.wire.topics import Topic, TopicClass, parse_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from trnfleet.wire.ports import Envelope
-    from trnfleet.wire.topics import Topic
 
 MOST_TOPICS = DEFAULT_LIMITS.topics
 """Most followed topics of telemetry, and boots of publishers."""

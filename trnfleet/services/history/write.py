@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from trnfleet import logs
-from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.clock import NS_PER_S, Clock, format_rfc3339
 from trnfleet.domain.durations import MINUTE_NS
 from trnfleet.domain.power import PUE
 from trnfleet.errors import TrnfleetError
@@ -23,9 +23,9 @@ from trnfleet.export.history.tables import ALERTS, EVENTS, JOB_MINUTES
 from trnfleet.export.history.writing import HistoryWriter
 from trnfleet.monitor.replay.past_monitor import PastMonitor, PastSource, RecordingClock
 from trnfleet.services.discovery import find_fleet
-from trnfleet.services.history.collector import Collector, HistoryMonitor
+from trnfleet.services.history.collector import ClosedMinute, Collector, HistoryMonitor, News
 from trnfleet.services.live_monitor import monitor_fleet
-from trnfleet.services.session import CONNECT_LIMIT_S
+from trnfleet.services.session import CONNECT_LIMIT_S, BrokerSession
 from trnfleet.systemd import ServiceManager, Work
 from trnfleet.tasks import Ending, background, in_thread, run_until
 
@@ -34,11 +34,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from trnfleet.clock import Clock
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.record.read.recording import Recording
-    from trnfleet.services.history.collector import ClosedMinute, News
-    from trnfleet.services.session import BrokerSession
 
 log = logs.get_logger(__name__)
 

@@ -16,7 +16,7 @@ from trnfleet.clock import format_rfc3339
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.monitor.alerting.cells import alert_of
 from trnfleet.services.relay.passed import MOST_AT_ONCE
-from trnfleet.wire.alerts import CellAlertMessage, Handling
+from trnfleet.wire.alerts import AlertMessage, CellAlertMessage, Handling
 from trnfleet.wire.limits import DEFAULT_LIMITS
 from trnfleet.wire.messages import message_envelope
 from trnfleet.wire.ports import Envelope
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.services.relay.role import RelayIdentity
-    from trnfleet.wire.alerts import AlertMessage
 
 SETTLED_S = 30.0
 """Connected time after which an alert only on the top broker is over. By then the cell's retained

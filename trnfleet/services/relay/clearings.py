@@ -23,11 +23,11 @@ from trnfleet.errors import BrokerError, WireError
 from trnfleet.services.relay.alerts import SETTLED_S
 from trnfleet.services.relay.passed import MOST_AT_ONCE, MOST_TOPICS, memory_bytes
 from trnfleet.services.relay.role import PERIOD_S
-from trnfleet.services.session import CONNECT_LIMIT_S, READ_S
+from trnfleet.services.session import CONNECT_LIMIT_S, READ_S, BrokerSession
 from trnfleet.tasks import background
 from trnfleet.text import plain
 from trnfleet.wire.messages import REPEAT_S, JobMessage, cell_of, decode_message
-from trnfleet.wire.ports import MOST_REFUSED_TOPICS, Envelope
+from trnfleet.wire.ports import MOST_REFUSED_TOPICS, Envelope, LinkStatus, Source
 from trnfleet.wire.reservations import ReservationMessage
 from trnfleet.wire.topics import RETAINED, TopicClass, build_filter, build_topic, parse_topic
 
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from trnfleet.clock import Clock
     from trnfleet.domain.layout import Layout
     from trnfleet.record.write.tapped_source import Taker
-    from trnfleet.services.session import BrokerSession
-    from trnfleet.wire.ports import LinkStatus, Source
 
 log = logs.get_logger(__name__)
 

@@ -25,8 +25,15 @@ from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.tasks import POLL_S, preserve_cancellation
 from trnfleet.wire.commands.leases import FORWARD, LEASE_S, LONGEST_S
 from trnfleet.wire.commands.server import CommandServer, serve
-from trnfleet.wire.messages import REPEAT_S, Descriptor, decode_message, message_envelope
-from trnfleet.wire.ports import Envelope, MessageProperties
+from trnfleet.wire.messages import (
+    REPEAT_S,
+    CommandMessage,
+    Descriptor,
+    ForwardedBy,
+    decode_message,
+    message_envelope,
+)
+from trnfleet.wire.ports import Envelope, MessageProperties, Publisher
 from trnfleet.wire.topics import TopicClass, build_topic
 
 if TYPE_CHECKING:
@@ -37,8 +44,6 @@ if TYPE_CHECKING:
     from trnfleet.monitor.sources.descriptors import CompactDescriptor
     from trnfleet.services.relay.role import RelayIdentity
     from trnfleet.transport.mqtt import MqttSource
-    from trnfleet.wire.messages import CommandMessage, ForwardedBy
-    from trnfleet.wire.ports import Publisher
 
 HOLD_S = 1.5
 """Longest wait for the first frames of newly forwarded hosts: 1.5 periods of most fleets."""

@@ -23,13 +23,12 @@ from trnfleet.wire.messages import (
     with_cell,
 )
 from trnfleet.wire.ports import Envelope
-from trnfleet.wire.topics import RETAINED, TopicClass, parse_topic, presence_path
+from trnfleet.wire.topics import RETAINED, Topic, TopicClass, parse_topic, presence_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from trnfleet.services.relay.role import RelayIdentity
-    from trnfleet.wire.topics import Topic
 
 PASSED_ON = (
     TopicClass.PUBLISHER,

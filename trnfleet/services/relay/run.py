@@ -37,7 +37,7 @@ from trnfleet.services.relay.role import (
     Role,
     TopLinks,
 )
-from trnfleet.services.session import CONNECT_LIMIT_S
+from trnfleet.services.session import CONNECT_LIMIT_S, BrokerSession
 from trnfleet.systemd import ServiceManager, link_works
 from trnfleet.tasks import POLL_S, Ending, background, run_until
 from trnfleet.wire.messages import (
@@ -49,17 +49,14 @@ from trnfleet.wire.messages import (
     decode_message,
     message_envelope,
 )
-from trnfleet.wire.ports import CONTENT_TYPE_CBOR, Envelope
+from trnfleet.wire.ports import CONTENT_TYPE_CBOR, Envelope, Publisher, Source
 from trnfleet.wire.rollups import RollupDescriptor, encode_rollup, is_rollup
 from trnfleet.wire.telemetry import Head
-from trnfleet.wire.topics import TopicClass, build_filter, build_topic, parse_topic
+from trnfleet.wire.topics import Topic, TopicClass, build_filter, build_topic, parse_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from trnfleet.services.session import BrokerSession
-    from trnfleet.wire.ports import Publisher, Source
-    from trnfleet.wire.topics import Topic
 
 log = logs.get_logger(__name__)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trnfleet import logs
-from trnfleet.clock import SteadyWall
+from trnfleet.clock import Clock, SteadyWall
 from trnfleet.domain.alerts.signals import Scope
 from trnfleet.errors import ConfigError
 from trnfleet.garbage import give_back_memory
@@ -30,7 +30,6 @@ from trnfleet.tasks import POLL_S
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trnfleet.clock import Clock
     from trnfleet.monitor.replay.playback import RecordingPlayback
     from trnfleet.record.write.live import LiveBuffer
 

@@ -8,24 +8,27 @@ from __future__ import annotations
 
 import math
 import secrets
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.errors import BrokerError, WireError
 from trnfleet.services.discovery import find_fleet
-from trnfleet.services.session import CONNECT_LIMIT_S, QUIET_S, READ_S, BatchReader, user_name
+from trnfleet.services.session import (
+    CONNECT_LIMIT_S,
+    QUIET_S,
+    READ_S,
+    BatchReader,
+    BrokerSession,
+    user_name,
+)
 from trnfleet.tasks import background
 from trnfleet.text import LONGEST_LINE, plain
 from trnfleet.wire.messages import CommandMessage, ReplyMessage, decode_message, encode_message
 from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope, MessageProperties
 from trnfleet.wire.reservations import OfferingSpec, ReservationMessage
 from trnfleet.wire.topics import TopicClass, build_filter, build_topic, command_path, reply_path
-
-if TYPE_CHECKING:
-    from trnfleet.services.session import BrokerSession
-
 
 Arguments = dict[str, str | float | bool | None]
 

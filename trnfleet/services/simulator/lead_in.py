@@ -13,23 +13,20 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from trnfleet import logs
-from trnfleet.clock import NS_PER_S, format_rfc3339
-from trnfleet.domain.fleet import Publishing, expand
+from trnfleet.clock import NS_PER_S, Clock, format_rfc3339
+from trnfleet.domain.fleet import FleetFile, Publishing, expand
 from trnfleet.domain.hardware.catalogue import find_instance_type
 from trnfleet.errors import ConfigError, TrnfleetError
 from trnfleet.sim.publish.service import Simulation
 from trnfleet.tasks import POLL_S
-from trnfleet.wire.ports import LinkStatus, PublishResult
+from trnfleet.wire.ports import Envelope, LinkStatus, PublishResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from trnfleet.clock import Clock
-    from trnfleet.domain.fleet import FleetFile
     from trnfleet.services.simulator.run import Run
     from trnfleet.sim.engine import Engine
-    from trnfleet.wire.ports import Envelope
 
 log = logs.get_logger(__name__)
 

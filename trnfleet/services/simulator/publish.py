@@ -10,7 +10,7 @@ from trnfleet.errors import BrokerError
 from trnfleet.services.publishing import OwnRetained, fail_if_all_refused, raise_if_refused
 from trnfleet.services.read_back import StateCheck
 from trnfleet.services.retained import find_live_fleets
-from trnfleet.services.session import CONNECT_LIMIT_S
+from trnfleet.services.session import CONNECT_LIMIT_S, BrokerSession
 from trnfleet.services.simulator.engine import make_engine, unreliable
 from trnfleet.services.simulator.lead_in import SETTLING_TICKS, LeadIn
 from trnfleet.sim.ids import ec2_id
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
     from pathlib import Path
 
-    from trnfleet.services.session import BrokerSession
     from trnfleet.services.simulator.run import Run
     from trnfleet.sim.engine import Engine
     from trnfleet.wire.messages import Descriptor

@@ -10,7 +10,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
-from trnfleet.clock import ManualClock, SystemClock, format_rfc3339
+from trnfleet.clock import Clock, ManualClock, SystemClock, format_rfc3339
 from trnfleet.domain.quantities import duration as duration_text
 from trnfleet.domain.quantities import size_text
 from trnfleet.record.format.metadata import About
@@ -20,17 +20,15 @@ from trnfleet.services.simulator.engine import unreliable
 from trnfleet.sim.publish.service import Simulation
 from trnfleet.sim.publish.state import will_envelope
 from trnfleet.tasks import Ending, background, run_until
-from trnfleet.wire.ports import LinkStatus, PublishResult
+from trnfleet.wire.ports import Envelope, LinkStatus, PublishResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from trnfleet.clock import Clock
     from trnfleet.domain.fleet import FleetFile
     from trnfleet.services.simulator.run import Run
     from trnfleet.sim.engine import Engine
-    from trnfleet.wire.ports import Envelope
 
 CLIENT = "simulator"
 """Default name of the publisher: the same for each recording."""

@@ -10,23 +10,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet import logs
-from trnfleet.clock import NS_PER_S, parse_rfc3339
+from trnfleet.clock import NS_PER_S, Clock, parse_rfc3339
 from trnfleet.errors import WireError
 from trnfleet.monitor.alerting.silences import edition_of
 from trnfleet.wire.alerts import AckMessage, SilenceMessage
 from trnfleet.wire.limits import DEFAULT_LIMITS
 from trnfleet.wire.messages import PublisherMessage, decode_message
-from trnfleet.wire.topics import TopicClass, parse_topic
+from trnfleet.wire.topics import Topic, TopicClass, parse_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from trnfleet.clock import Clock
     from trnfleet.export.election import Election
     from trnfleet.services.watch.identity import Identity
     from trnfleet.transport.mqtt import MqttSource
     from trnfleet.wire.ports import Envelope
-    from trnfleet.wire.topics import Topic
 
 log = logs.get_logger(__name__)
 

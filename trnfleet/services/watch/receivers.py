@@ -19,14 +19,13 @@ from trnfleet.export.command import CommandReceiver, find_command
 from trnfleet.export.http import parse_target
 from trnfleet.export.ndjson import LineReceiver
 from trnfleet.export.notification_log import MOST_RECEIVERS
-from trnfleet.export.receiver import pause_s
+from trnfleet.export.receiver import Receiver, pause_s
 from trnfleet.export.webhook import WebhookReceiver
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trnfleet.clock import Clock
-    from trnfleet.export.receiver import Receiver
     from trnfleet.tasks import Ending
 
 log = logs.get_logger(__name__)

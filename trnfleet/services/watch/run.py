@@ -15,7 +15,7 @@ from trnfleet.export.notification_log import NotificationLog
 from trnfleet.garbage import collect_garbage
 from trnfleet.services.discovery import find_fleet
 from trnfleet.services.live_monitor import monitor_fleet
-from trnfleet.services.session import CONNECT_LIMIT_S
+from trnfleet.services.session import CONNECT_LIMIT_S, BrokerSession
 from trnfleet.services.watch.identity import Connections, Identity
 from trnfleet.services.watch.receivers import Deliveries
 from trnfleet.services.watch.service import Role, WatchService
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from trnfleet.export.alertmanager_silences import AlertmanagerSilences
     from trnfleet.export.receiver import Receiver
     from trnfleet.monitor.monitor import Monitor
-    from trnfleet.services.session import BrokerSession
     from trnfleet.wire.ports import LinkStatus
 
 PEERS = (TopicClass.PUBLISHER, TopicClass.ACK, TopicClass.SILENCE)

@@ -14,20 +14,20 @@ import math
 from typing import TYPE_CHECKING
 
 from trnfleet import logs
-from trnfleet.clock import format_rfc3339
+from trnfleet.clock import Clock, format_rfc3339
 from trnfleet.domain.alerts.links import generator_url, runbook_url
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.alerts.templates import fill, summary, title, value_text
-from trnfleet.domain.alerts.watches import HEARTBEAT_S, MUTED_S, NO_ERRORS
+from trnfleet.domain.alerts.watches import HEARTBEAT_S, MUTED_S, NO_ERRORS, ReceiverErrors
 from trnfleet.domain.quantities import duration
 from trnfleet.domain.severity import Severity
-from trnfleet.export.election import LISTEN_S, UNHEARD_S, Attendance
-from trnfleet.export.notification_log import REFRESHED_EVERY_S, FiringAlert, Now
+from trnfleet.export.election import LISTEN_S, UNHEARD_S, Attendance, Election
+from trnfleet.export.notification_log import REFRESHED_EVERY_S, FiringAlert, NotificationLog, Now
 from trnfleet.export.receiver import finished_within
 from trnfleet.monitor.alerting.lifecycle import UNHEARD
 from trnfleet.monitor.alerting.unpublished import Unpublished, notifying
-from trnfleet.services.watch.peers import Peers
-from trnfleet.tasks import POLL_S, background
+from trnfleet.services.watch.peers import OperatorMessage, Peers
+from trnfleet.tasks import POLL_S, Ending, background
 from trnfleet.text import LONGEST, plain
 from trnfleet.wire.alerts import AckMessage, AlertMessage
 from trnfleet.wire.topics import TopicClass, build_filter
@@ -35,16 +35,10 @@ from trnfleet.wire.topics import TopicClass, build_filter
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
 
-    from trnfleet.clock import Clock
     from trnfleet.domain.alerts.alert import Alert
-    from trnfleet.domain.alerts.watches import ReceiverErrors
-    from trnfleet.export.election import Election
-    from trnfleet.export.notification_log import NotificationLog
     from trnfleet.monitor.alerting.engine import Alerts
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.services.watch.identity import Connections, Identity
-    from trnfleet.services.watch.peers import OperatorMessage
-    from trnfleet.tasks import Ending
     from trnfleet.wire.ports import Envelope, LinkStatus
     from trnfleet.wire.structs import Message
 

@@ -15,18 +15,20 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet import logs
-from trnfleet.clock import NS_PER_MS, NS_PER_S, format_rfc3339, parse_rfc3339
+from trnfleet.clock import NS_PER_MS, NS_PER_S, Clock, format_rfc3339, parse_rfc3339
 from trnfleet.domain.alerts.matchers import Matcher
 from trnfleet.domain.alerts.rules import RESERVED_LABELS
-from trnfleet.domain.alerts.silences import Span
+from trnfleet.domain.alerts.silences import Silence, Span
 from trnfleet.domain.alerts.watches import ReceiverError, ReceiverErrors
-from trnfleet.export.http import RequestOutcome
+from trnfleet.export.http import Answer, RequestOutcome
 from trnfleet.export.other_clock import SKEW_NS
 from trnfleet.export.silence_plan import (
     MOST_TAKEN,
     PREFIX,
     OwnSilence,
     SilenceKey,
+    SilencePlan,
+    TakenSilence,
     differs,
     import_silences,
     plan,
@@ -40,11 +42,7 @@ from trnfleet.wire.values import LATEST_NS
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from trnfleet.clock import Clock
-    from trnfleet.domain.alerts.silences import Silence
     from trnfleet.export.alertmanager_silences import AlertmanagerSilences, Listing, SilenceDraft
-    from trnfleet.export.http import Answer
-    from trnfleet.export.silence_plan import SilencePlan, TakenSilence
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.monitor.sources.clocks import Moment
     from trnfleet.wire.structs import Message
