@@ -16,7 +16,7 @@ from support.processes.waiting import eventually, running
 from trnfleet.domain.reservations.states import ReservationState
 from trnfleet.export.election import LISTEN_S
 from trnfleet.services.relay import clearings
-from trnfleet.services.relay.alerts import SETTLED_S
+from trnfleet.services.relay.passed import SETTLED_S
 from trnfleet.services.session import BrokerSession
 from trnfleet.transport.mqtt import MqttPublisher
 from trnfleet.wire.messages import JobMessage, encode_message

@@ -20,8 +20,7 @@ from trnfleet import logs
 from trnfleet.domain.address import STANDALONE, Level
 from trnfleet.domain.quantities import counted
 from trnfleet.errors import BrokerError, WireError
-from trnfleet.services.relay.alerts import SETTLED_S
-from trnfleet.services.relay.passed import MOST_AT_ONCE, MOST_TOPICS, memory_bytes
+from trnfleet.services.relay.passed import MOST_AT_ONCE, MOST_TOPICS, SETTLED_S, memory_bytes
 from trnfleet.services.relay.role import PERIOD_S
 from trnfleet.services.session import CONNECT_LIMIT_S, READ_S, BrokerSession
 from trnfleet.tasks import background

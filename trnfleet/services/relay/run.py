@@ -24,11 +24,16 @@ from trnfleet.record.write.tapped_source import TappedSource
 from trnfleet.services.discovery import find_fleet
 from trnfleet.services.live_monitor import monitor_fleet
 from trnfleet.services.publishing import cleared, fail_if_all_refused
-from trnfleet.services.relay.alerts import PassedAlerts
 from trnfleet.services.relay.blocks import Rows
 from trnfleet.services.relay.clearings import MissedClearings, Taps, clear_ended, ended_of
 from trnfleet.services.relay.forwarding import Forwarding, Leases, command_server, serve_leases
-from trnfleet.services.relay.passed import MOST_AT_ONCE, MOST_TOPICS, PASSED_ON, PassedMessages
+from trnfleet.services.relay.passed import (
+    MOST_AT_ONCE,
+    MOST_TOPICS,
+    PASSED_ON,
+    PassedAlerts,
+    PassedMessages,
+)
 from trnfleet.services.relay.role import (
     PERIOD_S,
     RelayIdentity,

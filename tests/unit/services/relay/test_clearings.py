@@ -15,8 +15,8 @@ from support.processes.waiting import running
 
 from trnfleet.clock import ManualClock
 from trnfleet.services.relay import clearings
-from trnfleet.services.relay.alerts import SETTLED_S
 from trnfleet.services.relay.clearings import ANSWER_S, MissedClearings
+from trnfleet.services.relay.passed import SETTLED_S
 from trnfleet.services.relay.role import PERIOD_S
 from trnfleet.wire.messages import REPEAT_S
 from trnfleet.wire.ports import Envelope, LinkStatus

@@ -15,11 +15,12 @@ from support.monitor.relays import Top
 
 from trnfleet.domain.layout import Layout
 from trnfleet.export.election import LISTEN_S
-from trnfleet.services.relay.alerts import SETTLED_S, PassedAlerts
 from trnfleet.services.relay.clearings import ended_of
 from trnfleet.services.relay.passed import (
     EVENTS_KEPT_S,
     MOST_AT_ONCE,
+    SETTLED_S,
+    PassedAlerts,
     PassedMessages,
 )
 from trnfleet.services.relay.role import PERIOD_S, RelayIdentity
@@ -197,7 +198,7 @@ async def test_names_that_somebody_makes_up_on_the_top_take_no_memory(
 ) -> None:
     """The number of stored descriptors and alerts below the cell's name is limited."""
     monkeypatch.setattr("trnfleet.services.relay.run.MOST_TOPICS", 2)
-    monkeypatch.setattr("trnfleet.services.relay.alerts.DEFAULT_LIMITS", Limits(alerts=2))
+    monkeypatch.setattr("trnfleet.services.relay.passed.DEFAULT_LIMITS", Limits(alerts=2))
     top = Top()
     await top.join("relay-a")
     await top.run(LISTEN_S + PERIOD_S)

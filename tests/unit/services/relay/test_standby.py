@@ -16,7 +16,7 @@ from trnfleet.domain.alerts.relays import GONE_S
 from trnfleet.errors import BrokerError
 from trnfleet.export.election import LISTEN_S, UNHEARD_S
 from trnfleet.monitor.reachability.times import OVERLOAD_GAP_S
-from trnfleet.services.relay.alerts import SETTLED_S
+from trnfleet.services.relay.passed import SETTLED_S
 from trnfleet.services.relay.role import PERIOD_S, Role, TopLinks
 from trnfleet.services.relay.run import OVERLOADED_FROM_S
 from trnfleet.tasks import POLL_S
@@ -366,7 +366,7 @@ async def test_what_many_publishers_retain_goes_out_in_parts(
 
 async def test_a_storm_of_alerts_goes_out_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """An alert storm does not delay heartbeats and roll-ups."""
-    monkeypatch.setattr("trnfleet.services.relay.alerts.MOST_AT_ONCE", 2)
+    monkeypatch.setattr("trnfleet.services.relay.passed.MOST_AT_ONCE", 2)
     top, first, _ = await two()
     for number in range(5):
         alert(first, number)
