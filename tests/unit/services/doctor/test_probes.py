@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from support.memory_bus import MemoryBus, MemoryPublisher, MemorySource
 
-from trnfleet.services.doctor import probes
+from trnfleet.services.doctor import broker as trials
 from trnfleet.services.doctor.findings import Finding, Health
 from trnfleet.transport.inbox import InboxLimits
 from trnfleet.transport.packets import BrokerLimits
@@ -46,14 +46,14 @@ async def tried(broker: Broker, *, retained: int = 0) -> dict[str, Finding]:
     session: Any = broker
     publisher: Any = broker.publisher()
     publisher.connect()
-    await probes.Probes(session, publisher, PREFIX, "memory").run(found.append, retained=retained)
+    await trials.Probes(session, publisher, PREFIX, "memory").run(found.append, retained=retained)
     return {each.name: each for each in found}
 
 
 @pytest.fixture(autouse=True)
 def _no_long_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """What does not come would be waited for."""
-    monkeypatch.setattr(probes, "ANSWER_S", 0.02)
+    monkeypatch.setattr(trials, "ANSWER_S", 0.02)
 
 
 async def test_a_broker_that_can_all_is_found_to_and_left_as_it_was() -> None:
