@@ -128,12 +128,8 @@ def session_of(sessions: Sequence[BrokerSession]) -> BrokerSession | SeveralBrok
     return sessions[0] if len(sessions) == 1 else SeveralBrokers(tuple(sessions))
 
 
-class RunningSource(Protocol):
+class RunningSource(Source, Protocol):
     """A source that has to be run."""
-
-    @property
-    def status(self) -> LinkStatus:
-        """Connection state."""
 
     @property
     def waiting(self) -> int:
@@ -149,19 +145,9 @@ class RunningSource(Protocol):
             BrokerError: the first attempt failed or `timeout_s` passed.
         """
 
-    async def take(self) -> list[Envelope]:
-        """Return all that has come in since the last call, waiting until there is something."""
 
-    def request_retained(self, topics: Iterable[str]) -> None:
-        """Request the retained messages of exact topics."""
-
-
-class RunningPublisher(Protocol):
+class RunningPublisher(Publisher, Protocol):
     """A publisher that has to be run."""
-
-    @property
-    def status(self) -> LinkStatus:
-        """Connection state."""
 
     async def run(self) -> None:
         """Keep the connection up until cancelled."""
@@ -172,12 +158,6 @@ class RunningPublisher(Protocol):
         Raises:
             BrokerError: the first attempt failed or `timeout_s` passed.
         """
-
-    async def publish(self, batch: Iterable[Envelope]) -> PublishResult:
-        """Send a batch."""
-
-    def on_connect(self, announce: Callable[[], Iterable[Envelope]]) -> None:
-        """Set the messages to send first after every connect."""
 
 
 class MergedStatus:
