@@ -66,11 +66,12 @@ def small(**market: Any) -> Ledger:
     return ledger_of(pool_of((TRN2, "a", 2), (TRN2, "b", 1), ultraservers=["a"]), **market)
 
 
-def refused(call: Callable[[], object]) -> tuple[Rule, str]:
-    """Return the rule refusing a call, and the refusal's text."""
+def refused(rule: Rule, call: Callable[[], object]) -> str:
+    """Return the text with which a rule refuses a call."""
     with pytest.raises(RuleViolation) as caught:
         call()
-    return caught.value.rule, str(caught.value)
+    assert caught.value.rule is rule
+    return str(caught.value)
 
 
 def buy(ledger: Ledger, search_request: SearchRequest) -> Block:

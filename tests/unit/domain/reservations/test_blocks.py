@@ -147,30 +147,6 @@ def test_a_life() -> None:
     assert block.terminating
 
 
-def test_a_block_without_an_ultraserver_has_no_interconnect() -> None:
-    """Standalone instances have no links between them."""
-    assert (
-        after(block_in(BlockState.SCHEDULED, ultraserver=False), ChangeKind.DELIVERED).interconnect
-        is None
-    )
-
-
-@pytest.mark.parametrize(
-    ("unavailable", "state"),
-    [(1, BlockState.ACTIVE), (3, BlockState.ACTIVE), (4, BlockState.UNAVAILABLE)],
-)
-def test_a_block_without_any_instance_is_unavailable(unavailable: int, state: BlockState) -> None:
-    """A block is unavailable if all instances are, and returns with the first of them."""
-    block = after(
-        block_in(BlockState.ACTIVE), ChangeKind.INSTANCES_UNAVAILABLE, unavailable=unavailable
-    )
-    assert (block.state, block.unavailable) == (state, unavailable)
-    block = after(block, ChangeKind.INSTANCES_UNAVAILABLE, unavailable=2)
-    assert (block.state, block.unavailable) == (BlockState.ACTIVE, 2)
-    block = after(block, ChangeKind.INSTANCES_AVAILABLE)
-    assert (block.state, block.unavailable) == (BlockState.ACTIVE, 0)
-
-
 @pytest.mark.parametrize("unavailable", [-1, 0, 5])
 def test_no_more_instances_are_unavailable_than_there_are(unavailable: int) -> None:
     """Zero or more than all instances becoming unavailable is an error."""

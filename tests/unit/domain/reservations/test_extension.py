@@ -23,7 +23,7 @@ from support.sim.capacity_account import (
 
 from trnfleet.domain.reservations import extension
 from trnfleet.domain.reservations.extension import why_not_extendable
-from trnfleet.domain.reservations.rules import DURATIONS, Rule
+from trnfleet.domain.reservations.rules import Rule
 from trnfleet.domain.reservations.search import SearchRequest
 from trnfleet.domain.reservations.states import BlockState, ExtensionState
 from trnfleet.errors import ConfigError
@@ -65,19 +65,6 @@ def test_an_extension_begins_at_the_end() -> None:
 
 
 @pytest.mark.parametrize("off_ns", [-1, 0, 1])
-def test_from_56_days_before_the_end(off_ns: int) -> None:
-    """A block can be extended from exactly 56 days before its end."""
-    ledger, block = active(70)
-    ledger.advance(END_NS - 56 * DAY_NS + off_ns)
-    if off_ns < 0:
-        rule, text = refused(lambda: ledger.extension_offerings(block.id, 1))
-        assert rule is Rule.EXTENSION_TOO_EARLY
-        assert text.endswith("from 56 days before its end on: 2025-11-25 11:30 UTC")
-    else:
-        assert extend(ledger, block, 1).pending is not None
-
-
-@pytest.mark.parametrize("off_ns", [-1, 0, 1])
 def test_until_an_hour_before_the_end(off_ns: int) -> None:
     """An hour before the end no extension is possible, even with an old offering."""
     ledger, block = active()
@@ -91,8 +78,7 @@ def test_until_an_hour_before_the_end(off_ns: int) -> None:
         lambda: ledger.extend(offering.id),
         lambda: ledger.extension_offerings(block.id, 1),
     ):
-        rule, text = refused(call)
-        assert rule is Rule.EXTENSION_TOO_LATE
+        text = refused(Rule.EXTENSION_TOO_LATE, call)
         assert text.endswith("until an hour before its end: 2026-01-20 10:30 UTC")
 
 
@@ -110,8 +96,7 @@ def test_in_which_states(state: BlockState) -> None:
         lambda: ledger.extension_offerings(block.id, 1),
         lambda: ledger.extend(offering.id),
     ):
-        rule, text = refused(call)
-        assert rule is Rule.EXTENSION_STATE
+        text = refused(Rule.EXTENSION_STATE, call)
         assert f"{block.id} is {state.value}; active and scheduled blocks can be extended" in text
 
 
@@ -123,13 +108,11 @@ def test_one_payment_at_a_time() -> None:
     ledger.extend(offering.id)
     ledger.advance(ledger.now_ns + PAID_NS - 1)
     for call in (lambda: ledger.extension_offerings(block.id, 1), lambda: ledger.extend(other.id)):
-        rule, text = refused(call)
-        assert rule is Rule.EXTENSION_PENDING
+        text = refused(Rule.EXTENSION_PENDING, call)
         assert f"of {block.id} is pending until 2026-01-13 23:30 UTC" in text
     ledger.advance(ledger.now_ns + 1)
     assert ledger.blocks[block.id].end_ns == END_NS + DAY_NS
-    rule, text = refused(lambda: ledger.extend(other.id))
-    assert rule is Rule.OFFERING
+    text = refused(Rule.OFFERING, lambda: ledger.extend(other.id))
     assert "ends at another time by now" in text
     assert extend(ledger, block, 1).pending is not None
 
@@ -271,8 +254,7 @@ def test_182_days_in_all(has: int, days: int, says: str) -> None:
     if not says:
         assert extend(ledger, block, days).held_until_ns == END_NS + days * DAY_NS
         return
-    rule, text = refused(lambda: ledger.extension_offerings(block.id, days))
-    assert rule is Rule.EXTENSION_TOTAL
+    text = refused(Rule.EXTENSION_TOTAL, lambda: ledger.extension_offerings(block.id, days))
     assert text.endswith(says)
 
 
@@ -282,17 +264,7 @@ def test_a_partial_first_day_counts_among_182() -> None:
     block = buy(ledger, SearchRequest(182, TRN2))
     assert block.start_ns == at("2026-01-05 09:30")
     ledger.advance(block.end_ns - DAY_NS)
-    assert refused(lambda: ledger.extension_offerings(block.id, 1))[0] is Rule.EXTENSION_TOTAL
-
-
-@pytest.mark.parametrize("days", [0, 15, 20, 22, 181, 183, 189])
-def test_extensions_have_durations_as_blocks_do(days: int) -> None:
-    """An extension lasts 1 to 14 days or whole weeks."""
-    ledger, block = active()
-    rule, text = refused(lambda: ledger.extension_offerings(block.id, days))
-    assert rule is Rule.DURATION
-    assert f"an extension lasts 1 to 14 days, or multiples of 7 up to 182, not {days}" in text
-    assert days not in DURATIONS
+    refused(Rule.EXTENSION_TOTAL, lambda: ledger.extension_offerings(block.id, 1))
 
 
 def test_many_small_extensions() -> None:
@@ -303,7 +275,7 @@ def test_many_small_extensions() -> None:
         ledger.advance(ledger.now_ns + DAY_NS - HOUR_NS // 4)
     after = ledger.blocks[block.id]
     assert (len(after.extensions), after.end_ns - after.start_ns) == (181, 182 * DAY_NS)
-    assert refused(lambda: ledger.extension_offerings(block.id, 1))[0] is Rule.EXTENSION_TOTAL
+    refused(Rule.EXTENSION_TOTAL, lambda: ledger.extension_offerings(block.id, 1))
 
 
 def test_failed_extensions_do_not_pile_up_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,8 +304,7 @@ def test_another_block_follows(gap: int, days: int, fits: int) -> None:
     if days == fits:
         assert extend(ledger, block, days).held_until_ns == later_ns
         return
-    rule, text = refused(lambda: ledger.extension_offerings(block.id, days))
-    assert rule is Rule.CAPACITY
+    text = refused(Rule.CAPACITY, lambda: ledger.extension_offerings(block.id, days))
     near = (
         f"{fits} more day{'s' * (fits > 1)} would fit" if fits else "it cannot be extended any more"
     )
@@ -347,8 +318,7 @@ def test_an_extension_that_is_sold_meanwhile() -> None:
     ledger, block = active()
     offering = ledger.extension_offerings(block.id, 1)[0]
     buy(ledger, SearchRequest(1, TRN2, 4, starts_from_ns=END_NS))
-    rule, text = refused(lambda: ledger.extend(offering.id))
-    assert rule is Rule.CAPACITY
+    text = refused(Rule.CAPACITY, lambda: ledger.extend(offering.id))
     assert text.endswith("by now; look for extensions again")
 
 
@@ -359,8 +329,8 @@ def test_what_a_pending_extension_holds_is_not_sold(search_request: SearchReques
     during = search_request._replace(starts_from_ns=END_NS, ends_by_ns=END_NS + DAY_NS)
     stale = ledger.offerings(during)[0]
     extend(ledger, block, 1)
-    assert refused(lambda: ledger.offerings(during))[0] is Rule.CAPACITY
-    assert refused(lambda: ledger.buy(stale.id))[0] is Rule.CAPACITY
+    refused(Rule.CAPACITY, lambda: ledger.offerings(during))
+    refused(Rule.CAPACITY, lambda: ledger.buy(stale.id))
     assert ledger.offerings(during._replace(instances=2))
     ledger.advance(ledger.now_ns + 12 * HOUR_NS)
     assert ledger.blocks[block.id].extensions[0].state is ExtensionState.PAYMENT_FAILED
@@ -372,15 +342,7 @@ def test_an_extension_offering_lasts_a_day() -> None:
     ledger, block = active()
     offering = ledger.extension_offerings(block.id, 1)[0]
     ledger.advance(ledger.now_ns + DAY_NS)
-    assert refused(lambda: ledger.extend(offering.id))[0] is Rule.OFFERING
-
-
-def test_an_unknown_block_has_no_extension() -> None:
-    """The refusal names the block that is meant."""
-    ledger, block = active()
-    rule, text = refused(lambda: ledger.extension_offerings(block.id + "x", 1))
-    assert rule is Rule.NO_SUCH_BLOCK
-    assert f"did you mean '{block.id}'?" in text
+    refused(Rule.OFFERING, lambda: ledger.extend(offering.id))
 
 
 def test_an_ultraserver_is_extended_until_it_is_terminated_earlier() -> None:

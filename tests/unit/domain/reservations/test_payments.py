@@ -174,17 +174,6 @@ def test_a_block_s_life(
     assert ledger.blocks[block.id].changes == 7
 
 
-def test_states_change_at_start_and_end() -> None:
-    """A block is active from its start on, and expired from its end on."""
-    ledger = small()
-    block = buy(ledger, SearchRequest(1, TRN2, starts_from_ns=at("2026-01-06 11:30")))
-    states = []
-    for when_ns in (block.start_ns - 1, block.start_ns, block.end_ns - 1, block.end_ns):
-        ledger.advance(when_ns)
-        states.append(ledger.blocks[block.id].state.value)
-    assert states == ["scheduled", "active", "active", "expired"]
-
-
 def test_a_warning_longer_than_the_block_comes_with_its_delivery() -> None:
     """A warning due before the block's start comes right after the delivery.
 

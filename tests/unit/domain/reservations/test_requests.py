@@ -186,9 +186,18 @@ ROWS = [
     ),
     Row(Look(1, "p5.48xlarge"), rule=Rule.INSTANCE_TYPE, says=("no p5.48xlarge here",)),
     Row(Look(1, None), rule=Rule.INSTANCE_TYPE, says=("choose from trn1.32xlarge, trn2.48xlarge",)),
+    Row(
+        Look(1, "trn2.48xlarg"),
+        rule=Rule.INSTANCE_TYPE,
+        says=("no trn2.48xlarg here", "did you mean 'trn2.48xlarge'?"),
+    ),
+    Row(Look(1, ""), rule=Rule.INSTANCE_TYPE, says=("choose from trn1.32xlarge, trn2.48xlarge",)),
     Row(Look(1, TRN2U, 4), rule=Rule.ULTRASERVER_ONLY, says=(TRN2U,)),
+    Row(Look(1, TRN2U), rule=Rule.ULTRASERVER_ONLY, says=("sold as an UltraServer only",)),
     Row(Look(1, ultraservers=1)),
+    Row(Look(1, TRN2U, ultraservers=1)),
     Row(Look(1, instances=4, ultraservers=1)),
+    Row(Look(1, instances=3, ultraservers=1), rule=Rule.ULTRASERVER_ONLY, says=("not 3", "has 4")),
     Row(Look(1, instances=8, ultraservers=1), rule=Rule.ULTRASERVER_ONLY, says=("not 8", "has 4")),
     Row(Look(1, TRN1, ultraservers=1), rule=Rule.INSTANCE_TYPE, says=(TRN1, TRN2U)),
     Row(Look(1, ultraservers=2), rule=Rule.ONE_ULTRASERVER, says=("not 2", "one UltraServer")),
@@ -197,13 +206,17 @@ ROWS = [
     Row(Look(1, instances=64)),
     Row(Look(1, instances=65), rule=Rule.BLOCK_SIZE, says=("not 65", "1 to 64")),
     Row(Look(1, instances=0), rule=Rule.BLOCK_SIZE, says=("not 0", "1 to 64")),
+    Row(Look(1, instances=-1), rule=Rule.BLOCK_SIZE, says=("not -1", "1 would fit")),
+    Row(Look(1, instances=10**6), rule=Rule.BLOCK_SIZE, says=("not 1000000", "64 would fit")),
     # Where
     Row(Look(1, zone="a")),
     Row(Look(1, zone="b")),
     Row(Look(1, ultraservers=1, zone="a")),
     Row(Look(1, zone="c"), rule=Rule.SINGLE_ZONE, says=("'c'", "a, b")),
     Row(Look(1, TRN1, zone="b"), rule=Rule.SINGLE_ZONE, says=("'b'", TRN1)),
+    Row(Look(1, zone=""), rule=Rule.SINGLE_ZONE, says=("''", "choose from a, b")),
     Row(Look(1, zone="a,b"), rule=Rule.SINGLE_ZONE, says=("'a,b'", "single zone")),
+    Row(Look(1, zone="*"), rule=Rule.SINGLE_ZONE, says=("'*'", "single zone")),
     Row(
         Look(1, instances=6, zone="b"),
         rule=Rule.CAPACITY,
@@ -247,7 +260,7 @@ ROWS = [
     Row(
         Look(1, start="2026-01-08 00:00", end="2026-01-07 00:00"),
         rule=Rule.DATES,
-        says=("2026-01-07 00:00",),
+        says=("2026-01-07 00:00", "nothing fits in between"),
     ),
     Row(
         Look(1, start="2026-01-05 10:31", end="2026-01-05 11:30"),
@@ -257,7 +270,7 @@ ROWS = [
     Row(
         Look(1, start="2026-01-05 11:00", end="2026-01-05 11:30"),
         rule=Rule.DURATION,
-        says=("60 minutes", "not 30"),
+        says=("60 minutes", "not 30", "nothing fits in between"),
     ),
     Row(Look(1, start="2026-03-02 11:00"), now="01-05 11:10"),
     # What is free
@@ -305,6 +318,7 @@ ROWS = [
     Row(Longer("ultra", 1)),
     Row(Longer("active", 15), rule=Rule.DURATION, says=("an extension", "not 15", "14 or 21")),
     Row(Longer("active", 0), rule=Rule.DURATION, says=("not 0", "1 to 14")),
+    Row(Longer("active", 22), rule=Rule.DURATION, says=("an extension", "not 22", "up to 182")),
     Row(
         Longer("active", 182), rule=Rule.EXTENSION_TOTAL, says=("189 days", "182", "175 more days")
     ),
