@@ -154,86 +154,75 @@ def state(track: Track) -> AlertState:
     return AlertState(int(track.states[0])) if len(track) else AlertState.INACTIVE
 
 
-@pytest.mark.parametrize(("late", "expected"), [(-1, "PENDING"), (0, "FIRING"), (1, "FIRING")])
-def test_for_is_over_at_its_end(late: int, expected: str) -> None:
-    """With `for = 10s` it fires after 10 s, not a tick earlier."""
+@pytest.mark.parametrize(
+    ("for_ns", "keep_ns", "course"),
+    [
+        pytest.param(
+            10 * S,
+            0,
+            [(0, UP, "PENDING"), (10 * S - 1, UP, "PENDING"), (10 * S, UP, "FIRING")],
+            id="it fires when `for` is over, not a tick earlier",
+        ),
+        pytest.param(
+            0,
+            10 * S,
+            [
+                (0, UP, "FIRING"),
+                (5 * S, DOWN, "FIRING"),
+                (15 * S - 1, DOWN, "FIRING"),
+                (15 * S, DOWN, "INACTIVE"),
+            ],
+            id="it ends after good values for `keep_firing_for`, not a tick earlier",
+        ),
+        pytest.param(0, 0, [(0, UP, "FIRING"), (1, DOWN, "INACTIVE")], id="zero is zero"),
+        pytest.param(
+            0,
+            10,
+            [
+                (0, UP, "FIRING"),
+                (5, DOWN, "FIRING"),
+                (12, BETWEEN, "FIRING"),
+                (20, DOWN, "FIRING"),
+                (29, DOWN, "FIRING"),
+                (30, DOWN, "INACTIVE"),
+            ],
+            id="a value between limit and `clear` starts no end",
+        ),
+        pytest.param(
+            10,
+            0,
+            [(0, UP, "PENDING"), (5, BETWEEN, "INACTIVE")],
+            id="a pending target does not profit from such a value",
+        ),
+        pytest.param(
+            10,
+            0,
+            [(0, UP, "PENDING"), (5, GONE, "INACTIVE")],
+            id="a pending target that falls silent is forgotten: it was never reported",
+        ),
+    ],
+)
+def test_the_course_of_a_target(
+    for_ns: int, keep_ns: int, course: list[tuple[int, list[Look], str]]
+) -> None:
     track = Track()
-    step(track, 0, UP, 10 * S, 0)
-
-    step(track, 10 * S + late, UP, 10 * S, 0)
-
-    assert state(track) is AlertState[expected]
+    for now, look, expected in course:
+        step(track, now, look, for_ns, keep_ns)
+        assert state(track) is AlertState[expected]
 
 
-@pytest.mark.parametrize(("late", "expected"), [(-1, "FIRING"), (0, "INACTIVE"), (1, "INACTIVE")])
-def test_keep_firing_for_is_over_at_its_end(late: int, expected: str) -> None:
-    """With `keep_firing_for = 10s` it fires until just before 10 s of good values."""
-    track = Track()
-    step(track, 0, UP, 0, 10 * S)
-    step(track, 5 * S, DOWN, 0, 10 * S)
-
-    step(track, 15 * S + late, DOWN, 0, 10 * S)
-
-    assert state(track) is AlertState[expected]
-
-
-def test_without_for_it_fires_at_once_and_without_keep_it_ends_at_once() -> None:
-    """Zero is zero: no instant passes in between."""
-    track = Track()
-    step(track, 0, UP, 0, 0)
-    assert (state(track), track.fired_ns.tolist()) == (AlertState.FIRING, [0])
-
-    step(track, 1, DOWN, 0, 0)
-    assert state(track) is AlertState.INACTIVE
-
-
-def test_between_limit_and_clear_it_goes_on() -> None:
-    """A value between limit and `clear` starts no end.
-
-    A pending target does not profit from it.
-    """
-    track = Track()
-    step(track, 0, UP, 0, 10)
-    step(track, 5, DOWN, 0, 10)
-    step(track, 12, BETWEEN, 0, 10)
-    step(track, 20, DOWN, 0, 10)
-    assert track.clear_ns.tolist() == [20]
-
-    waits = Track()
-    step(waits, 0, UP, 10, 0)
-    step(waits, 5, BETWEEN, 10, 0)
-    assert state(waits) is AlertState.INACTIVE
-
-
-def test_silence_holds_or_resolves() -> None:
+@pytest.mark.parametrize(("holds", "expected"), [(True, "FIRING"), (False, "INACTIVE")])
+def test_silence_holds_or_resolves(*, holds: bool, expected: str) -> None:
     """A target without values stays firing or resolves.
 
     The end of a quiet time waits for news.
     """
-    held = Track()
-    ended = Track()
-    for track, holds in ((held, True), (ended, False)):
-        step(track, 0, UP, 0, 10, holds_silent=holds)
-        step(track, 1, DOWN, 0, 10, holds_silent=holds)
-        step(track, 20, GONE, 0, 10, holds_silent=holds)
-    assert (state(held), held.silent.tolist(), held.values.tolist()) == (
-        AlertState.FIRING,
-        [True],
-        [1.0],
-    )
-    assert state(ended) is AlertState.INACTIVE
-
-    step(held, 30, DOWN, 0, 10)
-    assert state(held) is AlertState.INACTIVE
-
-
-def test_a_pending_target_falls_silent() -> None:
-    """It was never told, so it is forgotten."""
     track = Track()
-    step(track, 0, UP, 10, 0)
-
-    step(track, 5, GONE, 10, 0)
-
+    step(track, 0, UP, 0, 10, holds_silent=holds)
+    step(track, 1, DOWN, 0, 10, holds_silent=holds)
+    step(track, 20, GONE, 0, 10, holds_silent=holds)
+    assert state(track) is AlertState[expected]
+    step(track, 30, DOWN, 0, 10, holds_silent=holds)
     assert state(track) is AlertState.INACTIVE
 
 
