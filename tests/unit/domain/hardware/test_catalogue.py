@@ -9,42 +9,26 @@ from trnfleet.domain.hardware.catalogue import CHIP_TYPES, Figure, totals
 from trnfleet.errors import ConfigError
 
 
-def test_trn2_instance_totals() -> None:
-    """Sixteen Trainium2 chips add up to the published totals of trn2.48xlarge."""
-    got = totals({"trn2.48xlarge": 1})
-    assert got.chips == 16
-    assert got.neuroncores == 128
-    assert got.hbm_bytes == 1_536 * 2**30
-    assert got.hbm_bytes_per_s == pytest.approx(46.4e12)
-    assert got.fp8_dense_flops == pytest.approx(20.8e15, rel=0.01)
-    assert got.bf16_dense_flops == pytest.approx(10.7e15, rel=0.01)
-    assert got.torus_links == 32
-    assert got.z_links == 0
-    assert got.efa_bytes_per_s * 8 == pytest.approx(3.2e12)
-
-
-def test_ultraserver_totals() -> None:
-    """Four trn2u.48xlarge add up to the published totals of a Trn2 UltraServer."""
-    got = totals({"trn2u.48xlarge": 4}, ultraservers={"u-trn2x64": 1})
-    assert got.chips == 64
-    assert got.neuroncores == 512
-    assert got.hbm_bytes == 6 * 2**40
-    assert got.hbm_bytes_per_s == pytest.approx(185.6e12)
-    assert got.fp8_dense_flops == pytest.approx(83.2e15, rel=0.01)
-    assert got.bf16_dense_flops == pytest.approx(42.7e15, rel=0.001)
-    assert got.torus_links + got.z_links == 192
-    assert got.z_links == 64
-    assert got.vcpus == 768
-    assert got.host_memory_bytes == 8_192 * 2**30
-
-
-def test_trn1_totals() -> None:
-    """Sixteen Trainium1 chips add up to the published totals of trn1.32xlarge."""
-    got = totals({"trn1.32xlarge": 1})
-    assert got.hbm_bytes == 512 * 2**30
-    assert got.hbm_bytes_per_s == pytest.approx(13.12e12)
-    assert got.bf16_dense_flops == pytest.approx(3.04e15)
-    assert got.efa_bytes_per_s * 8 == pytest.approx(800e9)
+@pytest.mark.parametrize(
+    ("instances", "ultraservers", "neuroncores", "torus_links", "z_links", "efa_gb"),
+    [
+        ({"trn1.32xlarge": 1}, {}, 32, 32, 0, 800),
+        ({"trn2.48xlarge": 1}, {}, 128, 32, 0, 3_200),
+        ({"trn2u.48xlarge": 4}, {"u-trn2x64": 1}, 512, 128, 64, 12_800),
+    ],
+)
+def test_cores_links_and_network_add_up(
+    instances: dict[str, int],
+    ultraservers: dict[str, int],
+    neuroncores: int,
+    torus_links: int,
+    z_links: int,
+    efa_gb: int,
+) -> None:
+    """The totals beside those of the published tables of all generations."""
+    got = totals(instances, ultraservers)
+    assert (got.neuroncores, got.torus_links, got.z_links) == (neuroncores, torus_links, z_links)
+    assert got.efa_bytes_per_s * 8 == pytest.approx(efa_gb * 1e9)
 
 
 @pytest.mark.parametrize("chip", CHIP_TYPES.values(), ids=CHIP_TYPES)
