@@ -126,17 +126,3 @@ async def test_many_that_are_refused_keep_none_back(monkeypatch: pytest.MonkeyPa
             "s-2",
             "s-3",
         ]
-
-
-async def test_what_alertmanager_refuses_is_tried_again_later() -> None:
-    """A refusal keeps nothing else back, and what is refused comes with the next look."""
-    bench = Bench()
-    bench.there.refused = 400
-    bench.silence()
-    bench.silence(id="s-2")
-    async with running(bench.exchange.run()):
-        await bench.clock.advance(2)
-        assert bench.there.requests.count("POST") == 2
-        bench.there.refused = 0
-        await bench.clock.advance(POLLED_EVERY_S)
-    assert len(bench.there.alive()) == 2
