@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -58,16 +58,41 @@ def test_sums_of_a_part_say_of_how_many_chips(summary: Summary, width: int) -> N
     assert "(PUE 1.14) of 322,560 live" in wide
 
 
-def test_one_chip_is_in_the_singular(summary: Summary) -> None:
-    text = said(replace(summary, chips=1, live_chips=1, instances=1, ultraservers=0))
-    assert "1 chip  all live  1 instance" in text
-
-
-def test_what_is_not_described_is_named(summary: Summary) -> None:
-    """A partly undescribed fleet is not called all live."""
-    text = said(replace(summary, undescribed_chips=64, undescribed_paths=1))
-    assert "128 chips  128 live, 64 chips and 1 path not described" in text
-    assert "all live" not in text
+@pytest.mark.parametrize(
+    ("changes", "words", "absent"),
+    [
+        pytest.param(
+            {"chips": 1, "live_chips": 1, "instances": 1, "ultraservers": 0},
+            "1 chip  all live  1 instance",
+            "instances",
+            id="one chip is in the singular",
+        ),
+        pytest.param(
+            {"undescribed_chips": 64, "undescribed_paths": 1},
+            "128 chips  128 live, 64 chips and 1 path not described",
+            "all live",
+            id="a partly undescribed fleet is not called all live",
+        ),
+        pytest.param(
+            {"live_chips": 60, "stale_chips": 16, "offline_chips": 32, "unknown_chips": 20},
+            "60 live, 16 stale, 32 offline, 20 not heard yet",
+            "all live",
+            id="live, stale, offline and unheard chips are counted apart",
+        ),
+        pytest.param(
+            {"live_chips": 0, "stale_chips": 128},
+            "last seen   NC util",
+            " mean ",
+            id="figures of which nothing is live are no mean of the last seconds",
+        ),
+    ],
+)
+def test_what_is_told_of_chips(
+    summary: Summary, changes: dict[str, Any], words: str, absent: str
+) -> None:
+    text = said(replace(summary, **changes))
+    assert words in text
+    assert absent not in text
 
 
 def test_instances_that_the_layout_has_yet_to_show_are_named(summary: Summary) -> None:
@@ -156,12 +181,6 @@ def test_what_is_left_below_the_cap_may_be_nothing(summary: Summary) -> None:
     assert "headroom" not in said(replace(summary, mean=replace(mean, headroom_w=None)))
 
 
-def test_states_are_told_in_words(summary: Summary) -> None:
-    """Live, stale, offline and unheard chips are counted apart."""
-    mixed = replace(summary, live_chips=60, stale_chips=16, offline_chips=32, unknown_chips=20)
-    assert "60 live, 16 stale, 32 offline, 20 not heard yet" in said(mixed)
-
-
 def test_waiting_says_for_what(summary: Summary) -> None:
     """Before the first fleet, the header names the missing input."""
     nothing = replace(summary, chips=0, publishers=0)
@@ -208,13 +227,6 @@ def test_waiting_has_a_length_and_ends_in_what_to_do(summary: Summary) -> None:
         (nothing, replace(since, protocol=RECORDING)),
     ):
         assert "status --all-fleets" not in waited(of, link, 123.4)
-
-
-def test_figures_of_which_nothing_is_live_are_those_last_seen(summary: Summary) -> None:
-    """They are no mean of the last seconds."""
-    gone = said(replace(summary, live_chips=0, stale_chips=128))
-    assert "last seen   NC util" in gone
-    assert " mean " not in gone
 
 
 def test_a_figure_without_a_name_is_left_out_where_it_is_not_known(summary: Summary) -> None:

@@ -82,34 +82,49 @@ class TestSeekLine:
         assert "┤ 14:08:21" in text
         assert "✖ uc1/us-0001: it is hot" in text
 
-    def test_paused_differs_without_colour(self) -> None:
-        """Sign and word say that it stands."""
-        text = text_of(seek_line(seek(mode=Mode.PAUSED), 120).parts)
-        assert text.startswith(" ‖ paused")
+    @pytest.mark.parametrize(
+        ("state", "width", "words"),
+        [
+            pytest.param({"mode": Mode.PAUSED}, 120, " ‖ paused", id="paused without colour"),
+            pytest.param(
+                {"rate": 1000.0, "reached_rate": 312.4},
+                160,
+                "x1000 (reaches x310)",
+                id="a machine that cannot keep up",
+            ),
+            pytest.param(
+                {"incomplete": "since 14:00"}, 160, "≈ alerts since 14:00", id="not exact yet"
+            ),
+            pytest.param({"incomplete": "since 14:00"}, 60, "≈", id="not exact, in short"),
+            pytest.param({"incomplete": "loading"}, 160, "≈ loading", id="not loaded yet"),
+            pytest.param(
+                {"start_ns": START_NS - HOUR}, 200, "01-04 23:00:00 ├", id="the date of another day"
+            ),
+            pytest.param({"one_in": 4}, 120, "thinned: 1 of 4 messages", id="a thinned past"),
+        ],
+    )
+    def test_what_it_says(self, state: dict[str, Any], width: int, words: str) -> None:
+        assert words in text_of(seek_line(seek(**state), width).parts)
 
-    def test_the_machine_that_cannot_keep_up(self) -> None:
-        """A lower rate than chosen is shown, only while playing."""
-        slow = {"rate": 1000.0, "reached_rate": 312.4}
-        assert "x1000 (reaches x310)" in text_of(seek_line(seek(**slow), 160).parts)
-        assert "reaches" not in text_of(seek_line(seek(**slow, mode=Mode.PAUSED), 160).parts)
-        assert "reaches" not in text_of(seek_line(seek(rate=8.0, reached_rate=7.9), 160).parts)
-
-    def test_alerts_that_are_not_exact_yet(self) -> None:
-        """Since when they have been followed is said."""
-        each = seek(incomplete="since 14:00")
-        assert "≈ alerts since 14:00" in text_of(seek_line(each, 160).parts)
-        assert "≈ loading" in text_of(seek_line(seek(incomplete="loading"), 160).parts)
-        assert "≈" in text_of(seek_line(each, 60).parts)
+    @pytest.mark.parametrize(
+        ("state", "words"),
+        [
+            pytest.param(
+                {"rate": 1000.0, "reached_rate": 312.4, "mode": Mode.PAUSED},
+                "reaches",
+                id="a lower rate while paused",
+            ),
+            pytest.param({"rate": 8.0, "reached_rate": 7.9}, "reaches", id="nearly the rate"),
+            pytest.param({}, "1 of", id="a full recording"),
+        ],
+    )
+    def test_what_it_does_not_say(self, state: dict[str, Any], words: str) -> None:
+        assert words not in text_of(seek_line(seek(**state), 200).parts)
 
     def test_a_file(self) -> None:
         """How far into it one is stands there instead of how far back."""
         assert back_text(seek(is_live_possible=False)) == "4:49 of 10:00"
         assert back_text(seek(position_ns=seek().end_ns)) == "now"
-
-    def test_ends_on_other_days_have_their_date(self) -> None:
-        """A recording of a night names both days."""
-        text = text_of(seek_line(seek(start_ns=START_NS - HOUR), 200).parts)
-        assert "01-04 23:00:00 ├" in text
 
     def test_wire_text_is_made_plain(self) -> None:
         """An alert's text cannot act on the terminal."""
@@ -221,15 +236,10 @@ def test_what_the_machine_manages_does_not_move_the_bar() -> None:
 
 
 def test_the_bar_says_where_the_past_was_thinned() -> None:
-    """Thinning is shown in full, or in short on a narrow screen.
-
-    A full recording shows none.
-    """
-    assert "thinned: 1 of 4 messages" in text_of(seek_line(seek(one_in=4), 120).parts)
+    """On a narrow screen thinning is shown in short."""
     short = seek_line(seek(one_in=4), 40)
     assert "thinned 1/4" in text_of(short.parts)
     assert width_of(short.parts) == 40
-    assert "1 of" not in text_of(seek_line(seek(), 200).parts)
 
 
 def test_the_bar_says_how_far_charts_reach_beyond_it() -> None:
