@@ -178,8 +178,7 @@ class Feed:
 
     def describe(self, paths: list[str] | None = None) -> None:
         """Send publisher, descriptors and jobs, and have the layout built."""
-        self.monitor.apply(self.announcements(paths))
-        self.monitor.compute()
+        self.receive(self.announcements(paths))
 
     def announcements(self, paths: list[str] | None = None) -> list[Envelope]:
         """Return the retained messages of this fleet."""
@@ -334,7 +333,11 @@ class Feed:
 
     def tick(self, paths: list[str] | None = None) -> None:
         """Send one tick's telemetry and compute."""
-        self.monitor.apply(self.telemetry(paths))
+        self.receive(self.telemetry(paths))
+
+    def receive(self, messages: list[Envelope]) -> None:
+        """Apply messages and compute."""
+        self.monitor.apply(messages)
         self.monitor.compute()
 
     async def advance(self, seconds: float) -> None:
@@ -358,15 +361,28 @@ DEMO = ultraservers(2) + standalone(4)
 
 def one_instance() -> Feed:
     """Return a feed whose monitor knows one instance."""
-    feed = Feed([("uc1/us-0001/trn2u-0001-0", "trn2u.48xlarge")])
-    feed.describe()
+    feed = described_feed([("uc1/us-0001/trn2u-0001-0", "trn2u.48xlarge")])
     feed.tick()
     return feed
 
 
-def ready(*, json: bool = False) -> Feed:
-    """Return a small fleet's feed: the layout is known, values are not."""
-    feed = Feed(DEMO, json=json)
+def described_feed(instances: list[tuple[str, str]], **options: Any) -> Feed:
+    """Return a feed whose monitor knows the layout; no value is set."""
+    feed = Feed(instances, **options)
+    feed.describe()
+    return feed
+
+
+def ready(instances: list[tuple[str, str]] = DEMO, **options: Any) -> Feed:
+    """Return a feed with plausible values: the monitor knows the layout, but not the values."""
+    feed = Feed(instances, **options)
     feed.scatter()
     feed.describe()
+    return feed
+
+
+def live_feed(instances: list[tuple[str, str]] = DEMO, **options: Any) -> Feed:
+    """Return a feed with plausible values whose monitor has received a tick."""
+    feed = ready(instances, **options)
+    feed.tick()
     return feed

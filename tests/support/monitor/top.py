@@ -43,6 +43,8 @@ BOOT = "b00t"
 OTHER_PATH = "uc1/cell-b/0000"
 ROWS = ("uc1/standalone/trn2-1", "uc1/us-0001", "uc1/us-0002")
 INSTANCES = (1, 4, 4)
+POWER_W = (4_000.0, 20_000.0, 10_000.0)
+"""Power of the three rows."""
 CHIPS = np.array([16, 64, 64])
 LIVE_ULTRASERVER = np.array([[64, 0, 0, 0, 0]], np.uint16)
 
@@ -229,3 +231,15 @@ class Top:
     def look(self) -> Summary:
         self.monitor.compute()
         return self.monitor.summary()
+
+    def show(self, power_w: tuple[float, ...] = POWER_W) -> Summary:
+        """Apply a frame and look at it."""
+        self.frame(power_w)
+        return self.look()
+
+
+def framed_top(power_w: tuple[float, ...] = POWER_W, *, stale: int = 0) -> Top:
+    """Return a top monitor after the first frame of its relay."""
+    top = Top()
+    top.frame(power_w, stale=stale)
+    return top

@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 
 import pytest
-from support.monitor.feed import Feed, standalone, ultraservers
+from support.monitor.feed import Feed, described_feed, live_feed, standalone, ultraservers
 from support.monitor.queue_source import QueueSource
+from support.processes.waiting import running
 
 from trnfleet.clock import ManualClock
 from trnfleet.domain.layout import Layout
@@ -168,25 +169,22 @@ async def test_run_reads_and_computes() -> None:
     clock = ManualClock(monotonic_s=50.0)
     feed.scatter()
     monitor = Monitor(source, "demo", clock=clock)
-    running = asyncio.create_task(monitor.run())
-    source.batches.put_nowait(feed.announcements())
-    await clock.advance(0.5)
-    source.batches.put_nowait(feed.telemetry())
-    await clock.advance(1.0)
-    assert monitor.summary().live_chips == 64
-    assert monitor.summary().power_w is not None
-    assert monitor.summary().lag_s is not None
-    await clock.advance(4.0)
-    assert monitor.store.count(Freshness.STALE) == 64
-    assert monitor.summary().findings == 1
-    assert monitor.summary().lag_s is None
-    assert monitor.history.samples >= 4
-    source.batches.put_nowait([])
-    await clock.advance(0.1)
-    assert monitor.ended
-    running.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await running
+    async with running(monitor.run()):
+        source.batches.put_nowait(feed.announcements())
+        await clock.advance(0.5)
+        source.batches.put_nowait(feed.telemetry())
+        await clock.advance(1.0)
+        assert monitor.summary().live_chips == 64
+        assert monitor.summary().power_w is not None
+        assert monitor.summary().lag_s is not None
+        await clock.advance(4.0)
+        assert monitor.store.count(Freshness.STALE) == 64
+        assert monitor.summary().findings == 1
+        assert monitor.summary().lag_s is None
+        assert monitor.history.samples >= 4
+        source.batches.put_nowait([])
+        await clock.advance(0.1)
+        assert monitor.ended
 
 
 async def test_a_tick_whose_messages_come_apart_is_one_pass() -> None:
@@ -345,8 +343,7 @@ async def test_what_is_lost_in_joining_is_never_read_as_lost(
 ) -> None:
     """Also not between the message that shows it and the next look at the link."""
     monkeypatch.setattr(causes, "JOINS_FROM", 1)
-    feed = Feed(standalone(2))
-    feed.describe()
+    feed = described_feed(standalone(2))
     feed.tick()
     monitor = feed.monitor
     monitor.counts.lost += 300
@@ -386,10 +383,7 @@ def test_a_replaced_instance_costs_no_layout() -> None:
 
     It is live throughout, and nothing is lost.
     """
-    feed = Feed(ultraservers(2), grouped=True)
-    feed.scatter()
-    feed.describe()
-    feed.tick()
+    feed = live_feed(ultraservers(2), grouped=True)
     layout = feed.monitor.store.layout
     generation = feed.monitor.store.generation
     feed.revision = 1

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from support.monitor.alert_messages import BEGIN_NS, alert_message
 from support.monitor.rules import rule_of
-from support.monitor.top import BOOT, Top
+from support.monitor.top import BOOT, POWER_W, Top, framed_top
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.alert import fingerprint_of
@@ -44,7 +44,6 @@ from trnfleet.wire.topics import TopicClass, build_topic
 
 PLACE = "uc1/us-0001"
 PLACE_OF_B = "uc1/us-0009"
-POWER = (4_000.0, 20_000.0, 10_000.0)
 
 
 def firing(cell: str = "cell-a", target: str = PLACE, **change: Any) -> CellAlertMessage:
@@ -84,8 +83,7 @@ def test_an_alert_of_a_cell_is_shown_and_counted_with_its_cell() -> None:
 
     This covers the list, the header, the problems of app and `status`, and the text of its watch.
     """
-    top = Top()
-    top.frame(POWER)
+    top = framed_top()
     watched(top)
     take(top, firing())
     top.look()
@@ -109,8 +107,7 @@ def test_a_cell_without_a_watch_is_in_doubt() -> None:
 
     Nobody evaluates rules about its chips. The header counts it and the Alerts view names it.
     """
-    top = Top()
-    top.frame(POWER)
+    top = framed_top()
     top.look()
     snapshot = AlertSnapshot(top.monitor)
     assert top.look().unwatched_cells == ("cell-a",)
@@ -130,8 +127,7 @@ def test_a_resolved_one_is_over() -> None:
 
 def test_a_relay_that_does_not_hear_its_cell_says_so_at_once() -> None:
     """Before roll-ups have been missing for three periods."""
-    top = Top()
-    top.frame(POWER)
+    top = framed_top()
     take(top, firing())
     relay = WatchMessage(
         client="relay-1",
@@ -153,8 +149,7 @@ def test_a_relay_that_does_not_hear_its_cell_says_so_at_once() -> None:
 
 async def test_without_its_relay_it_is_not_observed_and_not_resolved() -> None:
     """At its last will; it is as before once a relay describes the cell again."""
-    top = Top()
-    top.frame(POWER)
+    top = framed_top()
     take(top, firing())
     top.take(
         TopicClass.PUBLISHER,
@@ -182,8 +177,7 @@ async def test_without_its_relay_it_is_not_observed_and_not_resolved() -> None:
         "relay-1",
         PublisherMessage(client="relay-1", state="online", boot=BOOT),
     )
-    top.frame(POWER)
-    top.look()
+    top.show()
     assert not top.monitor.alerts.active()[0].is_unobserved
 
 
@@ -309,8 +303,7 @@ async def test_the_top_s_own_rules_do_not_fire_what_a_cell_publishes() -> None:
 
     async def second() -> None:
         await top.clock.advance(1.0)
-        top.frame(POWER)
-        top.look()
+        top.show()
 
     for _ in range(3):
         await second()
@@ -339,8 +332,7 @@ async def test_what_is_pending_here_while_it_fires_in_a_cell_is_one_alert() -> N
     )
     top = Top((rule,))
     await top.clock.advance(1.0)
-    top.frame(POWER)
-    top.look()
+    top.show()
     assert [each.state for each in top.monitor.alerts.active()] == [AlertState.PENDING]
     take(top, firing())
     assert [(each.cell, each.state) for each in top.monitor.alerts.active()] == [
@@ -354,8 +346,7 @@ async def test_a_relay_that_has_gone_is_no_publisher_any_more() -> None:
 
     Its successor has described its rows and cleared its presence.
     """
-    top = Top()
-    top.frame(POWER)
+    top = framed_top()
     relay = WatchMessage(
         client="relay-1", state="online", boot=BOOT, role="relay", leads=True, cell="cell-a"
     )
@@ -368,13 +359,12 @@ async def test_a_relay_that_has_gone_is_no_publisher_any_more() -> None:
         "publisher-offline"
     ]
     top.describe("b00t-2", "relay-2")
-    top.frame(POWER)
+    top.frame(POWER_W)
     top.monitor.apply(
         [Envelope(build_topic("demo", TopicClass.PUBLISHER, "cell-a/relay-1"), b"", retain=True)]
     )
     await top.clock.advance(10.0)
-    top.frame(POWER)
-    top.look()
+    top.show()
     pipeline = top.monitor.pipeline(at_once=True)
     assert (pipeline.publishers.names, pipeline.problems) == (("relay-2",), ())
 
@@ -394,8 +384,7 @@ async def test_what_happens_to_them_is_in_the_history() -> None:
         if change:
             take(top, firing(target="uc1/us-0002", **change))
         await top.clock.advance(1.0)
-        top.frame(POWER)
-        top.look()
+        top.show()
     happened = [(each.kind, each.alert.target) for each in top.monitor.alerts.history]
     assert happened == [("firing", "uc1/us-0002"), ("resolved", "uc1/us-0002")]
     begun, over = top.monitor.alerts.history

@@ -65,28 +65,6 @@ def times(alert: Alert) -> tuple[int, int | None, int | None]:
     return alert.since_ns, alert.fired_ns, alert.resolved_ns
 
 
-def test_what_fires_ends_in_the_book() -> None:
-    """A firing alert is reported once at its start and once at its end."""
-    store, _, lifecycle = begin()
-    alert = store.open(QUICK, CHIP, 1)
-    lifecycle.fire(alert, 1, 2, at(2))
-    lifecycle.fire(alert, 1, 3, at(3))
-    assert (alert.state, times(alert)) == (AlertState.FIRING, (1, 2, None))
-    assert lifecycle.end(alert, at(5))
-    assert (alert.state, times(alert)) == (AlertState.RESOLVED, (1, 2, 5))
-    assert told(store) == [("firing", 2), ("resolved", 5)]
-    assert (store.active, list(store.resolved)) == ({}, [alert])
-
-
-def test_what_is_pending_ends_without_a_word() -> None:
-    store, _, lifecycle = begin()
-    alert = store.open(QUICK, CHIP, 1)
-    lifecycle.wait(alert, at(2))
-    assert alert.state is AlertState.PENDING
-    assert lifecycle.end(alert, at(3))
-    assert (store.active, list(store.resolved), told(store)) == ({}, [], [])
-
-
 def test_what_has_only_pending_members_left_resolves_and_goes_on() -> None:
     """An alert with only pending members left resolves and is pending again.
 

@@ -49,10 +49,7 @@ class Stepped:
         for _ in range(seconds):
             await self.feed.clock.advance(1.0)
             passed_s = self.feed.clock.monotonic_s() - self._begun_s
-            self.feed.monitor.apply(
-                self.feed.telemetry(ts_ns=START_NS + round(passed_s * NS_PER_S))
-            )
-            self.feed.monitor.compute()
+            self.feed.receive(self.feed.telemetry(ts_ns=START_NS + round(passed_s * NS_PER_S)))
 
     @property
     def happened(self) -> list[tuple[str, str]]:
@@ -93,8 +90,7 @@ async def test_late_telemetry_is_late_beside_a_step() -> None:
     monitor = fleet.feed.monitor
     clock = fleet.feed.clock
     late_ns = START_NS + round((clock.monotonic_s() - 1_000.0 - 600.0) * NS_PER_S)
-    monitor.apply(fleet.feed.telemetry(ts_ns=late_ns))
-    monitor.compute()
+    fleet.feed.receive(fleet.feed.telemetry(ts_ns=late_ns))
     assert monitor.summary().late_s == pytest.approx(600.0, abs=1.0)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from support.monitor.feed import Feed, standalone
+from support.monitor.feed import Feed, described_feed, ready, standalone
 
 from trnfleet.domain.alerts.templates import summary, title
 from trnfleet.domain.metrics import BY_NAME
@@ -25,10 +25,7 @@ HOST = "uc1/standalone/trn2-0001"
 
 def fed(*, as_json: bool = True) -> Feed:
     """Return a described feed of two hosts with values."""
-    feed = Feed(standalone(2), json=as_json)
-    feed.scatter()
-    feed.describe()
-    return feed
+    return ready(standalone(2), json=as_json)
 
 
 async def send(feed: Feed, changes: dict[str, Any], *, chips: bool | None = True) -> None:
@@ -43,8 +40,7 @@ async def send(feed: Feed, changes: dict[str, Any], *, chips: bool | None = True
             data |= changes
             data = {key: value for key, value in data.items() if value is not None}
         made.append(envelope._replace(payload=json.dumps(data).encode()))
-    feed.monitor.apply(made)
-    feed.monitor.compute()
+    feed.receive(made)
     await feed.advance(1.0)
 
 
@@ -113,9 +109,7 @@ def test_a_frames_code_above_the_limit_is_not_available(many: bool) -> None:
 
     The code for "not available" stays unchanged.
     """
-    feed = Feed(standalone(40 if many else 2))
-    feed.scatter()
-    feed.describe()
+    feed = ready(standalone(40 if many else 2))
     for _ in range(3):
         feed.tick()
     chips = feed.columns["nc_util_pct"]
@@ -159,8 +153,7 @@ async def test_refused_is_not_silent() -> None:
 
 async def test_a_publisher_that_is_only_refused_is_called_so() -> None:
     """From its first message on, and silent once it stops."""
-    feed = Feed(standalone(1), json=True)
-    feed.describe()
+    feed = described_feed(standalone(1), json=True)
     for _ in range(5):
         feed.monitor.apply([each._replace(payload=b"{}") for each in feed.telemetry()])
         await feed.advance(1.0)

@@ -9,14 +9,14 @@ import msgspec
 import pytest
 from support.monitor.feed import Feed, standalone, ultraservers
 from support.monitor.rules import rule_of
-from support.monitor.top import BOOT, Top
+from support.monitor.top import BOOT, POWER_W, Top, framed_top
 
 from trnfleet.monitor.freshness import Freshness
 from trnfleet.wire.messages import ForwardedBy, PublisherMessage
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import TopicClass
 
-POWERS = (4_000.0, 20_000.0, 10_000.0)
+POWERS = POWER_W
 HOT_AT_ALL = rule_of(above=10)
 NODE = "/node/"
 
@@ -107,8 +107,7 @@ def test_what_a_former_boot_of_the_relay_forwarded_is_void() -> None:
 
     It is dropped when another boot's roll-ups are described, even if partly cleared before.
     """
-    top = Top()
-    top.frame(POWERS)
+    top = framed_top(POWERS)
     hosts = leased(top)
     assert top.look().rolled_chips == 80
     described = [each.topic for each in hosts.announcements() if NODE in each.topic]
@@ -130,8 +129,7 @@ def test_leases_that_come_and_go_use_up_no_rebuilds_of_the_hosts_publisher() -> 
 
     One simulator may publish all hosts of a cell.
     """
-    top = Top()
-    top.frame(POWERS)
+    top = framed_top(POWERS)
     hosts = leased(top)
     top.look()
     top.monitor.apply(
@@ -145,14 +143,12 @@ async def test_a_publisher_whose_hosts_are_forwarded_no_more_is_not_silent() -> 
 
     Then it goes on in its cell.
     """
-    top = Top()
-    top.frame(POWERS)
+    top = framed_top(POWERS)
     hosts = leased(top)
     top.look()
     for _ in range(5):
         await top.clock.advance(1.0)
-        top.frame(POWERS)
-        top.look()
+        top.show(POWERS)
     assert "publisher-silent" in {each.name for each in top.monitor.pipeline(at_once=True).problems}
     top.monitor.apply(
         [Envelope(each.topic, b"") for each in hosts.announcements() if NODE in each.topic]
@@ -167,8 +163,7 @@ async def test_hosts_of_a_relay_that_is_gone_are_not_silent() -> None:
 
     Others are heard, so the connection is not lost.
     """
-    top = Top()
-    top.frame(POWERS)
+    top = framed_top(POWERS)
     leased(top)
     top.look()
     elsewhere = Feed(standalone(1, cluster="uc2"))

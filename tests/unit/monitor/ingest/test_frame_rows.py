@@ -9,7 +9,7 @@ from typing import Any
 import cbor2
 import numpy as np
 import pytest
-from support.monitor.feed import Feed, standalone, ultraservers
+from support.monitor.feed import Feed, described_feed, standalone, ultraservers
 from support.monitor.state import stored_difference
 
 from trnfleet.clock import NS_PER_S
@@ -275,8 +275,7 @@ async def test_first_frames_many_at_once_end_as_one_by_one(seed: int) -> None:
         now_s = together.clock.monotonic_s()
         wall_ns = together.clock.wall_ns()
         for feed in (together, alone):
-            feed.monitor.apply(ticks[0])
-            feed.monitor.compute()
+            feed.receive(ticks[0])
         for came in ticks[1:]:
             before = entered(together)
             together.monitor.ingest.apply(came, now_s, wall_ns)
@@ -291,12 +290,10 @@ async def test_first_frames_many_at_once_end_as_one_by_one(seed: int) -> None:
 
 def test_a_topic_whose_first_frame_is_not_applied_is_as_it_was() -> None:
     """A silent first frame leaves no number until another frame starts the topic."""
-    feed = Feed(INSTANCES)
-    feed.describe()
+    feed = described_feed(INSTANCES)
     feed.tick()
     feed.restart("boot-2")
-    feed.monitor.apply(feed.announcements())
-    feed.monitor.compute()
+    feed.receive(feed.announcements())
     name, topic = next(
         (name, each)
         for name, each in feed.monitor.ingest.topics.states.items()
@@ -336,8 +333,7 @@ def test_a_topic_that_another_describes_too_goes_by_itself() -> None:
     single = Feed(whole)
     grouped = Feed(whole, grouped=True)
     single.describe()
-    single.monitor.apply(grouped.announcements())
-    single.monitor.compute()
+    single.receive(grouped.announcements())
     for _ in range(3):
         single.tick()
     assert entered(single) == 0
@@ -372,8 +368,7 @@ def test_instances_that_another_describes_later_leave_together() -> None:
     assert entered(feed) == len(INSTANCES)
     block.publisher = "other"
     block.boot = "boot-other"
-    feed.monitor.apply(block.announcements())
-    feed.monitor.compute()
+    feed.receive(block.announcements())
     for seed in (1, 2):
         feed.scatter(seed)
         block.scatter(seed + 10)
@@ -394,8 +389,7 @@ def test_instances_whose_rows_are_a_relay_s_now_leave() -> None:
     gone = [path for path in feed.layout.instances if path.startswith("uc1/us-0001/")]
     feed.monitor.apply(rolled_block("relay", gone[0].rpartition("/")[0]))
     topics = [build_topic("demo", TopicClass.NODE, path) for path in gone[1:]]
-    feed.monitor.apply([Envelope(topic, b"", qos=1, retain=True) for topic in topics])
-    feed.monitor.compute()
+    feed.receive([Envelope(topic, b"", qos=1, retain=True) for topic in topics])
     assert entered(feed) == len(INSTANCES) - 4
     tables = feed.monitor.ingest.topics._tables._by_form.values()
     assert sum(len(table) for _, table in tables) == len(INSTANCES) - 4
@@ -411,8 +405,7 @@ def test_with_a_new_layout_frames_go_to_their_new_rows() -> None:
     begin(feed)
     assert entered(feed) == len(INSTANCES)
     before = Feed(standalone(1, cluster="uc0"))
-    feed.monitor.apply(before.announcements())
-    feed.monitor.compute()
+    feed.receive(before.announcements())
     feed.scatter(5)
     feed.tick()
     store = feed.monitor.store
@@ -444,8 +437,7 @@ def test_instances_that_come_to_lie_apart_leave() -> None:
         described.append(
             message_envelope(build_topic("demo", TopicClass.NODE, name), descriptor, retain=True)
         )
-    feed.monitor.apply([feed.publisher_envelope("online"), *described])
-    feed.monitor.compute()
+    feed.receive([feed.publisher_envelope("online"), *described])
     for seq in range(4):
         feed.scatter(seq)
         head = Head(feed.boot, seq, feed.clock.wall_ns())
@@ -454,8 +446,7 @@ def test_instances_that_come_to_lie_apart_leave() -> None:
         )
         if seq == 2:
             assert entered(feed) == len(blocks)
-            feed.monitor.apply(alone.announcements())
-            feed.monitor.compute()
+            feed.receive(alone.announcements())
     assert entered(feed) == len(blocks) - 1
     store = feed.monitor.store
     expected = feed.columns["power_w"]
@@ -483,7 +474,6 @@ def test_what_is_lost_takes_no_topic_out(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_few_messages_are_not_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A small fleet's messages go one by one."""
     monkeypatch.setattr(FrameTables, "enter", lambda *_: 1 / 0)
-    feed = Feed(ultraservers(3))
-    feed.describe()
+    feed = described_feed(ultraservers(3))
     feed.tick()
     assert feed.monitor.counts.messages == 12

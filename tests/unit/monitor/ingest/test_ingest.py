@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support.monitor.feed import DEMO, Feed, ready, standalone
+from support.monitor.feed import DEMO, Feed, live_feed, ready, standalone
 
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.monitor.freshness import Freshness
@@ -55,8 +55,7 @@ def test_telemetry_waits_for_the_layout_of_its_descriptor() -> None:
     """Telemetry between its descriptor and the layout is buffered, not lost."""
     feed = Feed(DEMO)
     feed.scatter()
-    feed.monitor.apply([*feed.announcements(), *feed.telemetry()])
-    feed.monitor.compute()
+    feed.receive([*feed.announcements(), *feed.telemetry()])
     assert feed.monitor.counts.undescribed == 0
     assert feed.monitor.store.count(Freshness.LIVE) == 192
 
@@ -106,22 +105,18 @@ def test_another_fleets_messages_are_not_ours() -> None:
     feed = ready()
     other = Feed(DEMO, fleet="other")
     other.scatter()
-    feed.monitor.apply([*other.announcements(), *other.telemetry()])
-    feed.monitor.compute()
+    feed.receive([*other.announcements(), *other.telemetry()])
     assert feed.monitor.counts.messages == 0
     assert feed.monitor.counts.undecodable == 0
 
 
 def test_last_will() -> None:
     """A last will takes everything of its publisher offline until `online`; values stay."""
-    feed = ready()
-    feed.tick()
-    feed.monitor.apply([feed.publisher_envelope("offline")])
-    feed.monitor.compute()
+    feed = live_feed()
+    feed.receive([feed.publisher_envelope("offline")])
     assert feed.monitor.store.count(Freshness.OFFLINE) == 192
     assert not np.isnan(feed.monitor.store.values(BY_NAME["power_w"], slice(None))).any()
-    feed.monitor.apply([feed.publisher_envelope("online")])
-    feed.monitor.compute()
+    feed.receive([feed.publisher_envelope("online")])
     assert feed.monitor.store.count(Freshness.LIVE) == 192
 
 
@@ -129,8 +124,7 @@ def test_limits_hold() -> None:
     """More instances, jobs, publishers or topics than allowed are refused and counted."""
     feed = Feed(DEMO, limits=Limits(fleet_instances=3, jobs=2, topics=2))
     feed.jobs = {f"job-{number}": ("uc1",) for number in range(5)}
-    feed.monitor.apply([*feed.announcements(), *feed.telemetry()])
-    feed.monitor.compute()
+    feed.receive([*feed.announcements(), *feed.telemetry()])
     assert len(feed.monitor.store.layout.instances) == 3
     assert len(feed.monitor.ingest.jobs) == 2
     assert feed.monitor.counts.rejected == 9 + 3 + 1
@@ -139,33 +133,21 @@ def test_limits_hold() -> None:
     assert len(feed.monitor.ingest.topics.states) == 2
 
 
-def test_lag_is_wall_clock_less_source_time() -> None:
-    """The lag is the age of the oldest message of a batch."""
-    feed = ready()
-    messages = feed.telemetry()
-    feed.clock.step_wall(0.25)
-    feed.monitor.apply(messages)
-    assert feed.monitor.ingest.lag_s == pytest.approx(0.25)
-
-
 def test_the_will_of_a_former_start() -> None:
     """A last will of a former boot takes nothing offline."""
-    feed = ready()
-    feed.tick()
+    feed = live_feed()
     will = feed.publisher_envelope("offline")
     feed.restart("boot-2")
     feed.describe()
     feed.tick()
-    feed.monitor.apply([will])
-    feed.monitor.compute()
+    feed.receive([will])
     assert feed.monitor.store.count(Freshness.LIVE) == 192
     assert feed.monitor.summary().publishers_online == 1
 
 
 def test_a_descriptor_speaks_only_for_what_is_below_it() -> None:
     """A descriptor with another path's instances is refused."""
-    feed = ready()
-    feed.tick()
+    feed = live_feed()
     forged = feed.announcements(["uc1/standalone/trn2-0001"])[1]
     payload = forged.payload.replace(
         b'{"path":"uc1/standalone/trn2-0001"', b'{"path":"uc1/us-0001/trn2u-0001-0"'
@@ -200,8 +182,7 @@ def test_state_is_bounded_in_bytes() -> None:
         )
         for each in feed.announcements()
     ]
-    feed.monitor.apply(messages)
-    feed.monitor.compute()
+    feed.receive(messages)
     assert feed.monitor.ingest.descriptors.size_bytes == plain < 12 * 2_500
     feed.monitor.ingest.limits = Limits(places=5)
     feed.jobs = {"a": ("uc1/us-0001",) * 3, "b": ("uc1/us-0001",) * 3}

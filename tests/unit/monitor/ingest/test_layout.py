@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from support.monitor.feed import DEMO, Feed, ready, standalone, ultraservers
+from support.monitor.feed import (
+    DEMO,
+    Feed,
+    described_feed,
+    live_feed,
+    ready,
+    standalone,
+    ultraservers,
+)
 from support.monitor.state import unpacked
 
 from trnfleet.domain.layout import Layout
@@ -265,14 +273,12 @@ def test_what_has_more_than_one_description_is_made_from_nothing(patches: list[b
         fleet.ingest.apply(messages, 0.0, 0)
         finish(fleet.ingest.rebuilding(0.0, 0))
         assert (patches.pop(), len(fleet.ingest.store.layout.instances)) == (is_patch, count)
-    many = Feed(standalone(100))
-    many.describe()
+    many = described_feed(standalone(100))
     assert patches == [False]
     assert len(many.monitor.store.layout.instances) == 100
     topic = build_topic("demo", TopicClass.NODE, many.layout.instances[50])
     gone = [each for each in many.announcements() if each.topic == topic]
-    many.monitor.apply([each._replace(payload=b"") for each in gone])
-    many.monitor.compute()
+    many.receive([each._replace(payload=b"") for each in gone])
     assert patches == [False, True]
     assert len(many.monitor.store.layout.instances) == 99
 
@@ -284,13 +290,11 @@ def test_a_boot_that_is_forgotten_is_named_by_no_row() -> None:
     store, publishers = monitor.store, monitor.ingest.publishers
 
     def leave(path: str) -> None:
-        monitor.apply([feed._state(TopicClass.NODE, path, b"")])
-        monitor.compute()
+        feed.receive([feed._state(TopicClass.NODE, path, b"")])
 
     feed.publisher = "one"
     feed.boot = "b-1"
-    monitor.apply(feed.announcements(list(paths))[1:])
-    monitor.compute()
+    feed.receive(feed.announcements(list(paths))[1:])
     feed.tick()
     (state,) = [each for each in monitor.ingest.topics.states.values() if each.path == paths[1]]
     frame = next(each for each in feed.telemetry() if each.topic == state.topic)
@@ -332,8 +336,7 @@ def test_rows_of_a_topic_may_be_parted(patches: list[bool]) -> None:
         (descriptor, [0, 1, 3]),
         ([each._replace(payload=b"") for each in descriptor], [0, 1, 2]),
     ):
-        monitor.apply(messages)
-        monitor.compute()
+        feed.receive(messages)
         feed.set("power_w", 100.0 + len(monitor.store.layout.instances))
         feed.tick()
         assert np.arange(4)[state.instances].tolist() == rows
@@ -420,11 +423,9 @@ def test_a_grown_fleet_keeps_its_values() -> None:
 
 def test_a_removed_descriptor_removes_its_instances() -> None:
     """An empty retained descriptor removes its instances."""
-    feed = ready()
-    feed.tick()
+    feed = live_feed()
     topic = build_topic("demo", TopicClass.NODE, "uc1/us-0001/trn2u-0001-0")
-    feed.monitor.apply([Envelope(topic, b"", qos=1, retain=True)])
-    feed.monitor.compute()
+    feed.receive([Envelope(topic, b"", qos=1, retain=True)])
     assert feed.monitor.store.layout.chips == 176
     assert feed.monitor.store.count(Freshness.LIVE) == 176
 
@@ -474,15 +475,13 @@ async def test_what_never_comes_is_not_healthy() -> None:
     silent = Feed(DEMO)
     messages = silent.announcements()
     messages[0] = silent.publisher_envelope("offline")
-    silent.monitor.apply(messages)
-    silent.monitor.compute()
+    silent.receive(messages)
     assert silent.monitor.store.count(Freshness.OFFLINE) == 192
 
 
 def test_a_column_that_is_gone_is_not_available() -> None:
     """A metric that a new descriptor does not announce any more shows no former value."""
-    feed = ready(json=True)
-    feed.tick()
+    feed = live_feed(json=True)
     feed.revision = 1
     feed.columns_described = tuple(
         column for column in STANDARD_COLUMNS if column.name != "power_w"
@@ -494,8 +493,7 @@ def test_a_column_that_is_gone_is_not_available() -> None:
 
 def test_the_narrower_descriptor_knows_better() -> None:
     """A block's other instance type does not override the instance's own descriptor."""
-    feed = ready()
-    feed.tick()
+    feed = live_feed()
     wide = feed.announcements(["uc1/us-0001/trn2u-0001-0"])[1]
     payload = wide.payload.replace(
         b'"path":"uc1/us-0001/trn2u-0001-0"', b'"path":"uc1/block-0001"', 1
@@ -503,14 +501,13 @@ def test_the_narrower_descriptor_knows_better() -> None:
     payload = payload.replace(b"trn2u.48xlarge", b"trn1.2xlarge").replace(
         b'"period_s":1.0', b'"period_s":86400.0'
     )
-    feed.monitor.apply(
+    feed.receive(
         [
             Envelope(
                 build_topic("demo", TopicClass.NODE, "uc1/block-0001"), payload, qos=1, retain=True
             )
         ]
     )
-    feed.monitor.compute()
     feed.tick()
     assert feed.monitor.store.layout.chips == 192
     assert feed.monitor.store.count(Freshness.LIVE) == 192

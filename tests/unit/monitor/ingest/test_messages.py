@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import pytest
 from support.monitor.feed import Feed, SilentSource
-from support.monitor.top import BOOT, OTHER_PATH, PATH, ROWS, Top
+from support.monitor.top import BOOT, OTHER_PATH, PATH, POWER_W, ROWS, Top, framed_top
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.layout import Node
@@ -45,8 +45,7 @@ if TYPE_CHECKING:
 
 def test_totals_of_every_level_come_from_roll_ups() -> None:
     """The fleet's hardware is counted from the catalogue, and no row counts as a chip."""
-    top = Top()
-    top.frame((4_000.0, 20_000.0, 10_000.0), stale=14)
+    top = framed_top(stale=14)
     seen = top.look()
     assert (seen.chips, seen.instances, seen.ultraservers) == (144, 9, 2)
     assert (seen.live_chips, seen.stale_chips, seen.rolled_chips, seen.cells) == (
@@ -70,8 +69,7 @@ def test_every_chip_has_one_state() -> None:
 
     A row counts for all chips of its instances.
     """
-    top = Top()
-    top.frame((4_000.0, 20_000.0, 10_000.0), stale=14)
+    top = framed_top(stale=14)
     seen = top.look()
     assert seen.chip_states[:2] == ((130, "live"), (14, "stale"))
     assert sum(chips for chips, _ in seen.chip_states) == 144
@@ -82,7 +80,7 @@ def test_a_later_frame_replaces_states_coverage_and_alerts() -> None:
     """A later frame replaces states, coverage and alerts, even with unchanged totals."""
     top = Top()
     for stale in (0, 14, 0):
-        top.frame((4_000.0, 20_000.0, 10_000.0), stale=stale, critical=stale)
+        top.frame(POWER_W, stale=stale, critical=stale)
         seen = top.look()
         assert top.monitor.store.rolled.alerts.tolist() == [[0, 0, 0], [0, 0, 0], [stale, 0, 0]]
         assert (seen.live_chips, seen.stale_chips) == (144 - stale, stale)
@@ -95,8 +93,7 @@ def test_a_later_frame_replaces_states_coverage_and_alerts() -> None:
 
 def test_rows_have_their_own_figures_whatever_block_they_are_in() -> None:
     """A later block may have rows between another block's."""
-    top = Top()
-    top.frame((4_000.0, 20_000.0, 10_000.0))
+    top = framed_top()
     top.describe_row("uc1/us-0000")
     top.frame_of_row(3_000.0)
     top.look()
@@ -106,8 +103,7 @@ def test_rows_have_their_own_figures_whatever_block_they_are_in() -> None:
         20_000.0,
         10_000.0,
     ]
-    top.frame((1.0, 2.0, 3.0))
-    top.look()
+    top.show((1.0, 2.0, 3.0))
     assert top.monitor.rollups.value("power_w", Level.INSTANCE).tolist() == [1.0, 3_000.0, 2.0, 3.0]
     assert top.monitor.rollups.value("power_w", Level.CLUSTER).tolist() == [3_006.0]
 
@@ -117,8 +113,7 @@ async def test_rows_without_a_relay_are_not_observed() -> None:
 
     They are lost at once by last will, otherwise after three periods.
     """
-    top = Top()
-    top.frame((4_000.0, 20_000.0, 10_000.0))
+    top = framed_top()
     await top.clock.advance(2.0)
     assert top.look().live_chips == 144
     await top.clock.advance(2.0)
@@ -127,7 +122,7 @@ async def test_rows_without_a_relay_are_not_observed() -> None:
         0,
         34_000.0,
     )
-    top.frame((4_000.0, 20_000.0, 10_000.0))
+    top.frame(POWER_W)
     assert top.look().live_chips == 144
     top.take(
         TopicClass.PUBLISHER,
@@ -144,8 +139,7 @@ async def test_rows_without_a_relay_are_not_observed() -> None:
 
 def test_chips_take_a_row_s_place_once_all_of_it_are_described() -> None:
     """Chips replace a row only if all are described, and the row returns after them."""
-    top = Top()
-    top.frame((4_000.0, 20_000.0, 10_000.0))
+    top = framed_top()
     top.describe_hosts((0, 1), relay_boot=BOOT)
     assert (top.look().chips, top.look().rolled_chips, top.look().power_w) == (144, 144, 34_000.0)
     top.describe_hosts((2, 3), relay_boot=BOOT)
@@ -158,13 +152,11 @@ def test_chips_take_a_row_s_place_once_all_of_it_are_described() -> None:
 
 def test_frames_are_counted_and_old_ones_left_out() -> None:
     """Duplicate, undescribed and late frames are counted and add up."""
-    top = Top()
-    top.frame((1.0, 2.0, 3.0))
+    top = framed_top((1.0, 2.0, 3.0))
     top.seq = 0
     top.frame((9.0, 9.0, 9.0))
     top.seq = 3
-    top.frame((4.0, 5.0, 6.0))
-    seen = top.look()
+    seen = top.show((4.0, 5.0, 6.0))
     assert (seen.messages, seen.duplicates, seen.lost, seen.power_w) == (2, 1, 2, 15.0)
     top.boot = "unknown"
     top.frame((9.0, 9.0, 9.0))
@@ -180,8 +172,7 @@ def test_frames_are_counted_and_old_ones_left_out() -> None:
 
 def test_frames_count_after_the_counts_began_again() -> None:
     """A replay sets new counts after a keyframe."""
-    top = Top()
-    top.frame((1.0, 2.0, 3.0))
+    top = framed_top((1.0, 2.0, 3.0))
     top.monitor.ingest.counts = PipelineCounts()
     top.frame((4.0, 5.0, 6.0))
     counts = top.monitor.counts
@@ -189,8 +180,7 @@ def test_frames_count_after_the_counts_began_again() -> None:
 
 
 async def test_a_snapshot_keeps_its_roll_ups() -> None:
-    top = Top()
-    top.frame((4_000.0, 20_000.0, 10_000.0))
+    top = framed_top()
     snapshot = PackedSnapshot(top.monitor)
     await top.clock.advance(1.0)
     top.frame((1.0, 1.0, 1.0))
@@ -201,8 +191,7 @@ async def test_a_snapshot_keeps_its_roll_ups() -> None:
 
 def test_a_reservation_of_an_ultraserver_counts_all_of_its_instances() -> None:
     """A row counts for all instances of its UltraServer."""
-    top = Top()
-    top.frame((4_000.0, 20_000.0, 10_000.0))
+    top = framed_top()
     envelope = Feed([]).reservation("cb-1", "uc1/us-0001", instances=4)
     top.monitor.apply([envelope])
     top.look()
@@ -212,15 +201,13 @@ def test_a_reservation_of_an_ultraserver_counts_all_of_its_instances() -> None:
 
 def test_the_row_of_an_ultraserver_is_no_chip() -> None:
     """A row of an UltraServer is neither in the chip view nor in minutes."""
-    top = Top()
-    top.frame((4_000.0, 20_000.0, 10_000.0))
+    top = framed_top()
     top.look()
     store = top.monitor.store
     assert [chip_at(store.layout, path) for path in ("", "uc1", *ROWS)] == [None] * 5
     minutes = Minutes()
     for _ in range(2):
-        top.frame((4_000.0, 20_000.0, 10_000.0))
-        top.look()
+        top.show()
         minutes.take(store, now_s=1.0, speed=1.0, job_of=store.job_of, jobs=())
     assert minutes.samples == 0
 
@@ -255,8 +242,7 @@ def test_a_frame_of_other_rows_is_never_taken_for_the_rows_of_before() -> None:
         {"uc1/us-0002": 3_000.0},
         {"uc1/us-0000": 1_000.0, "uc1/us-0001": 2_000.0, "uc1/us-0002": 3_000.0},
     ):
-        top = Top()
-        top.frame((4_000.0, 20_000.0, 10_000.0))
+        top = framed_top()
         top.look()
         top.change_rows(changed)
         rolled = top.monitor.store.rolled
@@ -332,8 +318,7 @@ def test_of_two_blocks_with_the_same_row_the_first_has_it(beside: tuple[str, ...
 
 def test_an_instance_that_is_described_has_no_row_beside_it() -> None:
     """A standalone one under a lease: its chips are shown, and its row waits."""
-    top = Top()
-    top.frame((4_000.0, 20_000.0, 10_000.0))
+    top = framed_top()
     path = ROWS[0]
     top.take(
         TopicClass.NODE,
@@ -355,8 +340,7 @@ def test_an_instance_that_is_described_has_no_row_beside_it() -> None:
 
 def test_a_frame_that_came_before_its_layout_counts_for_that_descriptor_alone() -> None:
     """A pending frame is dropped if its descriptor changed before the layout."""
-    top = Top()
-    top.frame((4_000.0, 20_000.0, 10_000.0))
+    top = framed_top()
     top.look()
     top.change_rows({"uc1/us-0002": 3_000.0})
     top.describe(top.boot)
@@ -445,8 +429,7 @@ async def test_chips_with_a_descriptor_of_their_own_are_never_out_of_sight(
 
 def test_a_row_counts_once_its_relay_has_announced_itself() -> None:
     """A row exists only with its relay's presence."""
-    top = Top()
-    top.frame((4_000.0, 20_000.0, 10_000.0))
+    top = framed_top()
     assert top.look().chips == 144
     presence = build_topic("demo", TopicClass.PUBLISHER, "cell-a/relay-1")
     top.monitor.apply([Envelope(presence, b"", retain=True)])
@@ -454,7 +437,7 @@ def test_a_row_counts_once_its_relay_has_announced_itself() -> None:
     online = WatchMessage(client="relay-1", state="online", boot=BOOT, role="relay", cell="cell-a")
     top.take(TopicClass.PUBLISHER, "cell-a/relay-1", online)
     top.look()
-    top.frame((4_000.0, 20_000.0, 10_000.0))
+    top.frame(POWER_W)
     assert (top.look().live_chips, top.look().power_w) == (144, 34_000.0)
 
 
@@ -463,8 +446,7 @@ def test_the_rest_of_an_ultraserver_is_not_observed_beside_hosts_that_publish_he
 
     The row's figures cannot be split. It returns when the hosts leave.
     """
-    top = Top()
-    top.frame((4_000.0, 20_000.0, 10_000.0))
+    top = framed_top()
     top.describe_hosts((0, 1))
     top.look()
     layout = top.monitor.store.layout
@@ -474,8 +456,7 @@ def test_the_rest_of_an_ultraserver_is_not_observed_beside_hosts_that_publish_he
         "uc1/us-0001/trn2u-1-0",
         "uc1/us-0001/trn2u-1-1",
     ]
-    top.frame((4_000.0, 20_000.0, 10_000.0))
-    seen = top.look()
+    seen = top.show()
     assert (seen.chips, seen.rolled_chips, seen.power_w) == (144, 112, 14_000.0)
     for name in (0, 1):
         topic = build_topic("demo", TopicClass.NODE, f"uc1/us-0001/trn2u-1-{name}")

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
 from support.memory_bus import MemoryBus
 from support.monitor.feed import Feed, ultraservers
+from support.processes.waiting import running
 
 from trnfleet.clock import ManualClock
 from trnfleet.monitor.ingest.missing import AGAIN_S, AT_ONCE, GRACE_S, HELD_S, MissingState
@@ -13,7 +13,7 @@ from trnfleet.monitor.monitor import Monitor
 from trnfleet.wire.topics import SUBSCRIPTIONS, TopicClass, build_filter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import AsyncIterator, Iterable
 
     from support.memory_bus import MemorySource
 
@@ -114,9 +114,10 @@ def test_made_up_names_take_a_bounded_room() -> None:
     assert len(missing.due(1.0) + missing.due(2.0)) <= 100
 
 
+@contextlib.asynccontextmanager
 async def monitored(
     feed: Feed, clock: ManualClock, bus: MemoryBus, announced: Iterable[Envelope]
-) -> tuple[MemorySource, Monitor, asyncio.Task[None]]:
+) -> AsyncIterator[tuple[MemorySource, Monitor]]:
     """Begin a monitor after announcements, and publish telemetry for four seconds."""
     publisher = bus.publisher()
     source = bus.source([(build_filter("demo", each), qos) for each, qos in SUBSCRIPTIONS])
@@ -124,11 +125,11 @@ async def monitored(
     await publisher.publish(announced)
     source.connect()
     monitor = Monitor(source, "demo", clock=clock)
-    running = asyncio.create_task(monitor.run())
-    for _ in range(8):
-        await publisher.publish(feed.telemetry())
-        await clock.advance(0.5)
-    return source, monitor, running
+    async with running(monitor.run()):
+        for _ in range(8):
+            await publisher.publish(feed.telemetry())
+            await clock.advance(0.5)
+        yield source, monitor
 
 
 async def test_a_refused_descriptor_is_counted_once() -> None:
@@ -137,13 +138,10 @@ async def test_a_refused_descriptor_is_counted_once() -> None:
     clock = ManualClock(monotonic_s=50.0)
     online, descriptor, *_ = feed.announcements()
     announced = [online, descriptor._replace(payload=b"{}")]
-    source, monitor, running = await monitored(feed, clock, MemoryBus(clock), announced)
-    assert monitor.ingest.counts.refused == {"node": 1}
-    assert descriptor.topic not in source.requested
-    assert monitor.summary().undescribed_paths > 0
-    running.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await running
+    async with monitored(feed, clock, MemoryBus(clock), announced) as (source, monitor):
+        assert monitor.ingest.counts.refused == {"node": 1}
+        assert descriptor.topic not in source.requested
+        assert monitor.summary().undescribed_paths > 0
 
 
 async def test_a_monitor_fills_up_on_a_broker_that_withholds() -> None:
@@ -153,8 +151,8 @@ async def test_a_monitor_fills_up_on_a_broker_that_withholds() -> None:
     feed.scatter()
     bus = MemoryBus(clock)
     bus.withholds_retained = True
-    source, monitor, running = await monitored(feed, clock, bus, feed.announcements())
-    summary = monitor.summary()
+    async with monitored(feed, clock, bus, feed.announcements()) as (source, monitor):
+        summary = monitor.summary()
     assert (
         summary.chips,
         summary.live_chips,
@@ -172,6 +170,3 @@ async def test_a_monitor_fills_up_on_a_broker_that_withholds() -> None:
         {each.topic for each in feed.announcements() if "/node/" in each.topic}
     )
     assert source.status.withholds_retained
-    running.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await running

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support.monitor.feed import ready
+from support.monitor.feed import live_feed, ready
 from support.monitor.hosts import Hosts
 
 from trnfleet.domain.metrics import BY_NAME
@@ -34,8 +34,7 @@ def test_a_restarted_publisher(json: bool) -> None:
 
 def test_a_stray_start_changes_nothing() -> None:
     """A message of an unknown boot is undescribed and does not disturb the publisher."""
-    feed = ready()
-    feed.tick()
+    feed = live_feed()
     seq = feed.seq
     feed.restart("stray")
     feed.monitor.apply(feed.telemetry(["uc1/us-0001/trn2u-0001-0"]))
@@ -49,8 +48,7 @@ def test_a_stray_start_changes_nothing() -> None:
 
 async def test_two_publishers_take_turns() -> None:
     """When the second publisher stops, the first takes over with its next descriptor."""
-    feed = ready()
-    feed.tick()
+    feed = live_feed()
     feed.restart("boot-2")
     feed.publisher = "second"
     feed.describe()
@@ -75,8 +73,7 @@ def test_what_is_not_used_is_forgotten() -> None:
     gone = [
         Envelope(build_topic("demo", TopicClass.NODE, path), b"") for path in feed.layout.instances
     ]
-    feed.monitor.apply(gone)
-    feed.monitor.compute()
+    feed.receive(gone)
     assert feed.monitor.store.layout.chips == 0
     assert len(feed.monitor.ingest.topics.states) == 0
     assert len(feed.monitor.ingest.publishers) <= 1
@@ -142,9 +139,7 @@ async def test_topics_of_hosts_follow_their_rows() -> None:
 
     await hosts.tick()
     await check(20)
-    monitor.apply([descriptor._replace(payload=b"")])
-    monitor.compute()
+    feed.receive([descriptor._replace(payload=b"")])
     await check(19)
-    monitor.apply([descriptor])
-    monitor.compute()
+    feed.receive([descriptor])
     await check(20)

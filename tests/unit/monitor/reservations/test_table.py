@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.monitor.feed import Feed, standalone, ultraservers
+from support.monitor.feed import Feed, described_feed, standalone, ultraservers
 
 from trnfleet.clock import format_rfc3339
 from trnfleet.monitor.monitor import Monitor
@@ -75,8 +75,7 @@ def test_what_is_used_and_what_it_costs() -> None:
 
 def test_an_idle_block_stands_out() -> None:
     """A block of idle instances is idle, at its full price."""
-    feed = Feed(standalone(1))
-    feed.describe()
+    feed = described_feed(standalone(1))
     feed.monitor.apply([feed.reservation("cb-1", ONE)])
     feed.tick()
     found = only(feed)
@@ -96,8 +95,7 @@ async def test_silent_instances_are_unknown_and_not_idle() -> None:
 
 def test_a_block_with_a_silent_part_is_not_called_idle() -> None:
     """A partly silent block is not called idle."""
-    feed = Feed(standalone(2))
-    feed.describe()
+    feed = described_feed(standalone(2))
     feed.monitor.apply([feed.reservation("cb-1", (ONE, TWO), instances=2)])
     feed.tick([ONE])
     found = only(feed)
@@ -111,8 +109,7 @@ def test_a_block_with_a_silent_part_is_not_called_idle() -> None:
 )
 def test_a_near_end_is_told_by_the_first_termination(left_s: float, near: bool) -> None:
     """A block is near its end less than six hours before its first termination."""
-    feed = Feed(standalone(1))
-    feed.describe()
+    feed = described_feed(standalone(1))
     terminates = format_rfc3339(feed.clock.wall_ns() + round(left_s * 1e9))
     feed.monitor.apply([feed.reservation("cb-1", ONE, terminates=terminates)])
     feed.tick()
@@ -122,9 +119,8 @@ def test_a_near_end_is_told_by_the_first_termination(left_s: float, near: bool) 
 def test_the_order_is_what_is_next() -> None:
     """Active ones come first by end, then future ones by start, unpaid ones, ended ones."""
     later = {"start": "2026-01-08T11:30:00Z", "end": "2026-01-09T11:30:00Z"}
-    feed = Feed(standalone(1))
-    feed.describe()
-    feed.monitor.apply(
+    feed = described_feed(standalone(1))
+    feed.receive(
         [
             feed.reservation("cb-old", state="expired", end="2026-01-04T11:30:00Z"),
             feed.reservation("cb-older", state="expired", end="2026-01-03T12:30:00Z"),
@@ -134,7 +130,6 @@ def test_the_order_is_what_is_next() -> None:
             feed.reservation("cb-short"),
         ]
     )
-    feed.monitor.compute()
     names = [each.message.id for each in table(feed)]
     assert names == ["cb-short", "cb-long", "cb-next", "cb-unpaid", "cb-old", "cb-older"]
     assert feed.monitor.summary().reservations == 4
@@ -145,14 +140,11 @@ def test_a_late_change_is_no_news_and_another_boot_restarts() -> None:
 
     Another boot counts afresh.
     """
-    feed = Feed(standalone(1))
-    feed.describe()
+    feed = described_feed(standalone(1))
     feed.monitor.apply([feed.reservation("cb-1", change=3, state="expired")])
-    feed.monitor.apply([feed.reservation("cb-1", change=2)])
-    feed.monitor.compute()
+    feed.receive([feed.reservation("cb-1", change=2)])
     assert only(feed).message.state == "expired"
-    feed.monitor.apply([feed.reservation("cb-1", change=0, boot="boot-2")])
-    feed.monitor.compute()
+    feed.receive([feed.reservation("cb-1", change=0, boot="boot-2")])
     assert only(feed).message.state == "active"
 
 
@@ -171,14 +163,11 @@ def test_a_repetition_is_no_news() -> None:
 def test_what_it_holds_may_change() -> None:
     """A reservation with changed instances, or none, is located again."""
     feed = fed()
-    feed.monitor.apply([feed.reservation("cb-1", ONE)])
-    feed.monitor.compute()
+    feed.receive([feed.reservation("cb-1", ONE)])
     assert only(feed).rows == (range(1),)
-    feed.monitor.apply([feed.reservation("cb-1", (TWO, "uc1/us-0001"), change=1)])
-    feed.monitor.compute()
+    feed.receive([feed.reservation("cb-1", (TWO, "uc1/us-0001"), change=1)])
     assert only(feed).rows == (range(1, 6),)
-    feed.monitor.apply([feed.reservation("cb-1", "uc9/nowhere", change=2)])
-    feed.monitor.compute()
+    feed.receive([feed.reservation("cb-1", "uc9/nowhere", change=2)])
     assert only(feed).rows == ()
 
 
@@ -186,8 +175,7 @@ def test_rows_follow_the_layout() -> None:
     """When other instances come, reservations hold the same ones by their new rows."""
     feed = Feed(standalone(3))
     feed.describe([TWO])
-    feed.monitor.apply([feed.reservation("cb-1", TWO)])
-    feed.monitor.compute()
+    feed.receive([feed.reservation("cb-1", TWO)])
     assert only(feed).rows == (range(1),)
     feed.describe()
     assert only(feed).rows == (range(1, 2),)
@@ -234,19 +222,16 @@ def test_a_cleared_message_is_forgotten() -> None:
     feed.monitor.apply([feed.reservation("cb-1", ONE)])
     feed.tick()
     assert len(table(feed)) == 1
-    feed.monitor.apply([Envelope("trnfleet/v1/demo/reservation/cb-1", b"", 1, retain=True)])
-    feed.monitor.compute()
+    feed.receive([Envelope("trnfleet/v1/demo/reservation/cb-1", b"", 1, retain=True)])
     assert table(feed) == []
 
 
 def test_what_is_cleared_at_once_is_not_looked_for() -> None:
     """A reservation added and cleared between two passes leaves nothing to do."""
     feed = fed()
-    feed.monitor.apply([feed.reservation("cb-2", TWO)])
-    feed.monitor.compute()
+    feed.receive([feed.reservation("cb-2", TWO)])
     cleared = Envelope("trnfleet/v1/demo/reservation/cb-1", b"", 1, retain=True)
-    feed.monitor.apply([feed.reservation("cb-1", ONE), cleared])
-    feed.monitor.compute()
+    feed.receive([feed.reservation("cb-1", ONE), cleared])
     assert only(feed).message.id == "cb-2"
 
 
@@ -254,10 +239,7 @@ def test_ec2_ids_lead_to_instances() -> None:
     """A reservation with EC2 ids has the instances of these ids once known."""
     feed = Feed(standalone(3))
     feed.ec2_ids = {TWO: "i-two", "uc1/standalone/trn2-0003": "i-three"}
-    feed.monitor.apply(
-        [feed.reservation("cb-1", ec2_ids=["i-three", "i-two", "i-unknown"], instances=3)]
-    )
-    feed.monitor.compute()
+    feed.receive([feed.reservation("cb-1", ec2_ids=["i-three", "i-two", "i-unknown"], instances=3)])
     assert only(feed).rows == ()
     feed.describe()
     feed.set(UTIL, 50.0)
@@ -272,8 +254,7 @@ def test_ec2_ids_move_with_instances() -> None:
     feed = Feed(standalone(2))
     feed.ec2_ids = {ONE: "i-1", TWO: "i-2"}
     feed.describe()
-    feed.monitor.apply([feed.reservation("cb-1", ec2_ids=["i-1"])])
-    feed.monitor.compute()
+    feed.receive([feed.reservation("cb-1", ec2_ids=["i-1"])])
     assert only(feed).rows == (range(1),)
     generation = feed.monitor.store.generation
     feed.ec2_ids = {ONE: "i-3", TWO: "i-1"}
@@ -291,8 +272,7 @@ def test_a_publisher_that_is_gone_is_known_from_before() -> None:
     feed.monitor.apply([feed.reservation("cb-1", ONE)])
     feed.tick()
     assert only(feed).is_current
-    feed.monitor.apply([feed.publisher_envelope("offline")])
-    feed.monitor.compute()
+    feed.receive([feed.publisher_envelope("offline")])
     assert not only(feed).is_current
 
 
@@ -334,8 +314,7 @@ def test_their_number_is_limited() -> None:
         feed.monitor._source, "demo", clock=feed.clock, limits=Limits(reservations=2)
     )
     feed.monitor.apply([feed.reservation(f"cb-{number}") for number in range(3)])
-    feed.monitor.apply([feed.reservation("cb-1", state="expired", change=1)])
-    feed.monitor.compute()
+    feed.receive([feed.reservation("cb-1", state="expired", change=1)])
     assert [each.message.id for each in table(feed)] == ["cb-0", "cb-1"]
     assert feed.monitor.counts.rejected == 1
     assert table(feed)[1].message.state == "expired"
@@ -357,8 +336,7 @@ def test_their_places_are_limited() -> None:
     feed.monitor.apply([feed.reservation("cb-3", ONE)])
     assert feed.monitor.counts.rejected == 1
     feed.monitor.apply([Envelope("trnfleet/v1/demo/reservation/cb-2", b"", 1, retain=True)])
-    feed.monitor.apply([feed.reservation("cb-3", ONE)])
-    feed.monitor.compute()
+    feed.receive([feed.reservation("cb-3", ONE)])
     assert [each.message.id for each in table(feed)] == ["cb-1", "cb-3"]
     assert feed.monitor.counts.rejected == 1
 

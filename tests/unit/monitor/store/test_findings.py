@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support.monitor.feed import Feed, standalone, ultraservers
+from support.monitor.feed import Feed, described_feed, live_feed, ready, standalone, ultraservers
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.hardware.topology import EAST
@@ -32,8 +32,7 @@ def serving(seed: int, instances: list[tuple[str, str]], slow: float) -> Feed:
 
     It has a share of slow links, and missing or late values.
     """
-    feed = Feed(instances)
-    feed.describe()
+    feed = described_feed(instances)
     feed.tick()
     store = feed.monitor.store
     random = np.random.default_rng(seed)
@@ -94,12 +93,8 @@ def test_slow_links_are_those_of_a_plain_loop(
         assert {each.path for each in found if each.kind == "link slow"} == wanted
 
 
-def ready() -> Feed:
-    feed = Feed(ultraservers(2) + standalone(1))
-    feed.scatter()
-    feed.describe()
-    feed.tick()
-    return feed
+def fleet() -> Feed:
+    return live_feed(ultraservers(2) + standalone(1))
 
 
 def shown(feed: Feed) -> tuple[Finding, ...]:
@@ -108,12 +103,12 @@ def shown(feed: Feed) -> tuple[Finding, ...]:
 
 def test_a_healthy_fleet_has_none() -> None:
     """Nothing is found where nothing is wrong."""
-    assert shown(ready()) == ()
+    assert shown(fleet()) == ()
 
 
 async def test_a_dead_ultraserver_is_one_finding() -> None:
     """Silence is one finding at the highest level with nothing live, with its chip count."""
-    feed = ready()
+    feed = fleet()
     await feed.advance(10)
     feed.tick([path for path in feed.layout.instances if "us-0001" not in path])
     assert shown(feed) == (Finding(Severity.CRITICAL, "uc1/us-0001", "stale", 64, "silent"),)
@@ -125,9 +120,8 @@ async def test_a_dead_ultraserver_is_one_finding() -> None:
 
 def test_offline_is_told_from_stale() -> None:
     """A last will says offline."""
-    feed = ready()
-    feed.monitor.apply([feed.publisher_envelope("offline")])
-    feed.monitor.compute()
+    feed = fleet()
+    feed.receive([feed.publisher_envelope("offline")])
     assert {finding.what for finding in shown(feed)} == {"offline"}
     assert sum(finding.chips for finding in shown(feed)) == 144
 
@@ -137,7 +131,7 @@ def test_each_kind_is_found_at_its_chip() -> None:
 
     Health bits, uncorrected errors, links, throttling, heat and full memory.
     """
-    feed = ready()
+    feed = fleet()
     feed.set("health", 0b10000, 20)
     feed.set("mem_ecc_uncorrected", 2, 21)
     feed.set("links_up", 0b110111, 40)
@@ -167,7 +161,7 @@ def test_each_kind_is_found_at_its_chip() -> None:
 
 def test_links_that_a_type_lacks_are_not_down() -> None:
     """A standalone instance's missing Z links are no finding."""
-    feed = ready()
+    feed = fleet()
     rows = slice(0, 16)
     assert (feed.columns["links_up"][rows] == 0b1111).all()
     assert not any("standalone" in finding.path for finding in shown(feed))
@@ -191,7 +185,7 @@ async def test_a_warning_stays_for_a_while() -> None:
 
     A critical finding goes at once.
     """
-    feed = ready()
+    feed = fleet()
     feed.set("throttle_pct", 30, 41)
     feed.set("health", 1, 42)
     feed.tick()
@@ -209,7 +203,7 @@ async def test_a_warning_stays_for_a_while() -> None:
 
 def test_the_same_warning_is_there_once() -> None:
     """A warning with changed figures is one finding, with the newest figure."""
-    feed = ready()
+    feed = fleet()
     for throttle in (20, 30):
         feed.set("throttle_pct", throttle, 41)
         feed.tick()
@@ -218,7 +212,7 @@ def test_the_same_warning_is_there_once() -> None:
 
 def test_findings_at_one_place_are_told_apart() -> None:
     """Errors of a chip's two memories are two findings while their counts grow."""
-    feed = ready()
+    feed = fleet()
     seen = []
     for errors in (2, 30):
         feed.set("mem_ecc_uncorrected", errors, 21)
@@ -278,17 +272,13 @@ def test_jobs_that_make_no_progress() -> None:
 
 def test_chips_of_different_ticks_are_not_compared() -> None:
     """Amid a tick, chips of neither the old nor the new tick are called slow."""
-    feed = Feed(ultraservers(1), json=True)
-    feed.scatter()
-    feed.describe()
+    feed = ready(ultraservers(1), json=True)
     feed.set("link_tx_bytes_per_s", 5e9)
     feed.tick()
     feed.clock.step_wall(1)
     feed.set("link_tx_bytes_per_s", 40e9)
     messages = feed.telemetry()
-    feed.monitor.apply(messages[: len(messages) // 2 + 8])
-    feed.monitor.compute()
+    feed.receive(messages[: len(messages) // 2 + 8])
     assert shown(feed) == ()
-    feed.monitor.apply(messages[len(messages) // 2 + 8 :])
-    feed.monitor.compute()
+    feed.receive(messages[len(messages) // 2 + 8 :])
     assert shown(feed) == ()

@@ -85,8 +85,7 @@ class Relay:
         await self.feed.clock.advance(seconds)
         messages = self.feed.telemetry()
         self.forwarding.take(messages)
-        self.feed.monitor.apply(messages)
-        self.feed.monitor.compute()
+        self.feed.receive(messages)
         self.leases.tick(is_active=self.is_active)
         return await self.published()
 
@@ -276,17 +275,14 @@ async def test_what_the_broker_did_not_take_is_cleared_after_the_next_connect() 
 async def test_a_host_that_comes_to_a_row_is_forwarded_with_it() -> None:
     """A lease covers a row: its new hosts are described, its former ones no longer."""
     cell = await relay()
-    monitor, (gone, *_) = cell.feed.monitor, cell.feed.announcements([HOSTS[0]])[1:]
-    monitor.apply([gone._replace(payload=b"")])
-    cell.feed.monitor.compute()
+    _, gone = cell.feed.announcements([HOSTS[0]])
+    cell.feed.receive([gone._replace(payload=b"")])
     cell.ask()
     assert paths(await cell.tick(), TopicClass.NODE) == HOSTS[1:]
-    monitor.apply([gone])
-    monitor.compute()
+    cell.feed.receive([gone])
     cell.leases.tick(is_active=True)
     assert paths(await cell.tick(), TopicClass.NODE) == HOSTS[:1]
-    monitor.apply([gone._replace(payload=b"")])
-    monitor.compute()
+    cell.feed.receive([gone._replace(payload=b"")])
     cell.leases.tick(is_active=True)
     assert paths(await cell.published(), TopicClass.NODE, cleared=True) == HOSTS[:1]
 
