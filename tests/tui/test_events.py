@@ -44,8 +44,7 @@ async def test_newest_first_at_every_size(size: tuple[int, int]) -> None:
     The chosen event is in full below. Everything is within the screen.
     """
     feed = fed()
-    app = fleet_app(feed)
-    async with running(app, size=size) as pilot:
+    async with running(fleet_app(feed), size=size) as pilot:
         await pilot.press("9")
         assert "No events since 00:00:00 UTC (start)" in pilot.text()
         told(feed, 3)
@@ -73,7 +72,7 @@ async def test_newest_first_at_every_size(size: tuple[int, int]) -> None:
             assert any(line.rstrip().endswith("its end") for line in lines[5:10])
         assert f"{CHIP}  job llama  NRT 1201" in foot[-1]
         assert foot[-1].endswith(" 1/4 ")
-        assert app.page.place == CHIP
+        assert pilot.app.page.place == CHIP
 
 
 async def test_the_cursor_stays_on_its_event() -> None:
@@ -83,10 +82,9 @@ async def test_the_cursor_stays_on_its_event() -> None:
     """
     feed = fed()
     told(feed, 60)
-    app = fleet_app(feed)
-    async with running(app, size=(80, 24)) as pilot:
+    async with running(fleet_app(feed), size=(80, 24)) as pilot:
         await pilot.press("9")
-        events = view(app).list
+        events = view(pilot.app).list
         await pilot.tick(feed)
         assert events.picked is not None
         assert events.picked.text == "event 059"
@@ -114,12 +112,11 @@ async def test_dropped_events_leave_the_list() -> None:
     feed = fed()
     feed.monitor.ingest.events = type(feed.monitor.events)(kept=10)
     told(feed, 10)
-    app = fleet_app(feed)
-    async with running(app, size=(80, 24)) as pilot:
+    async with running(fleet_app(feed), size=(80, 24)) as pilot:
         await pilot.press("9", "end")
         told(feed, 4)
         await pilot.tick(feed)
-        events = view(app).list
+        events = view(pilot.app).list
         assert events.count == 10
         assert events.picked is not None
         assert events.picked.number == 5
@@ -134,10 +131,9 @@ async def test_the_filter() -> None:
     feed = fed()
     told(feed, 5)
     feed.monitor.apply([feed.event("uc1/us-0002", "link down", severity="warning")])
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
         await pilot.press("9", "slash", *"WARN", "enter")
-        events = view(app).list
+        events = view(pilot.app).list
         assert events.count == 1
         feed.monitor.apply(
             [feed.event(CHIP, "hot", severity="warning"), feed.event(CHIP, "mere information")]
@@ -151,9 +147,9 @@ async def test_the_filter() -> None:
         assert 'No match for "xy" (8 events). Esc clears.' in pilot.text()
         await pilot.press("escape")
         assert events.count == 8
-        assert isinstance(app.page, EventsView)
+        assert isinstance(pilot.app.page, EventsView)
         await pilot.press("escape")
-        assert app.entry.title == "Fleet"
+        assert pilot.app.entry.title == "Fleet"
 
 
 async def test_enter_goes_to_the_place() -> None:
@@ -163,8 +159,7 @@ async def test_enter_goes_to_the_place() -> None:
     nothing.
     """
     feed = fed()
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
         for path, job, at in (
             (CHIP, None, ("Chip", CHIP)),
             ("uc1/us-0002/trn2u-0002-0", None, ("Hierarchy", "uc1/us-0002/trn2u-0002-0")),
@@ -175,22 +170,21 @@ async def test_enter_goes_to_the_place() -> None:
             await pilot.press("9", "home")
             await pilot.tick(feed)
             await pilot.press("enter")
-            assert (app.entry.title, app.page.place) == at
+            assert (pilot.app.entry.title, pilot.app.page.place) == at
         await pilot.press("escape")
-        assert app.entry.title != "Events"
+        assert pilot.app.entry.title != "Events"
 
 
 async def test_the_mouse_selects_and_opens() -> None:
     """A click puts the cursor on an event, a second one goes there."""
     feed = fed()
     feed.monitor.apply([feed.event(CHIP), feed.event("uc1/us-0002")])
-    app = fleet_app(feed)
-    async with running(app, size=(80, 24)) as pilot:
+    async with running(fleet_app(feed), size=(80, 24)) as pilot:
         await pilot.press("9")
-        await pilot.click(view(app).list, offset=(5, 1))
-        assert app.place == CHIP
-        await pilot.click(view(app).list, offset=(5, 1), times=2)
-        assert app.entry.title == "Chip"
+        await pilot.click(view(pilot.app).list, offset=(5, 1))
+        assert pilot.app.place == CHIP
+        await pilot.click(view(pilot.app).list, offset=(5, 1), times=2)
+        assert pilot.app.entry.title == "Chip"
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -200,10 +194,9 @@ async def test_a_fault_is_noticed_in_the_fleet_view(size: tuple[int, int]) -> No
     Information is not shown.
     """
     feed = fed()
-    app = fleet_app(feed)
-    async with running(app, size=size) as pilot:
+    async with running(fleet_app(feed), size=size) as pilot:
         await pilot.tick(feed)
-        crumbs = app.query_one("#crumbs", Bar)
+        crumbs = pilot.app.query_one("#crumbs", Bar)
         before = pilot.screen()
         told(feed, 1)
         await pilot.tick(feed)
@@ -226,8 +219,7 @@ async def test_a_fault_is_noticed_in_the_fleet_view(size: tuple[int, int]) -> No
 
 async def test_help_knows_the_view() -> None:
     """? lists the view and its keys."""
-    app = fleet_app(fed())
-    async with running(app, size=(160, 60)) as pilot:
+    async with running(fleet_app(fed()), size=(160, 60)) as pilot:
         await pilot.press("9", "question_mark")
         text = pilot.text()
         assert re.search(r"9 +Events", text)
@@ -238,8 +230,7 @@ async def test_help_knows_the_view() -> None:
 async def test_remote_text_is_shown_plainly() -> None:
     """Markup is not interpreted, and no terminal control leaves the app."""
     feed = fed()
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
         for text in ("[@click=app.quit]x[/]", "[/nope]", "\x1b]0;x\x07", "a\u202eb", "\x9b31m"):
             feed.monitor.apply([feed.event(CHIP, text, severity="critical")])
             await pilot.tick(feed)

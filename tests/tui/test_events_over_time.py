@@ -74,11 +74,9 @@ async def test_events_stand_where_they_happened() -> None:
         (30.0, "info"),
     ):
         say(feed, ago_s, severity)
-    app = fleet_app(feed)
-    async with running(app, size=(240, 70)) as pilot:
-        await pilot.press("9")
-        await pilot.telemetry(feed)
-        lines = lines_of(view(app).rates)
+    async with running(fleet_app(feed), size=(240, 70)) as pilot:
+        await pilot.press("9", telemetry=feed)
+        lines = lines_of(view(pilot.app).rates)
         assert re.search(r"Events by severity ─+ 5 min, 1\.4 s a cell", lines[1])
         assert re.search(r"✖ critical +1 +┤", "\n".join(lines))
         assert re.search(r"▲ warning +0 +┤", "\n".join(lines)), "it is further back than the span"
@@ -103,16 +101,15 @@ async def test_events_stand_where_they_happened() -> None:
         )
         say(feed, 0.0, "info")
         await pilot.telemetry(feed)
-        axis = lines_of(view(app).rates)[-1]
+        axis = lines_of(view(pilot.app).rates)[-1]
         assert "◆" in axis
         assert set(axis.replace("◆", " ").split()) <= {
             "now",
             *(f"-{each / 2:g}m" for each in range(2, 10)),
             "-30s",
         }, "no label is cut"
-        await pilot.press("V")
-        await pilot.telemetry(feed)
-        lines = lines_of(view(app).rates)
+        await pilot.press("V", telemetry=feed)
+        lines = lines_of(view(pilot.app).rates)
         assert "1 min, 0.28 s a cell" in lines[1]
         assert re.search(r"✖ critical +0 +┤", "\n".join(lines))
 
@@ -122,16 +119,12 @@ async def test_the_time_line_counts_what_the_filter_leaves() -> None:
     for ago_s in range(10, 60, 10):
         say(feed, ago_s, "warning")
     say(feed, 5.0, "warning", OTHER, "quite another")
-    app = fleet_app(feed)
-    async with running(app, size=(200, 55)) as pilot:
-        await pilot.press("9")
-        await pilot.telemetry(feed)
+    async with running(fleet_app(feed), size=(200, 55)) as pilot:
+        await pilot.press("9", telemetry=feed)
         assert re.search(r"▲ warning +6 +┤", pilot.text())
-        await pilot.press("slash", *"another", "enter")
-        await pilot.telemetry(feed)
+        await pilot.press("slash", *"another", "enter", telemetry=feed)
         assert re.search(r"▲ warning +1 +┤", pilot.text())
-        await pilot.press("escape")
-        await pilot.telemetry(feed)
+        await pilot.press("escape", telemetry=feed)
         assert re.search(r"▲ warning +6 +┤", pilot.text())
         say(feed, 1.0, "warning")
         await pilot.telemetry(feed)
@@ -146,12 +139,10 @@ async def test_charts_are_of_the_place_under_the_cursor() -> None:
     A publisher has charts of everything it publishes, a broker none.
     """
     feed = fed()
-    app = fleet_app(feed)
-    async with running(app, size=(240, 70)) as pilot:
-        await pilot.press("9")
+    async with running(fleet_app(feed), size=(240, 70)) as pilot:
+        await pilot.press("9", telemetry=feed)
         await pilot.telemetry(feed)
-        await pilot.telemetry(feed)
-        page = view(app)
+        page = view(pilot.app)
         assert page.charts.render_line(0).text.strip().startswith("demo  fleet")
         say(feed, 20.0, "info", OTHER)
         say(feed, 10.0, "warning", CHIP)
@@ -160,15 +151,12 @@ async def test_charts_are_of_the_place_under_the_cursor() -> None:
         await pilot.press("down")
         assert page.charts.render_line(0).text.strip().startswith(f"{OTHER}  instance")
         assert "power" in pilot.text()
-        await pilot.press("t")
-        await pilot.telemetry(feed)
+        await pilot.press("t", telemetry=feed)
         assert below(page) == (False, True)
         assert page.charts.render_line(0).text.strip().startswith("uc1  ")
-        await pilot.press("t")
-        await pilot.telemetry(feed)
+        await pilot.press("t", telemetry=feed)
         assert below(page) == (False, False)
-        await pilot.press("t")
-        await pilot.telemetry(feed)
+        await pilot.press("t", telemetry=feed)
         assert below(page) == (True, True)
         await pilot.resize_terminal(80, 24)
         await pilot.telemetry(feed)

@@ -77,11 +77,10 @@ async def test_every_zoom_of_the_map_and_the_views(name: str) -> None:
     """
     generation = GENERATIONS[name]
     feed = fed(generation)
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
         await pilot.press("1")
-        assert isinstance(app.page, FleetView)
-        heat = app.page.map
+        assert isinstance(pilot.app.page, FleetView)
+        heat = pilot.app.page.map
         heat.show_place(generation.chip())
         seen = set()
         await pilot.press(*["plus"] * len(heat.zooms))
@@ -101,9 +100,9 @@ async def test_every_zoom_of_the_map_and_the_views(name: str) -> None:
         assert generation.groups[0].rpartition("/")[2] in pilot.text()
         # Enter on a chip of the map opens it.
         await pilot.press("1")
-        assert isinstance(app.page, FleetView)
+        assert isinstance(pilot.app.page, FleetView)
         await pilot.press(*["plus"] * 9)
-        app.page.map.show_place(generation.chip())
+        pilot.app.page.map.show_place(generation.chip())
         await pilot.press("enter")
         await pilot.tick(feed)
         text = pilot.text()

@@ -26,14 +26,13 @@ async def test_every_view_is_drawn_whatever_has_come(seed: int) -> None:
     feed = hot_feed()
     evil = hostile_feed()
     feed.monitor.ingest.alerts = Alerts("demo", rules_of(HOT), adopts=True)
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
         for entry in (*VIEWS, *VIEWS):
             hostile = originals(evil)
             feed.monitor.apply([mutated(random.choice(hostile), random) for _ in range(60)])
             feed.monitor.apply(evil.telemetry())
             feed.tick()
-            app.go(random.choice(PLACES), entry.title)
+            pilot.app.go(random.choice(PLACES), entry.title)
             await pilot.tick(feed)
             await pilot.press("down", "down", "enter", "end")
             await pilot.paint()

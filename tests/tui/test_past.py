@@ -303,7 +303,6 @@ async def test_without_playback_o_says_so() -> None:
     """Nothing is recorded, so there is nowhere to go."""
     feed = fed()
     feed.monitor.apply([feed.event("uc1/us-0001", "it broke")])
-    app = FleetApp(feed.monitor, clock=feed.clock)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(FleetApp(feed.monitor, clock=feed.clock), size=(120, 40)) as pilot:
         await pilot.press("9", "o")
-        assert "nothing is recorded (--past 0)" in app.query_one("#status", Bar).text
+        assert "nothing is recorded (--past 0)" in pilot.app.query_one("#status", Bar).text

@@ -82,8 +82,7 @@ async def test_what_a_publisher_publishes_is_charted_below_it() -> None:
 async def test_they_are_filtered_and_sorted_as_any_list() -> None:
     """The filter compares their columns, s changes the order, and no match is reported."""
     hosts = await troubled()
-    app = fleet_app(hosts.feed)
-    async with running(app) as pilot:
+    async with running(fleet_app(hosts.feed)) as pilot:
         await pilot.press("9", "t", "/", *"lost>0 & state=online", "enter")
         assert "/lost>0 & state=online 1 found" in pilot.text()
         assert [line.split()[2] for line in pilot.screen() if "● online" in line] == ["host-2"]
@@ -97,12 +96,11 @@ async def test_they_are_filtered_and_sorted_as_any_list() -> None:
 async def test_enter_goes_to_what_a_publisher_publishes() -> None:
     """The Hierarchy opens at its instances."""
     hosts = await troubled()
-    app = fleet_app(hosts.feed)
-    async with running(app) as pilot:
+    async with running(fleet_app(hosts.feed)) as pilot:
         await pilot.press("9", "t", "/", *"client=host-3", "enter", "enter")
         await pilot.tick(hosts.feed)
-        assert app.page is not None
-        assert app.page.place == hosts.paths[2]
+        assert pilot.app.page is not None
+        assert pilot.app.page.place == hosts.paths[2]
         assert "[2 " in pilot.screen()[2]
 
 

@@ -139,22 +139,21 @@ async def test_without_playback_the_keys_say_so() -> None:
     The help has neither keys nor signs of time, and End remains with the lists.
     """
     feed = fed()
-    app = FleetApp(feed.monitor, clock=feed.clock)
-    async with running(app, size=(120, 60)) as pilot:
+    async with running(FleetApp(feed.monitor, clock=feed.clock), size=(120, 60)) as pilot:
         for key in [*WISHES, "at", "L", "W"]:
             if key == "end":
                 # The lists' own in the present.
                 continue
             await pilot.press(key)
-            assert "nothing is recorded (--past 0)" in app.query_one("#status", Bar).text, key
-            assert not asks(app)
+            assert "nothing is recorded (--past 0)" in pilot.app.query_one("#status", Bar).text, key
+            assert not asks(pilot.app)
             await pilot.tick(feed, NOTE_S + 1)
-            assert "nothing is recorded" not in app.query_one("#status", Bar).text
+            assert "nothing is recorded" not in pilot.app.query_one("#status", Bar).text
         await pilot.press("end")
-        assert "nothing is recorded" not in app.query_one("#status", Bar).text
+        assert "nothing is recorded" not in pilot.app.query_one("#status", Bar).text
         await pilot.press("question_mark")
-        titles = [section.title for section in app.screen.query_one(HelpText)._sections]
-        assert isinstance(app.screen, HelpScreen)
+        titles = [section.title for section in pilot.app.screen.query_one(HelpText)._sections]
+        assert isinstance(pilot.app.screen, HelpScreen)
         assert "Time" not in titles
         assert "On the time bar" not in titles
 

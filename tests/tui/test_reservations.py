@@ -74,10 +74,8 @@ async def test_the_view_at_every_size(size: tuple[int, int]) -> None:
     The first to end comes first, and idle ones are marked.
     """
     feed = fed()
-    app = fleet_app(feed)
-    async with running(app, size=size) as pilot:
-        await pilot.press("7")
-        await pilot.telemetry(feed)
+    async with running(fleet_app(feed), size=size) as pilot:
+        await pilot.press("7", telemetry=feed)
         shown = pilot.screen()
         text = "\n".join(shown)
         assert re.search(r"\[7 Res\w+", text)
@@ -95,10 +93,8 @@ async def test_the_view_at_every_size(size: tuple[int, int]) -> None:
 async def test_the_countdown_goes_on() -> None:
     """A minute later there is a minute less."""
     feed = fed()
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
-        await pilot.press("7")
-        await pilot.telemetry(feed)
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
+        await pilot.press("7", telemetry=feed)
         await pilot.telemetry(feed, 60)
         assert rows(pilot, "ends 4h 28m")
 
@@ -109,14 +105,12 @@ async def test_a_reservation_is_picked_out_in_every_view() -> None:
     The tree marks them, and u ends the highlight.
     """
     feed = fed()
-    app = fleet_app(feed)
-    async with running(app, size=(160, 48)) as pilot:
-        await pilot.press("7", "enter")
-        await pilot.telemetry(feed)
-        assert app.entry.title == FLEET
-        assert app.place.startswith(US)
+    async with running(fleet_app(feed), size=(160, 48)) as pilot:
+        await pilot.press("7", "enter", telemetry=feed)
+        assert pilot.app.entry.title == FLEET
+        assert pilot.app.place.startswith(US)
         assert rows(pilot, "◆ cb-ultra")
-        heat = app.query_one(HeatMap)
+        heat = pilot.app.query_one(HeatMap)
         codes, _ = heat.codes(*heat.zoom.pixels(heat.grid, 0, 0, *heat.size))
         assert (codes == PixelCode.HEALTH_OUTSIDE).sum() > (codes >= PixelCode.HEALTH).sum() > 0
         await pilot.press("m")
@@ -124,35 +118,32 @@ async def test_a_reservation_is_picked_out_in_every_view() -> None:
         outside = int((codes >= PixelCode.OUTSIDE).sum())
         inside = int((codes < 8).sum())
         assert outside > inside > 0
-        await pilot.press("2")
-        await pilot.telemetry(feed)
+        await pilot.press("2", telemetry=feed)
         assert len([line for line in pilot.screen() if line.startswith("◆")]) >= 5
         assert not [line for line in rows(pilot, "us-0002") if line.startswith("◆")]
-        await pilot.press("u")
-        await pilot.telemetry(feed)
+        await pilot.press("u", telemetry=feed)
         assert not rows(pilot, "◆")
-        assert app.context.highlight.reservation_id == ""
+        assert pilot.app.context.highlight.reservation_id == ""
 
 
 async def test_from_a_place_to_its_reservation() -> None:
     """R goes from a chip or instance to its reservation."""
     feed = fed()
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
         await pilot.telemetry(feed)
-        app.go(f"{ALONE}/chip03")
+        pilot.app.go(f"{ALONE}/chip03")
         await pilot.press("r")
         await pilot.pause()
-        assert app.entry.title == RESERVATIONS
-        chosen = view(app).table.picked
+        assert pilot.app.entry.title == RESERVATIONS
+        chosen = view(pilot.app).table.picked
         assert chosen is not None
         assert chosen.message.id == "cb-alone"
         await pilot.press("escape")
-        assert app.entry.title != RESERVATIONS
-        app.go(f"{US}/trn2u-0001-2", HIERARCHY)
+        assert pilot.app.entry.title != RESERVATIONS
+        pilot.app.go(f"{US}/trn2u-0001-2", HIERARCHY)
         await pilot.press("r")
         await pilot.pause()
-        chosen = view(app).table.picked
+        chosen = view(pilot.app).table.picked
         assert chosen is not None
         assert chosen.message.id == "cb-ultra"
 
@@ -163,19 +154,17 @@ async def test_what_is_picked_out_does_not_stand_in_for_another() -> None:
     From the fleet it goes to the highlighted one.
     """
     feed = fed()
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
         await pilot.telemetry(feed)
-        app.context.highlight.reservation_id = "cb-ultra"
+        pilot.app.context.highlight.reservation_id = "cb-ultra"
         for place, expected in (
             (ALONE, "cb-alone"),
             ("", "cb-ultra"),
             ("uc1/us-0002", "no reservation"),
         ):
-            app.go(place, HIERARCHY)
-            app.place = place
-            await pilot.press("r")
-            await pilot.telemetry(feed)
+            pilot.app.go(place, HIERARCHY)
+            pilot.app.place = place
+            await pilot.press("r", telemetry=feed)
             assert rows(
                 pilot, f">▲ idle            {expected}" if expected == "cb-alone" else expected
             ), place
@@ -184,10 +173,8 @@ async def test_what_is_picked_out_does_not_stand_in_for_another() -> None:
 async def test_timeline_keys() -> None:
     """Plus and minus zoom, left and right pan, n brings now back."""
     feed = fed()
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
-        await pilot.press("7")
-        await pilot.telemetry(feed)
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
+        await pilot.press("7", telemetry=feed)
         assert rows(pilot, "scale 4 h")
         await pilot.press("plus")
         assert rows(pilot, "scale 2 h")
@@ -206,12 +193,10 @@ async def test_sorting_goes_to_the_top() -> None:
     By idle cost, the highest is first, with the cursor on it.
     """
     feed = fed()
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
-        await pilot.press("7")
-        await pilot.telemetry(feed)
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
+        await pilot.press("7", telemetry=feed)
         await pilot.press("s")
-        table = view(app).table
+        table = view(pilot.app).table
         assert table.order == "idle cost"
         assert [each.message.id for each in table.rows][:2] == ["cb-alone", "cb-ultra"]
         assert table.picked is not None
@@ -227,32 +212,29 @@ async def test_nothing_is_reserved() -> None:
     feed = Feed(ultraservers(1))
     feed.describe()
     feed.tick()
-    app = fleet_app(feed)
-    async with running(app, size=(80, 24)) as pilot:
-        await pilot.press("7")
-        await pilot.telemetry(feed)
+    async with running(fleet_app(feed), size=(80, 24)) as pilot:
+        await pilot.press("7", telemetry=feed)
         assert rows(pilot, "Nothing is reserved")
         assert rows(pilot, "trnfleet bridge")
-        assert not view(app).timeline.display, "an axis without lines"
+        assert not view(pilot.app).timeline.display, "an axis without lines"
         assert not rows(pilot, "scale ")
         await pilot.press("enter", "s", "down")
-        assert view(app).table.picked is None
+        assert view(pilot.app).table.picked is None
         feed.monitor.apply([feed.reservation("cb-1", US, instances=4)])
         await pilot.telemetry(feed)
-        assert view(app).timeline.display
+        assert view(pilot.app).timeline.display
         assert rows(pilot, "scale 4 h")
         assert len(rows(pilot, "cb-1")) == 3, "table, timeline and foot"
         feed.monitor.reservations.remove("cb-1")
         await pilot.telemetry(feed)
         await pilot.telemetry(feed)
-        assert not view(app).timeline.display
+        assert not view(pilot.app).timeline.display
 
 
 async def test_a_publisher_that_is_gone_is_not_drawn_as_live() -> None:
     """When the publisher is gone its reservations are marked as last known."""
     feed = fed()
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
         await pilot.press("7")
         feed.monitor.apply([feed.publisher_envelope("offline")])
         await feed.advance(1)
@@ -268,28 +250,26 @@ async def test_the_filter() -> None:
     Escape shows all again, and r too.
     """
     feed = fed()
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
-        await pilot.press("7")
-        await pilot.telemetry(feed)
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
+        await pilot.press("7", telemetry=feed)
         await pilot.press("slash", *"idle")
-        assert [each.message.id for each in view(app).table.rows] == ["cb-alone"]
+        assert [each.message.id for each in view(pilot.app).table.rows] == ["cb-alone"]
         await pilot.press("enter")
         assert rows(pilot, "/idle 1 found")
         assert not rows(pilot, "cb-ultra")
         await pilot.press("escape")
-        assert app.entry.title == RESERVATIONS
-        assert len(view(app).table.rows) == 4
+        assert pilot.app.entry.title == RESERVATIONS
+        assert len(view(pilot.app).table.rows) == 4
         await pilot.press("slash", *"zzz", "enter")
         assert rows(pilot, "Nothing that is reserved matches")
         assert not rows(pilot, "scale ")
-        app.go(US, HIERARCHY)
+        pilot.app.go(US, HIERARCHY)
         await pilot.press("r")
         await pilot.pause()
-        chosen = view(app).table.picked
+        chosen = view(pilot.app).table.picked
         assert chosen is not None
         assert chosen.message.id == "cb-ultra"
-        assert view(app).pattern == ""
+        assert view(pilot.app).pattern == ""
 
 
 async def test_a_place_that_nobody_holds() -> None:
@@ -298,15 +278,12 @@ async def test_a_place_that_nobody_holds() -> None:
     It does not show another reservation instead.
     """
     feed = fed()
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
         await pilot.telemetry(feed)
-        app.go("uc1/us-0002", HIERARCHY)
-        await pilot.press("r")
-        await pilot.telemetry(feed)
+        pilot.app.go("uc1/us-0002", HIERARCHY)
+        await pilot.press("r", telemetry=feed)
         assert rows(pilot, "no reservation has uc1/us-0002")
-        await pilot.press("down")
-        await pilot.telemetry(feed)
+        await pilot.press("down", telemetry=feed)
         assert not rows(pilot, "no reservation has")
         assert rows(pilot, "3 reserved  1 ended")
 
@@ -317,13 +294,10 @@ async def test_the_header_says_what_is_picked_out() -> None:
     On a small screen too.
     """
     feed = fed()
-    app = fleet_app(feed)
-    async with running(app, size=(80, 24)) as pilot:
-        await pilot.press("7", "enter")
-        await pilot.telemetry(feed)
+    async with running(fleet_app(feed), size=(80, 24)) as pilot:
+        await pilot.press("7", "enter", telemetry=feed)
         for key in "1249":
-            await pilot.press(key)
-            await pilot.telemetry(feed)
+            await pilot.press(key, telemetry=feed)
             assert rows(pilot, "◆ cb-ultra (4 instances)"), key
 
 
@@ -336,21 +310,17 @@ async def test_hostile_places_lead_nowhere() -> None:
     feed.monitor.apply(
         [feed.reservation("cb-0nasty", ("uc1/[red]\x1b[2J", "\u202e..x"), zone=NASTY)]
     )
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
-        await pilot.press("7")
-        await pilot.telemetry(feed)
-        view(app).show_reservation("cb-0nasty")
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
+        await pilot.press("7", telemetry=feed)
+        view(pilot.app).show_reservation("cb-0nasty")
         await pilot.pause()
         assert rows(pilot, "[red]\\u001b[2J")
-        await pilot.press("enter")
-        await pilot.telemetry(feed)
-        assert app.entry.title == FLEET
-        assert app.place == ""
+        await pilot.press("enter", telemetry=feed)
+        assert pilot.app.entry.title == FLEET
+        assert pilot.app.place == ""
         assert rows(pilot, "◆ cb-0nasty (place not known)")
         for key in "1247":
-            await pilot.press(key)
-            await pilot.telemetry(feed)
+            await pilot.press(key, telemetry=feed)
             assert "\x1b" not in pilot.text()
             assert "\u202e" not in pilot.text()
 
@@ -399,14 +369,13 @@ async def test_what_is_wrong_with_the_chosen_one_has_its_colour() -> None:
     feed.monitor.apply(
         [feed.reservation("cb-ultra", US, instances=4, interconnect="impaired", change=2)]
     )
-    app = fleet_app(feed)
-    async with running(app, size=(120, 60)) as pilot:
+    async with running(fleet_app(feed), size=(120, 60)) as pilot:
         await pilot.press("7")
         for _ in range(15):
             await pilot.telemetry(feed)
-        view(app).table.choose("cb-ultra")
+        view(pilot.app).table.choose("cb-ultra")
         await pilot.telemetry(feed)
-        details = view(app).details
+        details = view(pilot.app).details
         critical = theme.SEVERITY_STYLE[Severity.CRITICAL]
         drawn = [part for row in range(details.size.height) for part in details.render_line(row)]
         said = {part.text.rstrip() for part in drawn if part.style == critical}
@@ -419,10 +388,8 @@ async def test_hundreds_of_reservations(monkeypatch: pytest.MonkeyPatch) -> None
     """Only visible reservations are drawn; the timeline follows the table's cursor."""
     feed = fed()
     feed.monitor.apply([feed.reservation(f"cb-{number:03d}", ALONE) for number in range(400)])
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
-        await pilot.press("7")
-        await pilot.telemetry(feed)
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
+        await pilot.press("7", telemetry=feed)
         asked: list[str] = []
         usage = feed.monitor.reservations.usage
 
@@ -442,13 +409,11 @@ async def test_hundreds_of_reservations(monkeypatch: pytest.MonkeyPatch) -> None
 async def test_a_click_on_the_timeline_chooses() -> None:
     """A click on the timeline also moves the table's cursor."""
     feed = fed()
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
-        await pilot.press("7")
-        await pilot.telemetry(feed)
-        await pilot.click(view(app).timeline, offset=(30, 1))
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
+        await pilot.press("7", telemetry=feed)
+        await pilot.click(view(pilot.app).timeline, offset=(30, 1))
         await pilot.pause()
-        chosen = view(app).table.picked
+        chosen = view(pilot.app).table.picked
         assert chosen is not None
         assert chosen.message.id == "cb-alone"
 
@@ -461,8 +426,7 @@ async def test_a_tall_screen_has_charts_of_the_chosen_ones_place() -> None:
     feed = fed()
     feed.set("nc_util_pct", 60.0, slice(0, 64))
     feed.monitor.apply([feed.reservation("cb-a", "uc9/nowhere", end="2026-01-05T01:00:00Z")])
-    app = fleet_app(feed)
-    async with running(app, size=(240, 70)) as pilot:
+    async with running(fleet_app(feed), size=(240, 70)) as pilot:
         await pilot.telemetry(feed)
         await pilot.press("7")
         for chosen, head in (
@@ -470,11 +434,11 @@ async def test_a_tall_screen_has_charts_of_the_chosen_ones_place() -> None:
             ("cb-alone", f" {ALONE}  instance ─"),
             ("cb-a", ""),
         ):
-            view(app).show_reservation(chosen)
+            view(pilot.app).show_reservation(chosen)
             await pilot.telemetry(feed)
             feed.set("nc_util_pct", 90.0, slice(0, 64))
             await pilot.telemetry(feed)
-            charts = view(app).charts
+            charts = view(pilot.app).charts
             lines = [charts.render_line(y).text for y in range(charts.size.height)]
             assert lines[0].strip().startswith(head.strip())
             text = "\n".join(lines)
@@ -488,13 +452,13 @@ async def test_a_tall_screen_has_charts_of_the_chosen_ones_place() -> None:
                 assert 61.0 < float(title[1]) < 89.0, "a mean"
         assert not text.strip()
         # They begin where the details end.
-        view(app).show_reservation("cb-ultra")
+        view(pilot.app).show_reservation("cb-ultra")
         await pilot.telemetry(feed)
         details = [
-            view(app).details.render_line(y).text.strip()
-            for y in range(view(app).details.size.height)
+            view(pilot.app).details.render_line(y).text.strip()
+            for y in range(view(pilot.app).details.size.height)
         ]
         assert 0 < len(details) - len([line for line in details if line]) <= 5
         await pilot.resize_terminal(240, 40)
         await pilot.telemetry(feed)
-        assert not view(app).charts.display
+        assert not view(pilot.app).charts.display

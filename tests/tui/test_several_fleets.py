@@ -74,8 +74,7 @@ async def test_problems_of_all_fleets_are_one_list() -> None:
     Enter goes to the chip in its fleet, and back returns to the first fleet.
     """
     alpha, beta = two()
-    app = both(alpha, beta)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(both(alpha, beta), size=(120, 40)) as pilot:
         await go_wrong(pilot, alpha, beta)
         head = pilot.screen()[0]
         assert head.startswith(" alpha  1 of 2 fleets  64 chips  all live")
@@ -87,12 +86,12 @@ async def test_problems_of_all_fleets_are_one_list() -> None:
         line = next(line for line in pilot.screen() if "✖ beta   " in line)
         assert "trn2u-0001-1/chip03" in line
         await pilot.press("w", "enter")
-        assert (app.monitor.fleet_name, app.place) == ("beta", SICK)
+        assert (pilot.app.monitor.fleet_name, pilot.app.place) == ("beta", SICK)
         assert pilot.screen()[0].startswith(" beta  1 of 2 fleets  192 chips")
         assert pilot.screen()[3].startswith(" beta > uc1 > us-0001 > trn2u-0001-1 > chip03")
         await pilot.press("escape")
-        assert app.monitor.fleet_name == "alpha"
-        assert app.entry.title == "Fleet"
+        assert pilot.app.monitor.fleet_name == "alpha"
+        assert pilot.app.entry.title == "Fleet"
 
 
 async def test_the_hierarchy_has_a_row_for_each_fleet() -> None:
@@ -101,8 +100,7 @@ async def test_the_hierarchy_has_a_row_for_each_fleet() -> None:
     Enter on another row opens that one, left closes it.
     """
     alpha, beta = two()
-    app = both(alpha, beta)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(both(alpha, beta), size=(120, 40)) as pilot:
         await go_wrong(pilot, alpha, beta)
         await pilot.press("2")
         rows = [line[:48] for line in pilot.screen() if line[1:2] in "▾▸" or line[3:4] in "▾▸"]
@@ -112,7 +110,7 @@ async def test_the_hierarchy_has_a_row_for_each_fleet() -> None:
         await pilot.press("end")
         assert "beta  fleet  12 instances  192 chips" in pilot.text()
         await pilot.press("enter")
-        assert (app.monitor.fleet_name, app.entry.title) == ("beta", "Hierarchy")
+        assert (pilot.app.monitor.fleet_name, pilot.app.entry.title) == ("beta", "Hierarchy")
         shown = pilot.screen()
         names = [line.split()[:2] for line in shown[6:9]]
         assert names == [["▸", "alpha"], ["▾", "beta"], ["▾", "uc1"]]
@@ -121,7 +119,7 @@ async def test_the_hierarchy_has_a_row_for_each_fleet() -> None:
         names = [line.split()[:2] for line in pilot.screen()[6:9]]
         assert names[:2] == [["▸", "alpha"], ["▸", "beta"]]
         await pilot.press("right", "right")
-        assert app.place == "uc1"
+        assert pilot.app.place == "uc1"
 
 
 async def test_keys_and_commands_go_between_fleets() -> None:
@@ -130,27 +128,26 @@ async def test_keys_and_commands_go_between_fleets() -> None:
     Each fleet is at its last place. The palette has them, too.
     """
     alpha, beta = two()
-    app = both(alpha, beta)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(both(alpha, beta), size=(120, 40)) as pilot:
         await go_wrong(pilot, alpha, beta)
-        app.go(SICK, "Chip", "beta")
+        pilot.app.go(SICK, "Chip", "beta")
         await pilot.pause()
         await pilot.press("f")
-        assert (app.monitor.fleet_name, app.entry.title) == ("alpha", "Chip")
+        assert (pilot.app.monitor.fleet_name, pilot.app.entry.title) == ("alpha", "Chip")
         await pilot.press("f")
-        assert (app.monitor.fleet_name, app.place) == ("beta", SICK)
+        assert (pilot.app.monitor.fleet_name, pilot.app.place) == ("beta", SICK)
         for command, name in (("ctx alpha", "alpha"), ("fleet beta", "beta")):
             await pilot.press(
                 "colon", *("space" if each == " " else each for each in command), "enter"
             )
-            assert app.monitor.fleet_name == name
+            assert pilot.app.monitor.fleet_name == name
         await pilot.press("colon", *"ctx", "space", *"gamma", "enter")
         assert "fleet 'gamma'" in pilot.text()
         assert "alpha, beta" in pilot.text()
         await pilot.press("escape", "ctrl+p", *"alph")
         assert "another fleet" in pilot.text()
         await pilot.press("enter")
-        assert app.monitor.fleet_name == "alpha"
+        assert pilot.app.monitor.fleet_name == "alpha"
 
 
 async def test_a_problem_of_another_fleet_is_acknowledged_there() -> None:
@@ -160,13 +157,12 @@ async def test_a_problem_of_another_fleet_is_acknowledged_there() -> None:
     publisher = bus.publisher("desk")
     publisher.connect()
     operator = OperatorActions("beta", publisher=publisher, owner="ann")
-    app = both(alpha, beta, operator)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(both(alpha, beta, operator), size=(120, 40)) as pilot:
         await go_wrong(pilot, alpha, beta)
         await pilot.press("w", "a")
         assert "Acknowledge hbm-uncorrectable" in pilot.text()
         await pilot.press("enter")
-        assert app.monitor.fleet_name == "alpha"
+        assert pilot.app.monitor.fleet_name == "alpha"
         assert [topic.split("/")[2:4] for topic in bus.retained] == [["beta", "ack"]]
 
 
@@ -183,8 +179,7 @@ async def test_a_broker_that_is_away_is_named() -> None:
     for number, paths in enumerate((beta.layout.instances[:6], beta.layout.instances[6:]), 1):
         beta.monitor.apply([each._replace(link=number) for each in beta.announcements(list(paths))])
     alpha.source.status.broker = "mqtt://b1:1883"
-    app = both(alpha, beta)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(both(alpha, beta), size=(120, 40)) as pilot:
         await go_wrong(pilot, alpha, beta)
         assert "2 brokers  " in pilot.screen()[-1]
         parts[1].connected, parts[1].changed_s = False, alpha.clock.monotonic_s()
@@ -205,8 +200,7 @@ async def test_a_broker_that_is_away_is_named() -> None:
 async def test_one_fleet_has_none_of_it() -> None:
     """No row, no name beside problems, no key and no command."""
     alpha, _ = two()
-    app = fleet_app(alpha)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(alpha), size=(120, 40)) as pilot:
         await pilot.telemetry(alpha)
         assert "of 1 fleets" not in pilot.text()
         await pilot.press("f")
@@ -229,10 +223,9 @@ async def test_a_fleet_that_comes_while_the_app_runs_is_shown() -> None:
         while True:
             yield await coming.get()
 
-    app = fleet_app(alpha, arrivals=arrivals())
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(alpha, arrivals=arrivals()), size=(120, 40)) as pilot:
         await pilot.press("2", "down", "down")
-        place = app.place
+        place = pilot.app.place
         assert place
         assert "beta" not in pilot.text()
         coming.put_nowait(WatchedFleet(beta.monitor))
@@ -240,13 +233,13 @@ async def test_a_fleet_that_comes_while_the_app_runs_is_shown() -> None:
         assert "fleet beta has come: f goes to the next fleet" in pilot.text()
         await go_wrong(pilot, alpha, beta)
         assert pilot.screen()[0].startswith(" alpha  1 of 2 fleets  64 chips")
-        assert app.place == place
+        assert pilot.app.place == place
         assert "● live  ✖ 1" in next(line for line in pilot.screen() if " ▸ beta" in line)
         await pilot.press("colon", *"ctx", "space", *"beta", "enter")
-        assert app.monitor.fleet_name == "beta"
+        assert pilot.app.monitor.fleet_name == "beta"
         for key in "1345678":
             await pilot.press(key)
-            assert app.monitor.fleet_name == "beta"
+            assert pilot.app.monitor.fleet_name == "beta"
         await pilot.press("f", "1", "w")
         assert any("✖ beta   " in line for line in pilot.screen())
         coming.put_nowait("gamma")

@@ -73,8 +73,9 @@ CHIPS: dict[str, dict[str, tuple[str, ...]]] = {
 async def test_every_view_and_a_chip_of_each_type(name: str) -> None:
     """Nothing fails, all chips are live, and each has its type's cores, memory and links."""
     run = await shipped_run(name, Publishing(format="cbor", granularity="ultraserver"), 3.0)
-    app = FleetApp(reader_of(run), clock=run.clock, broker_kind="mosquitto 2.0.11")
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(
+        FleetApp(reader_of(run), clock=run.clock, broker_kind="mosquitto 2.0.11"), size=(120, 40)
+    ) as pilot:
         for tab in TABS:
             await pilot.press(tab.key)
             await pilot.paint()
@@ -86,8 +87,8 @@ async def test_every_view_and_a_chip_of_each_type(name: str) -> None:
         await pilot.press("1", *["plus"] * 6)
         for chip, said in CHIPS[name].items():
             await pilot.press("1")
-            assert isinstance(app.page, FleetView)
-            app.page.map.show_place(chip)
+            assert isinstance(pilot.app.page, FleetView)
+            pilot.app.page.map.show_place(chip)
             await pilot.press("enter")
             await pilot.paint()
             text = pilot.text()

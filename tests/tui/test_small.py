@@ -66,14 +66,13 @@ def full() -> Feed:
 async def test_every_view_is_drawn_at_every_size(size: tuple[int, int]) -> None:
     """Views open, move and zoom at a size with hardly any of them visible."""
     feed = full()
-    app = fleet_app(feed)
-    async with running(app, size=size) as pilot:
+    async with running(fleet_app(feed), size=size) as pilot:
         for entry in VIEWS:
             await pilot.press(entry.key)
             await pilot.telemetry(feed, 0.5)
             await pilot.press(*KEYS)
             await pilot.telemetry(feed, 0.5)
-            app.go("uc1/us-0001/trn2u-0001-0/chip05", entry.title)
+            pilot.app.go("uc1/us-0001/trn2u-0001-0/chip05", entry.title)
             await pilot.telemetry(feed, 0.5)
         await pilot.press("question_mark", "escape")
         assert pilot.crash is None
@@ -83,15 +82,14 @@ async def test_every_view_is_drawn_at_every_size(size: tuple[int, int]) -> None:
 async def test_a_view_follows_a_terminal_that_shrinks_and_grows() -> None:
     """Every view survives a terminal that shrinks to the minimum and grows again."""
     feed = full()
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
         for title in [entry.title for entry in VIEWS]:
-            app.go("", title)
+            pilot.app.go("", title)
             for size in ((1, 1), (3, 3), (120, 40), (2, 1), (1, 3), (20, 5), (3, 1), (120, 40)):
                 await pilot.resize_terminal(*size)
                 await pilot.telemetry(feed, 0.5)
             assert pilot.crash is None
-            assert app.entry.title == title
+            assert pilot.app.entry.title == title
 
 
 async def test_a_view_that_was_not_on_the_screen_has_the_size_of_now() -> None:

@@ -64,10 +64,9 @@ def short(colors: set[Color]) -> set[object]:
 
 async def test_no_view_keeps_a_colour_of_another_theme() -> None:
     """Light after dark, in which every view was drawn before; and dark again."""
-    app = fleet_app(fed())
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(fed()), size=(120, 40)) as pilot:
         for name in ("dark", "light", "dark"):
-            app.theme = name
+            pilot.app.theme = name
             await pilot.pause()
             for entry in VIEWS:
                 await pilot.press(entry.key)
@@ -96,10 +95,9 @@ async def test_a_key_goes_through_the_themes() -> None:
 async def test_no_color_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     """NO_COLOR overrides the chosen theme and the key."""
     monkeypatch.setenv("NO_COLOR", "1")
-    app = fleet_app(fed(), theme_name="light")
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(fed(), theme_name="light"), size=(120, 40)) as pilot:
         await pilot.press("ctrl+t")
-        assert app.theme == theme.NAME == "monochrome"
+        assert pilot.app.theme == theme.NAME == "monochrome"
         assert "NO_COLOR is set" in pilot.screen()[-1]
 
 
@@ -121,8 +119,7 @@ async def test_without_colour_words_stand_out_and_not_the_room_around_them(
     feed.jobs = {"train": ("uc1/us-0001",)}
     feed.states = {"train": "failed"}
     feed.describe()
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
         await pilot.tick(feed)
         # Tiles of the map beside the list are reversed as a whole.
         lines = [
@@ -151,11 +148,9 @@ async def test_every_line_has_one_background_to_the_right_edge() -> None:
             *(feed.event("uc1/us-0001", f"event {n}", severity="warning") for n in range(4)),
         ]
     )
-    app = fleet_app(feed, theme_name="dark")
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(feed, theme_name="dark"), size=(120, 40)) as pilot:
         for key in "12789":
-            await pilot.press(key)
-            await pilot.telemetry(feed)
+            await pilot.press(key, telemetry=feed)
             selected = 0
             for (*_, before, last), line in zip(
                 map(backgrounds, pilot.styled()), pilot.screen(), strict=True
@@ -173,15 +168,13 @@ def backgrounds(line: list[tuple[str, Style | None]]) -> list[Color | None]:
 async def test_lines_are_drawn_as_textual_would_draw_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skipping Textual's borders and paddings changes no cell, with and without colours."""
     feed = fed()
-    app = fleet_app(feed, theme_name="dark")
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(feed, theme_name="dark"), size=(120, 40)) as pilot:
         for key in "123456789":
-            await pilot.press(key)
-            await pilot.telemetry(feed)
+            await pilot.press(key, telemetry=feed)
             ours = cells(pilot)
             with monkeypatch.context() as patch:
                 patch.setattr(SelectableWidget, "render_lines", Widget.render_lines)
-                for widget in app.screen.query(SelectableWidget):
+                for widget in pilot.app.screen.query(SelectableWidget):
                     widget._styles_cache.clear()
                 assert cells(pilot) == ours, key
 

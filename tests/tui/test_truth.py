@@ -128,8 +128,10 @@ async def compare(
         tasks = [asyncio.ensure_future(each) for each in viewing.running.values()]
         try:
             for size in sizes:
-                app = FleetApp(viewing.state, clock=SystemClock(), playback=viewing.playback)
-                async with running(app, size=size) as pilot:
+                async with running(
+                    FleetApp(viewing.state, clock=SystemClock(), playback=viewing.playback),
+                    size=size,
+                ) as pilot:
                     for instant, status in zip(instants, told, strict=True):
                         await reach(pilot, viewing, instant)
                         await look(pilot, status)

@@ -96,6 +96,12 @@ class FleetPilot(Pilot[None]):
         await settle(self.app)
         return self.crash is None
 
+    @property
+    def app(self) -> FleetApp:
+        """The app, which `running` has started."""
+        assert isinstance(self._app, FleetApp)
+        return self._app
+
     def screen(self) -> list[str]:
         """Return the lines of the screen."""
         width, height = self.app.size
@@ -119,6 +125,12 @@ class FleetPilot(Pilot[None]):
         """What ended the app; None while it runs."""
         return self.app._exception
 
+    async def press(self, *keys: str, telemetry: Feed | None = None) -> None:
+        """Press keys, and let telemetry of a feed come afterwards."""
+        await super().press(*keys)
+        if telemetry is not None:
+            await self.telemetry(telemetry)
+
     async def tick(self, feed: Feed, seconds: float = 0.5) -> None:
         """Let time pass for the fleet, and the app paint."""
         await feed.clock.advance(seconds)
@@ -132,7 +144,6 @@ class FleetPilot(Pilot[None]):
 
     async def paint(self) -> None:
         """Let the app look for news, and paint it."""
-        assert isinstance(self.app, FleetApp)
         self.app.tick()
         await self.pause()
 

@@ -57,23 +57,19 @@ async def test_charts_are_of_the_place_of_what_is_under_the_cursor() -> None:
     async with running(app, size=(240, 70)) as pilot:
         for _ in range(3):
             await pilot.telemetry(feed)
-        await pilot.press("8")
-        await pilot.telemetry(feed)
+        await pilot.press("8", telemetry=feed)
         assert charted(app)[0].startswith(f" {CHIP}  chip ─")
         text = "\n".join(charted(app))
         assert " power 300 W now of 500 W " in text
         assert "temp" not in text
         assert "95.0 °C" in pilot.text()
-        await pilot.press("down")
-        await pilot.telemetry(feed)
+        await pilot.press("down", telemetry=feed)
         assert charted(app)[0].startswith(f" {INSTANCE}/chip01  chip ─")
         assert " temp 50.0 °C now " in "\n".join(charted(app))
-        await pilot.press("down")
-        await pilot.telemetry(feed)
+        await pilot.press("down", telemetry=feed)
         assert charted(app)[0].startswith(" uc1/us-0002  UltraServer ─")
         # More room for the details is that of the charts.
-        await pilot.press("d")
-        await pilot.telemetry(feed)
+        await pilot.press("d", telemetry=feed)
         assert not charted(app)
         await pilot.press("d")
         # On a smaller screen they have the rows that the list leaves.
@@ -93,8 +89,7 @@ async def test_a_job_has_its_own_charts_first() -> None:
         for _ in range(3):
             await pilot.telemetry(feed)
         job(feed, "failed")
-        await pilot.press("8")
-        await pilot.telemetry(feed)
+        await pilot.press("8", telemetry=feed)
         await pilot.telemetry(feed)
         lines = charted(app)
         assert lines[0].startswith(" job llama")
@@ -110,8 +105,7 @@ async def test_the_number_of_affected_chips_is_whole() -> None:
     feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
     app, _ = alerts_app(feed)
     async with running(app) as pilot:
-        await pilot.press("8")
-        await pilot.telemetry(feed)
+        await pilot.press("8", telemetry=feed)
         (row,) = alerts_view(app).list.rows
         assert row.single is not None
         for chips, text in ((12_800, "   12,800 "), (1_000_000, "1,000,000 "), (640, "640 chips ")):
@@ -127,8 +121,7 @@ async def test_without_alerts_the_charts_are_of_the_fleet(size: tuple[int, int])
     feed = alerts_feed()
     app, _ = alerts_app(feed)
     async with running(app, size=size) as pilot:
-        await pilot.press("8")
-        await pilot.telemetry(feed)
+        await pilot.press("8", telemetry=feed)
         lines = charted(app)
         assert lines[0].startswith(" demo  fleet ")
         assert len(lines) >= 0.55 * size[1]

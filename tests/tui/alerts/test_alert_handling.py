@@ -35,8 +35,7 @@ async def test_acknowledging_and_taking_it_back() -> None:
     feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
     app, publisher = alerts_app(feed)
     async with running(app, size=(120, 40)) as pilot:
-        await pilot.press("8")
-        await pilot.telemetry(feed)
+        await pilot.press("8", telemetry=feed)
         await pilot.press("a")
         form = alerts_view(app).actions.ack_form
         assert form.values == {"for": "2h", "note": ""}
@@ -72,8 +71,7 @@ async def test_the_form_says_what_is_wrong() -> None:
     feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
     app, publisher = alerts_app(feed)
     async with running(app, size=(80, 24)) as pilot:
-        await pilot.press("8")
-        await pilot.telemetry(feed)
+        await pilot.press("8", telemetry=feed)
         await pilot.press("a", "tab", *"soon", "enter")
         form = alerts_view(app).actions.ack_form
         assert "'soon' is not a duration" in form.message
@@ -95,8 +93,7 @@ async def test_a_silence_with_its_preview() -> None:
     feed.set("throttle_pct", 20.0, slice(0, 1))
     app, publisher = alerts_app(feed)
     async with running(app, size=(120, 40)) as pilot:
-        await pilot.press("8")
-        await pilot.telemetry(feed)
+        await pilot.press("8", telemetry=feed)
         await pilot.press("z")
         form = alerts_view(app).actions.silence_form
         assert form.values["matchers"].startswith('alertname="overheated" chip="uc1/us-0001/')
@@ -144,8 +141,7 @@ async def test_silences_of_alertmanager() -> None:
     feed = alerts_feed()
     app, _ = alerts_app(feed)
     async with running(app, size=(220, 40)) as pilot:
-        await pilot.press("8")
-        await pilot.telemetry(feed)
+        await pilot.press("8", telemetry=feed)
         now_ns = feed.monitor.moment().time_ns
         message = SilenceMessage(
             id="alertmanager-1",
@@ -157,8 +153,7 @@ async def test_silences_of_alertmanager() -> None:
             not_applied="no alert here has the label pod",
         )
         feed.monitor.alerts.silences.put_silence(message)
-        await pilot.press("t", "t")
-        await pilot.telemetry(feed)
+        await pilot.press("t", "t", telemetry=feed)
         assert "bob at alertmanager" in pilot.text()
         assert "not applied: no alert here has the label pod" in pilot.text()
 
@@ -173,8 +168,7 @@ async def test_what_alertmanager_refuses(size: tuple[int, int]) -> None:
     app, _ = alerts_app(feed)
     feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
     async with running(app, size=size) as pilot:
-        await pilot.press("8")
-        await pilot.telemetry(feed)
+        await pilot.press("8", telemetry=feed)
         name = feed.monitor.alerts.active()[0].fingerprint
         now_ns = feed.monitor.moment().time_ns
         feed.monitor.alerts.silences.put_silence(
@@ -211,8 +205,7 @@ async def test_what_alertmanager_refuses(size: tuple[int, int]) -> None:
         assert "receiver errors 2" in pilot.screen()[-1]
         assert "acknowledgement by alertmanager: HTTP 400" in pilot.text()
         assert "\x1b]" not in pilot.text()
-        await pilot.press("t", "t")
-        await pilot.telemetry(feed)
+        await pilot.press("t", "t", telemetry=feed)
         assert "silence by alertmanager: HTTP 403" in pilot.text()
         cleared = msgspec.structs.replace(beat, errors=0, receiver_errors=())
         feed.monitor.apply([Envelope("trnfleet/v1/demo/publisher/w", encode_message(cleared), 1)])
@@ -227,8 +220,7 @@ async def test_a_silence_of_a_storm_is_for_what_it_shares() -> None:
     feed.set("temperature_c", 95.0, chips_at(feed, INSTANCE))
     app, _ = alerts_app(feed)
     async with running(app, size=(120, 40)) as pilot:
-        await pilot.press("8")
-        await pilot.telemetry(feed)
+        await pilot.press("8", telemetry=feed)
         await pilot.press("z")
         form = alerts_view(app).actions.silence_form
         assert form.values["matchers"] == f'alertname="overheated" instance="{INSTANCE}"'
@@ -261,8 +253,7 @@ async def test_enter_pressed_again_before_the_broker_answers_writes_once(
     app, publisher = alerts_app(feed)
     answered = slow_answers(publisher, monkeypatch)
     async with running(app, size=(120, 40)) as pilot:
-        await pilot.press("8")
-        await pilot.telemetry(feed)
+        await pilot.press("8", telemetry=feed)
         await pilot.press("z", *"fans", "enter", "enter")
         publisher.problem = "no answer"
         answered.set()
@@ -291,8 +282,7 @@ async def test_a_form_that_was_left_while_it_was_written_and_opened_again_stays(
     app, publisher = alerts_app(feed)
     answered = slow_answers(publisher, monkeypatch)
     async with running(app, size=(120, 40)) as pilot:
-        await pilot.press("8")
-        await pilot.telemetry(feed)
+        await pilot.press("8", telemetry=feed)
         await pilot.press("z", *"fans", "enter", "escape", "z", *"pumps")
         publisher.problem = problem
         answered.set()
@@ -316,8 +306,7 @@ async def test_a_screen_that_only_reads() -> None:
     feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
     for app in (alerts_app(feed, can_write=False)[0], FleetApp(feed.monitor, clock=feed.clock)):
         async with running(app, size=(80, 24)) as pilot:
-            await pilot.press("8")
-            await pilot.telemetry(feed)
+            await pilot.press("8", telemetry=feed)
             for key in "azx":
                 await pilot.press(key)
                 assert READ_ONLY in pilot.text(), key
@@ -332,8 +321,7 @@ async def test_texts_of_others_are_shown_plainly() -> None:
     feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
     app, _ = alerts_app(feed)
     async with running(app, size=(120, 40)) as pilot:
-        await pilot.press("8")
-        await pilot.telemetry(feed)
+        await pilot.press("8", telemetry=feed)
         operator = OperatorActions("demo", publisher=Loopback(feed.monitor), owner=NASTY)  # type: ignore[arg-type]
         alert = feed.monitor.alerts.active()[0]
         now_ns = feed.monitor.moment().time_ns

@@ -34,8 +34,7 @@ async def test_from_an_alert_to_its_place_and_back() -> None:
     feed.monitor.apply([feed.reservation("cb-1", "uc1/standalone/trn2-0001")])
     app, _ = alerts_app(feed)
     async with running(app, size=(120, 40)) as pilot:
-        await pilot.press("8")
-        await pilot.telemetry(feed)
+        await pilot.press("8", telemetry=feed)
         for key, at in (
             ("chip05", ("Chip", CHIP)),
             ("job-failed", ("Chip", "uc1/us-0002/trn2u-0002-1/chip01")),
@@ -77,8 +76,7 @@ async def test_other_views_mark_what_has_alerts() -> None:
         assert "us-0001 ✖" in pilot.text()
         assert "us-0002 ✖" not in pilot.text()
         assert next(line for line in pilot.screen() if "● llama" in line).rstrip().endswith("✖1")
-        await pilot.press("2")
-        await pilot.telemetry(feed)
+        await pilot.press("2", telemetry=feed)
         marked = [line for line in pilot.screen()[4:-2] if "✖" in line and "live" in line]
         assert [line.split()[1] for line in marked] == ["uc1", "us-0001", "trn2u-0001-2"]
         app.go(CHIP)
@@ -87,8 +85,7 @@ async def test_other_views_mark_what_has_alerts() -> None:
         app.go(f"{INSTANCE}/chip06")
         await pilot.telemetry(feed)
         assert "alerts:" not in pilot.text()
-        await pilot.press("7")
-        await pilot.telemetry(feed)
+        await pilot.press("7", telemetry=feed)
         assert "alerts: ✖ 1 • 1" in pilot.text()
         alert = next(each for each in feed.monitor.alerts.active() if each.name == "overheated")
         now_ns = feed.monitor.moment().time_ns
@@ -101,8 +98,7 @@ async def test_other_views_mark_what_has_alerts() -> None:
         topic = build_topic("demo", TopicClass.ACK, alert.fingerprint)
         feed.monitor.apply([Envelope(topic, encode_message(message), qos=1, retain=True)])
         await pilot.telemetry(feed)
-        await pilot.press("2")
-        await pilot.telemetry(feed)
+        await pilot.press("2", telemetry=feed)
         signs = [
             part.style
             for strip in app.screen._compositor.render_strips()[3:-2]
@@ -153,8 +149,7 @@ async def test_a_marked_row_keeps_the_end_of_its_name() -> None:
     app, _ = alerts_app(feed)
     async with running(app, size=(80, 24)) as pilot:
         await pilot.telemetry(feed)
-        await pilot.press("2")
-        await pilot.telemetry(feed)
+        await pilot.press("2", telemetry=feed)
         marked = [line.split()[1] for line in pilot.screen()[4:-2] if "✖" in line]
         assert marked == ["uc1", "us-0001", "…1-of-hall-1"]
 
@@ -180,8 +175,7 @@ async def test_the_header_and_the_notice(size: tuple[int, int]) -> None:
         assert "▲ 1 warn" in head
         crumbs = app.query_one("#crumbs", Bar)
         assert "overheated" not in crumbs.text, "Fleet lists problems"
-        await pilot.press("2")
-        await pilot.telemetry(feed)
+        await pilot.press("2", telemetry=feed)
         assert "✖ " in crumbs.text
         assert crumbs.text.count("overheated") == 1
         assert "link down" not in crumbs.text

@@ -22,8 +22,7 @@ async def test_the_view_at_every_size(size: tuple[int, int]) -> None:
     app, _ = alerts_app(feed)
     async with running(app, size=size) as pilot:
         await pilot.telemetry(feed)
-        await pilot.press("8")
-        await pilot.telemetry(feed)
+        await pilot.press("8", telemetry=feed)
         shown = pilot.screen()
         assert all(len(line) <= size[0] for line in shown)
         assert "[active 2]" in shown[4]
@@ -51,8 +50,7 @@ async def test_nothing_fires() -> None:
     feed = alerts_feed()
     app, _ = alerts_app(feed)
     async with running(app, size=(80, 24)) as pilot:
-        await pilot.press("8")
-        await pilot.telemetry(feed)
+        await pilot.press("8", telemetry=feed)
         assert "No unacknowledged alerts. 5 rules loaded." in pilot.text()
         assert "No problems" in pilot.screen()[0]
         for key in ("a", "x", "e", "enter", "d", "d"):
@@ -71,8 +69,7 @@ async def test_a_storm_is_one_line() -> None:
     feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
     app, _ = alerts_app(feed)
     async with running(app, size=(120, 40)) as pilot:
-        await pilot.press("8")
-        await pilot.telemetry(feed)
+        await pilot.press("8", telemetry=feed)
         alerts = alerts_view(app).list
         assert len(alerts.rows) == 2
         assert "[active 1,001]" in pilot.screen()[4]
@@ -105,8 +102,7 @@ async def test_a_short_list_leaves_its_rows_to_the_details() -> None:
     feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
     app, _ = alerts_app(feed)
     async with running(app, size=(80, 24)) as pilot:
-        await pilot.press("8")
-        await pilot.telemetry(feed)
+        await pilot.press("8", telemetry=feed)
         assert alerts_view(app).details.size.height > 10
         assert " id " in pilot.text()
         await pilot.press("z")
@@ -129,8 +125,7 @@ async def test_the_cursor_stays_on_its_alert() -> None:
     feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
     app, _ = alerts_app(feed)
     async with running(app, size=(120, 40)) as pilot:
-        await pilot.press("8")
-        await pilot.telemetry(feed)
+        await pilot.press("8", telemetry=feed)
         await pilot.press("down")
         assert alerts_view(app).place.endswith("chip01")
         feed.set("temperature_c", 95.0, chips_at(feed, "uc1/us-0002/trn2u-0002-1/chip01"))
@@ -148,8 +143,7 @@ async def test_the_tabs() -> None:
     feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
     app, _ = alerts_app(feed)
     async with running(app, size=(120, 40)) as pilot:
-        await pilot.press("8")
-        await pilot.telemetry(feed)
+        await pilot.press("8", telemetry=feed)
         feed.set("power_w", 480.0, chips_at(feed, CHIP))
         feed.set("throttle_pct", 20.0, chips_at(feed, CHIP))
         await pilot.telemetry(feed)
@@ -186,8 +180,7 @@ async def test_the_filter() -> None:
     feed.set("throttle_pct", 20.0, chips_at(feed, INSTANCE))
     app, _ = alerts_app(feed)
     async with running(app, size=(120, 40)) as pilot:
-        await pilot.press("8")
-        await pilot.telemetry(feed)
+        await pilot.press("8", telemetry=feed)
         for pattern, found in (
             ("OVERHEAT", 1),
             ("!overheat", 16),
@@ -239,8 +232,7 @@ async def test_the_order() -> None:
     feed.set("temperature_c", 95.0, chips_at(feed, "uc1/us-0002/trn2u-0002-1/chip01"))
     app, _ = alerts_app(feed)
     async with running(app, size=(120, 40)) as pilot:
-        await pilot.press("8")
-        await pilot.telemetry(feed)
+        await pilot.press("8", telemetry=feed)
         feed.set("throttle_pct", 20.0, chips_at(feed, CHIP))
         await pilot.telemetry(feed)
         names = []
@@ -282,7 +274,6 @@ async def test_no_rules() -> None:
     feed.tick()
     app, _ = alerts_app(feed)
     async with running(app, size=(80, 24)) as pilot:
-        await pilot.press("8")
-        await pilot.telemetry(feed)
+        await pilot.press("8", telemetry=feed)
         assert "No rules are loaded" in pilot.text()
         assert "No problems" in pilot.screen()[0]

@@ -52,8 +52,7 @@ async def test_an_alert_of_a_cell_names_it_and_is_handled_there(size: tuple[int,
         feed.monitor.apply([Envelope(topic, encode_message(message), 1, retain=True)])
         await pilot.telemetry(feed)
         assert "links down [cell-a" in pilot.text()
-        await pilot.press("8")
-        await pilot.telemetry(feed)
+        await pilot.press("8", telemetry=feed)
         assert "[active 1]" in pilot.text()
         assert "cell-a; not observed: as last known" in pilot.text()
         # The status is as wide as its column, or has the place of the extent.

@@ -56,8 +56,9 @@ async def test_longer_spans_are_drawn_from_the_files_and_gaps_say_why() -> None:
     """
     feed = fed()
     files = Files(feed.monitor.moment().time_ns)
-    app = FleetApp(feed.monitor, clock=feed.clock, history=files)
-    async with running(app, size=(200, 55)) as pilot:
+    async with running(
+        FleetApp(feed.monitor, clock=feed.clock, history=files), size=(200, 55)
+    ) as pilot:
         await pilot.tick(feed)
         assert "charts 2 d" in pilot.screen()[-1]
         assert files.asked == []

@@ -16,26 +16,24 @@ from trnfleet.tui.widgets.bar import Bar
 async def test_arrows_move_and_breadcrumbs_follow() -> None:
     """The cursor moves from chip to chip; its name and value are shown."""
     feed = hot_feed(1, 0)
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
         await pilot.press("right", "down")
-        assert app.place == "uc1/us-0001/trn2u-0001-0/chip05"
-        assert "chip05" in app.query_one("#crumbs", Bar).text
+        assert pilot.app.place == "uc1/us-0001/trn2u-0001-0/chip05"
+        assert "chip05" in pilot.app.query_one("#crumbs", Bar).text
         await pilot.press("l", "l", "l")
-        assert app.place == "uc1/us-0001/trn2u-0001-1/chip04"
+        assert pilot.app.place == "uc1/us-0001/trn2u-0001-1/chip04"
         await pilot.press("j", "j", "j")
-        assert app.place == "uc1/us-0001/trn2u-0001-3/chip00"
+        assert pilot.app.place == "uc1/us-0001/trn2u-0001-3/chip00"
         await pilot.press("k", "h")
-        assert app.place == "uc1/us-0001/trn2u-0001-0/chip15"
+        assert pilot.app.place == "uc1/us-0001/trn2u-0001-0/chip15"
         value = feed.monitor.store.columns["nc_util_pct"][15].mean() / 2
-        assert f"NC util {value:.1f} %" in app.query_one("#selection", Bar).text
+        assert f"NC util {value:.1f} %" in pilot.app.query_one("#selection", Bar).text
 
 
 async def test_the_cursor_is_seen_without_colour() -> None:
     """Brackets surround the selection."""
     feed = hot_feed(2, 0)
-    app = fleet_app(feed)
-    async with running(app, size=(80, 24)) as pilot:
+    async with running(fleet_app(feed), size=(80, 24)) as pilot:
         await pilot.pause()
         row = pilot.text().splitlines()[6]
         assert row.startswith(" []")
@@ -47,19 +45,18 @@ async def test_the_cursor_is_seen_without_colour() -> None:
 async def test_zoom_keeps_the_place() -> None:
     """From chip to UltraServer and back, the cursor is where it was."""
     feed = hot_feed(3, 0)
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
-        heat = fleet_view(app).map
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
+        heat = fleet_view(pilot.app).map
         nearest = heat.level
         await pilot.press("right", "right", "down")
-        chip = app.place
+        chip = pilot.app.place
         for level in range(nearest + 1, len(heat.zooms)):
             await pilot.press("underscore")
             assert heat.level == level
             assert chip.startswith(heat.place)
         await pilot.press("underscore")
         await pilot.press(*["plus"] * (len(heat.zooms) - 1 - nearest))
-        assert app.place == chip
+        assert pilot.app.place == chip
         await pilot.press("underscore", "0")
         assert heat.level == nearest
 
@@ -67,23 +64,21 @@ async def test_zoom_keeps_the_place() -> None:
 async def test_from_afar_enter_zooms_in() -> None:
     """A pixel of several UltraServers cannot be opened, so it comes nearer."""
     feed = hot_feed(9, 0)
-    app = fleet_app(feed)
-    async with running(app, size=(80, 24)) as pilot:
-        heat = fleet_view(app).map
+    async with running(fleet_app(feed), size=(80, 24)) as pilot:
+        heat = fleet_view(pilot.app).map
         await pilot.press(*["underscore"] * 8)
         assert heat.zoom.unit is None
         await pilot.press("enter", "enter")
-        assert fleet_view(app).map.zoom.chips == 8
-        assert isinstance(app.page, FleetView)
+        assert fleet_view(pilot.app).map.zoom.chips == 8
+        assert isinstance(pilot.app.page, FleetView)
 
 
 async def test_m_walks_through_the_fields() -> None:
     """The legend names field and scale; M goes back."""
     feed = hot_feed()
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
         await pilot.pause()
-        legend = app.query_one("#legend", Bar)
+        legend = pilot.app.query_one("#legend", Bar)
         assert legend.text.startswith(" health  ✖ critical  ▲ warning  · normal  ◦ idle")
         await pilot.press("m")
         assert "NC util" in legend.text
@@ -95,63 +90,62 @@ async def test_m_walks_through_the_fields() -> None:
         assert "power" in legend.text
         assert "500 W" in legend.text
         await pilot.press("M", "M", "M")
-        assert fleet_view(app).map.field is HEAT_MAP[-1]
+        assert fleet_view(pilot.app).map.field is HEAT_MAP[-1]
         for _ in FIELDS:
             await pilot.press("m")
-            assert fleet_view(app).map.field.title in legend.text
+            assert fleet_view(pilot.app).map.field.title in legend.text
 
 
 async def test_problems_lead_to_their_place() -> None:
     """W focuses the list, the map follows its cursor, Enter opens, Esc returns."""
     feed = hot_feed()
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
         await pilot.press("w")
         hot = feed.monitor.findings.shown[0].path
-        assert app.place == hot
-        assert fleet_view(app).map.place == hot
+        assert pilot.app.place == hot
+        assert fleet_view(pilot.app).map.place == hot
         await pilot.press("enter")
-        assert app.entry.title == "Chip"
-        assert app.page.place == hot
-        assert "chip" in app.query_one("#crumbs", Bar).text
+        assert pilot.app.entry.title == "Chip"
+        assert pilot.app.page.place == hot
+        assert "chip" in pilot.app.query_one("#crumbs", Bar).text
         await pilot.press("escape")
-        assert isinstance(app.page, FleetView)
-        assert app.place == hot
+        assert isinstance(pilot.app.page, FleetView)
+        assert pilot.app.place == hot
 
 
 async def test_enter_opens_what_is_selected() -> None:
     """A chip opens in the Chip view, an instance in the Hierarchy."""
     feed = hot_feed(1, 0)
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
         await pilot.press("enter")
-        assert app.entry.title == "Chip"
+        assert pilot.app.entry.title == "Chip"
         await pilot.press("escape")
-        while fleet_view(app).map.place.count("/") > 2:
+        while fleet_view(pilot.app).map.place.count("/") > 2:
             await pilot.press("underscore")
         await pilot.press("enter")
-        assert (app.entry.title, app.page.place) == ("Hierarchy", "uc1/us-0001/trn2u-0001-0")
+        assert (pilot.app.entry.title, pilot.app.page.place) == (
+            "Hierarchy",
+            "uc1/us-0001/trn2u-0001-0",
+        )
 
 
 async def test_the_mouse_selects_and_opens() -> None:
     """A click selects the chip under it, a second one opens it."""
     feed = hot_feed(1, 0)
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
-        heat = fleet_view(app).map
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
+        heat = fleet_view(pilot.app).map
         rect = heat.zoom.rect(2, 1)
         at = (rect.left, rect.top // 2)
         await pilot.click(heat, offset=at)
-        assert app.place == "uc1/us-0001/trn2u-0001-0/chip06"
+        assert pilot.app.place == "uc1/us-0001/trn2u-0001-0/chip06"
         await pilot.click(heat, offset=at, times=2)
-        assert app.entry.title == "Chip"
+        assert pilot.app.entry.title == "Chip"
 
 
 async def test_silence_is_never_drawn_as_live() -> None:
     """Stale tiles are hatched and counted; if all chips are silent, a banner shows it."""
     feed = hot_feed(1, 0)
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
         await pilot.pause()
         assert "░" not in pilot.text().replace("░ stale", "")
         await feed.advance(5)
@@ -169,11 +163,10 @@ async def test_silence_is_never_drawn_as_live() -> None:
 @pytest.mark.parametrize("size", [(79, 24), (80, 19)])
 async def test_small_screens_leave_the_lists_out(size: tuple[int, int]) -> None:
     """Below 80 x 20 the map has all the room, and w stays there."""
-    app = fleet_app(hot_feed())
-    async with running(app, size=size) as pilot:
+    async with running(fleet_app(hot_feed()), size=size) as pilot:
         assert "Problems" not in pilot.text()
         await pilot.press("w")
-        assert fleet_view(app).map.has_focus
+        assert fleet_view(pilot.app).map.has_focus
 
 
 async def test_no_color_is_read_as_digits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,8 +175,7 @@ async def test_no_color_is_read_as_digits(monkeypatch: pytest.MonkeyPatch) -> No
     feed = hot_feed(1, 0)
     feed.set("nc_util_pct", 99.0)
     feed.tick()
-    app = fleet_app(feed)
-    async with running(app, size=(80, 24)) as pilot:
+    async with running(fleet_app(feed), size=(80, 24)) as pilot:
         await pilot.pause()
         await pilot.press("m", "F")
         text = pilot.text()
@@ -219,10 +211,9 @@ async def test_small_fleets_leave_room_for_trends() -> None:
 
 async def test_no_trends_without_history_or_room() -> None:
     """Before the first second, and where the map needs the room, there are no trends."""
-    app = fleet_app(hot_feed(2, 4))
-    async with running(app, size=(80, 24)) as pilot:
+    async with running(fleet_app(hot_feed(2, 4)), size=(80, 24)) as pilot:
         await pilot.pause(0.2)
-        assert not fleet_view(app).trends.display
+        assert not fleet_view(pilot.app).trends.display
 
 
 async def test_trends_of_a_sped_up_fleet_say_wall() -> None:
@@ -233,8 +224,7 @@ async def test_trends_of_a_sped_up_fleet_say_wall() -> None:
         feed.scatter()
         feed.describe()
         feed.tick()
-        app = fleet_app(feed)
-        async with running(app, size=(120, 40)) as pilot:
+        async with running(fleet_app(feed), size=(120, 40)) as pilot:
             await pilot.tick(feed)
             await pilot.pause(0.2)
             assert "5 min" in pilot.text()
@@ -250,8 +240,7 @@ async def test_jobs_are_told_with_their_state(size: tuple[int, int]) -> None:
     feed = hot_feed()
     feed.states = {"llm-70b": "hung"}
     feed.describe()
-    app = fleet_app(feed)
-    async with running(app, size=size) as pilot:
+    async with running(fleet_app(feed), size=size) as pilot:
         await pilot.tick(feed)
         text = pilot.text()
         assert "‖ llm-70b" in text
@@ -270,10 +259,9 @@ async def test_jobs_in_trouble_come_first() -> None:
     feed = hot_feed()
     feed.jobs = {"a-job": ("uc1/us-0001",), "z-job": ("uc1/us-0002",)}
     feed.describe()
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
         await pilot.tick(feed)
-        page = app.page
+        page = pilot.app.page
         assert isinstance(page, FleetView)
         assert [each.job for each in page.jobs.rows] == ["a-job", "llm-70b", "z-job"]
         feed.states = {"z-job": "failed"}

@@ -104,8 +104,7 @@ async def test_trouble_is_the_brightest_thing(break_it: object, chips: int) -> N
     assert callable(break_it)
     break_it(feed)
     feed.tick()
-    app = fleet_app(feed)
-    async with running(app, size=(80, 24)) as pilot:
+    async with running(fleet_app(feed), size=(80, 24)) as pilot:
         for size in ((80, 24), (120, 40)):
             await pilot.resize_terminal(*size)
             await pilot.tick(feed)
@@ -133,10 +132,9 @@ async def test_the_cursor_hides_no_trouble(size: tuple[int, int]) -> None:
     feed = fed()
     overheat(feed)
     feed.tick()
-    app = fleet_app(feed)
-    async with running(app, size=size) as pilot:
+    async with running(fleet_app(feed), size=size) as pilot:
         await pilot.tick(feed)
-        heat = heat_of(app)
+        heat = heat_of(pilot.app)
         for chip, is_hot in ((100, True), (0, False)):
             heat.show_place(feed.layout.path(Node(Level.CHIP, chip)))
             await pilot.tick(feed)
@@ -208,10 +206,9 @@ async def test_what_is_silent_is_said_once() -> None:
     feed = fed()
     await feed.advance(5)
     feed.monitor.compute()
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
         await pilot.pause()
-        said = app.query_one("#selection", Bar).text
+        said = pilot.app.query_one("#selection", Bar).text
         assert "chip00  critical  stale: last known value" in said
         assert said.count("stale") == 1
         loud = [text for line in pilot.styled() for text, style in line if style == theme.BAR_ALERT]
@@ -262,10 +259,9 @@ async def test_a_cell_of_several_chips_shows_the_worst() -> None:
     feed = fed()
     feed.set("mem_ecc_uncorrected", 1, [70])
     feed.tick()
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
         await pilot.tick(feed)
-        heat = heat_of(app)
+        heat = heat_of(pilot.app)
         assert heat.field is HEALTH
         await pilot.press(*["plus"] * len(heat.zooms))
         said = []
@@ -318,8 +314,7 @@ async def test_idle_chips_are_no_lowest_value_of_a_metric() -> None:
     feed.set("nc_util_pct", 0.0, [66])
     feed.set("nc_util_pct", 60.0, [69])
     feed.tick()
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
         await pilot.telemetry(feed)
         await pilot.press("m")
         rows = [line[:72] for line in pilot.screen()]
@@ -339,16 +334,15 @@ async def test_idle_agrees_with_the_mean_beside_it() -> None:
     feed.set("nc_util_pct", 80.0)
     feed.describe()
     feed.tick()
-    app = fleet_app(feed)
-    async with running(app, size=(80, 24)) as pilot:
+    async with running(fleet_app(feed), size=(80, 24)) as pilot:
         for _ in range(12):
             await pilot.telemetry(feed)
-        while heat_of(app).zoom.unit is not Level.ULTRASERVER:
+        while heat_of(pilot.app).zoom.unit is not Level.ULTRASERVER:
             await pilot.press("underscore")
         feed.set("nc_util_pct", 0.0)
         await pilot.telemetry(feed)
-        said = app.query_one("#selection", Bar).text
+        said = pilot.app.query_one("#selection", Bar).text
         assert "  idle now  " in said, said
         for _ in range(12):
             await pilot.telemetry(feed)
-        assert "  idle  " in app.query_one("#selection", Bar).text
+        assert "  idle  " in pilot.app.query_one("#selection", Bar).text

@@ -58,25 +58,26 @@ async def test_a_list_that_shrinks_above_its_window(left: int) -> None:
     feed = fed(16)
     feed.set("health", 1, slice(0, None, 16))
     feed.tick()
-    app = FleetApp(feed.monitor, clock=feed.clock, broker_kind="mosquitto 2.0.11")
-    async with running(app, size=(80, 24)) as pilot:
+    async with running(
+        FleetApp(feed.monitor, clock=feed.clock, broker_kind="mosquitto 2.0.11"), size=(80, 24)
+    ) as pilot:
         await pilot.telemetry(feed)
         await pilot.press("w", "end")
-        assert "trn2u-0016-3/chip00" in lines(app)[-1] + lines(app)[-2]
-        assert listed(app).top > 16
+        assert "trn2u-0016-3/chip00" in lines(pilot.app)[-1] + lines(pilot.app)[-2]
+        assert listed(pilot.app).top > 16
         feed.set("health", 0)
         feed.set("health", 1, slice(0, 16 * left, 16))
         await pilot.telemetry(feed)
         assert len(feed.monitor.findings.shown) == left
         if not left:
-            assert lines(app) == [" No problems"]
+            assert lines(pilot.app) == [" No problems"]
             return
         last = f"trn2u-{(left - 1) // 4 + 1:04d}-{(left - 1) % 4}/chip00"
-        assert last in "".join(lines(app)[-2:])
-        assert [line[0] for line in lines(app)].count(">") == 1
+        assert last in "".join(lines(pilot.app)[-2:])
+        assert [line[0] for line in lines(pilot.app)].count(">") == 1
         await pilot.press("home")
-        assert lines(app)[0].startswith(">")
-        assert "trn2u-0001-0/chip00" in lines(app)[0]
+        assert lines(pilot.app)[0].startswith(">")
+        assert "trn2u-0001-0/chip00" in lines(pilot.app)[0]
 
 
 def under_cursor(app: FleetApp) -> tuple[str, str]:
@@ -91,16 +92,17 @@ async def test_the_cursor_stays_while_a_count_grows() -> None:
     feed.set("mem_ecc_uncorrected", 2, 21)
     feed.set("sram_ecc_uncorrected", 2, 41)
     feed.tick()
-    app = FleetApp(feed.monitor, clock=feed.clock, broker_kind="mosquitto 2.0.11")
-    async with running(app, size=(80, 24)) as pilot:
+    async with running(
+        FleetApp(feed.monitor, clock=feed.clock, broker_kind="mosquitto 2.0.11"), size=(80, 24)
+    ) as pilot:
         await pilot.telemetry(feed)
         await pilot.press("w", "down")
-        assert under_cursor(app) == ("chip09", "2 uncorrected SRAM errors")
+        assert under_cursor(pilot.app) == ("chip09", "2 uncorrected SRAM errors")
         for errors in (3, 10, 9):
             feed.set("mem_ecc_uncorrected", errors - 1, slice(0, 22))
             feed.set("sram_ecc_uncorrected", errors, 41)
             await pilot.telemetry(feed)
-            assert under_cursor(app) == ("chip09", f"{errors} uncorrected SRAM errors")
+            assert under_cursor(pilot.app) == ("chip09", f"{errors} uncorrected SRAM errors")
 
 
 async def test_the_cursor_stays_when_stale_becomes_offline() -> None:
@@ -109,8 +111,9 @@ async def test_the_cursor_stays_when_stale_becomes_offline() -> None:
     Three problems above it become one meanwhile.
     """
     feed = fed(3)
-    app = FleetApp(feed.monitor, clock=feed.clock, broker_kind="mosquitto 2.0.11")
-    async with running(app, size=(80, 24)) as pilot:
+    async with running(
+        FleetApp(feed.monitor, clock=feed.clock, broker_kind="mosquitto 2.0.11"), size=(80, 24)
+    ) as pilot:
         await feed.advance(10)
         feed.tick(["uc1/us-0001/trn2u-0001-0"])
         await pilot.paint()
@@ -118,16 +121,18 @@ async def test_the_cursor_stays_when_stale_becomes_offline() -> None:
         await pilot.press(
             *["down"]
             * next(
-                n for n, each in enumerate(listed(app).rows) if each.place.address == "uc1/us-0002"
+                n
+                for n, each in enumerate(listed(pilot.app).rows)
+                if each.place.address == "uc1/us-0002"
             )
         )
-        assert under_cursor(app) == ("us-0002", "stale")
+        assert under_cursor(pilot.app) == ("us-0002", "stale")
         feed.monitor.apply([feed.publisher_envelope("offline")])
         feed.monitor.compute()
         await feed.advance(1)
         feed.monitor.compute()
         await pilot.paint()
-        assert under_cursor(app) == ("us-0002", "offline")
+        assert under_cursor(pilot.app) == ("us-0002", "offline")
 
 
 async def test_the_cursor_tells_jobs_at_one_place_apart() -> None:
@@ -137,15 +142,16 @@ async def test_the_cursor_tells_jobs_at_one_place_apart() -> None:
     feed.states = {"a-job": "failed", "a-task": "failed"}
     feed.describe()
     feed.tick()
-    app = FleetApp(feed.monitor, clock=feed.clock, broker_kind="mosquitto 2.0.11")
-    async with running(app, size=(80, 24)) as pilot:
+    async with running(
+        FleetApp(feed.monitor, clock=feed.clock, broker_kind="mosquitto 2.0.11"), size=(80, 24)
+    ) as pilot:
         await pilot.telemetry(feed)
         await pilot.press("w", "end")
-        assert under_cursor(app) == ("a-task", "job failed")
+        assert under_cursor(pilot.app) == ("a-task", "job failed")
         feed.states["a-task"] = "hung"
         feed.describe()
         await pilot.telemetry(feed)
-        assert under_cursor(app)[1].startswith("job hung")
+        assert under_cursor(pilot.app)[1].startswith("job hung")
 
 
 CHIP = "uc1/us-0001/trn2u-0001-2/chip05"
@@ -166,22 +172,23 @@ async def test_enter_goes_to_the_cause_and_silenced_ones_can_be_shown() -> None:
     )
     feed.describe()
     feed.tick()
-    app = FleetApp(feed.monitor, clock=feed.clock, broker_kind="mosquitto 2.0.11")
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(
+        FleetApp(feed.monitor, clock=feed.clock, broker_kind="mosquitto 2.0.11"), size=(120, 40)
+    ) as pilot:
         for _ in range(3):
             await pilot.telemetry(feed)
-        head = app.query_one("#problems-head", Bar)
+        head = pilot.app.query_one("#problems-head", Bar)
         assert "Problems 1" in head.text
-        first, second = lines(app)[:2]
+        first, second = lines(pilot.app)[:2]
         assert "trn2u-0001-2/chip05  job failed" in first
         assert first.rstrip().endswith("s")
         assert "stopped pretrain (failed" in second
-        alert = listed(app).rows[0].alerts[0].alert
+        alert = listed(pilot.app).rows[0].alerts[0].alert
         await pilot.press("w", "enter")
-        assert app.entry.title == "Chip"
-        assert app.place == CHIP
+        assert pilot.app.entry.title == "Chip"
+        assert pilot.app.place == CHIP
         await pilot.press("escape", "8", "enter")
-        assert app.place == CHIP
+        assert pilot.app.place == CHIP
         await pilot.press("1")
         now_ns = feed.monitor.alerts.instant.now_ns
         feed.monitor.alerts.silences.put_silence(
@@ -194,10 +201,10 @@ async def test_enter_goes_to_the_cause_and_silenced_ones_can_be_shown() -> None:
             )
         )
         await pilot.telemetry(feed)
-        assert lines(app)[0] == " No problems"
+        assert lines(pilot.app)[0] == " No problems"
         assert "1 silenced" in head.text
         await pilot.press("S")
-        assert "silenced bo" in " ".join(lines(app)[1:3])
+        assert "silenced bo" in " ".join(lines(pilot.app)[1:3])
 
 
 async def test_nothing_is_cut_while_lines_are_blank() -> None:
@@ -266,8 +273,7 @@ async def test_figures_at_the_right_end_below_their_titles() -> None:
     feed.states = {"llm-70b": "failed"}
     feed.describe()
     feed.tick()
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
         for _ in range(5):
             await pilot.telemetry(feed)
         lines = pilot.screen()
@@ -286,10 +292,9 @@ async def test_the_keys_reach_jobs() -> None:
     feed.jobs = {"llm-70b": ("uc1/us-0001/trn2u-0001-1",)}
     feed.describe()
     feed.tick()
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
         await pilot.telemetry(feed)
-        page = app.page
+        page = pilot.app.page
         assert isinstance(page, FleetView)
         await pilot.press("tab", "tab")
         assert page.jobs.has_focus
@@ -301,7 +306,7 @@ async def test_the_keys_reach_jobs() -> None:
         await pilot.press("tab")
         assert page.map.has_focus
         await pilot.press("tab", "tab", "enter")
-        assert (app.entry.title, app.place) == ("Hierarchy", "uc1/us-0001/trn2u-0001-1")
+        assert (pilot.app.entry.title, pilot.app.place) == ("Hierarchy", "uc1/us-0001/trn2u-0001-1")
 
 
 async def test_a_job_leads_to_its_own_place_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,10 +316,9 @@ async def test_a_job_leads_to_its_own_place_alone(monkeypatch: pytest.MonkeyPatc
     feed.set("health", 1, slice(0, 1))
     feed.describe()
     feed.tick()
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
         await pilot.telemetry(feed)
-        page = app.page
+        page = pilot.app.page
         assert isinstance(page, FleetView)
         await pilot.press("tab", "home")
         assert page.problems.picked_here is not None
@@ -334,8 +338,7 @@ async def test_the_newest_events_fill_a_large_screen() -> None:
     feed.monitor.apply([feed.event("uc1/us-0001/trn2u-0001-1", "began")])
     feed.monitor.apply([feed.event("uc1/us-0001/trn2u-0001-1", "went on")])
     for size, is_there in (((200, 55), True), ((120, 40), True), ((80, 24), False)):
-        app = fleet_app(feed)
-        async with running(app, size=size) as pilot:
+        async with running(fleet_app(feed), size=size) as pilot:
             await pilot.telemetry(feed)
             await pilot.telemetry(feed)
             lines = pilot.screen()
@@ -357,8 +360,9 @@ async def test_a_job_that_hurts_by_itself_is_not_named_twice() -> None:
     feed.states = {"a-job": "failed"}
     feed.describe()
     feed.tick()
-    app = FleetApp(feed.monitor, clock=feed.clock, broker_kind="mosquitto 2.0.11")
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(
+        FleetApp(feed.monitor, clock=feed.clock, broker_kind="mosquitto 2.0.11"), size=(120, 40)
+    ) as pilot:
         await pilot.telemetry(feed)
         named = [number for number, line in enumerate(pilot.screen()) if "✖ a-job" in line]
         assert pilot.screen()[named[-1] + 1].rstrip().endswith("  └ job failed")
@@ -370,11 +374,10 @@ async def test_many_jobs_are_not_scrolled_beside_blank_rows() -> None:
     feed.jobs = {f"job-{number:02d}": ("uc1/us-0001/trn2u-0001-1",) for number in range(40)}
     feed.describe()
     feed.tick()
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
         await pilot.telemetry(feed)
         await pilot.telemetry(feed)
-        page = app.page
+        page = pilot.app.page
         assert isinstance(page, FleetView)
         assert page.jobs.size.height > 14
         assert page.latest.size.height == LEAST_LATEST
@@ -389,11 +392,10 @@ async def test_jobs_have_the_rows_that_events_leave() -> None:
     feed.jobs = {f"job-{number:02d}": ("uc1/us-0001/trn2u-0001-1",) for number in range(40)}
     feed.describe()
     feed.tick()
-    app = fleet_app(feed)
-    async with running(app, size=(200, 55)) as pilot:
+    async with running(fleet_app(feed), size=(200, 55)) as pilot:
         await pilot.telemetry(feed)
         await pilot.telemetry(feed)
-        page = app.page
+        page = pilot.app.page
         assert isinstance(page, FleetView)
         few = page.jobs.size.height, page.latest.size.height
         assert few[0] > 2 * MOST_JOBS

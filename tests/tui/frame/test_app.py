@@ -20,8 +20,7 @@ from trnfleet.tui.widgets.bar import Bar
 async def test_the_first_screen_has_real_content(size: tuple[int, int]) -> None:
     """Header, map, problems and status are present and show the monitor's state."""
     feed = hot_feed()
-    app = fleet_app(feed)
-    async with running(app, size=size) as pilot:
+    async with running(fleet_app(feed), size=size) as pilot:
         await pilot.pause()
         text = pilot.text()
         summary = feed.monitor.summary()
@@ -42,63 +41,65 @@ async def test_figures_follow_the_monitor() -> None:
     After ten seconds they are all of its mean.
     """
     feed = hot_feed()
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
         feed.set("nc_util_pct", 12.5)
-        before = app.query_one("#header", Bar).text
+        before = pilot.app.query_one("#header", Bar).text
         await pilot.telemetry(feed)
         await pilot.telemetry(feed)
-        assert app.query_one("#header", Bar).text != before
+        assert pilot.app.query_one("#header", Bar).text != before
         for _ in range(9):
             await pilot.telemetry(feed)
-        assert "10 s mean" in app.query_one("#header", Bar).text
-        assert "12.5 %" in app.query_one("#header", Bar).text
+        assert "10 s mean" in pilot.app.query_one("#header", Bar).text
+        assert "12.5 %" in pilot.app.query_one("#header", Bar).text
 
 
 async def test_an_idle_app_paints_nothing() -> None:
     """Without news no line is painted."""
     feed = hot_feed()
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
         await pilot.tick(feed)
         await pilot.tick(feed)
-        before = fleet_view(app).map.lines_painted, fleet_view(app).problems.lines_painted
+        before = (
+            fleet_view(pilot.app).map.lines_painted,
+            fleet_view(pilot.app).problems.lines_painted,
+        )
         await pilot.tick(feed)
-        assert (fleet_view(app).map.lines_painted, fleet_view(app).problems.lines_painted) == before
+        assert (
+            fleet_view(pilot.app).map.lines_painted,
+            fleet_view(pilot.app).problems.lines_painted,
+        ) == before
 
 
 async def test_places_are_kept_from_view_to_view() -> None:
     """Number keys keep the place; Esc walks back through all of them."""
     feed = hot_feed()
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
         await pilot.press("right")
-        place = app.place
+        place = pilot.app.place
         await pilot.press("2")
-        assert (app.entry.title, app.page.place) == ("Hierarchy", place)
+        assert (pilot.app.entry.title, pilot.app.page.place) == ("Hierarchy", place)
         await pilot.press("4")
-        assert (app.entry.title, app.page.place) == ("Chip", place)
+        assert (pilot.app.entry.title, pilot.app.page.place) == ("Chip", place)
         await pilot.press("1")
-        assert (app.entry.title, fleet_view(app).map.place) == ("Fleet", place)
+        assert (pilot.app.entry.title, fleet_view(pilot.app).map.place) == ("Fleet", place)
         titles = []
         for _ in range(3):
             await pilot.press("escape")
-            titles.append(app.entry.title)
+            titles.append(pilot.app.entry.title)
         assert titles == ["Chip", "Hierarchy", "Fleet"]
 
 
 async def test_help_lists_the_bindings() -> None:
     """? shows keys of every view, Esc closes it."""
-    app = fleet_app(hot_feed())
-    async with running(app, size=(160, 60)) as pilot:
+    async with running(fleet_app(hot_feed()), size=(160, 60)) as pilot:
         await pilot.press("question_mark")
-        assert isinstance(app.screen, HelpScreen)
-        assert app.screen.query_one(HelpText).size.width > 100
+        assert isinstance(pilot.app.screen, HelpScreen)
+        assert pilot.app.screen.query_one(HelpText).size.width > 100
         text = pilot.text()
         for part in ("Next metric", "Zoom in", "Hierarchy", "Next chip", "Quit", "Ctrl-c"):
             assert part in text
         await pilot.press("escape")
-        assert not isinstance(app.screen, HelpScreen)
+        assert not isinstance(pilot.app.screen, HelpScreen)
 
 
 @pytest.mark.parametrize("keys", [("q",), ("ctrl+c", "ctrl+c"), ("ctrl+q",)])
@@ -123,8 +124,7 @@ async def test_signals_set_the_exit_status(number: int, code: int) -> None:
 async def test_a_lost_connection_is_told_with_its_age() -> None:
     """The banner counts the seconds and goes when the connection is back."""
     feed = hot_feed()
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
         link = feed.monitor.link
         link.connected, link.changed_s, link.last_error = (
             False,
@@ -134,7 +134,7 @@ async def test_a_lost_connection_is_told_with_its_age() -> None:
         await feed.advance(12)
         await pilot.tick(feed)
         assert "no connection to mqtt://127.0.0.1:1883 for 12 s" in pilot.text()
-        assert "not connected" in app.query_one("#status", Bar).text
+        assert "not connected" in pilot.app.query_one("#status", Bar).text
         link.connected = True
         feed.tick()
         await pilot.tick(feed)
@@ -155,8 +155,7 @@ async def test_the_reason_of_a_refused_connection_is_told_to_its_end(is_describe
     Later the view gets them back.
     """
     feed = hot_feed() if is_described else Feed(ultraservers(1))
-    app = fleet_app(feed)
-    async with running(app, size=(80, 24)) as pilot:
+    async with running(fleet_app(feed), size=(80, 24)) as pilot:
         link = feed.monitor.link
         link.connected, link.changed_s, link.last_error = False, feed.clock.monotonic_s(), LONG
         await feed.advance(12)
@@ -170,15 +169,14 @@ async def test_the_reason_of_a_refused_connection_is_told_to_its_end(is_describe
         await pilot.tick(feed)
         await pilot.pause()
         # Where nothing is described, what to do about that has a line, too.
-        assert app.query_one("#header", Bar).size.height == (2 if is_described else 3)
-        assert app.query_one("#banner", Bar).size.height <= 1
+        assert pilot.app.query_one("#header", Bar).size.height == (2 if is_described else 3)
+        assert pilot.app.query_one("#banner", Bar).size.height <= 1
 
 
 async def test_before_anything_has_come() -> None:
     """An empty monitor shows what it waits for; every key is harmless."""
     feed = Feed(ultraservers(1))
-    app = fleet_app(feed)
-    async with running(app, size=(80, 24)) as pilot:
+    async with running(fleet_app(feed), size=(80, 24)) as pilot:
         assert "waiting for the fleet" in pilot.text()
         keys = (
             "right",
@@ -210,9 +208,8 @@ async def test_before_anything_has_come() -> None:
 async def test_the_fleet_may_change_while_one_looks() -> None:
     """A place survives a new layout; a removed one falls back to its parent."""
     feed = hot_feed(2, 0)
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
-        app.go("uc1/us-0002/trn2u-0002-3/chip09", "Fleet")
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
+        pilot.app.go("uc1/us-0002/trn2u-0002-3/chip09", "Fleet")
         await pilot.pause()
         bigger = Feed(ultraservers(12) + standalone(3))
         bigger.publisher, bigger.monitor = feed.publisher, feed.monitor
@@ -221,22 +218,21 @@ async def test_the_fleet_may_change_while_one_looks() -> None:
         bigger.describe()
         bigger.tick()
         await pilot.tick(feed)
-        assert "uc1/us-0002/trn2u-0002-3/chip09".startswith(fleet_view(app).map.place)
-        assert fleet_view(app).map.grid.groups == 13
+        assert "uc1/us-0002/trn2u-0002-3/chip09".startswith(fleet_view(pilot.app).map.place)
+        assert fleet_view(pilot.app).map.grid.groups == 13
         gone = [path for path in bigger.layout.instances if "us-0002" in path]
         feed.monitor.apply([each._replace(payload=b"") for each in bigger.announcements(gone)[1:]])
         feed.monitor.compute()
         await pilot.tick(feed)
-        assert fleet_view(app).map.place.startswith("uc1/")
-        assert "us-0002" not in fleet_view(app).map.place
+        assert fleet_view(pilot.app).map.place.startswith("uc1/")
+        assert "us-0002" not in fleet_view(pilot.app).map.place
         await pilot.press("right", "down", "enter", "escape")
 
 
 async def test_a_resize_storm_raises_nothing() -> None:
     """Any size from 20x5 to 300x100, at any zoom level, in every view."""
     feed = hot_feed(9, 5)
-    app = fleet_app(feed)
-    async with running(app, size=(80, 24)) as pilot:
+    async with running(fleet_app(feed), size=(80, 24)) as pilot:
         for number in range(60):
             width = 20 + number * 97 % 281
             height = 5 + number * 41 % 96
@@ -314,31 +310,32 @@ async def test_a_crash_is_not_a_success() -> None:
 
 async def test_a_view_is_made_when_it_is_opened_and_the_help_has_the_keys_of_all() -> None:
     """Keys typed right after go to the new view, and an opened view remains."""
-    app = fleet_app(hot_feed())
-    async with running(app, size=(120, 40)) as pilot:
-        assert [type(view).__name__ for view in app.query(View)] == ["FleetView"]
+    async with running(fleet_app(hot_feed()), size=(120, 40)) as pilot:
+        assert [type(view).__name__ for view in pilot.app.query(View)] == ["FleetView"]
         for char in "2jj":
-            app.post_message(events.Key(char, char))
+            pilot.app.post_message(events.Key(char, char))
         await pilot.pause()
-        opened = app.page
+        opened = pilot.app.page
         assert opened.place
-        assert [type(view).__name__ for view in app.query(View)] == ["FleetView", "HierarchyView"]
+        assert [type(view).__name__ for view in pilot.app.query(View)] == [
+            "FleetView",
+            "HierarchyView",
+        ]
         await pilot.press("question_mark")
-        assert len(app.screen_stack[0].query(View)) == len(VIEWS)
+        assert len(pilot.app.screen_stack[0].query(View)) == len(VIEWS)
         await pilot.press("escape", "1", "2")
-        assert app.page is opened
+        assert pilot.app.page is opened
 
 
 async def test_what_is_typed_behind_the_key_that_closes_the_help_is_not_taken_for_another() -> None:
     """Until the help is gone the field receives the keys, with the closing key first."""
-    app = fleet_app(hot_feed())
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(hot_feed()), size=(120, 40)) as pilot:
         await pilot.press("question_mark")
         for char in "?zs":
-            app.post_message(events.Key(char, char))
+            pilot.app.post_message(events.Key(char, char))
         await pilot.pause()
         assert pilot.crash is None
-        assert not isinstance(app.screen, HelpScreen)
+        assert not isinstance(pilot.app.screen, HelpScreen)
 
 
 async def test_news_is_looked_for_after_each_pass_and_else_twice_a_second(

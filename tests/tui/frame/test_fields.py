@@ -45,9 +45,8 @@ async def test_the_status_line_names_the_keys_of_a_field(
 
     Then all is as before.
     """
-    app = fleet_app(hot_feed())
-    async with running(app, size=size) as pilot:
-        status = app.query_one("#status", Bar)
+    async with running(fleet_app(hot_feed()), size=size) as pilot:
+        status = pilot.app.query_one("#status", Bar)
         await pilot.press(*keys)
         assert status.text.endswith("Enter ok  Esc cancel")
         assert "? help" not in status.text
@@ -79,8 +78,7 @@ async def test_a_filter_is_no_mistake_before_it_is_submitted() -> None:
 
     Enter makes it an error, and the next character ends that.
     """
-    app = fleet_app(hot_feed())
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(hot_feed()), size=(120, 40)) as pilot:
         await pilot.press("2", "slash", *"temp>")
         assert any(line.startswith(" /temp>") for line in pilot.screen())
         assert style_of(pilot, "a value is missing").bgcolor == theme.BAR_STRONG.bgcolor
@@ -128,10 +126,9 @@ async def test_the_help_says_what_words_mean(size: tuple[int, int]) -> None:
 
     A large screen shows more of the help.
     """
-    app = fleet_app(hot_feed())
-    async with running(app, size=size) as pilot:
+    async with running(fleet_app(hot_feed()), size=size) as pilot:
         await pilot.press("question_mark")
-        text = app.screen.query_one(HelpText)
+        text = pilot.app.screen.query_one(HelpText)
         assert text.size.height > size[1] * 0.7
         await pilot.press(*"in the")
         shown = pilot.text()

@@ -38,17 +38,16 @@ async def test_every_tab_opens_its_view() -> None:
 
     Keys of future views show that they do not exist yet.
     """
-    app = fleet_app(hot_feed())
-    async with running(app, size=(80, 24)) as pilot:
+    async with running(fleet_app(hot_feed()), size=(80, 24)) as pilot:
         for tab in reversed(TABS):
             await click(pilot, f"{tab.key} {tab.title}", row=2)
-            assert app.entry.title == tab.title
+            assert pilot.app.entry.title == tab.title
             await pilot.press(tab.key)
-            assert app.entry.title == tab.title
-        before = app.entry.title
+            assert pilot.app.entry.title == tab.title
+        before = pilot.app.entry.title
         for key, title in PLANNED.items():
             await pilot.press(key)
-            assert app.entry.title == before
+            assert pilot.app.entry.title == before
             assert f"the view {title} does not exist yet" in pilot.screen()[-1]
             assert title not in pilot.screen()[2]
 
@@ -71,55 +70,52 @@ async def test_breadcrumbs_lead_up_and_say_what_is_shown() -> None:
     Later views stay there.
     """
     feed = hot_feed()
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
-        app.go("uc1/us-0002", "Fleet")
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
+        pilot.app.go("uc1/us-0002", "Fleet")
         await pilot.press("4")
-        shown = app.page.place
+        shown = pilot.app.page.place
         assert shown.startswith("uc1/us-0002/")
         assert pilot.screen()[3].strip() == " > ".join(["fleet", *shown.split("/")])
         await pilot.press("1")
-        assert app.page.place == shown
+        assert pilot.app.page.place == shown
         assert pilot.screen()[3].strip() == " > ".join(["fleet", *shown.split("/")])
         await click(pilot, "us-0002", row=3)
-        assert (app.entry.title, app.page.place) == ("Hierarchy", "uc1/us-0002")
+        assert (pilot.app.entry.title, pilot.app.page.place) == ("Hierarchy", "uc1/us-0002")
         await click(pilot, "fleet", row=3)
-        assert (app.entry.title, app.place) == ("Fleet", "")
+        assert (pilot.app.entry.title, pilot.app.place) == ("Fleet", "")
 
 
 async def test_a_job_leads_to_what_hurts_it() -> None:
     """Without a problem, a job opens its first place."""
     feed = hot_feed()
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
         await pilot.telemetry(feed)
         y = next(y for y, line in enumerate(pilot.screen()) if " Jobs 1" in line) + 1
         await click(pilot, "llm-70b  ", row=y)
-        assert app.place == "uc1/us-0001"
+        assert pilot.app.place == "uc1/us-0001"
         await pilot.press("1")
         cause = feed.layout.path(Node(Level.CHIP, 70))
         impact = JobImpact("llm-70b", "running", 21.0)
         problem = Problem(
             "k", Severity.WARNING, AlertStatus.FIRING, "", Place(cause), "link down", 1, (impact,)
         )
-        app.context.alerts.problems = Problems((problem,))
-        assert isinstance(app.page, FleetView)
-        app.page.jobs.tick()
+        pilot.app.context.alerts.problems = Problems((problem,))
+        assert isinstance(pilot.app.page, FleetView)
+        pilot.app.page.jobs.tick()
         await click(pilot, "llm-70b  ", row=y)
-        assert (app.entry.title, app.place) == ("Chip", cause)
+        assert (pilot.app.entry.title, pilot.app.place) == ("Chip", cause)
 
 
 async def test_keys_in_the_status_line_and_spans_of_charts() -> None:
     """A click on a key presses it; a click above a chart is `v`."""
     feed = hot_feed()
-    app = fleet_app(feed)
-    async with running(app, size=(160, 60)) as pilot:
+    async with running(fleet_app(feed), size=(160, 60)) as pilot:
         await pilot.telemetry(feed)
         await pilot.telemetry(feed)
-        span_s = app.context.window.span_s(feed.monitor.history.end)
+        span_s = pilot.app.context.window.span_s(feed.monitor.history.end)
         await click(pilot, "5 min")
-        assert app.context.window.span_s(feed.monitor.history.end) > span_s
-        app.clear_note()
+        assert pilot.app.context.window.span_s(feed.monitor.history.end) > span_s
+        pilot.app.clear_note()
         await pilot.paint()
         await click(pilot, "? help", row=-1)
-        assert isinstance(app.screen, HelpScreen)
+        assert isinstance(pilot.app.screen, HelpScreen)

@@ -72,12 +72,11 @@ async def test_a_minute_ends_it_and_news_come_first() -> None:
 async def test_its_keys_can_be_clicked() -> None:
     """`w` focuses the problems, with Enter as the next step; `?` opens the help."""
     feed = hot_feed()
-    app = fleet_app(feed, is_first_run=True)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(feed, is_first_run=True), size=(120, 40)) as pilot:
         await pilot.telemetry(feed)
-        assert isinstance(app.page, FleetView)
+        assert isinstance(pilot.app.page, FleetView)
         await click(pilot, "w Enter", row=CRUMBS)
-        assert app.page.problems.has_focus
+        assert pilot.app.page.problems.has_focus
         await click(pilot, "all keys", row=CRUMBS)
         assert "Keys" in pilot.text()
 
@@ -88,17 +87,16 @@ async def test_where_one_is_comes_first() -> None:
     All of it has the theme's colours.
     """
     feed = hot_feed()
-    app = fleet_app(feed, is_first_run=True)
-    async with running(app) as pilot:
+    async with running(fleet_app(feed, is_first_run=True)) as pilot:
         await pilot.telemetry(feed)
-        app.go("uc1/us-0001/trn2u-0001-0/chip05", FLEET)
+        pilot.app.go("uc1/us-0001/trn2u-0001-0/chip05", FLEET)
         await pilot.paint()
         crumbs = pilot.screen()[CRUMBS]
         assert crumbs.startswith(" … > ")
         assert "chip05  w Enter open a problem" in crumbs
         await pilot.press("ctrl+t")
         await pilot.paint()
-        style = app.screen.get_style_at(crumbs.index("w Enter"), CRUMBS)
+        style = pilot.app.screen.get_style_at(crumbs.index("w Enter"), CRUMBS)
         assert style.color == theme.STRONG.color
 
 
@@ -106,11 +104,10 @@ async def test_where_one_is_comes_first() -> None:
 async def test_another_view_ends_it(key: str) -> None:
     """The tour's keys are for the first view."""
     feed = hot_feed()
-    app = fleet_app(feed, is_first_run=True)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(feed, is_first_run=True), size=(120, 40)) as pilot:
         await pilot.telemetry(feed)
         await pilot.press(key)
-        assert app.entry.title != FLEET
+        assert pilot.app.entry.title != FLEET
         assert "open a problem" not in pilot.text()
         await pilot.press("1")
         await pilot.paint()

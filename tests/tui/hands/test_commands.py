@@ -105,21 +105,19 @@ async def test_the_list_of_commands_is_whole(size: tuple[int, int]) -> None:
 
     Errors are above it.
     """
-    app = fleet_app(fed())
-    async with running(app, size=size) as pilot:
+    async with running(fleet_app(fed()), size=size) as pilot:
         await pilot.press("colon", *"compare", "enter")
         text = pilot.text()
         assert 'no command "compare"' in text
         words = text[text.index("Commands: ") : text.index(" command: ")].split()
-        assert words[1:] == [each.names[0] for each in app.commands.all]
+        assert words[1:] == [each.names[0] for each in pilot.app.commands.all]
 
 
 async def test_letters_sort() -> None:
     """A capital sorts by its column at once, and again the other way round."""
-    app = fleet_app(fed())
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(fed()), size=(120, 40)) as pilot:
         await pilot.press("2", "P")
-        page = app.page
+        page = pilot.app.page
         assert isinstance(page, HierarchyView)
         assert page.table.sorting == ("power_w", True)
         await pilot.press("P")
@@ -138,11 +136,10 @@ async def test_letters_sort() -> None:
 
 async def test_the_help_of_this_view_first_and_searchable() -> None:
     """At 80x24 nothing is cut; typing filters the keys."""
-    app = fleet_app(fed())
-    async with running(app, size=(80, 24)) as pilot:
+    async with running(fleet_app(fed()), size=(80, 24)) as pilot:
         await pilot.press("2", "question_mark")
-        assert isinstance(app.screen, HelpScreen)
-        text = app.screen.query_one(HelpText)
+        assert isinstance(pilot.app.screen, HelpScreen)
+        text = pilot.app.screen.query_one(HelpText)
         lines = [text.render_line(y).text for y in range(text.size.height)]
         assert lines[0].strip() == "Hierarchy"
         for top in range(0, int(text.virtual_size.height), text.size.height):
@@ -155,7 +152,7 @@ async def test_the_help_of_this_view_first_and_searchable() -> None:
         await pilot.press(*"zzz")
         assert "No key" in text.render_line(0).text
         await pilot.press("question_mark")
-        assert not isinstance(app.screen, HelpScreen)
+        assert not isinstance(pilot.app.screen, HelpScreen)
 
 
 @pytest.mark.parametrize(
@@ -181,27 +178,26 @@ async def test_a_job_of_which_no_instance_is_known(places: tuple[str, ...], said
     feed.states["lost"] = "waiting"
     feed.describe()
     feed.tick()
-    app = fleet_app(feed)
-    async with running(app, size=(160, 40)) as pilot:
+    async with running(fleet_app(feed), size=(160, 40)) as pilot:
         await pilot.press("2", "slash", *"power>450", "enter")
         await pilot.press("colon", *"job lost", "enter")
         assert said in pilot.text()
-        page = app.page
+        page = pilot.app.page
         assert isinstance(page, HierarchyView)
         await pilot.press("escape")
         assert page.pattern == "power>450"
         await pilot.press("1")
         await pilot.paint()
-        jobs = app.page.query_one(JobList)
+        jobs = pilot.app.page.query_one(JobList)
         jobs.focus()
-        app.clear_note()
+        pilot.app.clear_note()
         await pilot.press("home", "enter")
         await pilot.pause()
-        assert (app.entry.title, said in app.note) == ("Fleet", True)
-        app.clear_note()
+        assert (pilot.app.entry.title, said in pilot.app.note) == ("Fleet", True)
+        pilot.app.clear_note()
         await pilot.click(jobs, offset=(4, 0))
         await pilot.pause()
-        assert (app.entry.title, said in app.note) == ("Fleet", True)
+        assert (pilot.app.entry.title, said in pilot.app.note) == ("Fleet", True)
 
 
 PLACES = [
@@ -237,13 +233,12 @@ async def test_a_part_that_more_than_one_place_has() -> None:
     feed = fed()
     feed.jobs["train-2"] = ()
     feed.describe()
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
         for command, place, said in PLACES:
-            app.go("", "Fleet")
-            app.clear_note()
+            pilot.app.go("", "Fleet")
+            pilot.app.clear_note()
             await pilot.press("colon", *command, "enter")
             await pilot.pause()
-            assert app.page.place == place, command
-            assert app.note == said, command
+            assert pilot.app.page.place == place, command
+            assert pilot.app.note == said, command
             assert said in pilot.screen()[-1]

@@ -207,29 +207,27 @@ async def test_where_nothing_can_be_written(key: str) -> None:
 
 async def test_keys_without_a_meaning() -> None:
     """They are answered in the status line; the letters of a prompt are not."""
-    app = fleet_app(burning())
-    async with running(app, size=(80, 24)) as pilot:
+    async with running(fleet_app(burning()), size=(80, 24)) as pilot:
         await pilot.press("b")
         assert "b does nothing here; ? shows keys" in pilot.screen()[-1]
         await pilot.press("ctrl+f")
         assert "Ctrl-f does nothing here" in pilot.screen()[-1]
-        app.clear_note()
+        pilot.app.clear_note()
         await pilot.press("right", "2", "slash", "b", "enter", "escape", "4", "down")
-        assert app.note == ""
+        assert pilot.app.note == ""
 
 
 async def test_the_view_before() -> None:
     """`-` goes to the previous view, back and forth; Esc goes back all the way."""
-    app = fleet_app(burning())
-    async with running(app, size=(80, 24)) as pilot:
+    async with running(fleet_app(burning()), size=(80, 24)) as pilot:
         await pilot.press("minus")
-        assert app.note == "no view before this one"
+        assert pilot.app.note == "no view before this one"
         await pilot.press("8", "2", "minus")
-        assert app.entry.title == "Alerts"
+        assert pilot.app.entry.title == "Alerts"
         await pilot.press("minus")
-        assert app.entry.title == "Hierarchy"
+        assert pilot.app.entry.title == "Hierarchy"
         await pilot.press("minus")
-        assert app.entry.title == "Alerts"
+        assert pilot.app.entry.title == "Alerts"
 
 
 async def test_ctrl_c_copies_before_it_quits() -> None:

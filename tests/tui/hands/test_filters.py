@@ -39,10 +39,9 @@ def fed() -> Feed:
 async def test_a_tree_shows_matching_chips_with_what_they_are_in() -> None:
     """Task k: `/power>450` in Hierarchy; changed values are followed within a second."""
     feed = fed()
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
         await pilot.press("2", "slash", *"power>450")
-        page: View = app.page
+        page: View = pilot.app.page
         assert isinstance(page, HierarchyView)
         table = page.table
         names = [table.row_key(number).rpartition("/")[2] for number in range(table.count)]
@@ -72,10 +71,9 @@ async def test_a_mistake_keeps_what_was_left() -> None:
 
     Enter does not close the prompt.
     """
-    app = fleet_app(fed())
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(fed()), size=(120, 40)) as pilot:
         await pilot.press("2", "slash")
-        page = app.page
+        page = pilot.app.page
         assert isinstance(page, HierarchyView)
         assert page.prompt.said.startswith(" columns: nc_util power temp sev job")
         await pilot.press(*"power>450")
@@ -102,15 +100,14 @@ async def test_the_map_and_its_problems() -> None:
     Problems are filtered by words or by their chips.
     """
     feed = fed()
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
         await pilot.telemetry(feed)
-        page = app.page
+        page = pilot.app.page
         assert isinstance(page, FleetView)
         assert page.problems.count == 1
         await pilot.press("slash", *"power>450 & us-0002", "enter")
         assert stand_out(page) == 1
-        assert page.place == app.place == HOT
+        assert page.place == pilot.app.place == HOT
         assert page.problems.count == 1
         assert "/power>450 & us-0002  1 chip, 1 problem" in pilot.text()
         await pilot.press("slash", "end", *" & standalone", "enter")
@@ -137,13 +134,12 @@ async def test_a_chip_view_goes_through_what_is_left() -> None:
     A text without a matching chip marks the lines that contain it.
     """
     feed = fed()
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
         await pilot.press("4", "slash", *"power>450", "enter")
-        page = app.page
+        page = pilot.app.page
         assert isinstance(page, ChipView)
         first = "uc1/standalone/trn2-0001/chip03"
-        assert page.place == app.place == first
+        assert page.place == pilot.app.place == first
         await pilot.press("right")
         assert page.place == HOT
         await pilot.press("n")

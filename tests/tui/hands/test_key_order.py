@@ -38,33 +38,30 @@ async def test_a_command_is_not_taken_for_keys() -> None:
 
     `q`, `a`, `z` and the digits have meanings of their own.
     """
-    app = fleet_app(fed())
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(fed()), size=(120, 40)) as pilot:
         await burst(pilot, "2:chip 0002-1/07\r")
-        assert (app.entry.title, app.page.place) == ("Chip", HOT)
+        assert (pilot.app.entry.title, pilot.app.page.place) == ("Chip", HOT)
         await burst(pilot, "1:quit")
-        assert app.is_running
-        assert app.entry.title == "Fleet"
-        assert app.ask_line.is_open
+        assert pilot.app.is_running
+        assert pilot.app.entry.title == "Fleet"
+        assert pilot.app.ask_line.is_open
 
 
 @pytest.mark.parametrize("keys", ["2/power>450\r", "1jj2/power>450\r"])
 async def test_a_filter_is_not_taken_for_keys(keys: str) -> None:
     """The view before has the keys until the next one is there."""
-    app = fleet_app(fed())
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(fed()), size=(120, 40)) as pilot:
         await burst(pilot, keys)
-        page = app.page
+        page = pilot.app.page
         assert isinstance(page, HierarchyView)
         assert page.pattern == "power>450"
 
 
 async def test_an_opening_key_in_a_field_is_text() -> None:
     """`:`, `/` and `a` in a filter are part of it."""
-    app = fleet_app(fed())
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(fed()), size=(120, 40)) as pilot:
         await burst(pilot, "2/a/z:\r")
-        page = app.page
+        page = pilot.app.page
         assert isinstance(page, HierarchyView)
         assert page.prompt.value == "a/z:"
 
@@ -72,11 +69,10 @@ async def test_an_opening_key_in_a_field_is_text() -> None:
 @pytest.mark.parametrize("keys", [":alerts\r2", ":alerts\x1b2", "@-5m\x1b2", ":alerts\r:\r2"])
 async def test_what_follows_a_command_is_no_text(keys: str) -> None:
     """Enter and Escape close the line before the next key is read."""
-    app = fleet_app(fed())
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(fed()), size=(120, 40)) as pilot:
         await burst(pilot, keys)
-        assert app.entry.title == "Hierarchy"
-        assert not app.ask_line.is_open
+        assert pilot.app.entry.title == "Hierarchy"
+        assert not pilot.app.ask_line.is_open
 
 
 @pytest.mark.parametrize(
@@ -84,10 +80,9 @@ async def test_what_follows_a_command_is_no_text(keys: str) -> None:
 )
 async def test_what_follows_a_filter_is_no_text(keys: str, pattern: str) -> None:
     """The filter is taken, or cleared, as it was typed up to there."""
-    app = fleet_app(fed())
-    async with running(app, size=(120, 40)) as pilot:
-        page = app.page
+    async with running(fleet_app(fed()), size=(120, 40)) as pilot:
+        page = pilot.app.page
         assert isinstance(page, FleetView)
         await burst(pilot, keys)
-        assert (app.entry.title, page.pattern) == ("Hierarchy", pattern)
+        assert (pilot.app.entry.title, page.pattern) == ("Hierarchy", pattern)
         assert not page.has_class("asking")

@@ -77,8 +77,7 @@ async def test_views_and_this_views_actions_come_first() -> None:
 
     Keys of the cursor and of other views are left out, as are Textual's own commands.
     """
-    app = fleet_app(fed())
-    async with running(app) as pilot:
+    async with running(fleet_app(fed())) as pilot:
         await pilot.press("8")
         shown = [words(line) for line in await opened(pilot)]
         assert shown[: len(VIEWS)] == [
@@ -96,19 +95,18 @@ async def test_views_and_this_views_actions_come_first() -> None:
         for key in ("escape", "ctrl+p"):
             await pilot.press(key)
             await pilot.pause()
-            assert not isinstance(app.screen, Palette)
+            assert not isinstance(pilot.app.screen, Palette)
             await pilot.press("ctrl+p")
             await pilot.pause()
 
 
 async def test_choosing_does_what_the_key_does() -> None:
     """Views, actions of the view, refusals, and command names for keys."""
-    app = fleet_app(fed())
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(fed()), size=(120, 40)) as pilot:
         await choose(pilot, "alerts")
-        assert app.entry.title == "Alerts"
+        assert pilot.app.entry.title == "Alerts"
         await choose(pilot, "tree")
-        page = app.page
+        page = pilot.app.page
         assert isinstance(page, HierarchyView)
         await choose(pilot, "sort by pow")
         assert page.table.sorting == ("power_w", True)
@@ -116,22 +114,22 @@ async def test_choosing_does_what_the_key_does() -> None:
         assert page.table.sorting == ("temperature_c", True)
         await pilot.press("1")
         await choose(pilot, "sort by pow")
-        assert app.note == "P is a key of Hierarchy (2): Sort by power"
+        assert pilot.app.note == "P is a key of Hierarchy (2): Sort by power"
         await pilot.press("8")
         assert "M in Fleet: heat map: Previous metric" in map(
             words, await opened(pilot, "previous metric")
         )
         await pilot.press("escape", "1")
         await choose(pilot, "a")
-        app.clear_note()
+        pilot.app.clear_note()
         await pilot.press("a")
-        refusal = app.note
-        app.clear_note()
+        refusal = pilot.app.note
+        pilot.app.clear_note()
         await choose(pilot, "ack")
         assert refusal
-        assert app.note == refusal
+        assert pilot.app.note == refusal
         await choose(pilot, "help")
-        assert isinstance(app.screen, HelpScreen)
+        assert isinstance(pilot.app.screen, HelpScreen)
 
 
 async def test_commands_and_what_may_follow_them() -> None:
@@ -139,42 +137,43 @@ async def test_commands_and_what_may_follow_them() -> None:
 
     Possible arguments are offered with it.
     """
-    app = fleet_app(fed())
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(fed()), size=(120, 40)) as pilot:
         await choose(pilot, ":filter")
         assert "command: filter " in pilot.text()
         await pilot.press(*"us-0002", "enter")
-        assert isinstance(app.page, FleetView)
-        assert app.page.pattern == "us-0002"
+        assert isinstance(pilot.app.page, FleetView)
+        assert pilot.app.page.pattern == "us-0002"
         await choose(pilot, "metric temp")
-        assert app.page.map.field.key == "temperature_c"
+        assert pilot.app.page.map.field.key == "temperature_c"
         await choose(pilot, ":theme li")
-        assert app.theme == "light"
+        assert pilot.app.theme == "light"
         assert "command" in (await opened(pilot, "high-con"))[0]
 
 
 async def test_names_of_the_fleet_lead_there() -> None:
     """A chip by its short name, an instance, an UltraServer, a job and an alert."""
-    app = fleet_app(fed())
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(fed()), size=(120, 40)) as pilot:
         assert words((await opened(pilot, "0002-1/07"))[0]) == f"chip {HOT}"
         await pilot.press("enter")
         await pilot.pause()
-        assert (app.entry.title, app.page.place) == ("Chip", HOT)
+        assert (pilot.app.entry.title, pilot.app.page.place) == ("Chip", HOT)
         await choose(pilot, "trn2u-0002-1")
-        assert (app.entry.title, app.page.place) == ("Hierarchy", HOT.rpartition("/")[0])
+        assert (pilot.app.entry.title, pilot.app.page.place) == (
+            "Hierarchy",
+            HOT.rpartition("/")[0],
+        )
         await choose(pilot, "us-0001")
-        assert app.page.place == "uc1/us-0001"
+        assert pilot.app.page.place == "uc1/us-0001"
         await choose(pilot, "PRETRAIN")
-        assert isinstance(app.page, HierarchyView)
-        assert app.page.pattern == 'job="pretrain-70b"'
-        app.context.alerts.active = [held(HOT, of=rule("too-hot"))]
+        assert isinstance(pilot.app.page, HierarchyView)
+        assert pilot.app.page.pattern == 'job="pretrain-70b"'
+        pilot.app.context.alerts.active = [held(HOT, of=rule("too-hot"))]
         assert words((await opened(pilot, "too-hot"))[0]) == f"alert too-hot {HOT} critical, firing"
         await pilot.press("enter")
         await pilot.pause()
-        assert isinstance(app.page, AlertsView)
-        assert app.page.pattern == f'rule="too-hot" & at="{HOT}"'
-        (alert,) = app.context.alerts.active
+        assert isinstance(pilot.app.page, AlertsView)
+        assert pilot.app.page.pattern == f'rule="too-hot" & at="{HOT}"'
+        (alert,) = pilot.app.context.alerts.active
         assert (
             words((await opened(pilot, alert.alert.fingerprint[:5]))[0])
             == f"alert too-hot {HOT} critical, firing"
@@ -190,8 +189,7 @@ async def test_hostile_names(*, ascii_only: bool) -> None:
     # The wire's pattern for names rejects all of these, but display must not rely on that.
     job = feed.monitor.ingest.jobs["pretrain-70b"]
     feed.monitor.ingest.jobs.update(dict.fromkeys(HOSTILE, job))
-    app = fleet_app(feed, ascii_only=ascii_only)
-    async with running(app, size=(60, 20)) as pilot:
+    async with running(fleet_app(feed, ascii_only=ascii_only), size=(60, 20)) as pilot:
         shown = [line for line in await opened(pilot, "x") if line.startswith("job")]
         assert len(shown) == len(HOSTILE)
         assert any(words(line).startswith("job x[/ ") for line in shown)
@@ -206,7 +204,7 @@ async def test_hostile_names(*, ascii_only: bool) -> None:
             assert pilot.crash is None
             await pilot.press("escape")
         await choose(pilot, "x[/")
-        assert app.entry.title == "Hierarchy"
+        assert pilot.app.entry.title == "Hierarchy"
         assert pilot.crash is None
 
 
@@ -216,8 +214,7 @@ async def test_it_is_drawn_in_every_theme(name: str) -> None:
 
     All non-ASCII glyphs have an ASCII twin.
     """
-    app = fleet_app(fed(), theme_name=name)
-    async with running(app, size=(60, 20)) as pilot:
+    async with running(fleet_app(fed(), theme_name=name), size=(60, 20)) as pilot:
         await opened(pilot)
         _drawn(pilot)
         await pilot.press("escape")
@@ -243,8 +240,7 @@ def _drawn(pilot: FleetPilot) -> None:
 
 
 async def test_a_click_chooses_and_a_click_beside_it_closes() -> None:
-    app = fleet_app(fed())
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(fed()), size=(120, 40)) as pilot:
         await opened(pilot)
         y = next(
             y
@@ -254,11 +250,11 @@ async def test_a_click_chooses_and_a_click_beside_it_closes() -> None:
         await pilot.click(offset=(30, y))
         await pilot.pause()
         await pilot.pause()
-        assert app.entry.title == "Events"
+        assert pilot.app.entry.title == "Events"
         await opened(pilot)
         await pilot.click(offset=(1, 35))
         await pilot.pause()
-        assert not isinstance(app.screen, Palette)
+        assert not isinstance(pilot.app.screen, Palette)
 
 
 async def test_time_stays_where_it_is() -> None:
@@ -285,15 +281,16 @@ async def test_enter_chooses_of_what_is_typed() -> None:
 
     Not even if all keys arrive at once, as over a slow connection.
     """
-    app = fleet_app(fed())
-    async with running(app) as pilot:
+    async with running(fleet_app(fed())) as pilot:
         await pilot.press("ctrl+p")
         await pilot.pause()
         for name in (*"events", "enter"):
-            app.simulate_key(name) if name == "enter" else app.post_message(events.Key(name, name))
+            pilot.app.simulate_key(name) if name == "enter" else pilot.app.post_message(
+                events.Key(name, name)
+            )
         await pilot.pause()
         await pilot.pause()
-        assert app.entry.title == "Events"
+        assert pilot.app.entry.title == "Events"
 
 
 @pytest.mark.parametrize("enters", [2, 3])

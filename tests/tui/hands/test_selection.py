@@ -63,16 +63,14 @@ async def test_ctrl_c_copies_what_is_selected(*, backwards: bool) -> None:
     Then a click selects nothing again.
     """
     feed = burning()
-    app = fleet_app(feed)
-    async with running(app, size=(80, 24)) as pilot:
-        await pilot.press("8")
-        await pilot.telemetry(feed)
+    async with running(fleet_app(feed), size=(80, 24)) as pilot:
+        await pilot.press("8", telemetry=feed)
         lines = pilot.screen()
         y = next(number for number, line in enumerate(lines) if line.startswith(">✖ crit"))
         x = lines[y].index("overheated")
         assert "warn" in lines[y + 1]
         ends = (x, y), (9, y + 1)
-        place = app.page.place
+        place = pilot.app.page.place
         await drag(pilot, *(reversed(ends) if backwards else ends))
         wanted = f"{lines[y][x:79].rstrip()}\n{lines[y + 1][:10].rstrip()}".rstrip()
         assert (
@@ -80,55 +78,52 @@ async def test_ctrl_c_copies_what_is_selected(*, backwards: bool) -> None:
             == wanted
         )
         await pilot.press("ctrl+c")
-        assert app.clipboard.rstrip() == wanted
-        assert app.note.startswith("copied ")
-        assert (app.page.place, app.entry.title) == (place, "Alerts")
+        assert pilot.app.clipboard.rstrip() == wanted
+        assert pilot.app.note.startswith("copied ")
+        assert (pilot.app.page.place, pilot.app.entry.title) == (place, "Alerts")
         await mouse(pilot, events.MouseDown, 3, y)
         await mouse(pilot, events.MouseUp, 3, y)
         assert not reversed_text(pilot)
         await pilot.press("ctrl+c")
-        assert app.note == AGAIN
+        assert pilot.app.note == AGAIN
 
 
 async def test_a_drag_is_no_click() -> None:
     """A selected tab or breadcrumb is not opened; a bar's text is copied unchanged."""
-    app = fleet_app(burning())
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(burning()), size=(120, 40)) as pilot:
         await pilot.paint()
         tabs = pilot.screen()[2]
         begin = tabs.index("8 Alerts")
         end = tabs.index("8 Alerts") + len("8 Alerts") - 1
         await drag(pilot, (begin, 2), (end, 2))
-        assert app.entry.title == "Fleet"
+        assert pilot.app.entry.title == "Fleet"
         await pilot.press("ctrl+c")
-        assert app.clipboard == "8 Alerts"
+        assert pilot.app.clipboard == "8 Alerts"
         await mouse(pilot, events.MouseDown, begin, 2)
         await mouse(pilot, events.MouseUp, begin, 2)
-        assert app.entry.title == "Alerts"
+        assert pilot.app.entry.title == "Alerts"
 
 
 async def test_what_ends_a_selection() -> None:
     """A key or leaving the view ends it; the other buttons select nothing."""
-    app = fleet_app(burning())
-    async with running(app, size=(80, 24)) as pilot:
+    async with running(fleet_app(burning()), size=(80, 24)) as pilot:
         await pilot.paint()
         await drag(pilot, (2, 0), (5, 0))
         assert reversed_text(pilot)
         await pilot.press("down")
-        app.post_message(events.Key("down", None))
+        pilot.app.post_message(events.Key("down", None))
         await pilot.pause()
         assert not reversed_text(pilot)
         await drag(pilot, (2, 0), (5, 0), button=3)
         assert not reversed_text(pilot)
         await pilot.press("ctrl+c")
-        assert app.note == AGAIN
+        assert pilot.app.note == AGAIN
 
 
 async def test_the_help_can_be_copied() -> None:
-    app = fleet_app(burning())
-    async with running(app, size=(80, 24)) as pilot:
+    async with running(fleet_app(burning()), size=(80, 24)) as pilot:
         await pilot.press("question_mark")
-        assert isinstance(app.screen, HelpScreen)
-        y = app.screen.query_one(HelpText).region.y
+        assert isinstance(pilot.app.screen, HelpScreen)
+        y = pilot.app.screen.query_one(HelpText).region.y
         await drag(pilot, (6, y), (60, y + 1))
-        assert app.selected_text.splitlines()[0].strip() == "Fleet"
+        assert pilot.app.selected_text.splitlines()[0].strip() == "Fleet"

@@ -120,9 +120,8 @@ async def test_every_view_is_saved_as_picture_and_table(
 
     The status line names the files.
     """
-    app = fleet_app(await fed())
-    async with running(app, size=(160, 50)) as pilot:
-        app.place = CHIP
+    async with running(fleet_app(await fed()), size=(160, 50)) as pilot:
+        pilot.app.place = CHIP
         await pilot.press(*keys)
         await pilot.paint()
         said = await save(pilot)
@@ -146,13 +145,12 @@ async def test_what_is_saved_is_a_finished_paint_of_the_view_that_it_names(folde
 
     The next view is opened before the files exist.
     """
-    app = fleet_app(await fed())
-    async with running(app, size=(160, 50)) as pilot:
+    async with running(fleet_app(await fed()), size=(160, 50)) as pilot:
         for key in ("8", "ctrl+s", "2", "x", "x", "ctrl+s", "1"):
-            app.post_message(events.Key(key, key if len(key) == 1 else None))
+            pilot.app.post_message(events.Key(key, key if len(key) == 1 else None))
         await pilot.pause()
         await written(pilot)
-        assert app.entry.title == "Fleet"
+        assert pilot.app.entry.title == "Fleet"
         alerts, tree = (
             "".join(ET.parse(each).getroot().itertext())  # noqa: S314  written above
             for each in files(folder, "*.svg")
@@ -170,8 +168,7 @@ async def test_the_table_has_what_the_filter_leaves_and_no_file_is_overwritten(
     folder: Path,
 ) -> None:
     """A second one of the same moment gets a number."""
-    app = fleet_app(await fed())
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(await fed()), size=(120, 40)) as pilot:
         await pilot.press("2", "slash", *"temp>95", "enter")
         await save(pilot)
         said = await save(pilot)
@@ -184,8 +181,7 @@ async def test_the_table_has_what_the_filter_leaves_and_no_file_is_overwritten(
 
 async def test_what_cannot_be_written_is_told(folder: Path) -> None:
     """The app goes on, and no half of a snapshot is left."""
-    app = fleet_app(await fed())
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(await fed()), size=(120, 40)) as pilot:
         put_in_the_way(folder)
         said = await save(pilot)
         assert "not saved: " in said
@@ -203,8 +199,7 @@ async def test_the_help_is_saved_as_a_picture(
 
     Its lower border shows the path, or the error: the status line is covered.
     """
-    app = fleet_app(await fed())
-    async with running(app, size=(160, 50)) as pilot:
+    async with running(fleet_app(await fed()), size=(160, 50)) as pilot:
         await pilot.press("question_mark")
         await save(pilot)
         (picture,) = files(folder)
@@ -257,8 +252,7 @@ async def test_a_user_without_a_home_is_told_the_whole_path(
 
     A container's user may have no entry.
     """
-    app = fleet_app(await fed())
-    async with running(app, size=(200, 40)) as pilot:
+    async with running(fleet_app(await fed()), size=(200, 40)) as pilot:
         monkeypatch.setenv("HOME", str(folder.parent.parent))
         assert "in ~/trnfleet/snapshots" in await save(pilot)
         monkeypatch.delenv("HOME")
@@ -267,8 +261,8 @@ async def test_a_user_without_a_home_is_told_the_whole_path(
             raise KeyError(uid)
 
         monkeypatch.setattr("pwd.getpwuid", unknown)
-        await app.run_action("snapshot")
+        await pilot.app.run_action("snapshot")
         await written(pilot)
         assert f" in {folder.parent.parent}/"[:60] in pilot.screen()[-1]
-        assert app.is_running
+        assert pilot.app.is_running
         assert len(files(folder)) == 4

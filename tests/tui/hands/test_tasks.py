@@ -122,8 +122,7 @@ async def test_a_task_by_its_keys(names: tuple[str, ...], size: tuple[int, int])
             app.go("", "Fleet")
             app.clear_note()
             await pilot.telemetry(feed)
-            await pilot.press(*task.keys)
-            await pilot.telemetry(feed)
+            await pilot.press(*task.keys, telemetry=feed)
             assert app.entry.title == task.title, name
             assert task.answer in pilot.text() + app.note, name
             if name.startswith("b"):
@@ -165,12 +164,12 @@ async def test_the_moment_of_a_crash(name: str) -> None:
     for _ in range(30):
         await feed.clock.advance(1.0)
         feed.tick()
-    app = FleetApp(playback.state, clock=feed.clock, playback=playback)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(
+        FleetApp(playback.state, clock=feed.clock, playback=playback), size=(120, 40)
+    ) as pilot:
         await pilot.telemetry(feed)
-        await pilot.press(*task.keys)
-        await pilot.telemetry(feed)
-        assert app.entry.title == task.title
+        await pilot.press(*task.keys, telemetry=feed)
+        assert pilot.app.entry.title == task.title
         before = name.startswith("e1")
         assert f"Viewing 00:02:{'00' if before else '06'}" in pilot.text()
         assert "job-failed" in pilot.text()

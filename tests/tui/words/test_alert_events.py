@@ -36,8 +36,7 @@ async def test_what_happens_to_alerts_are_events() -> None:
     await turn(feed, 1.0)
     for _ in range(40):
         await turn(feed)
-    app = fleet_app(feed)
-    async with running(app, size=(160, 40)) as pilot:
+    async with running(fleet_app(feed), size=(160, 40)) as pilot:
         await pilot.press("9")
         await pilot.paint()
         lines = [" ".join(line.split()) for line in pilot.screen()[4:-4]]
@@ -69,8 +68,7 @@ async def test_a_wide_screen_has_the_details_beside_the_list() -> None:
     """
     feed = await faulty()
     await acknowledge(feed, firing(feed, "overheated"), note="looking")
-    app = fleet_app(feed)
-    async with running(app, size=(200, 55)) as pilot:
+    async with running(fleet_app(feed), size=(200, 55)) as pilot:
         await pilot.press("9")
         await pilot.press("slash", *"chip over", "enter")
         await pilot.paint()
@@ -100,18 +98,17 @@ async def test_a_wide_screen_has_the_details_beside_the_list() -> None:
 async def test_the_moment_of_an_alert_change(monkeypatch: pytest.MonkeyPatch) -> None:
     """`o` requests the moment the alert fired."""
     feed = await faulty()
-    app = fleet_app(feed)
-    async with running(app, size=(160, 40)) as pilot:
+    async with running(fleet_app(feed), size=(160, 40)) as pilot:
         await pilot.press("9")
         await pilot.paint()
-        assert isinstance(app.page, EventsView)
+        assert isinstance(pilot.app.page, EventsView)
         asked: list[Message] = []
-        picked = app.page.list.picked
+        picked = pilot.app.page.list.picked
         assert picked is not None
         assert picked.source == "rule"
         with monkeypatch.context() as patched:
-            patched.setattr(app.page, "post_message", asked.append)
-            app.page.action_moment()
+            patched.setattr(pilot.app.page, "post_message", asked.append)
+            pilot.app.page.action_moment()
         assert [each.fleet_ns for each in asked if isinstance(each, View.GoTo)] == [picked.ts_ns]
         fired = {each.fired_ns for each in feed.monitor.alerts.active()}
         assert picked.ts_ns in fired

@@ -24,9 +24,8 @@ def line_with(lines: list[str], word: str) -> str:
 async def test_a_part_with_an_alert_is_marked(size: tuple[int, int]) -> None:
     """Only the affected link, metric and counter have the glyph of the severity."""
     feed = await faulty()
-    app = fleet_app(feed)
-    async with running(app, size=size) as pilot:
-        app.go(CHIP, "Chip")
+    async with running(fleet_app(feed), size=size) as pilot:
+        pilot.app.go(CHIP, "Chip")
         await pilot.paint()
         lines = pilot.screen()[4:]
         assert f"✖{LINK}" in line_with(lines, LINK)
@@ -38,10 +37,10 @@ async def test_a_part_with_an_alert_is_marked(size: tuple[int, int]) -> None:
         assert " south" in line_with(lines, "south")
         assert "▲throttle" not in pilot.text()
         # The other end of the same link is marked, too.
-        app.go(f"{INSTANCE}/chip01", "Chip")
+        pilot.app.go(f"{INSTANCE}/chip01", "Chip")
         await pilot.paint()
         assert "✖south" in pilot.text()
-        app.go(THROTTLED, "Chip")
+        pilot.app.go(THROTTLED, "Chip")
         await pilot.paint()
         assert not any(glyph in line for line in pilot.screen()[5:-2] for glyph in "✖▲")
 
@@ -51,16 +50,15 @@ async def test_what_was_done_about_it_stands_beside_the_part() -> None:
     feed = await faulty()
     await silence(feed, "link-down")
     await acknowledge(feed, firing(feed, "overheated"))
-    app = fleet_app(feed)
-    async with running(app, size=(200, 55)) as pilot:
-        app.go(CHIP, "Chip")
+    async with running(fleet_app(feed), size=(200, 55)) as pilot:
+        pilot.app.go(CHIP, "Chip")
         await pilot.paint()
         lines = pilot.screen()[4:]
         assert "silenced bob" in line_with(lines, f"✖{LINK}")
         assert "acked ann" in line_with(lines, "▲temp")
         assert "✖HBM uncorrected" in pilot.text()
         assert "1 acknowledged, 1 silenced" in line_with(lines, "alerts:")
-        strips = app.screen._compositor.render_strips()
+        strips = pilot.app.screen._compositor.render_strips()
         styles = {
             part.text: part.style for strip in strips for part in strip if f"✖{LINK}" in part.text
         }
@@ -72,8 +70,7 @@ async def test_what_was_done_about_it_stands_beside_the_part() -> None:
 async def test_a_row_of_the_tree_keeps_a_quiet_sign_of_what_is_handled() -> None:
     """A row with handled alerts only has the glyph in the quiet style."""
     feed = await faulty()
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
         await pilot.press("2")
         await pilot.paint()
         row = line_with(pilot.screen()[3:], "trn2u-0001-2")
@@ -82,4 +79,4 @@ async def test_a_row_of_the_tree_keeps_a_quiet_sign_of_what_is_handled() -> None
             await silence(feed, name)
         await pilot.paint()
         assert "✖" in line_with(pilot.screen()[3:], "trn2u-0001-2")
-        assert app.context.alerts.marks.fleet != app.context.alerts.handled_marks.fleet
+        assert pilot.app.context.alerts.marks.fleet != pilot.app.context.alerts.handled_marks.fleet
