@@ -120,36 +120,42 @@ async def test_batch_keeps_the_order() -> None:
     )
 
 
-async def test_oldest_telemetry_goes_first() -> None:
-    """A full inbox drops its oldest telemetry and counts it, however old the transitions are."""
-    inbox, status = make(messages=3)
-    fill(inbox, transition(0), telemetry(1), telemetry(2), transition(3), telemetry(4))
-    assert await inbox.take() == [transition(0), transition(3), telemetry(4)]
-    assert (status.received, status.dropped, status.queue_peak) == (5, 2, 3)
+STATE = Envelope("node/a", b"d", retain=True)
 
 
-async def test_newest_telemetry_goes_before_any_transition() -> None:
-    """Telemetry is dropped if the inbox is full of transitions."""
-    inbox, status = make(messages=2)
-    fill(inbox, transition(0), transition(1), telemetry(2))
-    assert await inbox.take() == [transition(0), transition(1)]
-    assert status.dropped == 1
-
-
-async def test_retained_state_counts_as_a_transition() -> None:
-    """Retained state stays where telemetry goes, even at QoS 0."""
-    inbox, _ = make(messages=1)
-    state = Envelope("node/a", b"d", retain=True)
-    fill(inbox, state, telemetry(1))
-    assert await inbox.take() == [state]
-
-
-async def test_transitions_alone_are_bounded_too() -> None:
-    """With nothing but transitions the oldest of them goes, and is counted."""
-    inbox, status = make(messages=2)
-    fill(inbox, *(transition(number) for number in range(5)))
-    assert await inbox.take() == [transition(3), transition(4)]
-    assert status.dropped == 3
+@pytest.mark.parametrize(
+    ("messages", "put", "taken"),
+    [
+        pytest.param(
+            3,
+            [transition(0), telemetry(1), telemetry(2), transition(3), telemetry(4)],
+            [transition(0), transition(3), telemetry(4)],
+            id="the oldest telemetry, however old the transitions are",
+        ),
+        pytest.param(
+            2,
+            [transition(0), transition(1), telemetry(2)],
+            [transition(0), transition(1)],
+            id="the newest telemetry before any transition",
+        ),
+        pytest.param(1, [STATE, telemetry(1)], [STATE], id="retained state stays at QoS 0"),
+        pytest.param(
+            2,
+            [transition(number) for number in range(5)],
+            [transition(3), transition(4)],
+            id="the oldest of transitions alone",
+        ),
+    ],
+)
+async def test_what_a_full_inbox_drops(
+    messages: int, put: list[Envelope], taken: list[Envelope]
+) -> None:
+    """A full inbox drops messages and counts them."""
+    inbox, status = make(messages)
+    fill(inbox, *put)
+    assert await inbox.take() == taken
+    dropped = len(put) - len(taken)
+    assert (status.received, status.dropped, status.queue_peak) == (len(put), dropped, messages)
 
 
 async def test_bytes_are_bounded() -> None:

@@ -36,13 +36,24 @@ if TYPE_CHECKING:
 IN_CLEAR = Login(BrokerUrl("broker.example", user="ops"), "client", Password("hunter2"))
 
 
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def publisher(clock: ManualClock) -> MqttPublisher:
+    return MqttPublisher(BrokerUrl("h"), client_id="p", clock=clock)
+
+
 @pytest.mark.parametrize("answer", [SILENT, WRONG_VERSION, ENDED_EARLY])
-async def test_older_version_is_spoken_and_remembered(network: Network, answer: LinkDown) -> None:
+async def test_older_version_is_spoken_and_remembered(
+    clock: ManualClock, network: Network, answer: LinkDown
+) -> None:
     """A broker that refuses MQTT 5 or is silent gets 3.1.1.
 
     From then on at once.
     """
-    clock = ManualClock()
     network.answers = [answer]
     link = make(clock)
     async with running(link):
@@ -53,9 +64,10 @@ async def test_older_version_is_spoken_and_remembered(network: Network, answer: 
     assert network.tried == ["5", "3.1.1", "3.1.1"]
 
 
-async def test_older_version_is_not_remembered_before_it_worked(network: Network) -> None:
+async def test_older_version_is_not_remembered_before_it_worked(
+    clock: ManualClock, network: Network
+) -> None:
     """A broker that answers neither version is tried in MQTT 5 first again."""
-    clock = ManualClock()
     network.answers = [SILENT, SILENT]
     async with running(make(clock)):
         await clock.advance(1)
@@ -64,10 +76,9 @@ async def test_older_version_is_not_remembered_before_it_worked(network: Network
 
 @pytest.mark.parametrize("answer", [SILENT, FOREIGN])
 async def test_what_never_answered_gets_no_second_password(
-    network: Network, answer: LinkDown
+    clock: ManualClock, network: Network, answer: LinkDown
 ) -> None:
     """After an unanswered attempt no password is sent until a broker answers without."""
-    clock = ManualClock()
     network.answers = [answer] * 50
     link = make(clock, IN_CLEAR)
     async with running(link):
@@ -98,9 +109,10 @@ async def test_a_broker_that_ends_what_has_no_user_is_a_broker(network: Network)
     ]
 
 
-async def test_the_connection_that_shows_a_broker_is_closed(network: Network) -> None:
+async def test_the_connection_that_shows_a_broker_is_closed(
+    clock: ManualClock, network: Network
+) -> None:
     """A 3.1.1 broker silent at MQTT 5 answers without a password, and then gets it."""
-    clock = ManualClock()
     network.answers = [SILENT]
     link = make(clock, IN_CLEAR)
     async with running(link):
@@ -157,9 +169,10 @@ async def test_an_unverified_broker_that_keeps_silent_gets_no_second_password(
     assert network.passwords == [True, False]
 
 
-async def test_silence_of_a_broker_that_answered_before_is_slowness(network: Network) -> None:
+async def test_silence_of_a_broker_that_answered_before_is_slowness(
+    clock: ManualClock, network: Network
+) -> None:
     """A known broker gets the password in 3.1.1 as well."""
-    clock = ManualClock()
     async with running(make(clock, IN_CLEAR)):
         await clock.advance(11)
         network.answers = [SILENT]
@@ -168,12 +181,13 @@ async def test_silence_of_a_broker_that_answered_before_is_slowness(network: Net
     assert network.passwords == [True, True, True]
 
 
-async def test_silent_broker_is_asked_again_beside_the_connection(network: Network) -> None:
+async def test_silent_broker_is_asked_again_beside_the_connection(
+    clock: ManualClock, network: Network
+) -> None:
     """A broker silent at MQTT 5 is tried again, ever more rarely.
 
     When it answers the link switches.
     """
-    clock = ManualClock()
     network.answers = [SILENT, None, SILENT]
     link = make(clock)
     async with running(link):
@@ -194,9 +208,10 @@ async def test_silent_broker_is_asked_again_beside_the_connection(network: Netwo
         assert len(network.tried) == 5
 
 
-async def test_broker_that_resumed_is_not_kept_at_the_older_version(network: Network) -> None:
+async def test_broker_that_resumed_is_not_kept_at_the_older_version(
+    clock: ManualClock, network: Network
+) -> None:
     """Silence after MQTT 5 counts as slowness: 3.1.1 now, and 5 soon after."""
-    clock = ManualClock()
     link = make(clock)
     async with running(link):
         await clock.advance(11)
@@ -208,9 +223,8 @@ async def test_broker_that_resumed_is_not_kept_at_the_older_version(network: Net
         assert (link.status.protocol, link.status.connected) == ("5", True)
 
 
-async def test_refused_version_is_not_asked_for_again(network: Network) -> None:
+async def test_refused_version_is_not_asked_for_again(clock: ManualClock, network: Network) -> None:
     """A broker that refuses MQTT 5 is not tried with it again."""
-    clock = ManualClock()
     network.answers = [WRONG_VERSION]
     async with running(make(clock)):
         await clock.advance(1_000)
@@ -250,9 +264,8 @@ async def test_connections_that_do_not_hold_name_the_client_id(
         assert link.status.last_error == "another client took over the same client id, client"
 
 
-async def test_forced_version_is_the_only_one(network: Network) -> None:
+async def test_forced_version_is_the_only_one(clock: ManualClock, network: Network) -> None:
     """With a version given, no other is tried."""
-    clock = ManualClock()
     network.answers = [SILENT, SILENT]
     async with running(make(clock, protocol="3.1.1")):
         await clock.advance(5)
@@ -300,12 +313,11 @@ async def test_a_wait_ends_when_it_is_known_that_the_broker_is_back(network: Net
         assert (len(network.tried), link.status.connects) == (5, 1)
 
 
-async def test_stable_connection_resets_the_wait(network: Network) -> None:
+async def test_stable_connection_resets_the_wait(clock: ManualClock, network: Network) -> None:
     """After a connection of 10 s the first wait starts again.
 
     A short one does not reset it.
     """
-    clock = ManualClock()
     link = make(clock)
     async with running(link):
         for _ in range(4):
@@ -326,13 +338,12 @@ async def test_stable_connection_resets_the_wait(network: Network) -> None:
     ("answer", "outage_s"), [(NOT_AUTHORISED, 0), (REFUSED, 0), (REFUSED, 3_600)]
 )
 async def test_a_return_is_found_within_10_s(
-    network: Network, answer: LinkDown, outage_s: float
+    clock: ManualClock, network: Network, answer: LinkDown, outage_s: float
 ) -> None:
     """The next attempt is at most 8 s away.
 
     In a young outage, and in an old one if nothing listens.
     """
-    clock = ManualClock()
     network.answers = [answer] * 10_000
     async with running(make(clock)):
         await clock.advance(0)
@@ -344,9 +355,10 @@ async def test_a_return_is_found_within_10_s(
             assert len(network.tried) > before
 
 
-async def test_a_broker_that_refuses_is_asked_every_half_minute_at_most(network: Network) -> None:
+async def test_a_broker_that_refuses_is_asked_every_half_minute_at_most(
+    clock: ManualClock, network: Network
+) -> None:
     """In an hour's outage with refusals the attempts are 15 to 30 s apart."""
-    clock = ManualClock()
     network.answers = [NOT_AUTHORISED] * 10_000
     async with running(make(clock)):
         for _ in range(100):
@@ -356,9 +368,10 @@ async def test_a_broker_that_refuses_is_asked_every_half_minute_at_most(network:
         assert 10 <= len(network.tried) - before <= 21
 
 
-async def test_a_link_that_goes_on_counts_its_attempts(network: Network) -> None:
+async def test_a_link_that_goes_on_counts_its_attempts(
+    clock: ManualClock, network: Network
+) -> None:
     """The count moves about every half minute, also during an interruption."""
-    clock = ManualClock()
     network.answers = [REFUSED] * 10_000
     link = make(clock)
     async with running(link):
@@ -399,10 +412,10 @@ async def test_waiting_fails_with_where_and_why(network: Network) -> None:
             await link.wait_connected(1)
 
 
-async def test_announcements_go_first_and_state_after_them(network: Network) -> None:
+async def test_announcements_go_first_and_state_after_them(
+    clock: ManualClock, publisher: MqttPublisher, network: Network
+) -> None:
     """Announcements are sent in order after every connect, before other messages."""
-    clock = ManualClock()
-    publisher = MqttPublisher(BrokerUrl("h"), client_id="p", clock=clock)
     publisher.on_connect(
         lambda: [Envelope(f"node/{number}", b"", 1, retain=True) for number in range(12)]
     )
@@ -425,10 +438,10 @@ async def test_announcements_go_first_and_state_after_them(network: Network) -> 
         assert network.sent == [*announced, "node/0", *announced]
 
 
-async def test_what_cannot_be_sent_is_counted(network: Network) -> None:
+async def test_what_cannot_be_sent_is_counted(
+    clock: ManualClock, publisher: MqttPublisher, network: Network
+) -> None:
     """Without a connection all except retained state counts as dropped; nothing raises."""
-    clock = ManualClock()
-    publisher = MqttPublisher(BrokerUrl("h"), client_id="p", clock=clock)
     batch = [
         Envelope("telemetry", b""),
         Envelope("event", b"", 1),
@@ -447,14 +460,12 @@ async def test_what_cannot_be_sent_is_counted(network: Network) -> None:
 
 
 async def test_refused_messages_are_counted_and_named(
-    network: Network, monkeypatch: pytest.MonkeyPatch
+    clock: ManualClock, publisher: MqttPublisher, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Refused messages are counted, the last is stored with its reason.
 
     Each reason is logged once.
     """
-    clock = ManualClock()
-    publisher = MqttPublisher(BrokerUrl("h"), client_id="p", clock=clock)
     logged: list[tuple[str, str, str]] = []
     monkeypatch.setattr(
         mqtt.log,
@@ -479,10 +490,10 @@ async def test_refused_messages_are_counted_and_named(
     ]
 
 
-async def test_refused_announcements_are_counted(network: Network) -> None:
+async def test_refused_announcements_are_counted(
+    publisher: MqttPublisher, network: Network
+) -> None:
     """The link stays up with refused announcements; its status reports them."""
-    clock = ManualClock()
-    publisher = MqttPublisher(BrokerUrl("h"), client_id="p", clock=clock)
     publisher.on_connect(lambda: [Envelope("node", b"", 1, retain=True)])
     network.refused = {"node": "not authorised"}
     async with running(publisher):
@@ -490,9 +501,8 @@ async def test_refused_announcements_are_counted(network: Network) -> None:
         assert (publisher.status.connected, publisher.status.refused) == (True, 1)
 
 
-async def test_oversize_is_not_sent(network: Network) -> None:
+async def test_oversize_is_not_sent(clock: ManualClock, network: Network) -> None:
     """A payload above the limit stays here, counted; one at the limit goes."""
-    clock = ManualClock()
     publisher = MqttPublisher(BrokerUrl("h"), client_id="p", clock=clock, max_payload_bytes=10)
     async with running(publisher):
         await clock.advance(0)
@@ -530,9 +540,10 @@ async def test_broken_announcement_is_not_hidden(network: Network) -> None:
     assert network.connections[-1].closed
 
 
-async def test_an_interruption_ends_without_a_goodbye_and_lasts(network: Network) -> None:
+async def test_an_interruption_ends_without_a_goodbye_and_lasts(
+    clock: ManualClock, network: Network
+) -> None:
     """An interrupted link drops its connection, and reconnects after the time set."""
-    clock = ManualClock()
     link = make(clock)
     async with running(link):
         await clock.advance(20)
@@ -551,12 +562,13 @@ async def test_an_interruption_ends_without_a_goodbye_and_lasts(network: Network
         assert link.status.connects == 2
 
 
-async def test_an_interruption_of_nothing_keeps_away_all_the_same(network: Network) -> None:
+async def test_an_interruption_of_nothing_keeps_away_all_the_same(
+    clock: ManualClock, network: Network
+) -> None:
     """Without a connection an interruption delays the next attempt.
 
     One under way is cut when it is up.
     """
-    clock = ManualClock()
     network.answers = [REFUSED]
     link = make(clock)
     async with running(link):
@@ -576,10 +588,10 @@ async def test_an_interruption_of_nothing_keeps_away_all_the_same(network: Netwo
         assert early.status.connects == 1
 
 
-async def test_what_is_published_during_an_interruption_is_counted(network: Network) -> None:
+async def test_what_is_published_during_an_interruption_is_counted(
+    clock: ManualClock, publisher: MqttPublisher, network: Network
+) -> None:
     """A publisher that is interrupted drops and counts, and announces again when it is back."""
-    clock = ManualClock()
-    publisher = MqttPublisher(BrokerUrl("h"), client_id="p", clock=clock)
     publisher.on_connect(lambda: [Envelope("node", b"", 1, retain=True)])
     async with running(publisher):
         await clock.advance(20)

@@ -115,10 +115,14 @@ EXPECTED = [
 ]
 
 
+@pytest.fixture
+def connected() -> Connected:
+    return Connected()
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 64, 299, 1_000, 100_000])
-def test_messages_are_the_same_however_they_are_cut(size: int) -> None:
+def test_messages_are_the_same_however_they_are_cut(connected: Connected, size: int) -> None:
     """Messages come in order and whole, however reads cut them, also the second time."""
-    connected = Connected()
     stream = b"".join(STREAM)
     for _ in range(2):
         connected.taken.clear()
@@ -131,9 +135,8 @@ def test_messages_are_the_same_however_they_are_cut(size: int) -> None:
     assert {type(each.qos) for each in connected.taken} == {int}
 
 
-def test_a_large_message_in_small_parts_is_put_together_once() -> None:
+def test_a_large_message_in_small_parts_is_put_together_once(connected: Connected) -> None:
     """The parts of a message are joined once: copying all with each takes minutes."""
-    connected = Connected()
     packet = publish("t/a", bytes(MAX_PACKET_BYTES - 100))
     tracemalloc.start()
     try:
@@ -149,9 +152,8 @@ def test_a_large_message_in_small_parts_is_put_together_once() -> None:
     assert [len(each.payload) for each in connected.taken] == [MAX_PACKET_BYTES - 100]
 
 
-def test_unusual_content_types_are_not_cached() -> None:
+def test_unusual_content_types_are_not_cached(connected: Connected) -> None:
     """A publisher with ever new content types uses no lasting memory."""
-    connected = Connected()
     for number in range(3):
         connected.feed(publish("t/a", content_type=f"text/{number}"))
     connected.feed(publish("t/a", content_type=CONTENT_TYPE_CBOR))
@@ -159,18 +161,16 @@ def test_unusual_content_types_are_not_cached() -> None:
     assert len(connected.taken) == 4
 
 
-def test_ever_new_subscription_identifiers_are_cached_up_to_a_number() -> None:
+def test_ever_new_subscription_identifiers_are_cached_up_to_a_number(connected: Connected) -> None:
     """A broker may name any of 268,435,455 with each message."""
-    connected = Connected()
     for number in range(2 * MOST_KNOWN_PROPERTIES):
         connected.feed(mqtt5.PublishPacket("t/a", b"x", subscription_ids=[number + 1]).write())
     assert len(connected.reader._known_properties) <= MOST_KNOWN_PROPERTIES
     assert len(connected.taken) == 2 * MOST_KNOWN_PROPERTIES
 
 
-def test_long_topics_are_not_kept_without_a_bound() -> None:
+def test_long_topics_are_not_kept_without_a_bound(connected: Connected) -> None:
     """Cached topics are forgotten before their texts exceed their limit."""
-    connected = Connected()
     for number in range(300):
         connected.feed(publish(f"t/{number}/" + "x" * 65_000))
     assert sum(map(len, connected.delivery.by_bytes)) <= MAX_CACHED_BYTES
@@ -238,9 +238,8 @@ def test_what_has_come_before_is_read_as_the_codec_reads_it() -> None:
     assert 300 < errors < 2_700
 
 
-def test_a_read_is_handed_over_as_one_batch() -> None:
+def test_a_read_is_handed_over_as_one_batch(connected: Connected) -> None:
     """One read is one call to the consumer; topics and content types are shared."""
-    connected = Connected()
     taken = connected.feed(*STREAM[:4])
     assert connected.batches == [4]
     assert len({id(each.topic) for each in taken}) == 1
@@ -272,10 +271,9 @@ MALFORMED = {
 
 @pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED.keys())
 def test_what_is_no_packet_ends_the_connection(
-    data: bytes, capfd: pytest.CaptureFixture[str]
+    connected: Connected, data: bytes, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Damage raises one error and prints nothing; earlier messages are handed over."""
-    connected = Connected()
     with pytest.raises(MalformedPacketError):
         connected.feed(publish("t/a", b"before"), data)
     assert [each.payload for each in connected.taken] == [b"before"]
@@ -292,10 +290,11 @@ def test_a_property_may_have_every_character_of_unicode() -> None:
     assert (taken.content_type, taken.properties) == ("\ufefftext", MessageProperties(tuple(user)))
 
 
-def test_known_properties_that_go_beyond_their_packet_are_not_taken_for_them() -> None:
+def test_known_properties_that_go_beyond_their_packet_are_not_taken_for_them(
+    connected: Connected,
+) -> None:
     """A message with a wrong length is parsed as new, though its bytes are known."""
     whole = publish("t/a", b"x", content_type=CONTENT_TYPE_CBOR)
-    connected = Connected()
     connected.feed(whole)
     short = bytes([0x30, 8]) + whole[2:10]
     with pytest.raises(MalformedPacketError):
@@ -325,9 +324,8 @@ def test_what_could_take_memory_without_a_bound_is_forbidden(packet: bytes, reas
 
 @pytest.mark.parametrize("qos", [0, 1])
 @pytest.mark.parametrize("size", [3, 100_000])
-def test_a_message_over_the_limit_is_left_out(qos: int, size: int) -> None:
+def test_a_message_over_the_limit_is_left_out(connected: Connected, qos: int, size: int) -> None:
     """It is counted and acknowledged, none of it is kept, and what follows it comes."""
-    connected = Connected()
     large = publish("t/a", bytes(MAX_PACKET_BYTES), qos)
     begin = large[: 10 * size]
     rest = large[10 * size :]
@@ -339,26 +337,23 @@ def test_a_message_over_the_limit_is_left_out(qos: int, size: int) -> None:
     assert bytes(connected.reader.acknowledgements) == b"\x40\x02\x01\x2c" * qos
 
 
-def test_properties_over_the_limit_are_counted() -> None:
+def test_properties_over_the_limit_are_counted(connected: Connected) -> None:
     """A message with more properties than are kept is counted as too large, and acknowledged."""
-    connected = Connected()
     packet = publish("t/a", qos=1, user_properties=[("a", "b" * MOST_PROPERTIES_BYTES)])
     assert not connected.feed(packet)
     assert connected.status.oversize == 1
     assert connected.reader.acknowledgements
 
 
-def test_messages_of_a_read_were_received_in_their_order() -> None:
+def test_messages_of_a_read_were_received_in_their_order(connected: Connected) -> None:
     """All messages of one read have its time, even if the clock has moved since."""
-    connected = Connected()
     connected.feed(publish("t/a"))
     connected.reader.feed(publish("t/new") + publish("t/a") + publish("t/newer"), 6.5)
     assert [each.received_s for each in connected.taken[1:]] == [6.5] * 3
 
 
-def test_what_was_left_out_before_a_topic_is_told_by_its_next_message() -> None:
+def test_what_was_left_out_before_a_topic_is_told_by_its_next_message(connected: Connected) -> None:
     """After the other reader's shed messages, the first of each topic has their number."""
-    connected = Connected()
     connected.feed(publish("t/a"), publish("t/b"))
     connected.reception.note_shed("t/a")
     assert [

@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
+import pytest
+
 from trnfleet.clock import ManualClock
 from trnfleet.transport.connection import SUBSCRIBED_AT_ONCE
 from trnfleet.transport.diagnosis import LinkDown
@@ -18,8 +20,6 @@ from trnfleet.wire.ports import Envelope, LinkStatus
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
-
-    import pytest
 
 TOPICS = [f"node/{number:04d}" for number in range(1_000)]
 
@@ -75,9 +75,13 @@ async def asking(
             await task
 
 
-async def test_batches_grow_and_no_subscription_stays() -> None:
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+async def test_batches_grow_and_no_subscription_stays(clock: ManualClock) -> None:
     """The first batch suits every broker, the next ones double, and all are unsubscribed."""
-    clock = ManualClock()
     broker = Broker()
     async with asking(clock, broker) as (requests, status):
         requests.add(TOPICS)
@@ -89,12 +93,11 @@ async def test_batches_grow_and_no_subscription_stays() -> None:
     assert (status.retained_exactly, status.withholds_retained) == (len(TOPICS), True)
 
 
-async def test_a_broker_that_takes_few_is_asked_for_few() -> None:
+async def test_a_broker_that_takes_few_is_asked_for_few(clock: ManualClock) -> None:
     """After a connection ended over a batch, the next gets smaller ones.
 
     They have the unanswered topics.
     """
-    clock = ManualClock()
     broker = Broker(most=10)
     after = Broker(most=10)
     async with asking(clock, broker, after) as (requests, status):
@@ -107,9 +110,8 @@ async def test_a_broker_that_takes_few_is_asked_for_few() -> None:
     assert status.retained_exactly == 100
 
 
-async def test_a_connection_that_is_closed_on_purpose_ends_no_requests() -> None:
+async def test_a_connection_that_is_closed_on_purpose_ends_no_requests(clock: ManualClock) -> None:
     """After a change to MQTT 5 unanswered requests are repeated on the new connection."""
-    clock = ManualClock()
     broker = Broker(retained=())
     after = Broker()
     async with asking(clock, broker, after) as (requests, status):
@@ -123,12 +125,11 @@ async def test_a_connection_that_is_closed_on_purpose_ends_no_requests() -> None
     assert status.retained_exactly == 3
 
 
-async def test_the_next_connection_begins_with_what_the_former_one_owes() -> None:
+async def test_the_next_connection_begins_with_what_the_former_one_owes(clock: ManualClock) -> None:
     """Also before the former connection's end is noticed.
 
     Its wildcards may bring a requested topic, but that is not an answer.
     """
-    clock = ManualClock()
     broker = Broker(retained=())
     after = Broker()
     async with asking(clock, broker, after) as (requests, status):
@@ -145,9 +146,8 @@ async def test_the_next_connection_begins_with_what_the_former_one_owes() -> Non
     assert (sum(after.batches), status.retained_exactly) == (100, 100)
 
 
-async def test_requests_that_wait_for_a_connection_begin_with_it() -> None:
+async def test_requests_that_wait_for_a_connection_begin_with_it(clock: ManualClock) -> None:
     """Topics added without a connection are requested on the next one."""
-    clock = ManualClock()
     broker = Broker()
     after = Broker()
     async with asking(clock, broker, after) as (requests, status):
@@ -160,12 +160,11 @@ async def test_requests_that_wait_for_a_connection_begin_with_it() -> None:
     assert status.retained_exactly == 3
 
 
-async def test_topics_that_nobody_retains_slow_it_down() -> None:
+async def test_topics_that_nobody_retains_slow_it_down(clock: ManualClock) -> None:
     """Each unanswered batch doubles the pause; an answer ends that.
 
     So made-up names are a small load.
     """
-    clock = ManualClock()
     broker = Broker(retained=TOPICS[900:])
     async with asking(clock, broker) as (requests, _):
         requests.add(TOPICS)
@@ -176,9 +175,8 @@ async def test_topics_that_nobody_retains_slow_it_down() -> None:
     assert broker.subscribed == set()
 
 
-async def test_retained_messages_of_wildcards_are_told_apart() -> None:
+async def test_retained_messages_of_wildcards_are_told_apart(clock: ManualClock) -> None:
     """A broker with retained messages for wildcards, too, withholds none."""
-    clock = ManualClock()
     broker = Broker()
     async with asking(clock, broker) as (requests, status):
         requests.note(Envelope("node/9999", b"x", retain=True))
@@ -229,9 +227,8 @@ async def test_a_full_inbox_holds_up_the_next_batch() -> None:
         await task
 
 
-async def test_answers_that_had_no_room_are_not_waited_for() -> None:
+async def test_answers_that_had_no_room_are_not_waited_for(clock: ManualClock) -> None:
     """A gap after some answers ends a batch; without any, the full time is waited."""
-    clock = ManualClock()
     broker = Broker(retained=TOPICS[::2])
     async with asking(clock, broker) as (requests, status):
         requests.add(TOPICS[:248])
