@@ -47,9 +47,13 @@ def take(
     )
 
 
-def test_the_one_that_began_first_speaks() -> None:
+@pytest.fixture
+def election() -> Election:
+    return Election("watch-m", 5 * SECOND)
+
+
+def test_the_one_that_began_first_speaks(election: Election) -> None:
     """The watch that began first leads, ties go by client id, simulators do not count."""
-    election = Election("watch-m", 5 * SECOND)
     assert election.leader(0) == "watch-m"
     take(election, "sim", presence("sim", None, role="telemetry"), 0)
     take(election, "watch-z", presence("watch-z", 5 * SECOND), 0)
@@ -61,21 +65,19 @@ def test_the_one_that_began_first_speaks() -> None:
 
 
 @pytest.mark.parametrize("farewell", [presence("watch-a", SECOND, "offline"), b""])
-def test_the_next_one_takes_over(farewell: bytes) -> None:
+def test_the_next_one_takes_over(election: Election, farewell: bytes) -> None:
     """A last will and a cleared message both let the next one speak."""
-    election = Election("watch-m", 5 * SECOND)
     take(election, "watch-a", presence("watch-a", SECOND), 0)
     assert election.leader(0) == "watch-a"
     take(election, "watch-a", farewell, 1)
     assert election.leader(1) == "watch-m"
 
 
-def test_a_message_that_outlived_its_watch_counts_for_a_while_only() -> None:
+def test_a_message_that_outlived_its_watch_counts_for_a_while_only(election: Election) -> None:
     """Without a heartbeat a watch is gone exactly at `GONE_S`.
 
     A lost connection makes none gone.
     """
-    election = Election("watch-m", 5 * SECOND)
     take(election, "watch-a", presence("watch-a", SECOND), 0)
     assert election.leader(GONE_S - 0.001) == "watch-a"
     assert election.leader(GONE_S) == "watch-m"
@@ -84,21 +86,19 @@ def test_a_message_that_outlived_its_watch_counts_for_a_while_only() -> None:
     assert election.leader(GONE_S + DOUBT_S) == "watch-m"
 
 
-def test_what_is_no_presence_is_refused() -> None:
+def test_what_is_no_presence_is_refused(election: Election) -> None:
     """A watch without a beginning, and one under another's name, do not count."""
-    election = Election("watch-m", 5 * SECOND)
     with pytest.raises(WireError):
         take(election, "watch-a", presence("watch-a", None), 0)
     take(election, "watch-a", presence("watch-b", SECOND), 0)
     assert election.leader(0) == "watch-m"
 
 
-def test_a_retained_message_is_no_heartbeat() -> None:
+def test_a_retained_message_is_no_heartbeat(election: Election) -> None:
     """It marks its watch as in doubt for a while, however often it arrives.
 
     Its start time does not prove presence.
     """
-    election = Election("watch-m", 5 * SECOND)
     assert not take(election, "watch-a", presence("watch-a", SECOND), 0, is_retained=True)
     assert election.leader(DOUBT_S - 0.001) == "watch-a"
     assert election.leader(DOUBT_S) == "watch-m"
@@ -107,9 +107,8 @@ def test_a_retained_message_is_no_heartbeat() -> None:
     assert election.leader(21 + GONE_S - 0.001) == "watch-a"
 
 
-def test_who_comes_later_gets_no_older() -> None:
+def test_who_comes_later_gets_no_older(election: Election) -> None:
     """A newcomer claiming an early start ranks by its first heartbeat, even after a reboot."""
-    election = Election("watch-m", 5 * SECOND)
     assert not election.take_part(2)
     take(election, "evil", presence("evil", 0), 10)
     assert election.leader(10) == "watch-m"
@@ -172,9 +171,8 @@ def test_a_leader_that_was_in_doubt_is_found_late() -> None:
         assert (election.since_ns > 50 * SECOND) == is_found
 
 
-def test_a_replaced_watch_leads_nobody_until_it_starts_again() -> None:
+def test_a_replaced_watch_leads_nobody_until_it_starts_again(election: Election) -> None:
     """Neither time nor heartbeats change that; after another start it ranks as a newcomer."""
-    election = Election("watch-m", 5 * SECOND)
     old = presence("watch-a", SECOND, leads=True)
     take(election, "watch-a", old, 0)
     election.take_part(0)
@@ -190,9 +188,10 @@ def test_a_replaced_watch_leads_nobody_until_it_starts_again() -> None:
     assert election.leader(100) == "watch-m"
 
 
-def test_a_replaced_watch_that_has_stepped_back_may_lead_in_the_absence_of_this_one() -> None:
+def test_a_replaced_watch_that_has_stepped_back_may_lead_in_the_absence_of_this_one(
+    election: Election,
+) -> None:
     """Else both would lead once this watch is back. A later claim alone does not help it."""
-    election = Election("watch-m", 5 * SECOND)
     take(election, "watch-a", presence("watch-a", SECOND, leads=True), 0)
     election.take_part(0)
     election.replace("watch-a")
@@ -248,9 +247,8 @@ def test_only_a_leader_that_is_not_replaced_moves_others_back() -> None:
         assert election.since_ns == before_ns
 
 
-def test_a_retained_message_takes_no_time_from_a_heartbeat() -> None:
+def test_a_retained_message_takes_no_time_from_a_heartbeat(election: Election) -> None:
     """A retained message after a reconnect does not shorten a heard watch's presence."""
-    election = Election("watch-m", 5 * SECOND)
     take(election, "watch-a", presence("watch-a", SECOND), 0)
     take(election, "watch-a", presence("watch-a", SECOND), 1, is_retained=True)
     assert election.leader(GONE_S - 0.001) == "watch-a"

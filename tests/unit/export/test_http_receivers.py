@@ -103,13 +103,23 @@ def starts(other: Other) -> list[list[str]]:
     ]
 
 
-async def test_alertmanager_is_told_at_once_and_again_every_minute() -> None:
+@pytest.fixture
+def other() -> Other:
+    return Other()
+
+
+@pytest.fixture
+def receiver(other: Other) -> AlertmanagerReceiver:
+    return AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
+
+
+async def test_alertmanager_is_told_at_once_and_again_every_minute(
+    other: Other, receiver: AlertmanagerReceiver
+) -> None:
     """A firing alert is sent at once and repeated, without empty texts and labels.
 
     It ends 4 min after each repeat.
     """
-    other = Other()
-    receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
     told: list[str] = []
     receiver.confirm = lambda each: told.append(each.mark)
     async with running(receiver.run()):
@@ -144,12 +154,13 @@ def seconds(text: str) -> float:
 
 
 @pytest.mark.parametrize("ahead_s", [3_600.0, -3_600.0])
-async def test_alertmanager_with_another_clock_is_told_its_own_times(ahead_s: float) -> None:
+async def test_alertmanager_with_another_clock_is_told_its_own_times(
+    other: Other, ahead_s: float
+) -> None:
     """Times are by Alertmanager's clock, whichever clock is wrong.
 
     A firing alert ends in 4 min and a resolved one is over.
     """
-    other = Other()
     other.ahead_s = ahead_s
     receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
     async with running(receiver.run()):
@@ -166,9 +177,8 @@ async def test_alertmanager_with_another_clock_is_told_its_own_times(ahead_s: fl
 
 
 @pytest.mark.parametrize("step_s", [3_600.0, -3_600.0])
-async def test_alertmanager_is_told_no_step_of_our_clock(step_s: float) -> None:
+async def test_alertmanager_is_told_no_step_of_our_clock(other: Other, step_s: float) -> None:
     """Setting the wall clock wrong and right again changes no time sent to Alertmanager."""
-    other = Other()
     other.ahead_s = 0.0
     receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
     async with running(receiver.run()):
@@ -186,13 +196,13 @@ async def test_alertmanager_is_told_no_step_of_our_clock(step_s: float) -> None:
     assert all(0 < seconds(each[0]["endsAt"]) < 400 for each in other.bodies)
 
 
-async def test_alertmanager_is_told_nothing_again_that_another_watch_has_ended() -> None:
+async def test_alertmanager_is_told_nothing_again_that_another_watch_has_ended(
+    other: Other, receiver: AlertmanagerReceiver
+) -> None:
     """While the broker is away only alerts known to Alertmanager are repeated, and no end.
 
     All firing ones if it has forgotten them, or if this watch leads.
     """
-    other = Other()
-    receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
     async with running(receiver.run()):
         receiver.notify([notification(1), notification(2), notification(3, resolved_s=0)])
         await other.clock.advance(1)
@@ -213,10 +223,10 @@ async def test_alertmanager_is_told_nothing_again_that_another_watch_has_ended()
         assert {each for body in starts(other)[before:] for each in body} == {"1", "2", "3"}
 
 
-async def test_alertmanager_is_told_nothing_at_once_after_a_stop() -> None:
+async def test_alertmanager_is_told_nothing_at_once_after_a_stop(
+    other: Other, receiver: AlertmanagerReceiver
+) -> None:
     """A watch stopped for longer than a repeat first checks its alerts."""
-    other = Other()
-    receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
     async with running(receiver.run()):
         receiver.notify([notification(1)])
         await other.clock.advance(1)
@@ -229,9 +239,8 @@ async def test_alertmanager_is_told_nothing_at_once_after_a_stop() -> None:
         assert seconds(other.bodies[1][0]["endsAt"]) < 10
 
 
-async def test_links_go_where_receivers_look_for_them() -> None:
+async def test_links_go_where_receivers_look_for_them(other: Other) -> None:
     """The runbook is the usual annotation, the link back the generatorURL, or neither."""
-    other = Other()
     links: dict[str, Any] = {
         "runbook_url": "https://wiki.example/hot",
         "generator_url": "https://dash.example/?fleet=demo",
@@ -250,10 +259,10 @@ async def test_links_go_where_receivers_look_for_them() -> None:
         assert not {"runbook_url", "generatorURL"} & {*plain, *plain["annotations"]}
 
 
-async def test_alertmanager_hears_of_the_end_for_a_quarter_of_an_hour() -> None:
+async def test_alertmanager_hears_of_the_end_for_a_quarter_of_an_hour(
+    other: Other, receiver: AlertmanagerReceiver
+) -> None:
     """A resolved alert is sent with its end, again every minute, and then no more."""
-    other = Other()
-    receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
     async with running(receiver.run()):
         receiver.notify([notification(1)])
         await other.clock.advance(5)
@@ -268,9 +277,8 @@ async def test_alertmanager_hears_of_the_end_for_a_quarter_of_an_hour() -> None:
         assert len(other.requests) == count
 
 
-async def test_alertmanager_that_is_away_gets_everything_later() -> None:
+async def test_alertmanager_that_is_away_gets_everything_later(other: Other) -> None:
     """Failures are repeated with growing pauses; the newest state is sent."""
-    other = Other()
     other.error = httpx.ConnectError("no")
     receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
     told: list[str] = []
@@ -291,9 +299,8 @@ async def test_alertmanager_that_is_away_gets_everything_later() -> None:
         assert receiver.errors() == NO_ERRORS
 
 
-async def test_alertmanager_refuses_one_and_takes_the_others() -> None:
+async def test_alertmanager_refuses_one_and_takes_the_others(other: Other) -> None:
     """A refused alert is found, reported once and not repeated; the others arrive."""
-    other = Other()
     other.status = lambda body: (
         400 if any(each["annotations"]["summary"] == "number 3" for each in body) else 200
     )
@@ -323,9 +330,8 @@ async def test_alertmanager_refuses_one_and_takes_the_others() -> None:
         assert all("3" not in body for body in starts(other))
 
 
-async def test_an_alert_that_is_taken_later_is_repeated() -> None:
+async def test_an_alert_that_is_taken_later_is_repeated(other: Other) -> None:
     """A refused alert is sent with its next change, and is then no error."""
-    other = Other()
     other.status = 400
     receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
     async with running(receiver.run()):
@@ -341,13 +347,13 @@ async def test_an_alert_that_is_taken_later_is_repeated() -> None:
         assert len(other.requests) == 1
 
 
-async def test_alertmanager_gets_batches_and_forgets_when_another_speaks() -> None:
+async def test_alertmanager_gets_batches_and_forgets_when_another_speaks(
+    other: Other, receiver: AlertmanagerReceiver
+) -> None:
     """No request has more than 500 alerts.
 
     Standby stops all repeats, and delivers once the ends unknown to others.
     """
-    other = Other()
-    receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
     async with running(receiver.run()):
         receiver.notify([notification(number) for number in range(1_200)])
         await other.clock.advance(1)
@@ -360,13 +366,13 @@ async def test_alertmanager_gets_batches_and_forgets_when_another_speaks() -> No
         ]
 
 
-async def test_what_a_former_watch_told_is_repeated() -> None:
+async def test_what_a_former_watch_told_is_repeated(
+    other: Other, receiver: AlertmanagerReceiver
+) -> None:
     """Firing alerts are repeated with new values, without a new notification.
 
     Until another watch ends them.
     """
-    other = Other()
-    receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
     async with running(receiver.run()):
         receiver.refresh(notification(1))
         await other.clock.advance(1)
@@ -378,9 +384,8 @@ async def test_what_a_former_watch_told_is_repeated() -> None:
     assert {body[0]["endsAt"] for body in other.bodies[2:]} == {"2026-01-05T08:00:03.000Z"}
 
 
-async def test_a_webhook_gets_what_alertmanager_would_post() -> None:
+async def test_a_webhook_gets_what_alertmanager_would_post(other: Other) -> None:
     """The body has Alertmanager's version 4 form, with the alerts' common entries."""
-    other = Other()
     receiver = WebhookReceiver(
         "webhook", HttpTarget("http://h/x"), other.clock, transport=other.transport
     )
@@ -397,9 +402,8 @@ async def test_a_webhook_gets_what_alertmanager_would_post() -> None:
     assert body["alerts"][0]["fingerprint"] == fingerprint(1)
 
 
-async def test_a_webhook_keeps_the_order_and_is_tried_again() -> None:
+async def test_a_webhook_keeps_the_order_and_is_tried_again(other: Other) -> None:
     """A failed batch is posted before the next one; a refused one is dropped."""
-    other = Other()
     other.status = 503
     receiver = WebhookReceiver(
         "webhook", HttpTarget("http://h/x"), other.clock, transport=other.transport
@@ -552,10 +556,10 @@ def test_urls_and_their_passwords() -> None:
             parse_target(bad)
 
 
-async def test_a_change_during_a_refused_request_is_sent_and_repeated() -> None:
+async def test_a_change_during_a_refused_request_is_sent_and_repeated(
+    other: Other, receiver: AlertmanagerReceiver
+) -> None:
     """A refusal applies to the former state; the new one counts for itself."""
-    other = Other()
-    receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
 
     def refuse_once(_body: list[dict[str, Any]]) -> int:
         if len(other.requests) > 1:

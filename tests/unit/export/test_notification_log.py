@@ -88,10 +88,18 @@ class LogBench:
         return dict(self.notification_log.take_changes())
 
 
-def test_an_alert_is_told_once_and_its_end_once() -> None:
+@pytest.fixture
+def bench(ear: Ear) -> LogBench:
+    return LogBench(ear)
+
+
+@pytest.fixture
+def ear() -> Ear:
+    return Ear()
+
+
+def test_an_alert_is_told_once_and_its_end_once(bench: LogBench, ear: Ear) -> None:
     """A receiver gets each start and end once; delivered states are retained."""
-    ear = Ear()
-    bench = LogBench(ear)
     bench.step(1, 1)
     bench.step(2, 1)
     assert ear.states() == [("firing", "1")]
@@ -117,23 +125,19 @@ def test_an_alert_is_told_once_and_its_end_once() -> None:
     )
 
 
-def test_the_next_beginning_is_told_again() -> None:
+def test_the_next_beginning_is_told_again(bench: LogBench, ear: Ear) -> None:
     """An alert that comes back is another notification."""
-    ear = Ear()
-    bench = LogBench(ear)
     bench.step(1, 1)
     bench.step(2)
     bench.step(10, 1, fired_s=9)
     assert ear.states() == [("firing", "1"), ("resolved", "1"), ("firing", "1")]
 
 
-def test_a_late_word_on_what_is_over_is_no_beginning() -> None:
+def test_a_late_word_on_what_is_over_is_no_beginning(bench: LogBench, ear: Ear) -> None:
     """A late message about a resolved alert is no start.
 
     A condition seen again is one.
     """
-    ear = Ear()
-    bench = LogBench(ear)
     bench.step(1, 1)
     bench.step(2)
     bench.step(3, 1, is_unseen=True)
@@ -143,13 +147,11 @@ def test_a_late_word_on_what_is_over_is_no_beginning() -> None:
     assert ear.heard[2].message.fired == "2026-01-05T08:00:05.000Z"
 
 
-def test_a_quiet_alert_notifies_when_it_no_longer_is() -> None:
+def test_a_quiet_alert_notifies_when_it_no_longer_is(bench: LogBench, ear: Ear) -> None:
     """A silenced or inhibited alert is published without notification.
 
     Its end goes only to receivers that know of it.
     """
-    ear = Ear()
-    bench = LogBench(ear)
     bench.step(1, 1, 2, is_quiet=True)
     assert set(bench.published()) == {fingerprint(1), fingerprint(2)}
     assert ear.heard == []
@@ -159,10 +161,8 @@ def test_a_quiet_alert_notifies_when_it_no_longer_is() -> None:
     assert ear.states() == [("firing", "2")]
 
 
-def test_what_is_told_and_then_silenced_has_its_end_told() -> None:
+def test_what_is_told_and_then_silenced_has_its_end_told(bench: LogBench, ear: Ear) -> None:
     """A receiver that was notified of firing is notified of the resolution, silenced or not."""
-    ear = Ear()
-    bench = LogBench(ear)
     bench.step(1, 1)
     bench.step(2, 1, is_quiet=True)
     bench.step(3)
@@ -192,9 +192,8 @@ def test_figures_are_refreshed_now_and_then() -> None:
 
 
 @pytest.mark.parametrize("client", ["watch-1", "watch-2"])
-def test_a_new_leader_repeats_nothing_and_loses_nothing(client: str) -> None:
+def test_a_new_leader_repeats_nothing_and_loses_nothing(ear: Ear, client: str) -> None:
     """A restarted or new leader sends only unrecorded states, and changes since then."""
-    ear = Ear()
     bench = LogBench(ear, client=client)
     fired = "firing@2026-01-05T08:00:00.000Z"
     retained = [
@@ -240,13 +239,11 @@ def test_a_receiver_that_repeats_is_given_what_it_knows() -> None:
     assert ear.stood_by == 1
 
 
-def test_what_is_over_is_cleared() -> None:
+def test_what_is_over_is_cleared(bench: LogBench, ear: Ear) -> None:
     """A resolved alert is cleared after 15 min, later if a receiver owes its end.
 
     In the end it is cleared in any case.
     """
-    ear = Ear()
-    bench = LogBench(ear)
     bench.step(0, 1, 2)
     ear.confirm_all()
     bench.step(1, 2)
@@ -289,13 +286,11 @@ def test_wall_clock_of_a_simulated_fleet() -> None:
 
 
 @pytest.mark.parametrize("step_s", [3_600, -3_600])
-def test_a_wall_clock_that_is_set_moves_no_alert(step_s: int) -> None:
+def test_a_wall_clock_that_is_set_moves_no_alert(bench: LogBench, ear: Ear, step_s: int) -> None:
     """Receivers get times of our clock, before and after it was set.
 
     By these they find out how wrong it is.
     """
-    ear = Ear()
-    bench = LogBench(ear)
     bench.step(1, 1)
     bench.wall_ahead_s = step_s
     bench.step(10, 1, 2, fired_s=5)
@@ -319,10 +314,8 @@ def test_a_wall_clock_that_is_set_moves_no_alert(step_s: int) -> None:
     ]
 
 
-def test_what_others_left_may_come_late() -> None:
+def test_what_others_left_may_come_late(bench: LogBench, ear: Ear) -> None:
     """A late retained alert is accepted; its own echo is not."""
-    ear = Ear()
-    bench = LogBench(ear)
     fired = {"webhook": "firing@2026-01-05T08:00:00.000Z"}
     bench.notification_log.take_late(
         [
@@ -336,13 +329,12 @@ def test_what_others_left_may_come_late() -> None:
     assert ear.states() == [("resolved", "1")]
 
 
-def test_an_end_is_for_who_may_know_of_the_beginning() -> None:
+def test_an_end_is_for_who_may_know_of_the_beginning(ear: Ear) -> None:
     """The next leader ends an alert notified but not recorded, once.
 
     The former leader vanished before it recorded the delivery.
     """
     keeps = Ear("alertmanager", repeats=True)
-    ear = Ear()
     bench = LogBench(keeps, ear)
     bench.notification_log.take_over([alert_message(1, watch="watch-9")], bench.now(1))
     bench.step(2)
@@ -353,10 +345,8 @@ def test_an_end_is_for_who_may_know_of_the_beginning() -> None:
     assert len(keeps.heard) == 1
 
 
-def test_rules_that_are_not_looked_at_stay_as_they_are() -> None:
+def test_rules_that_are_not_looked_at_stay_as_they_are(bench: LogBench, ear: Ear) -> None:
     """A step for some rules starts and ends only their alerts."""
-    ear = Ear()
-    bench = LogBench(ear)
     bench.step(1, 1)
     log = bench.notification_log
     now = bench.now(2)
@@ -368,13 +358,11 @@ def test_rules_that_are_not_looked_at_stay_as_they_are() -> None:
     assert ear.states()[-1] == ("resolved", "1")
 
 
-def test_a_leader_again_offers_what_was_not_confirmed() -> None:
+def test_a_leader_again_offers_what_was_not_confirmed(bench: LogBench, ear: Ear) -> None:
     """Unconfirmed notifications are offered again, confirmed ones are not.
 
     Another watch led meanwhile.
     """
-    ear = Ear()
-    bench = LogBench(ear)
     bench.step(1, 1, 2)
     ear.confirm(ear.heard[0])
     ear.heard.clear()
@@ -403,10 +391,8 @@ def test_what_only_this_watch_knows_ends_with_its_leadership() -> None:
     assert ear.heard[1].ends_ns == BEGIN_NS + 6 * NS_PER_S
 
 
-def test_what_is_in_the_log_is_not_taken_late() -> None:
+def test_what_is_in_the_log_is_not_taken_late(bench: LogBench, ear: Ear) -> None:
     """Another watch's message about a known alert changes nothing."""
-    ear = Ear()
-    bench = LogBench(ear)
     bench.step(1, 1)
     ear.confirm_all()
     bench.notification_log.take_late([alert_message(1, told={}, watch="watch-9")], bench.now(2))
@@ -415,10 +401,10 @@ def test_what_is_in_the_log_is_not_taken_late() -> None:
 
 
 @pytest.mark.parametrize("resolved_s", [-5, 60])
-def test_an_end_lies_between_the_beginning_and_now(resolved_s: int) -> None:
+def test_an_end_lies_between_the_beginning_and_now(
+    bench: LogBench, ear: Ear, resolved_s: int
+) -> None:
     """An end outside this range, as after a clock step, becomes the present."""
-    ear = Ear()
-    bench = LogBench(ear)
     bench.step(1, 1)
     bench.resolved = {fingerprint(1): BEGIN_NS + resolved_s * NS_PER_S}
     bench.step(21)
@@ -445,10 +431,8 @@ def test_an_end_moves_with_the_wall_clock() -> None:
     ]
 
 
-def test_an_end_that_was_missed_is_made_up_for() -> None:
+def test_an_end_that_was_missed_is_made_up_for(bench: LogBench, ear: Ear) -> None:
     """A receiver that missed an end gets the next one, even of a silenced alert."""
-    ear = Ear()
-    bench = LogBench(ear)
     bench.step(1, 1)
     ear.confirm_all()
     ear.room = 0
