@@ -58,12 +58,16 @@ def secret_file(folder: Path) -> str:
     return str(file)
 
 
-def test_where_a_password_comes_from(tmp_path: Path) -> None:
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    return secret_file(tmp_path)
+
+
+def test_where_a_password_comes_from(file: str) -> None:
     """The file comes before the variable.
 
     A token stays in its file, and the user may be an option.
     """
-    file = secret_file(tmp_path)
     broker = ("--broker", "mqtt://h", "--user", "ops")
     by_file = session_of(*broker, "--password-file", file, **{PASSWORD_VARIABLE: "other"})
     assert (by_file.url, by_file.password) == (BrokerUrl("h", user="ops"), Password("hunter2"))
@@ -73,12 +77,11 @@ def test_where_a_password_comes_from(tmp_path: Path) -> None:
     assert token.path == file
 
 
-def test_options_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
+def test_options_that_contradict_each_other_are_refused(file: str) -> None:
     """Contradictions are refused in one line each.
 
     They are two sources of a password, a token without a user, and a prompt without a terminal.
     """
-    file = secret_file(tmp_path)
     with pytest.raises(ConfigError, match="--password-file and --ask-password do not go together"):
         session_of("--broker", "mqtt://a@h", "--ask-password", "--password-file", file)
     with pytest.raises(
@@ -92,13 +95,12 @@ def test_options_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
 
 
 def test_of_options_that_come_instead_of_each_other_the_stronger_source_decides(
-    tmp_path: Path,
+    file: str, tmp_path: Path
 ) -> None:
     """A stronger source's token replaces the password file of [common] or a variable.
 
     The token is on the command line or in a profile. In the same way --insecure replaces --ca.
     """
-    file = secret_file(tmp_path)
     settings = tmp_path / "settings.toml"
     settings.write_text(
         f'[common]\npassword-file = "{file}"\nca = "/missing.pem"\n[profile.cloud]\ntoken-file ='
@@ -115,12 +117,11 @@ def test_of_options_that_come_instead_of_each_other_the_stronger_source_decides(
         session_of(*broker)
 
 
-def test_the_password_s_variable_goes_before_settings_files(tmp_path: Path) -> None:
+def test_the_password_s_variable_goes_before_settings_files(file: str, tmp_path: Path) -> None:
     """The variable is stronger than a file, a token or a prompt of the settings.
 
     It is weaker than those of the command line.
     """
-    file = secret_file(tmp_path)
     settings = tmp_path / "settings.toml"
     broker = ("--broker", "mqtt://ops@h", "--config", str(settings))
     variable = {PASSWORD_VARIABLE: "other"}
@@ -135,12 +136,11 @@ def test_the_password_s_variable_goes_before_settings_files(tmp_path: Path) -> N
     )
 
 
-def test_an_option_is_for_the_brokers_that_have_a_use_for_it(tmp_path: Path) -> None:
+def test_an_option_is_for_the_brokers_that_have_a_use_for_it(file: str) -> None:
     """Brokers with TLS get the certificates, and those without a user the user.
 
     An option that no broker can use is refused.
     """
-    file = secret_file(tmp_path)
     brokers = ("--broker", "mqtts://h", "--broker", "mqtt://ann@h")
     over_tls, plain = sessions_of(*brokers, "--insecure", "--user", "ops", "--token-file", file)
     assert (over_tls.url.user, over_tls.tls) == ("ops", TlsSettings(insecure=True))
@@ -161,12 +161,11 @@ def test_more_brokers_than_an_instance_can_be_heard_over_are_refused() -> None:
         sessions_of(*brokers)
 
 
-def test_a_token_of_the_settings_is_for_brokers_with_a_user(tmp_path: Path) -> None:
+def test_a_token_of_the_settings_is_for_brokers_with_a_user(file: str) -> None:
     """A broker without a user is connected to without the token.
 
     On the command line a token needs a user.
     """
-    file = secret_file(tmp_path)
     assert session_of("--broker", "mqtt://h", TRNFLEET_TOKEN_FILE=file).password is None
     assert isinstance(
         session_of("--broker", "mqtt://h", "--user", "ops", TRNFLEET_TOKEN_FILE=file).password,

@@ -41,10 +41,14 @@ def feed() -> Feed:
     return made
 
 
-def test_frames_carry_every_column(feed: Feed) -> None:
+@pytest.fixture
+def reader() -> FrameDecoder:
+    return decoder()
+
+
+def test_frames_carry_every_column(reader: FrameDecoder, feed: Feed) -> None:
     """The first frame and, by its template, later ones give the codes that were encoded."""
     frames = encoder(feed)
-    reader = decoder()
     for seq in range(3):
         feed.scatter(seed=seq)
         frame = reader.decode(frames.encode(seq, 1_000 + seq))
@@ -80,10 +84,9 @@ def test_any_number_of_metrics_goes_into_a_frame(
         assert np.array_equal(reader.decode(payload).chip[table[-1].name], feed.columns["power_w"])
 
 
-def test_other_encoders_are_read_too(feed: Feed) -> None:
+def test_other_encoders_are_read_too(reader: FrameDecoder, feed: Feed) -> None:
     """A frame with the same content in another CBOR form is parsed in full."""
     ours = encoder(feed).encode(7, 8)
-    reader = decoder()
     reader.decode(ours)
     data = cbor2.loads(ours)
     theirs = cbor2.dumps(dict(reversed(data.items())))
@@ -93,9 +96,8 @@ def test_other_encoders_are_read_too(feed: Feed) -> None:
     assert np.array_equal(frame.chip["power_w"], feed.columns["power_w"])
 
 
-def test_a_changed_boot_is_not_mistaken(feed: Feed) -> None:
+def test_a_changed_boot_is_not_mistaken(reader: FrameDecoder, feed: Feed) -> None:
     """A template learned from one boot does not hide another."""
-    reader = decoder()
     reader.decode(encoder(feed).encode(0, 0))
     other = FrameEncoder(
         PATH, "taob", revision=0, columns=feed.columns, chips=slice(0, 64), instances=slice(0, 4)
@@ -151,10 +153,11 @@ def test_any_damage(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("name", [b"uc1/us-0001", b"boot"])
-def test_a_damaged_name_is_refused_with_and_without_a_template(feed: Feed, name: bytes) -> None:
+def test_a_damaged_name_is_refused_with_and_without_a_template(
+    reader: FrameDecoder, feed: Feed, name: bytes
+) -> None:
     """A path or boot in invalid UTF-8 is undecodable, with and without a template."""
     payload = encoder(feed).encode(3, 4)
-    reader = decoder()
     reader.decode(payload)
     value = payload.rindex(name, 0, payload.index(b"chip"))
     damaged = payload[:value] + b"\xff" + payload[value + 1 :]
@@ -208,18 +211,16 @@ def test_forms_that_a_frame_does_not_have(payload: bytes) -> None:
         decoder().decode(payload)
 
 
-def test_padding_is_not_kept(feed: Feed) -> None:
+def test_padding_is_not_kept(reader: FrameDecoder, feed: Feed) -> None:
     """A frame with much besides its values is read, but has no template."""
-    reader = decoder()
     data = cbor2.loads(encoder(feed).encode(0, 0))
     frame = reader.decode(cbor2.dumps({**data, "padding": bytes(100_000)}))
     assert np.array_equal(frame.chip["power_w"], feed.columns["power_w"])
     assert not reader.templates
 
 
-def test_topics_share_what_was_learned(feed: Feed) -> None:
+def test_topics_share_what_was_learned(reader: FrameDecoder, feed: Feed) -> None:
     """A frame of another path uses the same template, with its own path."""
-    reader = decoder()
     reader.decode(encoder(feed).encode(0, 0))
     other = FrameEncoder(
         "uc1/us-0777",
@@ -251,9 +252,8 @@ def test_an_array_is_what_its_column_says(feed: Feed, array: object, why: str) -
         decoder().decode(cbor2.dumps(data))
 
 
-def test_templates_are_bounded(feed: Feed) -> None:
+def test_templates_are_bounded(reader: FrameDecoder, feed: Feed) -> None:
     """Frames of ever another length make room for each other."""
-    reader = decoder()
     lengths = set()
     for number in range(1, 100):
         path = "uc1/us-" + "0" * max(1, number - 50)

@@ -76,6 +76,11 @@ class Served:
             await self._task
 
 
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(NOW_NS)
+
+
 async def test_it_announces_repeats_and_says_goodbye() -> None:
     """The bridge publishes its presence and readings, repeated each minute.
 
@@ -146,9 +151,10 @@ async def test_patience_doubles_up_to_a_quarter_of_an_hour() -> None:
 @pytest.mark.parametrize(
     "failure", [CloudError("no credentials"), RequestsThrottled("EC2: Throttling")]
 )
-async def test_a_first_reading_that_fails_is_an_error(failure: CloudError) -> None:
+async def test_a_first_reading_that_fails_is_an_error(
+    clock: ManualClock, failure: CloudError
+) -> None:
     """A failing only reading, throttled or not, ends with the reason and a goodbye."""
-    clock = ManualClock(NOW_NS)
     recorder = Recorder(clock)
     with pytest.raises(CloudError, match=str(failure)):
         await serve(
@@ -157,21 +163,21 @@ async def test_a_first_reading_that_fails_is_an_error(failure: CloudError) -> No
     assert json.loads(recorder.sent[-1][1].payload)["state"] == "offline"
 
 
-async def test_once_is_once() -> None:
+async def test_once_is_once(clock: ManualClock) -> None:
     """With `once` there is one reading."""
     account = Account(reading())
-    clock = ManualClock(NOW_NS)
     await serve(made(), Recorder(clock), account.read, clock=clock, interval_s=60.0, once=True)
     assert account.asked == 1
 
 
 @pytest.mark.parametrize("once", [True, False])
-async def test_eventbridge_s_events_are_followed_to_their_end(once: bool) -> None:
+async def test_eventbridge_s_events_are_followed_to_their_end(
+    clock: ManualClock, once: bool
+) -> None:
     """Lines are read after the first reading, blank ones skipped.
 
     At their end the bridge continues to read EC2, or ends with `once`.
     """
-    clock = ManualClock(NOW_NS)
     recorder = Recorder(clock)
     lines = [INTERRUPTION, b"\n", line(), b""]
     account = Account(reading())
@@ -197,12 +203,11 @@ async def test_eventbridge_s_events_are_followed_to_their_end(once: bool) -> Non
     assert json.loads(recorder.sent[-1][1].payload)["state"] == "offline"
 
 
-async def test_a_broker_that_forgets_is_told_again() -> None:
+async def test_a_broker_that_forgets_is_told_again(clock: ManualClock) -> None:
     """After a reconnect all state is published again.
 
     A killed bridge is offline by its will.
     """
-    clock = ManualClock(NOW_NS)
     bus = MemoryBus(clock)
     bridge = made()
     publisher = bus.publisher("bridge-1", will=bridge.presence("offline"))

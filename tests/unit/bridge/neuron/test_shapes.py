@@ -27,10 +27,13 @@ def documents(name: str) -> list[bytes]:
         return [document or b"" for _, document in read_documents(stream)]
 
 
-def test_a_running_total_of_generic_errors_is_no_failure() -> None:
-    """It is in the tens of thousands while all executions succeed, and grows by itself."""
-    reader = HostReader()
+@pytest.fixture
+def reader() -> HostReader:
+    return HostReader()
 
+
+def test_a_running_total_of_generic_errors_is_no_failure(reader: HostReader) -> None:
+    """It is in the tens of thousands while all executions succeed, and grows by itself."""
     seen = [feed(reader, each) for each in documents("generic-total.ndjson")]
 
     assert [each["exec_errors"][0] for each in seen] == [0, 0, 0]
@@ -63,12 +66,11 @@ def test_failures_are_counted_by_outcome_and_else_by_cause(
     assert (None if np.isnan(failed) else failed) == expected
 
 
-def test_causes_count_where_a_document_has_no_outcomes_at_all() -> None:
+def test_causes_count_where_a_document_has_no_outcomes_at_all(reader: HostReader) -> None:
     """Without an execution_summary only a period's completed executions are unknown.
 
     No failure is lost.
     """
-    reader = HostReader()
     failed = []
     completed = []
     for stats in (
@@ -87,10 +89,9 @@ def test_causes_count_where_a_document_has_no_outcomes_at_all() -> None:
     assert completed[::2] == [9, 18]
 
 
-def test_processes_that_each_list_all_cores() -> None:
+def test_processes_that_each_list_all_cores(reader: HostReader) -> None:
     """Memory and executions are of the process's own chip, utilisation of its own cores."""
     (document,) = documents("trn1n.32xlarge-16-processes.ndjson")
-    reader = HostReader()
 
     read = feed(reader, document)
 
@@ -134,10 +135,9 @@ def test_a_trace_of_many_processes_is_the_cores_mean() -> None:
     assert sample.period_s == 5.0
 
 
-def test_indented_documents_follow_each_other() -> None:
+def test_indented_documents_follow_each_other(reader: HostReader) -> None:
     """Halves of logical cores, flops and memory of each, and the period of the vCPUs."""
     told = documents("trn2.48xlarge-indented.json")
-    reader = HostReader()
 
     read = feed(reader, *told)
 
@@ -149,12 +149,11 @@ def test_indented_documents_follow_each_other() -> None:
     assert reader.period_s == 1.0
 
 
-def test_a_host_without_a_process() -> None:
+def test_a_host_without_a_process(reader: HostReader) -> None:
     """The first record has only memory and no interval; the next has idle cores.
 
     They are not unknown.
     """
-    reader = HostReader()
     first, second = documents("trn1.2xlarge-idle.ndjson")
 
     read = feed(reader, first)

@@ -59,12 +59,16 @@ def asked(feed: Feed) -> dict[str, object]:
     return again
 
 
-async def test_each_chip_is_in_one_state() -> None:
+@pytest.fixture
+def feed() -> Feed:
+    return fed()
+
+
+async def test_each_chip_is_in_one_state(feed: Feed) -> None:
     """Text and JSON count silent and offline chips separately.
 
     The states add up to all chips.
     """
-    feed = fed()
     summary = replace(feed.monitor.summary(), live_chips=40, stale_chips=16, offline_chips=16)
     summary = replace(summary, unknown_chips=4, unobserved_chips=4)
     state = replace(KnownFleet.from_monitor(feed.monitor), summary=summary)
@@ -165,9 +169,8 @@ async def test_two_processes_with_one_client_id() -> None:
     assert asked(feed)["contested"] == {}
 
 
-def test_a_broker_that_withholds_is_named() -> None:
+def test_a_broker_that_withholds_is_named(feed: Feed) -> None:
     """Where wildcards get no retained messages, silences are not none but unknown."""
-    feed = fed()
     assert "broker" not in said(feed)
     feed.monitor.link.retained_exactly = 3
     assert (
@@ -178,9 +181,8 @@ def test_a_broker_that_withholds_is_named() -> None:
     assert "broker" not in said(feed)
 
 
-def test_power_down_to_racks() -> None:
+def test_power_down_to_racks(feed: Feed) -> None:
     """IT and facility power with the PUE, and the racks that draw most and least."""
-    feed = fed()
     found = asked(feed)
     assert found["it_power_w"] == pytest.approx(14_400 + 5_000)
     assert found["facility_power_w"] == pytest.approx(PUE * 19_400)
@@ -192,12 +194,11 @@ def test_power_down_to_racks() -> None:
     assert "facility        22.1 kW with PUE 1.14, of that IT 19.4 kW" in said(feed)
 
 
-async def test_figures_are_means_and_say_over_what() -> None:
+async def test_figures_are_means_and_say_over_what(feed: Feed) -> None:
     """Text has the header's means.
 
     JSON has present values at the top, and means with their seconds under `mean`.
     """
-    feed = fed()
     for watts in (100.0, 200.0, 300.0):
         feed.set("power_w", watts)
         feed.set("temperature_c", watts / 4)
@@ -217,12 +218,11 @@ async def test_figures_are_means_and_say_over_what() -> None:
     assert "power           12.8 kW, host power 5.00 kW" in said(feed)
 
 
-def test_jobs_with_every_figure() -> None:
+def test_jobs_with_every_figure(feed: Feed) -> None:
     """Each job has its state and the table's figures, null without meaning.
 
     Text counts states.
     """
-    feed = fed()
     jobs = asked(feed)["job_list"]
     assert isinstance(jobs, list)
     assert [(job["job"], job["state"], job["on"]) for job in jobs] == [
@@ -235,9 +235,8 @@ def test_jobs_with_every_figure() -> None:
     assert "critical        llama: job hung" in said(feed)
 
 
-async def test_jobs_without_a_live_chip_are_not_counted_as_running() -> None:
+async def test_jobs_without_a_live_chip_are_not_counted_as_running(feed: Feed) -> None:
     """Text counts them apart; JSON has a flag, the age, and no pace."""
-    feed = fed()
     for _ in range(12):
         await feed.clock.advance(1.0)
         feed.tick(list(feed.layout.instances[1:]))
@@ -254,9 +253,8 @@ async def test_jobs_without_a_live_chip_are_not_counted_as_running() -> None:
     assert "now of 64 live\n" in said(feed) or "s mean of 64 live\n" in said(feed)
 
 
-def test_the_last_events() -> None:
+def test_the_last_events(feed: Feed) -> None:
     """The newest events come first, made plain for the terminal."""
-    feed = fed()
     feed.monitor.apply(
         [
             feed.event("uc1/us-0001", f"event {number}\x1b[2J", severity="warning")
@@ -277,12 +275,11 @@ def test_the_last_events() -> None:
     )
 
 
-def test_the_fleets_time() -> None:
+def test_the_fleets_time(feed: Feed) -> None:
     """A fleet's own time is shown.
 
     Wall clock time is only in the JSON.
     """
-    feed = fed()
     assert not any(line.startswith("time") for line in said(feed).splitlines())
     assert asked(feed)["monitor_time"] == "2026-01-05T00:00:00.000Z"
     fast = Feed(ultraservers(1))
@@ -296,9 +293,8 @@ def test_the_fleets_time() -> None:
     assert asked(fast)["speed"] == 3_600.0
 
 
-def test_a_wrong_clock() -> None:
+def test_a_wrong_clock(feed: Feed) -> None:
     """A host clock more than 5 s ahead is reported."""
-    feed = fed()
     feed.clock.step_wall(-12)
     ahead = feed.telemetry(ts_ns=feed.clock.wall_ns() + 12_000_000_000)
     feed.monitor.apply(ahead)
@@ -355,9 +351,8 @@ async def test_the_utilisation_of_reservations_is_a_mean_and_says_so() -> None:
     assert f"{mean:.1f} %" in shown[2]
 
 
-def test_problems_are_listed_with_place_and_impact() -> None:
+def test_problems_are_listed_with_place_and_impact(feed: Feed) -> None:
     """Text and JSON have the problems; without a watch they say that alerts are unknown."""
-    feed = fed()
     assert "1 critical" in said(feed).splitlines()[0]
     assert "; stopped llama (hung)" in said(feed)
     assert "unknown: no watch is online" in said(feed)
@@ -391,12 +386,11 @@ def test_a_cell_without_a_watch_is_named_and_not_healthy() -> None:
     assert is_well(top)
 
 
-def test_what_receivers_of_the_watch_do_not_take() -> None:
+def test_what_receivers_of_the_watch_do_not_take(feed: Feed) -> None:
     """Text has a line with the first receiver errors, --json all of the heartbeat.
 
     A standby's errors do not count.
     """
-    feed = fed()
     assert "receivers" not in said(feed)
     assert (asked(feed)["receiver_error_count"], asked(feed)["receiver_errors"]) == (0, [])
     error = {

@@ -31,6 +31,11 @@ def told(
     return [json.loads(line) for line in found], lines
 
 
+@pytest.fixture
+def feed() -> Feed:
+    return Feed(standalone(1))
+
+
 @pytest.mark.parametrize("grouped", [False, True])
 def test_frames_and_json_give_the_same_lines(grouped: bool) -> None:
     """Lines are the same for all encodings: each instance, then its chips.
@@ -55,12 +60,11 @@ def test_frames_and_json_give_the_same_lines(grouped: bool) -> None:
     ] == frame_lines
 
 
-def test_a_part_knows_what_came_before_it() -> None:
+def test_a_part_knows_what_came_before_it(feed: Feed) -> None:
     """From the middle on, frames are decoded with the keyframe's descriptors.
 
     Nothing earlier is written.
     """
-    feed = Feed(standalone(1))
     state = [Stored(START_NS, each) for each in feed.announcements()]
     messages = [(0.0, stored.envelope) for stored in state]
     for second in range(4):
@@ -73,12 +77,11 @@ def test_a_part_knows_what_came_before_it() -> None:
     assert len(lines) == 17
 
 
-def test_what_cannot_be_told_is_counted() -> None:
+def test_what_cannot_be_told_is_counted(feed: Feed) -> None:
     """Invalid messages and frames without their descriptor are left out.
 
     Also of another start. The first is named.
     """
-    feed = Feed(standalone(1))
     [early] = feed.telemetry()
     other = Feed(standalone(1))
     other.boot = "boot-2"
@@ -121,12 +124,11 @@ def job(name: str, ts: str, *on: str) -> Envelope:
     return Envelope(f"trnfleet/v1/demo/job/{name}", encode_message(message))
 
 
-def test_the_job_told_of_last_has_the_chips() -> None:
+def test_the_job_told_of_last_has_the_chips(feed: Feed) -> None:
     """The latest run has the chips, even if an earlier one is still retained.
 
     A cleared job has nothing any more.
     """
-    feed = Feed(standalone(1))
     [path] = feed.layout.instances
     former = job("former", "2026-01-04T00:00:00Z", path)
     present = job("present", "2026-01-05T00:00:00Z", path)
@@ -144,9 +146,8 @@ def test_the_job_told_of_last_has_the_chips() -> None:
     assert {line["job"] for line in lines} == {"former"}
 
 
-def test_a_job_that_tells_of_itself_again_has_the_chips_again() -> None:
+def test_a_job_that_tells_of_itself_again_has_the_chips_again(feed: Feed) -> None:
     """Though it runs where it did."""
-    feed = Feed(standalone(1))
     [path] = feed.layout.instances
     messages = [(0.0, each) for each in feed.announcements()]
     for second, name in enumerate(("a", "b", "a")):
@@ -159,9 +160,8 @@ def test_a_job_that_tells_of_itself_again_has_the_chips_again() -> None:
     assert [line["job"] for line in lines[::17]] == ["a", "b", "a"]
 
 
-def test_a_descriptor_that_makes_no_sense_leaves_the_one_before() -> None:
+def test_a_descriptor_that_makes_no_sense_leaves_the_one_before(feed: Feed) -> None:
     """An invalid descriptor is counted each time, and the one before stays in use."""
-    feed = Feed(standalone(1))
     _, node = feed.announcements()
     unknown = node._replace(payload=node.payload.replace(b"trn2.48xlarge", b"trn9.48xlarge"))
     elsewhere = node._replace(payload=node.payload.replace(b'"path":"', b'"path":"x', 1))

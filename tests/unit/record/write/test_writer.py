@@ -37,6 +37,11 @@ def chunks(path: Path) -> list[tuple[int, int, int]]:
     return found
 
 
+@pytest.fixture
+def writer(tmp_path: Path) -> RecordingWriter:
+    return RecordingWriter(tmp_path / "a.mcap", ABOUT)
+
+
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     """All messages come back in order with their times, and the file has its origin."""
     messages = ticks(500)
@@ -148,9 +153,8 @@ def test_time_that_falls_is_held(tmp_path: Path) -> None:
     assert [stored.time_ns for stored in read(tmp_path / "a.mcap")] == [at(5), at(5), at(6)]
 
 
-def test_what_follows_a_flush_is_later(tmp_path: Path) -> None:
+def test_what_follows_a_flush_is_later(writer: RecordingWriter, tmp_path: Path) -> None:
     """A reader at the end of the file misses no later message."""
-    writer = RecordingWriter(tmp_path / "a.mcap", ABOUT)
     for number in range(3):
         writer.write(at(1), value(number, 1).envelope)
         writer.flush()
@@ -159,9 +163,8 @@ def test_what_follows_a_flush_is_later(tmp_path: Path) -> None:
     assert [stored.time_ns for stored in read(tmp_path / "a.mcap")] == [at(1), at(1) + 1, at(1) + 2]
 
 
-def test_what_is_cut_is_in_the_file_at_once(tmp_path: Path) -> None:
+def test_what_is_cut_is_in_the_file_at_once(writer: RecordingWriter, tmp_path: Path) -> None:
     """Nothing waits in buffers of the process."""
-    writer = RecordingWriter(tmp_path / "a.mcap", ABOUT)
     for time_ns, envelope in ticks(20):
         writer.write(time_ns, envelope)
     writer.flush()
@@ -258,7 +261,7 @@ def test_keyframes_come_every_ten_seconds_where_they_cost_little(tmp_path: Path)
     assert is_due(60 * NS_PER_S, 0, 100)
 
 
-def test_a_keyframe_holds_what_holds(tmp_path: Path) -> None:
+def test_a_keyframe_holds_what_holds(writer: RecordingWriter, tmp_path: Path) -> None:
     """A keyframe has each retained or telemetry topic's newest message, by time.
 
     It has nothing else.
@@ -278,7 +281,6 @@ def test_a_keyframe_holds_what_holds(tmp_path: Path) -> None:
             for place, number in enumerate((*range(8), 10, 9, 8, *range(11, 16)))
         ),
     ]
-    writer = RecordingWriter(tmp_path / "a.mcap", ABOUT)
     for time_ns, envelope in [*messages, value(16, 70)]:
         writer.write(time_ns, envelope)
     writer.close()
@@ -336,9 +338,10 @@ def test_telemetry_that_nothing_describes_is_forgotten() -> None:
     assert tracker.size_bytes < size
 
 
-def test_a_message_over_the_limit_is_refused_and_the_recording_goes_on(tmp_path: Path) -> None:
+def test_a_message_over_the_limit_is_refused_and_the_recording_goes_on(
+    writer: RecordingWriter, tmp_path: Path
+) -> None:
     """What nobody could read again is not written."""
-    writer = RecordingWriter(tmp_path / "a.mcap", ABOUT)
     writer.write(*value(1, 0))
     with pytest.raises(TrnfleetError, match=r"message of 17\d+ bytes on 'big' is over the limit"):
         writer.write(at(1), Envelope("big", bytes(17 * 2**20)))

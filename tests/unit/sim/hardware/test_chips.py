@@ -30,6 +30,11 @@ def power_util(
     return np.concatenate(readings)
 
 
+@pytest.fixture
+def chips() -> Chips:
+    return Chips(make_fleet(ONE))
+
+
 def test_idle_chips_read_about_zero() -> None:
     """An idle chip reads 0.00 to 0.02 % (measured on inf2 and trn1, sysfs).
 
@@ -90,9 +95,8 @@ def test_decode_draws_35_to_55_percent(hbm_share: float) -> None:
     assert readings.max() < 55
 
 
-def test_power_stays_between_background_and_maximum() -> None:
+def test_power_stays_between_background_and_maximum(chips: Chips) -> None:
     """A fully busy chip draws its maximum, 500 W (estimated for Trainium2), and never more."""
-    chips = Chips(make_fleet(ONE))
     chips.tick(doing(IDLE_ROW + 1.0, hbm_read_bytes_per_s=1e13))
     watts = chips.value("power_w")
     assert watts[:16].max() <= TRAINIUM2.power_max_w.value
@@ -120,9 +124,8 @@ def test_codes_stay_within_their_limits_and_do_not_pile_up_there() -> None:
     assert np.mean(np.array(readings) >= 0.999 * limit) < 0.01
 
 
-def test_power_follows_the_active_tensor_engine_not_mfu() -> None:
+def test_power_follows_the_active_tensor_engine_not_mfu(chips: Chips) -> None:
     """Twice the useful FLOPs in the same active time draw the same power."""
-    chips = Chips(make_fleet(ONE))
     other = Chips(make_fleet(ONE))
     jobs = doing(phase(Phase.COMPUTE))
     chips.tick(jobs)
@@ -204,9 +207,8 @@ def test_temperature_decays_with_the_time_constant(period_s: float, ticks: int) 
     assert left == pytest.approx(40 / math.e, abs=2e-3)
 
 
-def test_temperature_lags_behind_power() -> None:
+def test_temperature_lags_behind_power(chips: Chips) -> None:
     """Power swings with the phases by far more than temperature over resistance does."""
-    chips = Chips(make_fleet(ONE))
     watts = []
     degrees = []
     for second in range(150):
@@ -258,9 +260,8 @@ def test_liquid_cooling_is_cooler_and_quicker() -> None:
 
 
 @pytest.mark.parametrize("which", Phase)
-def test_no_phase_withholds_peak(which: Phase) -> None:
+def test_no_phase_withholds_peak(chips: Chips, which: Phase) -> None:
     """Without heat or a cap, no chip reports throttling."""
-    chips = Chips(make_fleet(ONE))
     chips.tick(doing(phase(which)))
     assert (chips.columns["throttle_pct"] == 0).all()
 
@@ -405,9 +406,8 @@ def test_offsets_belong_to_chips_not_to_parts() -> None:
     assert (np.argsort(lanes) == np.argsort(offsets, kind="stable")).mean() > 0.95
 
 
-def test_columns_are_written_in_place() -> None:
+def test_columns_are_written_in_place(chips: Chips) -> None:
     """Filling keeps each column's memory, type and shape."""
-    chips = Chips(make_fleet(ONE))
     addresses = {name: column.ctypes.data for name, column in chips.columns.items()}
     chips.tick(doing(phase(Phase.COMPUTE)))
     for name, column in chips.columns.items():

@@ -118,12 +118,16 @@ class SimulationRun:
         return {name: count for name, count in asdict(self.commands.counts).items() if count}
 
 
-def test_inject_is_carried_out_and_answered() -> None:
+@pytest.fixture
+def stage() -> SimulationRun:
+    return SimulationRun()
+
+
+def test_inject_is_carried_out_and_answered(stage: SimulationRun) -> None:
     """A valid command acts once; its answer goes to the sender's own topic.
 
     The answer has QoS 1 and is not retained.
     """
-    stage = SimulationRun()
     args = {"fault": "straggler", "for_s": 300, "magnitude": 0.5}
     (answer,) = stage.send(id="42", path="uc1/us-0001", args=args)
     assert stage.control.done == [("inject", "straggler", "uc1/us-0001", 300.0, 0.5, "alice")]
@@ -139,9 +143,8 @@ def test_inject_is_carried_out_and_answered() -> None:
     assert stage.counted() == {"carried_out": 1}
 
 
-def test_the_other_actions() -> None:
+def test_the_other_actions(stage: SimulationRun) -> None:
     """Time jumps, faults are listed, and state is published again."""
-    stage = SimulationRun()
     assert stage.reply(action="jump", target=None, args={"by_s": 3600}).reason == "jumped"
     assert stage.reply(action="rebirth", target=None, args=None).reason == "announced"
     listed = stage.reply(action="faults", target=None, args=None)
@@ -168,35 +171,11 @@ def test_without_leave_nothing_is_done() -> None:
     assert stage.control.done == [("rebirth",)]
 
 
-def test_a_retained_command_does_nothing() -> None:
+def test_a_retained_command_does_nothing(stage: SimulationRun) -> None:
     """A retained command is counted, and neither carried out nor answered."""
-    stage = SimulationRun()
     assert stage.send(retain=True) == []
     assert stage.control.done == []
     assert stage.counted() == {"retained": 1}
-
-
-@pytest.mark.parametrize(
-    ("expires", "reason"),
-    [
-        (format_rfc3339(WALL_NS), "expired at 2026-01-05T08:00:00.000Z"),
-        (format_rfc3339(WALL_NS - 1_000_000), "expired at"),
-        (format_rfc3339(WALL_NS + 3_600 * NS_PER_S + 1_000_000), "more than 60 min from now"),
-        ("2026-01-05T00:00:00", "not a time with its zone"),
-        ("soon", "not a time with its zone"),
-    ],
-)
-def test_expiry(expires: str, reason: str) -> None:
-    """A command is valid before its expiry, for an hour at most.
-
-    Otherwise the answer has the reason.
-    """
-    stage = SimulationRun()
-    reply = stage.reply(expires=expires)
-    assert not reply.ok
-    assert reason in reply.reason
-    assert stage.control.done == []
-    assert stage.counted() == {"refused": 1}
 
 
 @pytest.mark.parametrize("ahead_ns", [1_000_000, 3_600 * NS_PER_S])
@@ -205,9 +184,8 @@ def test_a_moment_before_expiry_is_in_time(ahead_ns: int) -> None:
     assert SimulationRun().reply(expires=format_rfc3339(WALL_NS + ahead_ns)).ok
 
 
-def test_a_repeated_command_is_carried_out_once() -> None:
+def test_a_repeated_command_is_carried_out_once(stage: SimulationRun) -> None:
     """A client's repeated id has no second effect or answer; another client's is new."""
-    stage = SimulationRun()
     raw = stage.payload()
     assert len(stage.send(raw=raw)) == 1
     assert stage.send(raw=raw) == []
@@ -262,11 +240,23 @@ def test_ids_are_remembered_for_as_long_as_commands_are_good(
         ({"sudo": True}, "CommandMessage sudo"),
         ({"args": {f"a{number}": 1 for number in range(17)}}, "CommandMessage args"),
         ({"expires": None}, "CommandMessage expires"),
+        ({"expires": format_rfc3339(WALL_NS)}, "expired at 2026-01-05T08:00:00.000Z"),
+        ({"expires": format_rfc3339(WALL_NS - 1_000_000)}, "expired at"),
+        (
+            {"expires": format_rfc3339(WALL_NS + 3_600 * NS_PER_S + 1_000_000)},
+            "more than 60 min from now",
+        ),
+        ({"expires": "2026-01-05T00:00:00"}, "not a time with its zone"),
+        ({"expires": "soon"}, "not a time with its zone"),
     ],
 )
-def test_what_is_not_understood_is_refused(change: dict[str, Any], reason: str) -> None:
-    """A request for something unknown is answered with the nearest, and nothing is done."""
-    stage = SimulationRun()
+def test_what_is_not_understood_is_refused(
+    stage: SimulationRun, change: dict[str, Any], reason: str
+) -> None:
+    """A request for something unknown is answered with the nearest, and nothing is done.
+
+    A command is valid before its expiry, for an hour at most.
+    """
     reply = stage.reply(**change)
     assert not reply.ok
     assert reason in reply.reason
@@ -291,12 +281,11 @@ def test_what_is_not_understood_is_refused(change: dict[str, Any], reason: str) 
         {"client": None},
     ],
 )
-def test_no_answer_leaves_the_reply_prefix(change: dict[str, Any]) -> None:
+def test_no_answer_leaves_the_reply_prefix(stage: SimulationRun, change: dict[str, Any]) -> None:
     """An id or a client of several segments gets no answer at all.
 
     So nothing is published outside `reply/`.
     """
-    stage = SimulationRun()
     assert stage.send(**change) == []
     assert stage.control.done == []
     assert stage.counted() == {"undecodable": 1}
@@ -315,9 +304,8 @@ def test_no_answer_leaves_the_reply_prefix(change: dict[str, Any]) -> None:
     ],
     ids=range(7),
 )
-def test_garbage_is_counted(raw: bytes) -> None:
+def test_garbage_is_counted(stage: SimulationRun, raw: bytes) -> None:
     """Arbitrary bytes raise nothing and do nothing."""
-    stage = SimulationRun()
     replies = stage.send(raw=raw)
     assert stage.control.done == []
     assert sum(stage.counted().values()) == 1
@@ -334,28 +322,25 @@ def test_garbage_is_counted(raw: bytes) -> None:
         "",
     ],
 )
-def test_other_topics_are_not_commands(topic: str) -> None:
+def test_other_topics_are_not_commands(stage: SimulationRun, topic: str) -> None:
     """Only the fleet's own command topics count, for any subscription of a source."""
-    stage = SimulationRun()
     assert stage.commands.handle(Envelope(topic, stage.payload(), 1), WALL_NS) == []
     assert stage.counted() == {"undecodable": 1}
 
 
-def test_size_comes_before_parsing() -> None:
+def test_size_comes_before_parsing(stage: SimulationRun) -> None:
     """A payload over the limit is counted and dropped; one at the limit is read."""
-    stage = SimulationRun()
     raw = stage.payload()
     assert stage.send(raw=raw + b" " * (MAX_COMMAND_BYTES - len(raw) + 1)) == []
     assert stage.counted() == {"oversize": 1}
     assert len(stage.send(raw=raw + b" " * (MAX_COMMAND_BYTES - len(raw)))) == 1
 
 
-def test_a_bug_in_a_command_stops_nothing() -> None:
+def test_a_bug_in_a_command_stops_nothing(stage: SimulationRun) -> None:
     """A command that triggers a bug is answered without details.
 
     The next command works.
     """
-    stage = SimulationRun()
     reply = stage.reply(args={"fault": "bug"})
     assert not reply.ok
     assert "Zero" not in reply.reason
@@ -440,14 +425,13 @@ def test_a_flood_does_not_fill_the_log(tmp_path: Path) -> None:
     assert 1 <= file.read_text().count("\n") <= 130
 
 
-async def test_serve_takes_and_answers() -> None:
+async def test_serve_takes_and_answers(stage: SimulationRun) -> None:
     """Over a bus, commands are carried out and answered; a retained one is not.
 
     Expiry follows the clock's wall time.
     """
     clock = ManualClock(WALL_NS)
     bus = MemoryBus(clock)
-    stage = SimulationRun()
     publisher = bus.publisher("sim-1")
     asker = bus.publisher("ops")
     asker.connect()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.sim.publish.commands import CommandHandler
 from trnfleet.wire.commands.server import (
@@ -63,12 +65,16 @@ class Stage:
         return replies
 
 
-def test_a_flood_of_one_client_is_limited() -> None:
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def test_a_flood_of_one_client_is_limited(stage: Stage) -> None:
     """Commands beyond a burst and two a second are refused with the reason.
 
     Only the first refusals of a flood are answered.
     """
-    stage = Stage()
     replies = stage.flood(1_000, 10.0)
     assert len(stage.done) == BURST
     assert sum(reply.ok for reply in replies) == BURST
@@ -82,9 +88,8 @@ def test_a_flood_of_one_client_is_limited() -> None:
     assert sum(reply.ok for reply in stage.flood(1_000, 1_000.0)) == BURST
 
 
-def test_a_refused_command_may_be_sent_again() -> None:
+def test_a_refused_command_may_be_sent_again(stage: Stage) -> None:
     """A command refused for the rate is carried out later under the same id."""
-    stage = Stage()
     stage.flood(BURST, 10.0)
     stage._number = 500
     assert not stage.flood(1, 10.0)[0].ok
@@ -92,9 +97,8 @@ def test_a_refused_command_may_be_sent_again() -> None:
     assert stage.flood(1, 11.0)[0].ok
 
 
-def test_one_client_does_not_crowd_out_another() -> None:
+def test_one_client_does_not_crowd_out_another(stage: Stage) -> None:
     """While one floods, another is served; a total holds for all of them."""
-    stage = Stage()
     stage.flood(30, 10.0, "noisy")
     assert stage.flood(1, 10.0, "ops")[0].ok
     for number in range(4):
@@ -104,9 +108,8 @@ def test_one_client_does_not_crowd_out_another() -> None:
     assert "all clients together; try again in 0.2 s" in reply.reason
 
 
-def test_rebirths_leave_room_for_faults() -> None:
+def test_rebirths_leave_room_for_faults(stage: Stage) -> None:
     """3,000 rebirths of as many clients do not keep a fault from being injected."""
-    stage = Stage()
     for number in range(3_000):
         stage.flood(1, 10.0 + number / 1_000, f"ask-{number}", "rebirth")
     assert stage.done.count("rebirth") <= TOTAL_BURST + 4 * 3
@@ -114,9 +117,8 @@ def test_rebirths_leave_room_for_faults() -> None:
     assert stage.done[-1] == "inject"
 
 
-def test_only_so_much_is_parsed_and_kept() -> None:
+def test_only_so_much_is_parsed_and_kept(stage: Stage) -> None:
     """A flood is not even parsed, and the least recently used clients are dropped."""
-    stage = Stage()
     for _ in range(READ_BURST + 5):
         stage.commands.handle(
             Envelope("trnfleet/v1/demo/command/fleet", b"{", 1, received_s=1.0), WALL_NS
