@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.house import (
+    Module,
     constant_count,
     modules,
     relative_words,
@@ -23,7 +24,6 @@ from support.paths import ROOT
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from support.house import Module
 
 CEILINGS = {
     "statements of trnfleet": 61_649,

@@ -41,13 +41,12 @@ from trnfleet.monitor.store.store import Store
 from trnfleet.record.read.recording import Recording
 from trnfleet.services.files.recordings import fleets_of
 from trnfleet.services.files.rules import load_rules
-from trnfleet.services.history.write import HistoryRequest, write_from_recording
+from trnfleet.services.history.write import HistoryProgress, HistoryRequest, write_from_recording
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trnfleet.domain.alerts.rules import Rule
-    from trnfleet.services.history.write import HistoryProgress
 
 SAMPLES = 60
 QUERIES: tuple[tuple[str, str | HistoryFigure], ...] = (

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from support.processes.proxy import TcpProxy
 from support.processes.waiting import eventually, running, take_until
 
-from lab.brokers.stage import CHIPS, FLEET
+from lab.brokers.stage import CHIPS, FLEET, Stage
 from trnfleet.domain.alerts.alert import fingerprint_of
 from trnfleet.errors import TrnfleetError
 from trnfleet.services.files.rules import load_rules
@@ -26,7 +26,6 @@ from trnfleet.wire.ports import Envelope
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from lab.brokers.stage import Stage
     from trnfleet.monitor.monitor import Monitor
 
 

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
-from lab.chaos.fake_broker import MIB, Closed, Way, packet, publication
-
-if TYPE_CHECKING:
-    from lab.chaos.fake_broker import Peer
+from lab.chaos.fake_broker import MIB, Closed, Peer, Way, packet, publication
 
 FLOOD = 20_000
 """Messages of a flood: some seconds of work for a reader."""

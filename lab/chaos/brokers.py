@@ -13,20 +13,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import psutil
 from support.monitor.feed import Feed, ultraservers
-from support.processes.forked import ForkedCommands
+from support.processes.forked import Ended, ForkedCommands
 from support.processes.terminal import Terminal
 
 from lab.chaos.broker_ways import WAYS
 from lab.chaos.cases import Case, ChaosError
-from lab.chaos.fake_broker import FakeBroker
+from lab.chaos.fake_broker import FakeBroker, Way
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from support.processes.forked import Ended
-
-    from lab.chaos.fake_broker import Way
 
 ALIVE_S = 6.0
 """Time of commands with a broker. The waits for CONNACK in both versions are over by then."""

@@ -8,12 +8,11 @@ import threading
 import time
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from lab.chaos.fleet_faults import HISTORICAL, OWN
+from lab.chaos.fleet_faults import HISTORICAL, OWN, Interval, Script
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from lab.chaos.fleet_faults import Interval, Script
 
 RECOVERY_S = 45.0
 """Recovery after a disturbance. A client looks for its broker again within 30 s, and its sources

@@ -25,14 +25,12 @@ from support.processes.proxy import TcpProxy
 from support.processes.terminal import Terminal
 
 from lab.brokers.listed import ListedMosquitto, ListedNats, write_mosquitto_list
-from lab.brokers.process import HOST, PASSWORD
+from lab.brokers.process import HOST, PASSWORD, BrokerProcess
 from lab.chaos.received import Receiver
 from trnfleet.clock import format_rfc3339
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from lab.brokers.process import BrokerProcess
 
 
 CLIENTS = {"simulator": "publisher", "watch-1": "watch", "watch-2": "watch", "app": "viewer"}

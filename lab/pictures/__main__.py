@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from support.paths import ROOT
 from support.record.fixtures import RECORDINGS, make_fleet
-from support.tui.pilot import running
+from support.tui.pilot import FleetPilot, running
 
 from lab.pictures.rare import LIVE
 from trnfleet.clock import NS_PER_S, ManualClock
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
 
     from rich.style import Style
-    from support.tui.pilot import FleetPilot
 
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.replay.playback import RecordingPlayback

@@ -14,7 +14,7 @@ from support.monitor.alert_messages import alert_message
 from support.monitor.feed import Feed, standalone, ultraservers
 from support.monitor.top import Top
 
-from trnfleet.clock import format_rfc3339
+from trnfleet.clock import ManualClock, format_rfc3339
 from trnfleet.domain.alerts.alert import fingerprint_of
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.services.files.rules import load_rules
@@ -26,7 +26,6 @@ from trnfleet.wire.topics import TopicClass, build_topic
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from trnfleet.clock import ManualClock
     from trnfleet.monitor.monitor import Monitor
 
 _BROKER = "mqtt://broker.example:1883"

@@ -8,20 +8,17 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import numpy as np
 from support.sim import variation
 from support.sim.fleets import shipped_fleet
-from support.sim.variation_run import chip_figures, cycle_figures
+from support.sim.variation_run import CycleFigures, chip_figures, cycle_figures
 
 from lab.truth import published, tables
 from lab.truth.economics import TokenCost, token_costs
 from lab.truth.flops import TOLERANCE, Agreement, agreements
-from lab.truth.observe import observe
+from lab.truth.observe import Observation, observe
 from lab.truth.traffic import StepBytes, step_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from support.sim.variation_run import CycleFigures
-
-    from lab.truth.observe import Observation
 
 Row = TypeVar("Row", Agreement, StepBytes, TokenCost)
 

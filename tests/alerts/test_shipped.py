@@ -2,22 +2,19 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import pytest
 
 from trnfleet.config import find_file, load_model, shipped_names
-from trnfleet.domain.alerts.rule_tests import CaseFile
+from trnfleet.domain.alerts.rule_tests import Case, CaseFile
 from trnfleet.domain.alerts.rules import Rule
 from trnfleet.export.notification import Notification, annotations_of, facts
 from trnfleet.monitor.alerting.rule_tests.play import FLEET, RuleTest
 from trnfleet.services.files.rule_tests import run_tests
 from trnfleet.services.files.rules import load_rules
 from trnfleet.services.watch.service import describe
-
-if TYPE_CHECKING:
-    from trnfleet.domain.alerts.rule_tests import Case
 
 FILES = sorted(Path(__file__).parent.glob("*.toml"))
 RULES_PAGE = Path(__file__).parents[2] / "docs" / "rules.md"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.paths import ROOT
-from support.processes.mosquitto import free_port
+from support.processes.mosquitto import MosquittoProcess, free_port
 from support.processes.programs import Program
 from support.processes.waiting import running
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from support.processes.certificates import Certificates
-    from support.processes.mosquitto import MosquittoProcess
 
 pytestmark = pytest.mark.broker
 

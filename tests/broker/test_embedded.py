@@ -16,7 +16,13 @@ from support.processes.waiting import eventually, running, take_until
 from trnfleet.clock import SystemClock
 from trnfleet.errors import BrokerError
 from trnfleet.transport import embedded
-from trnfleet.transport.embedded import embedded_broker, keep_access, mosquitto_program
+from trnfleet.transport.embedded import (
+    BrokerKind,
+    EmbeddedBroker,
+    embedded_broker,
+    keep_access,
+    mosquitto_program,
+)
 from trnfleet.transport.mqtt import MqttPublisher, MqttSource
 from trnfleet.transport.security import VERIFIED, TlsSettings
 from trnfleet.transport.url import BrokerUrl, Password
@@ -25,7 +31,6 @@ from trnfleet.wire.ports import Envelope
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trnfleet.transport.embedded import BrokerKind, EmbeddedBroker
 
 pytestmark = pytest.mark.broker
 

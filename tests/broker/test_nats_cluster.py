@@ -15,7 +15,7 @@ from support.processes.mosquitto import MosquittoProcess
 from support.processes.programs import Program, run
 from support.processes.waiting import eventually
 
-from lab.brokers.nats import NatsCluster, node_start
+from lab.brokers.nats import NatsCluster, NatsNode, node_start
 from lab.brokers.process import PASSWORD
 from trnfleet.config import find_file, load_model
 from trnfleet.domain.fleet import FleetFile, expand
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from lab.brokers.nats import NatsNode
 
 CHIPS = 192
 """Of the demo."""

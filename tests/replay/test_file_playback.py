@@ -5,7 +5,7 @@ Whatever the way there.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.monitor.playback_bench import (
@@ -28,7 +28,6 @@ from trnfleet.tasks import background
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
 
 pytestmark = pytest.mark.usefixtures("_played_before")
 

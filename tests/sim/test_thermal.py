@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support.sim.chips import Chips, doing, make_fleet, phase
 
-from trnfleet.domain.fleet import expand
+from trnfleet.domain.fleet import FleetFile, expand
 from trnfleet.domain.layout import Layout
 from trnfleet.errors import ConfigError
 from trnfleet.sim.hardware.thermal import LEAST_PACE, Throttling
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
-
-    from trnfleet.domain.fleet import FleetFile
 
     Plant = Callable[[float], float]
     """Power of a chip, W, at a pace."""

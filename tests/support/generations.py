@@ -25,14 +25,12 @@ from trnfleet.domain.hardware.catalogue import (
     UltraServerType,
     check_widths,
 )
-from trnfleet.domain.hardware.topology import line, ring, switched, torus
+from trnfleet.domain.hardware.topology import Topology, line, ring, switched, torus
 from trnfleet.domain.layout import Layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
-
-    from trnfleet.domain.hardware.topology import Topology
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from trnfleet.clock import SystemClock
+from trnfleet.clock import Clock, SystemClock
 from trnfleet.errors import BrokerError
 from trnfleet.transport.filters import topic_pattern
 from trnfleet.transport.inbox import Inbox, InboxLimits
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Iterable, Sequence
 
-    from trnfleet.clock import Clock
 
 _PROTOCOL = "5"
 _BROKER = "memory"

@@ -13,13 +13,12 @@ from support.monitor.feed import Feed, ultraservers
 from support.tui.pilot import fleet_app, running
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
-from trnfleet.tui.events.rates import RATES, RATES_FROM, TALL_RATES, EventSpace
+from trnfleet.tui.events.rates import RATES, RATES_FROM, TALL_RATES, EventRates, EventSpace
 from trnfleet.tui.events.view import EventsView
 from trnfleet.tui.view import CHARTS_FROM
 
 if TYPE_CHECKING:
     from trnfleet.tui.app.app import FleetApp
-    from trnfleet.tui.events.rates import EventRates
 
 CHIP = "uc1/us-0001/trn2u-0001-2/chip11"
 OTHER = "uc1/us-0002/trn2u-0002-1"

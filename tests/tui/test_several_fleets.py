@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from support.memory_bus import MemoryBus
 from support.monitor.feed import DEMO, Feed, SilentSource, ultraservers
-from support.tui.pilot import fleet_app, running
+from support.tui.pilot import FleetPilot, fleet_app, running
 
 from trnfleet.monitor.alerting.operator import OperatorActions
 from trnfleet.monitor.monitor import Monitor
@@ -20,8 +20,6 @@ from trnfleet.wire.ports import LinkStatus
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-
-    from support.tui.pilot import FleetPilot
 
     from trnfleet.clock import ManualClock
     from trnfleet.tui.app.app import FleetApp

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.color import Color
 from rich.style import Style
 from support.monitor.feed import Feed, standalone, ultraservers
-from support.tui.pilot import fleet_app, running
+from support.tui.pilot import FleetPilot, fleet_app, running
 from textual.widget import Widget
 
 from trnfleet.tui import theme
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pytest
-    from support.tui.pilot import FleetPilot
 
 
 def fed() -> Feed:

@@ -13,14 +13,14 @@ from support.monitor.feed import Feed, standalone, ultraservers
 from support.record.fixtures import RECORDINGS
 from support.record.memory_recording import KeyframedRecording
 from support.tui.figures import contradictions, differences, figures
-from support.tui.pilot import fleet_app, running
+from support.tui.pilot import FleetPilot, fleet_app, running
 
 from trnfleet.cli.files import open_recording
 from trnfleet.cli.status_report import KnownFleet
 from trnfleet.clock import NS_PER_S, SystemClock
 from trnfleet.services.files.recordings import last_alive_ns, shown_part_of
 from trnfleet.services.files.rules import load_rules
-from trnfleet.services.viewing import monitors_at, view_recording
+from trnfleet.services.viewing import Viewing, monitors_at, view_recording
 from trnfleet.tui.app.app import FleetApp
 from trnfleet.tui.view import FLEET
 from trnfleet.tui.views import VIEWS
@@ -28,11 +28,8 @@ from trnfleet.tui.views import VIEWS
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from support.tui.pilot import FleetPilot
-
     from trnfleet.monitor.replay.playback import RecordingPlayback
     from trnfleet.record.read.recording import Recording
-    from trnfleet.services.viewing import Viewing
 
 SIZES = ((120, 40), (200, 55))
 GAME_DAY = RECORDINGS / "game-day.mcap"

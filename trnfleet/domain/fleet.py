@@ -26,6 +26,7 @@ from trnfleet.domain.hardware.catalogue import (
     TRN2_ULTRASERVER,
     ULTRASERVER_TYPES,
     CoolingKind,
+    UltraServerType,
     find_ultraserver_type,
     lane_names,
 )
@@ -42,7 +43,6 @@ from trnfleet.errors import nearest
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from trnfleet.domain.hardware.catalogue import UltraServerType
 
 __all__ = (
     "Cluster",

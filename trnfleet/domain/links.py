@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from trnfleet.domain.address import Level
 from trnfleet.domain.hardware.topology import LinkEnd
-from trnfleet.domain.layout import Node
-
-if TYPE_CHECKING:
-    from trnfleet.domain.layout import Layout
+from trnfleet.domain.layout import Layout, Node
 
 
 def link_end(layout: Layout, chip: int, lane: int) -> LinkEnd | None:

@@ -17,15 +17,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from trnfleet.domain.hardware.catalogue import MOST_NEURONCORES, links_bytes_per_s
+from trnfleet.domain.hardware.catalogue import MOST_NEURONCORES, ChipType, links_bytes_per_s
 from trnfleet.domain.hardware.topology import DIRECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
-
-    from trnfleet.domain.hardware.catalogue import ChipType
 
 
 class Scope(enum.StrEnum):

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from trnfleet.domain.metrics import CHIP_METRICS, Aggregate, Kind
+from trnfleet.domain.metrics import CHIP_METRICS, Aggregate, Kind, Metric
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from trnfleet.domain.metrics import Metric
 
 FINER_STEPS = 5
 """Steps of a mean per step of a one-byte code. Half a percent is too coarse for a mean."""

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from trnfleet.domain.address import Level, format_chip, parse_chip
-from trnfleet.domain.faults.fault import FaultScope, Links
+from trnfleet.domain.faults.fault import Fault, FaultScope, Links
 from trnfleet.domain.layout import Layout, Node
 from trnfleet.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from trnfleet.domain.faults.fault import Fault
     from trnfleet.domain.hardware.catalogue import InstanceType
 
 MOST_TARGETS = 4_096

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from trnfleet import logs
-from trnfleet.clock import NS_PER_MS, NS_PER_S, format_rfc3339, parse_rfc3339
+from trnfleet.clock import NS_PER_MS, NS_PER_S, Clock, format_rfc3339, parse_rfc3339
 from trnfleet.domain.alerts.watches import ReceiverError, ReceiverErrors
-from trnfleet.export.http import RequestOutcome, make_client, request_json
-from trnfleet.export.notification import annotations_of, labels_of, links_of
+from trnfleet.export.http import Answer, HttpTarget, RequestOutcome, make_client, request_json
+from trnfleet.export.notification import Notification, annotations_of, labels_of, links_of
 from trnfleet.export.other_clock import SKEW_NS, OtherClock, stepped_ns
 from trnfleet.export.receiver import (
     MOST_AT_ONCE,
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from trnfleet.clock import Clock
-    from trnfleet.export.http import Answer, HttpTarget
-    from trnfleet.export.notification import Notification
 
 log = logs.get_logger(__name__)
 

@@ -8,22 +8,19 @@ ours, and times written to Alertmanager's.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from trnfleet.clock import format_rfc3339, parse_rfc3339
+from trnfleet.clock import Clock, format_rfc3339, parse_rfc3339
 from trnfleet.domain.alerts.matchers import Matcher
-from trnfleet.export.http import Answer, RequestOutcome, make_client, request_json
+from trnfleet.export.http import Answer, HttpTarget, RequestOutcome, make_client, request_json
 from trnfleet.export.other_clock import OtherClock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
-    from typing import Self
 
     import httpx
 
-    from trnfleet.clock import Clock
-    from trnfleet.export.http import HttpTarget
 
 MOST = 2_000
 """Most silences considered, unexpired ones first. Alertmanager lists expired ones for five days."""

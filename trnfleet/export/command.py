@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING
 
 from trnfleet import logs
 from trnfleet.errors import ConfigError
-from trnfleet.export.notification import facts
+from trnfleet.export.notification import Notification, facts
 from trnfleet.export.receiver import MOST_WAITING, Receiver, finished_within, pause_s
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from trnfleet.clock import Clock
-    from trnfleet.export.notification import Notification
 
 log = logs.get_logger(__name__)
 

@@ -18,7 +18,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from trnfleet.clock import NS_PER_S
+from trnfleet.clock import NS_PER_S, Clock
 from trnfleet.errors import ConfigError
 from trnfleet.export.receiver import finished_within
 from trnfleet.wire.values import LATEST_NS
@@ -26,7 +26,6 @@ from trnfleet.wire.values import LATEST_NS
 if TYPE_CHECKING:
     import httpx
 
-    from trnfleet.clock import Clock
 
 WHOLE_LIMIT_S = 20.0
 """Longest time of a whole request."""

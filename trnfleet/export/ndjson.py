@@ -14,7 +14,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING
 
-from trnfleet.export.notification import facts
+from trnfleet.export.notification import Notification, facts
 from trnfleet.export.receiver import MOST_WAITING, Receiver, finished_within
 from trnfleet.tasks import POLL_S, in_thread
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trnfleet.clock import Clock
-    from trnfleet.export.notification import Notification
 
 
 class LineReceiver(Receiver):

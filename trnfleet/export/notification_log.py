@@ -18,12 +18,11 @@ from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.domain.durations import DAY_S
 from trnfleet.export.notification import Notification, mark_of
 from trnfleet.export.other_clock import SKEW_NS
-from trnfleet.export.receiver import RESOLVED_FOR_S
+from trnfleet.export.receiver import RESOLVED_FOR_S, Receiver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Hashable, Iterable, Sequence
 
-    from trnfleet.export.receiver import Receiver
     from trnfleet.wire.alerts import AlertMessage
 
 log = logs.get_logger(__name__)

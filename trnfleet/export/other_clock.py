@@ -5,12 +5,7 @@ Either may be wrong or be set.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from trnfleet.clock import NS_PER_S
-
-if TYPE_CHECKING:
-    from trnfleet.clock import Clock
+from trnfleet.clock import NS_PER_S, Clock
 
 SKEW_S = 5.0
 """Largest difference between equal clocks, and largest drift of a clock that was not set. `Date`

@@ -9,14 +9,13 @@ from __future__ import annotations
 import abc
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trnfleet import logs
 from trnfleet.domain.alerts.watches import NO_ERRORS, ReceiverError, ReceiverErrors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Coroutine, Sequence
-    from typing import Any
 
     from trnfleet.clock import Clock
     from trnfleet.export.notification import Notification

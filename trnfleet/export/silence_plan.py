@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.alerts.matchers import Matcher, parse_matchers
 from trnfleet.errors import ConfigError
-from trnfleet.export.alertmanager_silences import SilenceDraft
+from trnfleet.export.alertmanager_silences import AlertmanagerSilence, SilenceDraft
 from trnfleet.text import LONGEST, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from trnfleet.export.alertmanager_silences import AlertmanagerSilence
 
 MOST_TAKEN = 200
 """Most silences of Alertmanager shown here; each is matched with every alert."""

@@ -10,9 +10,9 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from trnfleet import logs
-from trnfleet.clock import format_rfc3339
-from trnfleet.export.http import RequestOutcome, make_client, request_json
-from trnfleet.export.notification import annotations_of, labels_of, links_of
+from trnfleet.clock import Clock, format_rfc3339
+from trnfleet.export.http import HttpTarget, RequestOutcome, make_client, request_json
+from trnfleet.export.notification import Notification, annotations_of, labels_of, links_of
 from trnfleet.export.receiver import MOST_AT_ONCE, MOST_WAITING, Receiver, pause_s
 
 if TYPE_CHECKING:
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from trnfleet.clock import Clock
-    from trnfleet.export.http import HttpTarget
-    from trnfleet.export.notification import Notification
 
 log = logs.get_logger(__name__)
 

@@ -12,14 +12,13 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from trnfleet import logs
-from trnfleet.monitor.slices import LayoutChanged
+from trnfleet.monitor.slices import LayoutChanged, Slices
 from trnfleet.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trnfleet.monitor.pipeline.counts import PipelineCounts
-    from trnfleet.monitor.slices import Slices
 
 log = logs.get_logger(__name__)
 

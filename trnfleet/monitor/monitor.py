@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from trnfleet import logs
 from trnfleet.domain.power import PUE
 from trnfleet.monitor.alerting.engine import Alerts
-from trnfleet.monitor.alerting.inputs import Readings
+from trnfleet.monitor.alerting.inputs import Instant, Readings
 from trnfleet.monitor.alerting.named_targets import all_tables
 from trnfleet.monitor.failures import guard, guarded
 from trnfleet.monitor.ingest.ingest import Ingest
@@ -32,6 +32,7 @@ from trnfleet.monitor.slices import (
     REST_AFTER_S,
     LayoutChanged,
     PassPacing,
+    Slices,
     batch_slices,
     finish,
     let_in,
@@ -40,7 +41,7 @@ from trnfleet.monitor.store import findings
 from trnfleet.monitor.store.history import History
 from trnfleet.monitor.store.last_known import age_s, find_last_known
 from trnfleet.monitor.store.rollup import Rollups
-from trnfleet.monitor.summary import PassFigures, rack_powers, summarize
+from trnfleet.monitor.summary import PassFigures, RackPower, Summary, rack_powers, summarize
 from trnfleet.tasks import background
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.topics import DEFAULT_ROOT
@@ -50,18 +51,15 @@ if TYPE_CHECKING:
 
     from trnfleet.clock import Clock
     from trnfleet.domain.alerts.rules import Rule
-    from trnfleet.monitor.alerting.inputs import Instant
     from trnfleet.monitor.pipeline.counts import PipelineCounts
     from trnfleet.monitor.pipeline.health import PipelineHealth
     from trnfleet.monitor.pipeline.traffic import MessageRate
     from trnfleet.monitor.reservations.table import Reservations
-    from trnfleet.monitor.slices import Slices
     from trnfleet.monitor.sources.clocks import Moment
     from trnfleet.monitor.store.averages import Averages
     from trnfleet.monitor.store.events import Events
     from trnfleet.monitor.store.findings import Findings
     from trnfleet.monitor.store.store import Store
-    from trnfleet.monitor.summary import RackPower, Summary
     from trnfleet.wire.ports import Envelope, LinkStatus, Source
 
 

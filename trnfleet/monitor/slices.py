@@ -15,12 +15,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from trnfleet.clock import Clock
     from trnfleet.wire.ports import Envelope, LinkStatus
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.address import Level
-from trnfleet.domain.alerts.watches import receiver_errors
+from trnfleet.domain.alerts.watches import ReceiverError, receiver_errors
 from trnfleet.domain.layout import Node
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.domain.power import Racks, facility_w
@@ -22,7 +22,6 @@ from trnfleet.monitor.store import fields
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trnfleet.domain.alerts.watches import ReceiverError
     from trnfleet.monitor.ingest.ingest import Ingest
     from trnfleet.monitor.pipeline.health import PipelineHealth, PipelineProblem
     from trnfleet.monitor.reservations.table import Reservation

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trnfleet.clock import NS_PER_MS, NS_PER_S
-from trnfleet.domain.fleet import Inference, expand, lnc_by_instance
+from trnfleet.domain.fleet import FleetFile, Inference, expand, lnc_by_instance
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import BY_NAME, METRICS, Scope
 from trnfleet.errors import ConfigError
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from trnfleet.domain.fleet import FleetFile
     from trnfleet.domain.scenario import Scenario
     from trnfleet.sim.jobs.slowdown import Slowdowns
     from trnfleet.sim.jobs.traces import Trace

@@ -12,18 +12,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trnfleet.domain.address import Level
-from trnfleet.domain.fleet import Inference, instances_of
-from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
-from trnfleet.domain.hardware.topology import TopologyKind
+from trnfleet.domain.fleet import FleetFile, Inference, instances_of
+from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, ChipType
+from trnfleet.domain.hardware.topology import Topology, TopologyKind
 from trnfleet.domain.layout import Layout, Node
 from trnfleet.errors import ConfigError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from trnfleet.domain.fleet import FleetFile
-    from trnfleet.domain.hardware.catalogue import ChipType
-    from trnfleet.domain.hardware.topology import Topology
 
 IDLE = -1
 """Job number of an idle instance."""

@@ -7,13 +7,10 @@ equal those of a whole run.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from trnfleet.domain.address import Level
-from trnfleet.domain.layout import Node
-
-if TYPE_CHECKING:
-    from trnfleet.domain.layout import Layout
+from trnfleet.domain.layout import Layout, Node
 
 
 class Shard(NamedTuple):

@@ -15,7 +15,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from trnfleet.tui import theme
-from trnfleet.tui.widgets.cells import MOST_LINES, fit, wrapped
+from trnfleet.tui.widgets.cells import MOST_LINES, Parts, fit, wrapped
 from trnfleet.tui.widgets.focus import focus_on
 from trnfleet.tui.widgets.line_view import Line, LineView, text_line
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.dom import DOMNode
 
-    from trnfleet.tui.widgets.cells import Parts
 
 _KEY_NAMES = {
     "left": "←",

@@ -15,11 +15,11 @@ from textual.binding import Binding
 from textual.message import Message
 from textual.widget import Widget
 
-from trnfleet.domain.filters.language import EVERYTHING, parse
+from trnfleet.domain.filters.language import EVERYTHING, Filter, parse
 from trnfleet.errors import ConfigError
 from trnfleet.text import plain
 from trnfleet.tui.snapshots.table import ExportTable
-from trnfleet.tui.state.subjects import of_place
+from trnfleet.tui.state.subjects import Subject, of_place
 from trnfleet.tui.widgets.focus import focus_on
 from trnfleet.tui.widgets.prompt import FilterPrompt
 
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from textual.dom import DOMNode
 
     from trnfleet.domain.filters.columns import Columns
-    from trnfleet.domain.filters.language import Filter
     from trnfleet.tui.state.context import UiContext
-    from trnfleet.tui.state.subjects import Subject
     from trnfleet.tui.widgets.cursor_list import CursorList
 
 

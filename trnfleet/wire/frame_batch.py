@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from trnfleet.domain.metrics import BY_NAME
-from trnfleet.wire.frames import is_above
+from trnfleet.wire.frames import Cut, FrameTemplate, is_above
 from trnfleet.wire.values import LATEST_NS
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from trnfleet.wire.frames import Cut, FrameTemplate
 
 IS_LITTLE_ENDIAN: Final = sys.byteorder == "little"
 """Whether this machine has the wire's byte order. If not, values are converted frame by frame."""

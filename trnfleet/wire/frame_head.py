@@ -10,12 +10,11 @@ import enum
 from typing import TYPE_CHECKING
 
 from trnfleet.errors import WireError
-from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON
+from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, Envelope
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trnfleet.wire.ports import Envelope
 
 _MAP_HEADS = range(0xA0, 0xC0)
 """First bytes that CBOR maps begin with; JSON objects begin with an opening brace, 0x7B."""

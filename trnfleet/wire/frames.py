@@ -28,7 +28,7 @@ from trnfleet.domain.metrics import (
 from trnfleet.errors import WireError
 from trnfleet.wire.cbor import ARRAY_TAGS, TYPED_ARRAYS, decode_cbor
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
-from trnfleet.wire.messages import SCHEMA
+from trnfleet.wire.messages import SCHEMA, ColumnSpec, Descriptor
 from trnfleet.wire.telemetry import MAX_SEQ, Head
 from trnfleet.wire.values import LATEST_NS
 
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
-
-    from trnfleet.wire.messages import ColumnSpec, Descriptor
 
 
 _MOST_TEMPLATES = 64

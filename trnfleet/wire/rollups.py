@@ -26,7 +26,7 @@ from msgspec import Meta
 
 from trnfleet.domain.address import STANDALONE
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, unknown_instance_type
-from trnfleet.domain.metrics import BY_NAME, METRICS, Kind, Scope
+from trnfleet.domain.metrics import BY_NAME, METRICS, Kind, Metric, Scope
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import WireError
 from trnfleet.wire.cbor import ARRAY_TAGS, decode_cbor
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from trnfleet.domain.metrics import Metric
 
 STATES = 5
 """Chips of a row by freshness: live, stale, offline, not heard of yet, not observed."""

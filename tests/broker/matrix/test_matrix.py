@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lab.brokers.cases import CASES, play
+from lab.brokers.cases import CASES, Case, Result, play
 from lab.brokers.limits import LIMITS
 from lab.brokers.stage import Stage
 from lab.brokers.table import BROKERS, IN_THE_SUITE
@@ -18,7 +18,6 @@ from lab.brokers.table import BROKERS, IN_THE_SUITE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lab.brokers.cases import Case, Result
     from lab.brokers.process import BrokerProcess
 
 pytestmark = pytest.mark.broker

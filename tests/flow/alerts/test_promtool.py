@@ -14,14 +14,13 @@ from trnfleet.config import validate
 from trnfleet.domain.alerts.rule_tests import Case
 from trnfleet.domain.alerts.rules import Rule, RuleFile
 from trnfleet.monitor.alerting.inputs import LEAST_PEERS
-from trnfleet.monitor.alerting.rule_tests.play import frames
+from trnfleet.monitor.alerting.rule_tests.play import Frame, frames
 from trnfleet.services.files.rule_tests import run_tests
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from trnfleet.monitor.alerting.rule_tests.play import Frame
 
 pytestmark = pytest.mark.skipif(
     shutil.which("promtool") is None,

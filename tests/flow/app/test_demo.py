@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from support.processes.mosquitto import retain, retained
+from support.processes.mosquitto import MosquittoProcess, retain, retained
 from support.processes.programs import Program, run
 from support.processes.terminal import Terminal
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from support.processes.mosquitto import MosquittoProcess
 
 pytestmark = pytest.mark.broker
 

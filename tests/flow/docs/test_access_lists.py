@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 from flow.reservations.test_bridge import Account
 from support.documents import read
-from support.processes.forked import ForkedCommands
+from support.processes.forked import Ended, ForkedCommands
 from support.processes.mosquitto import retain
 from support.processes.programs import Program, run
 from support.record.fixtures import RECORDINGS
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from support.processes.forked import Ended
 
 pytestmark = pytest.mark.broker
 

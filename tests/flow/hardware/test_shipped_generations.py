@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from support.paths import FIXTURES
 from support.sim.shipped import FLEETS, reader_of, sent, shipped_run
-from support.sim.simulation import WALL_NS
+from support.sim.simulation import WALL_NS, SimulationRun
 
 from trnfleet.clock import SystemClock
 from trnfleet.domain.fleet import Publishing
@@ -32,8 +32,6 @@ from trnfleet.wire.topics import TopicClass, parse_topic
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from support.sim.simulation import SimulationRun
 
     from trnfleet.wire.ports import Envelope
 

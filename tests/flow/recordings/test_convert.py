@@ -35,7 +35,7 @@ from trnfleet.record.write.part import PartFile
 from trnfleet.record.write.writer import RecordingWriter
 from trnfleet.services.files.conversion import open_recordings
 from trnfleet.transport.mqtt import MqttSource
-from trnfleet.wire.ports import Stored
+from trnfleet.wire.ports import Envelope, Stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
     from support.processes.mosquitto import MosquittoProcess
 
-    from trnfleet.wire.ports import Envelope
 
 ONE_CHIP = """
 name = "lab"

@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.processes.mosquitto import retain
+from support.processes.mosquitto import MosquittoProcess, retain
 from support.processes.programs import COMMAND, Program, environment, run
 from support.processes.waiting import running
 from support.record.fixtures import RECORDINGS
@@ -23,14 +23,11 @@ from trnfleet.record.format.metadata import About
 from trnfleet.record.read.recording import Recording
 from trnfleet.record.write.writer import RecordingWriter
 from trnfleet.transport.mqtt import MqttPublisher, MqttSource
-from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope
+from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope, Stored
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from support.processes.mosquitto import MosquittoProcess
-
-    from trnfleet.wire.ports import Stored
 
 pytestmark = pytest.mark.broker
 

@@ -15,7 +15,7 @@ from support.processes.programs import Program, run
 from support.processes.waiting import running
 
 from trnfleet.services.session import BrokerSession
-from trnfleet.services.simulator.client import Command, send_command
+from trnfleet.services.simulator.client import Command, Reply, send_command
 from trnfleet.transport.mqtt import MqttSource
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from support.processes.mosquitto import MosquittoProcess
 
-    from trnfleet.services.simulator.client import Reply
     from trnfleet.wire.ports import Envelope
 
 pytestmark = pytest.mark.broker

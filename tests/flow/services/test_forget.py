@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
-from support.processes.mosquitto import retain, retained
+from support.processes.mosquitto import MosquittoProcess, retain, retained
 from support.processes.programs import Program, run
 
 from trnfleet.wire.messages import (
@@ -20,9 +20,7 @@ from trnfleet.wire.messages import (
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from typing import Literal
 
-    from support.processes.mosquitto import MosquittoProcess
 
 pytestmark = pytest.mark.broker
 

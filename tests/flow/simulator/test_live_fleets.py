@@ -7,7 +7,7 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
-from support.processes.mosquitto import retain, retained
+from support.processes.mosquitto import MosquittoProcess, retain, retained
 from support.processes.programs import Program, run
 from support.record.fixtures import RECORDINGS
 
@@ -22,7 +22,6 @@ from trnfleet.wire.messages import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from support.processes.mosquitto import MosquittoProcess
 
 pytestmark = pytest.mark.broker
 

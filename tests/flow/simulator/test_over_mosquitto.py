@@ -17,7 +17,7 @@ from support.processes.waiting import eventually, running, take_until
 from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS
 from trnfleet.errors import BrokerError
 from trnfleet.monitor.freshness import Freshness
-from trnfleet.services.live_monitor import monitor_fleet
+from trnfleet.services.live_monitor import LiveMonitor, monitor_fleet
 from trnfleet.services.session import BrokerSession
 from trnfleet.tasks import background
 from trnfleet.transport.mqtt import MqttSource
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from support.processes.mosquitto import MosquittoProcess
 
-    from trnfleet.services.live_monitor import LiveMonitor
 
 pytestmark = pytest.mark.broker
 

@@ -21,14 +21,13 @@ from trnfleet.sim.publish.faulty_publisher import FaultyPublisher
 from trnfleet.sim.publish.service import Simulation
 from trnfleet.sim.publish.state import will_envelope
 from trnfleet.tasks import background
-from trnfleet.wire.ports import PublishResult
+from trnfleet.wire.ports import Envelope, PublishResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.monitor.alerting.store import AlertTransition
-    from trnfleet.wire.ports import Envelope
 
 CLIENT = "sim-1"
 BOOT = "00112233aabbccdd"

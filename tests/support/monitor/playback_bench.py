@@ -5,30 +5,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
 from support.monitor.alert_run import AlertRun
 from support.monitor.state import alerts_of, rollups_of, values_of
 from support.record.memory_recording import KeyframedRecording
-from trnfleet.clock import NS_PER_S, ManualClock
+from trnfleet.clock import NS_PER_S, Clock, ManualClock
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.replay.playback import RecordingPlayback
 from trnfleet.monitor.slices import PASS_EVERY_S
 from trnfleet.services.files.rules import load_rules
 from trnfleet.tasks import background
-from trnfleet.wire.ports import LinkStatus
+from trnfleet.wire.ports import LinkStatus, Source
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
     from pathlib import Path
-    from typing import Any
 
-    from trnfleet.clock import Clock
     from trnfleet.monitor.replay.controls import Mode
     from trnfleet.monitor.store.history import History
-    from trnfleet.wire.ports import Source
 
 SECONDS = 61
 RULES = load_rules()

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trnfleet.config import validate
 from trnfleet.domain.alerts.alert import Alert, fingerprint_of, labels_of
-from trnfleet.domain.alerts.rules import RuleFile
+from trnfleet.domain.alerts.rules import Rule, RuleFile
 from trnfleet.domain.alerts.status import AlertState
-
-if TYPE_CHECKING:
-    from trnfleet.domain.alerts.rules import Rule
 
 HOT = {
     "name": "hot",

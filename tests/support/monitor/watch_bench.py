@@ -17,7 +17,7 @@ from trnfleet.clock import NS_PER_S, ManualClock, format_rfc3339
 from trnfleet.domain.alerts.alert import Alert, fingerprint_of, labels_of
 from trnfleet.domain.alerts.rules import Rule
 from trnfleet.domain.alerts.status import AlertState
-from trnfleet.domain.alerts.watches import NO_ERRORS
+from trnfleet.domain.alerts.watches import NO_ERRORS, ReceiverErrors
 from trnfleet.export.election import Election
 from trnfleet.export.notification_log import NotificationLog
 from trnfleet.monitor.alerting.engine import Alerts
@@ -35,7 +35,6 @@ from trnfleet.wire.topics import TopicClass, build_filter, parse_topic
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from trnfleet.domain.alerts.watches import ReceiverErrors
     from trnfleet.export.receiver import Receiver
     from trnfleet.wire.ports import Envelope, PublishResult
 

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING
 from trnfleet.tasks import background
 from trnfleet.transport.embedded import mosquitto_program
 from trnfleet.transport.mqtt import MqttPublisher, MqttSource
-from trnfleet.transport.url import BrokerUrl
+from trnfleet.transport.url import BrokerUrl, Password
 from trnfleet.wire.ports import Envelope
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trnfleet.transport.url import Password
 
 MISSING = (
     "MOSQUITTO MISSING: install the mosquitto package; the tests against a real broker did not run"

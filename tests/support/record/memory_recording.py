@@ -5,12 +5,11 @@ from __future__ import annotations
 import bisect
 from typing import TYPE_CHECKING
 
-from trnfleet.wire.ports import Keyframe, Stored
+from trnfleet.wire.ports import Envelope, Keyframe, Stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from trnfleet.wire.ports import Envelope
 
 STATE_CLASSES = {"node", "job", "reservation", "alert", "ack", "silence", "publisher"}
 

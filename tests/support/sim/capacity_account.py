@@ -11,7 +11,7 @@ import pytest
 from trnfleet.domain.reservations.ledger import Ledger
 from trnfleet.domain.reservations.market import Market
 from trnfleet.domain.reservations.pool import Pool
-from trnfleet.domain.reservations.rules import RuleViolation
+from trnfleet.domain.reservations.rules import Rule, RuleViolation
 from trnfleet.domain.reservations.states import ExtensionState
 from trnfleet.sim.rng import Rng
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from trnfleet.domain.reservations.blocks import Block
-    from trnfleet.domain.reservations.rules import Rule
     from trnfleet.domain.reservations.search import SearchRequest
 
 SECOND_NS = 1_000_000_000

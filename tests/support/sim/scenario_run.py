@@ -17,14 +17,13 @@ from trnfleet.clock import format_rfc3339
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import METRICS, Scope
 from trnfleet.record.read.recording import Recording
-from trnfleet.wire.frames import Unit
+from trnfleet.wire.frames import Frame, Unit
 from trnfleet.wire.messages import Descriptor, decode_message, parse_json_object
 from trnfleet.wire.topics import TopicClass, parse_topic
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from trnfleet.wire.frames import Frame
 
 _METRICS = {metric.name: metric for metric in METRICS}
 

@@ -18,12 +18,10 @@ from trnfleet.tui.app.app import FleetApp
 from trnfleet.tui.view import NOTE_S
 from trnfleet.wire.alerts import SilenceMessage
 from trnfleet.wire.messages import WatchMessage, encode_message
-from trnfleet.wire.ports import Envelope
+from trnfleet.wire.ports import Envelope, PublishResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from trnfleet.wire.ports import PublishResult
 
 
 async def test_acknowledging_and_taking_it_back() -> None:

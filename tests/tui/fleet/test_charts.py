@@ -11,7 +11,7 @@ from support.tui.pilot import fleet_app, running
 
 from trnfleet.domain.alerts.rules import Rule
 from trnfleet.monitor.alerting.engine import Alerts
-from trnfleet.tui.charts.place import ChartPlan
+from trnfleet.tui.charts.place import ChartPlan, Trend
 from trnfleet.tui.fleet import view
 from trnfleet.tui.fleet.view import Trends, trend_makers
 from trnfleet.tui.state.chart_window import LEAST_ALL_S, ChartWindow
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from trnfleet.tui.charts.place import Trend
 
 SLOW = Rule.model_validate(
     {

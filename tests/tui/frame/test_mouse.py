@@ -5,10 +5,8 @@ Tabs, figures of the header, breadcrumbs, jobs, charts, keys in the status line.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from support.tui.fleet_scene import hot_feed
-from support.tui.pilot import fleet_app, running
+from support.tui.pilot import FleetPilot, fleet_app, running
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.status import AlertStatus
@@ -18,9 +16,6 @@ from trnfleet.monitor.problems.problem import JobImpact, Place, Problem, Problem
 from trnfleet.tui.fleet.view import FleetView
 from trnfleet.tui.help import HelpScreen
 from trnfleet.tui.views import PLANNED, TABS
-
-if TYPE_CHECKING:
-    from support.tui.pilot import FleetPilot
 
 
 async def click(pilot: FleetPilot, text: str, *, row: int | None = None) -> None:

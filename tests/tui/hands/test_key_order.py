@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
-from support.tui.pilot import fleet_app, running
+from support.tui.pilot import FleetPilot, fleet_app, running
 from textual import events
 from tui.hands.test_filters import HOT, fed
 
 from trnfleet.tui.fleet.view import FleetView
 from trnfleet.tui.hierarchy.view import HierarchyView
-
-if TYPE_CHECKING:
-    from support.tui.pilot import FleetPilot
 
 NAMES = {
     ":": "colon",

@@ -12,7 +12,7 @@ from support.tui.alerts import held, rule
 from support.tui.fake_playback import START_NS
 from support.tui.past_app import MIN, made
 from support.tui.past_app import fed as past_fed
-from support.tui.pilot import fleet_app, running
+from support.tui.pilot import FleetPilot, fleet_app, running
 from textual import events
 from textual.command import CommandList
 from tui.hands.test_filters import HOT, fed
@@ -26,8 +26,6 @@ from trnfleet.tui.hierarchy.view import HierarchyView
 from trnfleet.tui.views import VIEWS
 
 if TYPE_CHECKING:
-    from support.tui.pilot import FleetPilot
-
     from trnfleet.tui.app.app import FleetApp
 
 HOSTILE = (

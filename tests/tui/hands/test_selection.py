@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.tui.alerts_scene import alerts_feed, chips_at
 from support.tui.handled import CHIP, INSTANCE
-from support.tui.pilot import fleet_app, running
+from support.tui.pilot import FleetPilot, fleet_app, running
 from textual import events
 
 from trnfleet.tui.app.actions import AGAIN
@@ -18,7 +18,6 @@ from trnfleet.tui.help import HelpScreen, HelpText
 
 if TYPE_CHECKING:
     from support.monitor.feed import Feed
-    from support.tui.pilot import FleetPilot
 
 
 def burning() -> Feed:

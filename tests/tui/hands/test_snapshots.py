@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from support.monitor.feed import Feed, standalone, ultraservers
 from support.monitor.rules import HOT, rules_of
-from support.tui.pilot import fleet_app, running
+from support.tui.pilot import FleetPilot, fleet_app, running
 from textual import events
 
 from trnfleet.monitor.alerting.engine import Alerts
@@ -21,7 +21,6 @@ from trnfleet.wire.topics import TopicClass, build_topic
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from support.tui.pilot import FleetPilot
 
 CHIP = "uc1/us-0001/trn2u-0001-2/chip05"
 

@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 from support.monitor.feed import Feed, ultraservers
 from support.monitor.top import BOOT, Top
-from support.tui.pilot import running
+from support.tui.pilot import FleetPilot, running
 
 from trnfleet.monitor.sources.leases import HOLD_S, Leases
 from trnfleet.tui.app.app import FleetApp
 from trnfleet.wire.messages import ForwardedBy, ReplyMessage, message_envelope
 
 if TYPE_CHECKING:
-    from support.tui.pilot import FleetPilot
-
     from trnfleet.wire.ports import Envelope
 
 POWERS = (4_000.0, 20_000.0, 10_000.0)

@@ -6,16 +6,12 @@ Their rows on screen, their place, and agreement with the row's figures.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import pytest
 from support.monitor.feed import Feed, standalone, ultraservers
-from support.tui.pilot import fleet_app, running
+from support.tui.pilot import FleetPilot, fleet_app, running
 
 from trnfleet.tui.hierarchy.view import HierarchyView
-
-if TYPE_CHECKING:
-    from support.tui.pilot import FleetPilot
 
 
 async def busy(seconds: int = 15) -> Feed:

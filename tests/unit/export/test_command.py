@@ -9,7 +9,7 @@ import pytest
 from support.monitor.alert_messages import fingerprint, notification
 from support.processes.waiting import eventually, running
 
-from trnfleet.clock import ManualClock
+from trnfleet.clock import Clock, ManualClock
 from trnfleet.errors import ConfigError
 from trnfleet.export import command
 from trnfleet.export.command import LIMIT_S, CommandReceiver, find_command, run_program, variables
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from trnfleet.clock import Clock
     from trnfleet.export.notification import Notification
 
 

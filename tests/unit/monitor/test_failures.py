@@ -18,7 +18,7 @@ from trnfleet.monitor.ingest.ingest import Ingest
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.pipeline.counts import PipelineCounts
 from trnfleet.monitor.reservations.table import Reservations
-from trnfleet.monitor.slices import LayoutChanged
+from trnfleet.monitor.slices import LayoutChanged, Slices
 from trnfleet.monitor.store import findings
 from trnfleet.monitor.store.history import History
 from trnfleet.monitor.store.rollup import Rollups
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from trnfleet.monitor.alerting.grouping import AlertGroups
     from trnfleet.monitor.alerting.inputs import Readings
-    from trnfleet.monitor.slices import Slices
 
 HOT = {
     "name": "hot",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pytest
 from support.monitor.feed import SilentSource
@@ -12,17 +11,8 @@ from trnfleet.clock import ManualClock
 from trnfleet.monitor.failures import guarded
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.pipeline.counts import PipelineCounts
-from trnfleet.monitor.slices import (
-    LayoutChanged,
-    PassPacing,
-    checkpoint,
-    finish,
-    require,
-)
+from trnfleet.monitor.slices import LayoutChanged, PassPacing, Slices, checkpoint, finish, require
 from trnfleet.tasks import background
-
-if TYPE_CHECKING:
-    from trnfleet.monitor.slices import Slices
 
 
 @dataclass

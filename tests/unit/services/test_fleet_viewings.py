@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, cast
 
-from support.memory_bus import MemoryBus
+from support.memory_bus import MemoryBus, MemorySource
 from support.monitor.feed import Feed, ultraservers
 
 from trnfleet.clock import SystemClock
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import pytest
-    from support.memory_bus import MemorySource
 
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.services.brokers import FleetSession

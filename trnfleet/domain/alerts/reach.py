@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from trnfleet.domain.address import Level, level_of
-from trnfleet.domain.alerts.alert import address_of, is_below
+from trnfleet.domain.alerts.alert import Alert, address_of, is_below
 from trnfleet.domain.alerts.matchers import Matcher, all_match
-from trnfleet.domain.alerts.rules import RESERVED_LABELS, Group
+from trnfleet.domain.alerts.rules import RESERVED_LABELS, Group, Rule
 from trnfleet.domain.alerts.signals import LEVEL_OF, PIPELINE_NAME, Scope
 from trnfleet.domain.expressions import expression
 from trnfleet.domain.layout import EMPTY_LAYOUT, Layout, Node
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
-
-    from trnfleet.domain.alerts.alert import Alert
-    from trnfleet.domain.alerts.rules import Rule
 
     Mask = NDArray[np.bool_]
 

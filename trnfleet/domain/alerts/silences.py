@@ -8,12 +8,10 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from trnfleet.domain.alerts.matchers import all_match
+from trnfleet.domain.alerts.matchers import Matcher, all_match
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from trnfleet.domain.alerts.matchers import Matcher
 
 
 class Span(enum.Enum):

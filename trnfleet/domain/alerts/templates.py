@@ -6,14 +6,12 @@ import math
 import string
 from typing import TYPE_CHECKING, Self
 
-from trnfleet.domain.alerts.alert import address_of, rack_text
-from trnfleet.domain.alerts.conditions import compared_with, exact_duration, plain_value
+from trnfleet.domain.alerts.alert import Alert, address_of, rack_text
+from trnfleet.domain.alerts.conditions import Condition, compared_with, exact_duration, plain_value
 from trnfleet.domain.alerts.signals import FIGURES, LEVEL_OF, Scope
 from trnfleet.domain.quantities import DurationStyle, counted, duration, signed_percent
 
 if TYPE_CHECKING:
-    from trnfleet.domain.alerts.alert import Alert
-    from trnfleet.domain.alerts.conditions import Condition
     from trnfleet.domain.alerts.rules import Rule
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from trnfleet.domain.alerts.alert import is_below
 from trnfleet.domain.expressions import expression
-from trnfleet.domain.filters.columns import Column, Kind, is_unit, parse_number, parse_word
+from trnfleet.domain.filters.columns import Column, Columns, Kind, is_unit, parse_number, parse_word
 from trnfleet.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from trnfleet.domain.filters.columns import Columns
 
 LONGEST = 400
 SYNTAX = "text, !text, power>450 & job=name, sev>=warning"

@@ -45,6 +45,7 @@ from trnfleet.domain.hardware.topology import (
     SINGLE,
     TORUS_4X4,
     Z_RING_4,
+    Topology,
     line,
     ring,
     switched,
@@ -53,8 +54,6 @@ from trnfleet.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from trnfleet.domain.hardware.topology import Topology
 
 
 _TRN2_HOST = "1.5 to 2.5 kW a trn2 host beside its chips"

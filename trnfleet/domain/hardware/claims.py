@@ -9,12 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.hardware.comparators import ACCELERATED_TYPES
-from trnfleet.domain.hardware.whatif import Training, estimate, hardware_called
+from trnfleet.domain.hardware.whatif import Hardware, Training, estimate, hardware_called
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from trnfleet.domain.hardware.whatif import Hardware
 
 TOLERANCE = 0.10
 """Largest relative difference at which the catalogue agrees with a claim. Claims are rounded to one

@@ -8,15 +8,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, ULTRASERVER_TYPES, Totals, totals
-from trnfleet.domain.hardware.comparators import ACCELERATED_TYPES
+from trnfleet.domain.hardware.catalogue import (
+    INSTANCE_TYPES,
+    ULTRASERVER_TYPES,
+    InstanceType,
+    Totals,
+    UltraServerType,
+    totals,
+)
+from trnfleet.domain.hardware.comparators import ACCELERATED_TYPES, AcceleratedType
 from trnfleet.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from trnfleet.domain.hardware.catalogue import InstanceType, UltraServerType
-    from trnfleet.domain.hardware.comparators import AcceleratedType
     from trnfleet.domain.hardware.kinds import Claim, Figure
 
 Dtype = Literal["bf16", "fp8", "fp32"]

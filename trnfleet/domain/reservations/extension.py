@@ -13,13 +13,12 @@ from trnfleet.domain.durations import DAY_NS
 from trnfleet.domain.quantities import counted
 from trnfleet.domain.reservations import rules
 from trnfleet.domain.reservations.rules import MOST_EXTENSIONS, Rule, RuleViolation, utc
-from trnfleet.domain.reservations.states import EXTENDABLE
+from trnfleet.domain.reservations.states import EXTENDABLE, BlockState, ReservationState
 from trnfleet.errors import ConfigError
 
 if TYPE_CHECKING:
     from trnfleet.domain.reservations.blocks import Block
     from trnfleet.domain.reservations.occupancy import Occupancy
-    from trnfleet.domain.reservations.states import BlockState, ReservationState
 
 _EXTENDABLE = frozenset(state.value for state in EXTENDABLE)
 

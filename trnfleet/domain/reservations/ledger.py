@@ -24,12 +24,12 @@ from trnfleet.domain.reservations.blocks import (
     apply,
 )
 from trnfleet.domain.reservations.extension import check_extendable, check_longer, why_not_longer
-from trnfleet.domain.reservations.ids import id_of
+from trnfleet.domain.reservations.ids import Token, id_of
 from trnfleet.domain.reservations.occupancy import Occupancy
-from trnfleet.domain.reservations.payments import BlockSchedule
+from trnfleet.domain.reservations.payments import BlockSchedule, ScheduledChange
 from trnfleet.domain.reservations.prices import Prices
 from trnfleet.domain.reservations.rules import Rule, RuleViolation, utc, whole_minute_ns
-from trnfleet.domain.reservations.search import Lot, check_sold
+from trnfleet.domain.reservations.search import Lot, SearchRequest, check_sold
 from trnfleet.domain.reservations.states import (
     BEGUN,
     HOLDING,
@@ -42,11 +42,8 @@ from trnfleet.errors import nearest
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from trnfleet.domain.reservations.ids import Token
     from trnfleet.domain.reservations.market import Market
-    from trnfleet.domain.reservations.payments import ScheduledChange
     from trnfleet.domain.reservations.pool import Pool
-    from trnfleet.domain.reservations.search import SearchRequest
 
 
 _HELD = HOLDING | {BlockState.EXPIRED}

@@ -8,7 +8,7 @@ import numpy as np
 
 from trnfleet.domain.quantities import counted
 from trnfleet.domain.reservations import rules
-from trnfleet.domain.reservations.states import HOLDING
+from trnfleet.domain.reservations.states import HOLDING, BlockState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.reservations.blocks import Block
     from trnfleet.domain.reservations.pool import OfferingKind, Pool
-    from trnfleet.domain.reservations.states import BlockState
 
 
 class Occupancy:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.clock import NS_PER_S
-from trnfleet.domain.reservations.blocks import ChangeKind
+from trnfleet.domain.reservations.blocks import Block, ChangeKind
 from trnfleet.domain.reservations.states import HOLDING, BlockState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from trnfleet.domain.reservations.blocks import Block
     from trnfleet.domain.reservations.ids import Token
     from trnfleet.domain.reservations.market import Market
 

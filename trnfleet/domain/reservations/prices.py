@@ -10,11 +10,10 @@ from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING
 
 from trnfleet.clock import NS_PER_S
-from trnfleet.domain.reservations.market import TABLE_CURRENCY
+from trnfleet.domain.reservations.market import TABLE_CURRENCY, Market
 from trnfleet.errors import ConfigError
 
 if TYPE_CHECKING:
-    from trnfleet.domain.reservations.market import Market
     from trnfleet.domain.reservations.pool import Pool
 
 

@@ -16,21 +16,20 @@ from trnfleet.domain.durations import MINUTE_NS
 from trnfleet.domain.hardware.catalogue import (
     INSTANCE_TYPES,
     ULTRASERVER_TYPES,
+    UltraServerType,
     ultraserver_type_of,
 )
 from trnfleet.domain.quantities import counted
 from trnfleet.domain.reservations import rules
-from trnfleet.domain.reservations.pool import OfferingKind
+from trnfleet.domain.reservations.pool import OfferingKind, Pool
 from trnfleet.domain.reservations.rules import Rule, RuleViolation, utc, whole_minute_ns
 from trnfleet.errors import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from trnfleet.domain.hardware.catalogue import UltraServerType
     from trnfleet.domain.reservations.blocks import Offering
     from trnfleet.domain.reservations.occupancy import Occupancy
-    from trnfleet.domain.reservations.pool import Pool
 
 
 class SearchRequest(NamedTuple):

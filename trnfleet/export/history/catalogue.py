@@ -7,18 +7,22 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from trnfleet.export.history.database import HistoryError, quoted
-from trnfleet.export.history.files import SEVERAL, list_files, partitions, why_torn
-from trnfleet.export.history.tables import ALERTS, CHIPS, EVENTS, SCHEMA, TABLES
+from trnfleet.export.history.database import Database, HistoryError, quoted
+from trnfleet.export.history.files import (
+    SEVERAL,
+    HistoryFile,
+    Partition,
+    list_files,
+    partitions,
+    why_torn,
+)
+from trnfleet.export.history.tables import ALERTS, CHIPS, EVENTS, SCHEMA, TABLES, HistoryTable
 from trnfleet.text import plain
 from trnfleet.wire.values import LATEST_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from trnfleet.export.history.database import Database
-    from trnfleet.export.history.files import HistoryFile, Partition
-    from trnfleet.export.history.tables import HistoryTable
 
 SCHEMA_KEY = "trnfleet_schema"
 REPLACES_KEY = "trnfleet_replaces"

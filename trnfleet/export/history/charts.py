@@ -11,10 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trnfleet.domain.address import Level, level_of, parse_chip, split
-from trnfleet.domain.metrics import CHIP_METRICS, Aggregate, Kind
-from trnfleet.domain.minutes import KeptColumn, KeptSeries, Reach, has_peak
+from trnfleet.domain.metrics import CHIP_METRICS, Aggregate, Kind, Metric
+from trnfleet.domain.minutes import KeptColumn, KeptSeries, Reach, Wanted, has_peak
 from trnfleet.errors import ConfigError
-from trnfleet.export.history.files import list_files, partitions, require_folder, why_torn
+from trnfleet.export.history.files import (
+    Partition,
+    list_files,
+    partitions,
+    require_folder,
+    why_torn,
+)
 from trnfleet.export.history.query import OF, HistoryReader
 from trnfleet.export.history.tables import MINUTE_US
 
@@ -22,10 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from trnfleet.domain.metrics import Metric
-    from trnfleet.domain.minutes import Wanted
     from trnfleet.export.history.catalogue import LeftOutFile
-    from trnfleet.export.history.files import Partition
 
 MEMORY_BYTES = 256 * 2**20
 """DuckDB's memory limit within the app."""

@@ -8,13 +8,20 @@ from __future__ import annotations
 
 import json
 import shutil
-from datetime import timedelta
+from datetime import date, timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trnfleet.domain.quantities import counted
 from trnfleet.errors import TrnfleetError, write_failure
-from trnfleet.export.history.catalogue import REPLACES_KEY, read_catalogue, read_files, rows_sql
+from trnfleet.export.history.catalogue import (
+    REPLACES_KEY,
+    Catalogue,
+    LeftOutFile,
+    read_catalogue,
+    read_files,
+    rows_sql,
+)
 from trnfleet.export.history.database import Database, HistoryError, quoted
 from trnfleet.export.history.doubled import find_doubled
 from trnfleet.export.history.files import (
@@ -22,6 +29,8 @@ from trnfleet.export.history.files import (
     SEVERAL,
     TEMPORARY,
     FileMark,
+    HistoryFile,
+    Partition,
     cell_lock,
     compact_lock,
     delete_all,
@@ -31,16 +40,12 @@ from trnfleet.export.history.files import (
     partitions,
 )
 from trnfleet.export.history.rolling import incomplete_windows, roll_up, window_of, write_file
-from trnfleet.export.history.tables import CHIPS, TABLES
+from trnfleet.export.history.tables import CHIPS, TABLES, HistoryTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import date
     from pathlib import Path
 
-    from trnfleet.export.history.catalogue import Catalogue, LeftOutFile
-    from trnfleet.export.history.files import HistoryFile, Partition
-    from trnfleet.export.history.tables import HistoryTable
 
 WINDOWS_AT_ONCE = 6
 """Windows of ten minutes made together: an hour of chips in memory."""

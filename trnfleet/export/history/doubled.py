@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.quantities import counted
 from trnfleet.export.history.catalogue import rows_sql
-from trnfleet.export.history.tables import CHIPS, MINUTE_US, ULTRASERVERS, WINDOW_MINUTES
+from trnfleet.export.history.tables import (
+    CHIPS,
+    MINUTE_US,
+    ULTRASERVERS,
+    WINDOW_MINUTES,
+    HistoryTable,
+)
 from trnfleet.text import plain
 
 if TYPE_CHECKING:
@@ -17,7 +23,6 @@ if TYPE_CHECKING:
 
     from trnfleet.export.history.database import Database
     from trnfleet.export.history.files import HistoryFile
-    from trnfleet.export.history.tables import HistoryTable
 
 
 class DoubledChips(NamedTuple):

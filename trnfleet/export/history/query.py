@@ -9,29 +9,23 @@ import math
 import re
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trnfleet.domain.address import Level, level_of, parse_chip, split
 from trnfleet.domain.metrics import Aggregate
 from trnfleet.domain.minutes import MINUTE_COLUMNS, Part
 from trnfleet.domain.quantities import duration
 from trnfleet.errors import ConfigError, nearest
-from trnfleet.export.history.catalogue import LeftOutFile, make_views, read_files
-from trnfleet.export.history.database import MEMORY_BYTES, THREADS, Database, HistoryError
-from trnfleet.export.history.doubled import find_doubled
-from trnfleet.export.history.files import require_folder
-from trnfleet.export.history.tables import TABLES, WINDOW_MINUTES
+from trnfleet.export.history.catalogue import Catalogue, LeftOutFile, make_views, read_files
+from trnfleet.export.history.database import MEMORY_BYTES, THREADS, Database, HistoryError, Result
+from trnfleet.export.history.doubled import DoubledChips, find_doubled
+from trnfleet.export.history.files import HistoryFile, Partition, require_folder
+from trnfleet.export.history.tables import TABLES, WINDOW_MINUTES, HistoryTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
-    from typing import Any
 
-    from trnfleet.export.history.catalogue import Catalogue
-    from trnfleet.export.history.database import Result
-    from trnfleet.export.history.doubled import DoubledChips
-    from trnfleet.export.history.files import HistoryFile, Partition
-    from trnfleet.export.history.tables import HistoryTable
 
 MOST_ROWS = 1_000_000
 READING = "SELECT"

@@ -8,9 +8,17 @@ import os
 from typing import TYPE_CHECKING
 
 from trnfleet.errors import TrnfleetError
-from trnfleet.export.history.catalogue import SCHEMA_KEY, rows_sql
-from trnfleet.export.history.database import HistoryError, quoted
-from trnfleet.export.history.files import SEVERAL, SUFFIX, TEMPORARY, FileMark, file_name, publish
+from trnfleet.export.history.catalogue import SCHEMA_KEY, Catalogue, rows_sql
+from trnfleet.export.history.database import Database, HistoryError, quoted
+from trnfleet.export.history.files import (
+    SEVERAL,
+    SUFFIX,
+    TEMPORARY,
+    FileMark,
+    Partition,
+    file_name,
+    publish,
+)
 from trnfleet.export.history.tables import (
     CHIPS,
     FLEETS,
@@ -28,10 +36,6 @@ from trnfleet.export.history.tables import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
-
-    from trnfleet.export.history.catalogue import Catalogue
-    from trnfleet.export.history.database import Database
-    from trnfleet.export.history.files import Partition
 
 
 def write_file(

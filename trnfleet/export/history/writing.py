@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from trnfleet import logs
-from trnfleet.domain.minutes import MINUTE_COLUMNS
-from trnfleet.export.history.catalogue import read_files, rows_sql
+from trnfleet.domain.minutes import MINUTE_COLUMNS, MinuteRows
+from trnfleet.export.history.catalogue import Catalogue, LeftOutFile, read_files, rows_sql
 from trnfleet.export.history.database import Database, quoted
 from trnfleet.export.history.files import FileMark, Partition, day_of, file_name, spill_folder
 from trnfleet.export.history.rolling import incomplete_windows, roll_up, write_file
-from trnfleet.export.history.tables import ALERTS, CHIPS, EVENTS, MINUTE_US
+from trnfleet.export.history.tables import ALERTS, CHIPS, EVENTS, MINUTE_US, HistoryTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from trnfleet.domain.minutes import MinuteRows
-    from trnfleet.export.history.catalogue import Catalogue, LeftOutFile
-    from trnfleet.export.history.tables import HistoryTable
 
 log = logs.get_logger(__name__)
 

@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.address import Level, level_of
-from trnfleet.domain.alerts.alert import address_of, common_place
+from trnfleet.domain.alerts.alert import Alert, address_of, common_place
 from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
 from trnfleet.domain.alerts.subsystems import STEP_TIME
 from trnfleet.domain.severity import Severity
-from trnfleet.monitor.alerting.grouping import row_name
+from trnfleet.monitor.alerting.grouping import AlertGroups, row_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.layout import Layout
-    from trnfleet.monitor.alerting.grouping import AlertGroups
     from trnfleet.monitor.alerting.inputs import Readings
     from trnfleet.monitor.store.events import Events
     from trnfleet.wire.messages import JobMessage

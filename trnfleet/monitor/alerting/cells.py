@@ -25,12 +25,11 @@ from trnfleet.domain.alerts.silences import Ack, Silence
 from trnfleet.domain.alerts.status import AlertState
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store.events import KEPT
-from trnfleet.wire.alerts import CellAlertMessage
+from trnfleet.wire.alerts import AlertMessage, CellAlertMessage
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from trnfleet.wire.alerts import AlertMessage
 
 LEFT_TO_CELLS_NS = 10 * NS_PER_S
 """Time for which a new alert here is left to the cells' watches. They need a second to evaluate,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from trnfleet.clock import NS_PER_S
-from trnfleet.domain.alerts.rules import inhibitors
+from trnfleet.domain.alerts.rules import Rule, inhibitors
 from trnfleet.domain.alerts.signals import Scope
 from trnfleet.domain.alerts.status import AlertState, AlertStatus
 from trnfleet.domain.layout import EMPTY_LAYOUT, Layout
@@ -28,9 +28,9 @@ from trnfleet.monitor.alerting.lifecycle import AlertLifecycle
 from trnfleet.monitor.alerting.published import PublishedAlerts
 from trnfleet.monitor.alerting.rule_state import RuleState
 from trnfleet.monitor.alerting.silences import Silences
-from trnfleet.monitor.alerting.store import AlertStore
+from trnfleet.monitor.alerting.store import AlertStore, AlertTransition
 from trnfleet.monitor.failures import guarded
-from trnfleet.monitor.slices import SLICE, require
+from trnfleet.monitor.slices import SLICE, Slices, require
 from trnfleet.monitor.store.layout_changes import same_instances
 
 if TYPE_CHECKING:
@@ -38,10 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from trnfleet.domain.alerts.alert import Alert
-    from trnfleet.domain.alerts.rules import Rule
-    from trnfleet.monitor.alerting.store import AlertTransition
     from trnfleet.monitor.pipeline.counts import PipelineCounts
-    from trnfleet.monitor.slices import Slices
     from trnfleet.wire.alerts import AlertMessage
     from trnfleet.wire.messages import JobMessage
 

@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from trnfleet.clock import format_rfc3339
-from trnfleet.domain.alerts.alert import address_of
+from trnfleet.domain.alerts.alert import Alert, address_of
 from trnfleet.domain.alerts.signals import LEVEL_OF
 from trnfleet.domain.alerts.silences import Ack
 from trnfleet.domain.alerts.templates import title
@@ -21,7 +21,6 @@ from trnfleet.monitor.store.events import KEPT, Event
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trnfleet.domain.alerts.alert import Alert
     from trnfleet.monitor.alerting.engine import Alerts
     from trnfleet.monitor.alerting.silences import SilencesChange
     from trnfleet.monitor.alerting.store import AlertTransition

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from trnfleet.domain.address import Level
-from trnfleet.domain.alerts.rules import Group
+from trnfleet.domain.alerts.rules import Group, Rule
 from trnfleet.domain.alerts.signals import LANES, LEVEL_OF, Scope
 from trnfleet.domain.layout import FLEET_NODE, Layout, Node
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from trnfleet.domain.alerts.rules import Rule
     from trnfleet.domain.alerts.status import Track
 
 

@@ -11,7 +11,7 @@ from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
 from trnfleet.monitor.alerting.grouping import covered_chips, group_ids
 from trnfleet.monitor.freshness import Freshness
-from trnfleet.monitor.slices import SLICE
+from trnfleet.monitor.slices import SLICE, Slices
 from trnfleet.monitor.store.instance_rollup import count_flags
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout
     from trnfleet.monitor.alerting.inputs import Readings
     from trnfleet.monitor.alerting.rule_state import RuleState
-    from trnfleet.monitor.slices import Slices
 
 
 def inhibit(

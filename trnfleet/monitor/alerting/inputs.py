@@ -20,9 +20,9 @@ from trnfleet.domain.metrics import BY_NAME, Metric
 from trnfleet.domain.metrics import Scope as MetricScope
 from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.medians import median
-from trnfleet.monitor.slices import checkpoint
+from trnfleet.monitor.slices import Slices, checkpoint
 from trnfleet.monitor.store import fields
-from trnfleet.monitor.store.events import Events
+from trnfleet.monitor.store.events import Event, Events
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from trnfleet.domain.hardware.catalogue import ChipType
     from trnfleet.domain.layout import Layout
     from trnfleet.monitor.alerting.named_targets import NamedTable
-    from trnfleet.monitor.slices import Slices
-    from trnfleet.monitor.store.events import Event
     from trnfleet.monitor.store.rollup import Rollups
     from trnfleet.monitor.store.store import Store
 

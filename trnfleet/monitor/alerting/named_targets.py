@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, overload
 
@@ -20,8 +20,6 @@ from trnfleet.monitor.store.findings import JOBS_DOWN
 from trnfleet.monitor.store.job_history import reporting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
     from numpy.typing import NDArray
 
     from trnfleet.monitor.pipeline.health import PipelineHealth

@@ -14,7 +14,7 @@ from trnfleet.domain.alerts.matchers import parse_matchers
 from trnfleet.errors import BrokerError, ConfigError
 from trnfleet.wire.alerts import AckMessage, SilenceMessage
 from trnfleet.wire.messages import encode_message
-from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope
+from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope, Publisher
 from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.silences import Ack, Silence
-    from trnfleet.wire.ports import Publisher
 
 LONGEST_S = 90 * 86_400.0
 """Longest acknowledgement or silence."""

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING
 
 from trnfleet.clock import NS_PER_S, parse_rfc3339
 from trnfleet.domain.address import Level
-from trnfleet.domain.alerts.alert import fingerprint_of
+from trnfleet.domain.alerts.alert import Alert, fingerprint_of
 from trnfleet.domain.alerts.signals import LEVEL_OF
 from trnfleet.domain.alerts.status import AlertState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.monitor.alerting.inputs import Readings
     from trnfleet.monitor.alerting.rule_state import RuleState

@@ -28,7 +28,7 @@ from trnfleet.monitor.alerting.grouping import (
     row_name,
     target_of,
 )
-from trnfleet.monitor.slices import ROWS_A_SLICE
+from trnfleet.monitor.slices import ROWS_A_SLICE, Slices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from trnfleet.monitor.alerting.conditions.windows import Counters
     from trnfleet.monitor.alerting.inputs import Instant, Readings
     from trnfleet.monitor.alerting.named_targets import NamedTable
-    from trnfleet.monitor.slices import Slices
 
     Rows = NDArray[np.int64]
     Look = Callable[[Rows], tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.float64]]]

@@ -16,13 +16,12 @@ from trnfleet.domain.alerts.silences import Ack, Edition, Silence, Span
 from trnfleet.domain.alerts.status import AlertState, AlertStatus
 from trnfleet.errors import ConfigError, WireError
 from trnfleet.monitor.store.events import KEPT
-from trnfleet.wire.alerts import SilenceMessage
+from trnfleet.wire.alerts import AckMessage, SilenceMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from trnfleet.domain.alerts.alert import Alert
-    from trnfleet.wire.alerts import AckMessage
 
 _ACK = "ack"
 _SILENCE = "silence"

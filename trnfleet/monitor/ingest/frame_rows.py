@@ -15,23 +15,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from trnfleet.monitor.ingest.sequence import LARGEST_GAP, WINDOW
-from trnfleet.monitor.slices import SLICE
-from trnfleet.wire.ports import CONTENT_TYPE_JSON
+from trnfleet.monitor.ingest.sequence import LARGEST_GAP, WINDOW, SequenceTracker
+from trnfleet.monitor.slices import SLICE, Slices
+from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope, MessageProperties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from trnfleet.monitor.ingest.sequence import SequenceTracker
     from trnfleet.monitor.pipeline.counts import PipelineCounts
-    from trnfleet.monitor.slices import Slices
     from trnfleet.monitor.sources.descriptors import CompactDescriptor
     from trnfleet.monitor.store.store import Store
     from trnfleet.wire.frame_batch import FrameForm
     from trnfleet.wire.frames import FrameDecoder
-    from trnfleet.wire.ports import Envelope, MessageProperties
 
 _COLUMNS: dict[str, Any] = {
     "last": np.int64,

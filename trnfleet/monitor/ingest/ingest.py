@@ -37,9 +37,9 @@ from trnfleet.monitor.pipeline.counts import PipelineCounts
 from trnfleet.monitor.pipeline.doubts import TelemetryDoubts
 from trnfleet.monitor.reservations.table import Reservations
 from trnfleet.monitor.sources.cells import Cells
-from trnfleet.monitor.sources.clocks import LATE_FROM_S, DatedMessages, Timebase
+from trnfleet.monitor.sources.clocks import LATE_FROM_S, ClockColumns, DatedMessages, Timebase
 from trnfleet.monitor.sources.contests import Contests
-from trnfleet.monitor.sources.descriptors import Descriptors
+from trnfleet.monitor.sources.descriptors import CompactDescriptor, Descriptors
 from trnfleet.monitor.sources.publishers import Publishers
 from trnfleet.monitor.sources.watches import Watches
 from trnfleet.monitor.store.events import Events
@@ -56,8 +56,6 @@ if TYPE_CHECKING:
     from trnfleet.monitor.ingest.topic_state import TopicState
     from trnfleet.monitor.pipeline.traffic import PublisherTraffic
     from trnfleet.monitor.slices import Slices
-    from trnfleet.monitor.sources.clocks import ClockColumns
-    from trnfleet.monitor.sources.descriptors import CompactDescriptor
     from trnfleet.wire.messages import JobMessage
     from trnfleet.wire.ports import Envelope, Source
 

@@ -11,8 +11,8 @@ from trnfleet import logs
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS, Scope
 from trnfleet.monitor.ingest.frame_rows import Shift
-from trnfleet.monitor.slices import DONE, SLICE, finish
-from trnfleet.monitor.store.layout_changes import changed
+from trnfleet.monitor.slices import DONE, SLICE, Slices, finish
+from trnfleet.monitor.store.layout_changes import ChangedLayout, changed
 from trnfleet.monitor.store.rolled import RolledBlock
 from trnfleet.wire.frames import is_known
 from trnfleet.wire.messages import STANDARD_COLUMNS
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.monitor.ingest.topics import Topics
-    from trnfleet.monitor.slices import Slices
     from trnfleet.monitor.sources.cells import Cells
     from trnfleet.monitor.sources.clocks import Timebase
     from trnfleet.monitor.sources.descriptors import (
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
         Descriptors,
     )
     from trnfleet.monitor.sources.publishers import Publishers
-    from trnfleet.monitor.store.layout_changes import ChangedLayout
     from trnfleet.monitor.store.store import Store
 
 

@@ -21,9 +21,9 @@ from trnfleet.monitor.ingest.rejects import MisplacedError, RejectedError
 from trnfleet.monitor.ingest.sequence import SequenceTracker, Verdict
 from trnfleet.monitor.pipeline.traffic import Presence
 from trnfleet.monitor.room import ENTRY_BYTES, Ledger, held_bytes
-from trnfleet.monitor.sources.cells import MOST_OF_CELL
-from trnfleet.monitor.sources.clocks import LATE_FROM_S
-from trnfleet.monitor.sources.descriptors import CompactDescriptor
+from trnfleet.monitor.sources.cells import MOST_OF_CELL, Cells
+from trnfleet.monitor.sources.clocks import LATE_FROM_S, Timebase
+from trnfleet.monitor.sources.descriptors import CompactDescriptor, Descriptors
 from trnfleet.monitor.store.retained import RetainedCollection
 from trnfleet.wire.alerts import AckMessage, AlertMessage, CellAlertMessage, SilenceMessage
 from trnfleet.wire.frames import is_known
@@ -48,10 +48,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.pipeline.counts import PipelineCounts
     from trnfleet.monitor.pipeline.doubts import TelemetryDoubts
     from trnfleet.monitor.reservations.table import Reservations
-    from trnfleet.monitor.sources.cells import Cells
-    from trnfleet.monitor.sources.clocks import Timebase
     from trnfleet.monitor.sources.contests import Contests
-    from trnfleet.monitor.sources.descriptors import Descriptors
     from trnfleet.monitor.sources.publishers import Publishers
     from trnfleet.monitor.sources.watches import Watches
     from trnfleet.monitor.store.events import Events

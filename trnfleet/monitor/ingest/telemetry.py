@@ -17,8 +17,8 @@ from trnfleet.errors import WireError
 from trnfleet.monitor.ingest.rejects import MisplacedError, RejectedError
 from trnfleet.monitor.ingest.topics import covering_path
 from trnfleet.wire.frame_head import is_cbor
-from trnfleet.wire.frames import is_above, to_store_codes
-from trnfleet.wire.telemetry import Doubt, decode_sample, reason_above, split_codes
+from trnfleet.wire.frames import Frame, is_above, to_store_codes
+from trnfleet.wire.telemetry import Doubt, Head, Sample, decode_sample, reason_above, split_codes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,11 +31,9 @@ if TYPE_CHECKING:
     from trnfleet.monitor.pipeline.doubts import TelemetryDoubts
     from trnfleet.monitor.sources.contests import Contests
     from trnfleet.monitor.store.store import Store
-    from trnfleet.wire.frames import Frame
     from trnfleet.wire.limits import Limits
     from trnfleet.wire.messages import ColumnSpec
     from trnfleet.wire.ports import Envelope
-    from trnfleet.wire.telemetry import Head, Sample
 
 _NOT_ITS_OWN = "identity in the payload is not the topic's"
 

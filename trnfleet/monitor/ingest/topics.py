@@ -35,30 +35,32 @@ from trnfleet.domain import address
 from trnfleet.domain.address import Level
 from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, INSTANCE_METRICS, Scope
 from trnfleet.errors import WireError
-from trnfleet.monitor.ingest.frame_rows import FrameRows, sort_by_table
+from trnfleet.monitor.ingest.frame_rows import (
+    BatchColumns,
+    FramedTopic,
+    FrameRows,
+    Shift,
+    sort_by_table,
+)
 from trnfleet.monitor.ingest.rejects import RejectedError
 from trnfleet.monitor.ingest.sequence import SequenceTracker
 from trnfleet.monitor.ingest.topic_state import TopicState
 from trnfleet.monitor.room import Room
-from trnfleet.monitor.slices import SLICE
+from trnfleet.monitor.slices import SLICE, Slices
 from trnfleet.wire.frame_batch import IS_LITTLE_ENDIAN, FrameForm
-from trnfleet.wire.frames import FrameDecoder, is_known, limited
+from trnfleet.wire.frames import FrameDecoder, FrameTemplate, is_known, limited
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.messages import STANDARD_COLUMNS, ColumnSpec
-from trnfleet.wire.ports import CONTENT_TYPE_JSON
+from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope
 from trnfleet.wire.topics import TopicClass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from trnfleet.domain.layout import Layout
-    from trnfleet.monitor.ingest.frame_rows import BatchColumns, FramedTopic, Shift
-    from trnfleet.monitor.slices import Slices
     from trnfleet.monitor.sources.clocks import Timebase
     from trnfleet.monitor.sources.descriptors import Descriptors
     from trnfleet.monitor.sources.publishers import Publishers
-    from trnfleet.wire.frames import FrameTemplate
-    from trnfleet.wire.ports import Envelope
 
 
 LARGEST_FRAME = 16_384

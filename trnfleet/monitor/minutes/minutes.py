@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from trnfleet.domain.durations import MINUTE_NS
-from trnfleet.domain.layout import EMPTY_LAYOUT
-from trnfleet.domain.metrics import CHIP_METRICS, Aggregate, Kind
+from trnfleet.domain.layout import EMPTY_LAYOUT, Layout
+from trnfleet.domain.metrics import CHIP_METRICS, Aggregate, Kind, Metric
 from trnfleet.domain.minutes import (
     MINUTE_COLUMNS,
+    KeptSeries,
     MinuteRows,
     Part,
+    Reach,
+    Wanted,
     has_peak,
     mean_values,
 )
@@ -29,9 +32,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from trnfleet.domain.layout import Layout
-    from trnfleet.domain.metrics import Metric
-    from trnfleet.domain.minutes import KeptSeries, Reach, Wanted
     from trnfleet.monitor.store.store import Store
 
     Rows = slice | NDArray[np.int64]

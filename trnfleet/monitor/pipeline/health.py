@@ -28,7 +28,7 @@ import numpy as np
 
 from trnfleet.domain.quantities import count, counted, duration
 from trnfleet.domain.severity import Severity
-from trnfleet.monitor.pipeline.publishers import State
+from trnfleet.monitor.pipeline.publishers import PublisherTable, State
 from trnfleet.wire.ports import RECORDING
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from trnfleet.monitor.pipeline.brokers import BrokerHealth
     from trnfleet.monitor.pipeline.counts import PipelineCounts
     from trnfleet.monitor.pipeline.doubts import KeyDoubt
-    from trnfleet.monitor.pipeline.publishers import PublisherTable
 
 RECENT_S = 60.0
 """Time in which a growing count is a current problem."""

@@ -15,12 +15,11 @@ import numpy as np
 
 from trnfleet.monitor.freshness import Code
 from trnfleet.monitor.medians import median
-from trnfleet.monitor.pipeline.traffic import Presence
+from trnfleet.monitor.pipeline.traffic import Marks, Presence, PublisherNames, PublisherTraffic
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from trnfleet.monitor.pipeline.traffic import Marks, PublisherNames, PublisherTraffic
     from trnfleet.monitor.slices import Slices
 
 SKEW_FROM_S = 5.0

@@ -12,7 +12,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.address import STANDALONE, Level, level_of
-from trnfleet.domain.alerts.alert import address_of, cause_address, is_below
+from trnfleet.domain.alerts.alert import Alert, address_of, cause_address, is_below
 from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
 from trnfleet.domain.alerts.subsystems import (
     JOB,
@@ -23,15 +23,13 @@ from trnfleet.domain.alerts.subsystems import (
     SLOWING,
     can_stop,
 )
-from trnfleet.domain.layout import Node
+from trnfleet.domain.layout import Layout, Node
 from trnfleet.monitor.problems import places
 from trnfleet.monitor.problems.problem import Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from trnfleet.domain.alerts.alert import Alert
-    from trnfleet.domain.layout import Layout
     from trnfleet.monitor.alerting.store import AlertWithStatus
 
 AT_ONCE_NS = 5_000_000_000

@@ -9,7 +9,7 @@ import numpy as np
 from trnfleet.domain.alerts import subsystems
 from trnfleet.domain.alerts.signals import Scope
 from trnfleet.monitor.problems.places import instances_of
-from trnfleet.monitor.problems.problem import JobImpact
+from trnfleet.monitor.problems.problem import JobImpact, Place
 from trnfleet.monitor.store.findings import JOBS_DOWN
 from trnfleet.monitor.store.last_known import LAST_KNOWN
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.layout import Layout
-    from trnfleet.monitor.problems.problem import Place
     from trnfleet.wire.messages import JobMessage
 
 LEAST_SLOWDOWN_PCT = 3.0

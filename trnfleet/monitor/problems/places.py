@@ -5,17 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trnfleet.domain.address import Level, level_of
-from trnfleet.domain.alerts.alert import address_of, common_place, is_below
+from trnfleet.domain.alerts.alert import Alert, address_of, common_place, is_below
 from trnfleet.domain.alerts.subsystems import LINK
-from trnfleet.domain.layout import Node
+from trnfleet.domain.layout import Layout, Node
 from trnfleet.domain.links import link_end
 from trnfleet.monitor.problems.problem import Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from trnfleet.domain.alerts.alert import Alert
-    from trnfleet.domain.layout import Layout
 
 Link = tuple[str, str]
 """The two ends of a link as `address:lane`, sorted by address. A single end appears twice."""

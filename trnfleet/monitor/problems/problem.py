@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.severity import Severity
-from trnfleet.monitor.store.findings import JOBS_DOWN
+from trnfleet.monitor.store.findings import JOBS_DOWN, Finding
 
 if TYPE_CHECKING:
     from trnfleet.monitor.alerting.store import AlertWithStatus
-    from trnfleet.monitor.store.findings import Finding
 
 
 class Place(NamedTuple):

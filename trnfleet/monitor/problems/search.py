@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.address import level_of
-from trnfleet.domain.alerts.alert import cause_address
+from trnfleet.domain.alerts.alert import Alert, cause_address
 from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.alerts.subsystems import LINK, can_stop
@@ -24,7 +24,6 @@ from trnfleet.monitor.problems.uncovered import subsystem_of, uncovered
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.domain.layout import Layout
     from trnfleet.monitor.alerting.silences import Silences

@@ -30,14 +30,13 @@ from trnfleet.monitor.reachability.times import (
     RECONNECT_S,
     TOLD_FROM_S,
 )
-from trnfleet.wire.ports import RECORDING
+from trnfleet.wire.ports import RECORDING, LinkStatus
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.monitor.pipeline.counts import PipelineCounts
     from trnfleet.monitor.store.store import Store
-    from trnfleet.wire.ports import LinkStatus
 
 
 class Cause:

@@ -21,8 +21,8 @@ from trnfleet.monitor.pipeline.health import (
 )
 from trnfleet.monitor.pipeline.publishers import TrafficMoment, publisher_table
 from trnfleet.monitor.reachability.causes import either
-from trnfleet.monitor.reachability.reachability import whole_publishers
-from trnfleet.wire.ports import STOPPED
+from trnfleet.monitor.reachability.reachability import Reachability, whole_publishers
+from trnfleet.wire.ports import STOPPED, LinkStatus
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,10 +31,8 @@ if TYPE_CHECKING:
     from trnfleet.monitor.ingest.ingest import Ingest
     from trnfleet.monitor.pipeline.counts import PipelineCounts
     from trnfleet.monitor.pipeline.traffic import MessageRate
-    from trnfleet.monitor.reachability.reachability import Reachability
     from trnfleet.monitor.slices import Slices
     from trnfleet.monitor.store.store import Store
-    from trnfleet.wire.ports import LinkStatus
 
 EVERY_S = 1.0
 """Seconds a value is valid."""

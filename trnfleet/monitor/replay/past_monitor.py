@@ -14,11 +14,11 @@ import numpy as np
 
 from trnfleet.clock import NS_PER_S, Clock
 from trnfleet.monitor.pipeline.counts import PipelineCounts
-from trnfleet.monitor.slices import GATHER_S, batch_slices
+from trnfleet.monitor.slices import GATHER_S, Slices, batch_slices
 from trnfleet.monitor.store.gaps import Gap, Reason
 from trnfleet.monitor.store.history import History
 from trnfleet.monitor.store.rings.record import Track
-from trnfleet.wire.ports import RECORDING, LinkStatus
+from trnfleet.wire.ports import RECORDING, Envelope, Keyframe, LinkStatus, RecordedMessages, Stored
 from trnfleet.wire.topics import VALUES, build_topic
 
 if TYPE_CHECKING:
@@ -29,10 +29,8 @@ if TYPE_CHECKING:
     from trnfleet.domain.address import Level
     from trnfleet.domain.layout import Layout, Node
     from trnfleet.monitor.monitor import Monitor, MonitorState
-    from trnfleet.monitor.slices import Slices
     from trnfleet.monitor.store.rollup import Rollups
     from trnfleet.monitor.store.store import Store
-    from trnfleet.wire.ports import Envelope, Keyframe, RecordedMessages, Stored
 
 GATHER_NS = round(GATHER_S * NS_PER_S)
 """Messages received within this time are applied at once, as in a live monitor."""

@@ -24,10 +24,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from trnfleet.clock import NS_PER_S
+from trnfleet.clock import NS_PER_S, Clock
 from trnfleet.errors import TrnfleetError
-from trnfleet.monitor.replay.controls import RATES, Mode
-from trnfleet.monitor.replay.marks import RecordingIndex
+from trnfleet.monitor.replay.controls import RATES, Mode, RollingRecording
+from trnfleet.monitor.replay.marks import Mark, RecordingIndex
 from trnfleet.monitor.replay.seeker import SNAPSHOT_EVERY_S, STRIDE_NS, PastMonitors, Seeker, Survey
 from trnfleet.tasks import background
 
@@ -35,11 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container
     from pathlib import Path
 
-    from trnfleet.clock import Clock
     from trnfleet.monitor.fleet_state import LiveOrPast
     from trnfleet.monitor.monitor import Monitor
-    from trnfleet.monitor.replay.controls import RollingRecording
-    from trnfleet.monitor.replay.marks import Mark
     from trnfleet.monitor.replay.past_monitor import PastMonitor
     from trnfleet.monitor.replay.seeker import Maker
     from trnfleet.wire.ports import RecordedMessages

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trnfleet import logs
-from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.clock import NS_PER_S, Clock, format_rfc3339
 from trnfleet.monitor.fleet_state import LOADING, LiveOrPast
 from trnfleet.monitor.replay.past_monitor import (
     SLICE_S,
@@ -29,7 +29,6 @@ from trnfleet.monitor.store.history import BUDGET_BYTES, History
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trnfleet.clock import Clock
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.monitor.replay.marks import RecordingIndex
     from trnfleet.monitor.slices import Slices

@@ -20,8 +20,8 @@ from trnfleet.domain.reservations.states import ENDED, BlockState, ExtensionStat
 from trnfleet.errors import WireError
 from trnfleet.monitor.failures import fail
 from trnfleet.monitor.freshness import Freshness
-from trnfleet.monitor.reservations.usage import Look, Usage
-from trnfleet.monitor.slices import SLICE, checkpoint, require
+from trnfleet.monitor.reservations.usage import Look, Usage, UsageHour
+from trnfleet.monitor.slices import SLICE, Slices, checkpoint, require
 from trnfleet.monitor.store import fields
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.layout import Layout
     from trnfleet.monitor.pipeline.counts import PipelineCounts
-    from trnfleet.monitor.reservations.usage import UsageHour
-    from trnfleet.monitor.slices import Slices
     from trnfleet.monitor.sources.clocks import Moment
     from trnfleet.monitor.sources.descriptors import Descriptors
     from trnfleet.monitor.store.rollup import Rollups

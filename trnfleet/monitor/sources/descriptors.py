@@ -18,7 +18,7 @@ from trnfleet.clock import parse_rfc3339
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, unknown_instance_type
 from trnfleet.errors import WireError
 from trnfleet.monitor.room import ALLOCATION_BYTES, ENTRY_BYTES, Room, held_bytes
-from trnfleet.monitor.slices import SLICE
+from trnfleet.monitor.slices import SLICE, Slices
 from trnfleet.monitor.sources.clocks import ClockKey
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.messages import (
@@ -35,7 +35,6 @@ from trnfleet.wire.rollups import RollupDescriptor, RollupForm, is_rollup
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trnfleet.monitor.slices import Slices
     from trnfleet.wire.ports import Envelope
 
     Lanes = tuple[tuple[str, tuple[str, ...]], ...]

@@ -10,15 +10,13 @@ import numpy as np
 
 from trnfleet.monitor.pipeline.traffic import PublisherTraffic
 from trnfleet.monitor.room import Room
-from trnfleet.monitor.slices import SLICE, finish
+from trnfleet.monitor.slices import SLICE, Slices, finish
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numpy.typing import NDArray
-
-    from trnfleet.monitor.slices import Slices
 
 
 @dataclass(slots=True, eq=False)

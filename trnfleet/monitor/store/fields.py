@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trnfleet.domain.address import Level
-from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, Aggregate, Kind, chip_peak, chip_step
+from trnfleet.domain.metrics import (
+    BY_NAME,
+    CHIP_METRICS,
+    Aggregate,
+    Kind,
+    Metric,
+    chip_peak,
+    chip_step,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +31,6 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.hardware.catalogue import ChipType
     from trnfleet.domain.layout import Layout
-    from trnfleet.domain.metrics import Metric
     from trnfleet.monitor.store.rollup import RollupReader
     from trnfleet.monitor.store.store import Store
 

@@ -14,11 +14,11 @@ import numpy as np
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.hardware.topology import MOST_LANES
-from trnfleet.domain.layout import Node
+from trnfleet.domain.layout import Layout, Node
 from trnfleet.domain.metrics import BY_NAME, HEALTH_BITS
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.freshness import Freshness
-from trnfleet.monitor.slices import checkpoint, finish, require
+from trnfleet.monitor.slices import Slices, checkpoint, finish, require
 from trnfleet.monitor.store.per_instance import INSTANCES_A_SLICE, SLACK, any_lane, combine, sums
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from trnfleet.domain.layout import Layout
-    from trnfleet.monitor.slices import Slices
     from trnfleet.monitor.store.rollup import Rollups
     from trnfleet.monitor.store.store import Store
     from trnfleet.wire.messages import JobMessage

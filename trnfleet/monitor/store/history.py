@@ -17,7 +17,7 @@ import numpy as np
 from trnfleet.domain.address import Level
 from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.store import fields
-from trnfleet.monitor.store.gaps import Gaps, Reason
+from trnfleet.monitor.store.gaps import Gap, Gaps, Reason
 from trnfleet.monitor.store.job_history import JobHistory
 from trnfleet.monitor.store.layout_changes import numbers_in
 from trnfleet.monitor.store.rings.glances import Glances
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.layout import Layout, Node
     from trnfleet.monitor.store.fields import Field
-    from trnfleet.monitor.store.gaps import Gap
     from trnfleet.monitor.store.jobs import Jobs
     from trnfleet.monitor.store.rollup import Rollups
     from trnfleet.monitor.store.store import Store

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from trnfleet.domain.address import Level
-from trnfleet.domain.metrics import Aggregate
+from trnfleet.domain.metrics import Aggregate, Metric
 from trnfleet.monitor.freshness import Freshness
-from trnfleet.monitor.slices import ROWS_A_SLICE, checkpoint
+from trnfleet.monitor.slices import ROWS_A_SLICE, Slices, checkpoint
 from trnfleet.monitor.store.per_instance import (
     INSTANCES_A_SLICE,
     Spread,
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.layout import Layout
-    from trnfleet.domain.metrics import Metric
-    from trnfleet.monitor.slices import Slices
     from trnfleet.monitor.store.store import Store
 
     Rows = NDArray[np.int64] | slice

@@ -19,7 +19,7 @@ import numpy as np
 from trnfleet.domain.address import Level
 from trnfleet.domain.metrics import METRICS
 from trnfleet.monitor.freshness import STALE_AFTER_PERIODS, Freshness
-from trnfleet.wire.rollups import SEVERITIES, STATES
+from trnfleet.wire.rollups import SEVERITIES, STATES, RollupFrame
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.layout import Layout
-    from trnfleet.wire.rollups import RollupFrame
 
 _NOBODY: Mapping[str, int] = {}
 _ROW_OF = {metric.name: number for number, metric in enumerate(METRICS)}

@@ -24,7 +24,7 @@ from trnfleet.domain.address import Level
 from trnfleet.domain.layout import EMPTY_LAYOUT, Layout
 from trnfleet.domain.metrics import BY_NAME, METRICS, Aggregate, Metric, Scope
 from trnfleet.monitor.freshness import Freshness
-from trnfleet.monitor.slices import checkpoint
+from trnfleet.monitor.slices import Slices, checkpoint
 from trnfleet.monitor.store.instance_rollup import (
     BITWISE,
     COMPARED,
@@ -44,7 +44,6 @@ from trnfleet.monitor.store.per_instance import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from trnfleet.monitor.slices import Slices
     from trnfleet.monitor.store.store import Store
 
     Rows = NDArray[np.int64] | slice

@@ -19,15 +19,13 @@ from trnfleet.domain.layout import EMPTY_LAYOUT, Layout
 from trnfleet.domain.metrics import METRICS, Aggregate, Metric, Scope
 from trnfleet.monitor.freshness import STALE_AFTER_PERIODS, Freshness
 from trnfleet.monitor.medians import median
-from trnfleet.monitor.slices import finish
+from trnfleet.monitor.slices import Slices, finish
 from trnfleet.monitor.store.jobs import Placement
 from trnfleet.monitor.store.layout_changes import moves, same_instances
 from trnfleet.monitor.store.rolled import Rolled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from trnfleet.monitor.slices import Slices
 
     Rows = slice | NDArray[np.int64] | int
 

@@ -16,13 +16,13 @@ from trnfleet.record.format.records import (
     HEAD,
     MESSAGE_FIELDS,
     MESSAGE_HEAD,
+    ChunkEntry,
     ChunkFields,
     parse_chunk_head,
 )
 
 if TYPE_CHECKING:
     from trnfleet.record.format.limits import RecordLimits
-    from trnfleet.record.format.records import ChunkEntry
 
 
 class ChunkItem(NamedTuple):

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from mcap.data_stream import ReadDataStream, RecordBuilder
 from mcap.exceptions import McapError
 from mcap.opcode import Opcode
-from mcap.records import Channel, Header, Metadata, Statistics
+from mcap.records import Channel, Header, McapRecord, Metadata, Statistics
 
 from trnfleet.errors import WireError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from mcap.records import McapRecord
 
 MAGIC = b"\x89MCAP0\r\n"
 HEAD = struct.Struct("<BQ")

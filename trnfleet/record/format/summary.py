@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, overload
 
@@ -29,8 +29,6 @@ from trnfleet.record.format.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from trnfleet.record.format.limits import RecordLimits
 
 

@@ -14,19 +14,17 @@ from trnfleet.domain.metrics import METRICS, Scope
 from trnfleet.errors import WireError
 from trnfleet.record.read.player import preroll
 from trnfleet.wire.frame_head import is_cbor
-from trnfleet.wire.frames import Unit
+from trnfleet.wire.frames import Frame, Unit
 from trnfleet.wire.messages import Descriptor, JobMessage, decode_message, parse_json_object
 from trnfleet.wire.ndjson import is_plain, to_plain_json
 from trnfleet.wire.rollups import is_rollup
 from trnfleet.wire.telemetry import decode_sample, dump, encode_chips, encode_instance
-from trnfleet.wire.topics import TopicClass, parse_topic
+from trnfleet.wire.topics import Topic, TopicClass, parse_topic
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from trnfleet.wire.frames import Frame
     from trnfleet.wire.ports import Envelope, RecordedMessages
-    from trnfleet.wire.topics import Topic
 
 MOST_HELD_BYTES = 64 * 2**20
 """Most payload bytes waiting for a tick's jobs. Beyond this, lines are written with the known jobs.

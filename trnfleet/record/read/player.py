@@ -15,16 +15,14 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
-from trnfleet.clock import NS_PER_S
+from trnfleet.clock import NS_PER_S, Clock
 from trnfleet.record.read.rebranding import MOST_TOPICS, Rebranding, ReplayNumbering
-from trnfleet.wire.topics import RETAINED, TopicClass
+from trnfleet.wire.topics import RETAINED, Topic, TopicClass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator
 
-    from trnfleet.clock import Clock
     from trnfleet.wire.ports import Envelope, Publisher, RecordedMessages, Stored
-    from trnfleet.wire.topics import Topic
 
 
 BATCH = 128

@@ -11,19 +11,14 @@ import functools
 import hashlib
 import json
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from trnfleet.errors import WireError
 from trnfleet.wire.frame_head import boot_span, frame_head, is_cbor, with_seq
 from trnfleet.wire.limits import DEFAULT_LIMITS
-from trnfleet.wire.ports import CONTENT_TYPE_JSON, LARGEST_TWO_BYTES, MessageProperties
-from trnfleet.wire.topics import RETAINED, VERSION, TopicClass, build_topic, parse_topic
+from trnfleet.wire.ports import CONTENT_TYPE_JSON, LARGEST_TWO_BYTES, Envelope, MessageProperties
+from trnfleet.wire.topics import RETAINED, VERSION, Topic, TopicClass, build_topic, parse_topic
 from trnfleet.wire.values import PERIODS_S, SPEEDS
-
-if TYPE_CHECKING:
-    from trnfleet.wire.ports import Envelope
-    from trnfleet.wire.topics import Topic
-
 
 MOST_TOPICS = DEFAULT_LIMITS.topics
 """Most known topics, and most known boots. Numbers of other topics are unchanged, and their gaps

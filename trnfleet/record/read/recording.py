@@ -19,7 +19,7 @@ from trnfleet.record.format.envelopes import (
 )
 from trnfleet.record.format.limits import DEFAULT_RECORD_LIMITS, RecordLimits
 from trnfleet.record.format.schema import SCHEMA
-from trnfleet.record.read.reader import PartReader
+from trnfleet.record.read.reader import FileRecovery, PartReader
 from trnfleet.record.read.timeline import Timeline
 from trnfleet.wire.topics import VALUES
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from trnfleet.record.format.decoding import Messages
     from trnfleet.record.format.metadata import About
     from trnfleet.record.format.records import ChunkEntry
-    from trnfleet.record.read.reader import FileRecovery
     from trnfleet.wire.ports import Keyframe, Stored
 
 

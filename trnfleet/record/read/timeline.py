@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet.errors import WireError
 from trnfleet.record.format.envelopes import KEYFRAME, KeyframeBound, unpack, unpack_repeat
-from trnfleet.record.format.limits import MESSAGE_BYTES
+from trnfleet.record.format.limits import MESSAGE_BYTES, RecordLimits
 from trnfleet.record.read.slots import DataSlots, RepeatRun, RepeatRuns, Slot, slot_of
 from trnfleet.wire.ports import Keyframe, Stored
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from trnfleet.record.format.decoding import Messages
-    from trnfleet.record.format.limits import RecordLimits
     from trnfleet.record.format.records import ChunkEntry
     from trnfleet.record.read.reader import PartReader
 

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 from mcap.opcode import Opcode
 
 from trnfleet import logs
-from trnfleet.clock import NS_PER_S
+from trnfleet.clock import NS_PER_S, Clock
 from trnfleet.errors import ConfigError
 from trnfleet.record.format.envelopes import CHANNEL_IDS, CHANNELS, KEYFRAME, channel_namer
 from trnfleet.record.format.limits import RecordLimits
 from trnfleet.record.format.packing import QUICK_LEVEL
-from trnfleet.record.format.records import HEAD, U16, U32
-from trnfleet.record.read.reader import GrowingPart
+from trnfleet.record.format.records import HEAD, U16, U32, ChunkEntry
+from trnfleet.record.read.reader import GrowingPart, PartReader
 from trnfleet.record.read.timeline import Timeline
 from trnfleet.record.write.orphaned_buffers import NAME, FolderLock
 from trnfleet.record.write.part import PartFile
@@ -34,10 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from trnfleet.clock import Clock
     from trnfleet.record.format.metadata import About
-    from trnfleet.record.format.records import ChunkEntry
-    from trnfleet.record.read.reader import PartReader
     from trnfleet.record.read.slots import Slot
     from trnfleet.wire.ports import Envelope, Keyframe, Stored
 

@@ -17,7 +17,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from trnfleet import logs
-from trnfleet.clock import NS_PER_S, SteadyWall
+from trnfleet.clock import NS_PER_S, Clock, SteadyWall
 from trnfleet.record.format.limits import MESSAGE_BYTES
 from trnfleet.record.write.writer import CUT_NS, RecordingError, RecordingWriter
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from trnfleet.clock import Clock
     from trnfleet.record.format.metadata import About
     from trnfleet.wire.ports import Envelope
 

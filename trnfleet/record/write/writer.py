@@ -32,7 +32,7 @@ from trnfleet.record.format.keyframes import (
 )
 from trnfleet.record.format.limits import DEFAULT_RECORD_LIMITS
 from trnfleet.record.format.packing import LEVEL
-from trnfleet.record.format.records import MESSAGE_HEAD
+from trnfleet.record.format.records import MESSAGE_HEAD, ChunkEntry
 from trnfleet.record.write.part import PartFile
 from trnfleet.wire.topics import TopicClass
 
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trnfleet.record.format.metadata import About
-    from trnfleet.record.format.records import ChunkEntry
     from trnfleet.wire.ports import Envelope
 
 

@@ -14,25 +14,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from trnfleet.domain.faults.fault import Effect, FaultScope
+from trnfleet.domain.faults.fault import Count, Effect, FaultScope
 from trnfleet.domain.metrics import BY_NAME, HEALTH_BITS
-from trnfleet.sim.faults.incident import is_on_hardware
+from trnfleet.sim.faults.incident import Incident, is_on_hardware
 from trnfleet.sim.hardware.columns import LANES
 from trnfleet.sim.hardware.links import balanced_pace, find_patches
 from trnfleet.sim.jobs.slowdown import Halt, Slowdowns
-from trnfleet.sim.rng import Stream, share_of
+from trnfleet.sim.rng import Rng, Stream, share_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from trnfleet.domain.faults.fault import Count
     from trnfleet.domain.fleet import FleetFile
     from trnfleet.domain.layout import Layout
-    from trnfleet.sim.faults.incident import Incident
     from trnfleet.sim.placement import Placement
-    from trnfleet.sim.rng import Rng
 
 
 class Replicas:

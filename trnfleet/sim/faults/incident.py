@@ -18,13 +18,12 @@ from trnfleet.domain.faults.fault import (
     Stages,
 )
 from trnfleet.domain.hardware.topology import TopologyKind
-from trnfleet.domain.layout import Node
+from trnfleet.domain.layout import Layout, Node
 from trnfleet.domain.links import neighbour
 from trnfleet.sim.hardware.links import SlowLink
 from trnfleet.sim.jobs.slowdown import Halt
 
 if TYPE_CHECKING:
-    from trnfleet.domain.layout import Layout
     from trnfleet.domain.targets import Target
     from trnfleet.sim.placement import Placement
 

@@ -16,22 +16,29 @@ from trnfleet.domain.address import Level
 from trnfleet.domain.durations import DAY_S
 from trnfleet.domain.faults.fault import Fault, FaultScope, check_use
 from trnfleet.domain.faults.table import FAULTS, find_fault
-from trnfleet.domain.fleet import Inference, chip_at, find_lane
+from trnfleet.domain.fleet import (
+    FleetFile,
+    Inference,
+    Job,
+    Link,
+    Rates,
+    Straggler,
+    chip_at,
+    find_lane,
+)
 from trnfleet.domain.layout import Layout, Node
 from trnfleet.domain.targets import Target, lanes_of, resolve
 from trnfleet.errors import ConfigError, nearest
 from trnfleet.sim.faults.incident import Incident, make_incident
-from trnfleet.sim.rng import Stream, part_of
+from trnfleet.sim.rng import Rng, Stream, part_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from trnfleet.domain.fleet import FleetFile, Job, Link, Rates, Straggler
     from trnfleet.domain.scenario import FaultEntry, LoadEntry, Scenario
     from trnfleet.sim.placement import Placement
-    from trnfleet.sim.rng import Rng
 
 
 STRETCH_S = 10.0

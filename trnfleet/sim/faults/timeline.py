@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trnfleet.domain.address import parse_chip
-from trnfleet.domain.faults.fault import FaultScope, Reaction, Recovery
+from trnfleet.domain.faults.fault import Fault, FaultScope, Reaction, Recovery
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import ConfigError
-from trnfleet.sim.events import SimEvent
+from trnfleet.sim.events import EventSource, SimEvent
 from trnfleet.sim.faults.effects import FaultEffects
 from trnfleet.sim.faults.incident import Incident, Step, cures, initial_halt, is_on_hardware
 from trnfleet.sim.faults.schedule import FaultSchedule
@@ -40,11 +40,9 @@ from trnfleet.sim.jobs.slowdown import Halt
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trnfleet.domain.faults.fault import Fault
     from trnfleet.domain.fleet import FleetFile
     from trnfleet.domain.layout import Layout
     from trnfleet.domain.scenario import Scenario
-    from trnfleet.sim.events import EventSource
     from trnfleet.sim.placement import Placement
     from trnfleet.sim.rng import Rng
 

@@ -24,10 +24,10 @@ from trnfleet.sim.hardware.columns import (
     noisy,
     to_codes,
 )
-from trnfleet.sim.hardware.thermal import Cooling, chip_offsets_c
-from trnfleet.sim.hardware.variation import MOST_FACTOR, Variation
+from trnfleet.sim.hardware.thermal import Cooling, ThrottledChips, chip_offsets_c
+from trnfleet.sim.hardware.variation import MOST_FACTOR, Variation, Varied
 from trnfleet.sim.jobs.activity import HBM_CEILING, LINK_CEILING, QUANTITIES
-from trnfleet.sim.rng import Stream
+from trnfleet.sim.rng import LaneReader, Rng, Stream
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,11 +37,8 @@ if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout
     from trnfleet.sim.hardware.columns import Chunk, Columns
     from trnfleet.sim.hardware.links import Patches
-    from trnfleet.sim.hardware.thermal import ThrottledChips
-    from trnfleet.sim.hardware.variation import Varied
     from trnfleet.sim.jobs.window import JobTick
     from trnfleet.sim.placement import Cohorts
-    from trnfleet.sim.rng import LaneReader, Rng
 
     Noisy = tuple[NDArray[Any], NDArray[Any]]
     """Base and field of `noisy`. For the lanes of one chip per cohort, or of all chips of an

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from trnfleet.domain.hardware.topology import MOST_LANES
-from trnfleet.domain.metrics import BY_NAME, Scope
+from trnfleet.domain.metrics import BY_NAME, Metric, Scope
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.hardware.catalogue import InstanceType
     from trnfleet.domain.layout import Layout
-    from trnfleet.domain.metrics import Metric
 
     Columns = dict[str, NDArray[Any]]
 

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trnfleet.sim.hardware.columns import LEAST_NOISE_CHIPS
-from trnfleet.sim.rng import Stream
+from trnfleet.sim.rng import Rng, Stream
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from trnfleet.sim.rng import Rng
 
 RATES_PER_CHIP_DAY = {
     "mem_ecc_corrected": (Stream.MEM_ECC, 2.0),

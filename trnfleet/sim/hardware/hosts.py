@@ -13,16 +13,14 @@ import numpy as np
 
 from trnfleet.domain.metrics import BY_NAME, INSTANCE_METRICS, Scope
 from trnfleet.sim.jobs.activity import EFA_CEILING, QUANTITIES
-from trnfleet.sim.jobs.window import TAIL
-from trnfleet.sim.rng import Stream, knot_of
+from trnfleet.sim.jobs.window import TAIL, JobTick
+from trnfleet.sim.rng import Rng, Stream, knot_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.layout import Layout
-    from trnfleet.sim.jobs.window import JobTick
     from trnfleet.sim.placement import Cohorts
-    from trnfleet.sim.rng import Rng
 
 
 class SilentHosts:

@@ -12,7 +12,7 @@ from trnfleet.domain.links import link_end, neighbour
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.sim.hardware.columns import LANES
 from trnfleet.sim.jobs.activity import LINK_CEILING
-from trnfleet.sim.placement import IDLE
+from trnfleet.sim.placement import IDLE, Placement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.hardware.catalogue import InstanceType
     from trnfleet.domain.layout import Layout
-    from trnfleet.sim.placement import Placement
 
 
 @dataclass(frozen=True, slots=True)

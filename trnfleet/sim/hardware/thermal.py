@@ -18,7 +18,7 @@ from trnfleet.domain.power import Racks
 from trnfleet.errors import ConfigError
 from trnfleet.sim.hardware.columns import CHUNK_INSTANCES, noise_chips
 from trnfleet.sim.hardware.variation import part_words, power_deviations
-from trnfleet.sim.rng import Stream
+from trnfleet.sim.rng import Rng, Stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from trnfleet.domain.fleet import FleetFile
     from trnfleet.domain.hardware.catalogue import CoolingKind
     from trnfleet.domain.layout import Layout
-    from trnfleet.sim.rng import Rng
 
 LEAST_PACE = 0.2
 """Smallest share of peak of a chip, however hot or limited: assumed, a lowest clock."""

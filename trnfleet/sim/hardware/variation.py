@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from trnfleet.sim.hardware.columns import noise_chips
-from trnfleet.sim.rng import Stream, knot_of
+from trnfleet.sim.rng import LaneReader, Rng, Stream, knot_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.layout import Layout
-    from trnfleet.sim.rng import LaneReader, Rng
 
 POWER_SD = 0.02
 """Standard deviation of power above the background between chips with the same work: assumed.

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from trnfleet.domain.hardware.catalogue import ultraserver_type_of
+from trnfleet.domain.hardware.catalogue import ChipType, ultraserver_type_of
 from trnfleet.errors import ConfigError
 
 if TYPE_CHECKING:
     from trnfleet.domain.fleet import FleetFile
-    from trnfleet.domain.hardware.catalogue import ChipType
     from trnfleet.domain.hardware.topology import Topology
     from trnfleet.domain.jobs import FineTuning, Training
     from trnfleet.domain.layout import Layout

@@ -10,7 +10,7 @@ import bisect
 import csv
 import io
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
@@ -18,7 +18,6 @@ from trnfleet.domain.jobs import Traced
 from trnfleet.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from trnfleet.domain.fleet import FleetFile

@@ -14,7 +14,7 @@ import numpy as np
 
 from trnfleet.domain.jobs import FineTuning, Training
 from trnfleet.sim.jobs.activity import EFA_CEILING, QUANTITIES, STEP, TRAINING, Phase
-from trnfleet.sim.rng import Stream, bell, next_word, share_of
+from trnfleet.sim.rng import Rng, Stream, bell, next_word, share_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.fleet import Job
     from trnfleet.sim.jobs.training_plan import StepPlan
-    from trnfleet.sim.rng import Rng
 
 
 CYCLE_SD = 0.010

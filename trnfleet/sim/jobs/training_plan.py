@@ -22,14 +22,13 @@ from trnfleet.sim.jobs.activity import (
     QUANTITIES,
     Phase,
 )
-from trnfleet.sim.jobs.parallelism import Parallelism, StepFlops
+from trnfleet.sim.jobs.parallelism import JobSite, Parallelism, StepFlops
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from trnfleet.domain.jobs import FineTuning, Training
-    from trnfleet.sim.jobs.parallelism import JobSite
 
 
 WEIGHT_BYTES = GRADIENT_BYTES = 2.0

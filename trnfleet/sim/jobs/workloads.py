@@ -12,21 +12,32 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trnfleet.domain.fleet import expand
+from trnfleet.domain.fleet import FleetFile, expand
 from trnfleet.domain.jobs import JOB_STATES, Reserved, Traced
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import JOB_FIGURES
 from trnfleet.domain.severity import Severity
 from trnfleet.sim.jobs.activity import EVALUATION_FLOPS_SHARE, QUANTITIES, STEP, TRAINING, Phase
 from trnfleet.sim.jobs.fabric import Fabrics
-from trnfleet.sim.jobs.lifecycle import JobLifecycle
+from trnfleet.sim.jobs.lifecycle import JobLifecycle, WindowSplit
 from trnfleet.sim.jobs.parallelism import sites_of
-from trnfleet.sim.jobs.serving.inference import InferenceJobs, inference_of
+from trnfleet.sim.jobs.serving.inference import (
+    InferenceJobs,
+    ReplicaWork,
+    ServingFigures,
+    inference_of,
+)
 from trnfleet.sim.jobs.serving.replica_rows import JobShares, ReplicaRows
-from trnfleet.sim.jobs.slowdown import Halt
-from trnfleet.sim.jobs.traces import trace_of
-from trnfleet.sim.jobs.training import EXECUTIONS_PER_STEP, TrainingJobs, training_of
-from trnfleet.sim.jobs.training_plan import activity_of, plan
+from trnfleet.sim.jobs.slowdown import Halt, Slowdowns
+from trnfleet.sim.jobs.traces import Trace, trace_of
+from trnfleet.sim.jobs.training import (
+    EXECUTIONS_PER_STEP,
+    TrainingJobs,
+    TrainingPace,
+    TrainingWork,
+    training_of,
+)
+from trnfleet.sim.jobs.training_plan import StepPlan, activity_of, plan
 from trnfleet.sim.jobs.window import SPECULATIVE_TAIL, TAIL, JobChange, JobTick
 
 if TYPE_CHECKING:
@@ -34,14 +45,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from trnfleet.domain.fleet import FleetFile
-    from trnfleet.sim.jobs.lifecycle import WindowSplit
-    from trnfleet.sim.jobs.serving.inference import ReplicaWork, ServingFigures
     from trnfleet.sim.jobs.serving.times import ServingTimes
-    from trnfleet.sim.jobs.slowdown import Slowdowns
-    from trnfleet.sim.jobs.traces import Trace
-    from trnfleet.sim.jobs.training import TrainingPace, TrainingWork
-    from trnfleet.sim.jobs.training_plan import StepPlan
     from trnfleet.sim.placement import Placement
     from trnfleet.sim.rng import Rng
 

@@ -27,7 +27,7 @@ from trnfleet.sim.reservations.messages import answer
 from trnfleet.wire.frames import FrameEncoder
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.messages import REPEAT_S
-from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, Envelope
+from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, Envelope, Publisher
 from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic
 from trnfleet.wire.values import LATEST_NS
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from trnfleet.clock import Clock
     from trnfleet.domain.fleet import Publishing
     from trnfleet.sim.engine import Engine, Tick
-    from trnfleet.wire.ports import Publisher
 
 log = logs.get_logger(__name__)
 

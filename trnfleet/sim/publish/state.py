@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -32,7 +32,6 @@ from trnfleet.wire.topics import DEFAULT_ROOT, FLEET_PATH, TopicClass, build_top
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Literal
 
     from trnfleet.sim.engine import Engine, Tick
     from trnfleet.sim.events import SimEvent

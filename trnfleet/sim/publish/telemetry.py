@@ -16,14 +16,13 @@ from trnfleet.sim.publish.state import Boots, event_message, job_status
 from trnfleet.sim.reservations.messages import reservation_message
 from trnfleet.sim.sharding import owns
 from trnfleet.wire.eventbridge import encode_eventbridge
-from trnfleet.wire.messages import encode_message
+from trnfleet.wire.messages import EventMessage, JobMessage, encode_message
 from trnfleet.wire.telemetry import Head, dump, encode_chips, encode_instance
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from trnfleet.sim.engine import Engine, Tick
-    from trnfleet.wire.messages import EventMessage, JobMessage
     from trnfleet.wire.reservations import ReservationMessage
 
 

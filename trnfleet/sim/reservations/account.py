@@ -14,10 +14,10 @@ import numpy as np
 from trnfleet.clock import NS_PER_S, NS_PER_US
 from trnfleet.domain.address import STANDALONE, Level
 from trnfleet.domain.durations import DAY_NS
-from trnfleet.domain.fleet import instances_of
+from trnfleet.domain.fleet import FleetFile, instances_of
 from trnfleet.domain.layout import Layout, Node
 from trnfleet.domain.reservations import rules
-from trnfleet.domain.reservations.blocks import ChangeKind
+from trnfleet.domain.reservations.blocks import Block, Change, ChangeKind
 from trnfleet.domain.reservations.ledger import Ledger
 from trnfleet.domain.reservations.pool import Pool
 from trnfleet.domain.reservations.rules import RuleViolation
@@ -25,19 +25,16 @@ from trnfleet.domain.reservations.search import check_sold
 from trnfleet.domain.reservations.states import BEGUN, ExtensionState
 from trnfleet.errors import ConfigError
 from trnfleet.sim.ids import ec2_id
-from trnfleet.sim.placement import IDLE
+from trnfleet.sim.placement import IDLE, Placement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from trnfleet.domain.fleet import FleetFile
-    from trnfleet.domain.reservations.blocks import Block, Change
     from trnfleet.domain.reservations.market import BlockEntry
     from trnfleet.sim.faults.incident import Incident
     from trnfleet.sim.jobs.workloads import Workloads
-    from trnfleet.sim.placement import Placement
     from trnfleet.sim.rng import Rng
 
 BOUGHT_BEFORE_NS = 7 * DAY_NS

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
-from trnfleet.domain.reservations.blocks import ChangeKind, ExtensionOffering
+from trnfleet.domain.reservations.blocks import Block, ChangeKind, ExtensionOffering, Offering
 from trnfleet.domain.reservations.rules import utc
 from trnfleet.domain.reservations.search import SearchRequest
 from trnfleet.domain.reservations.states import BEGUN, ENDED, BlockState, ReservationState
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import ConfigError
 from trnfleet.sim.events import SimEvent
-from trnfleet.wire.eventbridge import block_notice, interruption_notice
+from trnfleet.wire.eventbridge import Notice, block_notice, interruption_notice
 from trnfleet.wire.reservations import ExtensionSpec, OfferingSpec, ReservationMessage
 
 if TYPE_CHECKING:
@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from trnfleet.domain.reservations.blocks import Block, Offering
     from trnfleet.sim.reservations.account import BlockAllocation, CapacityAccount
-    from trnfleet.wire.eventbridge import Notice
 
 _EVENTS: dict[ChangeKind, tuple[Severity, str]] = {
     ChangeKind.PURCHASED: (

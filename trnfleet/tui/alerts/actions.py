@@ -18,7 +18,7 @@ from trnfleet.domain.alerts.reach import preview
 from trnfleet.domain.durations import parse_duration_s
 from trnfleet.domain.quantities import DurationStyle, count, duration
 from trnfleet.errors import ConfigError, TrnfleetError
-from trnfleet.monitor.alerting.operator import refused_in
+from trnfleet.monitor.alerting.operator import OperatorActions, refused_in
 from trnfleet.monitor.problems.state import known_of
 from trnfleet.text import plain
 from trnfleet.tui.format.alerts import preview_text, where_text
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.silences import Silence
-    from trnfleet.monitor.alerting.operator import OperatorActions
     from trnfleet.tui.state.context import UiContext
 
     Writing = Coroutine[Any, Any, object]

@@ -12,7 +12,7 @@ import numpy as np
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.address import Level
-from trnfleet.domain.alerts.alert import address_of
+from trnfleet.domain.alerts.alert import Alert, address_of
 from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.alerts.templates import fill, summary, value_text
@@ -26,7 +26,7 @@ from trnfleet.text import LONGEST, plain
 from trnfleet.tui import theme
 from trnfleet.tui.alerts.lists import HistoryEntry
 from trnfleet.tui.alerts.query import matched_by_silences
-from trnfleet.tui.alerts.rows import AlertLine
+from trnfleet.tui.alerts.rows import AlertGroup, AlertLine
 from trnfleet.tui.charts.axes import ChartMark, Limit
 from trnfleet.tui.charts.chart import LEAST_ROWS, LEAST_WIDTH, Chart, Series, draw, head
 from trnfleet.tui.charts.history import before_of, chart_inputs
@@ -43,22 +43,19 @@ from trnfleet.tui.format.alerts import (
 )
 from trnfleet.tui.state.chart_window import MOST_ALL_S
 from trnfleet.tui.view import CHARTS_FROM
-from trnfleet.tui.widgets.cells import FixedParts, TextColumn, beside, width_of
+from trnfleet.tui.widgets.cells import FixedParts, Parts, TextColumn, beside, width_of
 from trnfleet.tui.widgets.facts import Fact, fact_lines
 from trnfleet.tui.widgets.line_view import Line, LineView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.domain.alerts.silences import Silence
     from trnfleet.domain.alerts.watches import ReceiverError
     from trnfleet.monitor.alerting.engine import Alerts
     from trnfleet.monitor.alerting.store import AlertWithStatus
-    from trnfleet.tui.alerts.rows import AlertGroup
     from trnfleet.tui.state.context import UiContext
-    from trnfleet.tui.widgets.cells import Parts
 
     Subject = AlertLine | HistoryEntry | Silence | None
 

@@ -26,7 +26,7 @@ from trnfleet.tui.format.alerts import (
     time_text,
     where_text,
 )
-from trnfleet.tui.widgets.cells import fit, right, width_of
+from trnfleet.tui.widgets.cells import Parts, fit, right, width_of
 from trnfleet.tui.widgets.cursor_list import K, R, RowList
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from trnfleet.monitor.alerting.store import AlertTransition
     from trnfleet.tui.alerts.rows import AlertGroup, AlertLine
     from trnfleet.tui.state.alerts import AlertSnapshot
-    from trnfleet.tui.widgets.cells import Parts
 
 MEDIUM = 100
 WIDE = 130

@@ -9,22 +9,19 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from trnfleet.domain.alerts.alert import address_of, has_id
-from trnfleet.domain.alerts.silences import Span
+from trnfleet.domain.alerts.alert import Alert, address_of, has_id
+from trnfleet.domain.alerts.silences import Silence, Span
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.alerts.templates import summary
 from trnfleet.domain.filters.columns import SEVERITY, Column, Columns, Kind, severity_number
-from trnfleet.domain.filters.language import EVERYTHING
+from trnfleet.domain.filters.language import EVERYTHING, Filter
 from trnfleet.tui.alerts.lists import HistoryEntry
 from trnfleet.tui.format.alerts import age_s, status_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.rules import Rule
-    from trnfleet.domain.alerts.silences import Silence
-    from trnfleet.domain.filters.language import Filter
     from trnfleet.monitor.alerting.store import AlertTransition, AlertWithStatus
     from trnfleet.tui.state.alerts import AlertSnapshot
 

@@ -13,11 +13,11 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 
 from trnfleet.clock import format_rfc3339
-from trnfleet.domain.alerts.alert import address_of, cause_address
+from trnfleet.domain.alerts.alert import Alert, address_of, cause_address
 from trnfleet.domain.alerts.signals import Scope
 from trnfleet.domain.alerts.templates import summary
 from trnfleet.domain.alerts.watches import word_text
-from trnfleet.domain.filters.language import hint
+from trnfleet.domain.filters.language import Filter, hint
 from trnfleet.domain.quantities import count, counted
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.fleet_state import LOADING
@@ -35,7 +35,7 @@ from trnfleet.tui.alerts.lists import (
     silence_head,
 )
 from trnfleet.tui.alerts.query import AT, AlertQuery, columns_of, matched_by_silences, owner_of
-from trnfleet.tui.alerts.rows import SORTS, AlertLine, arrange, in_order
+from trnfleet.tui.alerts.rows import SORTS, AlertGroup, AlertLine, arrange, in_order
 from trnfleet.tui.charts.place import LEAST_ROWS, MOST_ROWS, ChartedPlace, PlaceCharts
 from trnfleet.tui.format.alerts import where_text
 from trnfleet.tui.snapshots.table import ExportTable
@@ -61,12 +61,9 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
-    from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.silences import Silence
     from trnfleet.domain.filters.columns import Columns
-    from trnfleet.domain.filters.language import Filter
     from trnfleet.monitor.alerting.store import AlertWithStatus
-    from trnfleet.tui.alerts.rows import AlertGroup
     from trnfleet.tui.state.alerts import AlertSnapshot
     from trnfleet.tui.state.context import UiContext
 

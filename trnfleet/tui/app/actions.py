@@ -11,14 +11,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-from textual import on
+from textual import events, on
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from trnfleet import folders
 from trnfleet.clock import format_basic
 from trnfleet.domain.address import Level
-from trnfleet.domain.alerts.alert import address_of, named
+from trnfleet.domain.alerts.alert import Alert, address_of, named
 from trnfleet.domain.alerts.matchers import has_matchers
 from trnfleet.domain.filters.language import quoted
 from trnfleet.domain.layout import Node
@@ -57,10 +57,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rich.style import Style
-    from textual import events
     from textual.binding import Binding
 
-    from trnfleet.domain.alerts.alert import Alert
     from trnfleet.tui.state.context import Fleets
 
 MOST_COUNTED = 1_000

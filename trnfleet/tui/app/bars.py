@@ -11,17 +11,17 @@ from textual.widgets import Input
 from trnfleet.domain.quantities import DurationStyle, duration
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.fleet_state import LOADING
-from trnfleet.monitor.replay.controls import Mode
+from trnfleet.monitor.replay.controls import Mode, Playback
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.bars.breadcrumbs import breadcrumbs
 from trnfleet.tui.bars.brokers import away_from, brokers_text
 from trnfleet.tui.bars.header import fleets_text, header
-from trnfleet.tui.bars.status import banner, note_line, own_banner, status
+from trnfleet.tui.bars.status import OwnProcess, banner, note_line, own_banner, status
 from trnfleet.tui.bars.tabs import TabCount, tabs_line
 from trnfleet.tui.playback.seek_bar import Seek, clock_text, thinned_text
 from trnfleet.tui.view import ALERTS, RESERVATIONS
-from trnfleet.tui.views import TABS
+from trnfleet.tui.views import TABS, ViewEntry
 from trnfleet.tui.widgets.bar import Bar, paragraph
 from trnfleet.tui.widgets.cells import Parts, width_of
 from trnfleet.tui.widgets.targets import ClickTarget, TargetKind, linked
@@ -31,15 +31,12 @@ if TYPE_CHECKING:
 
     from trnfleet.monitor.minutes.minutes import FleetHistory
     from trnfleet.monitor.problems.problem import ProblemCounts
-    from trnfleet.monitor.replay.controls import Playback
     from trnfleet.monitor.store.events import Event
     from trnfleet.monitor.summary import Summary
     from trnfleet.tui.bars.hints import Hints
-    from trnfleet.tui.bars.status import OwnProcess
     from trnfleet.tui.bars.tour import Tour
     from trnfleet.tui.notifications import AlertNotice
     from trnfleet.tui.state.context import UiContext
-    from trnfleet.tui.views import ViewEntry
 
 
 NO_CONNECTION = "✖ LIVE has no connection"

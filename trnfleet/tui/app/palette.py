@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from rich.cells import cell_len
-from textual import on
+from textual import events, on
 from textual.binding import Binding, BindingType
 from textual.command import Command, CommandInput, CommandList, CommandPalette, Hit
 from textual.containers import Horizontal, Vertical
@@ -36,7 +36,6 @@ from trnfleet.tui.views import VIEWS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from textual import events
     from textual.app import ComposeResult
 
     from trnfleet.domain.layout import Node

@@ -20,7 +20,7 @@ from textual import on
 from textual.message import Message
 
 from trnfleet import logs
-from trnfleet.clock import NS_PER_S
+from trnfleet.clock import NS_PER_S, Clock
 from trnfleet.domain.address import Level, level_of
 from trnfleet.garbage import collect_garbage, spare_collector
 from trnfleet.text import plain
@@ -31,12 +31,12 @@ from trnfleet.tui.app.input import InputDropped
 from trnfleet.tui.app.terminal import TerminalApp, cause_of
 from trnfleet.tui.bars.tour import Tour
 from trnfleet.tui.charts.history import FROM_S
-from trnfleet.tui.notifications import AlertWatch
+from trnfleet.tui.notifications import AlertNotice, AlertWatch
 from trnfleet.tui.playback.seek_bar import SeekBar
-from trnfleet.tui.state.context import WatchedFleet
+from trnfleet.tui.state.context import UiContext, WatchedFleet
 from trnfleet.tui.state.leases import look_at_chips, open_chips
-from trnfleet.tui.view import CHIP, HIERARCHY, NOTE_S, SHOWN, FilteredView, View
-from trnfleet.tui.views import VIEWS, reservations_view
+from trnfleet.tui.view import CHIP, HIERARCHY, NOTE_S, SHOWN, FilteredView, Lists, View
+from trnfleet.tui.views import VIEWS, ViewEntry, reservations_view
 from trnfleet.tui.widgets.bar import Bar
 from trnfleet.tui.widgets.line_view import LineView
 from trnfleet.tui.widgets.prompt import AskLine
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
     from textual.app import App, ComposeResult
 
-    from trnfleet.clock import Clock
     from trnfleet.monitor.alerting.operator import OperatorActions
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.minutes.minutes import FleetHistory
@@ -54,10 +53,6 @@ if TYPE_CHECKING:
     from trnfleet.monitor.sources.leases import Leases
     from trnfleet.monitor.store.events import Event
     from trnfleet.tui.bars.status import OwnProcess
-    from trnfleet.tui.notifications import AlertNotice
-    from trnfleet.tui.state.context import UiContext
-    from trnfleet.tui.view import Lists
-    from trnfleet.tui.views import ViewEntry
 
 log = logs.get_logger(__name__)
 

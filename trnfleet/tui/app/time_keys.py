@@ -17,7 +17,7 @@ from textual.widgets import Input
 from trnfleet.clock import NS_PER_S, format_basic
 from trnfleet.domain.moments import find_moment, is_move
 from trnfleet.errors import TrnfleetError
-from trnfleet.monitor.replay.controls import Mode
+from trnfleet.monitor.replay.controls import Mode, Playback
 from trnfleet.text import plain
 from trnfleet.tui.app.screen import FleetScreen
 from trnfleet.tui.playback.seek_bar import SeekBar
@@ -27,7 +27,6 @@ from trnfleet.tui.view import View
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trnfleet.monitor.replay.controls import Playback
 
 LEAD_S = 5.0
 """Seconds before an opened alert or event to begin its playback."""

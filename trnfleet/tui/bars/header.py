@@ -21,7 +21,7 @@ from trnfleet.domain.quantities import (
 from trnfleet.monitor.store.averages import WINDOW_S
 from trnfleet.monitor.store.fields import BY_KEY
 from trnfleet.monitor.store.last_known import jobs_text
-from trnfleet.monitor.summary import undescribed_text
+from trnfleet.monitor.summary import Means, Summary, undescribed_text
 from trnfleet.text import LONGEST, plain
 from trnfleet.tui import theme
 from trnfleet.tui.format.addresses import last_segments
@@ -31,12 +31,10 @@ from trnfleet.tui.view import ALERTS
 from trnfleet.tui.widgets.bar import Item, cut, fitted, justified, paragraph
 from trnfleet.tui.widgets.cells import Parts, width_of
 from trnfleet.tui.widgets.targets import ClickTarget, TargetKind, linked
-from trnfleet.wire.ports import RECORDING
+from trnfleet.wire.ports import RECORDING, LinkStatus
 
 if TYPE_CHECKING:
     from trnfleet.monitor.problems.problem import ProblemCounts
-    from trnfleet.monitor.summary import Means, Summary
-    from trnfleet.wire.ports import LinkStatus
 
 
 OPTIONAL_FROM = 7

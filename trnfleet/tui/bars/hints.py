@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trnfleet.tui.help import key_of
-from trnfleet.tui.widgets.cells import width_of
+from trnfleet.tui.widgets.cells import Parts, width_of
 from trnfleet.tui.widgets.targets import ClickTarget, TargetKind, linked
 
 if TYPE_CHECKING:
     from rich.style import Style
 
-    from trnfleet.tui.widgets.cells import Parts
 
 Hints = tuple[tuple[str, str], ...]
 """Keys and their functions, the most important first. Several keys of one hint are separated by a

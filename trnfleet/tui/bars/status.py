@@ -15,10 +15,10 @@ from trnfleet.domain.quantities import count, duration
 from trnfleet.domain.severity import Severity
 from trnfleet.text import LONGEST, plain
 from trnfleet.tui import theme
-from trnfleet.tui.bars.hints import hint_parts
+from trnfleet.tui.bars.hints import Hints, hint_parts
 from trnfleet.tui.widgets.bar import cut, justified
 from trnfleet.tui.widgets.cells import Parts, fit, width_of
-from trnfleet.wire.ports import RECORDING
+from trnfleet.wire.ports import RECORDING, LinkStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from trnfleet.monitor.summary import Summary
-    from trnfleet.tui.bars.hints import Hints
-    from trnfleet.wire.ports import LinkStatus
 
 UNVERIFIED = "TLS not verified"
 ALWAYS = 2

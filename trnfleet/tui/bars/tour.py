@@ -7,14 +7,10 @@ highlight come before it, and nothing moves when it ends.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 from trnfleet.tui import theme
 from trnfleet.tui.bars.hints import Hints, hint_parts
-from trnfleet.tui.widgets.cells import width_of
-
-if TYPE_CHECKING:
-    from trnfleet.tui.widgets.cells import Parts
+from trnfleet.tui.widgets.cells import Parts, width_of
 
 TOUR_S = 60.0
 """Seconds after which it goes."""

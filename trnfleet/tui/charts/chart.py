@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from rich.style import Style
 
-from trnfleet.monitor.store.gaps import Reason
+from trnfleet.monitor.store.gaps import Gap, Reason
 from trnfleet.tui import theme
 from trnfleet.tui.charts import axes, plot
 from trnfleet.tui.charts.axes import ChartMark, Limit, Times, ValueAxis
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from trnfleet.monitor.store.gaps import Gap
     from trnfleet.monitor.store.rings.record import Track
 
 LEAST_WIDTH = 12

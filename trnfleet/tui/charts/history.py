@@ -13,7 +13,7 @@ import numpy as np
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.address import Level, level_of
 from trnfleet.domain.metrics import BY_NAME, Aggregate
-from trnfleet.domain.minutes import Wanted
+from trnfleet.domain.minutes import KeptSeries, Wanted
 from trnfleet.domain.quantities import duration
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store.gaps import Gap, Reason
@@ -21,7 +21,7 @@ from trnfleet.monitor.store.rings.record import Track
 from trnfleet.tui import theme
 from trnfleet.tui.charts.axes import ChartMark, Limit, Times
 from trnfleet.tui.charts.plot import row_runs
-from trnfleet.tui.state.chart_window import LEAST_ALL_S
+from trnfleet.tui.state.chart_window import LEAST_ALL_S, ChartWindow
 from trnfleet.tui.state.limits import rules_about
 
 if TYPE_CHECKING:
@@ -31,10 +31,8 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.layout import Layout, Node
-    from trnfleet.domain.minutes import KeptSeries
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.store.fields import Field
-    from trnfleet.tui.state.chart_window import ChartWindow
     from trnfleet.tui.state.context import UiContext
 
 MEAN_S = 10

@@ -17,14 +17,16 @@ from trnfleet.domain.alerts.alert import address_of, is_below
 from trnfleet.domain.layout import FLEET_NODE, Node
 from trnfleet.domain.quantities import with_unit
 from trnfleet.monitor.freshness import Freshness
-from trnfleet.monitor.store.fields import BY_KEY
+from trnfleet.monitor.store.fields import BY_KEY, Field
 from trnfleet.monitor.store.job_history import POWER, STEP_TIME
 from trnfleet.text import plain
 from trnfleet.tui import theme
-from trnfleet.tui.charts.axes import Limit
+from trnfleet.tui.charts.axes import ChartMark, Limit
 from trnfleet.tui.charts.chart import Chart, Series, draw, head, legend, value_axis
 from trnfleet.tui.charts.history import (
     MEAN_S,
+    ChartInputs,
+    ChartPast,
     before_of,
     chart_inputs,
     figure_of,
@@ -33,20 +35,15 @@ from trnfleet.tui.charts.history import (
     resolution,
     thresholds,
 )
-from trnfleet.tui.format.freshness import describe
+from trnfleet.tui.format.freshness import FreshnessText, describe
 from trnfleet.tui.metric_display import FLEET_CHARTS, fleet_name
-from trnfleet.tui.widgets.cells import FixedParts, TextColumn, beside
+from trnfleet.tui.widgets.cells import FixedParts, Parts, TextColumn, beside
 from trnfleet.tui.widgets.line_view import Line, LineView, blank_line, text_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from trnfleet.monitor.store.fields import Field
-    from trnfleet.tui.charts.axes import ChartMark
-    from trnfleet.tui.charts.history import ChartInputs, ChartPast
-    from trnfleet.tui.format.freshness import FreshnessText
     from trnfleet.tui.state.context import UiContext
-    from trnfleet.tui.widgets.cells import Parts
 
 
 class Trend(NamedTuple):

@@ -8,25 +8,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from trnfleet.domain.alerts.alert import address_of, is_below
+from trnfleet.domain.alerts.alert import Alert, address_of, is_below
 from trnfleet.domain.alerts.signals import Scope
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.monitor.problems import places
 from trnfleet.text import plain
 from trnfleet.tui import theme
-from trnfleet.tui.state.alerts import MOST_MEMBERS
+from trnfleet.tui.state.alerts import MOST_MEMBERS, AlertSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rich.style import Style
 
-    from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.layout import Layout
     from trnfleet.domain.severity import Severity
     from trnfleet.monitor.alerting.engine import Alerts
     from trnfleet.monitor.alerting.store import AlertWithStatus
-    from trnfleet.tui.state.alerts import AlertSnapshot
 
 _LINE_OF = {"hbm_used_pct": "hbm_used_bytes"}
 """Metric line by rule figure, if the figure has no line of its own."""

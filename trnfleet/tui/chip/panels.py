@@ -11,30 +11,25 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.signals import Scope
-from trnfleet.domain.metrics import ENGINES, Kind, chip_peak
+from trnfleet.domain.metrics import ENGINES, Kind, Metric, chip_peak
 from trnfleet.domain.quantities import NOT_AVAILABLE, count, with_unit
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.store import findings
-from trnfleet.monitor.store.fields import BY_KEY
+from trnfleet.monitor.store.fields import BY_KEY, Field
 from trnfleet.tui import theme
 from trnfleet.tui.charts import plot
 from trnfleet.tui.charts.chart import draw, head
-from trnfleet.tui.chip.marks import Z_DOWN, ChipPart
-from trnfleet.tui.metric_display import PANELS, ChipPanel
-from trnfleet.tui.widgets.cells import bar, fit, right, width_of
+from trnfleet.tui.chip.marks import Z_DOWN, ChipPart, PartMark
+from trnfleet.tui.metric_display import PANELS, ChipPanel, ShownMetric
+from trnfleet.tui.widgets.cells import FixedParts, Parts, bar, fit, right, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.style import Style
 
-    from trnfleet.domain.metrics import Metric
-    from trnfleet.monitor.store.fields import Field
-    from trnfleet.tui.chip.marks import PartMark
     from trnfleet.tui.chip.reading import ChipFacts, LinkFacts
-    from trnfleet.tui.metric_display import ShownMetric
-    from trnfleet.tui.widgets.cells import FixedParts, Parts
 
     Panel = list[FixedParts]
 

@@ -14,7 +14,7 @@ import numpy as np
 from trnfleet.domain import links
 from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.alert import address_of, is_below
-from trnfleet.domain.layout import Node
+from trnfleet.domain.layout import Layout, Node
 from trnfleet.domain.metrics import (
     BY_NAME,
     CHIP_METRICS,
@@ -26,10 +26,10 @@ from trnfleet.domain.metrics import (
     Scope,
 )
 from trnfleet.monitor.freshness import Freshness
-from trnfleet.monitor.store.store import join_lanes
+from trnfleet.monitor.store.store import Store, join_lanes
 from trnfleet.tui.charts.history import fired_marks
 from trnfleet.tui.charts.place import ChartedPlace, ChartSource
-from trnfleet.tui.chip.marks import read_marks
+from trnfleet.tui.chip.marks import ChipPart, PartMark, read_marks
 from trnfleet.tui.metric_display import CHIP_CHARTS
 
 if TYPE_CHECKING:
@@ -38,11 +38,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.hardware.catalogue import ChipType, InstanceType
-    from trnfleet.domain.layout import Layout
     from trnfleet.monitor.fleet_state import FleetState
-    from trnfleet.monitor.store.store import Store
     from trnfleet.tui.charts.chart import Chart
-    from trnfleet.tui.chip.marks import ChipPart, PartMark
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.state.descriptors import Descriptions
     from trnfleet.tui.state.limits import MarkLimits

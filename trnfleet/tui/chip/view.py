@@ -11,7 +11,7 @@ from textual.strip import Strip
 
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.address import Level
-from trnfleet.domain.filters.language import EVERYTHING, hint
+from trnfleet.domain.filters.language import EVERYTHING, Filter, hint
 from trnfleet.domain.layout import Node
 from trnfleet.domain.quantities import DurationStyle, count, counted, duration
 from trnfleet.domain.severity import Severity
@@ -20,11 +20,11 @@ from trnfleet.monitor.store.last_known import last_known_text
 from trnfleet.tui import theme
 from trnfleet.tui.charts.chart import value_axis
 from trnfleet.tui.chip import panels
-from trnfleet.tui.chip.reading import CounterRates, chip_at, read_chip
+from trnfleet.tui.chip.reading import ChipFacts, CounterRates, chip_at, read_chip
 from trnfleet.tui.format.alerts import alerts_line
 from trnfleet.tui.format.freshness import describe
 from trnfleet.tui.metric_display import CHIP_CHARTS
-from trnfleet.tui.snapshots.table import ExportTable
+from trnfleet.tui.snapshots.table import ExportTable, Value
 from trnfleet.tui.state.chip_table import CHIP_COLUMNS, ChipTable
 from trnfleet.tui.state.descriptors import Descriptions
 from trnfleet.tui.state.leases import why_no_chips
@@ -38,10 +38,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from trnfleet.domain.filters.columns import Columns
-    from trnfleet.domain.filters.language import Filter
     from trnfleet.tui.chip.panels import Panel
-    from trnfleet.tui.chip.reading import ChipFacts
-    from trnfleet.tui.snapshots.table import Value
     from trnfleet.tui.state.context import UiContext
 
 

@@ -14,15 +14,15 @@ from textual.binding import Binding, BindingType
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.filters.columns import SEVERITY, Column, Columns, Kind, severity_number
-from trnfleet.domain.filters.language import EVERYTHING
+from trnfleet.domain.filters.language import EVERYTHING, Filter
 from trnfleet.domain.quantities import counted
-from trnfleet.monitor.fleet_state import LOADING
+from trnfleet.monitor.fleet_state import LOADING, FleetState
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.format.addresses import shortened
 from trnfleet.tui.format.alerts import event_address
 from trnfleet.tui.view import View
-from trnfleet.tui.widgets.cells import fit
+from trnfleet.tui.widgets.cells import Parts, fit
 from trnfleet.tui.widgets.cursor_list import CursorList
 
 if TYPE_CHECKING:
@@ -30,11 +30,8 @@ if TYPE_CHECKING:
 
     from rich.style import Style
 
-    from trnfleet.domain.filters.language import Filter
     from trnfleet.monitor.alerting.events import AlertEvents
-    from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.store.events import Event, Events
-    from trnfleet.tui.widgets.cells import Parts
 
 
 class EventPlan(NamedTuple):

@@ -14,14 +14,14 @@ from textual.binding import Binding, BindingType
 
 from trnfleet.domain.alerts.alert import common_place
 from trnfleet.domain.filters.columns import Column, Columns, Kind
-from trnfleet.domain.filters.language import EVERYTHING
+from trnfleet.domain.filters.language import EVERYTHING, Filter
 from trnfleet.domain.quantities import DurationStyle, bare, count, counted, duration, with_unit
 from trnfleet.domain.severity import Severity
-from trnfleet.monitor.pipeline.publishers import WORDS, State
+from trnfleet.monitor.pipeline.publishers import WORDS, PublisherTable, State
 from trnfleet.text import LONGEST, plain
 from trnfleet.tui import theme
 from trnfleet.tui.view import HIERARCHY, View
-from trnfleet.tui.widgets.cells import TextColumn, beside, fit, right
+from trnfleet.tui.widgets.cells import Parts, TextColumn, beside, fit, right
 from trnfleet.tui.widgets.cursor_list import CursorList, RowList
 from trnfleet.tui.widgets.facts import Fact, fact_lines
 from trnfleet.tui.widgets.line_view import Line, LineView
@@ -32,13 +32,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.style import Style
 
-    from trnfleet.domain.filters.language import Filter
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.pipeline.brokers import BrokerHealth
     from trnfleet.monitor.pipeline.doubts import KeyDoubt
     from trnfleet.monitor.pipeline.health import PipelineHealth
-    from trnfleet.monitor.pipeline.publishers import PublisherTable
-    from trnfleet.tui.widgets.cells import Parts
 
 
 NO_PUBLISHER = "No publisher matches"

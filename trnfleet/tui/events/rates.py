@@ -17,7 +17,7 @@ from trnfleet.tui import theme
 from trnfleet.tui.charts import plot
 from trnfleet.tui.charts.axes import ChartMark, time_axis
 from trnfleet.tui.charts.chart import LEAST_WIDTH, head
-from trnfleet.tui.charts.history import chart_inputs
+from trnfleet.tui.charts.history import ChartInputs, chart_inputs
 from trnfleet.tui.charts.place import LEAST_ROWS, MOST_ROWS
 from trnfleet.tui.view import CHARTS_FROM, LEAST_LIST, in_steps
 from trnfleet.tui.widgets.line_view import Line, LineView, blank_line, text_line
@@ -25,7 +25,6 @@ from trnfleet.tui.widgets.line_view import Line, LineView, blank_line, text_line
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from trnfleet.tui.charts.history import ChartInputs
     from trnfleet.tui.events.list import EventList
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.widgets.cells import Parts

@@ -14,10 +14,10 @@ from textual.containers import Container
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.templates import summary
-from trnfleet.domain.filters.language import hint
+from trnfleet.domain.filters.language import Filter, hint
 from trnfleet.domain.quantities import count, counted, duration
 from trnfleet.domain.severity import Severity
-from trnfleet.monitor.pipeline.publishers import State
+from trnfleet.monitor.pipeline.publishers import PublisherTable, State
 from trnfleet.text import LONGEST, plain
 from trnfleet.tui import theme
 from trnfleet.tui.charts.place import LEAST_ROWS, MOST_ROWS, ChartedPlace, PlaceCharts
@@ -41,7 +41,7 @@ from trnfleet.tui.events.rates import EventRates, EventSpace
 from trnfleet.tui.format.alerts import age_text, condition_words, handling_texts, time_text
 from trnfleet.tui.format.alerts import severity_text as alert_severity_text
 from trnfleet.tui.snapshots.table import ExportTable, table_of
-from trnfleet.tui.state.subjects import of_alerts, of_job
+from trnfleet.tui.state.subjects import Subject, of_alerts, of_job
 from trnfleet.tui.view import (
     CHARTS_FROM,
     Lists,
@@ -64,15 +64,12 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.filters.columns import Columns
-    from trnfleet.domain.filters.language import Filter
     from trnfleet.monitor.alerting.engine import Alerts
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.pipeline.health import PipelineHealth
-    from trnfleet.monitor.pipeline.publishers import PublisherTable
     from trnfleet.monitor.store.events import Event
     from trnfleet.tui.state.alerts import AlertSnapshot
     from trnfleet.tui.state.context import UiContext
-    from trnfleet.tui.state.subjects import Subject
 
 
 _MOST_ALERTS = 6

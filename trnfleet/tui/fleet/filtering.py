@@ -11,22 +11,20 @@ from rich.cells import cell_len
 
 from trnfleet.domain.alerts.alert import has_id
 from trnfleet.domain.filters.columns import SEVERITY, severity_number
-from trnfleet.domain.filters.language import EVERYTHING, Filter, Not, Part
+from trnfleet.domain.filters.language import EVERYTHING, Filter, Not, Part, Term
 from trnfleet.monitor.problems import texts
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.state.chip_table import ChipTable
 from trnfleet.tui.widgets.bar import cut
-from trnfleet.tui.widgets.cells import fit
+from trnfleet.tui.widgets.cells import Parts, fit
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from trnfleet.domain.filters.language import Term
     from trnfleet.monitor.problems.problem import Problem
     from trnfleet.tui.state.context import UiContext
-    from trnfleet.tui.widgets.cells import Parts
 
 _LEAST_PATTERN = 12
 """Cells reserved for the typed filter beside a long result."""

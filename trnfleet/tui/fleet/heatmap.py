@@ -17,7 +17,16 @@ from trnfleet.domain.address import Level, level_of
 from trnfleet.domain.quantities import in_three
 from trnfleet.monitor.reservations.table import IDLE_BELOW_PCT
 from trnfleet.tui import theme
-from trnfleet.tui.fleet.heatmap_grid import MARGIN, Cursor, Rect, Zoom, fitting, reach, zooms_of
+from trnfleet.tui.fleet.heatmap_grid import (
+    MARGIN,
+    Cursor,
+    MapGrid,
+    Rect,
+    Zoom,
+    fitting,
+    reach,
+    zooms_of,
+)
 from trnfleet.tui.fleet.heatmap_health import HEALTH, HealthValues, MapHealth
 from trnfleet.tui.fleet.heatmap_pixels import (
     CODES,
@@ -54,7 +63,6 @@ if TYPE_CHECKING:
     from textual import events
 
     from trnfleet.monitor.store.fields import Field
-    from trnfleet.tui.fleet.heatmap_grid import MapGrid
     from trnfleet.tui.fleet.heatmap_style import Span
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.widgets.cells import Parts

@@ -20,12 +20,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from trnfleet.domain.address import Level, level_of, parent
-from trnfleet.domain.layout import FLEET_NODE, Node
+from trnfleet.domain.layout import FLEET_NODE, Layout, Node
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from trnfleet.domain.layout import Layout
     from trnfleet.monitor.fleet_state import FleetState
 
 

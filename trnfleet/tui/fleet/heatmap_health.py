@@ -24,7 +24,7 @@ from trnfleet.monitor.problems.places import instances_of, place_of
 from trnfleet.monitor.reservations.table import IDLE_BELOW_PCT
 from trnfleet.monitor.store.fields import Field
 from trnfleet.monitor.store.findings import JOBS_DOWN
-from trnfleet.tui.state.alerts import MOST_MEMBERS
+from trnfleet.tui.state.alerts import MOST_MEMBERS, AlertSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.problems.problem import Problem
     from trnfleet.tui.fleet.heatmap_grid import MapGrid
-    from trnfleet.tui.state.alerts import AlertSnapshot
 
 HEALTH = Field(
     "map_health",

@@ -17,7 +17,7 @@ from trnfleet.domain.address import Level
 from trnfleet.domain.metrics import BY_NAME, Aggregate
 from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.reservations.table import IDLE_BELOW_PCT
-from trnfleet.monitor.store.fields import BY_KEY
+from trnfleet.monitor.store.fields import BY_KEY, Field
 from trnfleet.tui.fleet.heatmap_health import MapHealth
 from trnfleet.tui.theme import RAMP_STEPS
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.monitor.fleet_state import FleetState
-    from trnfleet.monitor.store.fields import Field
     from trnfleet.tui.fleet.heatmap_grid import MapGrid
 
 

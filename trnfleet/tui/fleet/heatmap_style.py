@@ -17,16 +17,12 @@ from trnfleet.domain.address import Level
 from trnfleet.domain.quantities import counted, with_unit
 from trnfleet.domain.severity import BY_RANK, Severity
 from trnfleet.monitor.freshness import Freshness
-from trnfleet.monitor.store.fields import BY_KEY
+from trnfleet.monitor.store.fields import BY_KEY, Field
 from trnfleet.text import plain
 from trnfleet.tui import theme
-from trnfleet.tui.fleet.heatmap_grid import MARGIN
+from trnfleet.tui.fleet.heatmap_grid import MARGIN, MapGrid, Rect, Zoom
 from trnfleet.tui.fleet.heatmap_health import HEALTH, MapHealth
-from trnfleet.tui.fleet.heatmap_pixels import (
-    CODES,
-    PixelCode,
-    is_count,
-)
+from trnfleet.tui.fleet.heatmap_pixels import CODES, PixelCode, Scale, is_count
 from trnfleet.tui.format.addresses import without_start
 from trnfleet.tui.state.alerts import NONE
 from trnfleet.tui.state.descriptors import Descriptions
@@ -40,9 +36,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from textual.geometry import Region
 
-    from trnfleet.monitor.store.fields import Field
-    from trnfleet.tui.fleet.heatmap_grid import MapGrid, Rect, Zoom
-    from trnfleet.tui.fleet.heatmap_pixels import Scale
     from trnfleet.tui.state.context import UiContext
 
     Span = tuple[int, str, Style]

@@ -16,7 +16,7 @@ from trnfleet.monitor.store.last_known import LAST_KNOWN, last_known_text
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.format.alerts import worst_of
-from trnfleet.tui.widgets.cells import fit, width_of
+from trnfleet.tui.widgets.cells import Parts, fit, width_of
 from trnfleet.tui.widgets.cursor_list import R, RowList
 from trnfleet.tui.widgets.line_view import Line, text_line
 from trnfleet.tui.widgets.targets import ClickTarget, Pressed, TargetKind, linked
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from trnfleet.monitor.problems.problem import Problem
     from trnfleet.tui.state.alerts import AlertSnapshot
     from trnfleet.tui.state.context import UiContext
-    from trnfleet.tui.widgets.cells import Parts
     from trnfleet.wire.messages import JobMessage
 
 

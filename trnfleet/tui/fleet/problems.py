@@ -15,7 +15,7 @@ from trnfleet.tui.fleet.jobs import FleetList
 from trnfleet.tui.format.problems import place_in
 from trnfleet.tui.snapshots.table import ExportTable
 from trnfleet.tui.view import ALERTS, View
-from trnfleet.tui.widgets.cells import fit, width_of, wrapped
+from trnfleet.tui.widgets.cells import Parts, fit, width_of, wrapped
 from trnfleet.tui.widgets.line_view import Line, text_line
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from trnfleet.monitor.problems.problem import Problem, Problems
     from trnfleet.tui.state.context import UiContext
-    from trnfleet.tui.widgets.cells import Parts
 
 _PLACE_SHARE = 0.5
 """Largest share of the width for places; the problem's text needs the rest."""

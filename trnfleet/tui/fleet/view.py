@@ -20,20 +20,20 @@ from textual.containers import Container
 
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.address import Level
-from trnfleet.domain.filters.language import hint
+from trnfleet.domain.filters.language import Filter, hint
 from trnfleet.domain.layout import FLEET_NODE, Node
 from trnfleet.domain.quantities import counted, signed_percent, with_unit
-from trnfleet.monitor.fleet_state import LOADING
+from trnfleet.monitor.fleet_state import LOADING, FleetState
 from trnfleet.monitor.problems.state import jobs_of
 from trnfleet.monitor.reservations.table import IDLE_BELOW_PCT
-from trnfleet.monitor.store.fields import BY_KEY
+from trnfleet.monitor.store.fields import BY_KEY, Field
 from trnfleet.monitor.store.gaps import Reason
 from trnfleet.monitor.store.job_history import POWER, STEP_TIME
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.charts.axes import Limit
 from trnfleet.tui.charts.chart import Chart, Series
-from trnfleet.tui.charts.history import MEAN_S, read_past
+from trnfleet.tui.charts.history import MEAN_S, ChartPast, read_past
 from trnfleet.tui.charts.place import (
     LEAST_ROWS,
     MOST_ROWS,
@@ -54,7 +54,7 @@ from trnfleet.tui.format.addresses import last_segments
 from trnfleet.tui.format.alerts import event_address, tally_text, worst_of
 from trnfleet.tui.metric_display import FLEET_CHARTS, SELECTION, fleet_name
 from trnfleet.tui.state.chip_table import CHIP_COLUMNS
-from trnfleet.tui.state.subjects import of_alerts, of_job
+from trnfleet.tui.state.subjects import Subject, of_alerts, of_job
 from trnfleet.tui.view import EVENTS, FilteredView, Lists, View, filter_keys
 from trnfleet.tui.widgets.bar import Bar
 from trnfleet.tui.widgets.cells import Parts, fit, width_of, wrapped
@@ -71,16 +71,11 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.domain.filters.columns import Columns
-    from trnfleet.domain.filters.language import Filter
     from trnfleet.monitor.alerting.store import AlertWithStatus
-    from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.store.events import Event
-    from trnfleet.monitor.store.fields import Field
     from trnfleet.monitor.store.rings.record import Track
-    from trnfleet.tui.charts.history import ChartPast
     from trnfleet.tui.snapshots.table import ExportTable
     from trnfleet.tui.state.context import UiContext
-    from trnfleet.tui.state.subjects import Subject
 
 
 class FleetSource(NamedTuple):

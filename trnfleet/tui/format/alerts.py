@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
-from trnfleet.domain.alerts.alert import address_of, cause_address
+from trnfleet.domain.alerts.alert import Alert, address_of, cause_address
 from trnfleet.domain.alerts.signals import LANES, LEVEL_OF
-from trnfleet.domain.alerts.silences import Span
+from trnfleet.domain.alerts.silences import Silence, Span
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.alerts.templates import conditions_text, title
 from trnfleet.domain.quantities import DurationStyle, count, counted, duration
@@ -23,10 +23,8 @@ from trnfleet.tui.format.addresses import in_room, last_segments
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.reach import Preview
     from trnfleet.domain.alerts.rules import Rule
-    from trnfleet.domain.alerts.silences import Silence
     from trnfleet.monitor.alerting.engine import Alerts
     from trnfleet.monitor.alerting.silences import Silences
     from trnfleet.monitor.alerting.store import AlertWithStatus

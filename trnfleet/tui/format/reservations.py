@@ -13,17 +13,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from trnfleet.domain.quantities import DurationStyle, duration, mean_label
 from trnfleet.domain.reservations.states import ENDED, BlockState, InterconnectStatus
 from trnfleet.domain.severity import Severity
-from trnfleet.monitor.reservations.table import IDLE_BELOW_PCT
+from trnfleet.monitor.reservations.table import IDLE_BELOW_PCT, Reservation
 from trnfleet.monitor.store.averages import WINDOW_S
 from trnfleet.text import plain
 from trnfleet.tui import theme
-from trnfleet.tui.widgets.cells import bar, fit, right
+from trnfleet.tui.widgets.cells import Parts, bar, fit, right
 
 if TYPE_CHECKING:
     from rich.style import Style
 
-    from trnfleet.monitor.reservations.table import Reservation
-    from trnfleet.tui.widgets.cells import Parts
 
 _ENDED = frozenset(state.value for state in ENDED) | {"unsupported"}
 _WAITS = frozenset(

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.quantities import bare, with_unit
 from trnfleet.tui.charts.plot import SPARK_CELL_S
-from trnfleet.tui.metric_display import LAST, TREE, TREE_CORE
+from trnfleet.tui.metric_display import LAST, TREE, TREE_CORE, MetricDisplay
 
 if TYPE_CHECKING:
     from trnfleet.monitor.store.fields import Field
-    from trnfleet.tui.metric_display import MetricDisplay
 
 NAME = "name"
 STATE = "state"

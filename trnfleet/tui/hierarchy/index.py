@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     Order = Callable[[Level, NDArray[np.int64]], NDArray[np.intp] | None]
     from numpy.typing import NDArray
 
-    from trnfleet.domain.layout import Layout
 
 CORE_LANES = BY_NAME["nc_util_pct"].width
 """Lanes per chip in the store's per-core columns. A core's number is chip row x `CORE_LANES` +

@@ -18,21 +18,29 @@ from trnfleet.domain.quantities import counted
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.problems import texts
-from trnfleet.monitor.store.fields import BY_KEY
+from trnfleet.monitor.store.fields import BY_KEY, Field
 from trnfleet.monitor.store.rings.record import trailing_mean
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.bars.brokers import away_from, where_text
 from trnfleet.tui.charts import plot
 from trnfleet.tui.charts.history import MEAN_S
-from trnfleet.tui.format.freshness import describe
+from trnfleet.tui.format.freshness import FreshnessText, describe
 from trnfleet.tui.format.reservations import PICKED
 from trnfleet.tui.hierarchy import columns
-from trnfleet.tui.hierarchy.index import CORE_LANES, NO_FLEETS, FleetRows, node_path, parent_of
+from trnfleet.tui.hierarchy.index import (
+    CORE_LANES,
+    NO_FLEETS,
+    FleetRows,
+    TreeIndex,
+    TreeRow,
+    node_path,
+    parent_of,
+)
 from trnfleet.tui.metric_display import TREE
-from trnfleet.tui.snapshots.table import MOST_ROWS, ExportTable, titled
+from trnfleet.tui.snapshots.table import MOST_ROWS, ExportTable, Value, titled
 from trnfleet.tui.state.descriptors import Descriptions
-from trnfleet.tui.widgets.cells import fit, right
+from trnfleet.tui.widgets.cells import FixedParts, fit, right
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,14 +49,9 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from trnfleet.domain.layout import Layout, Node
-    from trnfleet.monitor.store.fields import Field
-    from trnfleet.tui.format.freshness import FreshnessText
     from trnfleet.tui.hierarchy.columns import TreeColumn, TreePlan
-    from trnfleet.tui.hierarchy.index import TreeIndex, TreeRow
-    from trnfleet.tui.snapshots.table import Value
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.state.limits import Judge
-    from trnfleet.tui.widgets.cells import FixedParts
 
     Group = tuple[list[int], NDArray[np.int64]]
     """Places in the window, and numbers, of the nodes of one level."""

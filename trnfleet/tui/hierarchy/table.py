@@ -14,8 +14,8 @@ from textual.binding import Binding, BindingType
 
 from trnfleet.domain import address
 from trnfleet.domain.address import Level
-from trnfleet.domain.filters.language import EVERYTHING, hint
-from trnfleet.domain.layout import EMPTY_LAYOUT
+from trnfleet.domain.filters.language import EVERYTHING, Filter, hint
+from trnfleet.domain.layout import EMPTY_LAYOUT, Layout
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.hierarchy import columns
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from textual import events
 
-    from trnfleet.domain.filters.language import Filter
-    from trnfleet.domain.layout import Layout
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.state.descriptors import Descriptions
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import on
+from textual import events, on
 
 from trnfleet.domain import address
 from trnfleet.domain.address import LEVEL_NAMES, Level
-from trnfleet.domain.filters.language import hint
+from trnfleet.domain.filters.language import Filter, hint
 from trnfleet.domain.quantities import count, counted, mean_label
 from trnfleet.monitor.store.last_known import jobs_text
 from trnfleet.text import plain
@@ -32,11 +32,9 @@ from trnfleet.tui.widgets.line_view import Line, LineView, text_line
 
 if TYPE_CHECKING:
     from rich.style import Style
-    from textual import events
     from textual.app import ComposeResult
 
     from trnfleet.domain.filters.columns import Columns
-    from trnfleet.domain.filters.language import Filter
     from trnfleet.domain.layout import Node
     from trnfleet.tui.snapshots.table import ExportTable
     from trnfleet.tui.state.context import UiContext

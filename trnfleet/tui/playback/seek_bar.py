@@ -15,7 +15,7 @@ from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.quantities import DurationStyle, duration
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.fleet_state import LOADING
-from trnfleet.monitor.replay.controls import Mode
+from trnfleet.monitor.replay.controls import Mode, Playback
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.format.addresses import last_segments
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from rich.style import Style
     from textual import events
 
-    from trnfleet.monitor.replay.controls import Playback
     from trnfleet.monitor.replay.marks import Mark
     from trnfleet.tui.state.context import UiContext
 

@@ -13,7 +13,7 @@ import numpy as np
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.domain.quantities import count
 from trnfleet.domain.severity import Severity
-from trnfleet.monitor.reservations.table import NEAR_END_S
+from trnfleet.monitor.reservations.table import NEAR_END_S, Reservation
 from trnfleet.monitor.summary import reserved
 from trnfleet.text import plain
 from trnfleet.tui import theme
@@ -29,7 +29,7 @@ from trnfleet.tui.format.reservations import (
     money,
     what_text,
 )
-from trnfleet.tui.reservations.timeline import LABEL, used_by_cell
+from trnfleet.tui.reservations.timeline import LABEL, TimelineView, used_by_cell
 from trnfleet.tui.state.highlight import places_text
 from trnfleet.tui.view import in_steps
 from trnfleet.tui.widgets.bar import justified
@@ -43,9 +43,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.layout import Layout
     from trnfleet.monitor.alerting.store import AlertWithStatus
-    from trnfleet.monitor.reservations.table import Reservation
     from trnfleet.tui.reservations.table import ReservationTable
-    from trnfleet.tui.reservations.timeline import TimelineView
     from trnfleet.tui.state.alerts import AlertSnapshot
     from trnfleet.tui.state.context import UiContext
     from trnfleet.wire.reservations import ExtensionSpec

@@ -18,7 +18,7 @@ from trnfleet.tui import theme
 from trnfleet.tui.format.reservations import ReservationPlan, is_ended, state_text, what_text
 from trnfleet.tui.format.reservations import row as parts_of
 from trnfleet.tui.view import View
-from trnfleet.tui.widgets.cells import fit
+from trnfleet.tui.widgets.cells import Parts, fit
 from trnfleet.tui.widgets.cursor_list import RowList
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from trnfleet.monitor.reservations.table import Reservation
     from trnfleet.tui.state.context import UiContext
-    from trnfleet.tui.widgets.cells import Parts
 
 NEXT_EVENT, IDLE_COST, UTILISATION, ID = SORTS = ("next event", "idle cost", "utilisation", "id")
 """Orders cycled with `s`; the first is the monitor's."""

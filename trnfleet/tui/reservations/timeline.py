@@ -16,10 +16,10 @@ from trnfleet.clock import NS_PER_S, parse_rfc3339
 from trnfleet.domain.durations import DAY_NS
 from trnfleet.domain.quantities import DurationStyle, duration
 from trnfleet.domain.reservations.states import BlockState, ExtensionState
-from trnfleet.monitor.reservations.usage import HOUR_NS
+from trnfleet.monitor.reservations.usage import HOUR_NS, UsageHour
 from trnfleet.tui import theme
 from trnfleet.tui.format.reservations import is_ended, is_waiting, severity, short_id
-from trnfleet.tui.widgets.cells import fit
+from trnfleet.tui.widgets.cells import Parts, fit
 from trnfleet.tui.widgets.line_view import Line, LineView, text_line
 
 if TYPE_CHECKING:
@@ -30,10 +30,8 @@ if TYPE_CHECKING:
     from textual import events
 
     from trnfleet.monitor.reservations.table import Reservation
-    from trnfleet.monitor.reservations.usage import UsageHour
     from trnfleet.tui.reservations.table import ReservationTable
     from trnfleet.tui.state.context import UiContext
-    from trnfleet.tui.widgets.cells import Parts
 
 CELLS_S = (900, 1_800, 3_600, 7_200, 14_400, 28_800, 86_400, 172_800, 604_800)
 """Possible seconds per cell, from near to far."""

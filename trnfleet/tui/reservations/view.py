@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import on
 from textual.binding import Binding, BindingType
 
-from trnfleet.domain.filters.language import hint
+from trnfleet.domain.filters.language import Filter, hint
 from trnfleet.domain.quantities import counted
 from trnfleet.tui import theme
 from trnfleet.tui.charts.place import LEAST_ROWS, ChartedPlace, PlaceCharts
@@ -29,7 +29,7 @@ from trnfleet.tui.reservations.table import (
 from trnfleet.tui.reservations.timeline import CELLS_S, LABEL, TimelineView
 from trnfleet.tui.snapshots.table import ExportTable, table_of
 from trnfleet.tui.state.highlight import place_of
-from trnfleet.tui.state.subjects import of_reservation
+from trnfleet.tui.state.subjects import Subject, of_reservation
 from trnfleet.tui.view import CHARTS_FROM, FilteredView, View, filter_keys, sort_key
 from trnfleet.tui.widgets.bar import Bar
 from trnfleet.tui.widgets.cells import fit
@@ -39,9 +39,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from trnfleet.domain.filters.columns import Columns
-    from trnfleet.domain.filters.language import Filter
     from trnfleet.tui.state.context import UiContext
-    from trnfleet.tui.state.subjects import Subject
 
 _FIXED_ROWS = 6
 """Summary, head, the axis' two and the foot's two."""

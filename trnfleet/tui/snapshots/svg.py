@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from xml.sax.saxutils import escape
 
 from rich.cells import cell_len
-from rich.color import ColorType
+from rich.color import Color, ColorType
 from rich.terminal_theme import TerminalTheme
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from rich.color import Color
     from rich.style import Style
 
 WIDTH = 8

@@ -7,13 +7,12 @@ import math
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
-from trnfleet.domain.filters.columns import Kind
+from trnfleet.domain.filters.columns import Column, Columns, Kind
 from trnfleet.text import LONGEST, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from trnfleet.domain.filters.columns import Column, Columns
     from trnfleet.domain.filters.language import Row
 
 Value = str | float | None

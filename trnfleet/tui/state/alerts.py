@@ -14,25 +14,27 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from trnfleet.domain.address import Level
-from trnfleet.domain.alerts.alert import address_of, is_below
+from trnfleet.domain.alerts.alert import Alert, address_of, is_below
 from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.alerts.watches import (
     MUTED_S,
+    ReceiverErrors,
+    WatchPresence,
     Word,
     receiver_error_text,
     receiver_errors,
     word_of,
 )
-from trnfleet.domain.layout import EMPTY_LAYOUT
+from trnfleet.domain.layout import EMPTY_LAYOUT, Layout, Node
 from trnfleet.domain.severity import BY_RANK, Severity
-from trnfleet.monitor.alerting.engine import AlertCounts
+from trnfleet.monitor.alerting.engine import AlertCounts, Alerts
 from trnfleet.monitor.alerting.store import AlertWithStatus
 from trnfleet.monitor.alerting.unpublished import Unpublished
-from trnfleet.monitor.problems.problem import NO_PROBLEMS, ProblemCounts
+from trnfleet.monitor.problems.problem import NO_PROBLEMS, ProblemCounts, Problems
 from trnfleet.monitor.problems.state import problems_of
 from trnfleet.monitor.problems.uncovered import cells_of, doubts_of
-from trnfleet.monitor.store.findings import JOBS_DOWN
+from trnfleet.monitor.store.findings import JOBS_DOWN, Findings
 from trnfleet.tui.state.limits import MarkLimits
 
 if TYPE_CHECKING:
@@ -40,13 +42,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from trnfleet.domain.alerts.alert import Alert
-    from trnfleet.domain.alerts.watches import ReceiverErrors, WatchPresence
-    from trnfleet.domain.layout import Layout, Node
-    from trnfleet.monitor.alerting.engine import Alerts
     from trnfleet.monitor.fleet_state import FleetState
-    from trnfleet.monitor.problems.problem import Problems
-    from trnfleet.monitor.store.findings import Findings
     from trnfleet.wire.messages import JobMessage
 
 

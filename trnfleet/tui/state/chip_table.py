@@ -14,11 +14,11 @@ import numpy as np
 
 from trnfleet.domain.address import Level, format_chip, level_of
 from trnfleet.domain.filters.columns import SEVERITY, Column, Columns, Kind, severity_number
-from trnfleet.domain.layout import Node
+from trnfleet.domain.layout import Layout, Node
 from trnfleet.domain.severity import BY_RANK
 from trnfleet.monitor.freshness import Freshness
-from trnfleet.monitor.store.fields import FIELDS
-from trnfleet.tui.state.alerts import NONE
+from trnfleet.monitor.store.fields import FIELDS, Field
+from trnfleet.tui.state.alerts import NONE, AlertSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,10 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.filters.language import Filter
-    from trnfleet.domain.layout import Layout
     from trnfleet.monitor.fleet_state import FleetState
-    from trnfleet.monitor.store.fields import Field
-    from trnfleet.tui.state.alerts import AlertSnapshot
 
 _SHORT = {
     "nc_util_pct": ("util", "nc"),

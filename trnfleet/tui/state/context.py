@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from trnfleet.clock import NS_PER_S
-from trnfleet.monitor.problems.problem import ProblemCounts, Problems
+from trnfleet.clock import NS_PER_S, Clock
+from trnfleet.monitor.problems.problem import Problem, ProblemCounts, Problems
 from trnfleet.monitor.problems.search import urgency
 from trnfleet.tui.state.alerts import AlertSnapshot
 from trnfleet.tui.state.chart_window import ChartWindow
@@ -19,11 +19,9 @@ from trnfleet.tui.state.highlight import Highlight
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from trnfleet.clock import Clock
     from trnfleet.monitor.alerting.operator import OperatorActions
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.minutes.minutes import FleetHistory
-    from trnfleet.monitor.problems.problem import Problem
     from trnfleet.monitor.replay.controls import Playback
     from trnfleet.monitor.sources.leases import Leases
     from trnfleet.monitor.store.averages import Averages

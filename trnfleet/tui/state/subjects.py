@@ -8,13 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.address import Level
-from trnfleet.domain.alerts.alert import address_of, is_below
+from trnfleet.domain.alerts.alert import Alert, address_of, is_below
 from trnfleet.domain.alerts.matchers import Matcher, matchers_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from trnfleet.domain.alerts.alert import Alert
     from trnfleet.monitor.alerting.store import AlertWithStatus
     from trnfleet.tui.state.alerts import AlertSnapshot
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.cells import cell_len
 
 from trnfleet.tui import theme
-from trnfleet.tui.widgets.cells import MOST_LINES, fit, text_of, width_of, wrapped
+from trnfleet.tui.widgets.cells import MOST_LINES, Parts, fit, text_of, width_of, wrapped
 from trnfleet.tui.widgets.line_view import make_strip
 from trnfleet.tui.widgets.selection import SelectableWidget
-from trnfleet.tui.widgets.targets import Pressed, linked, target_of
+from trnfleet.tui.widgets.targets import ClickTarget, Pressed, linked, target_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from rich.style import Style
     from textual import events
     from textual.strip import Strip
-
-    from trnfleet.tui.widgets.cells import Parts
-    from trnfleet.tui.widgets.targets import ClickTarget
 
 
 def justified(left: Parts, right: Parts, width: int, fill: Style) -> Parts:

@@ -14,7 +14,7 @@ from textual.widgets import Input
 from trnfleet.domain.filters.language import LONGEST, SYNTAX
 from trnfleet.tui import theme
 from trnfleet.tui.widgets.bar import Bar, paragraph
-from trnfleet.tui.widgets.cells import fit
+from trnfleet.tui.widgets.cells import Parts, fit
 from trnfleet.tui.widgets.focus import focus_on
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
     from textual.suggester import Suggester
-
-    from trnfleet.tui.widgets.cells import Parts
 
 
 class PromptField(Input):

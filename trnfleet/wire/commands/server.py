@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import msgspec
 
 from trnfleet import logs
-from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
+from trnfleet.clock import NS_PER_S, Clock, format_rfc3339, parse_rfc3339
 from trnfleet.errors import ConfigError, WireError, nearest
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.messages import (
@@ -23,7 +23,7 @@ from trnfleet.wire.messages import (
     decode_message,
     encode_message,
 )
-from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope, MessageProperties
+from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope, MessageProperties, Publisher, Source
 from trnfleet.wire.topics import (
     DEFAULT_ROOT,
     TopicClass,
@@ -36,9 +36,6 @@ from trnfleet.wire.topics import (
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
-
-    from trnfleet.clock import Clock
-    from trnfleet.wire.ports import Publisher, Source
 
 
 CLIENT_RATE = (2.0, 20)

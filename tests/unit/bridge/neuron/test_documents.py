@@ -20,15 +20,13 @@ from trnfleet.bridge.neuron.documents import (
 )
 from trnfleet.bridge.neuron.host_reader import HostReader
 from trnfleet.bridge.neuron.telemetry import default_path
-from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
+from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, InstanceType
 from trnfleet.domain.metrics import BY_NAME, METRICS, Scope
 from trnfleet.errors import WireError
 from trnfleet.wire.messages import Descriptor, decode_message
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from trnfleet.domain.hardware.catalogue import InstanceType
 
 
 @pytest.mark.parametrize("encoding", ["json", "cbor"])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.paths import FIXTURES
 
 from trnfleet.bridge.neuron.host_reader import HostReader
-from trnfleet.bridge.neuron.scrapes import UNDATED, Scrapes, parse_sample
+from trnfleet.bridge.neuron.scrapes import UNDATED, Scrape, Scrapes, parse_sample
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.errors import WireError
 from trnfleet.wire.ndjson import LeftOut
@@ -20,7 +20,6 @@ from trnfleet.wire.ndjson import LeftOut
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from trnfleet.bridge.neuron.scrapes import Scrape
 
 GIB = 2**30
 FOLDER = FIXTURES / "neuron-monitor"

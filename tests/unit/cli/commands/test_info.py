@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import cbor2
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from mcap.writer import Writer
 from support.monitor.feed import Feed, ultraservers
 
@@ -24,7 +24,6 @@ from trnfleet.wire.topics import parse_topic
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from click.testing import Result
 
 START_NS = 1_767_600_000_000_000_000
 

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from trnfleet.cli.commands import inject
 from trnfleet.cli.commands.inject import TARGETS, active_lines
@@ -13,9 +13,6 @@ from trnfleet.domain.faults.fault import FaultScope
 from trnfleet.domain.faults.table import FAULTS
 from trnfleet.services.simulator import client
 from trnfleet.services.simulator.client import Command, Reply
-
-if TYPE_CHECKING:
-    from click.testing import Result
 
 BROKER = ("--broker", "mqtt://127.0.0.1:1")
 CHIP = "uc1/us-0001/trn2u-0001-2/chip05"

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from trnfleet.cli.commands import rules
 from trnfleet.cli.main import run
@@ -13,7 +13,6 @@ from trnfleet.domain.alerts.signals import FIGURES, Scope
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from click.testing import Result
 
 RULE = """
 [[rules]]

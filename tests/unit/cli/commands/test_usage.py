@@ -11,12 +11,11 @@ from trnfleet.cli.commands.usage import COLUMNS, cells, command
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.reservations.states import ReservationState
 from trnfleet.monitor.sources.clocks import Moment
-from trnfleet.services.usage import UsageReport
+from trnfleet.services.usage import UsageReport, UsageRow
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from trnfleet.services.usage import UsageRow
 
 BEGIN_NS = 86_400 * NS_PER_S
 """A day after the block's start, two before its end."""

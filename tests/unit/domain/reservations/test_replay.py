@@ -28,7 +28,7 @@ from support.sim.capacity_account import (
 )
 
 from trnfleet.domain.reservations import rules
-from trnfleet.domain.reservations.blocks import ChangeKind, apply
+from trnfleet.domain.reservations.blocks import Block, Change, ChangeKind, apply
 from trnfleet.domain.reservations.rules import Rule, RuleViolation
 from trnfleet.domain.reservations.search import SearchRequest
 from trnfleet.domain.reservations.states import (
@@ -43,7 +43,6 @@ from trnfleet.domain.reservations.states import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from trnfleet.domain.reservations.blocks import Block, Change
     from trnfleet.domain.reservations.ledger import Ledger
 
 MOST_INSTANCES = 9

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from support.monitor.rules import rule_of
@@ -8,10 +8,7 @@ from support.monitor.rules import rule_of
 from trnfleet.config import validate
 from trnfleet.domain.alerts.rule_tests import CaseFile
 from trnfleet.errors import ConfigError
-from trnfleet.monitor.alerting.rule_tests.play import RuleTest, play
-
-if TYPE_CHECKING:
-    from trnfleet.monitor.alerting.rule_tests.play import Frame
+from trnfleet.monitor.alerting.rule_tests.play import Frame, RuleTest, play
 
 US = "uc1/us-0001"
 HOST = f"{US}/trn2u-0"

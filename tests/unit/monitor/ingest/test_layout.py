@@ -22,7 +22,7 @@ from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.ingest import ingest as ingest_module
-from trnfleet.monitor.ingest.layout import find_patch
+from trnfleet.monitor.ingest.layout import LayoutPatch, find_patch
 from trnfleet.monitor.pipeline.traffic import _COLUMNS, _RINGS
 from trnfleet.monitor.replay.packed_snapshot import PackedSnapshot
 from trnfleet.monitor.slices import DONE, finish
@@ -33,7 +33,6 @@ from trnfleet.wire.topics import TopicClass, build_topic
 
 if TYPE_CHECKING:
     from trnfleet.monitor.ingest.ingest import Ingest
-    from trnfleet.monitor.ingest.layout import LayoutPatch
     from trnfleet.monitor.sources.descriptors import Descriptors
     from trnfleet.monitor.store.store import Store
 

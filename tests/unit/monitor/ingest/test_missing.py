@@ -3,7 +3,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from support.memory_bus import MemoryBus
+from support.memory_bus import MemoryBus, MemorySource
 from support.monitor.feed import Feed, ultraservers
 from support.processes.waiting import running
 
@@ -14,8 +14,6 @@ from trnfleet.wire.topics import SUBSCRIPTIONS, TopicClass, build_filter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
-
-    from support.memory_bus import MemorySource
 
     from trnfleet.wire.ports import Envelope
 

@@ -22,13 +22,12 @@ from trnfleet.monitor.replay.past_monitor import (
     PastSource,
     RecordingClock,
 )
-from trnfleet.wire.ports import Stored
+from trnfleet.wire.ports import Envelope, RecordedMessages, Stored
 from trnfleet.wire.topics import DEFAULT_ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trnfleet.wire.ports import Envelope, RecordedMessages
 
 BEGIN_NS = 1_767_571_200 * NS_PER_S + NS_PER_S // 4
 SECONDS = 25

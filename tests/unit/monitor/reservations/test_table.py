@@ -3,20 +3,17 @@ from __future__ import annotations
 import contextlib
 import json
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from support.monitor.feed import Feed, described_feed, standalone, ultraservers
 
 from trnfleet.clock import format_rfc3339
 from trnfleet.monitor.monitor import Monitor
-from trnfleet.monitor.reservations.table import NEAR_END_S
+from trnfleet.monitor.reservations.table import NEAR_END_S, Reservation
 from trnfleet.monitor.slices import LayoutChanged
 from trnfleet.wire.limits import Limits
 from trnfleet.wire.ports import Envelope
-
-if TYPE_CHECKING:
-    from trnfleet.monitor.reservations.table import Reservation
 
 ONE = "uc1/standalone/trn2-0001"
 TWO = "uc1/standalone/trn2-0002"

@@ -11,7 +11,7 @@ from support.monitor.feed import standalone, ultraservers
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.layout import Node
-from trnfleet.domain.metrics import BY_NAME, METRICS, Aggregate, Scope
+from trnfleet.domain.metrics import BY_NAME, METRICS, Aggregate, Metric, Scope
 from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.slices import finish
 from trnfleet.monitor.store.findings import HBM_FULL, HOT_C, THROTTLE_PCT, find
@@ -20,7 +20,6 @@ from trnfleet.monitor.store.rollup import LEVELS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trnfleet.domain.metrics import Metric
 
 ALIKE = ultraservers(129)
 MIXED = [

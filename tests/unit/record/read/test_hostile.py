@@ -17,7 +17,7 @@ from trnfleet.errors import ConfigError, WireError
 from trnfleet.record.format.envelopes import MAX_NS, pack, unpack
 from trnfleet.record.format.limits import DEFAULT_RECORD_LIMITS
 from trnfleet.record.format.metadata import PROFILE, About
-from trnfleet.record.format.records import MAGIC, MESSAGE_HEAD, to_bytes
+from trnfleet.record.format.records import MAGIC, MESSAGE_HEAD, ChunkEntry, to_bytes
 from trnfleet.record.read.reader import PartReader
 from trnfleet.record.read.recording import Recording
 from trnfleet.record.write.part import DELETED
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trnfleet.record.format.decoding import Messages
-    from trnfleet.record.format.records import ChunkEntry
 
 ABOUT = About(id="a", fleets=("demo",))
 EVENT = Envelope("trnfleet/v1/demo/event/uc1", b"{}", 1)

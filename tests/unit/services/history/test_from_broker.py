@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from support.memory_bus import MemoryBus, MemorySource
 
-from trnfleet.services.history.write import HistoryRequest, PendingWrites, write_from_broker
+from trnfleet.services.history.write import (
+    HistoryProgress,
+    HistoryRequest,
+    PendingWrites,
+    write_from_broker,
+)
 from trnfleet.services.session import BrokerSession
 from trnfleet.transport.url import parse_url
 
@@ -18,7 +23,6 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from trnfleet.services.history.write import HistoryProgress
 
 BUS = MemoryBus()
 

@@ -15,13 +15,12 @@ from trnfleet.export.history.query import open_history
 from trnfleet.record.format.metadata import About
 from trnfleet.record.read.recording import Recording
 from trnfleet.record.write.writer import RecordingWriter
-from trnfleet.services.history.write import HistoryRequest, write_from_recording
+from trnfleet.services.history.write import HistoryProgress, HistoryRequest, write_from_recording
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from trnfleet.services.history.write import HistoryProgress
 
 HOSTS = standalone(2)
 SCALARS = ("power_w", "temperature_c", "tflops", "hbm_used_bytes")

@@ -31,14 +31,13 @@ from trnfleet.services.simulator.lead_in import SETTLING_TICKS, LeadIn
 from trnfleet.services.simulator.run import Run
 from trnfleet.sim.publish.service import Simulation
 from trnfleet.tasks import POLL_S, background
-from trnfleet.wire.ports import Envelope, LinkStatus, PublishResult
+from trnfleet.wire.ports import Envelope, LinkStatus, PublishResult, Source
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
     from pathlib import Path
 
     from trnfleet.sim.engine import Engine
-    from trnfleet.wire.ports import Source
 
 WALL_NS = 1_767_600_000_250_000_000
 START_NS = WALL_NS

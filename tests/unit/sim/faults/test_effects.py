@@ -20,7 +20,7 @@ from support.sim.small_fleet import (
 
 from trnfleet.domain.faults.fault import Effect, Fault, FaultScope, Links
 from trnfleet.domain.faults.table import FAULTS
-from trnfleet.domain.fleet import expand
+from trnfleet.domain.fleet import FleetFile, expand
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.sim.faults.effects import DETOUR_PACE, Replicas
@@ -29,8 +29,6 @@ from trnfleet.sim.placement import Placement
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from trnfleet.domain.fleet import FleetFile
 
 
 if TYPE_CHECKING:

@@ -1,18 +1,20 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from support.sim.small_fleet import IDLE, SERVE, TRAIN, SmallFleet
 
 from trnfleet.domain.faults.fault import Recovery
 from trnfleet.domain.faults.table import FAULTS
 from trnfleet.domain.targets import resolve
-from trnfleet.sim.faults.incident import Step, cures, initial_halt, is_on_hardware, make_incident
+from trnfleet.sim.faults.incident import (
+    Incident,
+    Step,
+    cures,
+    initial_halt,
+    is_on_hardware,
+    make_incident,
+)
 from trnfleet.sim.jobs.slowdown import Halt
-
-if TYPE_CHECKING:
-    from trnfleet.sim.faults.incident import Incident
 
 INSTANCE = f"{TRAIN}/trn2u-0001-2"
 CHIP = f"{INSTANCE}/chip05"

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 from support.sim.small_fleet import IDLE, SERVE, TRAIN, SmallFleet
@@ -9,12 +7,9 @@ from support.sim.small_fleet import IDLE, SERVE, TRAIN, SmallFleet
 from trnfleet.domain.links import link_end
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.sim.hardware.columns import LANES
-from trnfleet.sim.hardware.links import SlowLink, balanced_pace, find_patches
+from trnfleet.sim.hardware.links import Patches, SlowLink, balanced_pace, find_patches
 from trnfleet.sim.jobs.activity import LINK_CEILING
 from trnfleet.sim.placement import IDLE as NO_JOB
-
-if TYPE_CHECKING:
-    from trnfleet.sim.hardware.links import Patches
 
 TROUBLE = SmallFleet()
 CHIP = f"{TRAIN}/trn2u-0001-2/chip05"

@@ -5,17 +5,14 @@ Expected values are computed by hand.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from support.sim.job_site import LLAMA_405B, planned, site, training, tuning
 
 from trnfleet.errors import ConfigError
 from trnfleet.sim.jobs.activity import ENGINE_EFFICIENCY, LINK_CEILING, QUANTITIES, Phase
-from trnfleet.sim.jobs.training_plan import plan
-
-if TYPE_CHECKING:
-    from trnfleet.sim.jobs.training_plan import StepPlan
+from trnfleet.sim.jobs.training_plan import StepPlan, plan
 
 PEAK = 667e12
 LLAMA_8B: dict[str, Any] = {

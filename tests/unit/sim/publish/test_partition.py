@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from trnfleet.domain.fleet import Publishing, expand
+from trnfleet.domain.fleet import FleetFile, Publishing, expand
 from trnfleet.domain.layout import Layout
 from trnfleet.errors import ConfigError
 from trnfleet.sim.publish.partition import partition
@@ -12,7 +12,6 @@ from trnfleet.sim.publish.partition import partition
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trnfleet.domain.fleet import FleetFile
 
 CLUSTERS: list[dict[str, Any]] = [
     {

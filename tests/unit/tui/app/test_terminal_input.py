@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from textual.drivers.linux_driver import LinuxDriver
-from textual.events import Key, Paste
+from textual.events import Event, Key, Paste
 
 from trnfleet.tui.app import terminal
 from trnfleet.tui.app.input import InputDropped, InputParser
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from textual.events import Event
 
 
 class Input(terminal.TerminalDriver):

@@ -5,15 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import math
-from typing import TYPE_CHECKING
 
 import pytest
 
 from trnfleet.domain.filters.columns import Column, Columns, Kind
-from trnfleet.tui.snapshots.table import ExportTable, csv_text, table_of
-
-if TYPE_CHECKING:
-    from trnfleet.tui.snapshots.table import Value
+from trnfleet.tui.snapshots.table import ExportTable, Value, csv_text, table_of
 
 
 def read(table: ExportTable) -> list[list[str]]:

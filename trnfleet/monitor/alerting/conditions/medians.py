@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from trnfleet.domain.alerts.signals import LANES, Scope
-from trnfleet.domain.metrics import BY_NAME
+from trnfleet.domain.metrics import BY_NAME, Metric
 from trnfleet.monitor.alerting.conditions.compare import available, compare_codes
 from trnfleet.monitor.alerting.conditions.row_condition import NO_ROWS, RowCondition, count_of
-from trnfleet.monitor.alerting.inputs import LEAST_PEERS
+from trnfleet.monitor.alerting.inputs import LEAST_PEERS, Readings
 from trnfleet.monitor.store.per_instance import (
     EVEN_SHARE,
     INSTANCES_A_SLICE,
@@ -32,9 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.alerts.conditions import Condition
-    from trnfleet.domain.metrics import Metric
     from trnfleet.monitor.alerting.conditions.windows import Counters
-    from trnfleet.monitor.alerting.inputs import Readings
     from trnfleet.monitor.slices import Slices
 
     Rows = NDArray[np.int64]

@@ -17,8 +17,8 @@ import numpy as np
 
 from trnfleet.monitor.alerting.conditions.compare import compare, holds
 from trnfleet.monitor.alerting.conditions.windows import Samples, UsualValue
-from trnfleet.monitor.alerting.inputs import LEAST_PEERS
-from trnfleet.monitor.alerting.named_targets import Texts
+from trnfleet.monitor.alerting.inputs import LEAST_PEERS, Readings
+from trnfleet.monitor.alerting.named_targets import NamedTable, Texts, Value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.alerts.conditions import Condition
     from trnfleet.domain.alerts.rules import Rule
-    from trnfleet.monitor.alerting.inputs import Readings
-    from trnfleet.monitor.alerting.named_targets import NamedTable, Value
 
 
 class NamedValue:

@@ -13,7 +13,7 @@ import numpy as np
 
 from trnfleet.domain.alerts.signals import LANES, LEVEL_OF, Scope
 from trnfleet.monitor.alerting.conditions.compare import compare, compare_codes, not_clear
-from trnfleet.monitor.slices import ROWS_A_SLICE
+from trnfleet.monitor.slices import ROWS_A_SLICE, Slices
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from trnfleet.domain.metrics import Metric
     from trnfleet.monitor.alerting.conditions.windows import Counters
     from trnfleet.monitor.alerting.inputs import Readings
-    from trnfleet.monitor.slices import Slices
 
     Rows = NDArray[np.int64]
     Flags = NDArray[np.bool_]

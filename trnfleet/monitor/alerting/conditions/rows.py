@@ -29,7 +29,7 @@ from trnfleet.monitor.alerting.conditions.row_condition import (
     count_of,
 )
 from trnfleet.monitor.freshness import Freshness
-from trnfleet.monitor.slices import ROWS_A_SLICE
+from trnfleet.monitor.slices import ROWS_A_SLICE, Slices
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout
     from trnfleet.monitor.alerting.conditions.windows import Counters
     from trnfleet.monitor.alerting.inputs import Readings
-    from trnfleet.monitor.slices import Slices
 
     Rows = NDArray[np.int64]
     Flags = NDArray[np.bool_]

@@ -15,19 +15,28 @@ import numpy as np
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.address import Level
-from trnfleet.domain.alerts.rule_tests import Mark, code_of, expand_address
+from trnfleet.domain.alerts.rule_tests import (
+    AlertCase,
+    Case,
+    CaseFile,
+    Mark,
+    Sample,
+    SeriesCase,
+    code_of,
+    expand_address,
+)
 from trnfleet.domain.alerts.signals import LANES, Scope
 from trnfleet.domain.alerts.templates import summary
-from trnfleet.domain.layout import Layout
+from trnfleet.domain.layout import Layout, Node
 from trnfleet.domain.metrics import BY_NAME, JOB_FIGURES
 from trnfleet.domain.metrics import Scope as MetricScope
 from trnfleet.errors import ConfigError, nearest
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.alerting.inputs import Instant, Readings
-from trnfleet.monitor.alerting.named_targets import NamedColumns, jobs_table
+from trnfleet.monitor.alerting.named_targets import NamedColumns, Value, jobs_table
 from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.slices import finish
-from trnfleet.monitor.store.events import Events
+from trnfleet.monitor.store.events import Event, Events
 from trnfleet.monitor.store.rollup import Rollups
 from trnfleet.monitor.store.store import Store
 from trnfleet.wire.messages import EventMessage, JobMessage
@@ -37,11 +46,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from trnfleet.domain.alerts.rule_tests import AlertCase, Case, CaseFile, Sample, SeriesCase
     from trnfleet.domain.alerts.rules import Rule
-    from trnfleet.domain.layout import Node
-    from trnfleet.monitor.alerting.named_targets import Value
-    from trnfleet.monitor.store.events import Event
 
 
 class Playback:

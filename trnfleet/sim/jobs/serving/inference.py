@@ -15,9 +15,9 @@ import numpy as np
 from trnfleet.domain.jobs import Inference
 from trnfleet.errors import ConfigError
 from trnfleet.sim.jobs.serving.requests import SLOT_S, Arrivals, Load, RequestSlots, poisson
-from trnfleet.sim.jobs.serving.times import serving_times, share_without_sequences
+from trnfleet.sim.jobs.serving.times import ServingTimes, serving_times, share_without_sequences
 from trnfleet.sim.jobs.slowdown import Halt
-from trnfleet.sim.rng import Stream
+from trnfleet.sim.rng import Rng, Stream
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.fleet import Job
     from trnfleet.domain.hardware.catalogue import ChipType
-    from trnfleet.sim.jobs.serving.times import ServingTimes
-    from trnfleet.sim.rng import Rng
 
     Row = NDArray[np.float64]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trnfleet.domain.durations import DAY_S
-from trnfleet.sim.rng import Stream
+from trnfleet.sim.rng import Rng, Stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.jobs import Inference, Peak
-    from trnfleet.sim.rng import Rng
 
 SLOT_S = 1.0
 """Length of a slot, counted from the start. Requests arrive at the begin of slots."""
