@@ -168,7 +168,7 @@ class _Session:
         app = self.pilot.app
         pilot = self.pilot
         random = self.random
-        app.go(random.choice(_PLACES), random.choice(VIEWS).title)  # type: ignore[attr-defined]  # it is a FleetApp
+        app.go(random.choice(_PLACES), random.choice(VIEWS).title)
         # Keys are measured in a view that stands.
         await pilot.paint()
         for key in random.choices(_KEYS, k=2):

@@ -109,7 +109,7 @@ async def test_jobs_have_their_colours_and_a_legend() -> None:
     async with running(fleet_app(feed), size=(240, 70)) as pilot:
         await pilot.tick(feed)
         text = pilot.text()
-        context = pilot.app.context  # type: ignore[attr-defined]
+        context = pilot.app.context
         power, distance = fleet_trends(context)[:2]
         named = {each.name: each.style for each in power.chart.series}
         assert named.keys() == {"pretrain-70b", "finetune-8b"}
@@ -141,7 +141,7 @@ async def test_the_only_job_is_named_where_its_name_fits() -> None:
     feed = await busy(slow_from=25)
     async with running(fleet_app(feed), size=(240, 70)) as pilot:
         await pilot.tick(feed)
-        power = fleet_trends(pilot.app.context)[0]  # type: ignore[attr-defined]
+        power = fleet_trends(pilot.app.context)[0]
         (first, *_) = power.chart.series
         alone = power._replace(chart=power.chart._replace(series=[first]), figures=("319 W",))
         for width in (46, 36):

@@ -25,7 +25,7 @@ async def busy(seconds: int = 15) -> Feed:
 
 
 def view_of(pilot: FleetPilot) -> HierarchyView:
-    view = pilot.app.page  # type: ignore[attr-defined]
+    view = pilot.app.page
     assert isinstance(view, HierarchyView)
     return view
 
@@ -123,7 +123,7 @@ async def test_the_foot_and_the_chips_head_say_what_they_cut() -> None:
         view_of(pilot).show_place("uc1/us-0001/trn2u-0001-2/chip05")
         await pilot.tick(feed)
         assert re.search(r"… \d+/\d+", view_of(pilot).foot.render_line(0).text)
-        pilot.app.place = "uc1/us-0001/trn2u-0001-2/chip05"  # type: ignore[attr-defined]
+        pilot.app.place = "uc1/us-0001/trn2u-0001-2/chip05"
         await pilot.press("4")
         await pilot.tick(feed)
         assert next(line for line in pilot.screen() if "Trainium2 " in line).rstrip().endswith("…")

@@ -33,8 +33,6 @@ MOST_SNAPSHOTS = 48
 little."""
 SNAPSHOT_BYTES = 64 * 2**20
 """Memory for all snapshots. A fleet too large for two snapshots has none."""
-MOST_EVENTS = 2 * KEPT
-"""Events after which a snapshot is dropped: a monitor drops its old ones, a snapshot holds them."""
 HOST_BYTES = 2_500
 """Bytes in a snapshot per topic, with publisher and clock. Measured with 10,000 hosts."""
 SNAPSHOT_SHARE = 0.0005
@@ -237,7 +235,8 @@ class RecordingIndex:
         most = min(MOST_SNAPSHOTS, SNAPSHOT_BYTES // snapshot.nbytes)
         while self.snapshots and len(self.snapshots) >= most:
             self._drop_one()
-        while self.snapshots and snapshot.events - self.snapshots[0][1].events > MOST_EVENTS:
+        # The monitor has dropped the events of that time, but a snapshot still holds them.
+        while self.snapshots and snapshot.events - self.snapshots[0][1].events > KEPT:
             del self.snapshots[0]
         if most > 1:
             self.snapshots.append((place_ns, snapshot))

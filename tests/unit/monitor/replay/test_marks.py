@@ -104,7 +104,7 @@ def test_snapshots_reach_their_number_and_stay_there(monkeypatch: pytest.MonkeyP
 def test_snapshots_hold_few_events_that_the_monitor_has_dropped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(timeline_module, "MOST_EVENTS", 100)
+    monkeypatch.setattr(timeline_module, "KEPT", 100)
     timeline = make(10.0)
     monitor = fed()
     for second in range(0, 400, 10):
