@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 
 CEILINGS = {
-    "statements of trnfleet": 61_649,
-    "statements of tests and lab": 60_664,
+    "statements of trnfleet": 61_007,
+    "statements of tests and lab": 59_835,
     "numeric constants": 846,
-    "tuple assignments": 195,
-    "modules that one sibling imports": 44,
+    "tuple assignments": 193,
+    "modules that one sibling imports": 40,
     "class names twice": 34,
-    "vague names": 97,
+    "vague names": 96,
 }
 """Ceilings of counts. Lower one when you lower a count.
 
