@@ -94,10 +94,12 @@ def probe() -> None:
         part.rename(target)
 
     signal.signal(signal.SIGUSR1, answer)
-    # Before the modules that use it are imported.
     events: Any = importlib.import_module("trnfleet.monitor.store.events")
-    events.KEPT //= 5
-    events.Events.__init__.__defaults__ = (events.KEPT,)
+    kept = events.KEPT
+    events.Events.__init__.__defaults__ = (kept // 5,)
+    for name, module in list(sys.modules.items()):
+        if name.startswith("trnfleet.") and getattr(module, "KEPT", None) == kept:
+            module.KEPT = kept // 5  # type: ignore[attr-defined]
     sys.argv = ["trnfleet", *sys.argv[2:]]
     runpy.run_module("trnfleet", run_name="__main__")
 
