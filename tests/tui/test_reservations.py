@@ -418,6 +418,18 @@ async def test_a_click_on_the_timeline_chooses() -> None:
         assert chosen.message.id == "cb-alone"
 
 
+async def test_the_timeline_keeps_nothing_of_reservations_that_are_gone() -> None:
+    feed = fed()
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
+        await pilot.press("7", telemetry=feed)
+        timeline = view(pilot.app).timeline
+        before = timeline.watched("cb-gone")
+        assert timeline.watched("cb-gone") is before
+        await pilot.telemetry(feed, seconds=2.0)
+        assert timeline.watched("cb-gone") is not before
+        assert len(timeline._watched) <= len(view(pilot.app).table.rows) + 1
+
+
 async def test_a_tall_screen_has_charts_of_the_chosen_ones_place() -> None:
     """Charts of its place are below its details.
 

@@ -366,8 +366,10 @@ class TimelineView(LineView, can_focus=False):
         super().__init__()
         self._monitor = context.monitor
         self._clock = context.clock
-        self._watched: dict[str, tuple[float, Watched]] = {}
-        """Use of visible reservations, with the time of reading."""
+        self._watched: dict[str, Watched] = {}
+        """Use of visible reservations."""
+        self._watched_s = -math.inf
+        """Monotonic seconds from which on it was read."""
         self._table = table
         self.zoom = DEFAULT_ZOOM
         """Index into `CELLS_S`."""
@@ -404,12 +406,13 @@ class TimelineView(LineView, can_focus=False):
     def watched(self, reservation_id: str) -> Watched:
         """Return how a reservation was used, as of a moment ago."""
         now_s = self._clock.monotonic_s()
-        memo = self._watched.get(reservation_id)
-        if memo is not None and now_s - memo[0] < FRESH_S:
-            return memo[1]
-        fresh = Watched.from_hours(self._monitor.reservations.usage(reservation_id))
-        self._watched[reservation_id] = now_s, fresh
-        return fresh
+        if now_s - self._watched_s >= FRESH_S:
+            self._watched.clear()
+            self._watched_s = now_s
+        if reservation_id not in self._watched:
+            hours = self._monitor.reservations.usage(reservation_id)
+            self._watched[reservation_id] = Watched.from_hours(hours)
+        return self._watched[reservation_id]
 
     def renew(self) -> None:
         self._watched.clear()
