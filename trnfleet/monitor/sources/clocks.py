@@ -174,7 +174,7 @@ class ClockColumns:
     def _learn(
         self, rows: NDArray[np.int64], ts_ns: NDArray[np.int64], now_s: float, wall_ns: int
     ) -> DatedMessages:
-        """Learn from messages of which each clock has one, or several with the same time."""
+        """Learn from messages: one per clock, or several with the same time."""
         columns = self._columns
         values = {name: columns[name][rows] for name in (*_GIVEN, *_WINDOWS)}
         with np.errstate(invalid="ignore", over="ignore"):

@@ -83,11 +83,11 @@ def test_sums_of_a_part_say_of_how_many_chips(summary: Summary, width: int) -> N
             {"live_chips": 0, "stale_chips": 128},
             "last seen   NC util",
             " mean ",
-            id="figures of which nothing is live are no mean of the last seconds",
+            id="figures without live chips are the last seen, not a mean",
         ),
     ],
 )
-def test_what_is_told_of_chips(
+def test_chips_and_their_states_are_counted(
     summary: Summary, changes: dict[str, Any], words: str, absent: str
 ) -> None:
     text = said(replace(summary, **changes))
