@@ -496,6 +496,8 @@ class Ingest:
         client = descriptor.publisher
         boot = descriptor.boot
         former = known.boot if known is not None and known.publisher == client else ""
+        if known is None or former == boot or self._is_of_others(known):
+            former = ""
         why = self.publishers.refusal(client, boot, described=True, former_boot=former)
         if why is None:
             publisher = self.publishers.number(client, boot, described=True, former_boot=former)
@@ -511,6 +513,14 @@ class Ingest:
             self.note_layout_due(descriptor.cause, is_change=known is not None)
         if why is not None:
             raise RejectedError(why)
+
+    def _is_of_others(self, descriptor: CompactDescriptor) -> bool:
+        """Return whether the boot of a descriptor is that of further instances."""
+        state = self.publishers.find(descriptor.publisher, descriptor.boot)
+        if state is None:
+            return False
+        instances = np.count_nonzero(self.store.publisher_of == state.number)
+        return bool(instances > len(descriptor.instances))
 
     def remove_descriptor(self, path: str) -> None:
         """Remove a path's descriptor; its instances go with the next layout."""

@@ -302,16 +302,18 @@ def test_a_boot_that_is_forgotten_is_named_by_no_row() -> None:
     feed.boot = "b-2"
     monitor.apply(feed.announcements([paths[0]])[1:])
     named = publishers.find("one", "b-2")
+    former = publishers.find("one", "b-1")
     assert named is not None
-    assert store.publisher_of.tolist() == [named.number] * 3
+    assert former is not None
+    assert store.publisher_of.tolist() == [named.number, former.number, former.number]
     leave(paths[0])
-    assert len(publishers) == 0
-    assert store.publisher_of.tolist() == [-1, -1]
+    assert publishers.find("one", "b-2") is None
+    assert store.publisher_of.tolist() == [former.number] * 2
     assert state.frame_rows is not None
-    assert state.frame_rows._columns["publisher"][state.number] == -1
+    assert state.frame_rows._columns["publisher"][state.number] == former.number
     feed.boot = "b-1"
     monitor.apply([frame])
-    assert store.publisher_of.tolist() == [-1, -1]
+    assert store.publisher_of.tolist() == [former.number] * 2
 
 
 def test_rows_of_a_topic_may_be_parted(patches: list[bool]) -> None:

@@ -34,6 +34,26 @@ def test_an_instance_that_booted_again_goes_with_its_publisher() -> None:
     assert (summary.publishers, summary.publishers_online) == (1, 0)
 
 
+def test_a_boot_of_one_instance_leaves_the_others_their_own() -> None:
+    """An instance's new boot takes the number of its former one only if no other instance has it.
+
+    The presence was cleared, so that the former boot is not announced; then all is as before.
+    """
+    feed = Feed(ultraservers(1))
+    feed.scatter()
+    feed.describe()
+    feed.tick()
+    feed.monitor.apply([feed.publisher_envelope("online")._replace(payload=b"")])
+    run = feed.boot
+    feed.boot = "boot-of-instance"
+    feed.monitor.apply([feed.announcements([REBOOTED])[1], feed.publisher_envelope("online")])
+    feed.boot = run
+    feed.monitor.apply(feed.announcements())
+    feed.tick()
+    feed.monitor.compute()
+    assert feed.monitor.store.count(Freshness.LIVE) == 64
+
+
 def test_booting_again_and_again_uses_no_numbers_up() -> None:
     """Only one of consecutive unannounced boots is retained."""
     publishers = Publishers()
