@@ -25,6 +25,7 @@ from trnfleet.clock import NS_PER_MS, parse_rfc3339
 from trnfleet.domain.alerts.watches import DOUBT_S, GONE_S
 from trnfleet.errors import WireError
 from trnfleet.wire.messages import WatchMessage, decode_message
+from trnfleet.wire.values import LATEST_NS
 
 MOST = 1_000
 """Watches that are tracked at most."""
@@ -129,7 +130,7 @@ class Election:
         elif not self._is_listening and not is_retained:
             # Where this one ranks behind a leader whose clock was ahead, one that comes later does,
             # too.
-            since_ns = max(since_ns, wall_ns, self.since_ns + NS_PER_MS)
+            since_ns = max(since_ns, wall_ns, _behind(self.since_ns))
         is_heard = not is_retained or (known is not None and known.is_heard)
         until_s = now_s + (self._doubt_s if is_retained else self._gone_s)
         if known is not None:
@@ -158,7 +159,7 @@ class Election:
     def _rank_behind(self, late: _Participant) -> None:
         """Rank behind a leader that was in doubt when this watch joined: it already led."""
         if late.leads and not late.is_replaced:
-            self.since_ns = max(self.since_ns, late.since_ns + NS_PER_MS)
+            self.since_ns = max(self.since_ns, _behind(late.since_ns))
 
     def listen(self, now_s: float) -> None:
         """Begin to listen; all watches are in doubt again.
@@ -177,7 +178,7 @@ class Election:
         heard = [
             watch for watch in self._present(now_s) if watch.is_heard and not watch.is_replaced
         ]
-        behind_ns = max((watch.since_ns for watch in heard), default=-1) + NS_PER_MS
+        behind_ns = _behind(max((watch.since_ns for watch in heard), default=-1))
         if not any(watch.leads for watch in heard) or self.since_ns >= behind_ns:
             return False
         self.since_ns = behind_ns
@@ -190,7 +191,7 @@ class Election:
         """
         hearing = [watch for watch in self._present(now_s) if watch.is_heard and watch.hears]
         if hearing:
-            self.since_ns = max(self.since_ns, max(watch.since_ns for watch in hearing) + NS_PER_MS)
+            self.since_ns = max(self.since_ns, _behind(max(watch.since_ns for watch in hearing)))
         return bool(hearing)
 
     def replace(self, client: str) -> None:
@@ -221,6 +222,11 @@ class Election:
 
     def _present(self, now_s: float) -> list[_Participant]:
         return [watch for watch in self._others.values() if now_s < watch.until_s]
+
+
+def _behind(since_ns: int) -> int:
+    """Return a time just behind that of another watch, as late as a message can say."""
+    return min(since_ns + NS_PER_MS, LATEST_NS - LATEST_NS % NS_PER_MS)
 
 
 def since_of(message: WatchMessage) -> int:

@@ -8,6 +8,7 @@ from trnfleet.domain.alerts.watches import DOUBT_S, GONE_S
 from trnfleet.errors import WireError
 from trnfleet.export.election import LISTEN_S, Attendance, Election
 from trnfleet.wire.messages import WatchMessage, decode_message, encode_message
+from trnfleet.wire.values import LATEST_NS
 
 SECOND = 1_000_000_000
 NOW_NS = 1_000 * SECOND
@@ -126,6 +127,16 @@ def test_who_finds_a_leader_ranks_behind_it(begun_ns: int) -> None:
     assert election.leader(2) == "watch-a"
     assert election.since_ns > begun_ns
     assert election.rivals(2) == ["watch-a"]
+
+
+def test_a_leader_of_the_latest_time_leaves_one_that_can_be_said() -> None:
+    """Behind a watch that claims to have begun at the end of 2199 there is no later time."""
+    election = Election("watch-m", NOW_NS)
+    latest = presence("watch-a", LATEST_NS - LATEST_NS % 10**6, leads=True)
+    take(election, "watch-a", latest, 0)
+    election.take_part(LISTEN_S)
+    assert election.leader(LISTEN_S) == "watch-a"
+    assert presence("watch-m", election.since_ns)
 
 
 def test_who_finds_a_leader_ranks_behind_those_on_standby_too() -> None:
