@@ -70,7 +70,8 @@ class Peer:
         while True:
             kind, body = await self._packet()
             if kind == CONNECT:
-                self.v5 = body[6] == 5
+                # A client that asks whether this is TLS begins with the same bits.
+                self.v5 = body[6:7] == b"\x05"
             name = answers.get(kind)
             if name is None:
                 if kind == 14:
