@@ -112,10 +112,15 @@ class AlertBench:
         found = self.layout.chip_range(node)
         return slice(found.start, found.stop)
 
-    def job(self, name: str, *places: str, state: str = "running") -> None:
+    def job(self, name: str, *places: str, state: str = "running", **figures: Any) -> None:
         """Let a job run somewhere, or be in another state."""
         self.jobs[name] = JobMessage(
-            job=name, kind="training", state=state, ts=format_rfc3339(self.now_ns), on=places
+            job=name,
+            kind="training",
+            state=state,
+            ts=format_rfc3339(self.now_ns),
+            on=places,
+            **figures,
         )
         self.store.job_of[:] = -1
         for number, job in enumerate(self.jobs.values()):

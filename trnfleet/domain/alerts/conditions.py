@@ -126,6 +126,8 @@ class ReferenceKind:
         median = f"the {self.of}'s median"
         if condition.past is not None:
             median = f"its median of the last {exact_duration(condition.past)}"
+        if self.key == "median_of":
+            return f"{limit_text(limit, unit)} in {median}"
         if self.key == "share_of_median_of":
             return f"{100 * limit:g} % of {median}"
         return f"{median} {'-' if limit < 0 else '+'} {limit_text(abs(limit), unit)}"
@@ -210,6 +212,9 @@ REFERENCES: Mapping[tuple[str, str], ReferenceKind] = MappingProxyType(
         (kind.key, kind.of): kind
         for kind in (
             ReferenceKind(
+                "median_of", "instance", _PEER_SCOPES, "chips and links", False, plain_value
+            ),
+            ReferenceKind(
                 "minus_median_of", "job", _PEER_SCOPES, "chips and links", False, _distance_value
             ),
             ReferenceKind(
@@ -280,6 +285,8 @@ class Condition(Model):
     """Window; the value is the figure's largest one. Scopes with names only."""
     mean_over: Duration | None = None
     """Window; the value is the figure's mean. Scopes with names only."""
+    median_of: Literal["instance"] | None = None
+    """The median itself of the same link or figure of the instance's chips."""
     minus_median_of: Literal["job"] | None = None
     """The figure minus the median of the chips of the same job."""
     share_of_median_of: Literal["job", "instance", "past"] | None = None

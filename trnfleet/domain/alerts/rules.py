@@ -154,7 +154,7 @@ class Rule(Condition):
         for condition in self.conditions:
             condition.check_scope(self.scope)
         for condition in self.also:
-            if condition.window or condition.reference:
+            if condition.window or condition.past:
                 raise ValueError("a condition of also looks at the value of the moment")
             if condition.clear is not None:
                 raise ValueError("clear stands beside the rule's own condition, not in also")

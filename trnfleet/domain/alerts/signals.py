@@ -156,6 +156,10 @@ _DERIVED = (
         "links_down", "", "NeuronLinks that should be up and are not; both ends of a link count"
     ),
 )
+JOB_SLOWDOWN = "job_slowdown"
+_OF_JOB = _number(
+    JOB_SLOWDOWN, "", "step_time_s over ideal_step_s of the chip's job; nothing without the latter"
+)
 _EVENTS = Figure(
     "events",
     Form.COUNTER,
@@ -165,7 +169,7 @@ _EVENTS = Figure(
 _GROUPED = tuple(figure for figure in _CHIPS if figure.form is not Form.BITS)
 
 _TABLE: dict[Scope, tuple[Figure, ...]] = {
-    Scope.CHIP: (*_CHIPS, *_DERIVED, _EVENTS),
+    Scope.CHIP: (*_CHIPS, *_DERIVED, _OF_JOB, _EVENTS),
     Scope.CORE: (_of_metric("nc_util_pct"),),
     Scope.LINK: (
         _of_metric("link_tx_bytes_per_s"),

@@ -31,6 +31,7 @@ _OF_FIGURE: Mapping[str, str] = MappingProxyType(
     {
         "temperature_c": POWER_COOLING,
         "throttle_pct": POWER_COOLING,
+        "engine_util_pct": POWER_COOLING,
         "power_w": POWER_COOLING,
         "power_util_pct": POWER_COOLING,
         "power_share_pct": POWER_COOLING,

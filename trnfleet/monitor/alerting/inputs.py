@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trnfleet.domain.address import Level
-from trnfleet.domain.alerts.signals import LANES, LEVEL_OF, Scope
+from trnfleet.domain.alerts.signals import JOB_SLOWDOWN, LANES, LEVEL_OF, Scope
 from trnfleet.domain.hardware.topology import MOST_LANES
 from trnfleet.domain.links import neighbour
 from trnfleet.domain.metrics import BY_NAME, Metric
@@ -306,6 +306,16 @@ class Readings:
         """Return the job number of each chip, -1 for none."""
         return self.store.job_of[self.layout.instance_of_chip[rows]]
 
+    @cached_property
+    def job_slowdowns(self) -> NDArray[np.float64]:
+        """Step time of each numbered job over that of its plan; NaN where either is unknown."""
+        jobs = self.tables[Scope.JOB]
+        step_s, ideal_s = (
+            np.array(jobs.column(name), np.float64) for name in ("step_time_s", "ideal_step_s")
+        )
+        unknown = np.full(len(step_s), np.nan)
+        return np.asarray(np.divide(step_s, ideal_s, out=unknown, where=ideal_s > 0))
+
     def _job_rows(self, job: int) -> Rows:
         return self.layout.chip_rows(np.flatnonzero(self.store.job_of == job))
 
@@ -315,6 +325,10 @@ class Readings:
             links = expected if isinstance(expected, np.uint8) else expected[rows]
             up = self.store.columns["links_up"][rows]
             return np.where(up == BY_NAME["links_up"].top, np.nan, _POPCOUNT[links & ~up])
+        if figure == JOB_SLOWDOWN:
+            jobs = self.store.job_of[self.layout.instance_of_chip[rows]]
+            slowdowns: NDArray[np.float64] = np.append(self.job_slowdowns, np.nan)[jobs]
+            return slowdowns
         if figure in SHARES:
             name, factor_of = SHARES[figure]
             values = self.store.chip_values(BY_NAME[name], rows)

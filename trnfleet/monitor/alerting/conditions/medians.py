@@ -76,6 +76,13 @@ class MedianRows(RowCondition):
         """Return values in relation to their medians."""
 
 
+class MedianOnlyRows(MedianRows):
+    """The median itself."""
+
+    def relate(self, values: Values, medians: Values) -> Values:  # noqa: ARG002  as all relations
+        return medians
+
+
 class MedianDistanceRows(MedianRows):
     """The distance of a figure above the median."""
 

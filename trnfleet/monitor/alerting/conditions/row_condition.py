@@ -50,6 +50,8 @@ class RowCondition(abc.ABC):
 
     refines = False
     """Whether the mask lets more through than fulfils the condition, so that the values decide."""
+    is_narrow = False
+    """Whether it finds the few targets that can match without a look at all."""
     has_telling_mask = True
     """Whether the mask of all targets alone, without `update`, can show that no target matches."""
     needs_known = True

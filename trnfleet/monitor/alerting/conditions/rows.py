@@ -13,12 +13,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trnfleet.domain.address import Level
-from trnfleet.domain.alerts.signals import FIGURES, LANES, LEVEL_OF, LINKS_UP, Scope
+from trnfleet.domain.alerts.signals import (
+    FIGURES,
+    JOB_SLOWDOWN,
+    LANES,
+    LEVEL_OF,
+    LINKS_UP,
+    Scope,
+)
 from trnfleet.domain.metrics import BY_NAME, Aggregate
 from trnfleet.monitor.alerting.conditions.compare import compare, compare_codes
 from trnfleet.monitor.alerting.conditions.medians import (
     InstanceShareRows,
     MedianDistanceRows,
+    MedianOnlyRows,
     MedianShareRows,
 )
 from trnfleet.monitor.alerting.conditions.row_condition import (
@@ -82,6 +90,18 @@ class FigureRows(RowCondition):
 
     def values(self, readings: Readings, rows: Rows) -> Values:
         return readings.values(self.scope, self.figure, rows)
+
+
+class SlowJobRows(FigureRows):
+    """The slowdown of a chip's job: the same for all chips of a job."""
+
+    is_narrow = True
+
+    def candidates(self, readings: Readings) -> Slices[Rows]:
+        """Return the chips of the jobs that match."""
+        yield from readings.checkpoint()
+        jobs = np.flatnonzero(compare(self.condition, readings.job_slowdowns))
+        return readings.layout.chip_rows(np.flatnonzero(np.isin(readings.store.job_of, jobs)))
 
 
 class MissingLinkRows(FigureRows):
@@ -317,6 +337,7 @@ class EventRows(CounterRows):
 ROW_CONDITIONS: Mapping[tuple[str, str], type[RowCondition]] = MappingProxyType(
     {
         ("figure", ""): FigureRows,
+        ("figure", JOB_SLOWDOWN): SlowJobRows,
         ("figure", "links_down"): MissingLinkRows,
         ("figure", "link_up"): LinkUpRows,
         ("has", ""): BitRows,
@@ -325,6 +346,7 @@ ROW_CONDITIONS: Mapping[tuple[str, str], type[RowCondition]] = MappingProxyType(
         ("rate_over", "events"): EventRows,
         ("increase_over", ""): CounterRows,
         ("increase_over", "events"): EventRows,
+        ("median_of", "instance"): MedianOnlyRows,
         ("minus_median_of", "job"): MedianDistanceRows,
         ("share_of_median_of", "job"): MedianShareRows,
         ("share_of_median_of", "instance"): InstanceShareRows,
@@ -359,6 +381,10 @@ class RowSearch:
         self._scope = rule.scope
         self._own = evaluation_of(rule.scope, rule, counters)
         self._also = [evaluation_of(rule.scope, condition, counters) for condition in rule.also]
+        self._first = next(
+            (condition for condition in self._also if condition.is_narrow), self._own
+        )
+        """The condition whose candidates are looked at."""
 
     def sees_nothing(self, readings: Readings) -> bool:
         """Return whether one pass over all targets shows that none matches.
@@ -380,7 +406,7 @@ class RowSearch:
         own = self._own
         scope = self._scope
         own.update(readings)
-        hit = yield from own.candidates(readings)
+        hit = yield from self._first.candidates(readings)
         if scope is Scope.ULTRASERVER:
             # Standalone segments are numbered among them and are none.
             hit = hit[~readings.layout.is_standalone[hit]]
@@ -394,6 +420,8 @@ class RowSearch:
             hit = hit[readings.is_known(scope, hit)]
         for condition in self._also:
             hit = hit[condition.holds(readings, hit)]
+        if self._first is not own:
+            hit = hit[own.holds(readings, hit)]
         values = own.values(readings, hit)
         if own.refines:
             fits = compare(own.condition, values)

@@ -35,7 +35,7 @@ def scattered(seed: int, instances: list[tuple[str, str]] = MIXED) -> AlertBench
     bench.set("hbm_used_bytes", random.uniform(0, 2e11, bench.layout.chips))
     bench.silence(np.flatnonzero(random.random(bench.layout.chips) < 0.1))
     bench.silence(bench.rows("uc1/us-0002/trn2u-0002-1"), Freshness.OFFLINE)
-    bench.job("train", "uc1/us-0001")
+    bench.job("train", "uc1/us-0001", step_time_s=3.0, ideal_step_s=2.0)
     bench.job("tune", "uc1/us-0002/trn2u-0002-0..trn2u-0002-2")
     bench.store.chip_ts_ns[:] = bench.now_ns
     return bench
