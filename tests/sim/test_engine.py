@@ -166,13 +166,13 @@ def test_what_is_asked_for_shows_in_the_next_tick(
     engine = make_engine(training(), period_s=0.1)
     for number in range(30):
         engine.step()
-        engine.inject("chip_throttle", "c/standalone/trn2-0001/chip03", lasts_s=0.15)
+        engine.inject("storage_slow", "c", lasts_s=0.15)
         at_s = engine.now_s
         tick = engine.step()
-        assert [event.time_s for event in tick.events if event.name == "chip_throttle"] == [at_s]
-        assert engine.columns["throttle_pct"][3] == 80, number
+        assert [event.time_s for event in tick.events if event.name == "storage_slow"] == [at_s]
+        assert engine.incidents.active(), number
         engine.step()
-        assert engine.columns["throttle_pct"][3] < 80
+        assert not engine.incidents.active()
 
 
 @pytest.mark.parametrize("period_s", [3.0, 7.0, 60.0])

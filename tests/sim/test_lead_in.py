@@ -29,7 +29,7 @@ FLEET: dict[str, Any] = {
         {"kind": "training", "name": "train", "on": ["c/us-0001"], "step_time_s": 2.3},
         {"kind": "inference", "name": "serve", "on": ["c/us-0002"]},
     ],
-    "stragglers": [{"chip": STRAGGLER, "throttle_pct": 20.0}],
+    "stragglers": [{"chip": STRAGGLER, "slower_pct": 20.0}],
     "blocks": [{"on": ["c/us-0001"], "days": 14, "ends_after_days": 0}],
 }
 SCENARIO: dict[str, Any] = {
@@ -86,15 +86,16 @@ def test_faults_begin_where_they_do_without_one() -> None:
 
 
 def test_what_is_there_from_second_0_on_is_not_there_before() -> None:
-    """A straggler without a begin throttles tick 0, and no tick before it."""
+    """A straggler without a begin is busier than its peers from tick 0 on, and not before."""
     made = engine(LEAD_IN)
     row = made.layout.find(STRAGGLER)
     assert row is not None
-    least = []
-    for _ in range(LEAD_IN + 1):
+    busier = []
+    for _ in range(LEAD_IN + 2):
         made.step()
-        least.append(int(made.columns["throttle_pct"][row.number]))
-    assert max(least[:-1]) < 20 <= least[-1]
+        own = made.columns["engine_util_pct"][row.number - 4 : row.number + 1].sum(axis=1)
+        busier.append(float(own[4] / np.median(own)))
+    assert max(busier[:LEAD_IN]) < 1.1 < busier[-1]
     assert [block.state for block in made.account.blocks] == [
         block.state for block in _begun().account.blocks
     ]

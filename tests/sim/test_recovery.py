@@ -60,9 +60,9 @@ def test_every_fault_shows_and_then_all_is_as_before(name: str, place: str) -> N
     assert not fleet.columns["health"].any()
     fleet.go(BEGIN_S + 5.0)
     fault = FAULTS[name]
-    assert bool(fleet.columns["health"].any()) == bool(fault.health)
     # What hangs has not failed before it times out.
     has_failed = fault.reaction is not Reaction.HANG
+    assert bool(fleet.columns["health"].any()) == (has_failed and bool(fault.health))
     for count in fault.counts:
         if not count.per_s:
             ends = len(fleet.incidents.active()[0].rows)
@@ -175,7 +175,9 @@ def test_a_watchdog_ends_a_hang() -> None:
     stages = FAULTS["hang_collectives"].stages
     fleet.go(BEGIN_S + stages.detect_s - 0.5)
     assert fleet.effects.slowdowns.halt.tolist() == [Halt.HANG, Halt.NONE]
-    fleet.go(BEGIN_S + stages.detect_s)
+    fleet.go(BEGIN_S + stages.detect_s + stages.quarantine_s - 0.5)
+    assert fleet.effects.slowdowns.halt.tolist() == [Halt.HANG, Halt.NONE]
+    fleet.go(BEGIN_S + stages.detect_s + stages.quarantine_s)
     assert fleet.effects.slowdowns.halt.tolist() == [Halt.DOWN, Halt.NONE]
     fleet.go(over_s("hang_collectives"))
     assert fleet.effects.slowdowns.halt.tolist() == [Halt.NONE, Halt.NONE]
@@ -200,7 +202,7 @@ def test_a_hang_is_logged_when_it_times_out(name: str, errors: int) -> None:
         (BEGIN_S + 30.0, name, FAULTS[name].nrt),
         (BEGIN_S + 30.0, "fault_detected", None),
     ]
-    assert fleet.effects.slowdowns.halt[TRAINING] == Halt.DOWN
+    assert fleet.effects.slowdowns.halt[TRAINING] == Halt.HANG
     fleet.go(BEGIN_S + 31.0)
     assert fleet.columns["exec_errors"].sum() == errors
 

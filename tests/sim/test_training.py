@@ -10,13 +10,22 @@ from support.sim.job_site import LLAMA_405B, planned, site
 from trnfleet.domain.fleet import Training
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import ConfigError
-from trnfleet.sim.jobs.activity import EFA_CEILING, LINK_CEILING, QUANTITIES, TRAINING, Phase
+from trnfleet.sim.jobs.activity import (
+    AXIS_QUANTITIES,
+    EFA_CEILING,
+    LINK_CEILING,
+    QUANTITIES,
+    TRAINING,
+    Phase,
+)
 from trnfleet.sim.jobs.slowdown import Halt
 from trnfleet.sim.jobs.training import EXECUTIONS_PER_STEP, TrainingJobs, TrainingWork
 from trnfleet.sim.jobs.training_plan import SYNC_SHARE, plan
 from trnfleet.sim.rng import Rng
 
 ONE = np.ones(1)
+LINKS = np.ones((1, 3))
+
 JOB: dict[str, Any] = {"kind": "training", "name": "t", "on": ["c/standalone/trn2-0001"]}
 
 
@@ -35,7 +44,7 @@ class Jobs:
     def advance(
         self, elapsed_s: float, compute: float = 1.0, link: float = 1.0, storage: float = 1.0
     ) -> TrainingWork:
-        pace = self.jobs.pace(ONE * compute, ONE * link, ONE, ONE * storage)
+        pace = self.jobs.pace(ONE * compute, LINKS * link, ONE, ONE * storage)
         return self.jobs.advance(elapsed_s, ONE * elapsed_s, pace)
 
 
@@ -72,28 +81,37 @@ def test_windows_of_any_length_average_the_same() -> None:
 
 
 def test_a_slow_chip_and_a_slow_link_stretch_their_phases() -> None:
-    """A step lasts compute / slowest chip + collectives / slowest link + optimizer."""
+    """A step lasts compute / slowest chip + collectives / slowest link + optimizer.
+
+    Forward and backward passes have room on the link.
+    """
     steps = Jobs(compute_share=0.7, collective_share=0.2, checkpoint_every_steps=0)
-    expected_s = 8.0 * (0.7 / 0.5 + 0.2 / 0.25 + 0.1)
-    assert steps.jobs.step_time_s(steps.jobs.pace(ONE * 0.5, ONE * 0.25, ONE, ONE))[
+    expected_s = 8.0 * (0.7 / 0.5 + 0.2 / 0.6 + 0.1)
+    assert steps.jobs.step_time_s(steps.jobs.pace(ONE * 0.5, LINKS * 0.6, ONE, ONE))[
         0
     ] == pytest.approx(expected_s)
-    window = steps.advance(expected_s * 1_000, 0.5, 0.25)
+    window = steps.advance(expected_s * 1_000, 0.5, 0.6)
     assert at(window, Phase.COMPUTE) == pytest.approx(5.6 / 0.5 / expected_s, abs=1e-3)
-    assert at(window, Phase.COLLECTIVE) == pytest.approx(1.6 / 0.25 / expected_s, abs=1e-3)
+    assert at(window, Phase.COLLECTIVE) == pytest.approx(1.6 / 0.6 / expected_s, abs=1e-3)
     assert at(window, Phase.OPTIMIZER) == pytest.approx(0.8 / expected_s, abs=1e-3)
 
 
 def test_forward_and_backward_passes_wait_for_a_slow_link() -> None:
-    """At a quarter of a link's bandwidth all-reduces and gradients last four times as long."""
+    """At a quarter of a link's bandwidth all-reduces and gradients last four times as long.
+
+    Gradients go over EFA in the rest of their time.
+    """
     each = planned()
     jobs = TrainingJobs(
         [Training(kind="training", name="t", on=("c",))], [each], np.array([0], np.intp), Rng(4)
     )
-    slow_s = float(jobs.step_time_s(jobs.pace(ONE, ONE * 0.25, ONE, ONE))[0])
+    slow_s = float(jobs.step_time_s(jobs.pace(ONE, LINKS * 0.25, ONE, ONE))[0])
     passes_s = (each.compute_s + each.bubble_s) * (1 + 3 * each.link_wait)
     assert 0.1 < each.link_wait < 0.2
-    assert slow_s == pytest.approx(passes_s + 4 * each.collective_s + each.optimizer_s)
+    part = each.activity[Phase.COLLECTIVE, AXIS_QUANTITIES].sum() / LINK_CEILING
+    assert part < 1.0
+    slowed_s = (1.0 + 3.0 * part) * each.collective_s
+    assert slow_s == pytest.approx(passes_s + slowed_s + each.optimizer_s)
 
 
 def test_checkpoints_take_their_share_of_a_cycle_and_wait_for_storage() -> None:
@@ -217,6 +235,8 @@ def test_steps_since_the_checkpoint_are_lost_once() -> None:
     assert figure(jobs.advance(), "steps_completed") == 306
     jobs.halt(Halt.HANG)
     tick = jobs.advance()
+    assert (tick.changes, state(tick), figure(tick, "steps_per_s")) == ((), "running", 0.0)
+    tick = jobs.advance(30.0)
     assert [change.name for change in tick.changes] == ["job_hung"]
     assert (state(tick), figure(tick, "steps_lost"), figure(tick, "steps_completed")) == (
         "hung",
@@ -416,7 +436,7 @@ def test_runs_of_fine_tuning_have_evaluations_and_pauses() -> None:
     ticks = jobs.until(5 + 50)
     seen = [state(tick) for tick in ticks]
     assert seen.index("checkpointing") == 24
-    assert seen[5 + 26] == "running"
+    assert seen[5 + 26] == "evaluating"
     assert seen[5 + 36 : 5 + 49] == ["idle"] * 13
     assert share(ticks[5 + 30], Phase.EVALUATION) == pytest.approx(1.0)
     assert ticks[5 + 40].hbm_used[0] < 0.01 < ticks[5 + 30].hbm_used[0]

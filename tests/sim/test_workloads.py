@@ -44,7 +44,8 @@ def test_figures_are_those_of_the_table_and_of_the_message() -> None:
     tick = run().advance()
     assert set(tick.figures) == set(JOB_FIGURES) <= set(JobMessage.__struct_fields__)
     there = {name: ~np.isnan(values) for name, values in tick.figures.items()}
-    assert there["goodput"].tolist() == [True, True, False]
+    assert there["goodput"].tolist() == [True, False, False]
+    assert there["availability"].tolist() == [False, True, False]
     assert there["batch"].tolist() == there["kv_cache_share"].tolist() == [False, True, False]
     assert there["steps_completed"].tolist() == there["mfu"].tolist() == [True, False, False]
     assert there["restarts"].tolist() == [True, True, False]

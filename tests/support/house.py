@@ -22,7 +22,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SOURCED = ("trnfleet/domain/hardware/", "trnfleet/sim/hardware/", "trnfleet/sim/jobs/")
+SOURCED = (
+    "trnfleet/domain/hardware/",
+    "trnfleet/sim/faults/",
+    "trnfleet/sim/hardware/",
+    "trnfleet/sim/jobs/",
+)
 """Hardware and physics modules. Each of their numbers is marked measured, published or assumed."""
 
 VAGUE_NAMES = frozenset({"each", "of", "take", "kept", "found", "taken", "owed", "wanted"})

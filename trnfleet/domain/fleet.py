@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
+    AliasChoices,
     BeforeValidator,
     Field,
     ValidationInfo,
@@ -180,12 +181,15 @@ class Cluster(Model):
 
 
 class Straggler(Model):
-    """A chip below its peak."""
+    """A chip with a lower clock than its peers."""
 
     chip: str
     """The chip's address."""
-    throttle_pct: Annotated[float, Field(gt=0, lt=100)] = 30.0
-    """Share of peak withheld."""
+    slower_pct: Annotated[
+        float,
+        Field(gt=0, lt=100, validation_alias=AliasChoices("slower_pct", "throttle_pct")),
+    ] = 30.0
+    """How much slower; `throttle_pct` in files of earlier versions."""
     from_s: Annotated[float, Field(ge=0)] = 0.0
     """Start in seconds after the simulation's."""
     until_s: Annotated[float, Field(gt=0)] | None = None

@@ -28,6 +28,7 @@ JOB_STATES = (
     "failed",
     "waiting",
     "idle",
+    "evaluating",
 )
 """Job states.
 
@@ -36,6 +37,7 @@ JOB_STATES = (
 - failed: down after a fault
 - waiting: lacks instances
 - idle: has its instances and executes nothing
+- evaluating: fine-tuning tries its model
 """
 
 Count = Annotated[int, Field(ge=1, le=1_000_000_000)]

@@ -28,7 +28,7 @@ from trnfleet.domain.hardware.catalogue import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -512,3 +512,36 @@ def _range(starts: NDArray[np.int64], index: int) -> range:
 
 EMPTY_LAYOUT = Layout.of(())
 """The layout of an unknown fleet."""
+
+
+def spans_of(layout: Layout, places: Iterable[int]) -> Iterator[str]:
+    """Yield instances, ascending, as addresses and ranges of siblings."""
+    rows: NDArray[np.int64] = np.fromiter(places, np.int64)
+    for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1):
+        first = layout.instances[run[0]]
+        last = layout.instances[run[-1]]
+        if len(run) == 1:
+            yield first
+        elif first.rpartition("/")[0] == last.rpartition("/")[0]:
+            yield f"{first}..{last.rpartition('/')[2]}"
+        else:
+            yield from (layout.instances[row] for row in run.tolist())
+
+
+def whole_spans_of(layout: Layout, places: NDArray[np.int64]) -> Iterator[str]:
+    """Yield instances, ascending, like `spans_of`, but whole UltraServers by their own address."""
+    inside = np.zeros(len(layout.instances), np.bool_)
+    inside[places] = True
+    starts = layout.ultraserver_start[:-1].astype(np.intp)
+    whole = np.logical_and.reduceat(inside, starts) & ~layout.is_standalone
+    groups = np.flatnonzero(whole)
+    for run in np.split(groups, np.flatnonzero(np.diff(groups) != 1) + 1) if len(groups) else ():
+        first, last = (layout.ultraservers[number] for number in (run[0], run[-1]))
+        if first.rpartition("/")[0] != last.rpartition("/")[0]:
+            yield from (layout.ultraservers[number] for number in run.tolist())
+        else:
+            yield first if len(run) == 1 else f"{first}..{last.rpartition('/')[2]}"
+    owner = np.searchsorted(layout.ultraserver_start, places, side="right") - 1
+    rest = places[~whole[owner]]
+    if len(rest):
+        yield from spans_of(layout, rest.tolist())

@@ -475,7 +475,7 @@ METRICS: tuple[Metric, ...] = (
         peak=100.0,
         title="throttle",
         has_history=True,
-        help="Share of peak that the chip withholds because of heat, a limit of power or a fault",
+        help="Share of peak that the chip withholds because of heat or a limit of power",
         real_host=_UNAVAILABLE,
         real_source=_PROFILER,
     ),
@@ -630,6 +630,7 @@ JOB_FIGURES: dict[str, str] = {
     "ttft_s": "Time to the first token",
     "tpot_s": "Time for each further token",
     "step_time_s": "Time of one step",
+    "ideal_step_s": "Time of one step when nothing is slow, by the job's plan",
     "mfu": "Model FLOP/s utilisation: useful FLOP/s over the peak of the job's chips, 0 to 1",
     "steps_completed": (
         "Number of the optimizer step that the job has come to, lost steps not counted"
@@ -637,10 +638,13 @@ JOB_FIGURES: dict[str, str] = {
     "steps_lost": "Steps made and lost since the simulation began, because no checkpoint held them",
     "restarts": "Times that the job has started again since the simulation began",
     "goodput": "Productive share of the job's wall time since the simulation began, 0 to 1",
-    "kv_cache_share": "Share of HBM that the KV cache of the sequences in the batch takes, 0 to 1",
-    "batch": "Sequences that a decode step advances (continuous batching)",
+    "availability": "Mean share of its replicas that served since the simulation began, 0 to 1",
+    "kv_cache_share": "Share of the KV cache's blocks in use, 0 to 1",
+    "batch": "Mean number of sequences in the batch (continuous batching)",
 }
 """Figures of a job's message and their meanings; null if meaningless for the job's kind."""
-LASTING_JOB_FIGURES = frozenset({"steps_completed", "steps_lost", "restarts", "goodput"})
+LASTING_JOB_FIGURES = frozenset(
+    {"steps_completed", "steps_lost", "restarts", "goodput", "availability"}
+)
 """Job figures counted from the start of the simulation. Over a time the last value counts, where
 others are averaged."""

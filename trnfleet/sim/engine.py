@@ -14,7 +14,7 @@ import numpy as np
 
 from trnfleet.clock import NS_PER_MS, NS_PER_S
 from trnfleet.domain.fleet import FleetFile, Inference, expand, lnc_by_instance
-from trnfleet.domain.layout import Layout
+from trnfleet.domain.layout import Layout, whole_spans_of
 from trnfleet.domain.metrics import BY_NAME, METRICS, Scope
 from trnfleet.errors import ConfigError
 from trnfleet.sim.events import SimEvent
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.scenario import Scenario
+    from trnfleet.sim.faults.spares import Move
     from trnfleet.sim.jobs.slowdown import Slowdowns
     from trnfleet.sim.jobs.traces import Trace
 
@@ -128,17 +129,21 @@ class Engine:
         self.job_of_instance = placement.job_of_instance
         """Index into `job_names` for each instance, -1 where it is idle; shape (instances,)."""
         self.job_names = tuple(job.name for job in fleet.jobs)
+        self.jobs_on = [job.on for job in fleet.jobs]
+        """Where each job runs: addresses and ranges of siblings."""
         self.columns: dict[str, NDArray[Any]] = _allocate(self.layout, self.own)
         """Wire codes of every metric, rewritten in place by `step`: shape (rows,) or (rows, lanes).
         Rows of a silent instance are "not available"."""
         rng = self.rng = Rng(seed, from_s=-lead_in * period_s)
-        self.incidents = IncidentTimeline(self.layout, fleet, placement, rng, scenario)
-        self._effects = self.incidents.effects
         self._serves = np.array([*(isinstance(job, Inference) for job in fleet.jobs), False])
         self.placement = placement
         """Jobs by instance, and the hardware of each job."""
         self._cohorts = Cohorts.group(self.layout, placement)
         self._workloads = Workloads(fleet, placement, rng, traces or {}, layout=self.layout)
+        self.incidents = IncidentTimeline(
+            self.layout, fleet, placement, rng, scenario, self._workloads.link_need
+        )
+        self._effects = self.incidents.effects
         self.flops_per_token = self._workloads.flops_per_token
         """Model FLOPs of a token of each training job, by its number."""
         self._throttling = Throttling(self.layout, fleet, rng)
@@ -238,6 +243,8 @@ class Engine:
             self._effects.instances.inlet_delta_c,
             self._throttling.throttled,
             end_s,
+            self._effects.stragglers,
+            self._effects.cooling,
         )
         self._hosts.fill(number, jobs, end_s)
         self._effects.mark(self.columns)
@@ -315,11 +322,27 @@ class Engine:
     def _move_to(self, now_s: float) -> None:
         """Carry out all begins and ends up to an instant."""
         self.incidents.move_to(now_s)
+        for move in self.incidents.moves:
+            self._follow(move)
+        self.incidents.moves.clear()
         self.account.move_to(now_s, self.incidents.active(), self._workloads)
+
+    def _follow(self, move: Move) -> None:
+        """Take a job's new place over: the two places change their parts."""
+        layout = self.layout
+        chips = (layout.chip_rows(np.array(place)) for place in (move.failed, move.spare))
+        _swap(self._cohorts.of_chip, *chips)
+        _swap(self._cohorts.hosts.of_instance, np.array(move.failed), np.array(move.spare))
+        self._chips.regroup()
+        self.account.use(move.spare)
+        places = np.flatnonzero(self.job_of_instance == move.job)
+        self.jobs_on[move.job] = tuple(whole_spans_of(layout, places))
 
     def _of_blocks(self, allocations: list[BlockAllocation]) -> list[SimEvent]:
         """Add the blocks' changes since the last call to `allocations`; return their events."""
         changed = self.account.drain()
+        for allocation in changed:
+            self.incidents.spares.hold(allocation.block.places)
         allocations += changed
         generation = self.incidents.generation
         return [
@@ -334,6 +357,7 @@ class Engine:
         throttling = self._throttling
         elapsed_s = end_s - begin_s
         middle_s = (begin_s + end_s) / 2.0
+        throttling.set_cooling(self._effects.cooling)
         throttling.limit(elapsed_s, effects.inlet_delta_c, effects.cap_share)
         slowdowns = self._slowdowns()
         jobs = self._workloads.advance(elapsed_s, middle_s, self.moment_ns(middle_s), slowdowns)
@@ -378,7 +402,11 @@ class Engine:
             on = job.on[0].partition("..")[0]
             # What faults and blocks do to jobs comes where windows are cut; a job's own begin and
             # end lie anywhere in one.
-            own_s = {"job_started": job.starts_at_s, "job_ended": job.ends_at_s}.get(change.name)
+            own_s = {
+                "job_started": job.starts_at_s,
+                "job_ended": job.ends_at_s,
+                "job_hung": float(self._workloads.lifecycle.hung_at_s[change.job]),
+            }.get(change.name)
             at_s = begin_s if own_s is None or not begin_s <= own_s <= end_s else own_s
             events.append(
                 SimEvent(
@@ -392,6 +420,10 @@ class Engine:
                 )
             )
         return events
+
+
+def _swap(values: NDArray[Any], one: NDArray[np.int64], other: NDArray[np.int64]) -> None:
+    values[one], values[other] = values[other], values[one]
 
 
 def to_ns(moment: datetime) -> int:

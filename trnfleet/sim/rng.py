@@ -55,6 +55,7 @@ class Stream(enum.IntEnum):
     CHIP_SAMPLE = 43
     HOST_KNOT = 44
     ECC_BURST = 45
+    WEAKNESS = 46
 
 
 class LaneReader:

@@ -212,11 +212,13 @@ class JobMessage(Message, frozen=True, kw_only=True):
     ttft_s: Amount | None = None
     tpot_s: Amount | None = None
     step_time_s: Amount | None = None
+    ideal_step_s: Amount | None = None
     mfu: Amount | None = None
     steps_completed: Amount | None = None
     steps_lost: Amount | None = None
     restarts: Amount | None = None
     goodput: Amount | None = None
+    availability: Amount | None = None
     kv_cache_share: Amount | None = None
     batch: Amount | None = None
     model: Text | None = None
@@ -225,6 +227,15 @@ class JobMessage(Message, frozen=True, kw_only=True):
     """Type of the products' operands, `bf16` or `fp8`; `mfu` refers to its peak."""
     flops_per_token: Amount | None = None
     """Model FLOPs per token. Times `tokens_per_s` they are `mfu` x the peak of the job's chips."""
+    submitted: Instant | None = None
+    """Source time at which it was submitted."""
+
+    def __post_init__(self) -> None:
+        """Read the goodput of serving, as it was called before, as availability."""
+        super().__post_init__()
+        if self.kind == "inference" and self.goodput is not None and self.availability is None:
+            msgspec.structs.force_setattr(self, "availability", self.goodput)
+            msgspec.structs.force_setattr(self, "goodput", None)
 
 
 class PublisherMessage(Message, frozen=True, kw_only=True):

@@ -40,7 +40,7 @@ CAUGHT_BY: dict[str, tuple[str, str, str]] = {
     "nic_down": (INSTANCE, "efa-link-down", INSTANCE),
     "nic_failed": (INSTANCE, "efa-link-down", INSTANCE),
     "rack_overheat": (INSTANCE, "overheated", "uc1/us-0001"),
-    "chip_throttle": (CHIP, "throttled", "uc1/us-0001"),
+    "chip_throttle": (f"{INSTANCE}/chip07", "overheated", "uc1/us-0001"),
     "thermal_trip": (CHIP, "unhealthy", INSTANCE),
     "power_cap": (INSTANCE, "rack-throttled", "uc1/us-0001"),
     "straggler": (CHIP, "straggler", INSTANCE),

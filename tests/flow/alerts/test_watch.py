@@ -39,13 +39,14 @@ title = "Test"
 name = "held-back"
 scope = "chip"
 severity = "{severity}"
-figure = "throttle_pct"
-above = 25
-clear = 20
+figure = "engine_util_pct"
+share_of_median_of = "job"
+above = 1.25
+clear = 1.2
 for = "1s"
 keep_firing_for = "1s"
 group = "chip"
-summary = "{{worst}} withholds {{value}}"
+summary = "{{worst}} busy {{value}} of its peers"
 runbook = "Look at it."
 """
 
@@ -261,9 +262,9 @@ def test_alertmanager_receives_groups_and_resolves(
     (alert,) = [each for each in alertmanager.alerts() if each["labels"]["target"] == CHIPS[0]]
     assert alert["labels"]["alertname"] == "held-back"
     assert alert["labels"]["severity"] == "critical"
-    assert alert["annotations"]["summary"] == f"{CHIPS[0]} withholds 40.0 %"
+    assert alert["annotations"]["summary"].startswith(f"{CHIPS[0]} busy 1")
     assert alert["annotations"]["runbook"] == "Look at it."
-    assert alert["annotations"]["value"] == "40.0 %"
+    assert 150 <= int(alert["annotations"]["value"].removesuffix(" %")) < 190
     assert alert["annotations"]["runbook_url"] == "https://wiki.example/rules#held-back"
     scene.until(lambda: len(alertmanager.groups()) == 2)
     assert sorted(group["labels"]["instance"] for group in alertmanager.groups()) == sorted(
@@ -351,7 +352,7 @@ def test_exit_on_a_severity(scene: Scene) -> None:
     scene.until(lambda: lines(patient) == ["firing"])
     ended = scene.watch("--stdout", "--exit-on", "warning")
     assert ended.process.wait(timeout=15) == 3
-    assert f"warning: {CHIPS[0]} withholds 40.0 %" in ended.output
+    assert f"warning: {CHIPS[0]} busy 1" in ended.output
     assert patient.process.wait(timeout=15) == 0
     assert lines(patient) == ["firing"]
 
@@ -495,7 +496,7 @@ def test_people_acknowledge_and_silence(scene: Scene) -> None:
     scene.until(lambda: lines(watch) == ["firing"])
     listed = run("alerts", *scene.broker)
     assert listed.returncode == 3
-    assert f"held-back: {CHIPS[0]} withholds 40.0 %" in listed.stdout
+    assert f"held-back: {CHIPS[0]} busy 1" in listed.stdout
     taken = run("ack", f"held-back {CHIPS[0]}", "--note", "mine", "--owner", "ann", *scene.broker)
     assert taken.returncode == 0
     listed = run("alerts", *scene.broker)

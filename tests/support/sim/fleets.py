@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -72,6 +73,7 @@ def even_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("CYCLE_SD", "DRIFT_SD", "STEP_SD"):
         monkeypatch.setattr(cycles, name, 0.0)
     monkeypatch.setattr(cycles, "TAIL_SD", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(cycles, "SLOW_STEPS", math.inf)
 
 
 def shipped_fleet(name: str) -> FleetFile:

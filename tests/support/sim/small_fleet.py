@@ -149,6 +149,8 @@ class SmallFleet:
                 np.array_equal(getattr(incidents.effects.slowdowns, name), getattr(healthy, name))
                 for name in SLOWDOWNS
             )
+            and not len(incidents.effects.stragglers.rows)
+            and not len(incidents.effects.cooling.rows)
             and not self.columns["health"].any()
             and not self.columns["throttle_pct"].any()
             and bool((self.columns["links_up"] == self.links_up).all())

@@ -96,7 +96,7 @@ async def test_z_on_a_chip_whose_alert_is_its_instances() -> None:
     feed = await faulty(seconds=1)
     node = feed.layout.find(OTHER_CHIP)
     assert node is not None
-    feed.set("throttle_pct", 20.0, [node.number])
+    feed.set("hbm_used_bytes", 102e9, [node.number])
     for _ in range(12):
         await turn(feed)
     app, _ = alerts_app(feed)
@@ -105,10 +105,9 @@ async def test_z_on_a_chip_whose_alert_is_its_instances() -> None:
         app.go(OTHER_CHIP, "Chip")
         await pilot.press("4", "z")
         form = app.actions.silence_form
-        assert 'alertname="straggler"' in form.values["matchers"]
-        assert (
-            "matches 1 firing alert, also 15 chips without an alert now: straggler" in form.message
-        )
+        assert 'alertname="hbm-nearly-full"' in form.values["matchers"]
+        also = "also 15 chips without an alert now: hbm-nearly-full"
+        assert f"matches 1 firing alert, {also}" in form.message
 
 
 async def test_z_on_a_hot_rack_leaves_the_other_rack() -> None:

@@ -28,6 +28,7 @@ def test_states_have_their_names() -> None:
         "failed",
         "waiting",
         "idle",
+        "evaluating",
     )
 
 

@@ -39,7 +39,8 @@ class Effect(enum.StrEnum):
     """
 
     NONE = "none"
-    CHIP_PACE = "% of the chip's peak withheld"
+    CHIP_PACE = "% by which the chip is slower than its peers"
+    COOLING = "times the chip's usual rise over the inlet's temperature"
     LINK_CAPACITY = "share of the link's bandwidth left"
     SPLIT = "share of the links' bandwidth between the racks left"
     EFA_PACE = "share of the instance's EFA bandwidth left"
@@ -124,8 +125,12 @@ class Fault:
     reaction: Reaction = Reaction.NONE
     recovery: Recovery = Recovery.ENDS
     stages: Stages = field(default_factory=Stages)
+    drawn: tuple[float, float] | None = None
+    """Magnitudes of random ones, log-normal: the median and the standard deviation of the
+    logarithm; always `magnitude` if None."""
     lasts_s: float = 300.0
-    """Default duration if it ends by itself, for scenarios and commands without one."""
+    """Default duration if it ends by itself, for scenarios and commands without one. The median of
+    random ones."""
     counts: tuple[Count, ...] = ()
     health: tuple[str, ...] = ()
     """Bits of `health` set during the fault."""
@@ -157,6 +162,11 @@ class Fault:
     def ends_by_itself(self) -> bool:
         """Whether it has a duration."""
         return self.recovery is Recovery.ENDS
+
+    @property
+    def can_repeat(self) -> bool:
+        """Whether its cause may outlast its recovery, which changes no hardware."""
+        return self.recovery in {Recovery.RELOAD, Recovery.REBOOT, Recovery.RESTART_JOB}
 
     @property
     def is_interruption(self) -> bool:

@@ -112,7 +112,10 @@ class Occupancy:
         if rows is None:
             rows = self.pool.sellable(kind.instance_type, zone, ultraserver=kind.is_ultraserver)
             self._sellable[key] = rows
-        return self.pool.choose_from(rows, kind.instances, self.busy(start_ns, end_ns))
+        busy = self.busy(start_ns, end_ns)
+        if self.pool.on_demand is not None:
+            busy = busy | self.pool.on_demand
+        return self.pool.choose_from(rows, kind.instances, busy)
 
     def _holders(
         self, start_ns: int, end_ns: int, but: str | None, states: AbstractSet[BlockState]

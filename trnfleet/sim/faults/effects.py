@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from trnfleet.domain.faults.fault import Count, Effect, FaultScope
-from trnfleet.domain.metrics import BY_NAME, HEALTH_BITS
+from trnfleet.domain.faults.fault import Count, Effect, FaultScope, Reaction
+from trnfleet.domain.metrics import HEALTH_BITS
 from trnfleet.sim.faults.incident import Incident, is_on_hardware
+from trnfleet.sim.hardware.chips import NO_STRAGGLERS, Stragglers
 from trnfleet.sim.hardware.columns import LANES
 from trnfleet.sim.hardware.links import balanced_pace, find_patches
+from trnfleet.sim.hardware.thermal import WELL_COOLED, PoorCooling
+from trnfleet.sim.jobs.activity import AXES
 from trnfleet.sim.jobs.slowdown import Halt, Slowdowns
 from trnfleet.sim.rng import Rng, Stream, share_of
 
@@ -211,8 +214,20 @@ _ON_INSTANCES: Mapping[Effect, Callable[[InstanceEffects, list[int], float], Non
 class FaultEffects:
     """The sum of the effects of all open incidents."""
 
-    def __init__(self, layout: Layout, fleet: FleetFile, placement: Placement, rng: Rng) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        fleet: FleetFile,
+        placement: Placement,
+        rng: Rng,
+        link_need: NDArray[np.float64] | None = None,
+    ) -> None:
+        """Begin without effects; `link_need` as for `find_patches`, 1 by default."""
         self._layout = layout
+        # The last row is for links without a job.
+        self._link_need = np.ones((len(fleet.jobs) + 1, len(AXES)))
+        if link_need is not None:
+            self._link_need[:-1] = link_need
         self._rng = rng
         self._job_count = len(fleet.jobs)
         self._replicas = Replicas(layout, placement)
@@ -223,8 +238,10 @@ class FaultEffects:
         self.slowdowns = Slowdowns.healthy(self._job_count, placement.replicas)
         """Speed left to each job and replica; another object after every `update`."""
         self._open: Sequence[Incident] = ()
-        self.patches = find_patches(layout, ())
+        self.patches = find_patches(layout, (), self._link_need)
         """NeuronLink lanes with traffic different from their cohort's."""
+        self.stragglers = NO_STRAGGLERS
+        self.cooling = WELL_COOLED
         self._counting: list[Incident] = []
         self._replaced: list[int] = []
         self._marked: NDArray[np.int64] = np.zeros(0, np.int64)
@@ -256,8 +273,21 @@ class FaultEffects:
             slowdowns.load[job] *= factor
         slowdowns.replica, slowdowns.replica_halt = self._replicas.pace, self._replicas.halt
         links = [link for incident in self._open if incident.is_open for link in incident.links]
-        self.patches = find_patches(self._layout, links)
+        self.patches = find_patches(self._layout, links, self._link_need)
+        withheld = self._worst(Effect.CHIP_PACE)
+        self.stragglers = Stragglers(withheld[0], 1.0 - withheld[1] / 100.0)
+        self.cooling = PoorCooling(*self._worst(Effect.COOLING))
         self._is_marked = False
+
+    def _worst(self, effect: Effect) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return the chips under an effect, and the largest magnitude on each."""
+        worst: dict[int, float] = {}
+        for incident in self._open:
+            if incident.present_effect is effect:
+                row = incident.rows[0]
+                worst[row] = max(worst.get(row, 0.0), incident.magnitude)
+        rows = sorted(worst)
+        return np.array(rows, np.int64), np.array([worst[row] for row in rows], np.float64)
 
     def are_down(self, jobs: Iterable[int], incidents: Iterable[Incident]) -> bool:
         """Return whether incidents have stopped all of some jobs.
@@ -290,27 +320,19 @@ class FaultEffects:
         self._counting = [incident for incident in self._counting if incident.counting]
 
     def mark(self, columns: dict[str, NDArray[Any]]) -> None:
-        """Overwrite `health`, `links_up` and `throttle_pct` of affected chips in a tick's columns.
-
-        Throttling is the larger of the column's value and the share withheld by an incident.
-        """
-        if not self._is_marked:
-            self._is_marked = True
-            links_up = columns["links_up"]
-            health = columns["health"]
-            rows = self._marked
-            links_up[rows] = self._layout.chip_links_mask[rows]
-            health[rows] = 0
-            touched: set[int] = set()
-            for incident in self._open:
-                touched.update(_mark(incident, links_up, health))
-            self._marked = np.array(sorted(touched), np.int64)
-        throttle = columns["throttle_pct"]
-        metric = BY_NAME["throttle_pct"]
+        """Overwrite `health` and `links_up` of affected chips in a tick's columns."""
+        if self._is_marked:
+            return
+        self._is_marked = True
+        links_up = columns["links_up"]
+        health = columns["health"]
+        rows = self._marked
+        links_up[rows] = self._layout.chip_links_mask[rows]
+        health[rows] = 0
+        touched: set[int] = set()
         for incident in self._open:
-            if incident.present_effect is Effect.CHIP_PACE:
-                row = incident.rows[0]
-                throttle[row] = max(int(throttle[row]), metric.code_of(incident.magnitude))
+            touched.update(_mark(incident, links_up, health))
+        self._marked = np.array(sorted(touched), np.int64)
 
     def count(self, columns: dict[str, NDArray[Any]], end_s: float) -> None:
         """Add uncounted events up to `end_s` to the counters.
@@ -373,7 +395,9 @@ class FaultEffects:
         slowdowns.storage[job] = min(slowdowns.storage[job], pace.storage)
         if not self._replicas.serves(job):
             slowdowns.compute[job] = min(slowdowns.compute[job], pace.compute)
-            slowdowns.link[job] = min(slowdowns.link[job], pace.link)
+            if pace.link < 1.0:
+                axis = AXES.index(incident.links[0].axis)
+                slowdowns.link[job, axis] = min(slowdowns.link[job, axis], pace.link)
             slowdowns.halt[job] = max(slowdowns.halt[job], incident.halt)
             return
         left = min(pace.compute, 1.0 / (1.0 - DECODE_COLLECTIVES + DECODE_COLLECTIVES / pace.link))
@@ -402,7 +426,8 @@ def _mark(incident: Incident, links_up: NDArray[Any], health: NDArray[Any]) -> t
             row, direction = divmod(lane, LANES)
             links_up[row] &= 0xFF ^ (1 << direction)
             health[row] |= bit
-    if not incident.links:
+    # Nobody knows of a hang before the runtime's timeout.
+    if not incident.links and (incident.has_failed or incident.fault.reaction is not Reaction.HANG):
         bits = sum(_HEALTH[name] for name in incident.fault.health)
         health[list(incident.rows)] |= bits
     return incident.rows

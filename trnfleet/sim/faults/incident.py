@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from trnfleet.domain.address import Level
@@ -22,10 +22,15 @@ from trnfleet.domain.layout import Layout, Node
 from trnfleet.domain.links import neighbour
 from trnfleet.sim.hardware.links import SlowLink
 from trnfleet.sim.jobs.slowdown import Halt
+from trnfleet.sim.placement import IDLE
 
 if TYPE_CHECKING:
     from trnfleet.domain.targets import Target
     from trnfleet.sim.placement import Placement
+
+
+MOVE_S = 30.0
+"""Least seconds from a fault to its job's start on a spare: assumed, until the loss is noticed."""
 
 
 class Step(enum.Enum):
@@ -36,6 +41,7 @@ class Step(enum.Enum):
     DETECT = "detect"
     QUARANTINE = "quarantine"
     DRAIN = "drain"
+    MOVE = "move"
     MEND = "mend"
     RETURN = "return"
 
@@ -88,6 +94,14 @@ class Incident:
         runs = bool(self.jobs) and not self.finds_jobs_down
         return tuple(count for count in self.fault.counts if runs or count.metric != "exec_errors")
 
+    def leave(self, job: int) -> None:
+        """Concern a job no more, which has moved to other instances."""
+        self.jobs = tuple(other for other in self.jobs if other != job)
+        self.links = tuple(
+            replace(link, job=IDLE, companions=()) if link.job == job else link
+            for link in self.links
+        )
+
     @property
     def present_effect(self) -> Effect:
         """The fault's effect while open, else no effect."""
@@ -113,6 +127,8 @@ class Incident:
         ):
             at_s += length_s
             steps.append((at_s, step))
+            if step is Step.DRAIN and self.takes_down:
+                steps.append((max(at_s, self.begins_s + MOVE_S), Step.MOVE))
         return steps
 
     @property
@@ -142,6 +158,7 @@ def make_incident(
     *,
     lasts_s: float | None = None,
     magnitude: float | None = None,
+    stages: Stages | None = None,
     is_logged: bool | None = None,
 ) -> Incident:
     """Return an incident on a target.
@@ -154,6 +171,7 @@ def make_incident(
         begins_s: Seconds after the start.
         lasts_s: Its duration, recovery included; the table's if not given.
         magnitude: Its magnitude; the table's if not given.
+        stages: Length of each step of its recovery; the table's if not given.
         is_logged: Whether it has events; as in the table if not given.
     """
     instances = _instances(layout, fault, target)
@@ -175,7 +193,7 @@ def make_incident(
     elif fault.scope is FaultScope.INSTANCE:
         rows = (int(layout.chip_start[target.node.number]),)
     ends_s = float("inf")
-    stages = fault.stages
+    stages = fault.stages if stages is None else stages
     if fault.ends_by_itself:
         ends_s = begins_s + (fault.lasts_s if lasts_s is None else lasts_s)
     elif lasts_s is not None:

@@ -6,6 +6,7 @@ incident from its begin on.
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import math
 from typing import TYPE_CHECKING, NamedTuple
@@ -30,7 +31,7 @@ from trnfleet.domain.layout import Layout, Node
 from trnfleet.domain.targets import Target, lanes_of, resolve
 from trnfleet.errors import ConfigError, nearest
 from trnfleet.sim.faults.incident import Incident, make_incident
-from trnfleet.sim.rng import Rng, Stream, part_of
+from trnfleet.sim.rng import Rng, Stream, bell, next_word, part_of, share_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -48,6 +49,19 @@ MOST_IN_STRETCH = 4
 250."""
 HIGHEST_MEAN = 1.0
 """Highest mean number of events of one fault in a stretch. A higher acceleration is refused."""
+LENGTH_SD = 1.2
+"""Standard deviation of the logarithm of a random fault's duration: assumed. One sixth last a third
+of the median or less, one sixth three times as long. Published: tens of seconds to ten hours
+(FALCON, arXiv 2410.12588)."""
+MEND_SD = 0.6
+"""The same of repairs, reloads, reboots and replacements: assumed."""
+REPEAT = 0.2
+"""Chance that a random fault comes again on the same target if its recovery changes no hardware:
+assumed. The first ones are rarer by as much, so that the total is the table's."""
+REPEAT_S = 7_200.0
+"""Median time until then: assumed; with `LENGTH_SD`."""
+WEAKNESS_STEPS = 2**16
+"""Steps of the whole numbers in which the instances' weakness is summed up."""
 STRETCHES = 64
 """Stretches that are drawn in one go."""
 _WORDS = 1 + 2 * MOST_IN_STRETCH
@@ -90,6 +104,7 @@ class RandomFaults:
             ):
                 continue
             mean = fault.rate_per_device_day * chips * rates.acceleration * STRETCH_S / DAY_S
+            mean *= 1.0 - REPEAT if fault.can_repeat else 1.0
             if mean > HIGHEST_MEAN:
                 most = rates.acceleration * HIGHEST_MEAN / mean
                 raise ConfigError(
@@ -191,6 +206,13 @@ class FaultSchedule:
         else:
             rates = scenario.rates
         self._random = RandomFaults(rng, rates, layout.chips)
+        # Gamma of shape 1 for each instance, in whole numbers, so that sums are exact.
+        evenly = 1.0 - rng.uniform(Stream.WEAKNESS, 0, len(layout.instances))
+        weakness = np.floor(-np.log(evenly) * WEAKNESS_STEPS).astype(np.int64) + 1
+        self._weakness = np.cumsum(weakness * np.diff(layout.chip_start))
+        """Running sum of the instances' weakness, of which random faults choose."""
+        self._again: list[tuple[float, int, Fault, Target]] = []
+        """Repeats to come: time, random word, fault and target."""
 
     def until(self, end_s: float) -> Iterator[Incident]:
         """Yield the incidents that begin up to `end_s`, each once.
@@ -203,9 +225,34 @@ class FaultSchedule:
         for drawn in self._random.until(end_s):
             target = self._target(drawn)
             if target is not None:
-                yield make_incident(
-                    self._layout, self._placement, drawn.fault, target, drawn.time_s
-                )
+                heapq.heappush(self._again, (drawn.time_s, drawn.word, drawn.fault, target))
+        while self._again and self._again[0][0] <= end_s:
+            time_s, word, fault, target = heapq.heappop(self._again)
+            yield self._of_chance(fault, target, time_s, word)
+
+    def _of_chance(self, fault: Fault, target: Target, begins_s: float, word: int) -> Incident:
+        """Return a random fault with drawn strength and length; it may come again."""
+        words = next_word(np.full(5, word, np.uint64), np.arange(5))
+        strength, length, mending, later = bell(words[:4]).tolist()
+        magnitude = None
+        if fault.drawn is not None:
+            median, sd = fault.drawn
+            magnitude = min(max(median * math.exp(sd * strength), fault.least), fault.most)
+        stages = fault.stages._replace(mend_s=fault.stages.mend_s * math.exp(MEND_SD * mending))
+        incident = make_incident(
+            self._layout,
+            self._placement,
+            fault,
+            target,
+            begins_s,
+            lasts_s=fault.lasts_s * math.exp(LENGTH_SD * length) if fault.ends_by_itself else None,
+            magnitude=magnitude,
+            stages=stages,
+        )
+        if fault.can_repeat and float(share_of(words[4])) < REPEAT:
+            again_s = incident.over_s + REPEAT_S * math.exp(LENGTH_SD * later)
+            heapq.heappush(self._again, (again_s, int(words[4]), fault, target))
+        return incident
 
     def request(
         self,
@@ -268,8 +315,12 @@ class FaultSchedule:
         """Return the target of a random fault; None if the fleet has no such target."""
         layout = self._layout
         fault = drawn.fault
-        chip = Node(Level.CHIP, drawn.word % layout.chips)
-        instance = layout.parent(chip)
+        # An instance by its weakness, and one of its chips.
+        place = (drawn.word >> 11) * 2.0**-53 * int(self._weakness[-1])
+        weakest = Node(Level.INSTANCE, int(np.searchsorted(self._weakness, place, side="right")))
+        first, last = layout.chip_start[weakest.number : weakest.number + 2].tolist()
+        chip = Node(Level.CHIP, first + drawn.word % (last - first))
+        instance = weakest
         if fault.scope is FaultScope.CHIP:
             return Target(chip)
         if fault.scope is FaultScope.LINK:
@@ -375,7 +426,7 @@ def _from_fleet_file(layout: Layout, placement: Placement, fleet: FleetFile) -> 
                 Target(Node(Level.CHIP, chip)),
                 straggler.from_s,
                 lasts_s=_until(key, straggler) - straggler.from_s,
-                magnitude=straggler.throttle_pct,
+                magnitude=straggler.slower_pct,
                 is_logged=False,
             )
         )

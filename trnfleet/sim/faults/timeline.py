@@ -28,17 +28,21 @@ import numpy as np
 
 from trnfleet.domain.address import parse_chip
 from trnfleet.domain.faults.fault import Fault, FaultScope, Reaction, Recovery
+from trnfleet.domain.layout import whole_spans_of
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import ConfigError
 from trnfleet.sim.events import EventSource, SimEvent
 from trnfleet.sim.faults.effects import FaultEffects
 from trnfleet.sim.faults.incident import Incident, Step, cures, initial_halt, is_on_hardware
 from trnfleet.sim.faults.schedule import FaultSchedule
+from trnfleet.sim.faults.spares import Move, Spares
 from trnfleet.sim.ids import ec2_id, serial_number
 from trnfleet.sim.jobs.slowdown import Halt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from numpy.typing import NDArray
 
     from trnfleet.domain.fleet import FleetFile
     from trnfleet.domain.layout import Layout
@@ -129,7 +133,7 @@ class LogWriter:
                 )
             if incident.drains:
                 yield event("instance_quarantined", "operator", f"nothing new is placed on {where}")
-            else:
+            elif fault.recovery is Recovery.REPAIR:
                 yield event("repair_begun", "operator", f"the repair of {address} has begun")
         elif step is Step.DRAIN and incident.drains and incident.stages.drain_s:
             yield event("instance_drained", "operator", f"no job runs on {where} any more")
@@ -141,6 +145,16 @@ class LogWriter:
             yield event(
                 "instance_returned", "operator", f"{where} has passed its checks and is used again"
             )
+
+    def move(self, move: Move, at_s: float) -> SimEvent:
+        """Return the event of a job's move to a spare."""
+        failed, spare = (
+            next(whole_spans_of(self._layout, np.array(place)))
+            for place in (move.failed, move.spare)
+        )
+        name = self._jobs[move.job]
+        text = f"{name} starts on {spare} instead of {failed}"
+        return SimEvent(at_s, spare, "operator", "spare_taken", Severity.INFO, text, name)
 
     def _kernel_log(self, incident: Incident, generation: int) -> str:
         fault = incident.fault
@@ -194,8 +208,9 @@ class IncidentTimeline:
         placement: Placement,
         rng: Rng,
         scenario: Scenario | None = None,
+        link_need: NDArray[np.float64] | None = None,
     ) -> None:
-        """Resolve the entries of both files.
+        """Resolve the entries of both files; `link_need` as for `find_patches`.
 
         Raises:
             ConfigError: an address, link or job does not exist, a fault cannot hit it, or two
@@ -205,13 +220,16 @@ class IncidentTimeline:
         self._layout = layout
         self._schedule = FaultSchedule(layout, fleet, placement, rng, scenario)
         self._log_writer = LogWriter(layout, tuple(job.name for job in fleet.jobs), rng)
-        self.effects = FaultEffects(layout, fleet, placement, rng)
+        self.effects = FaultEffects(layout, fleet, placement, rng, link_need)
         """The sum of all effects since the last `move_to`."""
         count = len(layout.instances)
         self.generation = np.zeros(count, np.int32)
         """Number of times that each instance was replaced."""
         self.boots = np.zeros(count, np.int32)
         """Number of boots of each instance since the start."""
+        self.spares = Spares(layout, fleet, placement)
+        self.moves: list[Move] = []
+        """Jobs that took a spare, in order. The engine carries them out and clears the list."""
         self._queue: list[tuple[float, float, int, Incident | None, Step]] = []
         """Future steps by time. At one instant the older incident's step goes first, in any order
         of insertion. A load change has no incident."""
@@ -337,16 +355,19 @@ class IncidentTimeline:
             self._close(incident)
             return
         recovery = incident.fault.recovery
-        if step is Step.DETECT and incident.fault.reaction is Reaction.HANG:
-            incident.halt = Halt.DOWN
+        hangs = incident.fault.reaction is Reaction.HANG
+        if hangs and step is Step.DETECT:
             self._fail(incident, at_s)
-        if step is Step.QUARANTINE and incident.fault.has_detour:
-            incident.halt = Halt.NONE
+        if step is Step.QUARANTINE and (hangs or incident.fault.has_detour):
+            incident.halt = Halt.DOWN if hangs else Halt.NONE
         if step is Step.DRAIN and incident.drains:
             incident.halt = Halt.WAITING
             if incident.takes_down:
                 incident.is_down = True
                 self._down.append(incident)
+        if step is Step.MOVE:
+            self._move(incident, at_s)
+            return
         if step is Step.MEND:
             incident.is_open = False
             if incident.is_down:
@@ -358,6 +379,25 @@ class IncidentTimeline:
             self._events += self._log_writer.step(incident, step, at_s, generation)
         if step is Step.RETURN:
             self._close(incident)
+
+    def _move(self, incident: Incident, at_s: float) -> None:
+        """Let the incident's job start on a spare, if it has one."""
+        if not incident.is_open:
+            return
+        broken = np.zeros(len(self.generation), np.bool_)
+        for other in self._open:
+            broken[list(other.instances)] = True
+        for job, instance in itertools.product(incident.jobs, incident.instances):
+            move = self.spares.move(job, instance, broken)
+            if move is None:
+                continue
+            self.moves.append(move)
+            for other in self._open:
+                if other.fault.scope is not FaultScope.CLUSTER and set(other.instances) <= set(
+                    move.failed
+                ):
+                    other.leave(job)
+            self._events.append(self._log_writer.move(move, at_s))
 
     def _begin(self, incident: Incident) -> None:
         if self._obstacle(incident):

@@ -24,9 +24,15 @@ from trnfleet.sim.hardware.columns import (
     noisy,
     to_codes,
 )
-from trnfleet.sim.hardware.thermal import Cooling, ThrottledChips, chip_offsets_c
+from trnfleet.sim.hardware.thermal import (
+    WELL_COOLED,
+    Cooling,
+    PoorCooling,
+    ThrottledChips,
+    chip_offsets_c,
+)
 from trnfleet.sim.hardware.variation import MOST_FACTOR, Variation, Varied
-from trnfleet.sim.jobs.activity import HBM_CEILING, LINK_CEILING, QUANTITIES
+from trnfleet.sim.jobs.activity import AXES, HBM_CEILING, LINK_CEILING, QUANTITIES
 from trnfleet.sim.rng import LaneReader, Rng, Stream
 
 if TYPE_CHECKING:
@@ -55,17 +61,31 @@ engine, not MFU: an active engine draws its power for useless FLOPs, too."""
 POWER_BACKGROUND = 0.02
 """Share of the background in that range. The signal excludes it, according to the driver
 (neuron_power.c)."""
+POWER_CLOCKLESS = 0.4
+"""Share of an active engine's power that does not follow its clock (leakage, clock tree, SRAM):
+assumed. A straggler is active longer for the same work, at a lower clock, and so draws more than
+its waiting peers."""
 POWER_IDLE = 0.0008
 """Reading of an idle chip: 0.00 to 0.02 measured on inf2 and trn1 (sysfs power/utilization)."""
 
 
-AXES = ("rows", "columns", "z")
-"""Quantities that the traffic of link lanes follows."""
 UNUSED, UNLINKED = len(AXES), len(AXES) + 1
 """Sources of lanes without traffic, and of lanes missing on a type."""
 _OF_CHIPS = frozenset(
     {"nc", "tensor", "vector", "scalar", "gpsimd", "hbm_read", "hbm_write", *AXES}
 )
+
+
+class Stragglers(NamedTuple):
+    """Chips with a lower clock than their peers."""
+
+    rows: NDArray[np.int64]
+    """Chip rows, ascending."""
+    pace: NDArray[np.float64]
+    """Clock of each as a share of its peers'."""
+
+
+NO_STRAGGLERS = Stragglers(np.zeros(0, np.int64), np.zeros(0))
 
 
 class ChipLoad(NamedTuple):
@@ -262,6 +282,10 @@ class ChipPhysics:
         )
         self._known: tuple[JobTick, ChipLoad, NDArray[np.float64]] | None = None
 
+    def regroup(self) -> None:
+        """Take over cohorts that have changed places."""
+        self._wide, self._places = _places(self._chunks, self._cohorts.of_chip)
+
     def settle(self, temperature_c: NDArray[np.float32]) -> None:
         """Begin with these temperatures of own chips, degC.
 
@@ -290,6 +314,8 @@ class ChipPhysics:
         inlet_delta_c: NDArray[np.float32],
         throttled: ThrottledChips,
         at_s: float,
+        stragglers: Stragglers = NO_STRAGGLERS,
+        poor: PoorCooling = WELL_COOLED,
     ) -> None:
         """Write a tick's chip columns.
 
@@ -301,6 +327,8 @@ class ChipPhysics:
             inlet_delta_c: For each instance, its inlet's excess over the fleet's.
             throttled: Chips that withhold peak because of heat or a power limit.
             at_s: Its time, simulated seconds since the start, for the slow variation.
+            stragglers: Chips with a lower clock.
+            poor: Poorly cooled chips.
         """
         tables = self._tables(jobs)
         wide = self._widened(tables.lanes)
@@ -315,10 +343,15 @@ class ChipPhysics:
         approach = (
             np.ones(len(self._layout.types)) if self._is_cold else self._cooled.approach(elapsed_s)
         )
-        edges = [chunk.rows.start * LANES for chunk in self._chunks] + [self._rows.stop * LANES]
-        begins = np.searchsorted(patches.lanes, edges).tolist()
-        for chunk, place, (begin, end) in zip(
-            self._chunks, self._places, itertools.pairwise(begins), strict=True
+        parts = zip(
+            self._parts(patches.lanes, LANES),
+            self._parts(stragglers.rows),
+            self._parts(throttled.rows),
+            self._parts(poor.rows),
+            strict=True,
+        )
+        for chunk, place, (patched, straggling, hot, ill) in zip(
+            self._chunks, self._places, parts, strict=True
         ):
             lanes, index = (
                 (tables.lanes, place.cohorts) if place.wide is None else (wide, place.wide)
@@ -334,15 +367,33 @@ class ChipPhysics:
                 chunk.views["link_tx_bytes_per_s"][:, chunk.unlinked] = BY_NAME[
                     "link_tx_bytes_per_s"
                 ].top
-            if begin < end:
-                _patch(chunk, patches, slice(begin, end))
+            if patched:
+                _patch(chunk, patches, patched)
+            if straggling:
+                pace = stragglers.pace[straggling]
+                self._stretch(chunk, stragglers.rows[straggling], pace, POWER_CLOCKLESS)
             if chunk.gather is not None:
                 self._receive(chunk)
             _by(cohorts, chunk.views["exec_completed"])[:] = tables.executions[cohorts][:, None]
             chunk.views["throttle_pct"][:] = 0
-            self._heat(chunk, float(approach[chunk.type_index]), inlet_delta_c[chunk.instances])
-        self._withhold(throttled)
+            if hot:
+                self._withhold(chunk, throttled, hot)
+            badly = WELL_COOLED if ill is None else PoorCooling(poor.rows[ill], poor.factor[ill])
+            self._heat(
+                chunk, float(approach[chunk.type_index]), inlet_delta_c[chunk.instances], badly
+            )
         self._is_cold = False
+
+    def _parts(self, rows: NDArray[np.int64], width: int = 1) -> list[slice | None]:
+        """Return each chunk's part of some ascending rows or lanes, None for an empty one.
+
+        Args:
+            rows: Chip rows, or chip row x `width` + lane.
+            width: Lanes of a chip.
+        """
+        edges = [chunk.rows.start * width for chunk in self._chunks] + [self._rows.stop * width]
+        begins = np.searchsorted(rows, edges).tolist()
+        return [slice(*pair) if pair[0] < pair[1] else None for pair in itertools.pairwise(begins)]
 
     def _widened(self, lanes: dict[str, Noisy]) -> dict[str, Noisy]:
         """Return the whole-instance tables: the lanes of all chips of an instance."""
@@ -500,7 +551,13 @@ class ChipPhysics:
         assert chunk.gather is not None  # noqa: S101  for the type checker; the caller asks before
         np.take(sent.reshape(shape), chunk.gather, axis=1, out=received.reshape(shape), mode="clip")
 
-    def _heat(self, chunk: Chunk, approach: float, inlet_delta_c: NDArray[np.float32]) -> None:
+    def _heat(
+        self,
+        chunk: Chunk,
+        approach: float,
+        inlet_delta_c: NDArray[np.float32],
+        poor: PoorCooling,
+    ) -> None:
         """Write power in watts, and the temperature after a window of it.
 
         Exact for constant power of any length.
@@ -522,6 +579,7 @@ class ChipPhysics:
         rows = self._own_rows(chunk)
         temperature = self.temperature_c[rows].reshape(util.shape)
         watts *= self._resistance[chunk.type_index][:count].reshape(util.shape)
+        watts.reshape(-1)[poor.rows - chunk.rows.start] *= poor.factor.astype(np.float32)
         watts += self.rest_c[rows].reshape(util.shape)
         if inlet_delta_c.any():
             watts += inlet_delta_c[:, None]
@@ -533,15 +591,36 @@ class ChipPhysics:
         codes += np.float32(0.5)
         np.copyto(shown, codes, casting="unsafe")
 
-    def _withhold(self, throttled: ThrottledChips) -> None:
-        """Write the peak withheld by single chips."""
-        edges = [chunk.rows.start for chunk in self._chunks] + [self._rows.stop]
-        begins = np.searchsorted(throttled.rows, edges).tolist()
-        for part in itertools.starmap(slice, itertools.pairwise(begins)):
-            rows = throttled.rows[part]
-            if len(rows):
-                codes = to_codes(BY_NAME["throttle_pct"], throttled.pct[part]).astype(np.uint8)
-                self._throttle[rows] = np.maximum(self._throttle[rows], codes)
+    def _withhold(self, chunk: Chunk, throttled: ThrottledChips, part: slice) -> None:
+        """Write the peak withheld by single chips, and their longer work."""
+        rows = throttled.rows[part]
+        pct = throttled.pct[part]
+        self._throttle[rows] = to_codes(BY_NAME["throttle_pct"], pct).astype(np.uint8)
+        # Voltage falls with the clock, so that a limit keeps the power.
+        self._stretch(chunk, rows, 1.0 - pct / 100.0, 0.0)
+
+    @staticmethod
+    def _stretch(
+        chunk: Chunk, rows: NDArray[np.int64], pace: NDArray[np.float64], clockless: float
+    ) -> None:
+        """Keep the engines of single chips busy for longer, since they do the same work slowly.
+
+        Args:
+            chunk: The rows' chunk.
+            rows: Chip rows.
+            pace: Their clock as a share of their peers'.
+            clockless: Share of an active engine's power that does not follow its clock.
+        """
+        longer = 1.0 / pace
+        for name, factor in (
+            ("engine_util_pct", longer),
+            ("power_util_pct", 1.0 + clockless * (longer - 1.0)),
+        ):
+            metric = BY_NAME[name]
+            view = chunk.views[name].reshape(chunk.rows.stop - chunk.rows.start, -1)
+            place = rows - chunk.rows.start
+            codes = np.floor(view[place] * factor[:, None] + 0.5)
+            view[place] = np.minimum(codes, metric.code_of(100.0)).astype(view.dtype)
 
 
 def _by(parts: NDArray[Any], view: NDArray[Any]) -> NDArray[Any]:

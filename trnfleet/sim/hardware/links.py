@@ -11,7 +11,7 @@ from trnfleet.domain.hardware.topology import LinkEnd
 from trnfleet.domain.links import link_end, neighbour
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.sim.hardware.columns import LANES
-from trnfleet.sim.jobs.activity import LINK_CEILING
+from trnfleet.sim.jobs.activity import AXES, LINK_CEILING
 from trnfleet.sim.placement import IDLE, Placement
 
 if TYPE_CHECKING:
@@ -90,12 +90,19 @@ class SlowLink:
         """Chip rows of its ends."""
         return tuple(lane // LANES for lane in self.lanes)
 
-    @property
-    def carried(self) -> float:
-        """Share of its usual traffic; the rest goes the other way round its ring."""
+    def carried(self, need: float) -> float:
+        """Return the share of its usual traffic; the rest goes the other way round its ring.
+
+        All of it where the link has room.
+
+        Args:
+            need: Share of reachable bandwidth that its job needs on a link of its axis.
+        """
         if self.capacity == 0 or self.is_unused:
             return 0.0
-        return 1.0 if self.job == IDLE else self.capacity / balanced_pace(self.capacity)
+        if self.job == IDLE or need <= self.capacity:
+            return 1.0
+        return self.capacity / min(need, balanced_pace(self.capacity))
 
 
 def balanced_pace(capacity: float) -> float:
@@ -119,8 +126,17 @@ class Patches(NamedTuple):
     """Wire code that the lane cannot exceed."""
 
 
-def find_patches(layout: Layout, links: Sequence[SlowLink]) -> Patches:
-    """Return the lanes with traffic changed by slow links."""
+def find_patches(
+    layout: Layout, links: Sequence[SlowLink], link_need: NDArray[np.float64]
+) -> Patches:
+    """Return the lanes with traffic changed by slow links.
+
+    Args:
+        layout: The fleet.
+        links: Its slow links.
+        link_need: For each job and axis of `activity.AXES`, the share of reachable bandwidth that
+            its busiest phase needs; shape (jobs, axes).
+    """
     touched = [
         (lane, number, own)
         for number, link in enumerate(links)
@@ -131,7 +147,10 @@ def find_patches(layout: Layout, links: Sequence[SlowLink]) -> Patches:
     lanes, place = np.unique(lane, return_inverse=True)
     factor = np.ones(len(lanes))
     limit = np.full(len(lanes), np.inf)
-    share = np.array([slow_link.carried for slow_link in links], np.float64)[link]
+    needs = [link_need[slow_link.job, AXES.index(slow_link.axis)] for slow_link in links]
+    share = np.array(
+        [slow_link.carried(need) for slow_link, need in zip(links, needs, strict=True)], np.float64
+    )[link]
     np.multiply.at(factor, place, np.where(is_own == 1, share, 2.0 - share))
     peak = np.array([_peak(layout, slow_link) for slow_link in links], np.float64)
     peak = peak / BY_NAME["link_tx_bytes_per_s"].scale * LINK_CEILING

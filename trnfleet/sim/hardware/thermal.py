@@ -52,6 +52,10 @@ HOT_MARGIN_C = 3.0
 """Largest excess of any chip over the first of these. Twice the largest offset, plus a margin."""
 
 
+COOLED_C = 0.05
+"""Excess of a mended chip below which it is like its peers, degC: a fifth of a step on the wire."""
+
+
 class Cooling:
     """The cooling of every instance type of a fleet."""
 
@@ -116,6 +120,24 @@ class ThrottledChips(NamedTuple):
 
 
 NOTHING = ThrottledChips(np.zeros(0, np.int64), np.zeros(0))
+
+
+class PoorCooling(NamedTuple):
+    """Chips that are cooled less well than their type."""
+
+    rows: NDArray[np.int64]
+    """Chip rows, ascending."""
+    factor: NDArray[np.float64]
+    """Rise of each over the inlet, as a multiple of the usual one."""
+
+    def at(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+        """Return which of some chip rows are among them, and the factors of these."""
+        place = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
+        is_poor = self.rows[place] == rows
+        return is_poor, self.factor[place[is_poor]]
+
+
+WELL_COOLED = PoorCooling(np.zeros(0, np.int64), np.zeros(0))
 
 
 class Throttling:
@@ -183,6 +205,25 @@ class Throttling:
         """Length, inlets and caps of the window for `pace`."""
         self._withholding: tuple[NDArray[np.float64], ...] | None = None
         self._throttled = NOTHING
+        self._poor = WELL_COOLED
+        """Poorly cooled chips, and mended ones that are still too hot; these have a factor of 1."""
+        self._excess_c = np.zeros(0)
+        """How much hotter each is than its type would be."""
+        self._ending_c = self._excess_c
+        """The same at the end of the window for `pace`."""
+
+    def set_cooling(self, poor: PoorCooling) -> None:
+        """Set the chips that are cooled less well from now on."""
+        rows = np.union1d(poor.rows, self._poor.rows[self._excess_c > COOLED_C])
+        factor = np.ones(len(rows))
+        factor[np.searchsorted(rows, poor.rows)] = poor.factor
+        excess_c = np.zeros(len(rows))
+        was_poor = np.isin(rows, self._poor.rows)
+        excess_c[was_poor] = self._excess_c[np.searchsorted(self._poor.rows, rows[was_poor])]
+        if not np.array_equal(rows, self._poor.rows) or (factor != self._poor.factor).any():
+            self._paced_for = None
+        self._poor = PoorCooling(rows, factor)
+        self._excess_c = excess_c
 
     def _find_extremes(self) -> None:
         """Find the mean and the hottest chip of each instance, and the greatest power factor."""
@@ -221,7 +262,7 @@ class Throttling:
         """
         dynamic_w = self._lag_w - self._background_w
         pieces = [
-            self._chip_c(piece, self._lag_c, dynamic_w)[1].reshape(-1)
+            self._chip_c(piece, self._lag_c, dynamic_w, self._excess_c)[1].reshape(-1)
             for piece in self._pieces(instances)
         ]
         return np.concatenate([np.zeros(0, np.float32), *pieces])
@@ -248,6 +289,7 @@ class Throttling:
         instances: NDArray[np.intp],
         inlet_c: NDArray[np.float64],
         dynamic_w: NDArray[np.float64],
+        excess_c: NDArray[np.float64],
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return the rows and temperatures of the chips of instances of one type.
 
@@ -257,6 +299,7 @@ class Throttling:
             instances: Their numbers.
             inlet_c: For each instance of the fleet its inlet, after the cooling's lag.
             dynamic_w: Its mean chip's power above the background, after the lag.
+            excess_c: How much hotter each poorly cooled chip is.
         """
         c_per_w = self._cooled.chip_c_per_w[int(self._type[instances[0]])].astype(np.float32)
         rows = self._layout.chip_start[instances, None] + np.arange(len(c_per_w))
@@ -271,6 +314,9 @@ class Throttling:
         degrees *= c_per_w
         degrees += self._offset_c[rows]
         degrees += by_chip(inlet_c)
+        if len(self._poor.rows):
+            is_poor, more_c = PoorCooling(self._poor.rows, excess_c).at(rows)
+            degrees[is_poor] += more_c.astype(np.float32)
         return rows, degrees
 
     def advance(
@@ -307,12 +353,14 @@ class Throttling:
             if settled_w is not None:
                 self._demand_w = np.clip(settled_w - self._background_w, 0.0, self._dynamic_w)
             self._find_pace(math.inf, inlet_delta_c, cap_share)
+            self._excess_c = self._ending_c
             self._lag_w = self._background_w + self._demand_w * self.pace
             self._lag_c = self._inlet_c + inlet_delta_c
             self._demand_w = demand_w
             self._is_cold = False
         else:
             approach = self._approach(elapsed_s)
+            self._excess_c = self._excess_after(dynamic_w, approach)
             self._lag_w = self._lag_w + (power_w - self._lag_w) * approach
             self._lag_c = self._lag_c + (self._inlet_c + inlet_delta_c - self._lag_c) * approach
         self._find_pace(elapsed_s, inlet_delta_c, cap_share)
@@ -355,7 +403,11 @@ class Throttling:
             self.pace[hot] = np.minimum(
                 self.pace[hot], self._settled_pace(hot, extreme, inlet_c, left_w, approach)
             )
+        if len(self._poor.rows):
+            owners = self._layout.instance_of_chip[self._poor.rows].astype(np.intp)
+            np.minimum.at(self.pace, owners, self._poor_pace(owners, inlet_c, left_w, approach))
         self.pace = np.minimum(self.pace, allowed)
+        self._ending_c = self._excess_after(self._demand_w * self.pace, approach)
         if not (self.pace < 1.0).any():
             self._withholding = None
             self._throttled = NOTHING
@@ -407,6 +459,67 @@ class Throttling:
         left: NDArray[np.float64] = np.clip(np.maximum(pace, at_most), LEAST_PACE, 1.0)
         return left
 
+    def _poor_pace(
+        self,
+        instances: NDArray[np.intp],
+        inlet_c: NDArray[np.float64],
+        left_w: NDArray[np.float64],
+        approach: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """Return the pace allowed by each poorly cooled chip, as `_settled_pace` does.
+
+        Args:
+            instances: Of these chips.
+            inlet_c: As for `_settled_pace`.
+            left_w: Likewise.
+            approach: Likewise.
+        """
+        c_per_w, factor, offset_c = self._poor_chips(instances)
+        near = approach[instances]
+        worse = near * c_per_w * (self._poor.factor - 1.0)
+        start_c = self._start_c[instances]
+        slope = self._slope_per_c[instances]
+        still_c = inlet_c[instances] + offset_c + self._excess_c * (1.0 - near)
+        still_c = still_c + (c_per_w + worse) * self._background_w[instances]
+        base_c = still_c + c_per_w * factor * left_w[instances] * (1.0 - near)
+        gain_c = (near * c_per_w + worse) * factor * self._demand_w[instances]
+        pace = (1.0 + slope * (start_c - base_c)) / (1.0 + slope * gain_c)
+        left: NDArray[np.float64] = np.clip(pace, LEAST_PACE, 1.0)
+        return left
+
+    def _poor_chips(self, instances: NDArray[np.intp]) -> tuple[NDArray[np.float64], ...]:
+        """Return usual rise per watt, power factor and offset of each poorly cooled chip."""
+        rows = self._poor.rows
+        places = (rows - self._layout.chip_start[instances]).tolist()
+        c_per_w = [
+            self._cooled.chip_c_per_w[kind][place]
+            for kind, place in zip(self._type[instances].tolist(), places, strict=True)
+        ]
+        return (
+            np.array(c_per_w, np.float64),
+            self._power_factor[rows].astype(np.float64),
+            self._offset_c[rows].astype(np.float64),
+        )
+
+    def _excess_after(
+        self, dynamic_w: NDArray[np.float64], approach: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return how much hotter each poorly cooled chip is after a window.
+
+        Args:
+            dynamic_w: For each instance, its mean chip's power above the background.
+            approach: Share of the way to new values.
+        """
+        if not len(self._poor.rows):
+            return self._excess_c
+        instances = self._layout.instance_of_chip[self._poor.rows].astype(np.intp)
+        c_per_w, factor, _ = self._poor_chips(instances)
+        watts = self._background_w[instances] + np.minimum(
+            factor * dynamic_w[instances], self._dynamic_w[instances]
+        )
+        settled_c = (self._poor.factor - 1.0) * c_per_w * watts
+        return self._excess_c + (settled_c - self._excess_c) * approach[instances]
+
     def _allowed(self, cap_share: NDArray[np.floating]) -> NDArray[np.float64]:
         """Return the pace under power limits; the background cannot be limited.
 
@@ -453,7 +566,7 @@ class Throttling:
         dynamic_w: NDArray[np.float64],
         allowed: NDArray[np.float64],
     ) -> ThrottledChips:
-        rows, above_c = self._chip_c(instances, inlet_c, dynamic_w)
+        rows, above_c = self._chip_c(instances, inlet_c, dynamic_w, self._ending_c)
         index = int(instances[0])
         above_c -= np.float32(self._start_c[index])
         above_c *= np.float32(self._slope_per_c[index])

@@ -275,6 +275,10 @@ EFA_CEILING = 0.70
 
 QUANTITIES = {field.name: number for number, field in enumerate(fields(Activity))}
 """Column of each quantity in `ACTIVITY`."""
+AXES = ("rows", "columns", "z")
+"""Quantities that the traffic of NeuronLink lanes follows."""
+AXIS_QUANTITIES = [QUANTITIES[axis] for axis in AXES]
+"""Their columns in `ACTIVITY`."""
 
 ACTIVITY = np.array([astuple(_TABLE[phase]) for phase in Phase])
 """The table as an array: shape (phases, quantities)."""

@@ -37,9 +37,9 @@ class WindowSplit:
     failed: NDArray[np.bool_]
     """Whether its processes have gone away, and with them all since its last checkpoint."""
     hung: NDArray[np.bool_]
-    """Whether it has begun to hang."""
+    """Whether its hang has become known."""
     resumed: NDArray[np.bool_]
-    """Whether it goes on after a hang."""
+    """Whether it goes on after a known hang."""
     restarted: NDArray[np.bool_]
     """Whether it has begun to start again."""
     started: NDArray[np.bool_]
@@ -66,6 +66,10 @@ class JobLifecycle:
         count = len(jobs)
         self._left_s = np.where(np.isneginf(self._from_s), 0.0, self.startup_s)
         self.halt = np.zeros(count, np.int8)
+        self.hung_at_s = np.full(count, never)
+        """When the present hang of each job becomes known; infinite without one."""
+        self.is_hung = np.zeros(count, np.bool_)
+        """Jobs whose hang is known."""
         self._begun = np.isneginf(self._from_s)
         self._ended = np.zeros(count, np.bool_)
 
@@ -110,6 +114,7 @@ class JobLifecycle:
         middle_s: float,
         halt: NDArray[np.int8],
         storage: NDArray[np.float64],
+        hung_after_s: NDArray[np.float64],
     ) -> WindowSplit:
         """Move on by `elapsed_s` and return its division.
 
@@ -119,6 +124,7 @@ class JobLifecycle:
             halt: For each job, a `Halt`.
             storage: For each job, its share of the shared storage's bandwidth, which a start waits
                 for.
+            hung_after_s: For each job, the time without a step after which its hang is known.
         """
         begin_s = middle_s - elapsed_s / 2.0
         end_s = middle_s + elapsed_s / 2.0
@@ -134,10 +140,16 @@ class JobLifecycle:
         known = self._begun & ~self._ended
         failed = known & is_down & ~was_down
         restarted = known & was_down & ~is_down
-        hung = known & (halt == Halt.HANG) & (self.halt != Halt.HANG)
-        resumed = known & (halt == Halt.NONE) & (self.halt == Halt.HANG)
+        hangs = halt == Halt.HANG
+        begins = hangs & (self.halt != Halt.HANG)
+        self.hung_at_s[begins] = begin_s + hung_after_s[begins]
+        self.hung_at_s[~hangs] = np.inf
+        was_hung = self.is_hung
+        self.is_hung = hangs & (self.hung_at_s <= end_s)
+        hung = known & self.is_hung & ~was_hung
+        resumed = known & (halt == Halt.NONE) & was_hung
         self._left_s[is_down] = self.startup_s[is_down]
-        hang_s = np.where(halt == Halt.HANG, live_s, 0.0)
+        hang_s = np.where(hangs, live_s, 0.0)
         free_s = np.where(halt == Halt.NONE, live_s, 0.0)
         start_s = np.minimum(self._left_s / storage, free_s)
         left_s = np.maximum(self._left_s - start_s * storage, 0.0)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trnfleet.sim.jobs.activity import AXES
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -32,7 +34,8 @@ class Slowdowns:
     """For each job, its slowest chip's share of peak. 1 for inference: its replicas are
     independent."""
     link: NDArray[np.float64]
-    """For each job, its slowest NeuronLink's share of bandwidth."""
+    """For each job and axis of `activity.AXES`, the share of their bandwidth that collectives get
+    beside the slowest NeuronLink; shape (jobs, axes)."""
     efa: NDArray[np.float64]
     """For each job, its worst instance's share of EFA bandwidth."""
     storage: NDArray[np.float64]
@@ -54,7 +57,8 @@ class Slowdowns:
     @staticmethod
     def healthy(jobs: int, replicas: int) -> Slowdowns:
         """Return the slowdowns of a fleet without faults."""
-        compute, link, efa, storage, load = (np.ones(jobs) for _ in range(5))
+        compute, efa, storage, load = (np.ones(jobs) for _ in range(4))
+        link = np.ones((jobs, len(AXES)))
         halt = np.zeros(jobs, np.int8)
         return Slowdowns(
             compute, link, efa, storage, load, halt, np.ones(replicas), np.zeros(replicas, np.int8)

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from trnfleet.domain.jobs import FineTuning, Training
-from trnfleet.sim.jobs.activity import EFA_CEILING, QUANTITIES, STEP, TRAINING, Phase
+from trnfleet.sim.jobs.activity import (
+    AXES,
+    AXIS_QUANTITIES,
+    EFA_CEILING,
+    LINK_CEILING,
+    QUANTITIES,
+    STEP,
+    TRAINING,
+    Phase,
+)
 from trnfleet.sim.rng import Rng, Stream, bell, next_word, share_of
 
 if TYPE_CHECKING:
@@ -41,6 +50,12 @@ their storage with others."""
 WAIT_SPREAD = 0.5
 """Largest relative deviation of a wait for data from its mean: assumed. Evenly distributed, as in
 the fleet files."""
+SLOW_STEPS = 500
+"""Steps of which one is slow for a reason of the software (sequence lengths, garbage collection):
+assumed, with at most one a cycle."""
+SLOW_STEP = (0.2, 10.0)
+"""Least excess of such a step over the mean, and the factor up to the largest one, 2: assumed.
+Published: irregular steps take over twice as long (HOLMES)."""
 MOST_WAITS = 64
 """Most waits drawn per cycle; a cycle with more reuses them in turn."""
 
@@ -79,6 +94,10 @@ class Cycles:
         self._word = np.zeros(count, np.uint64)
         self.pace = np.ones(count)
         """Length of the cycle's steps over their mean."""
+        self.slow_step = np.full(count, -1.0)
+        """The cycle's slow step; -1 without one."""
+        self.excess = np.zeros(count)
+        """How much longer it is, in mean steps."""
         self.tail = np.ones((count, 3))
         """The same of its checkpoint, evaluation and pause."""
         self.waits_s = np.zeros((count, waits))
@@ -101,11 +120,17 @@ class Cycles:
         self._word[rows] = word
         lead = 4
         waits = self.waits_s.shape[1]
-        drawn = next_word(word[:, None], np.arange(lead + waits, dtype=np.int64)[None, :])
+        drawn = next_word(word[:, None], np.arange(lead + waits + 3, dtype=np.int64)[None, :])
+        chance, place, strength = share_of(drawn[:, lead + waits :]).T
+        steps = self._steps[rows]
+        is_slow = chance < steps / SLOW_STEPS
+        self.slow_step[rows] = np.where(is_slow, np.floor(place * steps), -1.0)
+        least, factor = SLOW_STEP
+        self.excess[rows] = np.where(is_slow, least * factor**strength, 0.0)
         varied = bell(drawn[:, :lead])
         self.pace[rows] = 1.0 + CYCLE_SD * varied[:, 0]
         self.tail[rows] = 1.0 + np.array(TAIL_SD) * varied[:, 1:lead]
-        spread = 1.0 + WAIT_SPREAD * (2.0 * share_of(drawn[:, lead:]) - 1.0)
+        spread = 1.0 + WAIT_SPREAD * (2.0 * share_of(drawn[:, lead : lead + waits]) - 1.0)
         self.waits_s[rows] = self._wait_s[rows, None] * spread
         self.before_s[rows, 1:] = np.cumsum(self.waits_s[rows], axis=1)
 
@@ -123,8 +148,14 @@ class Cycles:
         after = np.where(last < self._steps, after, 0.0)
         place = (step - first) / np.maximum(last - first, 1.0)
         stray = STEP_SD * own + DRIFT_SD * (before + (after - before) * place)
-        result: NDArray[np.float64] = self.pace * (step + np.where(inside, stray, 0.0))
+        late = np.where(step > self.slow_step, self.excess, 0.0)
+        result: NDArray[np.float64] = self.pace * (step + np.where(inside, stray, 0.0) + late)
         return result
+
+    @property
+    def length(self) -> NDArray[np.float64]:
+        """Time of the cycle's steps over that of as many mean steps."""
+        return self.pace * (1.0 + self.excess / self._steps)
 
     def wait_ahead_s(self, step: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the wait before a step, seconds at the storage's full bandwidth.
@@ -222,6 +253,18 @@ class TrainingJobs:
         """FLOP/s of the compute phase as a share of the dense BF16 peak. A whole step then has the
         job's MFU; other phases of a step have no FLOPs."""
         self._link_wait = np.array([plan.link_wait for plan in plans], np.float64)
+        self._tensor_axes = np.array([plan.tensor_axes for plan in plans], np.bool_).reshape(
+            -1, len(AXES)
+        )
+        tables = np.array([plan.activity for plan in plans], np.float64).reshape(
+            -1, len(Phase), len(QUANTITIES)
+        )
+        self._link_need = tables[:, [*STEP]][:, :, AXIS_QUANTITIES] / LINK_CEILING
+        """Share of reachable NeuronLink bandwidth by phase of a step and axis; shape (jobs, phases
+        of a step, axes)."""
+        self.link_need = np.where(self._tensor_axes, 1.0, self._link_need.max(axis=1))
+        """The same of the busiest phase; all of it where tensor parallelism sends in bursts. Shape
+        (jobs, axes)."""
         efa = np.array([plan.activity[list(STEP), QUANTITIES["efa"]] for plan in plans]).reshape(
             -1, _PARTS
         )
@@ -238,7 +281,8 @@ class TrainingJobs:
         self._cycles.draw(np.ones(len(jobs), np.bool_), self._cycle, self._failures)
         # The first half of an interval, so that no job opens with a checkpoint.
         begin_s = np.where(is_new, 0.0, place * 0.5 * self._steps * self.step_s)
-        full = self.pace(*(np.ones(len(jobs)) for _ in range(4)))
+        ones = np.ones(len(jobs))
+        full = self.pace(ones, np.ones((len(jobs), len(AXES))), ones, ones)
         self._step, self._in_s = self._locate(begin_s, full)
         self._set_near()
         self._extra = np.zeros(len(jobs), np.int64)
@@ -294,19 +338,27 @@ class TrainingJobs:
     ) -> TrainingPace:
         """Return the speed of each phase.
 
-        Collectives of gradients run at the pace of the slowest link. Forward and backward passes
-        wait for it in tensor parallelism's part of their time.
+        A slow link costs time where its axis has no room left. Collectives of gradients use one
+        axis after the other. Forward and backward passes wait for the links of tensor parallelism
+        in its part of their time, and for others only if these cannot carry the traffic meanwhile.
 
         Args:
             compute: For each job, the slowest chip's share of peak.
-            link: For each job, the slowest NeuronLink's share of its bandwidth.
+            link: For each job and axis, the share of their bandwidth that its collectives get.
             efa: For each job, the share of EFA bandwidth that it gets; it slows the phases that
                 need more.
             storage: For each job, the share of the shared storage's bandwidth that it gets.
         """
         ones = np.ones_like(compute)
-        passes = compute / (1.0 + compute * self._link_wait * (1.0 / link - 1.0))
-        step = np.stack([passes, passes, link, ones], axis=1)
+        wait = np.where(self._tensor_axes, link, 1.0).min(axis=1)
+        passes = compute / (1.0 + compute * self._link_wait * (1.0 / wait - 1.0))
+        # The share of its reachable bandwidth that a phase needs, over the share that is there.
+        carried = 1.0 / np.maximum(self._link_need / link[:, None, :], 1.0).max(axis=2)
+        place = STEP.index(Phase.COLLECTIVE)
+        part = self._link_need[:, place]
+        part = part / np.maximum(_sum(part), 1.0)[:, None]
+        carried[:, place] = 1.0 / (1.0 + _sum(part * (1.0 / link - 1.0)))
+        step = np.minimum(np.stack([passes, passes, ones, ones], axis=1), carried)
         short = efa[:, None] < self.efa_need
         limit = np.where(short, efa[:, None] / np.where(short, self.efa_need, 1.0), 1.0)
         return TrainingPace(
@@ -485,7 +537,7 @@ class TrainingJobs:
         work = self._whole.copy()
         work[:, _STALL] = cycles.waited_s(cycles.blocks)
         time = work.copy()
-        time[:, :_PARTS] *= cycles.pace[:, None]
+        time[:, :_PARTS] *= cycles.length[:, None]
         time[:, _TAIL:] *= cycles.tail
         return work, time
 
@@ -523,9 +575,16 @@ class TrainingJobs:
         """
         cycles = self._cycles
         step_s = self.step_time_s(pace)
-        steps_s = self._steps * cycles.pace * step_s + cycles.waited_s(cycles.blocks) / pace.storage
+        steps_s = (
+            self._steps * cycles.length * step_s + cycles.waited_s(cycles.blocks) / pace.storage
+        )
         in_tail = time_s >= steps_s
-        guess = self._guess(time_s, pace, cycles.pace * step_s)
+        # Before the slow step, in it, or behind it.
+        before, after = (
+            self._guess(np.maximum(passed_s, 0.0), pace, cycles.pace * step_s)
+            for passed_s in (time_s, time_s - cycles.excess * cycles.pace * step_s)
+        )
+        guess = np.clip(cycles.slow_step, after, before)
         # Steps stray by less than a step.
         near = np.clip(guess + np.array([[-1.0], [0.0], [1.0]]), 0.0, self._steps - 1.0)
         begins = cycles.steps_s(near)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from trnfleet.errors import ConfigError
 from trnfleet.sim.jobs.activity import (
     ACTIVITY,
+    AXES,
     EFA_CEILING,
     ENGINE_CEILING,
     ENGINE_EFFICIENCY,
@@ -194,6 +195,8 @@ class StepPlan(NamedTuple):
     link_wait: float = 0.0
     """Share of the compute phase spent waiting for NeuronLink: exposed all-reduces of tensor
     parallelism."""
+    tensor_axes: tuple[bool, ...] = (False,) * len(AXES)
+    """Axes of `activity.AXES` that they use."""
 
 
 @cache
@@ -311,7 +314,7 @@ class _ModelSharding:
         compute_s = passes_s * (1.0 - self.spread.bubble)
         hidden = activity[Phase.COLLECTIVE, _TRAFFIC] * (job.overlap / (1.0 - job.overlap))
         hidden = hidden * (exposed_s / compute_s)
-        link_wait = self._pass_traffic(activity, compute_s, hidden)
+        link_wait, tensor_axes = self._pass_traffic(activity, compute_s, hidden)
         self._pass_hbm(activity, compute_s, hidden)
         checkpoint = Checkpoint.for_job(job, site)
         row = activity[Phase.CHECKPOINT]
@@ -330,6 +333,7 @@ class _ModelSharding:
             checkpoint.time_s,
             self.hbm_used,
             link_wait,
+            tensor_axes,
         )
 
     def _pass_hbm(
@@ -353,11 +357,12 @@ class _ModelSharding:
 
     def _pass_traffic(
         self, activity: NDArray[np.float64], compute_s: float, hidden: NDArray[np.float64]
-    ) -> float:
+    ) -> tuple[float, tuple[bool, ...]]:
         """Write the traffic of forward and backward passes and of concurrent gradients.
 
         Returns:
-            Share of the time in all-reduces of tensor parallelism.
+            Share of the time in all-reduces of tensor parallelism, and for each of `AXES` whether
+            they use it.
         """
         job = self.job
         site = self.site
@@ -403,7 +408,7 @@ class _ModelSharding:
                     f" {limits[name]:.0%} can be reached; lower mfu or tensor_parallel"
                 )
             row[QUANTITIES[name]] = value
-        return share / LINK_CEILING
+        return share / LINK_CEILING, (share > 0.0, share > 0.0 and is_wide, False)
 
     def _gradients_s(self, activity: NDArray[np.float64]) -> float:
         """Return the total time of gradients, and write their traffic.

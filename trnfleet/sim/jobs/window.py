@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from trnfleet.domain.metrics import LASTING_JOB_FIGURES
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -19,8 +21,6 @@ SPECULATIVE_TAIL = 0.35
 """Mean excess of an execution's latency p99 over its median, as a share. Published for Trainium2:
 0.018 (Llama 3.1 405B), 0.035 (Llama 3.3 70B), and 0.35 with speculation (Neuron SDK, tutorials of
 NxD Inference)."""
-_TOTALS = frozenset({"steps_completed", "steps_lost", "restarts", "goodput"})
-"""Figures that are of an instant or of a whole life, not of a window."""
 
 
 class JobChange(NamedTuple):
@@ -105,7 +105,7 @@ class JobTick:
             latency_s=mean("latency_s"),
             figures={
                 name: values
-                if name in _TOTALS
+                if name in LASTING_JOB_FIGURES
                 else _mean([tick.figures[name] for tick in ticks], lengths)
                 for name, values in last.figures.items()
             },

@@ -17,7 +17,14 @@ from trnfleet.domain.jobs import JOB_STATES, Reserved, Traced
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import JOB_FIGURES
 from trnfleet.domain.severity import Severity
-from trnfleet.sim.jobs.activity import EVALUATION_FLOPS_SHARE, QUANTITIES, STEP, TRAINING, Phase
+from trnfleet.sim.jobs.activity import (
+    AXES,
+    EVALUATION_FLOPS_SHARE,
+    QUANTITIES,
+    STEP,
+    TRAINING,
+    Phase,
+)
 from trnfleet.sim.jobs.fabric import Fabrics
 from trnfleet.sim.jobs.lifecycle import JobLifecycle, WindowSplit
 from trnfleet.sim.jobs.parallelism import sites_of
@@ -57,6 +64,11 @@ utilisation."""
 TRACE_HBM_READ = 0.30
 """Share of HBM bandwidth read by such a job during decode: assumed."""
 
+HANG_S = 30.0
+HANG_STEPS = 3
+"""Seconds and steps without a finished step after which a job is known to hang, the longer time:
+assumed, the runtime's timeout and a few times the usual step."""
+
 _SECONDS_A_DAY = 86_400
 _EVENTS: dict[str, tuple[Severity, str]] = {
     "job_started": (Severity.INFO, "starts"),
@@ -69,8 +81,8 @@ _EVENTS: dict[str, tuple[Severity, str]] = {
 """Events of jobs in order of publication: severity, and text without a detail."""
 _STATE = {name: number for number, name in enumerate(JOB_STATES)}
 _STATE_OF_PHASE = np.full(len(Phase), _STATE["running"], np.int8)
-_STATE_OF_PHASE[[Phase.CHECKPOINT, Phase.STALL, Phase.IDLE]] = [
-    _STATE[name] for name in ("checkpointing", "stalled", "idle")
+_STATE_OF_PHASE[[Phase.CHECKPOINT, Phase.STALL, Phase.IDLE, Phase.EVALUATION]] = [
+    _STATE[name] for name in ("checkpointing", "stalled", "idle", "evaluating")
 ]
 
 
@@ -130,6 +142,8 @@ class Workloads:
         ]
         self._reserved = np.array([isinstance(job, Reserved) for job in fleet.jobs], np.bool_)
         self.lifecycle = JobLifecycle(fleet.jobs)
+        self._hung_after_s = np.full(self._count, HANG_S)
+        self._hung_after_s[self._training] = np.maximum(HANG_S, HANG_STEPS * self._steps.step_s)
         self._tables(placement, plans)
         tables = self._activity[self._kind[self._inference]]
         self._replicas = ReplicaRows(
@@ -145,6 +159,16 @@ class Workloads:
         self._restarts = np.zeros(self._count, np.int64)
         self._wall_s, self._served_s = np.zeros(self._count), np.zeros(self._count)
         self._traced_executions = np.zeros(self._count)
+
+    @property
+    def link_need(self) -> NDArray[np.float64]:
+        """For each job and axis of NeuronLink, the share of reachable bandwidth that it needs.
+
+        Shape (jobs, axes). Serving sends in bursts, and needs all.
+        """
+        need = np.ones((self._count, len(AXES)))
+        need[self._training] = self._steps.link_need
+        return need
 
     @property
     def serving_times(self) -> list[ServingTimes]:
@@ -165,7 +189,9 @@ class Workloads:
         rows = self._count + 1
         steps = self._training
         serving = self._inference
-        span = self.lifecycle.advance(elapsed_s, middle_s, slowdowns.halt, slowdowns.storage)
+        span = self.lifecycle.advance(
+            elapsed_s, middle_s, slowdowns.halt, slowdowns.storage, self._hung_after_s
+        )
         changes = self._changes(span, slowdowns.halt)
         pace = self._pace(slowdowns, span.run_s > 0.0)
         window = self._steps.advance(elapsed_s, span.run_s[steps], pace)
@@ -196,7 +222,8 @@ class Workloads:
         for phase in range(len(Phase)):
             if work[:, phase].any():
                 average[:rows] += work[:, phase, None] * self._activity[self._kind, phase]
-        self._replicas.fill(average[rows:], of_replicas[0], replicas)
+        average[steps, QUANTITIES["nc"]] = self._busy(work[steps], time[steps])
+        self._replicas.fill(average[rows:], *of_replicas, replicas)
         tensor = QUANTITIES["tensor"]
         average[serving, tensor] = self._replicas.mean(average[rows:, tensor])
 
@@ -244,6 +271,24 @@ class Workloads:
                 cycle.work[through, place, None] * self._activity[self._kind[rows], phase]
             )
         return replace(tick, average=average)
+
+    def _busy(self, work: NDArray[np.float64], time: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the busy share of the NeuronCores of the training jobs.
+
+        A core that waits for another one counts as busy, so that it goes by time and not by work.
+        Only a start warms up by its work.
+
+        Args:
+            work: By phase; shape (training jobs, phases).
+            time: Likewise.
+        """
+        spent = time.copy()
+        spent[:, Phase.START] = work[:, Phase.START]
+        shares = self._activity[self._kind[self._training], :, QUANTITIES["nc"]]
+        busy = np.zeros(len(spent))
+        for phase in range(len(Phase)):
+            busy += spent[:, phase] * shares[:, phase]
+        return busy
 
     def _pace(self, slowdowns: Slowdowns, runs: NDArray[np.bool_]) -> TrainingPace:
         """Return the speed of the training jobs, for a mask of running jobs."""
@@ -388,6 +433,7 @@ class Workloads:
         rows = self._training
         serving = self._inference
         figures["step_time_s"][rows] = np.where(span.run_s[rows] > 0, window.step_s, np.nan)
+        figures["ideal_step_s"][rows] = self._steps.step_s
         figures["steps_per_s"][rows] = window.steps_per_s
         figures["tokens_per_s"][rows] = self._steps.tokens_per_step * window.steps_per_s
         figures["mfu"][rows] = self._steps.mfu * self._steps.step_s * window.steps_per_s
@@ -408,13 +454,16 @@ class Workloads:
         self._wall_s += span.live_s
         self._wall_s[rows] -= window.time[:, TRAINING.index(Phase.IDLE)] * elapsed_s
         self._served_s[serving] += span.run_s[serving] * served.capacity
-        productive_s = self._served_s.copy()
-        productive_s[rows] = self._steps.productive_s
-        good = np.full(self._count, np.nan)
-        counts = np.concatenate([rows, serving])
-        there = counts[self._wall_s[counts] > 0]
-        good[there] = np.minimum(productive_s[there] / self._wall_s[there], 1.0)
-        figures["goodput"] = good
+        for name, jobs, productive_s in (
+            ("goodput", rows, self._steps.productive_s),
+            ("availability", serving, self._served_s[serving]),
+        ):
+            wall_s = self._wall_s[jobs]
+            figures[name][jobs] = np.where(
+                wall_s > 0,
+                np.minimum(productive_s / np.where(wall_s > 0, wall_s, 1.0), 1.0),
+                np.nan,
+            )
         return figures
 
     def _states(self) -> NDArray[np.int8]:
@@ -423,7 +472,8 @@ class Workloads:
         states[self._training] = _STATE_OF_PHASE[self._steps.phases()]
         lifecycle = self.lifecycle
         states[lifecycle.starting] = _STATE["starting"]
-        for halt, name in ((Halt.HANG, "hung"), (Halt.DOWN, "failed"), (Halt.WAITING, "waiting")):
+        states[lifecycle.is_hung] = _STATE["hung"]
+        for halt, name in ((Halt.DOWN, "failed"), (Halt.WAITING, "waiting")):
             states[lifecycle.halt == halt] = _STATE[name]
         states[~lifecycle.there] = _STATE["idle"]
         return states

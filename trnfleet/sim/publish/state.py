@@ -195,10 +195,13 @@ def job_status(engine: Engine, tick: Tick, number: int) -> JobMessage:
         kind=job.kind,
         state=JOB_STATES[int(tick.states[number])],
         ts=format_rfc3339(tick.ts_ns),
-        on=job.on,
+        on=engine.jobs_on[number],
         model=getattr(job, "model", None),
         dtype=getattr(job, "dtype", None),
         flops_per_token=engine.flops_per_token.get(number),
+        submitted=(
+            None if job.starts_at_s is None else format_rfc3339(engine.moment_ns(job.starts_at_s))
+        ),
         **figures,
     )
 

@@ -15,7 +15,7 @@ from trnfleet.clock import NS_PER_S, NS_PER_US
 from trnfleet.domain.address import STANDALONE, Level
 from trnfleet.domain.durations import DAY_NS
 from trnfleet.domain.fleet import FleetFile, instances_of
-from trnfleet.domain.layout import Layout, Node
+from trnfleet.domain.layout import Layout, Node, spans_of
 from trnfleet.domain.reservations import rules
 from trnfleet.domain.reservations.blocks import Block, Change, ChangeKind
 from trnfleet.domain.reservations.ledger import Ledger
@@ -29,8 +29,6 @@ from trnfleet.sim.placement import IDLE, Placement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-
-    from numpy.typing import NDArray
 
     from trnfleet.domain.reservations.market import BlockEntry
     from trnfleet.sim.faults.incident import Incident
@@ -78,6 +76,7 @@ class CapacityAccount:
         self._open = np.ones(len(fleet.jobs), np.bool_)
         """Mask of the jobs with all the instances they need."""
         self._start_ns = 0
+        self._on_demand = np.zeros(len(layout.instances), np.bool_)
         self._changes: list[BlockAllocation] = []
         self._impaired: frozenset[int] = frozenset()
 
@@ -117,8 +116,8 @@ class CapacityAccount:
             return
         self._start_ns = start_ns
         zones = {cluster.name: cluster.zone for cluster in self._fleet.clusters}
-        on_demand = (self._job_of != IDLE) & ~self._governed
-        pool = Pool.of(self._layout, zones, on_demand, self._fleet.market.sells)
+        self._on_demand = (self._job_of != IDLE) & ~self._governed
+        pool = Pool.of(self._layout, zones, self._on_demand, self._fleet.market.sells)
         ledger = self._ledger = Ledger(
             pool, self._fleet.market, token=self._rng.token, now_ns=start_ns
         )
@@ -172,6 +171,10 @@ class CapacityAccount:
     def add_change(self, change: Change, block: Block) -> None:
         """Add a change from a request to the changes returned by `drain`."""
         self._record([(change, block)])
+
+    def use(self, places: Iterable[int]) -> None:
+        """Take instances off the market: a job runs on them on demand."""
+        self._on_demand[list(places)] = True
 
     def drain(self) -> list[BlockAllocation]:
         """Return the changes since the last call, in order."""
@@ -241,20 +244,6 @@ class CapacityAccount:
                 for incident in impaired
             )
             self._record(self.ledger.report_health(block.id, len(members & down), impaired=is_cut))
-
-
-def spans_of(layout: Layout, places: Iterable[int]) -> Iterator[str]:
-    """Yield instances, ascending, as addresses and ranges of siblings."""
-    rows: NDArray[np.int64] = np.fromiter(places, np.int64)
-    for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1):
-        first = layout.instances[run[0]]
-        last = layout.instances[run[-1]]
-        if len(run) == 1:
-            yield first
-        elif first.rpartition("/")[0] == last.rpartition("/")[0]:
-            yield f"{first}..{last.rpartition('/')[2]}"
-        else:
-            yield from (layout.instances[row] for row in run.tolist())
 
 
 def _spans(layout: Layout, block: Block) -> Iterator[str]:

@@ -47,6 +47,7 @@ class StateLook(NamedTuple):
 _LOOKS: dict[str, tuple[str, Severity | None]] = {
     "running": ("●", None),
     "checkpointing": ("▼", Severity.INFO),
+    "evaluating": ("◇", Severity.INFO),
     "starting": ("▷", Severity.INFO),
     "stalled": ("▲", Severity.WARNING),
     "waiting": ("◌", Severity.CRITICAL),

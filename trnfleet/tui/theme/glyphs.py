@@ -26,7 +26,8 @@ _BRAILLE_ROWS = ("14", "25", "36", "78")
 
 _PAIRS = (
     # Severities, states and marks.
-    "✖X ▲! •* ●o ◌~ ◐% ○. ·. ×x ◦o ▪. ◆# ▼v ▾v ▸> ▷> ▶> ◀< ◂< ◃< ▹> ‖= ▵^ ✓+ ✔+ ≈~ ↻@ …. ±+ Δd σs "
+    "✖X ▲! •* ●o ◌~ ◐% ○. ·. ×x ◦o ▪. ◆# ▼v ▾v ▸> ▷> ◇e ▶> ◀< ◂< ◃< ▹> ‖= ▵^ ✓+ ✔+ ≈~ ↻@"
+    " …. ±+ Δd σs "
     # Arrows.
     "←< →> ↑^ ↓v ↔= ⇄= "
     # Lines, corners and ticks.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.history import CHIPS, FIRST, chip_minute, write_minutes
 
+from trnfleet.domain.metrics import JOB_FIGURES
 from trnfleet.errors import ConfigError, TrnfleetError
 from trnfleet.export.history.files import (
     FileMark,
@@ -90,7 +91,7 @@ def test_ten_minutes_are_totals_means_and_maxima_of_what_was_covered(tmp_path: P
         history.write_rows(
             JOB_MINUTES,
             FIRST,
-            [(FIRST * 60_000_000, "train", "training", "running", 60, *[0.5] * 12)],
+            [(FIRST * 60_000_000, "train", "training", "running", 60, *[0.5] * len(JOB_FIGURES))],
         )
         history.roll_up(FIRST)
     finally:

@@ -104,9 +104,12 @@ def test_a_recovery_goes_through_all_steps_in_order(lasts_s: float | None) -> No
         Step.DETECT,
         Step.QUARANTINE,
         Step.DRAIN,
+        Step.MOVE,
         Step.MEND,
         Step.RETURN,
     ]
+    moves = times.pop(4)
+    assert moves >= max(times[3], 130.0)
     assert times == sorted(times)
     whole_s = 395.0 if lasts_s is None else lasts_s
     assert times[-1] - times[0] == pytest.approx(whole_s)

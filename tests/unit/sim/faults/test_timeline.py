@@ -103,7 +103,7 @@ def test_a_fault_that_is_asked_for_begins_at_once() -> None:
     said = fleet.inject("chip_throttle", f"{IDLE}/*/*")
     assert "and 28 more, for 600 s" in said
     said = fleet.inject("hang_collectives", CHIP)
-    assert said.endswith("for 50 s: the job is restarted")
+    assert said.endswith("for 60 s: the job is restarted")
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,11 @@ def test_a_link_belongs_to_the_job_on_both_its_ends() -> None:
     idle = link(f"{IDLE}/trn2-0001/chip05", EAST)
     assert idle.job == NO_JOB
     assert idle.companions == ()
-    assert idle.carried == 1.0
+    assert idle.carried(1.0) == 1.0
+
+
+NEED = np.ones((3, 3))
+"""All of the bandwidth, for each job and axis."""
 
 
 @pytest.mark.parametrize("capacity", [0.25, 0.4, 0.9])
@@ -71,9 +75,16 @@ def test_a_slow_link_and_the_way_round_take_equally_long(capacity: float) -> Non
     The collective lasts longer by the same factor.
     """
     slow = link(CHIP, EAST, capacity)
-    assert slow.carried / capacity == pytest.approx(2.0 - slow.carried)
-    assert balanced_pace(capacity) == pytest.approx(capacity / slow.carried)
-    assert link(CHIP, EAST, 0.0).carried == 0.0
+    carried = slow.carried(1.0)
+    assert carried / capacity == pytest.approx(2.0 - carried)
+    assert balanced_pace(capacity) == pytest.approx(capacity / carried)
+    assert link(CHIP, EAST, 0.0).carried(1.0) == 0.0
+
+
+@pytest.mark.parametrize(("need", "carried"), [(0.2, 1.0), (0.25, 1.0), (0.5, 0.5), (1.0, 0.4)])
+def test_a_slow_link_keeps_the_traffic_for_which_it_has_room(need: float, carried: float) -> None:
+    """With a quarter of its bandwidth left, a link carries all that needs less than a quarter."""
+    assert link(CHIP, EAST, 0.25).carried(need) == pytest.approx(carried)
 
 
 def test_what_a_link_cannot_carry_goes_round_its_ring() -> None:
@@ -82,9 +93,9 @@ def test_what_a_link_cannot_carry_goes_round_its_ring() -> None:
     No other lane is changed.
     """
     slow = link(CHIP, EAST, 0.25)
-    lanes = found(find_patches(TROUBLE.layout, [slow]))
+    lanes = found(find_patches(TROUBLE.layout, [slow], NEED))
     assert sorted(lanes) == sorted([*slow.lanes, *slow.companions])
-    share = slow.carried
+    share = slow.carried(1.0)
     assert 0.0 < share < 1.0
     assert all(lanes[lane][0] == pytest.approx(share) for lane in slow.lanes)
     assert all(lanes[lane][0] == pytest.approx(2.0 - share) for lane in slow.companions)
@@ -97,12 +108,12 @@ def test_no_lane_exceeds_its_links_bandwidth() -> None:
     """
     for direction, peak in ((EAST, 128e9), (Z_NEXT, 64e9)):
         slow = link(CHIP, direction, 0.25)
-        lanes = found(find_patches(TROUBLE.layout, [slow]))
+        lanes = found(find_patches(TROUBLE.layout, [slow], NEED))
         whole = peak * LINK_CEILING / PEAK
         assert all(lanes[lane][1] == np.floor(0.25 * whole) for lane in slow.lanes)
         assert all(lanes[lane][1] == np.floor(whole) for lane in slow.companions)
     down = link(CHIP, EAST, 0.0)
-    lanes = found(find_patches(TROUBLE.layout, [down]))
+    lanes = found(find_patches(TROUBLE.layout, [down], NEED))
     assert all(lanes[lane] == (0.0, 0.0) for lane in down.lanes)
 
 
@@ -110,9 +121,9 @@ def test_two_slow_links_of_one_ring_combine() -> None:
     """Each carries less; the rest of the ring carries more for each."""
     first = link(CHIP, EAST, 0.1)
     second = link(f"{TRAIN}/trn2u-0001-2/chip06", EAST, 0.1)
-    left = first.carried
-    assert 0.1 < left == second.carried < 0.9
-    lanes = found(find_patches(TROUBLE.layout, [first, second]))
+    left = first.carried(1.0)
+    assert 0.1 < left == second.carried(1.0) < 0.9
+    lanes = found(find_patches(TROUBLE.layout, [first, second], NEED))
     # Each of them would carry some of what the other does not.
     assert all(lanes[lane][0] == left * (2.0 - left) for lane in (*first.lanes, *second.lanes))
     others = set(lanes) - {*first.lanes, *second.lanes}
@@ -122,12 +133,12 @@ def test_two_slow_links_of_one_ring_combine() -> None:
 def test_a_link_that_is_down_sends_nothing_round_its_ring() -> None:
     """Traffic of a link that is down fails, or uses EFA: no other lane changes."""
     lost = link(CHIP, EAST, 0.0)
-    lanes = found(find_patches(TROUBLE.layout, [lost]))
+    lanes = found(find_patches(TROUBLE.layout, [lost], NEED))
     assert set(lanes) == set(lost.lanes)
     assert {factor for factor, _ in lanes.values()} == {0.0}
 
 
 def test_a_fleet_without_slow_links_has_no_patches() -> None:
     """Nothing is touched."""
-    patches = find_patches(TROUBLE.layout, [])
+    patches = find_patches(TROUBLE.layout, [], NEED)
     assert [len(part) for part in patches] == [0, 0, 0]

@@ -15,7 +15,7 @@ import numpy as np
 from trnfleet.domain.jobs import Inference
 from trnfleet.errors import ConfigError
 from trnfleet.sim.jobs.serving.requests import SLOT_S, Arrivals, Load, RequestSlots, poisson
-from trnfleet.sim.jobs.serving.times import ServingTimes, serving_times, share_without_sequences
+from trnfleet.sim.jobs.serving.times import ServingTimes, serving_times, used_share
 from trnfleet.sim.jobs.slowdown import Halt
 from trnfleet.sim.rng import Rng, Stream
 
@@ -272,11 +272,10 @@ class InferenceJobs:
         self._prompt_per_s = prompt / self._batches.prefill_s
         self._flops_per_token = flops / self._chips
         room = np.array([kind.hbm_bytes.value for kind in chip_types], np.float64) * sizes
-        cache = np.array([replica.cache_bytes for replica in self.times])
-        self._kv_share = (cache / room)[self.job] if len(jobs) else np.zeros(0)
-        self._base_share = np.array(
+        # The cache is allocated with the model, and does not grow with the sequences in it.
+        self._hbm_used = np.array(
             [
-                share_without_sequences(job, replica, hbm)
+                used_share(job, replica, hbm)
                 for job, replica, hbm in zip(jobs, self.times, room, strict=True)
             ]
         )[self.job]
@@ -351,7 +350,7 @@ class InferenceJobs:
             hbm_read_bytes_per_s=work.read_bytes / self._chips,
             flops=(work.tokens + work.prefill_s * self._prompt_per_s) * self._flops_per_token,
             there=there,
-            hbm_used=self._base_share + self._kv_share * self._batches.size,
+            hbm_used=self._hbm_used,
             latency_s=self._latency_s(work, speed),
         )
         return done, self._figures(work, router, speed, elapsed_s)
@@ -431,13 +430,14 @@ class InferenceJobs:
         recent = self._recent * math.exp(-elapsed_s / RECENT_S)
         recent += np.stack([total(_over(work.waited_s, speed)), total(work.tokens)]) * elapsed_s
         self._recent = recent
-        batch = total(self._batches.size) / self.count
+        # What sequences spent in the batch: Little's law.
+        batch = total(_over(work.waited_s, speed)) / self.count
         return ServingFigures(
             tokens_per_s=total(work.tokens),
             ttft_s=first_s / replicas_there,
             tpot_s=np.where(recent[1] > 1e-3, recent[0] / np.maximum(recent[1], 1e-3), np.nan),
             batch=batch,
-            kv_share=batch * self._kv_share[self._begin],
+            kv_share=np.minimum(batch / self._batches.most[self._begin], 1.0),
             capacity=there / self.count,
         )
 

@@ -104,16 +104,25 @@ class ReplicaRows:
         }
         return done, time
 
-    def fill(self, average: NDArray[np.float64], done: dict[Phase, Row], work: ReplicaWork) -> None:
+    def fill(
+        self,
+        average: NDArray[np.float64],
+        done: dict[Phase, Row],
+        time: dict[Phase, Row],
+        work: ReplicaWork,
+    ) -> None:
         """Write the mean activity of each replica.
 
         Args:
             average: Rows of the replicas, which are 0: shape (replicas, quantities).
             done: Work of each replica by phase.
+            time: Time of each by phase. Cores that wait for another one count as busy.
             work: What else they did.
         """
+        busy = {**time, Phase.START: done[Phase.START]}
         for quantity, factors in enumerate(self._factors):
             column = average[:, quantity]
+            spent = busy if quantity == QUANTITIES["nc"] else done
             for phase, factor in factors.items():
-                column += done[phase] * factor
+                column += spent[phase] * factor
         average[:, QUANTITIES["tensor"]] += TENSOR_PER_FULL_BATCH * work.batch_share

@@ -159,14 +159,15 @@ def serving_times(job: Inference, kind: ChipType, chips: int) -> ServingTimes:
     return times
 
 
-def share_without_sequences(job: Inference, times: ServingTimes, room: float) -> float:
-    """Return the used share of a replica's HBM, `room` bytes, without sequences.
+def used_share(job: Inference, times: ServingTimes, room: float) -> float:
+    """Return the used share of a replica's HBM, `room` bytes.
 
-    It contains the weights and the runtime's part.
+    It contains the weights, the runtime's part and the cache of a full batch.
     """
     if job.hbm_used is not None:
-        return max(job.hbm_used - times.cache_bytes * job.max_batch / 2.0 / room, 0.0)
-    return (job.model_bytes + times.draft_bytes) / room + RUNTIME_HBM_SHARE
+        return job.hbm_used
+    held = job.model_bytes + times.draft_bytes + times.cache_bytes * job.max_batch
+    return min(held / room + RUNTIME_HBM_SHARE, 1.0)
 
 
 def _check(job: Inference, times: ServingTimes, kind: ChipType, chips: int) -> None:
