@@ -35,7 +35,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check long brokers chaos soak churn truth truth-screen lint package bench fixtures pictures docs lock clean
+.PHONY: help run test check long brokers chaos soak churn truth traces blame truth-screen lint package bench fixtures pictures docs lock clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile
@@ -79,6 +79,12 @@ churn: $(VENV)/dev $(VENV)/project ## watch what five programs keep of names tha
 
 truth: $(VENV)/dev $(VENV)/project ## compare simulated telemetry with itself and published figures
 	@$(LAB).truth $(ARGS)
+
+blame: $(VENV)/dev $(VENV)/project ## print how well the shipped rules notice drawn faults and name their culprit; ARGS="--runs 7" for fewer
+	@$(LAB).truth.blame $(ARGS)
+
+traces: $(VENV)/dev $(VENV)/project ## print what each simulated fault changes, and when; ARGS="straggler" for some
+	@$(LAB).truth.traces $(ARGS)
 
 truth-screen: $(VENV)/dev $(VENV)/project ## look for figures with two values on 200 screens of the live demo; ARGS="--samples 50"
 	@.ci/mosquitto

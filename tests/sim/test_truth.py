@@ -8,6 +8,7 @@ from support.paths import ROOT
 from lab.truth import published, tables
 from lab.truth.flops import TOLERANCE
 from lab.truth.report import Seen, look
+from lab.truth.traces import signature
 
 FLEETS = {"demo": 4.0, "training": 4.0, "cluster-10k": 30.0}
 
@@ -61,3 +62,13 @@ def test_no_published_figure_of_the_page_is_missed() -> None:
     page = (ROOT / "docs" / "telemetry.md").read_text(encoding="utf-8")
     assert "| yes |" in page
     assert "**no**" not in page
+
+
+def test_a_straggler_has_traces_of_its_own_beside_its_job_s() -> None:
+    """Engines and power tell it from its peers; its job's steps are longer."""
+    found = signature("straggler")
+    own = {trace.metric.name: trace.after_s for trace in found.traces if trace.is_own}
+    assert own.keys() == {"engine_util_pct", "power_util_pct", "power_w"}
+    assert max(own.values()) <= 20
+    assert found.step_ratio > 1.2
+    assert found.events == []
