@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 from support.sim.fleets import shipped_fleet
 
-from trnfleet.domain.fleet import Rates
+from trnfleet.config import validate
+from trnfleet.domain.fleet import FleetFile, Rates
 from trnfleet.domain.jobs import JOB_STATES
 from trnfleet.domain.metrics import BY_NAME
+from trnfleet.domain.scenario import Scenario
 from trnfleet.sim.engine import Engine, to_ns
+from trnfleet.sim.sharding import WHOLE, Shard
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,10 +129,7 @@ def test_a_blocked_heat_sink_heats_first_and_throttles_then() -> None:
 def test_an_idle_ultraserver_takes_the_place_of_a_failed_one(
     make_engine: Callable[..., Engine], training: Callable[..., dict[str, Any]]
 ) -> None:
-    """The job starts again at once on the spare, and the repaired UltraServer is idle.
-
-    A part of the fleet computes the same, and so does a run in longer ticks.
-    """
+    """The job starts again at once on the spare, and the repaired UltraServer is idle."""
     job = training(on=["c/us-0001..us-0002"], **MODEL)
     engine = make_engine(job, ultraservers=3, instances=0)
     for _ in range(5):
@@ -146,6 +146,60 @@ def test_an_idle_ultraserver_takes_the_place_of_a_failed_one(
     watts = values(engine, "power_w").reshape(3, 64).mean(axis=1)
     assert watts[0] < 100.0 < watts[1] < 1.05 * watts[2]
     assert (engine.job_of_instance == [-1] * 4 + [0] * 8).all()
+
+
+MOVING: dict[str, Any] = {
+    "name": "f",
+    "clusters": [{"name": "c", "ultraservers": [{"count": 4}]}],
+    "jobs": [{"kind": "training", "name": "train", "on": ["c/us-0001..us-0002"], **MODEL}],
+    # Both begin after the job has left us-0001 for us-0003.
+    "stragglers": [
+        {"chip": CHIP, "slower_pct": 50.0, "from_s": 200.0},
+        {"chip": "c/us-0003/trn2u-0003-1/chip04", "slower_pct": 20.0, "from_s": 300.0},
+    ],
+}
+
+
+def moving(shard: Shard = WHOLE, period_s: float = 1.0) -> Engine:
+    """Return a fleet whose job moves to a spare after 45 s."""
+    fleet = validate(MOVING, FleetFile, "fleet.toml")
+    failed = {"fault": "hbm_uncorrectable", "target": CHIP, "at": 10.0}
+    scenario = validate({"faults": [failed]}, Scenario, "scenario.toml")
+    return Engine(fleet, 7, period_s, to_ns(fleet.start), scenario=scenario, shard=shard)
+
+
+def test_a_shard_and_longer_ticks_see_the_same_move() -> None:
+    """Each half of the fleet has the columns of the whole, bit for bit."""
+    whole = moving()
+    halves = [moving(Shard(number, 2)) for number in (1, 2)]
+    for _ in range(250):
+        whole.step()
+        for half in halves:
+            half.step()
+    for half in halves:
+        rows = half.layout.chip_rows(np.array(half.own))
+        for name in ("engine_util_pct", "power_w", "exec_errors", "health"):
+            assert np.array_equal(half.columns[name][rows], whole.columns[name][rows]), name
+    longer = moving(period_s=10.0)
+    for _ in range(25):
+        longer.step()
+    assert longer.jobs_on == whole.jobs_on == [("c/us-0002..us-0003",)]
+
+
+def test_a_fault_concerns_the_job_that_runs_there_when_it_begins() -> None:
+    """One where the job was slows nothing, and one on its spare slows it."""
+    engine = moving()
+    steps_s = []
+    for _ in range(400):
+        tick = engine.step()
+        if state(tick) == "running":
+            steps_s.append((engine.now_s, float(tick.figures["step_time_s"][0])))
+    usual, left, own = (
+        np.median([step_s for at_s, step_s in steps_s if begin < at_s < end])
+        for begin, end in ((150.0, 200.0), (210.0, 300.0), (310.0, 400.0))
+    )
+    assert left == pytest.approx(usual, rel=0.03)
+    assert own > 1.1 * usual
 
 
 def test_without_a_spare_the_job_waits_for_the_repair(

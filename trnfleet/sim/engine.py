@@ -153,6 +153,7 @@ class Engine:
         self._silent_rows = SilentHosts(self.layout, self.columns)
         self.account = CapacityAccount(self.layout, fleet, placement, rng)
         """The account's Capacity Blocks."""
+        self.incidents.spares.hold(np.flatnonzero(self.account.governed))
         self.silent = np.zeros(len(self.layout.instances), np.bool_)
         """Instances without telemetry in the last tick; shape (instances,)."""
         self.lead_in = lead_in
@@ -342,7 +343,7 @@ class Engine:
         """Add the blocks' changes since the last call to `allocations`; return their events."""
         changed = self.account.drain()
         for allocation in changed:
-            self.incidents.spares.hold(allocation.block.places)
+            self.incidents.spares.hold(np.array(allocation.block.places))
         allocations += changed
         generation = self.incidents.generation
         return [
@@ -399,7 +400,7 @@ class Engine:
         events = self.incidents.drain()
         for change in jobs.changes:
             job = self.fleet.jobs[change.job]
-            on = job.on[0].partition("..")[0]
+            on = self.jobs_on[change.job][0].partition("..")[0]
             # What faults and blocks do to jobs comes where windows are cut; a job's own begin and
             # end lie anywhere in one.
             own_s = {

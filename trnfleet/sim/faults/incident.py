@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import itertools
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from trnfleet.domain.address import Level
@@ -22,7 +22,6 @@ from trnfleet.domain.layout import Layout, Node
 from trnfleet.domain.links import neighbour
 from trnfleet.sim.hardware.links import SlowLink
 from trnfleet.sim.jobs.slowdown import Halt
-from trnfleet.sim.placement import IDLE
 
 if TYPE_CHECKING:
     from trnfleet.domain.targets import Target
@@ -93,14 +92,6 @@ class Incident:
         """Events added to counters: executions fail only where a job has some."""
         runs = bool(self.jobs) and not self.finds_jobs_down
         return tuple(count for count in self.fault.counts if runs or count.metric != "exec_errors")
-
-    def leave(self, job: int) -> None:
-        """Concern a job no more, which has moved to other instances."""
-        self.jobs = tuple(other for other in self.jobs if other != job)
-        self.links = tuple(
-            replace(link, job=IDLE, companions=()) if link.job == job else link
-            for link in self.links
-        )
 
     @property
     def present_effect(self) -> Effect:
@@ -177,16 +168,12 @@ def make_incident(
     instances = _instances(layout, fault, target)
     racks = _racks(layout, target.node) if fault.scope is FaultScope.ULTRASERVER else ()
     amount = fault.magnitude if magnitude is None else magnitude
-    links: tuple[SlowLink, ...] = ()
+    links = _links(layout, placement, fault, target, racks, amount)
     rows: tuple[int, ...] = ()
     if fault.scope is FaultScope.LINK:
-        links = (SlowLink.at(layout, placement, target.node.number, target.direction, amount),)
         rows = tuple(sorted(set(links[0].rows)))
-        if fault.has_detour:
-            links += _unused_beside(layout, placement, links[0])
         instances = tuple(sorted({int(layout.instance_of_chip[row]) for row in rows}))
     elif fault.effect is Effect.SPLIT:
-        links = _between_racks(layout, placement, racks, amount)
         rows = tuple(sorted({row for link in links for row in link.rows}))
     elif fault.scope is FaultScope.CHIP:
         rows = (target.node.number,)
@@ -215,6 +202,33 @@ def make_incident(
         links=links,
         racks=racks,
     )
+
+
+def place_again(incident: Incident, layout: Layout, placement: Placement) -> None:
+    """Let an incident concern the jobs that run on its target by now."""
+    incident.links = _links(
+        layout, placement, incident.fault, incident.target, incident.racks, incident.magnitude
+    )
+    incident.jobs = _jobs(
+        placement, incident.fault, incident.instances, incident.links, incident.racks
+    )
+
+
+def _links(
+    layout: Layout,
+    placement: Placement,
+    fault: Fault,
+    target: Target,
+    racks: tuple[tuple[int, ...], ...],
+    capacity: float,
+) -> tuple[SlowLink, ...]:
+    """Return the links of a fault: its own one first, then others that are out of use."""
+    if fault.effect is Effect.SPLIT:
+        return _between_racks(layout, placement, racks, capacity)
+    if fault.scope is not FaultScope.LINK:
+        return ()
+    own = SlowLink.at(layout, placement, target.node.number, target.direction, capacity)
+    return (own, *(_unused_beside(layout, placement, own) if fault.has_detour else ()))
 
 
 def _instances(layout: Layout, fault: Fault, target: Target) -> tuple[int, ...]:

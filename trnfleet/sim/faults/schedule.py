@@ -210,7 +210,7 @@ class FaultSchedule:
         evenly = 1.0 - rng.uniform(Stream.WEAKNESS, 0, len(layout.instances))
         weakness = np.floor(-np.log(evenly) * WEAKNESS_STEPS).astype(np.int64) + 1
         self._weakness = np.cumsum(weakness * np.diff(layout.chip_start))
-        """Running sum of the instances' weakness, of which random faults choose."""
+        """Running sum of the instances' weakness; random faults choose by it."""
         self._again: list[tuple[float, int, Fault, Target]] = []
         """Repeats to come: time, random word, fault and target."""
 

@@ -1,8 +1,8 @@
 """Spares: idle instances that take the place of failed ones in a training job.
 
-A job on whole UltraServers takes an idle UltraServer, another job an idle instance; of the same
-types, in the same cluster, and not in a Capacity Block. A serving job waits for the repair: its
-other replicas go on.
+A job on whole UltraServers takes an idle UltraServer, one on a standalone instance another of
+these: of the same types, in the same cluster, and not in a Capacity Block. A job on parts of an
+UltraServer waits for the repair, and so does a serving job, whose other replicas go on.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from trnfleet.domain.layout import Layout, Node
 from trnfleet.sim.placement import IDLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from numpy.typing import NDArray
 
     from trnfleet.domain.fleet import FleetFile
@@ -39,16 +37,17 @@ class Spares:
     """The idle instances of a fleet."""
 
     def __init__(self, layout: Layout, fleet: FleetFile, placement: Placement) -> None:
-        """Look up the jobs that can move, and what Capacity Blocks of the fleet file hold."""
+        """Look up the jobs that can move."""
         self._layout = layout
         self._job_of = placement.job_of_instance
-        self._moves = np.array([isinstance(job, Training | FineTuning) for job in fleet.jobs])
+        self._can_move = np.array([isinstance(job, Training | FineTuning) for job in fleet.jobs])
         self._held = np.zeros(len(layout.instances), np.bool_)
-        for block in fleet.blocks:
-            for target in block.on:
-                covered = layout.find_instances(target)
-                if covered is not None:
-                    self._held[covered.start : covered.stop] = True
+        self.have_moved = False
+        """Whether any job has left its place."""
+
+    def hold(self, places: NDArray[np.intp]) -> None:
+        """Keep instances that belong to a Capacity Block from being left or taken."""
+        self._held[places] = True
 
     def move(self, job: int, instance: int, broken: NDArray[np.bool_]) -> Move | None:
         """Move a job from an instance to the first spare; None if it cannot, or has none.
@@ -58,45 +57,35 @@ class Spares:
             instance: The failed instance.
             broken: Mask of the instances with a fault; shape (instances,).
         """
-        failed = self._unit(job, instance)
-        if not self._moves[job] or self._held[failed.start : failed.stop].any():
+        group = self._layout.parent(Node(Level.INSTANCE, instance))
+        is_alone = bool(self._layout.is_standalone[group.number])
+        members = self._layout.instance_range(group)
+        failed = range(instance, instance + 1) if is_alone else members
+        places = slice(failed.start, failed.stop)
+        # Without all of an UltraServer, a job has neighbours there to which it stays linked.
+        is_whole = bool((self._job_of[places] == job).all())
+        if not self._can_move[job] or not is_whole or self._held[places].any():
             return None
         usable = (self._job_of == IDLE) & ~broken & ~self._held
-        for spare in self._alike(failed):
-            if usable[spare.start : spare.stop].all():
+        for first in self._alike(failed, group, usable).tolist():
+            spare = range(first, first + len(failed))
+            kinds = self._layout.instance_type
+            if np.array_equal(kinds[spare.start : spare.stop], kinds[places]):
                 self._job_of[spare.start : spare.stop] = job
-                self._job_of[failed.start : failed.stop] = IDLE
+                self._job_of[places] = IDLE
+                self.have_moved = True
                 return Move(job, failed, spare)
         return None
 
-    def hold(self, places: Iterable[int]) -> None:
-        """Keep the instances of a Capacity Block from being taken."""
-        self._held[list(places)] = True
-
-    def _unit(self, job: int, instance: int) -> range:
-        """Return the failed instance, or its UltraServer if the job has all of it."""
-        group = self._layout.parent(Node(Level.INSTANCE, instance))
-        members = self._layout.instance_range(group)
-        is_whole = not self._layout.is_standalone[group.number] and bool(
-            (self._job_of[members.start : members.stop] == job).all()
-        )
-        return members if is_whole else range(instance, instance + 1)
-
-    def _alike(self, failed: range) -> Iterator[range]:
-        """Yield the units of the same kind in the same cluster, in their order."""
+    def _alike(self, failed: range, group: Node, usable: NDArray[np.bool_]) -> NDArray[np.intp]:
+        """Return the first instances of usable places of the same size in the same cluster."""
         layout = self._layout
-        group = layout.parent(Node(Level.INSTANCE, failed.start))
-        cluster = layout.parent(group)
-        kinds = layout.instance_type[failed.start : failed.stop]
-        starts = layout.cluster_start[cluster.number : cluster.number + 2].tolist()
-        for number in range(*starts):
-            if layout.is_standalone[number] != layout.is_standalone[group.number]:
-                continue
-            members = layout.instance_range(Node(Level.ULTRASERVER, number))
-            size = len(failed) if not layout.is_standalone[number] else 1
-            for first in range(members.start, members.stop, size):
-                unit = range(first, first + size)
-                if unit.stop <= members.stop and np.array_equal(
-                    layout.instance_type[unit.start : unit.stop], kinds
-                ):
-                    yield unit
+        begin, end = layout.cluster_start[layout.parent(group).number :][:2]
+        starts = layout.ultraserver_start
+        is_same = layout.is_standalone == layout.is_standalone[group.number]
+        is_same[:begin] = is_same[end:] = False
+        if layout.is_standalone[group.number]:
+            return np.flatnonzero(usable & np.repeat(is_same, np.diff(starts)))
+        is_free = np.logical_and.reduceat(usable, starts[:-1].astype(np.intp))
+        sizes = np.diff(starts)
+        return np.asarray(starts[:-1][is_same & is_free & (sizes == len(failed))], np.intp)

@@ -33,7 +33,14 @@ from trnfleet.domain.severity import Severity
 from trnfleet.errors import ConfigError
 from trnfleet.sim.events import EventSource, SimEvent
 from trnfleet.sim.faults.effects import FaultEffects
-from trnfleet.sim.faults.incident import Incident, Step, cures, initial_halt, is_on_hardware
+from trnfleet.sim.faults.incident import (
+    Incident,
+    Step,
+    cures,
+    initial_halt,
+    is_on_hardware,
+    place_again,
+)
 from trnfleet.sim.faults.schedule import FaultSchedule
 from trnfleet.sim.faults.spares import Move, Spares
 from trnfleet.sim.ids import ec2_id, serial_number
@@ -227,6 +234,7 @@ class IncidentTimeline:
         """Number of times that each instance was replaced."""
         self.boots = np.zeros(count, np.int32)
         """Number of boots of each instance since the start."""
+        self._placement = placement
         self.spares = Spares(layout, fleet, placement)
         self.moves: list[Move] = []
         """Jobs that took a spare, in order. The engine carries them out and clears the list."""
@@ -393,10 +401,7 @@ class IncidentTimeline:
                 continue
             self.moves.append(move)
             for other in self._open:
-                if other.fault.scope is not FaultScope.CLUSTER and set(other.instances) <= set(
-                    move.failed
-                ):
-                    other.leave(job)
+                place_again(other, self._layout, self._placement)
             self._events.append(self._log_writer.move(move, at_s))
 
     def _begin(self, incident: Incident) -> None:
@@ -404,6 +409,8 @@ class IncidentTimeline:
             incident.is_over = True
             return
         incident.is_open = True
+        if self.spares.have_moved:
+            place_again(incident, self._layout, self._placement)
         incident.halt = initial_halt(incident)
         incident.finds_jobs_down = self.effects.are_down(incident.jobs, self._open)
         self._open.append(incident)

@@ -67,11 +67,11 @@ class CapacityAccount:
             _members(layout, number, entry, fleet.market.sells)
             for number, entry in enumerate(fleet.blocks)
         ]
-        self._governed = np.zeros(len(layout.instances), np.bool_)
+        self.governed = np.zeros(len(layout.instances), np.bool_)
         """Instances that belong to blocks of the fleet file. Jobs on others run on demand, and
         these are not for sale."""
         for members in self._entries:
-            self._governed[list(members)] = True
+            self.governed[list(members)] = True
         self._ledger: Ledger | None = None
         self._open = np.ones(len(fleet.jobs), np.bool_)
         """Mask of the jobs with all the instances they need."""
@@ -116,7 +116,7 @@ class CapacityAccount:
             return
         self._start_ns = start_ns
         zones = {cluster.name: cluster.zone for cluster in self._fleet.clusters}
-        self._on_demand = (self._job_of != IDLE) & ~self._governed
+        self._on_demand = (self._job_of != IDLE) & ~self.governed
         pool = Pool.of(self._layout, zones, self._on_demand, self._fleet.market.sells)
         ledger = self._ledger = Ledger(
             pool, self._fleet.market, token=self._rng.token, now_ns=start_ns
@@ -210,7 +210,7 @@ class CapacityAccount:
 
     def _open_jobs(self, at_s: float, workloads: Workloads, *, is_start: bool = False) -> None:
         """Start the jobs of begun blocks, and end jobs without their instances."""
-        usable = ~self._governed
+        usable = ~self.governed
         for block in self.ledger.blocks.values():
             if block.is_usable:
                 usable[list(block.places)] = True
