@@ -94,19 +94,19 @@ async def outcome(seed: int, *, as_host: bool) -> Outcome:
         if each.kind == "firing" and (each.rule, each.target) not in usual
     ]
     about = [each for each in news if each.target.startswith("uc1/")]
-    own = [each.at_s for each in about if fault.instance.startswith(each.target.partition(":")[0])]
     named = [each.at_s for each in about if each.target.startswith(fault.instance)]
+    others = [
+        each
+        for each in about
+        if not each.is_quieted
+        and not each.target.startswith(fault.instance)
+        and not fault.instance.startswith(each.target)
+    ]
     return Outcome(
         fault,
         min((each.at_s - BEGINS_S for each in news), default=None),
         min((at_s - BEGINS_S for at_s in named), default=None),
-        len(own) + len(named) < len(about)
-        and any(
-            not each.target.startswith(fault.instance)
-            and not fault.instance.startswith(each.target)
-            and not each.is_quieted
-            for each in about
-        ),
+        blames_others=bool(others),
     )
 
 

@@ -64,8 +64,8 @@ def test_jobs_are_interrupted_as_often_as_published() -> None:
     """Interruptions match the published rate within three Poisson standard deviations.
 
     Published: 419 unexpected interruptions in 54 days on 16,384 accelerators, one in 3.1 h. Checked
-    over five times as many device-days, without the repeats, which replace a fifth of those that
-    can come again.
+    over five times as many device-days, without repeats. They
+    replace a fifth of the faults that can come again.
     """
     first = sum(
         part.number * (1.0 - REPEAT if fault.can_repeat else 1.0)

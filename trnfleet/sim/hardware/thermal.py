@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from trnfleet.domain.metrics import BY_NAME
 from trnfleet.domain.power import Racks
 from trnfleet.errors import ConfigError
 from trnfleet.sim.hardware.columns import CHUNK_INSTANCES, noise_chips
@@ -52,8 +53,8 @@ HOT_MARGIN_C = 3.0
 """Largest excess of any chip over the first of these. Twice the largest offset, plus a margin."""
 
 
-COOLED_C = 0.05
-"""Excess of a mended chip below which it is like its peers, degC: a fifth of a step on the wire."""
+COOLED_C = BY_NAME["temperature_c"].scale / 2.0
+"""Excess of a mended chip below which it is like its peers, degC: what rounding hides."""
 
 
 class Cooling:
@@ -405,7 +406,10 @@ class Throttling:
             )
         if len(self._poor.rows):
             owners = self._layout.instance_of_chip[self._poor.rows].astype(np.intp)
-            np.minimum.at(self.pace, owners, self._poor_pace(owners, inlet_c, left_w, approach))
+            chips = np.stack(self._poor_chips(owners))
+            excess = self._poor.factor, self._excess_c
+            pace = self._settled_pace(owners, chips, inlet_c, left_w, approach, *excess)
+            np.minimum.at(self.pace, owners, pace)
         self.pace = np.minimum(self.pace, allowed)
         self._ending_c = self._excess_after(self._demand_w * self.pace, approach)
         if not (self.pace < 1.0).any():
@@ -430,6 +434,8 @@ class Throttling:
         inlet_c: NDArray[np.float64],
         left_w: NDArray[np.float64],
         approach: NDArray[np.float64],
+        times: NDArray[np.float64] | float = 1.0,
+        excess_c: NDArray[np.float64] | float = 0.0,
     ) -> NDArray[np.float64]:
         """Return the pace allowed by one chip of each of some instances.
 
@@ -442,49 +448,25 @@ class Throttling:
                 lag.
             left_w: The mean chip's power above the background at its begin, after the lag.
             approach: Share of the way to new values.
+            times: Rise of each chip as a multiple of its type's.
+            excess_c: How much hotter than its type each was at the begin.
         """
         c_per_w, factor, offset_c = chip
         near = approach[instances]
+        worse = near * c_per_w * (times - 1.0)
         most_w = self._dynamic_w[instances]
         start_c = self._start_c[instances]
         slope = self._slope_per_c[instances]
         # The temperature at the window's end is `base` at pace 0 and rises by `gain` to pace 1, as
         # far as the chip's maximum.
-        still_c = inlet_c[instances] + offset_c + c_per_w * self._background_w[instances]
-        base_c = still_c + c_per_w * factor * left_w[instances] * (1.0 - near)
-        gain_c = near * c_per_w * factor * self._demand_w[instances]
-        # pace = 1 - slope x (base + gain x pace - start), solved for the pace.
-        pace = (1.0 + slope * (start_c - base_c)) / (1.0 + slope * gain_c)
-        at_most = 1.0 - slope * (still_c + c_per_w * most_w - start_c)
-        left: NDArray[np.float64] = np.clip(np.maximum(pace, at_most), LEAST_PACE, 1.0)
-        return left
-
-    def _poor_pace(
-        self,
-        instances: NDArray[np.intp],
-        inlet_c: NDArray[np.float64],
-        left_w: NDArray[np.float64],
-        approach: NDArray[np.float64],
-    ) -> NDArray[np.float64]:
-        """Return the pace allowed by each poorly cooled chip, as `_settled_pace` does.
-
-        Args:
-            instances: Of these chips.
-            inlet_c: As for `_settled_pace`.
-            left_w: Likewise.
-            approach: Likewise.
-        """
-        c_per_w, factor, offset_c = self._poor_chips(instances)
-        near = approach[instances]
-        worse = near * c_per_w * (self._poor.factor - 1.0)
-        start_c = self._start_c[instances]
-        slope = self._slope_per_c[instances]
-        still_c = inlet_c[instances] + offset_c + self._excess_c * (1.0 - near)
-        still_c = still_c + (c_per_w + worse) * self._background_w[instances]
+        still_c = inlet_c[instances] + offset_c + (c_per_w + worse) * self._background_w[instances]
+        still_c = still_c + excess_c * (1.0 - near)
         base_c = still_c + c_per_w * factor * left_w[instances] * (1.0 - near)
         gain_c = (near * c_per_w + worse) * factor * self._demand_w[instances]
+        # pace = 1 - slope x (base + gain x pace - start), solved for the pace.
         pace = (1.0 + slope * (start_c - base_c)) / (1.0 + slope * gain_c)
-        left: NDArray[np.float64] = np.clip(pace, LEAST_PACE, 1.0)
+        at_most = 1.0 - slope * (still_c + (c_per_w + worse) * most_w - start_c)
+        left: NDArray[np.float64] = np.clip(np.maximum(pace, at_most), LEAST_PACE, 1.0)
         return left
 
     def _poor_chips(self, instances: NDArray[np.intp]) -> tuple[NDArray[np.float64], ...]:

@@ -51,7 +51,7 @@ WAIT_SPREAD = 0.5
 """Largest relative deviation of a wait for data from its mean: assumed. Evenly distributed, as in
 the fleet files."""
 SLOW_STEPS = 500
-"""Steps of which one is slow for a reason of the software (sequence lengths, garbage collection):
+"""One step in this many is slow because of the software (sequence lengths, garbage collection):
 assumed, with at most one a cycle."""
 SLOW_STEP = (0.2, 10.0)
 """Least excess of such a step over the mean, and the factor up to the largest one, 2: assumed.

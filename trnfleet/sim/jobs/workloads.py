@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trnfleet.domain.faults.table import FAULTS
 from trnfleet.domain.fleet import FleetFile, expand
 from trnfleet.domain.jobs import JOB_STATES, Reserved, Traced
 from trnfleet.domain.layout import Layout
@@ -64,10 +65,9 @@ utilisation."""
 TRACE_HBM_READ = 0.30
 """Share of HBM bandwidth read by such a job during decode: assumed."""
 
-HANG_S = 30.0
 HANG_STEPS = 3
-"""Seconds and steps without a finished step after which a job is known to hang, the longer time:
-assumed, the runtime's timeout and a few times the usual step."""
+"""Steps without a finished one after which a job is known to hang, if they take longer than the
+runtime's timeout: assumed."""
 
 _SECONDS_A_DAY = 86_400
 _EVENTS: dict[str, tuple[Severity, str]] = {
@@ -142,8 +142,9 @@ class Workloads:
         ]
         self._reserved = np.array([isinstance(job, Reserved) for job in fleet.jobs], np.bool_)
         self.lifecycle = JobLifecycle(fleet.jobs)
-        self._hung_after_s = np.full(self._count, HANG_S)
-        self._hung_after_s[self._training] = np.maximum(HANG_S, HANG_STEPS * self._steps.step_s)
+        timeout_s = FAULTS["hang_compute"].stages.detect_s
+        self._hung_after_s = np.full(self._count, timeout_s)
+        self._hung_after_s[self._training] = np.maximum(timeout_s, HANG_STEPS * self._steps.step_s)
         self._tables(placement, plans)
         tables = self._activity[self._kind[self._inference]]
         self._replicas = ReplicaRows(
