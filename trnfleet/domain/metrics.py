@@ -281,10 +281,12 @@ def _gauge(
     return Metric(name, scope, wire, scale, unit, aggregate, Kind.GAUGE, **rest)
 
 
-def _counter(name: str, title: str, wire: WireType, text: str, source: str) -> Metric:
+def _counter(
+    name: str, title: str, wire: WireType, text: str, source: str, scope: Scope = Scope.CHIP
+) -> Metric:
     return Metric(
         name,
-        Scope.CHIP,
+        scope,
         wire,
         1,
         "events",
@@ -593,6 +595,14 @@ METRICS: tuple[Metric, ...] = (
         help="EFA receive rate, all adapters",
         real_host=_MEASURED,
         real_source="sysfs infiniband hw_counters",
+    ),
+    _counter(
+        "efa_retransmits",
+        "EFA retrans",
+        "u32",
+        "EFA packets sent again, all adapters",
+        "sysfs infiniband hw_counters retrans_pkts",
+        Scope.INSTANCE,
     ),
     _gauge(
         "exec_latency_p50_s",

@@ -247,7 +247,7 @@ class Engine:
             self._effects.stragglers,
             self._effects.cooling,
         )
-        self._hosts.fill(number, jobs, end_s)
+        self._hosts.fill(number, elapsed_s, jobs, end_s, self._effects.instances.efa_share)
         self._effects.mark(self.columns)
         self._effects.count(self.columns, end_s)
         if number >= 0:

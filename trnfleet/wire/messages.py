@@ -13,7 +13,14 @@ from pydantic_core import from_json
 
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
 from trnfleet.domain.hardware.topology import DIRECTIONS, MOST_LANES
-from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS, Metric, Scope, WireType
+from trnfleet.domain.metrics import (
+    BY_NAME,
+    CHIP_METRICS,
+    INSTANCE_METRICS,
+    Metric,
+    Scope,
+    WireType,
+)
 from trnfleet.domain.severity import Severity  # noqa: TC001  read at run time
 from trnfleet.errors import WireError, nearest
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
@@ -356,11 +363,35 @@ class ReplyMessage(Message, frozen=True, kw_only=True):
 
 MessageT = TypeVar("MessageT", bound=msgspec.Struct)
 
-STANDARD_COLUMNS = tuple(ColumnSpec.of(metric) for metric in CHIP_METRICS + INSTANCE_METRICS)
-"""Every column of the metric table, as our own publishers describe them."""
-COLUMN_SETS = {"standard/1": STANDARD_COLUMNS}
-"""Sets of columns that descriptors name, by name and version, the newest last. A set never changes:
-one with other columns gets the next version. CONTRIBUTING.md has the steps."""
+_RELEASED = {
+    "standard/1": """
+        nc_util_pct engine_util_pct tflops hbm_used_bytes hbm_read_bytes_per_s hbm_write_bytes_per_s
+        link_tx_bytes_per_s link_rx_bytes_per_s links_up power_w power_util_pct temperature_c
+        throttle_pct mem_ecc_corrected mem_ecc_uncorrected sram_ecc_corrected sram_ecc_uncorrected
+        exec_completed exec_errors health host_power_w vcpu_util_pct host_memory_used_bytes
+        efa_tx_bytes_per_s efa_rx_bytes_per_s exec_latency_p50_s exec_latency_p99_s
+    """,
+    "standard/2": """
+        nc_util_pct engine_util_pct tflops hbm_used_bytes hbm_read_bytes_per_s hbm_write_bytes_per_s
+        link_tx_bytes_per_s link_rx_bytes_per_s links_up power_w power_util_pct temperature_c
+        throttle_pct mem_ecc_corrected mem_ecc_uncorrected sram_ecc_corrected sram_ecc_uncorrected
+        exec_completed exec_errors health host_power_w vcpu_util_pct host_memory_used_bytes
+        efa_tx_bytes_per_s efa_rx_bytes_per_s efa_retransmits exec_latency_p50_s exec_latency_p99_s
+    """,
+}
+"""Columns of each released set. A set never changes: one with other columns gets the next version.
+CONTRIBUTING.md has the steps."""
+COLUMN_SETS = {
+    name: tuple(ColumnSpec.of(BY_NAME[column]) for column in columns.split())
+    for name, columns in _RELEASED.items()
+}
+"""Sets of columns that descriptors name, by name and version, the newest last."""
+_EVERY_COLUMN = tuple(ColumnSpec.of(metric) for metric in CHIP_METRICS + INSTANCE_METRICS)
+STANDARD_COLUMNS = next(
+    (columns for columns in COLUMN_SETS.values() if columns == _EVERY_COLUMN), _EVERY_COLUMN
+)
+"""Every column of the metric table, as our own publishers describe them: one by one as long as no
+set has all of them."""
 
 
 def encode_message(message: WireStruct) -> bytes:

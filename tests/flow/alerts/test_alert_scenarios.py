@@ -36,7 +36,7 @@ CAUGHT_BY: dict[str, tuple[str, str, str]] = {
     "link_down": (f"{CHIP}:east", "link-down", INSTANCE),
     "z_link_down": (f"{CHIP}:z_next", "link-down", INSTANCE),
     "ultraserver_split": ("uc1/us-0001", "ring-split", "uc1/us-0001"),
-    "efa_affinity_lost": (INSTANCE, "efa-cliff", JOB),
+    "efa_affinity_lost": (INSTANCE, "efa-retransmits", INSTANCE),
     "nic_down": (INSTANCE, "efa-link-down", INSTANCE),
     "nic_failed": (INSTANCE, "efa-link-down", INSTANCE),
     "rack_overheat": (INSTANCE, "overheated", "uc1/us-0001"),

@@ -66,8 +66,10 @@ def with_columns(payload: bytes) -> dict[str, Any]:
     Publishers do so if their columns are no known set.
     """
     message: dict[str, Any] = json.loads(payload)
-    columns = COLUMN_SETS[message.pop("column_set")]
-    return message | {"columns": list(msgspec.to_builtins(columns))}
+    if "column_set" in message:
+        columns = COLUMN_SETS[message.pop("column_set")]
+        message["columns"] = list(msgspec.to_builtins(columns))
+    return message
 
 
 def ultraservers(count: int, cluster: str = "uc1") -> list[tuple[str, str]]:

@@ -87,6 +87,7 @@ class Chips:
         }
         self.rng = Rng(seed)
         self.inlet_delta_c = np.zeros(len(self.layout.instances), np.float32)
+        self.efa_share = np.ones(len(self.layout.instances), np.float32)
         self.physics = ChipPhysics(self.layout, self.cohorts, self.columns, self.rng, fleet, own)
         self.hosts = HostPhysics(self.layout, self.cohorts, self.columns, self.rng, own)
         self._tick = 0
@@ -110,7 +111,7 @@ class Chips:
         )
         at_s = self._tick * elapsed_s
         self.physics.fill(self._tick, elapsed_s, jobs, patches, self.inlet_delta_c, throttled, at_s)
-        self.hosts.fill(self._tick, jobs, at_s)
+        self.hosts.fill(self._tick, elapsed_s, jobs, at_s, self.efa_share)
         self._tick += 1
 
     def value(self, name: str) -> NDArray[np.float64]:

@@ -95,9 +95,12 @@ class SmallFleet:
         )
         self.effects = self.incidents.effects
         self.columns: dict[str, NDArray[Any]] = {
-            metric.name: np.zeros(self.layout.chips, metric.dtype)
+            metric.name: np.zeros(
+                self.layout.chips if metric.scope == Scope.CHIP else len(self.layout.instances),
+                metric.dtype,
+            )
             for metric in METRICS
-            if metric.scope == Scope.CHIP and not metric.is_vector
+            if not metric.is_vector
         }
         self.columns["links_up"][:] = self.links_up
         self.at_s = 0.0

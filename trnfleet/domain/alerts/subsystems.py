@@ -52,6 +52,7 @@ _OF_FIGURE: Mapping[str, str] = MappingProxyType(
         "hbm_used_pct": MEMORY,
         "efa_tx_bytes_per_s": NETWORK,
         "efa_rx_bytes_per_s": NETWORK,
+        "efa_retransmits": NETWORK,
         "tflops": PROGRESS,
         "nc_util_pct": PROGRESS,
         "mfu_pct": PROGRESS,

@@ -17,6 +17,7 @@ from trnfleet.domain.alerts.rules import Rule, inhibitors
 from trnfleet.domain.alerts.signals import Scope
 from trnfleet.domain.alerts.status import AlertState, AlertStatus
 from trnfleet.domain.layout import EMPTY_LAYOUT, Layout
+from trnfleet.domain.metrics import Scope as MetricScope
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.alerting.annotate import describe
 from trnfleet.monitor.alerting.cells import CellAlerts
@@ -389,7 +390,13 @@ class Alerts:
         self._layout = layout
         numbers = same_instances(layout, old)
         to = np.flatnonzero(numbers >= 0)
-        self._counters.move(layout.chip_rows(to), old.chip_rows(numbers[to]), layout.chips)
+        former = numbers[to]
+        self._counters.move(
+            {
+                MetricScope.CHIP: (layout.chip_rows(to), old.chip_rows(former), layout.chips),
+                MetricScope.INSTANCE: (to, former, len(layout.instances)),
+            }
+        )
         for state in self._rule_states:
             for alert in state.move(old, layout):
                 # `_take_groups` does not see it any more, so it ends here.

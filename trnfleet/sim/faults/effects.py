@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from trnfleet.domain.faults.fault import Count, Effect, FaultScope, Reaction
-from trnfleet.domain.metrics import HEALTH_BITS
+from trnfleet.domain.metrics import BY_NAME, HEALTH_BITS, Scope
 from trnfleet.sim.faults.incident import Incident, is_on_hardware
 from trnfleet.sim.hardware.chips import NO_STRAGGLERS, Stragglers
 from trnfleet.sim.hardware.columns import LANES
@@ -150,6 +150,7 @@ RESTARTED_COUNTERS = (
     "sram_ecc_corrected",
     "sram_ecc_uncorrected",
     "exec_errors",
+    "efa_retransmits",
 )
 """Event counters, restarted at 0 on a new instance."""
 
@@ -174,12 +175,15 @@ class InstanceEffects(NamedTuple):
     """On top of the fleet's inlet temperature."""
     cap_share: NDArray[np.float32]
     """Share of the chips' maximum power allowed by a cap; 1 without one."""
+    efa_share: NDArray[np.float32]
+    """Share of its EFA bandwidth that is left."""
 
     def clear(self) -> None:
         """Return to a fleet without faults."""
         self.silent[:] = False
         self.inlet_delta_c[:] = 0.0
         self.cap_share[:] = 1.0
+        self.efa_share[:] = 1.0
 
 
 def _silence(state: InstanceEffects, instances: list[int], _magnitude: float) -> None:
@@ -192,6 +196,10 @@ def _warm(state: InstanceEffects, instances: list[int], degrees_c: float) -> Non
 
 def _cap(state: InstanceEffects, instances: list[int], share: float) -> None:
     state.cap_share[instances] = np.minimum(state.cap_share[instances], share)
+
+
+def _lose_packets(state: InstanceEffects, instances: list[int], share: float) -> None:
+    state.efa_share[instances] = np.minimum(state.efa_share[instances], share)
 
 
 _ON_JOBS: Mapping[Effect, Callable[[float], JobPace]] = {
@@ -207,6 +215,7 @@ _ON_INSTANCES: Mapping[Effect, Callable[[InstanceEffects, list[int], float], Non
     Effect.SILENT: _silence,
     Effect.INLET: _warm,
     Effect.POWER_CAP: _cap,
+    Effect.EFA_PACE: _lose_packets,
 }
 """Effects on an incident's instances, by magnitude. The worst of several on one instance counts."""
 
@@ -233,7 +242,10 @@ class FaultEffects:
         self._replicas = Replicas(layout, placement)
         count = len(layout.instances)
         self.instances = InstanceEffects(
-            np.zeros(count, np.bool_), np.zeros(count, np.float32), np.ones(count, np.float32)
+            np.zeros(count, np.bool_),
+            np.zeros(count, np.float32),
+            np.ones(count, np.float32),
+            np.ones(count, np.float32),
         )
         self.slowdowns = Slowdowns.healthy(self._job_count, placement.replicas)
         """Speed left to each job and replica; another object after every `update`."""
@@ -340,9 +352,10 @@ class FaultEffects:
         Counters of new instances begin at 0.
         """
         if self._replaced:
-            rows = self._layout.chip_rows(np.array(self._replaced, np.int64))
+            instances = np.array(self._replaced, np.int64)
+            rows = {Scope.INSTANCE: instances, Scope.CHIP: self._layout.chip_rows(instances)}
             for name in RESTARTED_COUNTERS:
-                columns[name][rows] = 0
+                columns[name][rows[BY_NAME[name].scope]] = 0
             self._replaced = []
         for incident in self._counting:
             until_s = min(end_s, incident.ends_s)

@@ -81,6 +81,11 @@ IDLE_VCPU_PCT = 5.0
 POWER_SPREAD_W = 4.0
 """Standard deviation of a host's power besides its CPUs (fans, supplies): assumed. As slow as
 `KNOT_S`."""
+EFA_PACKET_BYTES = 8_900.0
+"""Bytes of a full EFA packet: published, an MTU of 9,001."""
+RETRANSMITTED = (1e-7, 1e-3)
+"""Share of EFA packets that are sent again, on a healthy host and with all of its bandwidth lost:
+assumed."""
 _LEAST_TAIL = 0.15
 """Smallest share of `TAIL` in a tick: assumed."""
 _BYTES_PER_UNIT = 32
@@ -93,6 +98,7 @@ _LANE = {
     "exec_latency_p50_s": 5,
     "exec_latency_p99_s": 6,
     "host_power_w": 7,
+    "efa_retransmits": 8,
 }
 """Noise word of each metric. Part of a seed's meaning: a new metric needs an unused one."""
 
@@ -162,13 +168,22 @@ class HostPhysics:
         """Return the values of sets of hosts for each own host."""
         return of_sets.astype(np.float32)[self._cohorts.hosts.of_instance[self._own]]
 
-    def fill(self, tick: int, jobs: JobTick, at_s: float) -> None:
+    def fill(
+        self,
+        tick: int,
+        elapsed_s: float,
+        jobs: JobTick,
+        at_s: float,
+        efa_share: NDArray[np.float32],
+    ) -> None:
         """Write a tick's instance columns.
 
         Args:
             tick: Its number, the key of the noise.
+            elapsed_s: Length of its window.
             jobs: Work of the jobs.
             at_s: The tick's time, simulated seconds since the start, for the slow variation.
+            efa_share: For each instance, the share of its EFA bandwidth that is left.
         """
         if self._own.start == self._own.stop:
             return
@@ -205,6 +220,9 @@ class HostPhysics:
         self._write("host_memory_used_bytes", np.minimum(used, memory_bytes, out=used))
         for name in ("efa_tx_bytes_per_s", "efa_rx_bytes_per_s"):
             self._write(name, np.minimum(varied(name, efa), efa_peak), self._without_efa)
+        if tick >= 0:
+            # As of chips' counters, none before the start.
+            self._count_retransmits(elapsed_s, self._of_own(efa), efa_share[self._own], noise)
         median_s = varied("exec_latency_p50_s", latency_s)
         tail = np.maximum(self._factor("exec_latency_p99_s", noise), np.float32(_LEAST_TAIL))
         own = TAIL if jobs.latency_tail is None else self._mean(jobs.latency_tail)
@@ -214,6 +232,24 @@ class HostPhysics:
         missing = is_idle[self._cohorts.hosts.of_instance[self._own]]
         self._write("exec_latency_p50_s", median_s, missing)
         self._write("exec_latency_p99_s", tail, missing)
+
+    def _count_retransmits(
+        self,
+        elapsed_s: float,
+        sent_bytes_per_s: NDArray[np.float32],
+        efa_share: NDArray[np.float32],
+        noise: NDArray[np.uint16],
+    ) -> None:
+        """Add a tick's packets that were sent again."""
+        healthy, worst = RETRANSMITTED
+        share = healthy + (worst - healthy) * (1.0 - efa_share)
+        packets = sent_bytes_per_s * share * (elapsed_s / EFA_PACKET_BYTES)
+        # A part of a packet is one at times.
+        packets += noise[:, _LANE["efa_retransmits"]] * np.float32(2.0**-16)
+        column = self._columns["efa_retransmits"]
+        column += packets.astype(column.dtype)
+        if self._without_efa is not None:
+            column[self._without_efa] = BY_NAME["efa_retransmits"].top
 
     def _move_to(self, at_s: float) -> None:
         """Set the knots around a time, and the fraction of the way between them."""

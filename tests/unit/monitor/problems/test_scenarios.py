@@ -99,7 +99,7 @@ async def test_each_link_is_one_problem_and_a_split_is_one() -> None:
 
 async def test_game_day_has_one_problem_a_cause() -> None:
     (straggler, two, silent, crash, ended), _ = await problems_at(
-        "game-day", 10.0, 60, 130, 260, 400, 570
+        "game-day", 10.0, 60, 130, 272, 400, 570
     )
     assert [place for place, _, _ in about_hardware(straggler)] == ["trn2u-0001-3/chip10"]
     assert {place for place, _, _ in about_hardware(two)} == {

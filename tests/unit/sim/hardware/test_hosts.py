@@ -253,3 +253,14 @@ def test_parts_together_are_the_whole_bit_for_bit() -> None:
     for metric in INSTANCE_METRICS:
         total = sum(part.columns[metric.name].astype(np.int64) for part in parts)
         assert np.array_equal(total, whole.columns[metric.name]), metric.name
+
+
+def test_lost_efa_bandwidth_shows_in_packets_sent_again() -> None:
+    """A healthy host sends few packets again, one with a tenth of its bandwidth many."""
+    chips = Chips(make_fleet("c/standalone/trn2-0001..trn2-0002"))
+    chips.efa_share[1] = 0.1
+    for _ in range(60):
+        chips.tick(doing(phase(Phase.COLLECTIVE), phase(Phase.COLLECTIVE)))
+    healthy, sick = chips.value("efa_retransmits")[:2] / 60
+    assert 0.0 < healthy < 10.0
+    assert sick > 100.0

@@ -22,6 +22,7 @@ from trnfleet.domain.alerts.signals import (
     Scope,
 )
 from trnfleet.domain.metrics import BY_NAME, Aggregate
+from trnfleet.domain.metrics import Scope as MetricScope
 from trnfleet.monitor.alerting.conditions.compare import compare, compare_codes
 from trnfleet.monitor.alerting.conditions.medians import (
     InstanceShareRows,
@@ -255,7 +256,7 @@ class SilentRows(RowCondition):
 
 
 class CounterRows(RowCondition):
-    """The increase of a counter of chips over a window, or its rate."""
+    """The increase of a counter over a window, or its rate."""
 
     def __init__(self, scope: Scope, condition: Condition, counters: Counters) -> None:
         super().__init__(scope, condition, counters)
@@ -286,7 +287,7 @@ class CounterRows(RowCondition):
     def _totals(self, readings: Readings) -> NDArray[np.int64]:
         """Return the increase of each target."""
         totals = self._counters.totals(self.figure, self.window_s)
-        return _by_level(readings.layout, self.level, totals, np.add) if len(totals) else totals
+        return _by_level(readings.layout, self.level, BY_NAME[self.figure].scope, totals)
 
     def _amounts(self, readings: Readings) -> NDArray[np.int64] | Values:
         totals = self._totals(readings)
@@ -475,12 +476,13 @@ def _of_nodes(
 
 
 def _by_level(
-    layout: Layout, level: Level, of_chips: NDArray[np.int64], reduce: np.ufunc
+    layout: Layout, level: Level, scope: MetricScope, totals: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return a column of chips, reduced to the nodes of a level."""
-    if level is Level.CHIP:
-        return of_chips
-    of_nodes: NDArray[np.int64] = reduce.reduceat(of_chips, layout.chip_start[:-1].astype(np.intp))
+    """Return the sums of a column of chips or instances for the nodes of a level."""
+    if level is Level.CHIP or not len(totals):
+        return totals
+    if scope is MetricScope.CHIP:
+        totals = np.add.reduceat(totals, layout.chip_start[:-1].astype(np.intp))
     if level is Level.ULTRASERVER:
-        of_nodes = reduce.reduceat(of_nodes, layout.ultraserver_start[:-1].astype(np.intp))
-    return of_nodes
+        totals = np.add.reduceat(totals, layout.ultraserver_start[:-1].astype(np.intp))
+    return totals

@@ -18,9 +18,12 @@ from trnfleet.domain.metrics import BY_NAME
 from trnfleet.monitor.alerting.conditions.compare import compare, not_clear
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from trnfleet.domain.alerts.conditions import Condition
+    from trnfleet.domain.metrics import Scope
     from trnfleet.monitor.alerting.inputs import Readings
 
     Rows = NDArray[np.int64]
@@ -42,7 +45,7 @@ class Increase(NamedTuple):
     """The increase of a counter since the last evaluation."""
 
     rows: Rows
-    """Chips with a changed counter, ascending."""
+    """Chips or instances with a changed counter, ascending."""
     amounts: NDArray[np.int64]
 
 
@@ -50,7 +53,7 @@ NO_INCREASE = Increase(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 class CounterFeed:
-    """One counter of all chips, from evaluation to evaluation."""
+    """One counter of all chips or instances, from evaluation to evaluation."""
 
     def __init__(self, top: int) -> None:
         self._top = top
@@ -64,7 +67,7 @@ class CounterFeed:
         A counter seen for the first time has not increased: its start is unknown.
 
         Args:
-            codes: The counters of all chips.
+            codes: The counters of all of them.
         """
         before = self._before
         if before is None or len(before) != len(codes):
@@ -84,25 +87,25 @@ class CounterFeed:
         some = amounts > 0
         return Increase(rows[some], amounts[some])
 
-    def move(self, to: Rows, source: Rows, chips: int) -> None:
+    def move(self, to: Rows, source: Rows, count: int) -> None:
         """Adopt a new layout: the counter of row `source` moves to row `to`."""
         if self._before is None:
             return
-        moved = np.full(chips, self._top, self._before.dtype)
+        moved = np.full(count, self._top, self._before.dtype)
         moved[to] = self._before[source]
         self._before = moved
 
 
 class CounterWindow:
-    """The increase of one counter of all chips over a window."""
+    """The increase of one counter of all chips or instances over a window."""
 
-    def __init__(self, window_s: float, chips: int) -> None:
+    def __init__(self, window_s: float, count: int) -> None:
         self._window_ns = round(window_s * 1e9)
         self._entries: deque[tuple[int, Rows, NDArray[np.int64]]] = deque()
         self.kept = 0
         """Stored changes of all parts."""
-        self.totals: NDArray[np.int64] = np.zeros(chips, np.int64)
-        """Increase within the window; shape (chips,)."""
+        self.totals: NDArray[np.int64] = np.zeros(count, np.int64)
+        """Increase within the window, by row."""
 
     def __len__(self) -> int:
         """Return the number of parts that have changes."""
@@ -130,16 +133,16 @@ class CounterWindow:
             self._coarsen()
 
     def above(self, limit: float) -> Rows:
-        """Return the chips with an increase above a limit of 0 or more, ascending."""
+        """Return the rows with an increase above a limit of 0 or more, ascending."""
         if not self._entries:
             return NO_INCREASE.rows
         return np.flatnonzero(self.totals > limit)
 
-    def move(self, to: Rows, source: Rows, chips: int) -> None:
+    def move(self, to: Rows, source: Rows, count: int) -> None:
         """Adopt a new layout."""
         places = np.full(len(self.totals), -1, np.int64)
         places[source] = to
-        moved = np.zeros(chips, np.int64)
+        moved = np.zeros(count, np.int64)
         moved[to] = self.totals[source]
         self.totals = moved
         entries = self._entries
@@ -178,7 +181,7 @@ def _joined(
 
 
 class Counters:
-    """The chip counters followed by any rule.
+    """The counters followed by any rule.
 
     Rules with the same counter and window share one.
     """
@@ -202,27 +205,31 @@ class Counters:
             window = self._windows.get((figure, window_s))
             if window is None:
                 window = self._windows[figure, window_s] = CounterWindow(
-                    window_s, readings.layout.chips
+                    window_s, len(readings.store.columns[figure])
                 )
             window.add(readings.instant.flow_ns, increases[figure])
 
     def above(self, figure: str, window_s: float, limit: float) -> Rows:
-        """Return the chips whose counter rose by more than a limit in the window, ascending.
+        """Return the rows whose counter rose by more than a limit in the window, ascending.
 
         The limit is 0 or more.
         """
         return self._windows[figure, window_s].above(limit)
 
     def totals(self, figure: str, window_s: float) -> NDArray[np.int64]:
-        """Return the increase of every chip's counter within the window."""
+        """Return the increase of every counter within the window."""
         return self._windows[figure, window_s].totals
 
-    def move(self, to: Rows, source: Rows, chips: int) -> None:
-        """Adopt a new layout."""
-        for feed in self._feeds.values():
-            feed.move(to, source, chips)
-        for window in self._windows.values():
-            window.move(to, source, chips)
+    def move(self, moves: Mapping[Scope, tuple[Rows, Rows, int]]) -> None:
+        """Adopt a new layout.
+
+        Args:
+            moves: Of chips and instances, the new rows, the former ones, and the new number.
+        """
+        for figure, feed in self._feeds.items():
+            feed.move(*moves[BY_NAME[figure].scope])
+        for (figure, _), window in self._windows.items():
+            window.move(*moves[BY_NAME[figure].scope])
 
 
 class Samples:
