@@ -449,7 +449,7 @@ METRICS: tuple[Metric, ...] = (
         Aggregate.MEAN,
         peak=100.0,
         title="power util",
-        help="Share of the chip's maximum power above its background",
+        help="Share of the chip's maximum power above its background, mean of the last minute",
         real_host=_MEASURED,
         real_source="sysfs stats/power/utilization, average of the last wall-clock minute",
     ),

@@ -65,6 +65,8 @@ POWER_CLOCKLESS = 0.4
 """Share of an active engine's power that does not follow its clock (leakage, clock tree, SRAM):
 assumed. A straggler is active longer for the same work, at a lower clock, and so draws more than
 its waiting peers."""
+POWER_MINUTE_S = 60.0
+"""Time of which the driver gives the mean power: published (its sysfs, stats/power)."""
 POWER_IDLE = 0.0008
 """Reading of an idle chip: 0.00 to 0.02 measured on inf2 and trn1 (sysfs power/utilization)."""
 
@@ -251,7 +253,15 @@ class ChipPhysics:
         self._throttle = columns["throttle_pct"]
         self._cohorts = cohorts
         self._hardware = ChipHardware(layout, cohorts)
-        self._chunks = list(cut(layout, columns, own))
+        self._shown_power = columns["power_util_pct"][self._rows]
+        present = np.zeros_like(columns["power_util_pct"])
+        self._power = present[self._rows]
+        """Codes of `power_util_pct` in the present tick."""
+        self._power_sum = np.zeros(len(self._power), np.float32)
+        """Their sum over the seconds of the present minute."""
+        self._summed_s = -1.0
+        """These seconds; negative before the first tick."""
+        self._chunks = list(cut(layout, {**columns, "power_util_pct": present}, own))
         self._noise_chips = noise_chips(layout)
         self._cooled = Cooling(layout, fleet.cooling)
         self.temperature_c = np.zeros(self._rows.stop - self._rows.start, np.float32)
@@ -382,7 +392,27 @@ class ChipPhysics:
             self._heat(
                 chunk, float(approach[chunk.type_index]), inlet_delta_c[chunk.instances], badly
             )
+        self._average_power(elapsed_s, at_s)
         self._is_cold = False
+
+    def _average_power(self, elapsed_s: float, at_s: float) -> None:
+        """Write the mean power of the last whole minute, as the driver does.
+
+        Before a minute is over, it is that of the first tick.
+        """
+        if self._summed_s < 0.0:
+            self._shown_power[:] = self._power
+            self._summed_s = 0.0
+        late_s = min(at_s % POWER_MINUTE_S, elapsed_s)
+        if late_s < elapsed_s:
+            self._power_sum += self._power * np.float32(elapsed_s - late_s)
+            self._power_sum /= np.float32(self._summed_s + elapsed_s - late_s)
+            self._power_sum += np.float32(0.5)
+            np.copyto(self._shown_power, self._power_sum, casting="unsafe")
+            self._power_sum[:] = 0.0
+            self._summed_s = 0.0
+        self._power_sum += self._power * np.float32(late_s)
+        self._summed_s += late_s
 
     def _parts(self, rows: NDArray[np.int64], width: int = 1) -> list[slice | None]:
         """Return each chunk's part of some ascending rows or lanes, None for an empty one.

@@ -30,7 +30,6 @@ SLOWED = (
     "hbm_write_bytes_per_s",
     "link_tx_bytes_per_s",
     "link_rx_bytes_per_s",
-    "power_util_pct",
     "power_w",
 )
 NORTH, SOUTH, WEST, EAST, Z_PREV, Z_NEXT = range(6)
@@ -90,7 +89,7 @@ def test_a_straggler_slows_all_chips_of_its_job_in_the_same_tick_and_no_other(
         for name in SLOWED:
             before = healthy.columns[name][rows].astype(float)
             after = hurt.columns[name][rows].astype(float)
-            if name in {"engine_util_pct", "power_util_pct", "power_w"}:
+            if name in {"engine_util_pct", "power_w"}:
                 own = after[culprit].sum() / before[culprit].sum()
                 least, most = (0.95, 1.15) if "engine" in name else (0.75, 0.9)
                 assert least < own < most, name

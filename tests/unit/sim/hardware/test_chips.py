@@ -103,9 +103,26 @@ def test_power_stays_between_background_and_maximum(chips: Chips) -> None:
     assert watts[:16].mean() > 480
     assert watts[:16].min() > 460
     assert watts[16:].min() >= TRAINIUM2.power_background_w.value
-    chips.tick(doing(phase(Phase.COMPUTE)))
+    # What the driver reads of the first tick is that tick's.
     expected = 90 + chips.value("power_util_pct") / 100 * 410
-    assert chips.value("power_w") == pytest.approx(expected, abs=0.06)
+    assert watts == pytest.approx(expected, abs=0.06)
+
+
+@pytest.mark.parametrize("elapsed_s", [1.0, 7.0, 20.0])
+def test_the_driver_reads_the_mean_power_of_the_last_minute(chips: Chips, elapsed_s: float) -> None:
+    """It changes once a minute, and then equals the mean of the watts since the change before."""
+    watts = []
+    read = []
+    for number in range(int(200 / elapsed_s)):
+        chips.tick(doing(phase(Phase.COMPUTE) * (0.2 + number % 3 / 5)), elapsed_s)
+        watts.append(chips.value("power_w").copy())
+        read.append(chips.value("power_util_pct").copy())
+    changes = [number for number in range(1, len(read)) if (read[number] != read[number - 1]).any()]
+    assert [int(number * elapsed_s // 60) for number in changes] == [1, 2, 3][: len(changes)]
+    for first, last in itertools.pairwise(changes):
+        # Parts of ticks at the minute's ends make the difference.
+        mean = np.mean(watts[first + 1 : last + 1], axis=0)
+        assert 90 + read[last] * 4.1 == pytest.approx(mean, abs=2.0 * elapsed_s**1.5)
 
 
 def test_codes_stay_within_their_limits_and_do_not_pile_up_there() -> None:
