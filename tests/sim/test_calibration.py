@@ -302,7 +302,8 @@ def test_a_start_ramps_over_seconds() -> None:
 
     Published (openg2g's synthetic trace): 18 s and more.
     """
-    jobs = JobRun(fleet_of(TRAINING | {"starts_at_s": 0.0, "startup_s": 60.0}))
+    start = {"starts_at_s": 0.0, "compile_s": 0.0, "startup_s": 60.0}
+    jobs = JobRun(fleet_of(TRAINING | start))
     watts = np.array([jobs.chip_w(tick)[0] for tick in jobs.until(60.0)])
     assert (np.diff(watts) > 0).all()
     assert np.diff(watts).max() < (watts[-1] - watts[0]) / 18

@@ -229,6 +229,7 @@ def test_steps_since_the_checkpoint_are_lost_once() -> None:
         checkpoint_every_steps=100,
         checkpoint_s=4.0,
         startup_s=30.0,
+        compile_s=0.0,
         starts_at_s=0.0,
     )
     jobs.until(30 + 3 * 204 + 12)
@@ -273,6 +274,7 @@ def test_a_checkpoint_that_is_not_complete_saves_nothing() -> None:
             checkpoint_every_steps=10,
             checkpoint_s=4.0,
             startup_s=10.0,
+            compile_s=0.0,
             starts_at_s=0.0,
         )
         jobs.until(10 + after_s)
@@ -285,7 +287,13 @@ def test_a_checkpoint_that_is_not_complete_saves_nothing() -> None:
 @pytest.mark.usefixtures("even_steps")
 def test_without_checkpoints_all_is_lost() -> None:
     """A job without checkpoints restarts from step 0."""
-    jobs = run(step_time_s=2.0, checkpoint_every_steps=0, startup_s=10.0, starts_at_s=0.0)
+    jobs = run(
+        step_time_s=2.0,
+        checkpoint_every_steps=0,
+        startup_s=10.0,
+        compile_s=0.0,
+        starts_at_s=0.0,
+    )
     jobs.until(50.0)
     jobs.halt(Halt.DOWN)
     tick = jobs.advance()
@@ -300,6 +308,7 @@ def test_goodput_is_the_productive_share_of_wall_time() -> None:
         checkpoint_every_steps=10,
         checkpoint_s=4.0,
         startup_s=20.0,
+        compile_s=0.0,
         starts_at_s=0.0,
     )
     assert figure(jobs.until(68.0)[-1], "goodput") == pytest.approx(40 / 68)
@@ -430,6 +439,7 @@ def test_runs_of_fine_tuning_have_evaluations_and_pauses() -> None:
         "evaluation_s": 10.0,
         "pause_s": 15.0,
         "startup_s": 5.0,
+        "compile_s": 0.0,
         "starts_at_s": 0.0,
     }
     jobs = JobRun(fleet_of(job))
@@ -453,6 +463,7 @@ def test_a_run_that_is_saved_is_not_lost() -> None:
         "checkpoint_every_steps": 20,
         "checkpoint_s": 5.0,
         "startup_s": 5.0,
+        "compile_s": 0.0,
         "starts_at_s": 0.0,
     }
     jobs = JobRun(fleet_of(job))

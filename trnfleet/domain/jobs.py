@@ -29,6 +29,8 @@ JOB_STATES = (
     "waiting",
     "idle",
     "evaluating",
+    "compiling",
+    "loading",
 )
 """Job states.
 
@@ -38,6 +40,9 @@ JOB_STATES = (
 - waiting: lacks instances
 - idle: has its instances and executes nothing
 - evaluating: fine-tuning tries its model
+- compiling: its graphs are compiled for NeuronCores
+- loading: its weights come from shared storage
+- starting: first collectives and steps, after both
 """
 
 Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
@@ -102,9 +107,12 @@ class _Steps(_Job):
     checkpoint_s: Length = 12.0
     """Time of a checkpoint at the full bandwidth of the shared storage. With a model it follows
     from the size of the optimizer state."""
+    compile_s: Seconds = 240.0
+    """Time to compile its graphs at its first start: assumed, so that a first start takes the 5 to
+    10 minutes that are published (Neuron documentation). Later starts find them in the cache."""
     startup_s: Length = 90.0
-    """Time from process start to the first step: load weights, compile cache, first collectives
-    (assumed)."""
+    """Time from loaded weights to full speed: first collectives and steps (assumed). With a model
+    its weights load before, by their size."""
     data_stall_every_steps: Steps = 0
     """Steps between waits for the input pipeline, counted from each checkpoint; 0 for none."""
     data_stall_s: Length = 1.5
@@ -329,8 +337,11 @@ class Inference(_Job):
     peaks: tuple[Peak, ...] = ()
     hbm_used: Share | None = None
     """Share of HBM in use at half a batch. By default weights, KV cache and the runtime."""
+    compile_s: Seconds = 240.0
+    """Time to compile its graphs at its first start (assumed, as for training)."""
     startup_s: Length = 60.0
-    """From the processes' start to the first request: weights from storage, warm-up (assumed)."""
+    """Time from loaded weights to the first request: warm-up (assumed). Weights load before, by
+    their size."""
 
     @property
     def prompt_tokens(self) -> int:

@@ -45,6 +45,7 @@ def doing(*jobs: Row, hbm_read_bytes_per_s: float = 0.0) -> JobTick:
         peak_flops_share=average[:, QUANTITIES["tensor"]] * 0.5,
         flops=np.zeros(rows),
         hbm_used=busy * 0.5,
+        host_memory=0.02 + 0.2 * busy,
         executions=np.arange(rows, dtype=np.uint64),
         latency_s=np.where(busy > 0, 1.0, np.nan),
         latency_tail=None,

@@ -29,6 +29,8 @@ def test_states_have_their_names() -> None:
         "waiting",
         "idle",
         "evaluating",
+        "compiling",
+        "loading",
     )
 
 

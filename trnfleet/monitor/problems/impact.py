@@ -26,7 +26,7 @@ LEAST_SLOWDOWN_PCT = 3.0
 """Below this, steps vary by themselves."""
 STEP_TIME_FIGURE = "step_time_s"
 STATE_FIGURE = "state"
-_WITHOUT_STEPS = frozenset({*JOBS_DOWN, "starting"})
+_WITHOUT_STEPS = frozenset({*JOBS_DOWN, "starting", "compiling", "loading"})
 """Job states with outdated step figures."""
 
 

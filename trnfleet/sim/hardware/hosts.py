@@ -50,10 +50,6 @@ class SilentHosts:
             column[chosen] = metric.top
 
 
-MEMORY_IDLE = 0.02
-MEMORY_BUSY = 0.22
-"""Share of host memory in use without and with a job: assumed. Used for buffers, data loading and
-checkpoint staging."""
 KNOT_S = 30.0
 """Seconds between knots of the slow variation: assumed."""
 
@@ -197,7 +193,7 @@ class HostPhysics:
         latency_s = np.where(executes > 0, total_s / np.where(executes > 0, executes, 1.0), np.nan)
         is_idle = np.isnan(latency_s)
         latency_s = np.where(is_idle, 0.0, latency_s)
-        memory = np.where(is_idle, MEMORY_IDLE, MEMORY_BUSY) * self._memory_bytes
+        memory = self._mean(jobs.host_memory) * self._memory_bytes
         noise = self._words(Stream.HOST, tick)
         self._move_to(at_s)
 

@@ -30,6 +30,8 @@ class Phase(enum.IntEnum):
     START = 9
     HANG = 10
     IDLE = 11
+    COMPILE = 12
+    LOAD = 13
 
 
 STEP = (Phase.COMPUTE, Phase.BUBBLE, Phase.COLLECTIVE, Phase.OPTIMIZER)
@@ -207,8 +209,7 @@ _TABLE = {
         efa=0.0,
         vcpu=0.18,
     ),
-    # What the end of a start looks like: weights have come from shared storage into HBM, graphs
-    # from the compile cache, and the first collectives go round. A start climbs to it from nothing.
+    # The end of a warm-up: first collectives and first steps. It climbs to this from nothing.
     Phase.START: Activity(
         nc=0.70,
         tensor=0.40,
@@ -221,7 +222,7 @@ _TABLE = {
         columns=0.30,
         z=0.20,
         efa=0.30,
-        vcpu=0.60,
+        vcpu=0.30,
     ),
     # A collective that one participant never joins: the runtime polls, so cores count as busy and
     # do nothing.
@@ -253,6 +254,37 @@ _TABLE = {
         z=0.0,
         efa=0.0,
         vcpu=0.015,
+    ),
+    # The host compiles graphs for NeuronCores: all of its CPUs are busy, and the chips idle.
+    Phase.COMPILE: Activity(
+        nc=0.0,
+        tensor=0.0,
+        vector=0.0,
+        scalar=0.0,
+        gpsimd=0.0,
+        hbm_read=0.0,
+        hbm_write=0.0,
+        rows=0.0,
+        columns=0.0,
+        z=0.0,
+        efa=0.0,
+        vcpu=0.95,
+    ),
+    # Weights and optimizer state come from shared storage over EFA into HBM, at the rate at which
+    # checkpoints go there.
+    Phase.LOAD: Activity(
+        nc=0.0,
+        tensor=0.0,
+        vector=0.0,
+        scalar=0.0,
+        gpsimd=0.0,
+        hbm_read=0.0,
+        hbm_write=0.001,
+        rows=0.0,
+        columns=0.0,
+        z=0.0,
+        efa=0.06,
+        vcpu=0.25,
     ),
 }
 

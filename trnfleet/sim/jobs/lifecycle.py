@@ -7,11 +7,12 @@ kind's.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from trnfleet.sim.jobs.slowdown import Halt
+from trnfleet.sim.jobs.startup import STARTUP, Startup
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.fleet import Job
+    from trnfleet.sim.jobs.startup import StartWork
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +30,8 @@ class WindowSplit:
     live_s: NDArray[np.float64]
     """Between its beginning and its end, failed or not."""
     run_s: NDArray[np.float64]
-    start_s: NDArray[np.float64]
-    """In its start."""
-    start_work_s: NDArray[np.float64]
-    """Seconds of a complete start's activity; a start ramps up from 0."""
+    start: StartWork
+    """Its start."""
     hang_s: NDArray[np.float64]
     idle_s: NDArray[np.float64]
     failed: NDArray[np.bool_]
@@ -50,8 +50,13 @@ class WindowSplit:
 class JobLifecycle:
     """The lifecycle of all jobs, in the fleet file's order."""
 
-    def __init__(self, jobs: Sequence[Job]) -> None:
-        """Begin with the jobs without a start time running."""
+    def __init__(self, jobs: Sequence[Job], load_s: NDArray[np.float64]) -> None:
+        """Begin with the jobs without a start time running.
+
+        Args:
+            jobs: From the fleet file.
+            load_s: Time that each one's weights take to load.
+        """
         never = np.inf
         self._jobs = tuple(jobs)
         self._from_s = np.array(
@@ -61,10 +66,13 @@ class JobLifecycle:
             [never if job.ends_at_s is None else job.ends_at_s for job in jobs]
         )
         # A reserved instance has nothing to start.
-        self.startup_s = np.array([float(getattr(job, "startup_s", 1.0)) for job in jobs])
-        """Duration of each job's start at the full bandwidth of the shared storage."""
+        compile_s, warm_up_s = (
+            np.array([float(getattr(job, name, 0.0)) for job in jobs])
+            for name in ("compile_s", "startup_s")
+        )
         count = len(jobs)
-        self._left_s = np.where(np.isneginf(self._from_s), 0.0, self.startup_s)
+        self.startup = Startup(compile_s, load_s, warm_up_s)
+        self.startup.restart(~np.isneginf(self._from_s), is_cold=True)
         self.halt = np.zeros(count, np.int8)
         self.hung_at_s = np.full(count, never)
         """When the present hang of each job becomes known; infinite without one."""
@@ -86,13 +94,13 @@ class JobLifecycle:
     @property
     def starting(self) -> NDArray[np.bool_]:
         """Jobs that are in their start."""
-        return self.alive & (self._left_s > 0.0)
+        return self.alive & (self.startup.part < len(STARTUP))
 
     def withhold(self, job: int) -> None:
         """Keep a job waiting for `open`, as if it had never begun."""
         self._from_s[job] = np.inf
         self._begun[job] = False
-        self._left_s[job] = self.startup_s[job]
+        self.startup.restart(job, is_cold=True)
 
     def open(self, job: int, at_s: float) -> None:
         """Start a job at `at_s`, or at its own time if later."""
@@ -100,7 +108,7 @@ class JobLifecycle:
         ends_at_s = self._jobs[job].ends_at_s
         self._from_s[job] = at_s if starts_at_s is None else max(at_s, starts_at_s)
         self._until_s[job] = np.inf if ends_at_s is None else ends_at_s
-        self._left_s[job] = self.startup_s[job]
+        self.startup.restart(job, is_cold=True)
         self._begun[job] = False
         self._ended[job] = self._until_s[job] <= self._from_s[job]
 
@@ -115,6 +123,7 @@ class JobLifecycle:
         halt: NDArray[np.int8],
         storage: NDArray[np.float64],
         hung_after_s: NDArray[np.float64],
+        is_cold: NDArray[np.bool_],
     ) -> WindowSplit:
         """Move on by `elapsed_s` and return its division.
 
@@ -125,6 +134,7 @@ class JobLifecycle:
             storage: For each job, its share of the shared storage's bandwidth, which a start waits
                 for.
             hung_after_s: For each job, the time without a step after which its hang is known.
+            is_cold: Jobs that are down and have to compile.
         """
         begin_s = middle_s - elapsed_s / 2.0
         end_s = middle_s + elapsed_s / 2.0
@@ -148,22 +158,17 @@ class JobLifecycle:
         self.is_hung = hangs & (self.hung_at_s <= end_s)
         hung = known & self.is_hung & ~was_hung
         resumed = known & (halt == Halt.NONE) & was_hung
-        self._left_s[is_down] = self.startup_s[is_down]
+        self.startup.restart(is_down, is_cold=is_cold[is_down])
         hang_s = np.where(hangs, live_s, 0.0)
         free_s = np.where(halt == Halt.NONE, live_s, 0.0)
-        start_s = np.minimum(self._left_s / storage, free_s)
-        left_s = np.maximum(self._left_s - start_s * storage, 0.0)
-        left_s[start_s < free_s] = 0.0
-        start_work_s = (self._ramp(left_s) - self._ramp(self._left_s)) / storage
-        self._left_s = left_s
+        start = self.startup.advance(free_s, storage)
         self._begun |= started
         self._ended |= ended
         self.halt = halt.copy()
         return WindowSplit(
             live_s=live_s,
-            run_s=free_s - start_s,
-            start_s=start_s,
-            start_work_s=start_work_s,
+            run_s=start.left_s,
+            start=start,
             hang_s=hang_s,
             idle_s=elapsed_s - hang_s - free_s,
             failed=failed,
@@ -173,11 +178,3 @@ class JobLifecycle:
             started=started,
             ended=ended,
         )
-
-    def _ramp(self, left_s: NDArray[np.float64]) -> NDArray[Any]:
-        """Return the work done of a start with `left_s` remaining.
-
-        Activity grows with time, so work grows with its square.
-        """
-        done_s = self.startup_s - left_s
-        return done_s * done_s / (2.0 * self.startup_s)

@@ -12,6 +12,7 @@ import numpy as np
 
 from trnfleet.domain.hardware.catalogue import ChipType, ultraserver_type_of
 from trnfleet.errors import ConfigError
+from trnfleet.sim.jobs.activity import EFA_CEILING
 
 if TYPE_CHECKING:
     from trnfleet.domain.fleet import FleetFile
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout
     from trnfleet.sim.placement import Placement
 
+HOST_STORAGE_BYTES_PER_S = 24e9
+"""A host's rate from and to the shared file system: assumed. 6 % of a trn2 instance's EFA
+bandwidth."""
 MFU_TOLERANCE = 0.02
 """Largest contradiction between the `tokens_per_step`, `step_time_s` and `mfu` of a file, relative.
 """
@@ -54,6 +58,12 @@ class JobSite:
     def hosts(self) -> float:
         """Instances of the job."""
         return self.chips / self.instance_chips
+
+    @property
+    def loads_bytes_per_s(self) -> float:
+        """Rate of all its hosts from and to the shared file system."""
+        reachable = self.efa_bytes_per_s * self.instance_chips * EFA_CEILING
+        return min(self.hosts * min(HOST_STORAGE_BYTES_PER_S, reachable), self.storage_bytes_per_s)
 
     @property
     def ring_axis(self) -> str:

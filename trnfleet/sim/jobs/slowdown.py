@@ -49,6 +49,8 @@ class Slowdowns:
     """For each replica of a serving job, its speed under slow chips and links."""
     replica_halt: NDArray[np.int8]
     """For each replica, a `Halt`; `HANG` and `DOWN` are as for jobs."""
+    is_cold: NDArray[np.bool_]
+    """For each job, whether its next start compiles."""
 
     def copy(self) -> Slowdowns:
         """Return a copy that can be changed."""
@@ -61,5 +63,13 @@ class Slowdowns:
         link = np.ones((jobs, len(AXES)))
         halt = np.zeros(jobs, np.int8)
         return Slowdowns(
-            compute, link, efa, storage, load, halt, np.ones(replicas), np.zeros(replicas, np.int8)
+            compute,
+            link,
+            efa,
+            storage,
+            load,
+            halt,
+            np.ones(replicas),
+            np.zeros(replicas, np.int8),
+            np.zeros(jobs, np.bool_),
         )

@@ -55,9 +55,6 @@ RUNTIME_SHARE = 0.03
 USED_TOLERANCE = 0.02
 """Allowed shortfall of a file's `hbm_used` below the derived value, as a share. Activations are an
 estimate."""
-HOST_STORAGE_BYTES_PER_S = 24e9
-"""A host's write rate to the shared file system: assumed. 6 % of a trn2 instance's EFA bandwidth.
-"""
 
 
 class PassTraffic(NamedTuple):
@@ -139,10 +136,7 @@ class Checkpoint(NamedTuple):
         size = STATE_BYTES * job.trained_parameters
         reachable = site.efa_bytes_per_s * site.instance_chips * EFA_CEILING
         if "checkpoint_s" not in job.model_fields_set:
-            bytes_per_s = min(
-                site.hosts * min(HOST_STORAGE_BYTES_PER_S, reachable), site.storage_bytes_per_s
-            )
-            return Checkpoint(size / bytes_per_s, size)
+            return Checkpoint(size / site.loads_bytes_per_s, size)
         least_s = size / min(site.hosts * reachable, site.storage_bytes_per_s)
         if job.checkpoint_s < least_s:
             raise ConfigError(
@@ -190,6 +184,8 @@ class StepPlan(NamedTuple):
     """Model FLOP/s in the compute phase, as a share of the chips' dense BF16 peak."""
     checkpoint_s: float
     """Time of a checkpoint at the full bandwidth of the shared storage."""
+    load_s: float
+    """Time to load weights and optimizer state, likewise; 0 without a model."""
     hbm_used: float
     """Share of HBM in use."""
     link_wait: float = 0.0
@@ -208,9 +204,8 @@ def activity_of(*, spans: bool) -> NDArray[np.float64]:
     table = ACTIVITY.copy()
     if not spans:
         efa = QUANTITIES["efa"]
-        storage = (Phase.CHECKPOINT, Phase.STALL)
+        storage = (Phase.CHECKPOINT, Phase.STALL, Phase.LOAD)
         table[[phase for phase in Phase if phase not in storage], efa] = 0.0
-        table[Phase.START, efa] = table[Phase.CHECKPOINT, efa]
     table.setflags(write=False)
     return table
 
@@ -237,6 +232,7 @@ def plan(job: Training | FineTuning, site: JobSite) -> StepPlan:
             flops,
             0.0,
             job.checkpoint_s,
+            0.0,
             job.hbm_used,
         )
     else:
@@ -322,6 +318,14 @@ class _ModelSharding:
             checkpoint.size_bytes / site.chips / checkpoint.time_s / site.efa_bytes_per_s
         )
         row[QUANTITIES["hbm_read"]] = checkpoint.size_bytes / site.chips / checkpoint.time_s / hbm
+        load_bytes = checkpoint.size_bytes
+        if job.trained_parameters != job.parameters:
+            # Frozen weights, once for each copy of the model.
+            load_bytes += WEIGHT_BYTES * (job.parameters or 0.0) * self.spread.replicas
+        load_s = load_bytes / site.loads_bytes_per_s
+        row = activity[Phase.LOAD]
+        row[QUANTITIES["efa"]] = load_bytes / site.chips / load_s / site.efa_bytes_per_s
+        row[QUANTITIES["hbm_write"]] = load_bytes / site.chips / load_s / hbm
         return StepPlan(
             compute_s,
             busy_s - compute_s,
@@ -331,6 +335,7 @@ class _ModelSharding:
             self.flops,
             0.0,
             checkpoint.time_s,
+            load_s,
             self.hbm_used,
             link_wait,
             tensor_axes,

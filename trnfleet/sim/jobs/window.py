@@ -62,6 +62,8 @@ class JobTick:
     """HBM reads of a chip on top of `average`, by row."""
     hbm_used: NDArray[np.float64]
     """Share of HBM, by row."""
+    host_memory: NDArray[np.float64]
+    """Share of host memory in use, by row."""
     executions: NDArray[np.uint64]
     """Executions completed in the life of the job or replica, by row."""
     latency_s: NDArray[np.float64]
@@ -102,6 +104,7 @@ class JobTick:
             flops=mean("flops"),
             hbm_read_bytes_per_s=mean("hbm_read_bytes_per_s"),
             hbm_used=mean("hbm_used"),
+            host_memory=mean("host_memory"),
             latency_s=mean("latency_s"),
             figures={
                 name: values

@@ -37,6 +37,7 @@ from trnfleet.sim.jobs.serving.inference import (
 )
 from trnfleet.sim.jobs.serving.replica_rows import JobShares, ReplicaRows
 from trnfleet.sim.jobs.slowdown import Halt, Slowdowns
+from trnfleet.sim.jobs.startup import STARTUP, StartWork
 from trnfleet.sim.jobs.traces import Trace, trace_of
 from trnfleet.sim.jobs.training import (
     EXECUTIONS_PER_STEP,
@@ -59,6 +60,13 @@ if TYPE_CHECKING:
 
 IDLE_HBM_SHARE = 0.004
 """HBM share of the runtime on an idle chip: assumed."""
+MEMORY_IDLE = 0.02
+MEMORY_BUSY = 0.22
+"""Share of host memory in use without and with a job: assumed. Used for buffers, data loading and
+checkpoint staging."""
+_MEMORY_OF_STARTS = (0.45, 0.35, MEMORY_BUSY)
+"""The same in each part of a start: assumed. The compiler needs most, and weights pass through it.
+"""
 TRACE_EXECUTION_S = 0.1
 """Execution latency of a job replayed from a recording: assumed. Recordings contain only
 utilisation."""
@@ -134,6 +142,15 @@ class Workloads:
             kinds,
             rng,
             placement.replica_chips[self._inference].tolist(),
+            [
+                job.model_bytes / replace(sites[number], chips=chips).loads_bytes_per_s
+                for job, number, chips in zip(
+                    inference,
+                    self._inference.tolist(),
+                    placement.replica_chips[self._inference].tolist(),
+                    strict=True,
+                )
+            ],
         )
         self._traced = [
             (number, job, trace_of(job, traces))
@@ -141,7 +158,15 @@ class Workloads:
             if isinstance(job, Traced)
         ]
         self._reserved = np.array([isinstance(job, Reserved) for job in fleet.jobs], np.bool_)
-        self.lifecycle = JobLifecycle(fleet.jobs)
+        load_s = np.zeros(self._count)
+        load_s[self._training] = [step_plan.load_s for step_plan in plans]
+        load_s[self._inference] = [
+            job.model_bytes * replicas / sites[number].loads_bytes_per_s
+            for job, number, replicas in zip(
+                inference, self._inference.tolist(), self._serving.count.tolist(), strict=True
+            )
+        ]
+        self.lifecycle = JobLifecycle(fleet.jobs, load_s)
         timeout_s = FAULTS["hang_compute"].stages.detect_s
         self._hung_after_s = np.full(self._count, timeout_s)
         self._hung_after_s[self._training] = np.maximum(timeout_s, HANG_STEPS * self._steps.step_s)
@@ -191,7 +216,12 @@ class Workloads:
         steps = self._training
         serving = self._inference
         span = self.lifecycle.advance(
-            elapsed_s, middle_s, slowdowns.halt, slowdowns.storage, self._hung_after_s
+            elapsed_s,
+            middle_s,
+            slowdowns.halt,
+            slowdowns.storage,
+            self._hung_after_s,
+            slowdowns.is_cold,
         )
         changes = self._changes(span, slowdowns.halt)
         pace = self._pace(slowdowns, span.run_s > 0.0)
@@ -208,10 +238,9 @@ class Workloads:
             is_kept=(span.run_s + span.hang_s)[serving] > 0.0,
         )
         shares = JobShares(
-            *(
-                time_s[serving] / elapsed_s
-                for time_s in (span.run_s, span.start_s, span.start_work_s, span.hang_s)
-            )
+            span.run_s[serving] / elapsed_s,
+            span.hang_s[serving] / elapsed_s,
+            StartWork(*(seconds[..., serving] for seconds in span.start)).over(elapsed_s),
         )
         of_replicas = self._replicas.phases(replicas, shares)
         busy = self._recorded(middle_s - elapsed_s / 2.0, middle_s + elapsed_s / 2.0, span)
@@ -249,6 +278,7 @@ class Workloads:
             hbm_used=self._used(elapsed_s, span, window, replicas, shares),
             executions=self._executions(rows),
             latency_s=self._latency(span, figures, replicas),
+            host_memory=self._host_memory(elapsed_s, span, window, of_replicas[1]),
             figures=figures,
             states=self._states(),
             changes=changes,
@@ -378,8 +408,9 @@ class Workloads:
         time[-1, Phase.IDLE] = 1.0
         work[:, Phase.IDLE] = time[:, Phase.IDLE]
         time[jobs, Phase.HANG] = work[jobs, Phase.HANG] = span.hang_s / elapsed_s
-        time[jobs, Phase.START] = span.start_s / elapsed_s
-        work[jobs, Phase.START] = span.start_work_s / elapsed_s
+        for part, phase in enumerate(STARTUP):
+            time[jobs, phase] = span.start.time_s[part] / elapsed_s
+            work[jobs, phase] = span.start.work_s[part] / elapsed_s
         for table, by_phase in zip((work, time), of_replicas, strict=True):
             for phase, values in by_phase.items():
                 table[serving, phase] = self._replicas.mean(values)
@@ -398,10 +429,35 @@ class Workloads:
         A start fills it; it is freed with the processes.
         """
         used = self._hbm_used.copy()
-        there = (span.run_s + span.start_work_s + span.hang_s) / elapsed_s
-        there[self._training] -= window.time[:, TRAINING.index(Phase.IDLE)]
+        there = self._processes(elapsed_s, span, window) + span.start.loaded_s / elapsed_s
         used[:-1] = used[:-1] * there + IDLE_HBM_SHARE * (1.0 - there)
         return self._replicas.rows(used, self._replicas.hbm_used(replicas, shares, IDLE_HBM_SHARE))
+
+    def _host_memory(
+        self,
+        elapsed_s: float,
+        span: WindowSplit,
+        window: TrainingWork,
+        of_replicas: dict[Phase, NDArray[np.float64]],
+    ) -> NDArray[np.float64]:
+        """Return the share of host memory in use, by row."""
+        there = np.append(self._processes(elapsed_s, span, window), 0.0)
+        there[:-1][self._reserved] = 0.0
+        used = MEMORY_IDLE + (MEMORY_BUSY - MEMORY_IDLE) * there
+        for time_s, memory in zip(span.start.time_s, _MEMORY_OF_STARTS, strict=True):
+            used[:-1] += (memory - MEMORY_IDLE) * time_s / elapsed_s
+        shares = np.full(len(self._serving.job), MEMORY_BUSY)
+        for phase, memory in zip(STARTUP, _MEMORY_OF_STARTS, strict=True):
+            shares += (memory - MEMORY_BUSY) * of_replicas[phase]
+        return self._replicas.rows(used, shares)
+
+    def _processes(
+        self, elapsed_s: float, span: WindowSplit, window: TrainingWork
+    ) -> NDArray[np.float64]:
+        """Return the share of the window with processes behind their start, by job."""
+        there = (span.run_s + span.hang_s) / elapsed_s
+        there[self._training] -= window.time[:, TRAINING.index(Phase.IDLE)]
+        return there
 
     def _executions(self, rows: int) -> NDArray[np.uint64]:
         executions = np.zeros(rows, np.uint64)
@@ -472,7 +528,8 @@ class Workloads:
         states = np.where(self._reserved, _STATE["idle"], _STATE["running"]).astype(np.int8)
         states[self._training] = _STATE_OF_PHASE[self._steps.phases()]
         lifecycle = self.lifecycle
-        states[lifecycle.starting] = _STATE["starting"]
+        for part, name in enumerate(("compiling", "loading", "starting")):
+            states[lifecycle.alive & (lifecycle.startup.part == part)] = _STATE[name]
         states[lifecycle.is_hung] = _STATE["hung"]
         for halt, name in ((Halt.DOWN, "failed"), (Halt.WAITING, "waiting")):
             states[lifecycle.halt == halt] = _STATE[name]

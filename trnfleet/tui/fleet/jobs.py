@@ -49,6 +49,8 @@ _LOOKS: dict[str, tuple[str, Severity | None]] = {
     "checkpointing": ("▼", Severity.INFO),
     "evaluating": ("◇", Severity.INFO),
     "starting": ("▷", Severity.INFO),
+    "compiling": ("⚙", Severity.INFO),
+    "loading": ("▽", Severity.INFO),
     "stalled": ("▲", Severity.WARNING),
     "waiting": ("◌", Severity.CRITICAL),
     "hung": ("‖", Severity.CRITICAL),

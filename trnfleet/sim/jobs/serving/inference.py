@@ -17,6 +17,7 @@ from trnfleet.errors import ConfigError
 from trnfleet.sim.jobs.serving.requests import SLOT_S, Arrivals, Load, RequestSlots, poisson
 from trnfleet.sim.jobs.serving.times import ServingTimes, serving_times, used_share
 from trnfleet.sim.jobs.slowdown import Halt
+from trnfleet.sim.jobs.startup import STARTUP, Startup, StartWork
 from trnfleet.sim.rng import Rng, Stream
 
 if TYPE_CHECKING:
@@ -180,10 +181,8 @@ class ReplicaWork(NamedTuple):
     """Time in decode."""
     hang: Row
     """Share of time in a hang."""
-    start: Row
-    """Time in the restart after a failure."""
-    start_work: Row
-    """Work of a whole start's activity."""
+    start: StartWork
+    """The restart after a failure, shares of the window."""
     pace: Row
     """Work of a second of prefill or decode, relative to a healthy replica's."""
     batch_share: Row
@@ -193,7 +192,7 @@ class ReplicaWork(NamedTuple):
     flops: Row
     """Model FLOP/s of one chip."""
     there: Row
-    """Share with running processes. A start counts as its work."""
+    """Share with running processes. A start counts as far as weights are loaded."""
     hbm_used: Row
     """Share of HBM of weights, KV cache and runtime, if the replica is there."""
     latency_s: Row
@@ -227,6 +226,7 @@ class InferenceJobs:
         chip_types: Sequence[ChipType],
         rng: Rng,
         replica_chips: Sequence[int],
+        load_s: Sequence[float],
     ) -> None:
         """Check the jobs of the file against the hardware.
 
@@ -237,6 +237,7 @@ class InferenceJobs:
             chip_types: The chip that each runs on (the smallest, where they differ).
             rng: The run's randomness.
             replica_chips: Chips of a replica of each.
+            load_s: Time that the weights of a replica of each take to load.
 
         Raises:
             ConfigError: replicas do not fill the chips, a model does not fit, or a time per token
@@ -279,11 +280,14 @@ class InferenceJobs:
                 for job, replica, hbm in zip(jobs, self.times, room, strict=True)
             ]
         )[self.job]
-        self._startup_s = np.array([job.startup_s for job in jobs])[self.job]
+        self._startup = Startup(
+            np.zeros(len(self.job)),
+            np.array(load_s)[self.job],
+            np.array([job.startup_s for job in jobs])[self.job],
+        )
         self._is_new = np.array([job.starts_at_s is not None for job in jobs], np.bool_)
 
         replicas = len(self.job)
-        self._left_s = np.zeros(replicas)
         lived = rng.uniform(Stream.JOB_START, 2, replicas) * _LIVED_PASSES
         self._executions = np.where(self._is_new[self.job], 0.0, lived) if replicas else lived
         self._recent = np.zeros((2, len(jobs)))
@@ -315,12 +319,12 @@ class InferenceJobs:
             is_kept: Jobs whose processes are there, whose requests wait while they do not run.
         """
         runs = run_s / elapsed_s
-        speed, hang, start, start_work, there = self._live(pace, halt, elapsed_s)
+        speed, hang, start, there = self._live(pace, halt, elapsed_s)
         self._batches.clear(~is_kept[self.job])
         rate = self._carries * self.count * runs * offered
         of_job = runs[self.job]
-        rates = speed * (1.0 - start) * of_job
-        router = speed * (self._left_s <= 0.0)
+        rates = speed * (1.0 - start.time_s.sum(axis=0)) * of_job
+        router = speed * (self._startup.part == len(STARTUP))
         work = None
         simulated_s = 0.0
         for slot, length_s, has_arrivals in self._slots.split(elapsed_s, middle_s):
@@ -343,8 +347,7 @@ class InferenceJobs:
             prefill=_over(work.prefill_s, speed),
             decode=_over(work.decode_s, speed),
             hang=hang * of_job,
-            start=start * of_job,
-            start_work=start_work * of_job,
+            start=StartWork(*(share * of_job for share in start)),
             pace=speed,
             batch_share=work.sequence_s / self._batches.most,
             hbm_read_bytes_per_s=work.read_bytes / self._chips,
@@ -361,25 +364,19 @@ class InferenceJobs:
 
     def _live(
         self, pace: Row, halt: NDArray[np.int8], elapsed_s: float
-    ) -> tuple[Row, Row, Row, Row, Row]:
+    ) -> tuple[Row, Row, StartWork, Row]:
         """Return each replica's speed, and its shares of a window.
 
-        The shares are: hung, starting, a start's work, and present at all.
+        The shares are: hung, starting, and present at all.
         """
         is_down = halt >= Halt.DOWN
-        self._left_s[is_down] = self._startup_s[is_down]
+        self._startup.restart(is_down, is_cold=False)
         self._batches.clear(is_down)
         speed = np.where(halt == Halt.NONE, pace, 0.0)
-        start_s = np.where(halt == Halt.NONE, np.minimum(self._left_s, elapsed_s), 0.0)
-        before_s = self._startup_s - self._left_s
-        self._left_s -= start_s
-        after_s = self._startup_s - self._left_s
-        # Activity grows with time, so work with its square.
-        start_work_s = (after_s * after_s - before_s * before_s) / (2.0 * self._startup_s)
+        start = self._startup.advance(np.where(halt == Halt.NONE, elapsed_s, 0.0)).over(elapsed_s)
         hang = (halt == Halt.HANG).astype(np.float64)
-        start = start_s / elapsed_s
-        start_work = start_work_s / elapsed_s
-        return speed, hang, start, start_work, np.where(is_down, 0.0, 1.0 - start + start_work)
+        there = 1.0 - start.time_s.sum(axis=0) + start.loaded_s
+        return speed, hang, start, np.where(is_down, 0.0, there)
 
     def _route(self, slot: int, rate: Row, router: Row) -> Row:
         """Return how many requests come to each replica in a slot.

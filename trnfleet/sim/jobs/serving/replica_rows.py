@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from trnfleet.sim.jobs.activity import QUANTITIES, Phase
+from trnfleet.sim.jobs.startup import STARTUP, StartWork
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,13 +23,12 @@ TENSOR_PER_FULL_BATCH = 0.10
 class JobShares(NamedTuple):
     """Shares of a window in which serving jobs run, start and hang as a whole.
 
-    Arrays of shape (serving jobs,).
+    Arrays of shape (serving jobs,), but for those of the start.
     """
 
     run: Row
-    start: Row
-    start_work: Row
     hang: Row
+    start: StartWork
 
 
 class ReplicaRows:
@@ -57,7 +57,7 @@ class ReplicaRows:
         self._factors: list[dict[Phase, float | Row]] = []
         for quantity in range(len(QUANTITIES)):
             of_phase: dict[Phase, float | Row] = {}
-            for phase in (Phase.PREFILL, Phase.DECODE, Phase.START, Phase.HANG, Phase.IDLE):
+            for phase in (Phase.PREFILL, Phase.DECODE, Phase.HANG, Phase.IDLE, *STARTUP):
                 values = tables[:, phase, quantity]
                 if len(values) and values.any():
                     same = bool((values == values[0]).all())
@@ -78,7 +78,7 @@ class ReplicaRows:
 
     def hbm_used(self, work: ReplicaWork, shares: JobShares, idle: float) -> Row:
         """Return the share of HBM in use of each replica; `idle` without its processes."""
-        of_jobs = shares.run + shares.start_work + shares.hang
+        of_jobs = shares.run + shares.start.loaded_s + shares.hang
         there = of_jobs[self._job] * work.there
         return np.minimum(work.hbm_used * there + idle * (1.0 - there), 1.0)
 
@@ -86,21 +86,22 @@ class ReplicaRows:
         self, work: ReplicaWork, shares: JobShares
     ) -> tuple[dict[Phase, Row], dict[Phase, Row]]:
         """Return work and time of each replica by phase."""
-        start = work.start + shares.start[self._job]
+        start = work.start.time_s + shares.start.time_s[:, self._job]
+        start_work = work.start.work_s + shares.start.work_s[:, self._job]
         hang = work.hang + shares.hang[self._job]
-        idle = np.maximum(1.0 - (work.prefill + work.decode + start + hang), 0.0)
+        idle = np.maximum(1.0 - (work.prefill + work.decode + start.sum(axis=0) + hang), 0.0)
         time = {
             Phase.PREFILL: work.prefill,
             Phase.DECODE: work.decode,
-            Phase.START: start,
             Phase.HANG: hang,
             Phase.IDLE: idle,
+            **dict(zip(STARTUP, start, strict=True)),
         }
         done = {
             **time,
             Phase.PREFILL: work.prefill * work.pace,
             Phase.DECODE: work.decode * work.pace,
-            Phase.START: work.start_work + shares.start_work[self._job],
+            **dict(zip(STARTUP, start_work, strict=True)),
         }
         return done, time
 
