@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 TRAINING = 0
 SERVING = 1
 STARTUP_S = 40.0
+COMPILE_S = 20.0
 SETTLED_S = 300.0
 """Seconds until a recovered replica receives its share of requests again."""
 PERIOD_S = 20.0
@@ -40,7 +41,12 @@ def make(
     An UltraServer trains, an instance serves with four replicas, and one is idle.
     """
     return lambda period_s=PERIOD_S: make_engine(
-        training(on=["c/us-0001"], startup_s=STARTUP_S, checkpoint_every_steps=5),
+        training(
+            on=["c/us-0001"],
+            startup_s=STARTUP_S,
+            compile_s=COMPILE_S,
+            checkpoint_every_steps=5,
+        ),
         inference(on=[SERVER], chips_per_replica=4),
         ultraservers=1,
         period_s=period_s,
@@ -80,7 +86,10 @@ def over_s(name: str) -> float:
     """Return the duration of a fault with all its consequences."""
     fault = FAULTS[name]
     return (
-        (fault.lasts_s if fault.ends_by_itself else fault.stages.total_s) + STARTUP_S + 4 * PERIOD_S
+        (fault.lasts_s if fault.ends_by_itself else fault.stages.total_s)
+        + COMPILE_S * fault.is_cold
+        + STARTUP_S
+        + 4 * PERIOD_S
     )
 
 

@@ -147,7 +147,10 @@ class Fault:
     """NRT_STATUS with which executions end."""
     nrt_name: str = ""
     runtime_log: str = ""
-    """The runtime's text with that status; `{nd}` is the chip's number."""
+    """The runtime's text with that status; without one, the job's own. `{nd}` is the chip's number.
+    """
+    is_cold: bool = False
+    """Whether its job compiles its graphs again."""
     severity: Severity = Severity.WARNING
     is_logged: bool = True
     """Whether it has log lines; a straggler has none."""

@@ -412,6 +412,7 @@ class FaultEffects:
                 axis = AXES.index(incident.links[0].axis)
                 slowdowns.link[job, axis] = min(slowdowns.link[job, axis], pace.link)
             slowdowns.halt[job] = max(slowdowns.halt[job], incident.halt)
+            slowdowns.is_cold[job] |= incident.fault.is_cold
             return
         left = min(pace.compute, 1.0 / (1.0 - DECODE_COLLECTIVES + DECODE_COLLECTIVES / pace.link))
         halt = incident.halt

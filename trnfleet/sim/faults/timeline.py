@@ -101,6 +101,9 @@ class LogWriter:
         if fault.runtime_log and job is not None:
             name = "execution_failed" if fault.hw_error or fault.log else fault.name
             words = fault.runtime_log.format(nd=self._device(incident))
+            if fault.nrt is None:
+                yield SimEvent(at_s, incident.path, "job", name, fault.severity, words, job)
+                return
             text = f"{words} (NRT_{fault.nrt_name}, {fault.nrt})"
             yield SimEvent(
                 at_s, incident.path, "runtime", name, fault.severity, text, job, fault.nrt

@@ -207,7 +207,7 @@ def test_the_list_has_rates() -> None:
     assert facts["chips"] == 16_384
     assert facts["mean_between_interruptions_s"] == pytest.approx(3.1 * 3_600, rel=0.01)
     crash = next(each for each in facts["faults"] if each["name"] == "runtime_crash")
-    assert crash["mean_between_s"] == pytest.approx(54 * 86_400 / 56)
-    assert "54 of 54 software bug" in crash["rate_source"]
+    assert crash["mean_between_s"] == pytest.approx(54 * 86_400 / 24)
+    assert "22 of 54 software bug" in crash["rate_source"]
     cap = next(each for each in facts["faults"] if each["name"] == "power_cap")
     assert (cap["rate_per_device_day"], cap["mean_between_s"]) == (None, None)
