@@ -184,8 +184,8 @@ def _trace(metric: Metric, good: Values, bad: Values, own: set[int]) -> Trace | 
         moved = np.abs((bad[window] - good[window]).mean(axis=(0, 1))) / sigma
         is_same = np.array_equal(good[window], bad[window], equal_nan=True)
         is_own = np.nanmax(apart, initial=0.0) > SIGMAS
-        if metric.kind is not Kind.GAUGE:
-            is_own = bool((np.abs(change[rows] - of_peers) > 0).any())
+        if metric.kind is not Kind.GAUGE and not change[peers].any():
+            is_own = bool(change[rows].any())
         is_moved = metric.kind is Kind.GAUGE and np.nanmax(moved, initial=0.0) > SIGMAS
         seen.append(None if is_same or not (is_own or is_moved) else bool(is_own))
     # Two windows in a row, so that a single one is no chance.
