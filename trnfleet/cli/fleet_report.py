@@ -488,6 +488,6 @@ def _said(figure: dict[str, Any]) -> str:
     unit = figure["unit"]
     units = {"FLOP/s": "FLOP/s", "bytes/s": "B/s"}
     return (
-        f"{amount(value, units[unit]) if unit in units else f'{value:g} {unit}'}"
+        f"{amount(value, units[unit]) if unit in units else f'{value:,g} {unit}'}"
         f" ({figure['source']})"
     )

@@ -17,6 +17,8 @@ TRN2_ARCH = "AWS Neuron SDK 2.32, trn2-arch"
 TRN3_ARCH = "AWS Neuron SDK 2.32, trn3-arch"
 NKI = "AWS Neuron SDK 2.32, NKI architecture guide"
 NO_WATTAGE = "AWS publishes no wattage"
+TRAINIUM3_EFFICIENCY = 1.4
+"""Work for a joule against Trainium2. Published: AWS at the announcement of Trainium3, 2024-12."""
 
 TRAINIUM1 = ChipType(
     name="trainium1",
@@ -134,6 +136,22 @@ RACK_PORT = Figure(
     2 * _X8, "bytes/s", "2 PCIe Gen6 x8 between racks, each way: " + TRN3_ARCH, "derived"
 )
 
+_TRAINIUM3_FP8 = Figure(2_517 * TERA, "FLOP/s", TRN3_PAGE)
+TRAINIUM3_POWER = Figure(
+    # 692 W, rounded like the figures that it comes from.
+    round(
+        TRAINIUM2.power_max_w.value
+        * (_TRAINIUM3_FP8.value / TRAINIUM2.fp8_dense_flops.value)
+        / TRAINIUM3_EFFICIENCY,
+        -2,
+    ),
+    "W",
+    NO_WATTAGE
+    + "; from about 500 W of Trainium2: x 1.94 for the dense FP8 peak, / 1.4 for AWS's 40 % better"
+    " energy efficiency",
+    "derived",
+)
+
 TRAINIUM3 = ChipType(
     name="trainium3",
     title="Trainium3",
@@ -141,7 +159,7 @@ TRAINIUM3 = ChipType(
     logical_neuroncore_config=2,
     lnc_choices=(1, 2),
     # MXFP8, and MXFP4 at the same rate.
-    fp8_dense_flops=Figure(2_517 * TERA, "FLOP/s", TRN3_PAGE),
+    fp8_dense_flops=_TRAINIUM3_FP8,
     bf16_dense_flops=Figure(671 * TERA, "FLOP/s", TRN3_PAGE),
     # For FP16, BF16 and TF32; FP8 has none.
     sparse_flops=Figure(2_517 * TERA, "FLOP/s", TRN3_PAGE),
@@ -161,16 +179,16 @@ TRAINIUM3 = ChipType(
         "the rest of 2,560 GB/s a chip over 2 links, taken as both ways: " + TRN3_PAGE,
         "derived",
     ),
-    power_background_w=Figure(180, "W", NO_WATTAGE, "assumed"),
-    power_max_w=Figure(
-        1_000, "W", NO_WATTAGE + '; its vice president said "over 1,000 W" in 2024', "assumed"
+    power_background_w=Figure(
+        126, "W", NO_WATTAGE + "; the share of Trainium2's maximum, 18 %", "assumed"
     ),
+    power_max_w=TRAINIUM3_POWER,
     air=Cooling(
-        Figure(0.055, "degC/W", "55 degC over inlet at maximum power", "assumed"),
+        Figure(0.0786, "degC/W", "55 degC over inlet at maximum power", "assumed"),
         Figure(30, "s", "an air-cooled heat sink", "assumed"),
     ),
     liquid=Cooling(
-        Figure(0.025, "degC/W", "25 degC over the coolant at maximum power", "assumed"),
+        Figure(0.0357, "degC/W", "25 degC over the coolant at maximum power", "assumed"),
         Figure(10, "s", "a cold plate stores less heat than a heat sink", "assumed"),
     ),
     throttle_start_c=Figure(
@@ -179,6 +197,17 @@ TRAINIUM3 = ChipType(
     throttle_limit_c=Figure(105, "degC", "20 degC above the start", "assumed"),
     device_types=("trainium3",),
     claims=(
+        Claim(
+            "power of Trainium3 at most",
+            TRAINIUM3_POWER,
+            (
+                Figure(
+                    1_000,
+                    "W",
+                    "AWS's vice president, Fierce Network 2024-07: the next one takes more",
+                ),
+            ),
+        ),
         Claim(
             "NeuronLink of Trainium3, both ways",
             Figure(2_560 * GIGA, "bytes/s", TRN3_PAGE),

@@ -260,7 +260,7 @@ PUBLISHED_CLAIMS: tuple[PublishedClaim, ...] = (
         "dense FP8 for a watt of the chips",
         _REINVENT_2024,
         _gen1_over_trn2("fp8_dense_flops", "chip_power_max_w"),
-        _WATTS,
+        "no proof: Trainium3's watts are derived from this claim",
     ),
     *_P5,
 )

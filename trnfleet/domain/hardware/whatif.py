@@ -263,7 +263,7 @@ def _assumed(figures: Mapping[str, Figure]) -> str:
     return "; ".join(
         f"{name}: {figure.source}"
         for name, figure in figures.items()
-        if figure.evidence == "assumed"
+        if figure.evidence != "published"
     )
 
 

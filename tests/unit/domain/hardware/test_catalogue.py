@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from trnfleet.domain.hardware import catalogue
-from trnfleet.domain.hardware.catalogue import CHIP_TYPES, Figure, totals
+from trnfleet.domain.hardware.catalogue import CHIP_TYPES, TRAINIUM2, TRAINIUM3, Figure, totals
 from trnfleet.errors import ConfigError
 
 
@@ -42,7 +42,24 @@ def test_every_figure_has_a_source(chip: catalogue.ChipType) -> None:
     figures = [figure for figure in figures if isinstance(figure, Figure)]
     assert len(figures) >= 13
     assert all(figure.source and figure.unit for figure in figures)
-    assert chip.power_max_w.evidence == "assumed"
+    assert chip.power_max_w.evidence == ("derived" if chip is TRAINIUM3 else "assumed")
+
+
+def test_trainium3s_watts_follow_from_trainium2s() -> None:
+    """1.94 x the FP8 peak at 1.4 x the work for a joule: 692 W, rounded.
+
+    The differing source is listed, and the background's share is Trainium2's.
+    """
+    peaks = TRAINIUM3.fp8_dense_flops.value / TRAINIUM2.fp8_dense_flops.value
+    assert peaks == pytest.approx(1.94, abs=0.005)
+    assert TRAINIUM2.power_max_w.value * peaks / 1.4 == pytest.approx(692, abs=1)
+    assert TRAINIUM3.power_max_w.value == 700
+    shares = [
+        chip.power_background_w.value / chip.power_max_w.value for chip in (TRAINIUM2, TRAINIUM3)
+    ]
+    assert shares == pytest.approx([0.18, 0.18])
+    (claim,) = [claim for claim in TRAINIUM3.claims if "power" in claim.subject]
+    assert (claim.used, claim.others[0].value) == (TRAINIUM3.power_max_w, 1_000)
 
 
 def test_unknown_type_names_the_nearest() -> None:
@@ -53,7 +70,10 @@ def test_unknown_type_names_the_nearest() -> None:
 
 @pytest.mark.parametrize("chip", CHIP_TYPES.values(), ids=CHIP_TYPES)
 def test_no_wattage_or_temperature_is_published(chip: catalogue.ChipType) -> None:
-    """All are assumed: AWS publishes no wattage, and no Neuron interface has a temperature."""
+    """AWS publishes no wattage, and no Neuron interface has a temperature.
+
+    All are assumed, or derived from what is.
+    """
     figures = [
         chip.power_background_w,
         chip.power_max_w,
@@ -62,7 +82,7 @@ def test_no_wattage_or_temperature_is_published(chip: catalogue.ChipType) -> Non
     ]
     for cooling in (chip.air, chip.liquid):
         figures += [cooling.thermal_resistance_c_per_w, cooling.thermal_time_constant_s]
-    assert {figure.evidence for figure in figures} == {"assumed"}
+    assert {figure.evidence for figure in figures} <= {"assumed", "derived"}
 
 
 @pytest.mark.parametrize("chip", CHIP_TYPES.values(), ids=CHIP_TYPES)
