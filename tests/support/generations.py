@@ -65,7 +65,7 @@ def _instance(
     name: str, chip: ChipType, topology: Topology, between: Topology | None = None
 ) -> InstanceType:
     return dataclasses.replace(
-        TRN2_48XLARGE, name=name, chip=chip, topology=topology, between=between, former_names=()
+        TRN2_48XLARGE, name=name, chip=chip, topology=topology, between=between, aliases=()
     )
 
 

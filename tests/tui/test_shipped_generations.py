@@ -16,19 +16,19 @@ from trnfleet.tui.views import TABS
 
 CHIPS: dict[str, dict[str, tuple[str, ...]]] = {
     "trn3": {
-        "uc1/us-0001/trn3p-0001-2/chip05": (
+        "uc1/us-0001/trn3-0001-2/chip05": (
             "Trainium3",
-            "trn3p.48xlarge",
+            "trn3.48xlarge",
             "LNC=2",
             "144 GiB",
-            "north",
-            "chip09",
-            "z_next",
+            "port0",
+            "switch",
+            "uplink1",
             "6/6 up",
         ),
-        "uc1/us-0002/trn3s-0002-07/chip02": (
+        "uc1/us-0002/trn3e-0002-07/chip02": (
             "Trainium3",
-            "trn3s.16xlarge",
+            "trn3e.24xlarge",
             "LNC=1",
             "sled",
             "server",
@@ -64,7 +64,7 @@ CHIPS: dict[str, dict[str, tuple[str, ...]]] = {
             "4/4 up",
         ),
         "uc1/standalone/trn2-0001/chip00": ("Trainium2", "trn2.3xlarge", "LNC=1", "no link"),
-        "uc2/us-0001/trn3p-0001-0/chip15": ("Trainium3", "trn3p.48xlarge", "z_prev", "6/6 up"),
+        "uc2/us-0001/trn3-0001-0/chip15": ("Trainium3", "trn3.48xlarge", "uplink0", "6/6 up"),
     },
 }
 

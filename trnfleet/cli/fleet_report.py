@@ -352,9 +352,11 @@ def _links(facts: dict[str, Any]) -> str:
     between = facts["z_links"]
     if facts["has_only_tori"]:
         return f"{inside:,} torus, {between:,} Z"
-    ports = (
-        f", of which {facts['switch_ports']:,} ports to switches" if facts["switch_ports"] else ""
-    )
+    ports = ""
+    if facts["switch_ports"] == inside + between:
+        ports = ", all ports to switches"
+    elif facts["switch_ports"]:
+        ports = f", {facts['switch_ports']:,} of them ports to switches"
     return f"{inside:,} within instances, {between:,} between them{ports}"
 
 

@@ -30,6 +30,7 @@ from trnfleet.domain.hardware.catalogue import (
     UltraServerType,
     find_ultraserver_type,
     lane_names,
+    present_name,
 )
 from trnfleet.domain.hardware.comparators import ACCELERATED_TYPES
 from trnfleet.domain.jobs import FineTuning, Inference, Job, Peak, Reserved, Traced, Training
@@ -92,9 +93,9 @@ FaultName = Annotated[str, AfterValidator(_known)]
 
 
 def _instance_type(name: str) -> str:
-    if name not in INSTANCE_TYPES:
+    if present_name(name) not in INSTANCE_TYPES:
         raise ValueError(_unknown("instance", name, INSTANCE_TYPES))
-    return name
+    return present_name(name)
 
 
 def _ultraserver_type(name: str) -> str:

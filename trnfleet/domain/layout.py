@@ -23,6 +23,7 @@ from trnfleet.domain.hardware.catalogue import (
     Totals,
     UltraServerType,
     find_instance_type,
+    present_instance,
     totals,
     ultraserver_type_of,
 )
@@ -497,6 +498,9 @@ class Layout:
             index = self.ultraserver_index.get(path)
             return None if index is None else Node(Level.ULTRASERVER, index)
         index = self.instance_index.get("/".join(segments[:3]))
+        if index is None:
+            segments[2] = present_instance(segments[2])
+            index = self.instance_index.get("/".join(segments[:3]))
         if index is None or depth == Level.INSTANCE:
             return None if index is None else Node(Level.INSTANCE, index)
         chip = address.parse_chip(segments[3])

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 from pydantic_core import from_json
 
-from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
+from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, present_name
 from trnfleet.domain.hardware.topology import DIRECTIONS, MOST_LANES
 from trnfleet.domain.metrics import (
     BY_NAME,
@@ -104,6 +104,11 @@ class InstanceSpec(msgspec.Struct, frozen=True, kw_only=True):
     lnc: Annotated[int, Meta(ge=1, le=8)] | None = None
     versions: Annotated[dict[Name, Text], Meta(max_length=16)] = msgspec.field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Read other names of a type as the catalogue's."""
+        if self.type not in INSTANCE_TYPES:
+            msgspec.structs.force_setattr(self, "type", present_name(self.type))
+
 
 class ClockSpec(WireStruct, frozen=True, kw_only=True):
     """The publisher's clock: source time = epoch + speed x elapsed wall time."""
@@ -175,8 +180,11 @@ class Descriptor(Message, frozen=True, kw_only=True):
             msgspec.structs.force_setattr(self, "column_set", None)
         elif self.columns is _NOT_GIVEN:
             raise ValueError("neither columns nor column_set")
-        if self.lanes and any(len(set(names)) < len(names) for names in self.lanes.values()):
-            raise ValueError("lanes: two link lanes of the same name")
+        if self.lanes:
+            if any(len(set(names)) < len(names) for names in self.lanes.values()):
+                raise ValueError("lanes: two link lanes of the same name")
+            lanes = {present_name(name): names for name, names in self.lanes.items()}
+            msgspec.structs.force_setattr(self, "lanes", lanes)
         tick_s = self.period_s * self.clock.speed
         if tick_s > LONGEST_TICK_S:
             raise ValueError(

@@ -25,7 +25,11 @@ import numpy as np
 from msgspec import Meta
 
 from trnfleet.domain.address import STANDALONE
-from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, unknown_instance_type
+from trnfleet.domain.hardware.catalogue import (
+    INSTANCE_TYPES,
+    present_name,
+    unknown_instance_type,
+)
 from trnfleet.domain.metrics import BY_NAME, METRICS, Kind, Metric, Scope
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import WireError
@@ -78,11 +82,12 @@ class RollupRow(msgspec.Struct, frozen=True, kw_only=True):
     instances: Annotated[int, Meta(ge=1, le=MOST_INSTANCES)]
 
     def __post_init__(self) -> None:
-        """Check the limits across fields."""
+        """Check the limits across fields, and read other names of a type as the catalogue's."""
         if self.path.count("/") == 2 and self.instances != 1:
             raise ValueError("instances: a row of an instance stands for one instance")
         if self.path.endswith("/" + STANDALONE):
             raise ValueError("path: instances outside UltraServers have a row each")
+        msgspec.structs.force_setattr(self, "type", present_name(self.type))
 
 
 class RollupDescriptor(Message, frozen=True, kw_only=True):

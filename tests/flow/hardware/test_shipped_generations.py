@@ -48,6 +48,7 @@ FIRST_TYPES = frozenset(
     }
 )
 """Instance types of the catalogue of version 1.0."""
+GEN1 = ("port0", "port1", "port2", "port3", "uplink0", "uplink1")
 
 
 def descriptors(envelopes: list[Envelope]) -> list[Descriptor]:
@@ -100,13 +101,17 @@ async def test_descriptors_name_lanes_and_lnc(name: str) -> None:
     found = descriptors(sent(run))
     lanes = {kind: names for each in found for kind, names in each.lanes.items()}
     expected = {
-        "trn3": {"trn3s.16xlarge": ("sled", "server", "rack")},
-        "mixed": {"inf2.24xlarge": ("prev", "next"), "inf2.48xlarge": ("prev", "next")},
+        "trn3": {"trn3e.24xlarge": ("sled", "server", "rack"), "trn3.48xlarge": GEN1},
+        "mixed": {
+            "inf2.24xlarge": ("prev", "next"),
+            "inf2.48xlarge": ("prev", "next"),
+            "trn3.48xlarge": GEN1,
+        },
     }
     assert lanes == expected[name]
     lnc = {instance.type: instance.lnc for each in found for instance in each.instances}
     if name == "trn3":
-        assert lnc == {"trn3p.48xlarge": 2, "trn3s.16xlarge": 1}
+        assert lnc == {"trn3.48xlarge": 2, "trn3e.24xlarge": 1}
     else:
         assert (
             lnc["trn2.3xlarge"],
@@ -130,7 +135,7 @@ async def test_ports_of_a_chip_carry_their_own_bandwidth() -> None:
     layout = run.engine.layout
     columns = run.engine.columns
     gen2 = layout.find_instances("uc1/us-0002")
-    slow, beside = (layout.find(f"uc1/us-0002/trn3s-0002-05/chip{number:02d}") for number in (2, 3))
+    slow, beside = (layout.find(f"uc1/us-0002/trn3e-0002-05/chip{number:02d}") for number in (2, 3))
     assert gen2 is not None
     assert slow is not None
     assert beside is not None

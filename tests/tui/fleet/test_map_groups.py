@@ -7,7 +7,7 @@ from support.monitor.feed import Feed, standalone
 from support.tui.alerts_scene import alerts_app, alerts_feed, chips_at
 from support.tui.pilot import fleet_app, running
 
-SLEDS = [(f"uc1/us-0002/trn3s-0002-{number:02}", "trn3s.16xlarge") for number in range(36)]
+SLEDS = [(f"uc1/us-0002/trn3e-0002-{number:02}", "trn3e.24xlarge") for number in range(36)]
 TORUS = [(f"uc1/us-0001/trn3p-0001-{number}", "trn3p.48xlarge") for number in range(4)]
 
 
@@ -44,8 +44,8 @@ async def test_details_of_part_of_an_ultraserver_are_those_of_the_part() -> None
     feed = fed(
         TORUS + SLEDS,
         {
-            "train": ("uc1/us-0002/trn3s-0002-00..trn3s-0002-01",),
-            "serve": ("uc1/us-0002/trn3s-0002-02..trn3s-0002-05",),
+            "train": ("uc1/us-0002/trn3e-0002-00..trn3e-0002-01",),
+            "serve": ("uc1/us-0002/trn3e-0002-02..trn3e-0002-05",),
         },
     )
     async with running(fleet_app(feed), size=(200, 55)) as pilot:
@@ -58,7 +58,7 @@ async def test_details_of_part_of_an_ultraserver_are_those_of_the_part() -> None
 async def test_an_alert_marks_the_part_of_an_ultraserver_where_it_is() -> None:
     """A hot chip of one sled does not mark the eight other groups of sleds."""
     feed = alerts_feed(TORUS + SLEDS)
-    feed.set("temperature_c", 95.0, chips_at(feed, "uc1/us-0002/trn3s-0002-05/chip02"))
+    feed.set("temperature_c", 95.0, chips_at(feed, "uc1/us-0002/trn3e-0002-05/chip02"))
     app, _ = alerts_app(feed)
     async with running(app, size=(120, 40)) as pilot:
         await pilot.telemetry(feed)

@@ -75,6 +75,17 @@ def test_find_what_is_not_there() -> None:
     assert layout.find("") == FLEET_NODE
 
 
+def test_addresses_of_former_families_lead_to_their_successors() -> None:
+    """Of an instance, its chips and a range; the present name goes first where both are there."""
+    sleds = Layout.of([(f"uc1/us-0001/trn3e-0001-{sled}", "trn3e.24xlarge") for sled in range(3)])
+    assert sleds.find("uc1/us-0001/trn3s-0001-2") == Node(Level.INSTANCE, 2)
+    assert sleds.find("uc1/us-0001/trn3s-0001-1/chip03") == Node(Level.CHIP, 7)
+    assert sleds.find_instances("uc1/us-0001/trn3s-0001-0..trn3s-0001-1") == range(2)
+    assert sleds.find("uc1/us-0001/trn3s-0001-3") is None
+    torus = Layout.of([("uc1/us-0001/trn3p-0001-0", "trn3p.48xlarge")])
+    assert torus.find("uc1/us-0001/trn3p-0001-0") == Node(Level.INSTANCE, 0)
+
+
 def test_ranges_of_siblings() -> None:
     """A range names siblings and includes both ends."""
     layout = Layout.of(ultraservers(9))

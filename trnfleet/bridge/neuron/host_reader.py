@@ -229,11 +229,14 @@ def _by_name(name: str, device: str) -> InstanceType:
         return find_instance_type(present_name(name))
     if device in TRAINIUM3.device_types:
         of_chip = [
-            kind.name for kind in INSTANCE_TYPES.values() if device in kind.chip.device_types
+            name
+            for kind in INSTANCE_TYPES.values()
+            if device in kind.chip.device_types
+            for name in (kind.name, *kind.aliases)
         ]
         raise ConfigError(
-            f"unknown instance type {name[:64]!r} with devices of the type {device!r}: the names of"
-            f" AWS's Trn3 instance types are assumed here, and known are {', '.join(of_chip)}"
+            f"unknown instance type {name[:64]!r} with devices of the type {device!r}: EC2 lists no"
+            f" Trn3 instance types yet, and known are the Neuron driver's: {', '.join(of_chip)}"
         )
     known = sorted(
         {match[0] for type_name in INSTANCE_TYPES if (match := _GENERATION.match(type_name))}

@@ -137,7 +137,7 @@ def _inf2(
 
 
 def _trn2_48xlarge(
-    name: str, price: Figure, *, between: Topology | None = None, former_names: tuple[str, ...] = ()
+    name: str, price: Figure, *, between: Topology | None = None, aliases: tuple[str, ...] = ()
 ) -> InstanceType:
     return InstanceType(
         name=name,
@@ -149,25 +149,36 @@ def _trn2_48xlarge(
         host_power_idle_w=Figure(1_500, "W", _TRN2_HOST, "assumed"),
         host_power_max_w=Figure(2_500, "W", _TRN2_HOST, "assumed"),
         price_usd_per_h=price,
-        former_names=former_names,
+        aliases=aliases,
         between=between,
         published=_published(20.8, 10.7, 41, 2.9, 1_536, 46.4),
     )
 
 
 def _trn3(
-    name: str, chip: ChipType, topology: Topology, between: Topology, rates: tuple[Figure, ...] = ()
+    name: str,
+    aliases: tuple[str, ...],
+    chip: ChipType,
+    topology: Topology,
+    between: Topology | None = None,
+    rates: tuple[Figure, ...] = (),
 ) -> InstanceType:
     share = topology.members / 16
     return InstanceType(
         name=name,
+        aliases=aliases,
         chip=chip,
         topology=topology,
         # An UltraServer Gen1 has 768 vCPUs, 8,192 GiB and 12,800 Gb/s in 4 instances, a Gen2 2,304,
-        # 27,648 and 28,800 in 36.
-        vcpus=192 if share == 1 else 64,
-        host_memory_bytes=(2_048 if share == 1 else 768) * GIB,
-        efa_bytes_per_s=Figure(3_200 * share / 8 * GIGA, "bytes/s", TRN3_ARCH, "derived"),
+        # 27,648 and 28,800 in 36. A single chip is assumed to have what trn2.3xlarge has.
+        vcpus={16: 192, 4: 64, 1: 12}[topology.members],
+        host_memory_bytes={16: 2_048, 4: 768, 1: 128}[topology.members] * GIB,
+        efa_bytes_per_s=Figure(
+            3_200 * share / 8 * GIGA,
+            "bytes/s",
+            TRN3_ARCH if between else "as trn2.3xlarge",
+            "derived" if between else "assumed",
+        ),
         host_power_idle_w=Figure(1_500 * share, "W", "as a trn2 host, by chips", "assumed"),
         host_power_max_w=Figure(2_500 * share, "W", "as a trn2 host, by chips", "assumed"),
         price_usd_per_h=_price(
@@ -178,6 +189,7 @@ def _trn3(
         ),
         between=between,
         between_rates=rates,
+        has_efa=between is not None,
     )
 
 
@@ -223,25 +235,45 @@ TRN2U_48XLARGE = _trn2_48xlarge(
     "trn2u.48xlarge",
     _price(35.76, "as trn2.48xlarge: an UltraServer is then $143.04", "assumed"),
     between=Z_RING_4,
-    former_names=("trn2n.48xlarge",),
+    aliases=("trn2n.48xlarge",),
 )
 
-TRN3P_48XLARGE = _trn3("trn3p.48xlarge", TRAINIUM3, TORUS_4X4, Z_RING_4)
-"""An instance of a Trn3 UltraServer Gen1. EC2's API has no Trn3 types: the name is the Neuron
-driver's (neuron_dhal_v4.c) for hosts of 16 chips that elect their places in a ring of four, as
-trn2u.48xlarge does. Links without switches go by that (derived); the SDK's page on Trn3 speaks of
-switches in both generations, which the claims of its UltraServer name."""
-TRN3S_16XLARGE = _trn3(
-    "trn3s.16xlarge",
+# EC2's API has no Trn3 types: their names are the Neuron driver's (neuron_dhal_v4.c), which has the
+# number of a host's chips and how they are numbered. Which UltraServer a type belongs to is derived
+# from that.
+TRN3_48XLARGE = _trn3(
+    "trn3.48xlarge",
+    ("trn3sn.48xlarge", "trn3s-es.48xlarge", "trn3sn-es.48xlarge"),
+    TRAINIUM3,
+    switched(16, ("port0", "port1", "port2", "port3")),
+    switched(4, ("uplink0", "uplink1"), "z"),
+)
+"""An instance of a Trn3 UltraServer Gen1, 16 chips; its firmware has its number in the UltraServer.
+Switches replace the torus in both generations (published: trn3-arch). How Gen1 divides its links is
+not published: a chip's four NeuronLink-v4 are ports here, and the rest of 2,560 GB/s leads to the
+other instances (assumed)."""
+TRN3P_48XLARGE = _trn3("trn3p.48xlarge", (), TRAINIUM3, TORUS_4X4, Z_RING_4)
+"""16 chips numbered as a torus, in hosts that elect their places in a ring of four, as
+trn2u.48xlarge: the driver's only Trn3 type of that kind. Links without switches go by that."""
+TRN3E_24XLARGE = _trn3(
+    "trn3e.24xlarge",
+    ("trn3s.16xlarge",),
     TRAINIUM3_SWITCHED,
     switched(4, ("sled",)),
     switched(36, ("server", "rack"), "z"),
     (SERVER_PORT, RACK_PORT),
 )
-"""An instance of a Trn3 UltraServer Gen2, a sled of four chips. No name is published: assumed, by
-its 64 vCPUs. A lane joins a chip to one level of switches: 4 links to the sled's switches, 5 to the
+"""An instance of a Trn3 UltraServer Gen2, a sled of four chips: the driver's only Trn3 type with
+four. A lane joins a chip to one level of switches: 4 links to the sled's switches, 5 to the
 switches between the servers of a rack. The 2 links directly to the other rack are drawn as a port,
 too."""
+TRN3PD98_3XLARGE = _trn3(
+    "trn3pd98.3xlarge",
+    ("trn3sn.3xlarge", "trn3s-es.3xlarge", "trn3sn-es.3xlarge"),
+    TRAINIUM3,
+    SINGLE,
+)
+"""A single chip. It has no EFA (vllm-neuron, hardware_config.py)."""
 INF2_XLARGE = _inf2("inf2.xlarge", SINGLE, 4, 16, 15, 0.7582)
 INF2_8XLARGE = _inf2("inf2.8xlarge", SINGLE, 32, 128, 25, 1.9679)
 INF2_24XLARGE = _inf2("inf2.24xlarge", line(6), 96, 384, 50, 6.4906)
@@ -256,8 +288,10 @@ INSTANCE_TYPES = {
         TRN2_3XLARGE,
         TRN2_48XLARGE,
         TRN2U_48XLARGE,
+        TRN3PD98_3XLARGE,
+        TRN3_48XLARGE,
         TRN3P_48XLARGE,
-        TRN3S_16XLARGE,
+        TRN3E_24XLARGE,
         INF2_XLARGE,
         INF2_8XLARGE,
         INF2_24XLARGE,
@@ -265,6 +299,8 @@ INSTANCE_TYPES = {
     )
 }
 """Instance types by name."""
+_FORMER_FAMILIES = {"trn2n": "trn2u", "trn3p": "trn3", "trn3s": "trn3e"}
+"""Families in older addresses, with those of the same instances now."""
 
 TRN2_ULTRASERVER = UltraServerType(
     name="u-trn2x64",
@@ -298,24 +334,24 @@ of node 0, so 0 and 1 share a rack, and 2 and 3 do (derived)."""
 
 _TRN3_BEFORE_LAUNCH = "expected at the launch of Trainium2, 2024-12: four times its UltraServer"
 
+_TORUS = Figure(
+    6,
+    "links a chip, a torus of 4 x 4 x 4 without switches",
+    "Neuron driver (neuron_dhal_v4.c) on trn3p.48xlarge: neighbours to the left and right, as for"
+    " Trn2",
+    "derived",
+)
+_SWITCHES = Figure(1, "network of all chips through NeuronSwitch-v1", TRN3_ARCH)
+
 TRN3_ULTRASERVER_GEN1 = UltraServerType(
     name="u-trn3x64",
-    instance=TRN3P_48XLARGE,
+    instance=TRN3_48XLARGE,
     racks=("rack-a", "rack-b"),
     title="Trn3 UltraServer Gen1",
     aliases=("trn3-gen1-ultraserver", "trn3-ultraserver-gen1"),
     published=_published(161.088, 42.944, 0, 11.712, 9_216, 313.6),
     claims=(
-        Claim(
-            "links between chips of a Trn3 UltraServer Gen1",
-            Figure(
-                6,
-                "links a chip, a torus of 4 x 4 x 4 without switches",
-                "Neuron driver (neuron_dhal_v4.c): neighbours to the left and right, as for Trn2",
-                "derived",
-            ),
-            (Figure(1, "network of all chips through NeuronSwitch-v1", TRN3_ARCH),),
-        ),
+        Claim("links between chips of a Trn3 UltraServer Gen1", _SWITCHES, (_TORUS,)),
         Claim(
             "dense FP8 peak of a Trn3 UltraServer Gen1",
             Figure(161.088e15, "FLOP/s", TRN3_ARCH),
@@ -325,14 +361,37 @@ TRN3_ULTRASERVER_GEN1 = UltraServerType(
 )
 """64 chips in four instances. Its name is formed like Trn2's, and its racks are Trn2's (assumed).
 """
+TRN3_ULTRASERVER_TORUS = UltraServerType(
+    name="u-trn3px64",
+    instance=TRN3P_48XLARGE,
+    racks=("rack-a", "rack-b"),
+    title="Trn3 UltraServer with the torus of trn3p",
+    published=TRN3_ULTRASERVER_GEN1.published,
+    claims=(Claim("links between chips of trn3p.48xlarge", _TORUS, (_SWITCHES,)),),
+)
+"""The same chips with the Neuron driver's links, as in older recordings. Its name is formed like
+those of the others (assumed)."""
 TRN3_ULTRASERVER_GEN2 = UltraServerType(
     name="u-trn3x144",
-    instance=TRN3S_16XLARGE,
+    instance=TRN3E_24XLARGE,
     racks=("rack-a", "rack-b"),
     title="Trn3 UltraServer Gen2",
     aliases=("trn3-gen2-ultraserver", "trn3-ultraserver-gen2", "trn3-ultraserver", "trn3"),
     published=_published(362.448, 96.624, 0, 26.352, 20_736, 705.6),
     claims=(
+        Claim(
+            "vCPUs of trn3e.24xlarge, whose size is inferred",
+            Figure(64, "vCPUs", "2,304 in 36 instances: " + TRN3_ARCH, "derived"),
+            (
+                Figure(
+                    96,
+                    "vCPUs",
+                    "four an xlarge, from its name in the Neuron driver (neuron_dhal_v4.c); that it"
+                    " is the instance of Gen2 follows from its four chips",
+                    "derived",
+                ),
+            ),
+        ),
         Claim(
             "dense FP8 peak of a Trn3 UltraServer Gen2",
             Figure(362.448e15, "FLOP/s", TRN3_ARCH),
@@ -349,7 +408,13 @@ TRN3_ULTRASERVER_GEN2 = UltraServerType(
 same place in the other rack."""
 
 ULTRASERVER_TYPES = {
-    kind.name: kind for kind in (TRN2_ULTRASERVER, TRN3_ULTRASERVER_GEN1, TRN3_ULTRASERVER_GEN2)
+    kind.name: kind
+    for kind in (
+        TRN2_ULTRASERVER,
+        TRN3_ULTRASERVER_GEN1,
+        TRN3_ULTRASERVER_GEN2,
+        TRN3_ULTRASERVER_TORUS,
+    )
 }
 """UltraServer types by name."""
 
@@ -383,6 +448,7 @@ __all__ = (
     "find_ultraserver_type",
     "lane_names",
     "links_bytes_per_s",
+    "present_instance",
     "present_name",
     "totals",
     "ultraserver_type_of",
@@ -456,7 +522,7 @@ def find_instance_type(name: str) -> InstanceType:
         ConfigError: unknown; the message names the nearest.
     """
     try:
-        return INSTANCE_TYPES[name]
+        return INSTANCE_TYPES[present_name(name)]
     except KeyError:
         raise ConfigError(unknown_instance_type(name)) from None
 
@@ -467,8 +533,16 @@ def unknown_instance_type(name: str) -> str:
 
 
 def present_name(name: str) -> str:
-    """Return the current name of an instance type for a current or former name."""
-    return next((kind.name for kind in INSTANCE_TYPES.values() if name in kind.former_names), name)
+    """Return the name of an instance type in the catalogue; an unknown one as it is."""
+    if name in INSTANCE_TYPES:
+        return name
+    return next((kind.name for kind in INSTANCE_TYPES.values() if name in kind.aliases), name)
+
+
+def present_instance(name: str) -> str:
+    """Return the name of an instance with its family's present name: `trn3e-0001-00`."""
+    family, dash, rest = name.partition("-")
+    return _FORMER_FAMILIES.get(family, family) + dash + rest
 
 
 def find_ultraserver_type(name: str) -> UltraServerType:

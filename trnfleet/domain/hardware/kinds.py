@@ -115,8 +115,8 @@ class InstanceType:
     price_usd_per_h: Figure
     """Price of an instance-hour. In a Capacity Block by the price table; on demand for types not
     sold as blocks."""
-    former_names: tuple[str, ...] = ()
-    """Names in older documentation and tools."""
+    aliases: tuple[str, ...] = ()
+    """Other names: in older documentation, files and tools, or of the same hardware."""
     between: Topology | None = None
     """NeuronLinks to the chips of the same number in the other instances of its UltraServer. None
     for a standalone type."""

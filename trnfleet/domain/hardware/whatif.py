@@ -14,6 +14,7 @@ from trnfleet.domain.hardware.catalogue import (
     InstanceType,
     Totals,
     UltraServerType,
+    present_name,
     totals,
 )
 from trnfleet.domain.hardware.comparators import ACCELERATED_TYPES, AcceleratedType
@@ -123,7 +124,7 @@ def hardware_called(name: str) -> Hardware | None:
     for kind in ULTRASERVER_TYPES.values():
         if name in {kind.name, *kind.aliases}:
             return of_ultraserver(kind)
-    name = _families().get(name, name)
+    name = present_name(_families().get(name, name))
     if name in ACCELERATED_TYPES:
         return _of_accelerated(ACCELERATED_TYPES[name])
     return _of_instance(INSTANCE_TYPES[name]) if name in INSTANCE_TYPES else None

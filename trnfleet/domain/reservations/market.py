@@ -9,7 +9,11 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from trnfleet.clock import datetime_ns
-from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, unknown_instance_type
+from trnfleet.domain.hardware.catalogue import (
+    INSTANCE_TYPES,
+    present_name,
+    unknown_instance_type,
+)
 from trnfleet.domain.reservations.rules import (
     INTERRUPTION_BEFORE_TERMINATION_S,
     PAYMENT_WINDOW_S,
@@ -78,8 +82,7 @@ class Market(Model):
     @field_validator("sells")
     @classmethod
     def _are_known(cls, kinds: tuple[str, ...]) -> tuple[str, ...]:
-        _of_known_types(dict.fromkeys(kinds, ""))
-        return kinds
+        return tuple(_of_known_types(dict.fromkeys(kinds, "")))
 
     @field_validator("prices")
     @classmethod
@@ -170,12 +173,12 @@ class BlockEntry(Model):
 
 
 def _of_known_types(prices: dict[str, str]) -> dict[str, str]:
-    """Return a mapping with instance types as keys.
+    """Return a mapping with instance types as keys, by their names in the catalogue.
 
     Raises:
         ValueError: one is unknown.
     """
     for kind in prices:
-        if kind not in INSTANCE_TYPES:
+        if present_name(kind) not in INSTANCE_TYPES:
             raise ValueError(unknown_instance_type(kind))
-    return prices
+    return {present_name(kind): price for kind, price in prices.items()}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
+from trnfleet.domain.hardware.catalogue import present_name
 from trnfleet.domain.reservations.blocks import Block, ChangeKind, ExtensionOffering, Offering
 from trnfleet.domain.reservations.rules import utc
 from trnfleet.domain.reservations.search import SearchRequest
@@ -259,9 +260,10 @@ def answer(
 
 def _search_request(args: Mapping[str, Any]) -> SearchRequest:
     action = "reserve_offerings"
+    kind = _optional_text(args, "instance_type", action)
     return SearchRequest(
         days=_whole(args, "days", action),
-        instance_type=_optional_text(args, "instance_type", action),
+        instance_type=None if kind is None else present_name(kind),
         instances=_optional_whole(args, "instances", action),
         ultraservers=_optional_whole(args, "ultraservers", action),
         zone=_optional_text(args, "zone", action),

@@ -430,7 +430,7 @@ def test_chips_of_other_generations_come_back(
     """
     name = f"{chip[:3]}99.48xlarge"
     made = dataclasses.replace(TRN2.chip, name=chip, neuroncores=cores, device_types=(chip,))
-    kind = dataclasses.replace(TRN2, name=name, chip=made, former_names=())
+    kind = dataclasses.replace(TRN2, name=name, chip=made, aliases=())
     columns = busy(kind)
     columns["nc_util_pct"][:, cores:] = BY_NAME["nc_util_pct"].top
     reader = HostReader()

@@ -226,8 +226,28 @@ def test_a_type_that_is_not_known_is_named(type_name: str, problem: str) -> None
         feed(HostReader(), document)
 
 
-@pytest.mark.parametrize("type_name", ["trn3.48xlarge", "trn4x.48xlarge"])
-def test_names_of_trn3_instance_types_are_assumed(type_name: str) -> None:
+@pytest.mark.parametrize(
+    ("type_name", "name"),
+    [
+        ("trn3sn.48xlarge", "trn3.48xlarge"),
+        ("trn3s-es.48xlarge", "trn3.48xlarge"),
+        ("trn3sn-es.48xlarge", "trn3.48xlarge"),
+        ("trn3p.48xlarge", "trn3p.48xlarge"),
+        ("", "trn3.48xlarge"),
+    ],
+)
+def test_documents_with_the_drivers_names_of_trn3_are_read(type_name: str, name: str) -> None:
+    """Again and again; without a name, 16 Trainium3 are an instance of Gen1."""
+    document = json.loads(documents("trn3p.48xlarge.ndjson")[0])
+    document["instance_info"]["instance_type"] = type_name
+    reader = HostReader()
+    for _ in range(2):
+        feed(reader, document)
+    assert reader.kind.name == name
+
+
+@pytest.mark.parametrize("type_name", ["trn3x.48xlarge", "trn4x.48xlarge"])
+def test_names_of_trn3_instance_types_are_the_drivers(type_name: str) -> None:
     """A host with Trainium3 devices under another name is no typing error.
 
     EC2's API has none of the names yet.
@@ -236,7 +256,7 @@ def test_names_of_trn3_instance_types_are_assumed(type_name: str) -> None:
     document["instance_info"]["instance_type"] = type_name
 
     with pytest.raises(
-        ConfigError, match=r"assumed here, and known are .*trn3p\.48xlarge"
+        ConfigError, match=r"known are the Neuron driver's: .*trn3p\.48xlarge"
     ) as refused:
         feed(HostReader(), document)
 

@@ -5,18 +5,22 @@ from __future__ import annotations
 import pytest
 
 from trnfleet.config import validate
-from trnfleet.domain.fleet import FleetFile, expand, lnc_by_instance
+from trnfleet.domain.fleet import FleetFile, expand, instances_of, lnc_by_instance
 from trnfleet.domain.hardware.catalogue import (
     INSTANCE_TYPES,
     ULTRASERVER_TYPES,
     find_instance_type,
     find_ultraserver_type,
     links_bytes_per_s,
+    present_name,
     totals,
+    ultraserver_type_of,
 )
 from trnfleet.domain.hardware.claims import PUBLISHED_CLAIMS
 from trnfleet.domain.hardware.comparators import ACCELERATED_TYPES
 from trnfleet.domain.hardware.topology import DIRECTIONS, TopologyKind
+from trnfleet.domain.layout import Layout
+from trnfleet.domain.reservations.market import Market
 from trnfleet.errors import ConfigError
 
 PUBLISHED_INSTANCES = {
@@ -80,7 +84,7 @@ def test_ultraservers_add_up_to_what_is_published(name: str) -> None:
 
 
 def test_trn3_gen1_has_the_lanes_of_trn2_and_twice_their_bandwidth() -> None:
-    """Without switches: the same torus and ring.
+    """By the Neuron driver: the same torus and ring.
 
     Its lanes add up to NeuronLink-v4's 2,560 GB/s a chip, both ways.
     """
@@ -96,7 +100,7 @@ def test_trn3_gen2_joins_all_to_all_through_ports() -> None:
 
     4, 5 and 2 links of PCIe Gen6 x8, with 64 GB/s each way.
     """
-    kind = INSTANCE_TYPES["trn3s.16xlarge"]
+    kind = INSTANCE_TYPES["trn3e.24xlarge"]
     assert kind.lane_names == ("sled", "server", "rack")
     rates = [figure.value for lane in range(3) if (figure := kind.lane_bytes_per_s(lane))]
     assert rates == [256e9, 320e9, 128e9]
@@ -194,12 +198,56 @@ def test_lnc_of_a_fleet_file() -> None:
             {"type": "inf1.xlarge", "count": 1},
             r"does not know inf1; it knows inf2, trn1, trn2, trn3$",
         ),
-        ({"type": "trn3.48xlarge", "count": 1}, r"did you mean 'trn3p.48xlarge'\?"),
+        ({"type": "trn3.49xlarge", "count": 1}, r"did you mean 'trn3.48xlarge'\?"),
     ],
 )
 def test_wrong_hardware_is_refused_with_what_is_right(run: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         fleet(instances=[run])
+
+
+@pytest.mark.parametrize(
+    ("other", "name", "chips"),
+    [
+        ("trn2n.48xlarge", "trn2u.48xlarge", 16),
+        ("trn3s.16xlarge", "trn3e.24xlarge", 4),
+        ("trn3sn.48xlarge", "trn3.48xlarge", 16),
+        ("trn3s-es.48xlarge", "trn3.48xlarge", 16),
+        ("trn3sn-es.48xlarge", "trn3.48xlarge", 16),
+        ("trn3sn.3xlarge", "trn3pd98.3xlarge", 1),
+        ("trn3p.48xlarge", "trn3p.48xlarge", 16),
+        ("trn9.48xlarge", "trn9.48xlarge", 0),
+    ],
+)
+def test_other_names_are_those_of_the_catalogue(other: str, name: str, chips: int) -> None:
+    """Names that older files and the Neuron driver have; an unknown one stays as it is."""
+    assert present_name(other) == name
+    if chips:
+        assert find_instance_type(other).chips == chips
+
+
+def test_a_fleet_file_may_have_other_names_of_a_type() -> None:
+    """An older file makes the same instances, and its addresses and prices are understood."""
+    older = {"type": "trn3s.16xlarge", "count": 1, "lnc": 1}
+    layout = Layout.of(expand(fleet(instances=[older])))
+    assert [kind.name for kind in layout.types] == ["trn3e.24xlarge"]
+    assert instances_of(layout, ("uc1/standalone/trn3s-0001",), "job") == [range(1)]
+    market = Market(prices={"trn3s.16xlarge": "7"}, sells=("trn3s.16xlarge",))
+    assert market.price_per_h("trn3e.24xlarge") == 7
+    assert market.sells == ("trn3e.24xlarge",)
+
+
+def test_trn3_gen1_is_switched_with_all_of_a_chips_bandwidth() -> None:
+    """The torus of trn3p.48xlarge, as in older recordings, has an UltraServer of its own."""
+    gen1 = find_ultraserver_type("u-trn3x64")
+    assert gen1.instance.name == "trn3.48xlarge"
+    lanes = range(len(gen1.instance.lanes))
+    assert all(gen1.instance.is_port(lane) for lane in lanes)
+    rates = [figure.value for lane in lanes if (figure := gen1.instance.lane_bytes_per_s(lane))]
+    assert 2 * sum(rates) == pytest.approx(2_560e9)
+    torus = ultraserver_type_of("trn3p.48xlarge")
+    assert torus is not None
+    assert (torus.name, torus.topology.kind) == ("u-trn3px64", TopologyKind.RING)
 
 
 def test_an_ultraserver_by_its_alias_is_refused_with_its_type() -> None:

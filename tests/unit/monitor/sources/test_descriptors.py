@@ -46,6 +46,18 @@ def test_no_more_is_read_than_the_limit() -> None:
         CompactDescriptor.of(PAYLOADS[0], Limits(payload_bytes=100))
 
 
+def test_another_name_of_a_type_is_read_as_the_catalogues() -> None:
+    """Also of its lanes, so that an older recording has the same hardware."""
+    feed = Feed(standalone(2, "trn3e.24xlarge"))
+    present = feed.announcements()[1].payload
+    older = present.replace(b"trn3e.24xlarge", b"trn3s.16xlarge")
+    assert older.count(b"trn3s.16xlarge") == 2
+    read = CompactDescriptor.of(older)
+    assert read.same_hardware(CompactDescriptor.of(present))
+    assert read.types == ("trn3e.24xlarge",)
+    assert read.whole().lanes == {"trn3e.24xlarge": ("sled", "server", "rack")}
+
+
 @pytest.mark.parametrize(
     "payload",
     [

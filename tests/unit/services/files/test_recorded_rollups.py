@@ -35,7 +35,8 @@ def test_a_recording_of_roll_ups_is_counted_and_opened_at_any_place(tmp_path: Pa
         cell="cell-a",
         rows=(
             RollupRow(path="uc1/standalone/trn2-1", type="trn2.48xlarge", instances=1),
-            RollupRow(path="uc1/us-0001", type="trn2u.48xlarge", instances=4),
+            # An older name of trn2u.48xlarge.
+            RollupRow(path="uc1/us-0001", type="trn2n.48xlarge", instances=4),
         ),
     )
     writer = RecordingWriter(tmp_path / "top.mcap", ABOUT)
