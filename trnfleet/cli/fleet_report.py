@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from trnfleet.cli.output import MOST_SHOWN, row_lines, table_lines
 from trnfleet.domain.durations import DAY_S
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, ULTRASERVER_TYPES, Claim, totals
-from trnfleet.domain.hardware.claims import PublishedClaim, claims_about
+from trnfleet.domain.hardware.claims import PublishedClaim, claims_about, statements_about
 from trnfleet.domain.hardware.topology import TopologyKind
 from trnfleet.domain.hardware.whatif import Hardware, Training, disagreements, estimate, of_fleet
 from trnfleet.domain.quantities import IEC, SI, counted, scaled_by
@@ -120,6 +120,7 @@ def facts_of(fleet: FleetFile, layout: Layout, jobs: Mapping[str, int]) -> dict[
         "chip_power_max_w": sums.chip_power_max_w,
         "published": dict(hardware.published),
         "sources_differ": claims_json(disagreements([hardware])),
+        "statements": _statements_json([hardware]),
         "jobs": {name: {"instances": count} for name, count in jobs.items()},
     }
 
@@ -220,7 +221,8 @@ def described(facts: dict[str, Any], title: str) -> str:
     ]
     head = f"{facts['fleet']}: {title}" if title else str(facts["fleet"])
     lines = [head, *row_lines(rows, 14, "  ")]
-    return "\n".join([*lines, *_sources(facts["sources_differ"], "  ")])
+    lines += _sources(facts["sources_differ"], "  ")
+    return "\n".join([*lines, *_statements(facts["statements"], "  ")])
 
 
 def _network(efa_bytes_per_s: float, all_bytes_per_s: float) -> tuple[str, str]:
@@ -276,7 +278,8 @@ def compared(
             "What is claimed, and what this catalogue gives:",
             *_published(claims, columns),
         ]
-    return "\n".join([*lines, *_sources(claims_json(disagreements(subjects)), "")])
+    lines += _sources(claims_json(disagreements(subjects)), "")
+    return "\n".join([*lines, *_statements(_statements_json(subjects), "")])
 
 
 def as_json(subjects: Sequence[Hardware], training: Training | None) -> dict[str, Any]:
@@ -303,6 +306,7 @@ def as_json(subjects: Sequence[Hardware], training: Training | None) -> dict[str
         for claim in claims_about(subjects)
     ]
     facts["sources_differ"] = claims_json(disagreements(subjects))
+    facts["statements"] = _statements_json(subjects)
     return facts
 
 
@@ -316,6 +320,12 @@ def claims_json(claims: Iterable[Claim]) -> list[dict[str, Any]]:
         }
         for claim in claims
     ]
+
+
+def _statements_json(subjects: Iterable[Hardware]) -> list[dict[str, Any]]:
+    """Return published statements about the subjects' chips, for programs."""
+    titles = [title for subject in subjects for title in subject.chip_titles]
+    return [statement._asdict() for statement in statements_about(titles)]
 
 
 def _subject(hardware: Hardware, training: Training | None) -> dict[str, Any]:
@@ -483,6 +493,15 @@ def _sources(claims: Iterable[dict[str, Any]], indent: str) -> list[str]:
         lines.append(f"{indent}  {claim['subject']}: {_said(claim['used'])}, which is used here")
         lines.extend(f"{indent}    against {_said(other)}" for other in claim["others"])
     return ["", f"{indent}Where sources differ:", *lines] if lines else []
+
+
+def _statements(statements: Iterable[dict[str, Any]], indent: str) -> list[str]:
+    """Return the lines of published statements."""
+    lines = [
+        f"{indent}  {' and '.join(said['chips'])}: {said['text']} ({said['source']})"
+        for said in statements
+    ]
+    return ["", f"{indent}Also published, and not computed here:", *lines] if lines else []
 
 
 def _said(figure: dict[str, Any]) -> str:

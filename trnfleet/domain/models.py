@@ -64,7 +64,7 @@ DRAFT_MODEL = "llama-3.2-1b"
 tutorials)."""
 
 TRAINING_PROFILES: dict[str, dict[str, Any]] = {
-    # Published: Project Rainier, hundreds of thousands of Trainium2 chips, trains Claude. Assumed:
+    # Published: Project Rainier, nearly 500,000 Trainium2 chips, trains Claude. Assumed:
     # everything else. A mixture of experts, every layer over the chips of an instance and eight
     # stages of layers over two UltraServers; tokens of a step follow from its time and from the
     # chips, so that the profile fits any even number of UltraServers from 20 on.

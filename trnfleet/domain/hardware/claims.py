@@ -24,6 +24,7 @@ _REINVENT_2023 = "AWS at the announcement of Trainium2, 2023-11"
 _REINVENT_2024 = "AWS at the announcement of Trainium3, 2024-12"
 _TRN3 = "AWS at the launch of Trn3 UltraServers, 2025-12"
 _WATTS = "both wattages are assumed"
+_RAINIER = "AWS news on Project Rainier, 2025-10-29"
 
 
 class PublishedClaim(NamedTuple):
@@ -265,6 +266,52 @@ PUBLISHED_CLAIMS: tuple[PublishedClaim, ...] = (
     *_P5,
 )
 """Claims of one generation over another, and of absolute figures, with their sources."""
+
+
+class Statement(NamedTuple):
+    """A published statement that no figure of the catalogue can be compared with."""
+
+    chips: tuple[str, ...]
+    """Titles of the chips it is about."""
+    text: str
+    source: str
+
+
+_TRN2 = ("Trainium2",)
+STATEMENTS: tuple[Statement, ...] = (
+    Statement(
+        ("Trainium1", "Inferentia2"),
+        "more than 80,000 Trainium and Inferentia chips served shoppers on Prime Day 2024",
+        "AWS machine learning blog, 2024",
+    ),
+    Statement(_TRN2, "made in 5 nm", "The Register, 2024-12"),
+    Statement(_TRN2, "EFA v3 has half the latency of the version before", _BLOG),
+    Statement(_TRN2, "UltraClusters have FSx for Lustre as storage", _BLOG),
+    Statement(
+        _TRN2,
+        "runs Llama 3.1 405B on Bedrock over 3 x as fast as other large clouds do",
+        "AWS at the launch of Trn2, 2024-12",
+    ),
+    Statement(_TRN2, "runs Claude 3.5 Haiku on Bedrock, optimised for latency", _BLOG),
+    Statement(
+        _TRN2,
+        "Apple, early in its evaluation, expects pre-training to be up to 50 % more efficient",
+        "Apple at AWS re:Invent, 2024-12",
+    ),
+    Statement(_TRN2, "Project Rainier went into use with nearly 500,000 chips", _RAINIER),
+    Statement(
+        _TRN2,
+        "Claude to be trained and served on more than 1 million chips by the end of 2025",
+        _RAINIER,
+    ),
+    Statement(("Trainium3",), "made in 3 nm", _REINVENT_2024),
+)
+
+
+def statements_about(chip_titles: Iterable[str]) -> list[Statement]:
+    """Return the statements about any of some kinds of chips."""
+    titles = set(chip_titles)
+    return [statement for statement in STATEMENTS if titles & set(statement.chips)]
 
 
 def claims_about(subjects: Iterable[Hardware]) -> list[PublishedClaim]:

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from trnfleet.domain.hardware.claims import claims_about
+from trnfleet.domain.hardware.catalogue import CHIP_TYPES
+from trnfleet.domain.hardware.claims import (
+    PUBLISHED_CLAIMS,
+    STATEMENTS,
+    claims_about,
+    statements_about,
+)
 from trnfleet.domain.hardware.whatif import (
     Training,
     disagreements,
@@ -91,6 +99,20 @@ def test_claims_are_those_about_the_hardware_that_is_compared() -> None:
     }
     assert not any("Trn3" in claim.subject for claim in claims_about([trn1, trn2]))
     assert len(disagreements([trn2, trn2])) == len(trn2.claims)
+
+
+def test_every_claim_and_statement_has_a_source() -> None:
+    """Sources have a year; statements are about chips that there are, and shown with these."""
+    sources = [claim.source for claim in PUBLISHED_CLAIMS]
+    sources += [statement.source for statement in STATEMENTS]
+    assert all(re.search(r"20\d\d", source) for source in sources)
+    titles = {chip.title for chip in CHIP_TYPES.values()}
+    assert all(titles >= set(said.chips) for said in STATEMENTS)
+    said = " ".join(statement.text for statement in statements_about(["Trainium2"]))
+    for part in ("405B", "Lustre", "5 nm", "Apple", "EFA v3", "Haiku", "500,000", "1 million"):
+        assert part in said
+    assert [statement.text for statement in statements_about(["Trainium3"])] == ["made in 3 nm"]
+    assert len(statements_about(["Trainium1", "Inferentia2"])) == 1
 
 
 def test_a_fleet_that_is_one_ultraserver_has_its_published_totals() -> None:
