@@ -247,6 +247,7 @@ async def test_keys_walk_over_chips_and_show_provenance() -> None:
         text = app.shown()
         assert re.search(r"Sources ─+ simulated; on a real host:", text)
         assert re.search(r"vcpu_util_pct +neuron-monitor vcpu_usage", text)
+        assert re.search(r"temperature_c +simulated or third-party only", text)
         shown = text.partition("Sources")[2]
         assert "…" in shown
         assert not re.search(r"\w…", shown)

@@ -59,6 +59,14 @@ class Origin(enum.StrEnum):
     UNAVAILABLE = "unavailable"
 
 
+class Source(enum.StrEnum):
+    """Source of a figure besides simulators; the value marks what a Neuron host alone lacks."""
+
+    HOST = ""
+    OTHERS = "simulated or third-party only"
+    JOB = "needs a training callback or scheduler to publish"
+
+
 _SUFFIXES = {
     "%": "_pct",
     "bytes": "_bytes",
@@ -118,6 +126,11 @@ class Metric:
     def short_title(self) -> str:
         """`title`, or as much of the name without its unit as a column's head holds."""
         return self.title or without_unit(self.name, self.unit)[:10].rstrip()
+
+    @property
+    def source(self) -> Source:
+        """Source of its values besides simulators."""
+        return Source.OTHERS if self.real_host is Origin.UNAVAILABLE else Source.HOST
 
     @property
     def width(self) -> int:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trnfleet.domain.alerts.rules import Rule
+    from trnfleet.domain.alerts.signals import Figure
     from trnfleet.monitor.alerting.rule_tests.play import FailedExpectation
 
 
@@ -192,18 +193,21 @@ def _counted(rules: Sequence[Rule]) -> str:
 
 
 def _condition(rule: Rule) -> str:
-    text = conditions_text(rule)
-    return f"{text}; one alert each {rule.grouping.value}" if rule.group_level is not None else text
+    grouped = () if rule.group_level is None else (f"one alert each {rule.grouping.value}",)
+    return "; ".join((conditions_text(rule), *grouped, *rule.sources))
 
 
 def _figures(scope: Scope) -> list[str]:
     rows = [(scope.value.upper(), "KIND", "UNIT", "MEANING")]
     rows += [
-        (figure.name, figure.form.value, figure.unit or "-", _meaning(figure.help, figure.values))
+        (figure.name, figure.form.value, figure.unit or "-", _meaning(figure))
         for figure in FIGURES[scope].values()
     ]
     return table_lines(rows)
 
 
-def _meaning(text: str, values: Sequence[str]) -> str:
-    return f"{text} [{', '.join(values)}]" if values and values[0] not in text else text
+def _meaning(figure: Figure) -> str:
+    text = figure.help
+    if figure.values and figure.values[0] not in text:
+        text += f" [{', '.join(figure.values)}]"
+    return f"{text} ({figure.source})" if figure.source else text

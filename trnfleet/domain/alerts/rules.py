@@ -17,7 +17,8 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.conditions import Condition, Text
 from trnfleet.domain.alerts.links import check_web_url
-from trnfleet.domain.alerts.signals import LANES, LEVEL_OF, Scope
+from trnfleet.domain.alerts.signals import FIGURES, LANES, LEVEL_OF, Scope
+from trnfleet.domain.metrics import Source
 from trnfleet.domain.schema import Instant, Model, Segment
 from trnfleet.domain.severity import Severity  # noqa: TC001  pydantic reads the types
 from trnfleet.errors import ConfigError, nearest
@@ -136,6 +137,15 @@ class Rule(Condition):
     def conditions(self) -> tuple[Condition, ...]:
         """All conditions, the rule's own first."""
         return (self, *self.also)
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """Sources other than a Neuron host that its conditions need."""
+        figures = FIGURES[self.scope]
+        needed = {figures[part.figure].source for part in self.conditions if part.figure}
+        if any(part.reference and part.reference.of == "job" for part in self.conditions):
+            needed.add(Source.JOB)
+        return tuple(source for source in Source if source in needed - {Source.HOST})
 
     @property
     def grouping(self) -> Group:

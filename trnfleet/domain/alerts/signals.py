@@ -22,6 +22,7 @@ from trnfleet.domain.metrics import (
     INSTANCE_METRICS,
     JOB_FIGURES,
     Kind,
+    Source,
     without_unit,
 )
 
@@ -102,6 +103,7 @@ class Figure(NamedTuple):
     """Names of a bit mask's bits, bit 0 first. For `links_up` the names of schema version 1."""
     flag: tuple[str, str] | None = None
     """Words for 0 and for 1, if the figure has only these values."""
+    source: Source = Source.HOST
 
     @property
     def words(self) -> str:
@@ -122,15 +124,15 @@ def _of_metric(name: str) -> Figure:
         metric.kind
     ]
     values = {"health": HEALTH_BITS, LINKS_UP: DIRECTIONS}.get(name, ())
-    return Figure(name, form, metric.unit, metric.help, values)
+    return Figure(name, form, metric.unit, metric.help, values, source=metric.source)
 
 
-def _number(name: str, unit: str, text: str) -> Figure:
-    return Figure(name, Form.NUMBER, unit, text)
+def _number(name: str, unit: str, text: str, source: Source = Source.HOST) -> Figure:
+    return Figure(name, Form.NUMBER, unit, text, source=source)
 
 
-def _flag(name: str, is_not: str, is_so: str, text: str) -> Figure:
-    return Figure(name, Form.NUMBER, "", text, flag=(is_not, is_so))
+def _flag(name: str, is_not: str, is_so: str, text: str, source: Source = Source.HOST) -> Figure:
+    return Figure(name, Form.NUMBER, "", text, flag=(is_not, is_so), source=source)
 
 
 def _job_number(name: str, text: str) -> Figure:
@@ -143,9 +145,17 @@ _CHIPS = tuple(_of_metric(metric.name) for metric in CHIP_METRICS)
 _HOSTS = tuple(_of_metric(metric.name) for metric in INSTANCE_METRICS)
 _DERIVED = (
     _number(
-        "hbm_traffic_bytes_per_s", "bytes/s", "High-bandwidth memory read and write rate together"
+        "hbm_traffic_bytes_per_s",
+        "bytes/s",
+        "High-bandwidth memory read and write rate together",
+        BY_NAME["hbm_read_bytes_per_s"].source,
     ),
-    _number("hbm_bw_util_pct", "%", "HBM traffic as a share of the catalogue's peak bandwidth"),
+    _number(
+        "hbm_bw_util_pct",
+        "%",
+        "HBM traffic as a share of the catalogue's peak bandwidth",
+        BY_NAME["hbm_read_bytes_per_s"].source,
+    ),
     _number("hbm_used_pct", "%", "High-bandwidth memory in use as a share of the total"),
     _number("mfu_pct", "%", "Achieved FLOP/s as a share of the catalogue's dense BF16 peak"),
     _number("tflops_per_w", "TFLOP/s/W", "Achieved FLOP/s for each watt of the chips"),
@@ -153,12 +163,18 @@ _DERIVED = (
         "power_share_pct", "%", "Power of the chips as a share of their maximum in the catalogue"
     ),
     _number(
-        "links_down", "", "NeuronLinks that should be up and are not; both ends of a link count"
+        "links_down",
+        "",
+        "NeuronLinks that should be up and are not; both ends of a link count",
+        BY_NAME[LINKS_UP].source,
     ),
 )
 JOB_SLOWDOWN = "job_slowdown"
 _OF_JOB = _number(
-    JOB_SLOWDOWN, "", "step_time_s over ideal_step_s of the chip's job; nothing without the latter"
+    JOB_SLOWDOWN,
+    "",
+    "step_time_s over ideal_step_s of the chip's job; nothing without the latter",
+    Source.JOB,
 )
 _EVENTS = Figure(
     "events",
@@ -179,6 +195,7 @@ _TABLE: dict[Scope, tuple[Figure, ...]] = {
             "link down",
             "link up",
             "1 where the link is up, 0 where it is down; nothing where the chip has no such link",
+            BY_NAME[LINKS_UP].source,
         ),
     ),
     Scope.INSTANCE: (*_CHIPS, *_DERIVED, *_HOSTS, _EVENTS),
@@ -190,20 +207,25 @@ _TABLE: dict[Scope, tuple[Figure, ...]] = {
             "z_links_down",
             "",
             "NeuronLinks between its instances that are down; both ends of a link count",
+            BY_NAME[LINKS_UP].source,
         ),
         _EVENTS,
     ),
-    Scope.JOB: (
-        Figure(
-            "state",
-            Form.TEXT,
-            "",
-            "What the job is doing, such as running, checkpointing, hung or failed",
-        ),
-        Figure("kind", Form.TEXT, "", "Kind of the job, such as training or inference"),
-        *(_job_number(name, text) for name, text in JOB_FIGURES.items()),
-        *_GROUPED,
-        *_HOSTS,
+    # Only messages about a job say which chips are its own.
+    Scope.JOB: tuple(
+        figure._replace(source=figure.source or Source.JOB)
+        for figure in (
+            Figure(
+                "state",
+                Form.TEXT,
+                "",
+                "What the job is doing, such as running, checkpointing, hung or failed",
+            ),
+            Figure("kind", Form.TEXT, "", "Kind of the job, such as training or inference"),
+            *(_job_number(name, text) for name, text in JOB_FIGURES.items()),
+            *_GROUPED,
+            *_HOSTS,
+        )
     ),
     Scope.RESERVATION: (
         Figure(

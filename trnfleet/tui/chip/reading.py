@@ -22,7 +22,6 @@ from trnfleet.domain.metrics import (
     METRICS,
     Kind,
     Metric,
-    Origin,
     Scope,
 )
 from trnfleet.monitor.freshness import Freshness
@@ -324,10 +323,7 @@ def _provenance(metric: Metric, descriptor: Descriptor | None) -> Provenance:
     if metric.name not in {column.name for column in descriptor.columns}:
         return Provenance(metric, "not sent", "its publisher has no such column")
     if descriptor.origin == "simulated":
-        on_host = (
-            metric.real_source if metric.real_host is not Origin.UNAVAILABLE else "not available"
-        )
-        return Provenance(metric, "simulated", on_host)
+        return Provenance(metric, "simulated", metric.source or metric.real_source)
     return Provenance(metric, metric.real_host.value, metric.real_source)
 
 

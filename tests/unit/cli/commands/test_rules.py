@@ -227,8 +227,22 @@ def test_the_rules_are_listed(folder: Path) -> None:
     jobs = call("list", "--scope", "job").output.splitlines()
     assert jobs[0].split() == ["RULE", "SCOPE", "SEVERITY", "FOR", "CONDITION"]
     assert all(" job " in line for line in jobs[1:-2])
+    assert all(
+        line.endswith("needs a training callback or scheduler to publish") for line in jobs[1:-2]
+    )
     own = call("list", "--rules", str(folder / "hot.toml")).output.splitlines()
-    assert own[1].split() == ["hot", "chip", "warning", "10", "s", "temperature", ">", "90", "°C"]
+    assert own[1].split()[:9] == [
+        "hot",
+        "chip",
+        "warning",
+        "10",
+        "s",
+        "temperature",
+        ">",
+        "90",
+        "°C;",
+    ]
+    assert own[1].endswith("°C; simulated or third-party only")
     assert own[-1] == "1 rule (severity: 1 warning)"
 
 
@@ -240,6 +254,9 @@ def test_the_figures_are_listed() -> None:
         for name in FIGURES[scope]:
             assert any(line.split()[:1] == [name] for line in lines)
 
+    marked = {line.split()[0] for line in lines if line.endswith("(simulated or third-party only)")}
+    assert {"link_up", "temperature_c", "hbm_bw_util_pct"} < marked
+    assert not marked & {"power_w", "nc_util_pct", "step_time_s"}
     only = call("list", "--figures", "--scope", "core").output.splitlines()
     assert only[1].split()[:3] == ["nc_util_pct", "number", "%"]
 

@@ -8,11 +8,13 @@ from support.monitor.rules import HOT, rule_of, rules_of
 from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.conditions import COMPARISON_KEYS
 from trnfleet.domain.alerts.rules import Group, RuleFile, inhibitors, join_rules
+from trnfleet.domain.metrics import Source
 from trnfleet.errors import ConfigError
 
 JOB = {"scope": "job", "figure": "state", "above": None, "equals": "hung"}
 PIPELINE = {"scope": "pipeline", "figure": "lost", "increase_over": "30s"}
 LINK = {"scope": "link", "figure": "link_up", "above": None, "equals": 0.0}
+HOT_TOO = {"figure": "temperature_c", "above": 85}
 
 
 @pytest.mark.parametrize(
@@ -185,6 +187,29 @@ def test_links_and_cores_are_grouped_by_instance() -> None:
     assert rule_of(**LINK).grouping is Group.INSTANCE
     assert rule_of(**LINK).group_level is Level.INSTANCE
     assert rule_of(**{**LINK, "group": "none"}).grouping is Group.NONE
+
+
+@pytest.mark.parametrize(
+    ("changed", "sources"),
+    [
+        ({}, (Source.OTHERS,)),
+        ({"figure": "power_w"}, ()),
+        ({"figure": "power_w", "also": [HOT_TOO]}, (Source.OTHERS,)),
+        ({"figure": "hbm_bw_util_pct"}, (Source.OTHERS,)),
+        ({"figure": "links_down", "scope": "instance"}, (Source.OTHERS,)),
+        (LINK, (Source.OTHERS,)),
+        (JOB, (Source.JOB,)),
+        ({"scope": "job", "figure": "efa_tx_bytes_per_s"}, (Source.JOB,)),
+        ({"figure": "power_w", "share_of_median_of": "job"}, (Source.JOB,)),
+        ({"figure": "throttle_pct", "minus_median_of": "job"}, (Source.OTHERS, Source.JOB)),
+        ({"figure": None, "above": None, "absent": True}, ()),
+    ],
+)
+def test_sources_follow_from_the_figures(
+    changed: dict[str, Any], sources: tuple[Source, ...]
+) -> None:
+    """A rule needs what the metrics below its figures need, and a job's median the job."""
+    assert rule_of(**changed).sources == sources
 
 
 def test_names_are_one_over_all_files() -> None:
