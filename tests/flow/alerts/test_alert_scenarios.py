@@ -13,6 +13,7 @@ import pytest
 from support.monitor.alert_run import AlertRun, as_rows
 
 from trnfleet.config import shipped_names
+from trnfleet.domain.alerts.subsystems import LINK, subsystem_of
 from trnfleet.domain.faults.table import FAULTS
 from trnfleet.domain.scenario import FaultEntry
 from trnfleet.services.files.rules import load_rules
@@ -68,6 +69,13 @@ CAUGHT_BY: dict[str, tuple[str, str, str]] = {
 A degraded link delays all of its peers equally and carries the same traffic. It is visible only in
 its job's steps.
 """
+
+CAUGHT_ON_HOSTS = {
+    "link_down": ("link-down-health", "link-down"),
+    "z_link_down": ("z-link-down-health", "link-down"),
+    "ultraserver_split": ("ring-split-health", "ring-split"),
+}
+"""Rules about health bits, with those that inhibit them where links have figures."""
 
 BEGINS_S = 12.0
 """Start of each fault, in a fleet without alerts until then."""
@@ -141,6 +149,18 @@ async def test_fault(fault: str) -> None:
     assert [each for each in told if each.at_s < BEGINS_S] == []
     fired = {(each.rule, each.target): each.at_s for each in told if each.kind == "firing"}
     assert (rule, on) in fired, sorted(fired)
+
+
+@pytest.mark.parametrize("as_host", [False, True])
+@pytest.mark.parametrize("fault", CAUGHT_ON_HOSTS)
+async def test_a_lost_link_is_one_alert(fault: str, *, as_host: bool) -> None:
+    """Health bits tell of lost links on a host, and add no alert where links have figures."""
+    entry = FaultEntry.model_validate({"fault": fault, "target": CAUGHT_BY[fault][0], "at": 30.0})
+    run = AlertRun(faults=[entry], as_host=as_host)
+    told = await run.play(42)
+    rules = {rule.name for rule in load_rules() if subsystem_of(rule) == LINK}
+    loud = {alert.rule for alert in told if alert.rule in rules and not alert.is_quieted}
+    assert loud == {CAUGHT_ON_HOSTS[fault][not as_host]}, told
 
 
 async def test_a_job_that_stops_names_its_chip() -> None:

@@ -12,6 +12,7 @@ from support.monitor.feed import SilentSource
 from support.sim.simulation import Recorder
 from trnfleet.clock import ManualClock
 from trnfleet.domain.fleet import Publishing
+from trnfleet.domain.metrics import METRICS, Source
 from trnfleet.domain.scenario import FaultEntry, Scenario
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.services.files.rules import load_rules
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.monitor.alerting.store import AlertTransition
+    from trnfleet.sim.engine import Engine, Tick
 
 CLIENT = "sim-1"
 BOOT = "00112233aabbccdd"
@@ -94,7 +96,12 @@ class AlertRun:
         faults: Sequence[FaultEntry] | None = None,
         publishing: Publishing | None = None,
         tap: Callable[[int, list[Envelope]], None] | None = None,
+        as_host: bool = False,
     ) -> None:
+        """Prepare a run.
+
+        `as_host` leaves out the columns that no Neuron host has.
+        """
         given = {"period", "speed", *(["fleet"] if fleet else [])}
         run = load_run(
             given,
@@ -111,6 +118,8 @@ class AlertRun:
         model = run.fleet.model_copy(update={"publish": chosen})
         self.period_s = period_s
         self.engine = make_engine(run, model)
+        if as_host:
+            self.engine.step = _masked(self.engine)  # type: ignore[method-assign, assignment]
         # Weeks before the fleets' dates: a simulator an hour ahead would go by a wrong wall clock.
         self.clock = ManualClock(1_764_600_000_000_000_000, 100.0)
         self._recorder = _Link(self.clock, model.name)
@@ -192,6 +201,20 @@ class AlertRun:
             )
             for each in news
         ]
+
+
+def _masked(engine: Engine) -> Callable[[int], Tick]:
+    """Return the step of an engine without the columns that no Neuron host has."""
+    step = engine.step
+
+    def masked(ticks: int = 1) -> Tick:
+        result = step(ticks)
+        for metric in METRICS:
+            if metric.source is Source.OTHERS:
+                engine.columns[metric.name][:] = metric.top
+        return result
+
+    return masked
 
 
 def as_rows(transitions: list[PlayedTransition]) -> list[dict[str, Any]]:

@@ -62,7 +62,7 @@ _OF_FIGURE: Mapping[str, str] = MappingProxyType(
 _OF_EVENT: Mapping[str, str] = MappingProxyType(
     {"rack_overheat": POWER_COOLING, "power_cap": POWER_COOLING, "instance_retirement": MAINTENANCE}
 )
-_LINK_BITS = frozenset({"link_intraserver", "link_interserver"})
+_LINK_BITS = frozenset({"link_intraserver", "link_interserver", "link_switch"})
 SLOWING = frozenset({SILENCE, LINK, POWER_COOLING, NETWORK})
 """Subsystems whose trouble slows the job there: a synchronous job waits for its slowest part."""
 STOPPING = SLOWING - {POWER_COOLING}

@@ -90,7 +90,6 @@ SUBSYSTEM_OF: Mapping[str, str] = MappingProxyType(
 _FIGURES: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         "link down": frozenset({"link_up", "links_down", "links_up"}),
-        "link health": frozenset({"link_up", "links_down", "links_up"}),
         "link slow": frozenset({"link_tx_bytes_per_s"}),
         "throttled": frozenset({"throttle_pct"}),
         "hot": frozenset({"temperature_c"}),
@@ -139,7 +138,7 @@ def uncovered(
         watched.add("silent")
     if any(rule.scope is Scope.JOB and rule.figure == "state" for rule in rules):
         watched.add("job")
-    left = [finding for finding in findings if _kind(finding) not in watched]
+    left = [finding for finding in findings if finding.kind not in watched]
     if not left:
         return []
     placed = [held.alert for held in active if held.alert.rule.scope in LEVEL_OF]
@@ -152,18 +151,6 @@ def uncovered(
             for alert in placed
         )
     ]
-
-
-def _kind(finding: Finding) -> str:
-    """Return a finding's kind.
-
-    Health bits also found on links are a separate kind.
-    """
-    return (
-        "link health"
-        if finding.kind == "unhealthy" and subsystem_of(finding) == LINK
-        else finding.kind
-    )
 
 
 def _bits(finding: Finding) -> frozenset[str]:
