@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 CEILINGS = {
-    "statements of trnfleet": 61_368,
-    "statements of tests and lab": 60_332,
-    "numeric constants": 835,
+    "statements of trnfleet": 61_557,
+    "statements of tests and lab": 60_488,
+    "numeric constants": 833,
     "tuple assignments": 193,
     "modules that one sibling imports": 40,
     "class names twice": 34,

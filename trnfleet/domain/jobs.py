@@ -72,7 +72,18 @@ class _Job(Model):
         return self
 
 
-class _Steps(_Job):
+class _Started(_Job):
+    """Fields of jobs with a start: it compiles, loads weights, and warms up."""
+
+    compile_s: Seconds = 240.0
+    """Time to compile its graphs at its first start: assumed, so that a first start takes the 5 to
+    10 minutes that are published (Neuron documentation). Later starts find them in the cache."""
+    startup_s: Length = 60.0
+    """Time from loaded weights to full speed: first collectives, steps and requests (assumed). With
+    a model its weights load before, by their size."""
+
+
+class _Steps(_Started):
     """A synchronous job of optimizer steps: a step lasts as long as its slowest chip.
 
     The FLOPs of a step are those of its tokens, and take `step_time_s` at `mfu`. Of
@@ -107,12 +118,6 @@ class _Steps(_Job):
     checkpoint_s: Length = 12.0
     """Time of a checkpoint at the full bandwidth of the shared storage. With a model it follows
     from the size of the optimizer state."""
-    compile_s: Seconds = 240.0
-    """Time to compile its graphs at its first start: assumed, so that a first start takes the 5 to
-    10 minutes that are published (Neuron documentation). Later starts find them in the cache."""
-    startup_s: Length = 90.0
-    """Time from loaded weights to full speed: first collectives and steps (assumed). With a model
-    its weights load before, by their size."""
     data_stall_every_steps: Steps = 0
     """Steps between waits for the input pipeline, counted from each checkpoint; 0 for none."""
     data_stall_s: Length = 1.5
@@ -248,7 +253,6 @@ class FineTuning(_Steps):
     kind: Literal["finetuning"]
     checkpoint_every_steps: Count = 240
     """Steps of a run; its end is its checkpoint."""
-    startup_s: Length = 45.0
     adapter_parameters: Positive | None = None
     """Parameters of adapters (LoRA). Only these are trained: gradients, optimizer state and
     checkpoints are theirs."""
@@ -291,7 +295,7 @@ class Peak(Model):
         return self
 
 
-class Inference(_Job):
+class Inference(_Started):
     """A serving job: requests go to its replicas.
 
     Prefill is bound by compute, decode by HBM and overheads. Times, traffic and HBM in use follow
@@ -337,11 +341,6 @@ class Inference(_Job):
     peaks: tuple[Peak, ...] = ()
     hbm_used: Share | None = None
     """Share of HBM in use at half a batch. By default weights, KV cache and the runtime."""
-    compile_s: Seconds = 240.0
-    """Time to compile its graphs at its first start (assumed, as for training)."""
-    startup_s: Length = 60.0
-    """Time from loaded weights to the first request: warm-up (assumed). Weights load before, by
-    their size."""
 
     @property
     def prompt_tokens(self) -> int:
@@ -422,7 +421,7 @@ class Reserved(_Job):
     """Share of HBM used by the loaded runtime (assumed)."""
 
 
-class Traced(_Job):
+class Traced(_Started):
     """A job whose NeuronCore utilisation follows a recording."""
 
     kind: Literal["trace"]
@@ -436,7 +435,6 @@ class Traced(_Job):
     mfu: Share = 0.35
     """Model FLOP/s utilisation while the cores are fully busy (assumed)."""
     hbm_used: Share = 0.6
-    startup_s: Length = 30.0
 
 
 _TOKENS = {"context_tokens", "input_tokens", "output_tokens"}

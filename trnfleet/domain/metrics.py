@@ -59,8 +59,8 @@ class Origin(enum.StrEnum):
     UNAVAILABLE = "unavailable"
 
 
-class Source(enum.StrEnum):
-    """Source of a figure besides simulators; the value marks what a Neuron host alone lacks."""
+class Provider(enum.StrEnum):
+    """Provider of a figure besides simulators; the value marks what a Neuron host alone lacks."""
 
     HOST = ""
     OTHERS = "simulated or third-party only"
@@ -128,9 +128,9 @@ class Metric:
         return self.title or without_unit(self.name, self.unit)[:10].rstrip()
 
     @property
-    def source(self) -> Source:
-        """Source of its values besides simulators."""
-        return Source.OTHERS if self.real_host is Origin.UNAVAILABLE else Source.HOST
+    def source(self) -> Provider:
+        """Provider of its values besides simulators."""
+        return Provider.OTHERS if self.real_host is Origin.UNAVAILABLE else Provider.HOST
 
     @property
     def width(self) -> int:

@@ -18,7 +18,7 @@ from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.conditions import Condition, Text
 from trnfleet.domain.alerts.links import check_web_url
 from trnfleet.domain.alerts.signals import FIGURES, LANES, LEVEL_OF, Scope
-from trnfleet.domain.metrics import Source
+from trnfleet.domain.metrics import Provider
 from trnfleet.domain.schema import Instant, Model, Segment
 from trnfleet.domain.severity import Severity  # noqa: TC001  pydantic reads the types
 from trnfleet.errors import ConfigError, nearest
@@ -139,13 +139,13 @@ class Rule(Condition):
         return (self, *self.also)
 
     @property
-    def sources(self) -> tuple[Source, ...]:
+    def sources(self) -> tuple[Provider, ...]:
         """Sources other than a Neuron host that its conditions need."""
         figures = FIGURES[self.scope]
         needed = {figures[part.figure].source for part in self.conditions if part.figure}
         if any(part.reference and part.reference.of == "job" for part in self.conditions):
-            needed.add(Source.JOB)
-        return tuple(source for source in Source if source in needed - {Source.HOST})
+            needed.add(Provider.JOB)
+        return tuple(source for source in Provider if source in needed - {Provider.HOST})
 
     @property
     def grouping(self) -> Group:

@@ -22,7 +22,7 @@ from trnfleet.domain.metrics import (
     INSTANCE_METRICS,
     JOB_FIGURES,
     Kind,
-    Source,
+    Provider,
     without_unit,
 )
 
@@ -103,7 +103,7 @@ class Figure(NamedTuple):
     """Names of a bit mask's bits, bit 0 first. For `links_up` the names of schema version 1."""
     flag: tuple[str, str] | None = None
     """Words for 0 and for 1, if the figure has only these values."""
-    source: Source = Source.HOST
+    source: Provider = Provider.HOST
 
     @property
     def words(self) -> str:
@@ -127,11 +127,13 @@ def _of_metric(name: str) -> Figure:
     return Figure(name, form, metric.unit, metric.help, values, source=metric.source)
 
 
-def _number(name: str, unit: str, text: str, source: Source = Source.HOST) -> Figure:
+def _number(name: str, unit: str, text: str, source: Provider = Provider.HOST) -> Figure:
     return Figure(name, Form.NUMBER, unit, text, source=source)
 
 
-def _flag(name: str, is_not: str, is_so: str, text: str, source: Source = Source.HOST) -> Figure:
+def _flag(
+    name: str, is_not: str, is_so: str, text: str, source: Provider = Provider.HOST
+) -> Figure:
     return Figure(name, Form.NUMBER, "", text, flag=(is_not, is_so), source=source)
 
 
@@ -174,7 +176,7 @@ _OF_JOB = _number(
     JOB_SLOWDOWN,
     "",
     "step_time_s over ideal_step_s of the chip's job; nothing without the latter",
-    Source.JOB,
+    Provider.JOB,
 )
 _EVENTS = Figure(
     "events",
@@ -213,7 +215,7 @@ _TABLE: dict[Scope, tuple[Figure, ...]] = {
     ),
     # Only messages about a job say which chips are its own.
     Scope.JOB: tuple(
-        figure._replace(source=figure.source or Source.JOB)
+        figure._replace(source=figure.source or Provider.JOB)
         for figure in (
             Figure(
                 "state",

@@ -477,7 +477,7 @@ _TABLE = (
         name="out_of_memory",
         title="Out of device memory",
         scope=FaultScope.INSTANCE,
-        cause="a longer sequence or a larger batch than HBM holds; other shapes are compiled anew",
+        cause="a longer sequence or a larger batch than HBM holds; other shapes are compiled again",
         reaction=Reaction.CRASH,
         recovery=Recovery.RESTART_JOB,
         stages=Stages(detect_s=5.0, mend_s=300.0),
@@ -516,7 +516,7 @@ _TABLE = (
         name="planned_restart",
         title="Planned restart",
         scope=FaultScope.INSTANCE,
-        cause="a new version of the job, whose graphs are compiled anew",
+        cause="a new version of the job, whose graphs are compiled again",
         reaction=Reaction.CRASH,
         recovery=Recovery.RESTART_JOB,
         # Published: 47 of 466 interruptions of Llama 3 were planned. They go by the job, and not by

@@ -92,7 +92,8 @@ class Startup:
             left_s[spent_s < free_s] = 0.0
             # What grows with time adds up with its square.
             length_s = np.where(self._lengths_s[part] > 0.0, self._lengths_s[part], 1.0)
-            done_s, came_s = length_s - left_s, length_s - before_s
+            done_s = length_s - left_s
+            came_s = length_s - before_s
             ramp_s = (done_s * done_s - came_s * came_s) / (2.0 * length_s)
             time_s[part] = spent_s
             work_s[part] = ramp_s if part == _WARM_UP else before_s - left_s

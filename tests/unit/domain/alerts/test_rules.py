@@ -8,7 +8,7 @@ from support.monitor.rules import HOT, rule_of, rules_of
 from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.conditions import COMPARISON_KEYS
 from trnfleet.domain.alerts.rules import Group, RuleFile, inhibitors, join_rules
-from trnfleet.domain.metrics import Source
+from trnfleet.domain.metrics import Provider
 from trnfleet.errors import ConfigError
 
 JOB = {"scope": "job", "figure": "state", "above": None, "equals": "hung"}
@@ -192,21 +192,21 @@ def test_links_and_cores_are_grouped_by_instance() -> None:
 @pytest.mark.parametrize(
     ("changed", "sources"),
     [
-        ({}, (Source.OTHERS,)),
+        ({}, (Provider.OTHERS,)),
         ({"figure": "power_w"}, ()),
-        ({"figure": "power_w", "also": [HOT_TOO]}, (Source.OTHERS,)),
-        ({"figure": "hbm_bw_util_pct"}, (Source.OTHERS,)),
-        ({"figure": "links_down", "scope": "instance"}, (Source.OTHERS,)),
-        (LINK, (Source.OTHERS,)),
-        (JOB, (Source.JOB,)),
-        ({"scope": "job", "figure": "efa_tx_bytes_per_s"}, (Source.JOB,)),
-        ({"figure": "power_w", "share_of_median_of": "job"}, (Source.JOB,)),
-        ({"figure": "throttle_pct", "minus_median_of": "job"}, (Source.OTHERS, Source.JOB)),
+        ({"figure": "power_w", "also": [HOT_TOO]}, (Provider.OTHERS,)),
+        ({"figure": "hbm_bw_util_pct"}, (Provider.OTHERS,)),
+        ({"figure": "links_down", "scope": "instance"}, (Provider.OTHERS,)),
+        (LINK, (Provider.OTHERS,)),
+        (JOB, (Provider.JOB,)),
+        ({"scope": "job", "figure": "efa_tx_bytes_per_s"}, (Provider.JOB,)),
+        ({"figure": "power_w", "share_of_median_of": "job"}, (Provider.JOB,)),
+        ({"figure": "throttle_pct", "minus_median_of": "job"}, (Provider.OTHERS, Provider.JOB)),
         ({"figure": None, "above": None, "absent": True}, ()),
     ],
 )
 def test_sources_follow_from_the_figures(
-    changed: dict[str, Any], sources: tuple[Source, ...]
+    changed: dict[str, Any], sources: tuple[Provider, ...]
 ) -> None:
     """A rule needs what the metrics below its figures need, and a job's median the job."""
     assert rule_of(**changed).sources == sources
