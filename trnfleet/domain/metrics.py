@@ -611,7 +611,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     _counter(
         "efa_retransmits",
-        "EFA retrans",
+        "EFA resent",
         "u32",
         "EFA packets sent again, all adapters",
         "sysfs infiniband hw_counters retrans_pkts",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trnfleet.sim.jobs.slowdown import Halt
-from trnfleet.sim.jobs.startup import STARTUP, Startup
+from trnfleet.sim.jobs.startup import Startup
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,11 +90,6 @@ class JobLifecycle:
     def alive(self) -> NDArray[np.bool_]:
         """Jobs begun, not ended, and with running processes."""
         return self.there & (self.halt < Halt.DOWN)
-
-    @property
-    def starting(self) -> NDArray[np.bool_]:
-        """Jobs that are in their start."""
-        return self.alive & (self.startup.part < len(STARTUP))
 
     def withhold(self, job: int) -> None:
         """Keep a job waiting for `open`, as if it had never begun."""
