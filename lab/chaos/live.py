@@ -27,6 +27,7 @@ from support.processes.terminal import Terminal
 
 from lab.chaos.cases import Case, ChaosError, percentile
 from lab.chaos.messages import Mutator
+from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import TopicClass, build_topic
 
@@ -205,18 +206,24 @@ class _World:
                 raise ChaosError(self.case, said[max(0, at - 500) : at + 3_000])
 
     def announce(self) -> None:
-        """Let the simulator publish all its state again."""
+        """Let the simulator publish all its state again, and wait until it has agreed to.
+
+        Otherwise its state comes back by itself within a minute, and hides a refusal.
+        """
+        name = f"again-{time.monotonic_ns()}"
         command = {
             "v": 1,
-            "id": f"again-{time.monotonic_ns()}",
+            "id": name,
             "client": "chaos",
             "action": "rebirth",
             "target": "fleet",
             "args": {},
-            "expires": "2100-01-01T00:00:00Z",
+            "expires": format_rfc3339(time.time_ns() + int(LIMIT_S) * NS_PER_S),
         }
         topic = build_topic("demo", TopicClass.COMMAND, "fleet")
         self.sender.send([Envelope(topic, json.dumps(command).encode(), 1)], RATE)
+        done = f'published again" client="chaos" id="{name}"'
+        self.simulator.wait_for(done, within_s=LIMIT_S)
 
     def status(self, *, whole: bool) -> dict[str, int]:
         """Return a new program's view of the fleet.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support.monitor.feed import live_feed, ready
+from support.monitor.feed import Feed, live_feed, ready
 from support.monitor.hosts import Hosts
 
 from trnfleet.domain.metrics import BY_NAME
@@ -44,6 +44,24 @@ def test_a_stray_start_changes_nothing() -> None:
     counts = feed.monitor.counts
     assert (counts.undescribed, counts.lost, counts.late) == (1, 0, 0)
     assert counts.messages == 24
+
+
+@pytest.mark.parametrize("json", [False, True])
+async def test_a_false_descriptor_holds_until_the_next_true_one(json: bool) -> None:
+    """In a publisher's own name, it hides the telemetry of its boot, and leaves nothing behind."""
+    feed = live_feed(json=json)
+    false = Feed([("uc1/us-0001/trn2u-0001-0", "trn2u.48xlarge")], period_s=86_400.0)
+    false.boot = "boot-2"
+    false.epoch = "2100-01-01T00:00:00Z"
+    feed.receive(false.announcements())
+    await feed.advance(1.0)
+    feed.tick()
+    assert feed.monitor.counts.late == (17 if json else 1)
+    feed.describe()
+    feed.tick()
+    assert feed.monitor.store.count(Freshness.LIVE) == 192
+    await feed.advance(3.5)
+    assert feed.monitor.store.count(Freshness.STALE) == 192
 
 
 async def test_two_publishers_take_turns() -> None:
