@@ -8,6 +8,7 @@ import random
 import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -95,9 +96,10 @@ def main() -> int:
                 except InconclusiveError as error:
                     inconclusive += 1
                     say(f"INCONCLUSIVE {error}")
-                except ChaosError as error:
+                except Exception as error:  # noqa: BLE001  no failure ends the other cases
                     failed += 1
-                    say(f"FAILED {error}")
+                    is_told = isinstance(error, ChaosError)
+                    say(f"FAILED {error if is_told else ChaosError(case, traceback.format_exc())}")
     said = f"{failed} cases failed, {held} held" if failed else f"{held} cases held, none failed"
     say(f"{said}; {inconclusive} were inconclusive" if inconclusive else said)
     if is_unplayed:

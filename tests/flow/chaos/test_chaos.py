@@ -94,6 +94,27 @@ def test_a_part_that_cannot_be_played_is_said_loudly(
     )
 
 
+def test_a_case_that_breaks_does_not_end_the_others(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A case failing in any way is counted, and the command that repeats it is printed."""
+
+    def broken(case: Case, _folder: Path) -> object:
+        assert case.number, "no chips"
+        return "good"
+
+    monkeypatch.setitem(chaos.PARTS, "files", chaos.Part(broken, 2))
+    monkeypatch.setattr("trnfleet.logs.configure", lambda **_: None)
+    monkeypatch.setattr(sys, "argv", ["chaos", "--part", "files", "--seed", "1"])
+    assert chaos.main() == 1
+    said = capsys.readouterr().out
+    assert "no chips" in said
+    assert said.endswith(
+        "repeat it: make chaos SEED=1 PART=files CASE=0\n"
+        "make chaos SEED=1 PART=files CASE=1: good\n1 cases failed, 1 held\n"
+    )
+
+
 @pytest.mark.broker
 @pytest.mark.skipif(alertmanager_program() is None, reason=MISSING)
 def test_alertmanager_gets_the_alerts_of_the_fleet_whatever_happens_to_processes(
