@@ -6,7 +6,7 @@ and `record`. Each minute a table shows the resident memory of each program, the
 objects' collections, and the number of publishers in a new `status`. Entries are counted each fifth
 minute, because a program pauses meanwhile. The end names growth after the twentieth minute. Figures
 are printed, never asserted. The programs store a fifth of their events, alert transitions and
-roll-ups of 10 s, so all of these are full by then.
+roll-ups of 10 s, and the app a past of 32 MiB, so all of these are full by then.
 """
 
 # ruff: noqa: T201  a benchmark's figures go to the terminal
@@ -244,7 +244,7 @@ def churn(minutes: float, names: int, folder: Path, tested: Sequence[str]) -> No
     files = str(folder / "churn.mcap")
     to_top = ("--to", f"mqtt://127.0.0.1:{top.port}", "--cell", "cell-m")
     commands = {
-        "monitor": ("monitor", *broker),
+        "monitor": ("monitor", *broker, "--past", "32MiB"),
         "watch": ("watch", *broker),
         "relay": ("relay", *broker, *to_top),
         "history": ("history", "write", str(folder / "history"), *broker),
