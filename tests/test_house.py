@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 CEILINGS = {
     "statements of trnfleet": 61_557,
-    "statements of tests and lab": 60_519,
+    "statements of tests and lab": 60_520,
     "numeric constants": 833,
     "tuple assignments": 193,
     "modules that one sibling imports": 40,
