@@ -102,6 +102,7 @@ def test_a_start_climbs_from_nothing(job: int) -> None:
     jobs.advance()
     jobs.halt(Halt.DOWN, job)
     down = jobs.advance()
+    assert down.host_memory[job] == pytest.approx(0.02)
     assert (state(down, job), mean(down, "nc", job), down.hbm_used[job]) == (
         "failed",
         0,

@@ -75,7 +75,7 @@ CAUGHT_ON_HOSTS = {
     "z_link_down": ("z-link-down-health", "link-down"),
     "ultraserver_split": ("ring-split-health", "ring-split"),
 }
-"""Rules about health bits, with those that inhibit them where links have figures."""
+"""Rules about health bits, and the rules that inhibit them where links have figures."""
 
 BEGINS_S = 12.0
 """Start of each fault, in a fleet without alerts until then."""

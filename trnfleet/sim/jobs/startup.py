@@ -16,6 +16,13 @@ if TYPE_CHECKING:
 
 STARTUP = (Phase.COMPILE, Phase.LOAD, Phase.START)
 """The parts of a start, in order."""
+MEMORY_IDLE = 0.02
+MEMORY_BUSY = 0.22
+"""Share of host memory in use without and with a job: assumed. Used for buffers, data loading and
+checkpoint staging."""
+MEMORY_OF_STARTS = (0.45, 0.35, MEMORY_BUSY)
+"""The same in each part of a start: assumed. The compiler needs most, and weights pass through it.
+"""
 _COMPILE, _LOAD, _WARM_UP = range(len(STARTUP))
 
 

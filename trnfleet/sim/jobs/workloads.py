@@ -37,7 +37,13 @@ from trnfleet.sim.jobs.serving.inference import (
 )
 from trnfleet.sim.jobs.serving.replica_rows import JobShares, ReplicaRows
 from trnfleet.sim.jobs.slowdown import Halt, Slowdowns
-from trnfleet.sim.jobs.startup import STARTUP, StartWork
+from trnfleet.sim.jobs.startup import (
+    MEMORY_BUSY,
+    MEMORY_IDLE,
+    MEMORY_OF_STARTS,
+    STARTUP,
+    StartWork,
+)
 from trnfleet.sim.jobs.traces import Trace, trace_of
 from trnfleet.sim.jobs.training import (
     EXECUTIONS_PER_STEP,
@@ -60,13 +66,6 @@ if TYPE_CHECKING:
 
 IDLE_HBM_SHARE = 0.004
 """HBM share of the runtime on an idle chip: assumed."""
-MEMORY_IDLE = 0.02
-MEMORY_BUSY = 0.22
-"""Share of host memory in use without and with a job: assumed. Used for buffers, data loading and
-checkpoint staging."""
-_MEMORY_OF_STARTS = (0.45, 0.35, MEMORY_BUSY)
-"""The same in each part of a start: assumed. The compiler needs most, and weights pass through it.
-"""
 TRACE_EXECUTION_S = 0.1
 """Execution latency of a job replayed from a recording: assumed. Recordings contain only
 utilisation."""
@@ -278,7 +277,7 @@ class Workloads:
             hbm_used=self._used(elapsed_s, span, window, replicas, shares),
             executions=self._executions(rows),
             latency_s=self._latency(span, figures, replicas),
-            host_memory=self._host_memory(elapsed_s, span, window, of_replicas[1]),
+            host_memory=self._host_memory(elapsed_s, span, window, replicas, shares),
             figures=figures,
             states=self._states(),
             changes=changes,
@@ -438,18 +437,16 @@ class Workloads:
         elapsed_s: float,
         span: WindowSplit,
         window: TrainingWork,
-        of_replicas: dict[Phase, NDArray[np.float64]],
+        replicas: ReplicaWork,
+        shares: JobShares,
     ) -> NDArray[np.float64]:
         """Return the share of host memory in use, by row."""
         there = np.append(self._processes(elapsed_s, span, window), 0.0)
         there[:-1][self._reserved] = 0.0
         used = MEMORY_IDLE + (MEMORY_BUSY - MEMORY_IDLE) * there
-        for time_s, memory in zip(span.start.time_s, _MEMORY_OF_STARTS, strict=True):
+        for time_s, memory in zip(span.start.time_s, MEMORY_OF_STARTS, strict=True):
             used[:-1] += (memory - MEMORY_IDLE) * time_s / elapsed_s
-        shares = np.full(len(self._serving.job), MEMORY_BUSY)
-        for phase, memory in zip(STARTUP, _MEMORY_OF_STARTS, strict=True):
-            shares += (memory - MEMORY_BUSY) * of_replicas[phase]
-        return self._replicas.rows(used, shares)
+        return self._replicas.rows(used, self._replicas.host_memory(replicas, shares))
 
     def _processes(
         self, elapsed_s: float, span: WindowSplit, window: TrainingWork

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from trnfleet.sim.jobs.activity import QUANTITIES, Phase
-from trnfleet.sim.jobs.startup import STARTUP, StartWork
+from trnfleet.sim.jobs.startup import (
+    MEMORY_BUSY,
+    MEMORY_IDLE,
+    MEMORY_OF_STARTS,
+    STARTUP,
+    StartWork,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -81,6 +87,18 @@ class ReplicaRows:
         of_jobs = shares.run + shares.start.loaded_s + shares.hang
         there = of_jobs[self._job] * work.there
         return np.minimum(work.hbm_used * there + idle * (1.0 - there), 1.0)
+
+    def host_memory(self, work: ReplicaWork, shares: JobShares) -> Row:
+        """Return the share of host memory in use by the host of each replica."""
+        starts = work.start.time_s + shares.start.time_s[:, self._job]
+        used = MEMORY_IDLE + (shares.run + shares.hang)[self._job] * np.where(
+            work.there > 0.0, MEMORY_BUSY - MEMORY_IDLE, 0.0
+        )
+        for time, memory in zip(starts, MEMORY_OF_STARTS, strict=True):
+            used += (memory - MEMORY_IDLE) * time
+        # A replica that starts alone does so in its job's running time.
+        result: Row = used - (MEMORY_BUSY - MEMORY_IDLE) * work.start.time_s.sum(axis=0)
+        return result
 
     def phases(
         self, work: ReplicaWork, shares: JobShares
