@@ -2,11 +2,11 @@
 
 A steady fleet of 192 chips, and three new names a second of every class of message, each cleared
 after a minute, go through a Mosquitto to the app in a terminal, `watch`, `relay`, `history write`
-and `record`. Each minute a table shows the resident memory of each program, the entries of all its
-objects' collections, and the number of publishers in a new `status`. Entries are counted each fifth
-minute, because a program pauses meanwhile. The end names growth after the twentieth minute. Figures
-are printed, never asserted. The programs store a fifth of their events, alert transitions and
-roll-ups of 10 s, and the app a past of 32 MiB, so all of these are full by then.
+and `record`. Each minute a table shows the least resident memory of each program, the entries of
+all its objects' collections, and the number of publishers in a new `status`. Entries are counted
+each fifth minute, because a program pauses meanwhile. The end names growth after the twentieth
+minute. Figures are printed, never asserted. The programs store a fifth of their events, alert
+transitions and roll-ups of 10 s, and the app a past of 32 MiB, so all of these are full by then.
 """
 
 # ruff: noqa: T201  a benchmark's figures go to the terminal
@@ -51,6 +51,7 @@ SETTLED = 20
 """Minutes after which nothing may grow."""
 SHORTER = 5
 """How many times shorter lists are in programs under test."""
+SAMPLED_EVERY_S = 5
 COUNTED_EVERY = 5
 """Minutes between two counts of entries."""
 ANSWER_S = 20.0
@@ -117,6 +118,7 @@ class Watched:
         self.name = name
         self.counts: list[Counter[str]] = []
         self.rss_mib: list[float] = []
+        self._samples: list[float] = []
         self._answer = folder / f"{name}.json"
         program = (sys.executable, "-m", "lab.soak.churn", "--probe")
         answer = str(self._answer)
@@ -132,8 +134,17 @@ class Watched:
         self.process = psutil.Process(pid)
 
     def sample(self) -> None:
-        """Read its memory."""
-        self.rss_mib.append(self.process.memory_info().rss / MIB)
+        """Read its memory.
+
+        A minute's figure is the least of its samples: a change of the layout copies its arrays,
+        up to 50 MiB for a moment.
+        """
+        self._samples.append(self.process.memory_info().rss / MIB)
+
+    def end_minute(self) -> None:
+        """Keep the minute's memory."""
+        self.rss_mib.append(min(self._samples))
+        self._samples.clear()
 
     def count(self) -> None:
         """Make it count its objects, and wait for the result."""
@@ -160,7 +171,7 @@ class Watched:
         if len(settled) < 4:
             print(f"{self.name:8} ran for too short a time to say")
             return
-        few = max(1, min(5, len(settled) // 4))
+        few = max(1, min(len(KEYS), len(settled) // 4))
         grown_mib = statistics.median(settled[-few:]) - statistics.median(settled[:few])
         print(f"{self.name:8} {grown_mib:+.1f} MiB after minute {SETTLED}")
         for way, (before, after) in sorted(grown(self.counts, SETTLED // COUNTED_EVERY).items()):
@@ -260,12 +271,14 @@ def churn(minutes: float, names: int, folder: Path, tested: Sequence[str]) -> No
         while minute < minutes:
             publishing.step(names)
             seconds += 1
+            for each in programs if seconds % SAMPLED_EVERY_S == 0 else ():
+                each.sample()
             if seconds // 60 > minute:
                 minute = seconds // 60
                 for each in programs:
                     if each.terminal is not None:
                         each.terminal.send(KEYS[minute % len(KEYS)])
-                    each.sample()
+                    each.end_minute()
                 for each in programs if minute % COUNTED_EVERY == 1 else ():
                     each.count()
                 table(minute, programs, publishers_seen(broker[1]))
