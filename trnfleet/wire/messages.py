@@ -155,7 +155,9 @@ class Descriptor(Message, frozen=True, kw_only=True):
     """Those of the set where the message names one; it has either of the two."""
     column_set: ColumnSetName | None = None
     """Name and version of a set of `COLUMN_SETS`, in a message. None once `columns` are expanded.
-    Columns equal to a set are written as its name."""
+    Columns that begin with a set are written as its name, and `extra_columns`."""
+    extra_columns: Annotated[tuple[ColumnSpec, ...], Meta(max_length=DEFAULT_LIMITS.columns)] = ()
+    """Columns beside a named set, in a message. Readers that do not know them leave them out."""
     lanes: Annotated[dict[TypeName, LaneNames], Meta(max_length=DEFAULT_LIMITS.lane_types)] = (
         msgspec.field(default_factory=dict)
     )
@@ -176,10 +178,17 @@ class Descriptor(Message, frozen=True, kw_only=True):
                     f"unknown column_set {self.column_set!r}:"
                     f" {nearest(self.column_set, COLUMN_SETS)}"
                 )
+            if self.extra_columns:
+                columns += self.extra_columns
+                if columns == STANDARD_COLUMNS:
+                    columns = STANDARD_COLUMNS
             msgspec.structs.force_setattr(self, "columns", columns)
             msgspec.structs.force_setattr(self, "column_set", None)
+            msgspec.structs.force_setattr(self, "extra_columns", ())
         elif self.columns is _NOT_GIVEN:
             raise ValueError("neither columns nor column_set")
+        elif self.extra_columns:
+            raise ValueError("extra_columns without column_set")
         if self.lanes:
             if any(len(set(names)) < len(names) for names in self.lanes.values()):
                 raise ValueError("lanes: two link lanes of the same name")
@@ -203,13 +212,21 @@ class Descriptor(Message, frozen=True, kw_only=True):
         if self.forwarded is None:
             del data["forwarded"]
         named = next(
-            (name for name, columns in COLUMN_SETS.items() if columns == self.columns), None
+            (
+                name
+                for name, columns in COLUMN_SETS.items()
+                if columns == self.columns[: len(columns)]
+            ),
+            None,
         )
         if named is None:
             del data["column_set"]
         else:
             del data["columns"]
             data["column_set"] = named
+            data["extra_columns"] = self.columns[len(COLUMN_SETS[named]) :]
+        if not data["extra_columns"]:
+            del data["extra_columns"]
         return data
 
 
@@ -379,27 +396,20 @@ _RELEASED = {
         exec_completed exec_errors health host_power_w vcpu_util_pct host_memory_used_bytes
         efa_tx_bytes_per_s efa_rx_bytes_per_s exec_latency_p50_s exec_latency_p99_s
     """,
-    "standard/2": """
-        nc_util_pct engine_util_pct tflops hbm_used_bytes hbm_read_bytes_per_s hbm_write_bytes_per_s
-        link_tx_bytes_per_s link_rx_bytes_per_s links_up power_w power_util_pct temperature_c
-        throttle_pct mem_ecc_corrected mem_ecc_uncorrected sram_ecc_corrected sram_ecc_uncorrected
-        exec_completed exec_errors health host_power_w vcpu_util_pct host_memory_used_bytes
-        efa_tx_bytes_per_s efa_rx_bytes_per_s efa_retransmits exec_latency_p50_s exec_latency_p99_s
-    """,
 }
-"""Columns of each released set. A set never changes: one with other columns gets the next version.
-CONTRIBUTING.md has the steps."""
+"""Columns of each released set. A set never changes: a new metric is an extra column beside it."""
 COLUMN_SETS = {
     name: tuple(ColumnSpec.of(BY_NAME[column]) for column in columns.split())
     for name, columns in _RELEASED.items()
 }
-"""Sets of columns that descriptors name, by name and version, the newest last."""
-_EVERY_COLUMN = tuple(ColumnSpec.of(metric) for metric in CHIP_METRICS + INSTANCE_METRICS)
-STANDARD_COLUMNS = next(
-    (columns for columns in COLUMN_SETS.values() if columns == _EVERY_COLUMN), _EVERY_COLUMN
+"""Sets of columns that descriptors name, by name and version."""
+_STANDARD = COLUMN_SETS["standard/1"]
+STANDARD_COLUMNS = _STANDARD + tuple(
+    column
+    for column in map(ColumnSpec.of, CHIP_METRICS + INSTANCE_METRICS)
+    if column not in _STANDARD
 )
-"""Every column of the metric table, as our own publishers describe them: one by one as long as no
-set has all of them."""
+"""Every column of the metric table, as our own publishers describe them."""
 
 
 def encode_message(message: WireStruct) -> bytes:

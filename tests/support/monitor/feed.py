@@ -68,7 +68,8 @@ def with_columns(payload: bytes) -> dict[str, Any]:
     message: dict[str, Any] = json.loads(payload)
     if "column_set" in message:
         columns = COLUMN_SETS[message.pop("column_set")]
-        message["columns"] = list(msgspec.to_builtins(columns))
+        extra = message.pop("extra_columns", [])
+        message["columns"] = [*msgspec.to_builtins(columns), *extra]
     return message
 
 
