@@ -18,6 +18,7 @@ from trnfleet.domain.quantities import counted
 from trnfleet.domain.reservations.states import ENDED, BlockState
 from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.store import fields
+from trnfleet.monitor.store.announced import Announced
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,6 +66,13 @@ class Means:
     """Power left below the cap. Negative above it."""
     headroom_pct: float | None = None
     """The same as a share of the cap."""
+    hbm_used_bytes: float | None = None
+    exec_errors: float | None = None
+    """Failed executions since the counters began."""
+    exec_latency_p50_s: float | None = None
+    exec_latency_p99_s: float | None = None
+    vcpu_util_pct: float | None = None
+    host_memory_used_bytes: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +199,8 @@ class Summary:
     """Cells with publishing relays."""
     last_known_jobs: int = 0
     """Jobs without a live chip: their state and figures are the last known."""
+    announced: Announced = field(default_factory=Announced)
+    """Chips and instances by the metrics that their sources announce."""
     unwatched_cells: tuple[str, ...] = ()
     """Cells seen by a relay without a leading watch. Nobody evaluates rules about their chips and
     instances."""
@@ -222,6 +232,7 @@ class Figures(NamedTuple):
     now: dict[str, float | None]
     """Figures of the pass alone, by their names in the summary."""
     mean: Means
+    announced: Announced = Announced()
 
 
 class PassFigures:
@@ -356,6 +367,7 @@ def summarize(
         quiet_s=pipeline.quiet_s,
         pipeline_problems=pipeline.problems,
         mean=figures.mean,
+        announced=figures.announced,
         **reserved(ingest.reservations.table()),
     )
 
@@ -370,9 +382,25 @@ def _all_figures(store: Store, averages: Averages, pue: float) -> Figures:
         temperature_max_c=mean.pop("temperature_c", None),
         hottest_chip=_hottest_chip(store, averages),
         **_headroom(store, averages, mean.get("power_w")),
+        **{
+            name: _or_none(averages.value(name, Level.FLEET)[0])
+            for name in (
+                "hbm_used_bytes",
+                "exec_errors",
+                "exec_latency_p50_s",
+                "exec_latency_p99_s",
+                "vcpu_util_pct",
+                "host_memory_used_bytes",
+            )
+        },
         **mean,
     )
-    return Figures(rollups.states(Level.FLEET)[0].tolist(), _figures(store, rollups, pue), means)
+    return Figures(
+        rollups.states(Level.FLEET)[0].tolist(),
+        _figures(store, rollups, pue),
+        means,
+        Announced.read(store.announced, store.layout),
+    )
 
 
 def _figures(store: Store, rollups: RollupReader, pue: float) -> dict[str, float | None]:

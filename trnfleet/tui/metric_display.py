@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.metrics import METRICS, Kind, Metric, Scope
+from trnfleet.domain.quantities import NOT_AVAILABLE, with_unit
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store.fields import BY_KEY, FIELDS, Field
 from trnfleet.monitor.store.findings import HOT_C, THROTTLE_PCT
@@ -113,7 +114,16 @@ _ROWS = (
     MetricDisplay("engine_util_pct", ChipPanel.ENGINES),
     MetricDisplay("hbm_bw_util_pct", tree=2, heat_map=3),
     MetricDisplay("hbm_traffic_bytes_per_s", tree=19, fleet_chart=4, chip_chart=3),
-    MetricDisplay("hbm_used_bytes", ChipPanel.HBM, "used", tree=10, heat_map=9, selection=4),
+    MetricDisplay(
+        "hbm_used_bytes",
+        ChipPanel.HBM,
+        "used",
+        tree=10,
+        heat_map=9,
+        selection=4,
+        fleet_chart=7,
+        chip_chart=7,
+    ),
     MetricDisplay("hbm_read_bytes_per_s", ChipPanel.HBM, "read"),
     MetricDisplay("hbm_write_bytes_per_s", ChipPanel.HBM, "write"),
     MetricDisplay(
@@ -209,6 +219,14 @@ CHIP_CHARTS = _fields(lambda row: row.chip_chart)
 def fleet_name(field: Field) -> str:
     """Return the name of a field for several chips: `temp max` for a maximum."""
     return f"{field.title} max" if field.is_max else field.title
+
+
+def value_text(metric: Metric, value: float) -> str:
+    """Return a metric's value with its unit; bits in hexadecimal, short times in ms."""
+    if metric.kind is Kind.BITMASK:
+        return NOT_AVAILABLE if math.isnan(value) else f"{int(value):#x}"
+    is_short = metric.unit == "s" and value < 1
+    return with_unit(1e3 * value, "ms") if is_short else with_unit(value, metric.unit)
 
 
 _METRICS = {metric.name: metric for metric in METRICS}

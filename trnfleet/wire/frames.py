@@ -81,7 +81,8 @@ class FrameEncoder:
     ) -> None:
         """Bind to columns and to the rows of the path.
 
-        The simulator rewrites the columns in place each tick.
+        The simulator rewrites the columns in place each tick. Metrics without a column are left
+        out.
         """
         self._head = b"".join(
             (
@@ -103,8 +104,9 @@ class FrameEncoder:
             ("chip", CHIP_METRICS, chips),
             ("instance", INSTANCE_METRICS, instances),
         ):
-            self._parts.append(cbor2.dumps(key) + _map_head(len(metrics)))
-            for metric in metrics:
+            own = [metric for metric in metrics if metric.name in columns]
+            self._parts.append(cbor2.dumps(key) + _map_head(len(own)))
+            for metric in own:
                 column = columns[metric.name]
                 self._parts.append(_array_head(metric, rows.stop - rows.start))
                 size = metric.bytes_per_row

@@ -114,7 +114,11 @@ def dump(value: dict[str, Any]) -> bytes:
 def _values(
     metrics: Sequence[Metric], columns: Columns, rows: slice
 ) -> list[tuple[str, list[Any]]]:
-    return [(metric.name, metric.json_values(columns[metric.name][rows])) for metric in metrics]
+    return [
+        (metric.name, metric.json_values(columns[metric.name][rows]))
+        for metric in metrics
+        if metric.name in columns
+    ]
 
 
 def _identity(head: Head, path: str, chip: int | None, job: str | None) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 Owns who the host is, and its columns. It knows neither topics nor files.
 
-What neuron-monitor does not have (power, temperature, bandwidths, links, health, EFA) stays not
-available.
+What neuron-monitor does not have (power, temperature, bandwidths, links, health, EFA) has no
+column.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from trnfleet.errors import ConfigError, WireError
 from trnfleet.wire.telemetry import reason_above
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from numpy.typing import NDArray
 
@@ -36,6 +36,24 @@ if TYPE_CHECKING:
 DEFAULT_PERIOD_S = 5.0
 """neuron-monitor's default period; used until a document has its own."""
 
+NEURON_MONITOR = (
+    "nc_util_pct",
+    "tflops",
+    "hbm_used_bytes",
+    "mem_ecc_corrected",
+    "mem_ecc_uncorrected",
+    "sram_ecc_corrected",
+    "sram_ecc_uncorrected",
+    "exec_completed",
+    "exec_errors",
+    "vcpu_util_pct",
+    "host_memory_used_bytes",
+    "exec_latency_p50_s",
+    "exec_latency_p99_s",
+)
+"""Metrics that a document of neuron-monitor can have."""
+EXPORTER = tuple(name for name in NEURON_MONITOR if name != "tflops")
+"""Metrics that the text of neuron-monitor-prometheus can have."""
 _GENERATION = re.compile(r"(?:trn|inf)\d+")
 """Begin of an instance type's name, of Trainium or Inferentia."""
 
@@ -55,16 +73,20 @@ class HostReader:
     that never falls.
     """
 
-    def __init__(self, device_list: DeviceList | None = None) -> None:
+    def __init__(
+        self, device_list: DeviceList | None = None, metrics: Collection[str] = NEURON_MONITOR
+    ) -> None:
         """Wait for the first document.
 
         Args:
             device_list: What neuron-ls says of the host or container; without it device 0 is chip
                 0.
+            metrics: Metrics that the host's documents can have.
         """
+        self._metrics = metrics
         self.columns: Columns = {}
-        """Wire codes of all metrics, rewritten in place with each document. A row per chip, one row
-        for the instance."""
+        """Wire codes of the metrics that the documents can have, rewritten in place with each
+        document. A row per chip, one row for the instance."""
         self.period_s = DEFAULT_PERIOD_S
         """Seconds that the last document covers."""
         self.ec2_id: str | None = None
@@ -108,6 +130,8 @@ class HostReader:
         kind = self._identify(data)
         if not self.columns:
             for metric in METRICS:
+                if metric.name not in self._metrics:
+                    continue
                 self.columns[metric.name] = metric.blank(
                     kind.chips if metric.scope is Scope.CHIP else 1
                 )

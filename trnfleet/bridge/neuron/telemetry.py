@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Literal
 
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.address import STANDALONE, Level, is_segment, split
+from trnfleet.domain.metrics import BY_NAME
 from trnfleet.errors import ConfigError
 from trnfleet.wire.frames import FrameEncoder
 from trnfleet.wire.messages import (
-    STANDARD_COLUMNS,
     ClockSpec,
+    ColumnSpec,
     Descriptor,
     InstanceSpec,
     PublisherMessage,
@@ -168,7 +169,7 @@ class HostTelemetry:
                     versions=reader.versions,
                 ),
             ),
-            columns=STANDARD_COLUMNS,
+            columns=tuple(ColumnSpec.of(BY_NAME[name]) for name in reader.columns),
             lanes=named_lanes([reader.kind.name]),
         )
 

@@ -12,6 +12,7 @@ from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS, Scope
 from trnfleet.monitor.ingest.frame_rows import Shift
 from trnfleet.monitor.slices import DONE, SLICE, Slices, finish
+from trnfleet.monitor.store.announced import bits_of
 from trnfleet.monitor.store.layout_changes import ChangedLayout, changed
 from trnfleet.monitor.store.rolled import RolledBlock
 from trnfleet.wire.frames import is_known
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 log = logs.get_logger(__name__)
 
+_STANDARD_BITS = bits_of(column.name for column in STANDARD_COLUMNS)
 _SLASHES = operator.methodcaller("count", "/")
 
 
@@ -252,6 +254,7 @@ def write_descriptor(store: Store, descriptor: CompactDescriptor, publishers: Pu
     store.period_s[rows] = descriptor.period_s
     store.links_of[rows] = descriptor.links
     store.is_forwarded[rows] = bool(descriptor.relay_boot)
+    store.announced[rows] = _announced(descriptor)
     publisher = publishers.find(descriptor.publisher, descriptor.boot)
     if publisher is not None:
         # Two may describe the same instance, one of them long gone: the one that lives has it.
@@ -286,6 +289,7 @@ def _write_descriptors(
     counts: list[int] = []
     of_boots: list[int] = []
     online: list[bool] = []
+    announced: list[int] = []
     for number, descriptor in enumerate(descriptors):
         if number % SLICE == SLICE - 1:
             yield
@@ -295,6 +299,7 @@ def _write_descriptors(
             own = [row for row in own if layout.is_rolled[row] == bool(descriptor.members)]
         rows += own
         counts.append(len(own))
+        announced.append(_announced(descriptor))
         boot = publishers.find(descriptor.publisher, descriptor.boot)
         of_boots.append(-1 if boot is None else numbers[descriptor.publisher, descriptor.boot])
         online.append(boot is not None and publishers.is_online(boot))
@@ -313,6 +318,7 @@ def _write_descriptors(
         forwarded = np.repeat(flags, counts)
         store.is_forwarded[places[forwarded]] = True
         store.is_forwarded[places[~forwarded]] = False
+    store.announced[places] = np.repeat(np.array(announced, np.uint64), counts)
     yield
     boots = np.repeat(np.array(of_boots, np.int32), counts)
     is_online = np.repeat(np.array(online, np.bool_), counts)
@@ -325,6 +331,16 @@ def _write_descriptors(
         if descriptor.columns is not STANDARD_COLUMNS:
             _blank_columns(store, descriptor, places[end - count : end])
             yield
+
+
+def _announced(descriptor: CompactDescriptor) -> int:
+    """Return the metrics that a descriptor announces, as a bit mask; without columns, all."""
+    if descriptor.rollup is not None:
+        return bits_of(descriptor.rollup_columns)
+    if descriptor.columns is STANDARD_COLUMNS or not descriptor.columns:
+        # JSON names its values itself.
+        return _STANDARD_BITS
+    return bits_of(column.name for column in descriptor.columns)
 
 
 def _blank_columns(store: Store, descriptor: CompactDescriptor, rows: NDArray[np.int64]) -> None:

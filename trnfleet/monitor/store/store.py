@@ -20,11 +20,14 @@ from trnfleet.domain.metrics import METRICS, Aggregate, Metric, Scope
 from trnfleet.monitor.freshness import STALE_AFTER_PERIODS, Freshness
 from trnfleet.monitor.medians import median
 from trnfleet.monitor.slices import Slices, finish
+from trnfleet.monitor.store.announced import bits_of
 from trnfleet.monitor.store.jobs import Placement
 from trnfleet.monitor.store.layout_changes import moves, same_instances
 from trnfleet.monitor.store.rolled import Rolled
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
     Rows = slice | NDArray[np.int64] | int
@@ -79,6 +82,8 @@ class Store:
         self.is_forwarded: NDArray[np.bool_] = np.zeros(instances, np.bool_)
         """Whether a relay forwards each instance under a lease. Its cell evaluates the rules for
         it."""
+        self.announced: NDArray[np.uint64] = np.zeros(instances, np.uint64)
+        """Bit mask of the metrics that each instance's source announces, in the table's order."""
         self.job_of: NDArray[np.int32] = np.full(instances, -1, np.int32)
         """Job number of each instance; -1 for none."""
 
@@ -239,6 +244,11 @@ class Store:
         """Return the state for copies and pickles, without derived data."""
         return {**self.__dict__, "_placement": None}
 
+    def announces(self, names: Iterable[str], instances: slice) -> bool:
+        """Return whether the source of any of these instances announces all of these metrics."""
+        needed = np.uint64(bits_of(names))
+        return bool(((self.announced[instances] & needed) == needed).any())
+
     def count(self, state: Freshness) -> int:
         """Return how many rows of chips are in a state."""
         return int(np.count_nonzero(self.chip_state == state.value))
@@ -306,6 +316,7 @@ _INSTANCE_ARRAYS = (
     "publisher_of",
     "links_of",
     "is_forwarded",
+    "announced",
     "job_of",
 )
 

@@ -15,7 +15,7 @@ from trnfleet.bridge.neuron.documents import (
     described_instances,
 )
 from trnfleet.bridge.neuron.fields import read_period
-from trnfleet.bridge.neuron.host_reader import DEFAULT_PERIOD_S, HostReader
+from trnfleet.bridge.neuron.host_reader import DEFAULT_PERIOD_S, EXPORTER, HostReader
 from trnfleet.bridge.neuron.scrapes import Scrape, Scrapes
 from trnfleet.bridge.neuron.stream import MOST_DOCUMENT_BYTES, read_documents
 from trnfleet.bridge.neuron.telemetry import HostTelemetry, boot_of, default_path
@@ -261,7 +261,7 @@ class PrometheusInput(HostInput):
             return host
         if hosts and self._address is not None:
             raise ConfigError(f"a second host, {scrape.host[:64]}: an address is for a file of one")
-        reader = HostReader(self._device_list)
+        reader = HostReader(self._device_list, EXPORTER)
         reader.read_parsed(scrape.document)
         host = hosts[scrape.host] = _Host(reader, self._telemetry(reader))
         return host

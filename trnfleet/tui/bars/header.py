@@ -5,6 +5,7 @@ Pure functions without a widget.
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ from trnfleet.text import LONGEST, plain
 from trnfleet.tui import theme
 from trnfleet.tui.format.addresses import last_segments
 from trnfleet.tui.format.problems import badge
-from trnfleet.tui.metric_display import fleet_name
+from trnfleet.tui.metric_display import fleet_name, value_text
 from trnfleet.tui.view import ALERTS
 from trnfleet.tui.widgets.bar import Item, cut, fitted, justified, paragraph
 from trnfleet.tui.widgets.cells import Parts, width_of
@@ -136,7 +137,7 @@ def what_to_do(summary: Summary, link: LinkStatus) -> str:
         return ""
     return (
         "with the same --broker, `trnfleet status --all-fleets` lists the fleets that are there; "
-        "`trnfleet bridge` on a host or `trnfleet simulate` publishes one"
+        "`trnfleet simulate` publishes one"
     )
 
 
@@ -146,7 +147,6 @@ def figures(summary: Summary) -> list[Item]:
     The most important have the lowest ranks. All except the maximum are means.
     """
     mean = summary.mean
-    hosts = BY_NAME["host_power_w"]
     usual = mean_label(WINDOW_S)
     short = mean_label(mean.seconds) if summary.live_chips else LAST_SEEN
     is_short = summary.live_chips and 0 < mean.seconds < WINDOW_S
@@ -161,21 +161,42 @@ def figures(summary: Summary) -> list[Item]:
         ),
         _item("nc_util_pct", mean.nc_util_pct, 7, 0),
         _item("mfu_pct", mean.mfu_pct, 6, 2),
-        (
-            Item("power", "", cap, 18, 3, power, 7)
+        *(
+            [Item("power", "", cap, 18, 3, power, 7)]
             if mean.power_cap_w
-            else _item("power_w", mean.power_w, 7, 3)
+            else _first_known(summary, 7, 3, "power_w", "hbm_used_bytes")
         ),
         *_headroom(mean),
-        *_hottest(mean),
-        _item("hbm_traffic_bytes_per_s", mean.hbm_traffic_bytes_per_s, 9, 7),
-        _item("link_tx_bytes_per_s", mean.link_tx_bytes_per_s, 9, 8),
+        *(
+            _hottest(mean)
+            if summary.announced.knows(["temperature_c"])
+            else _first_known(summary, 7, 5, "exec_errors")
+        ),
+        *_first_known(summary, 9, 7, "hbm_traffic_bytes_per_s", "exec_latency_p50_s"),
+        *_first_known(summary, 9, 8, "link_tx_bytes_per_s", "exec_latency_p99_s"),
         # It has no name, so that n/a would be of nothing.
         *([] if mean.tflops_per_w is None else [Item("", "", efficiency, 13, 9)]),
-        Item(hosts.short_title, hosts.short_title, with_unit(mean.host_power_w, hosts.unit), 7, 10),
-        _item("hbm_bw_util_pct", mean.hbm_bw_util_pct, 5, 11),
-        _item("tflops", mean.tflops, 11, 12),
+        *_first_known(summary, 7, 10, "host_power_w", "host_memory_used_bytes"),
+        *_first_known(summary, 5, 11, "hbm_bw_util_pct", "vcpu_util_pct"),
+        *_first_known(summary, 11, 12, "tflops"),
     ]
+
+
+def _first_known(summary: Summary, room: int, rank: int, *keys: str) -> list[Item]:
+    """Return the first of some figures that a source can know; empty if there is none.
+
+    A sum over fewer chips than the fleet has says so.
+    """
+    parts = {key: BY_KEY[key].parts if key in BY_KEY else (key,) for key in keys}
+    key = next((key for key in keys if summary.announced.knows(parts[key])), None)
+    if key is None:
+        return []
+    item = _item(key, getattr(summary.mean, key), room, rank)
+    chips = summary.announced.chips(parts[key])
+    if 0 < chips < summary.chips:
+        text = f"{item.value} of {counted(chips, 'chip')}"
+        item = item._replace(value=text, room=len(text))
+    return [item]
 
 
 def _headroom(mean: Means) -> list[Item]:
@@ -213,6 +234,10 @@ def _item(key: str, value: float | None, room: int, rank: int) -> Item:
 
     Narrow screens show the first word of it.
     """
+    if key not in BY_KEY:
+        metric = BY_NAME[key]
+        text = value_text(metric, math.nan if value is None else value)
+        return Item(metric.short_title, metric.short_title, text, room, rank)
     field = BY_KEY[key]
     name = fleet_name(field)
     short = name.partition(" ")[0]
@@ -236,7 +261,10 @@ def _facility(summary: Summary) -> tuple[str, ...]:
         return ()
     facility = f"facility {with_unit(mean.facility_power_w, 'W')}"
     both = f"IT {with_unit(mean.it_power_w, 'W')}, {facility}"
+    known = summary.announced.chips(["power_w"])
     part = part_label(summary.live_chips, summary.chips)
+    if 0 < known < summary.chips:
+        part = f"of {counted(known, 'chip')}"
     part = f" {part}" if part else ""
     return f"{both} (PUE {summary.pue:.2f}){part}", f"{both}{part}", f"{facility}{part}"
 

@@ -353,7 +353,15 @@ class ChartSource(NamedTuple):
                     made.append(partial(self._job_trend, key))
         if self.node is None:
             return made
-        fields = [field for field in FLEET_CHARTS if field.key != self.place.without]
+        rows = self.place.context.monitor.store.layout.instance_range(self.node)
+        fields = [
+            field
+            for field in FLEET_CHARTS
+            if field.key != self.place.without
+            and self.place.context.monitor.store.announces(
+                field.parts, slice(rows.start, rows.stop)
+            )
+        ]
         if self.place.without != UTIL:
             made.append(self.busy)
         return made + [partial(self.single, field) for field in fields if field.key != UTIL]

@@ -11,18 +11,24 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.signals import Scope
-from trnfleet.domain.metrics import ENGINES, Kind, Metric, chip_peak
+from trnfleet.domain.metrics import ENGINES, Kind, chip_peak
 from trnfleet.domain.quantities import NOT_AVAILABLE, count, with_unit
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.store import findings
+from trnfleet.monitor.store.announced import unknown_text
 from trnfleet.monitor.store.fields import BY_KEY, Field
 from trnfleet.tui import theme
 from trnfleet.tui.charts import plot
 from trnfleet.tui.charts.chart import draw, head
 from trnfleet.tui.chip.marks import Z_DOWN, ChipPart, PartMark
-from trnfleet.tui.metric_display import PANELS, ChipPanel, ShownMetric
-from trnfleet.tui.widgets.cells import FixedParts, Parts, bar, fit, right, width_of
+from trnfleet.tui.metric_display import (
+    PANELS,
+    ChipPanel,
+    ShownMetric,
+    value_text,
+)
+from trnfleet.tui.widgets.cells import FixedParts, Parts, bar, fit, right, width_of, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -229,6 +235,8 @@ def cores(facts: ChipFacts, width: int, *, in_pairs: bool, with_spark: bool) -> 
 
 def engines(facts: ChipFacts, width: int) -> Panel:
     """Return the four engines and their achieved rates."""
+    if not facts.knows("tflops") and not facts.knows("engine_util_pct"):
+        return []
     ink = PanelInk.choose(facts.freshness)
     tflops = facts.value("tflops")
     mfu = 100 * tflops * 1e12 / facts.chip.bf16_dense_flops.value
@@ -238,7 +246,8 @@ def engines(facts: ChipFacts, width: int) -> Panel:
         else f"{with_unit(tflops, 'TFLOP/s')}  MFU {with_unit(mfu, '%')}"
     )
     lines = [title_line(facts, "Engines", figure, width, metrics=("tflops", "mfu_pct"))]
-    for name, value in zip(ENGINES, facts.values["engine_util_pct"].tolist(), strict=True):
+    shares = facts.values["engine_util_pct"].tolist() if facts.knows("engine_util_pct") else []
+    for name, value in zip(ENGINES, shares, strict=False):
         lines.append(gauge_line(ink, name, value, value / 100, with_unit(value, "%"), width, 9))
     return lines
 
@@ -247,9 +256,12 @@ def hbm(facts: ChipFacts, width: int, *, with_spark: bool) -> Panel:
     """Return high-bandwidth memory: how full, how busy."""
     ink = PanelInk.choose(facts.freshness)
     chip = facts.chip
+    has_traffic = facts.knows(*BY_KEY["hbm_traffic_bytes_per_s"].parts)
     traffic = facts.value("hbm_read_bytes_per_s") + facts.value("hbm_write_bytes_per_s")
     size = chip.hbm_bytes.value
     peak = chip.hbm_bytes_per_s.value
+    share = traffic / peak if has_traffic else facts.value("hbm_used_bytes") / size
+    spark = "hbm_traffic_bytes_per_s" if has_traffic else "hbm_used_bytes"
     name = f"HBM  {size / 2**30:.0f} GiB"
     if not with_spark:
         name += f", {with_unit(peak, 'bytes/s')}"
@@ -257,9 +269,9 @@ def hbm(facts: ChipFacts, width: int, *, with_spark: bool) -> Panel:
         title_line(
             facts,
             name,
-            with_unit(100 * traffic / peak, "%"),
+            with_unit(100 * share, "%") + ("" if has_traffic else " used"),
             width,
-            "hbm_traffic_bytes_per_s" if with_spark else None,
+            spark if with_spark else None,
         )
     ]
     entries = [
@@ -271,9 +283,11 @@ def hbm(facts: ChipFacts, width: int, *, with_spark: bool) -> Panel:
             name,
         )
         for shown in PANELS[ChipPanel.HBM]
+        if facts.knows(shown.metric.name)
     ]
-    all_traffic = "traffic", traffic, peak, "bytes/s", "hbm_bw_util_pct"
-    for label, value, most, unit, name in (*entries, all_traffic):
+    if has_traffic:
+        entries.append(("traffic", traffic, peak, "bytes/s", "hbm_bw_util_pct"))
+    for label, value, most, unit, name in entries:
         share = value / most
         mark = facts.marks.get(ChipPart(Scope.CHIP, name))
         is_full = unit == "bytes" and share >= findings.HBM_FULL
@@ -288,6 +302,9 @@ def hbm(facts: ChipFacts, width: int, *, with_spark: bool) -> Panel:
 
 def power(facts: ChipFacts, width: int, *, with_spark: bool) -> Panel:
     """Return power between background and maximum, temperature, throttling and efficiency."""
+    told = [shown for shown in PANELS[ChipPanel.POWER] if facts.knows(shown.metric.name)]
+    if not told:
+        return []
     ink = PanelInk.choose(facts.freshness)
     chip = facts.chip
     watts = facts.value("power_w")
@@ -297,7 +314,7 @@ def power(facts: ChipFacts, width: int, *, with_spark: bool) -> Panel:
     lines = [
         title_line(facts, name, with_unit(watts, "W"), width, "power_w" if with_spark else None)
     ]
-    for metric, display, label in PANELS[ChipPanel.POWER]:
+    for metric, display, label in told:
         value = facts.value(metric.name)
         # Watts begin at the background, which the chip never goes below.
         start = low if metric.name == "power_w" else 0.0
@@ -311,6 +328,8 @@ def power(facts: ChipFacts, width: int, *, with_spark: bool) -> Panel:
 
 def links(facts: ChipFacts, width: int, *, columns: int, with_spark: bool) -> Panel:
     """Return the NeuronLinks in one or two columns: rates, shares of peak, other ends."""
+    if not any(facts.knows(shown.metric.name) for shown in PANELS[ChipPanel.LINKS]):
+        return []
     ink = PanelInk.choose(facts.freshness)
     there = [link for link in facts.links if link.exists]
     up = [link for link in there if link.up]
@@ -342,7 +361,7 @@ def counters(facts: ChipFacts, width: int, *, columns: int) -> Panel:
     """Return ECC and execution counters with their rates, and the unhealthy components."""
     ink = PanelInk.choose(facts.freshness)
     if facts.unhealthy is None:
-        health = f"health {NOT_AVAILABLE}"
+        health = f"health {NOT_AVAILABLE}" if facts.knows("health") else ""
         style = theme.GHOST
     elif facts.unhealthy:
         broken = ", ".join(
@@ -363,7 +382,11 @@ def counters(facts: ChipFacts, width: int, *, columns: int) -> Panel:
         rule = "─" * max(0, width - len(name) - 2 - len(health))
     lines: Panel = [((name + " ", ink.strong), (rule + " ", theme.RULE), (health, style))]
     counter_width = (width - len(_BETWEEN) * (columns - 1)) // columns
-    entries = [shown for shown in PANELS[ChipPanel.COUNTERS] if shown.metric.kind is Kind.COUNTER]
+    entries = [
+        shown
+        for shown in PANELS[ChipPanel.COUNTERS]
+        if shown.metric.kind is Kind.COUNTER and facts.knows(shown.metric.name)
+    ]
     cells = [_counter(ink, facts, shown, counter_width) for shown in entries]
     # Down the columns, so that related entries are together.
     rows = -(-len(cells) // columns)
@@ -376,38 +399,42 @@ def host(facts: ChipFacts, width: int) -> Panel:
     ink = PanelInk.choose(facts.freshness)
     lines = [title_line(facts, "Instance", facts.kind.name, width)]
     for metric, _, label in PANELS[ChipPanel.INSTANCE]:
+        if not facts.knows(metric.name):
+            continue
         value = facts.host[metric.name]
         mark = facts.marks.get(ChipPart(Scope.INSTANCE, metric.name))
         lines.append(
-            figure_line(ink, label, _value_text(metric, value), ink.value(value), mark, width)
+            figure_line(ink, label, value_text(metric, value), ink.value(value), mark, width)
         )
     return lines
 
 
 def other(facts: ChipFacts, width: int) -> Panel:
     """Return the chip metrics without another panel; no lines if there are none."""
-    if not PANELS[ChipPanel.OTHER]:
+    told = [shown for shown in PANELS[ChipPanel.OTHER] if facts.knows(shown.metric.name)]
+    if not told:
         return []
     ink = PanelInk.choose(facts.freshness)
     lines = [title_line(facts, "Other", "", width)]
-    for metric, display, label in PANELS[ChipPanel.OTHER]:
+    for metric, display, label in told:
         value = facts.value(metric.name)
         severity = facts.limits.severity(display, value, Level.CHIP)
         style = None if severity is None else theme.SEVERITY_STYLE[severity]
         mark = facts.marks.get(ChipPart(Scope.CHIP, metric.name))
         lines.append(
-            figure_line(
-                ink, label, _value_text(metric, value), ink.value(value, style), mark, width
-            )
+            figure_line(ink, label, value_text(metric, value), ink.value(value, style), mark, width)
         )
     return lines
 
 
-def _value_text(metric: Metric, value: float) -> str:
-    if metric.kind is Kind.BITMASK:
-        return NOT_AVAILABLE if math.isnan(value) else f"{int(value):#x}"
-    is_short = metric.unit == "s" and value < 1
-    return with_unit(1e3 * value, "ms") if is_short else with_unit(value, metric.unit)
+def unknown(facts: ChipFacts, width: int) -> Panel:
+    """Return the names of figures that the chip's publisher cannot know; no lines for none."""
+    ink = PanelInk.choose(facts.freshness)
+    text = unknown_text(facts.announced, 1)
+    if not text:
+        return []
+    lines = wrapped(f"{text} (p: why)", width, 5)
+    return [((fit(line, width), ink.quiet),) for line in lines]
 
 
 def chart(facts: ChipFacts, field: Field, width: int, height: int, axis: int) -> Panel:

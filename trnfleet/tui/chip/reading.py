@@ -25,6 +25,7 @@ from trnfleet.domain.metrics import (
     Scope,
 )
 from trnfleet.monitor.freshness import Freshness
+from trnfleet.monitor.store.announced import Announced
 from trnfleet.monitor.store.store import Store, join_lanes
 from trnfleet.tui.charts.history import fired_marks
 from trnfleet.tui.charts.place import ChartedPlace, ChartSource
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.hardware.catalogue import ChipType, InstanceType
     from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.monitor.store.fields import Field
     from trnfleet.tui.charts.chart import Chart
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.state.descriptors import Descriptions
@@ -94,6 +96,8 @@ class ChipFacts:
     """Seconds behind the wall clock on arrival. 0 if not late."""
     origin: str
     """Kind of publisher: `simulated` or `neuron`. Empty if not published."""
+    announced: Announced
+    """Metrics that its publisher announces."""
     lease_of: str
     """Cell of the relay that forwards it under a lease. Empty without a lease."""
     values: dict[str, NDArray[np.float64]]
@@ -127,6 +131,17 @@ class ChipFacts:
     def chip(self) -> ChipType:
         """Its type's catalogue figures."""
         return self.kind.chip
+
+    def knows(self, *names: str) -> bool:
+        """Return whether its publisher announces all of these metrics."""
+        return self.announced.knows(names)
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """Fields to chart, the most important first."""
+        known = tuple(field for field in CHIP_CHARTS if self.knows(*field.parts))
+        # The last one takes the place of a field that is not known.
+        return known[: len(CHIP_CHARTS) - 1]
 
     def value(self, name: str) -> float:
         """Return a metric's one value for the chip; a vector's lanes are joined."""
@@ -216,6 +231,7 @@ def read_chip(
         ts_ns=ts_ns,
         late_s=_late_s(monitor, described.descriptor.path, chip) if described and ts_ns else 0.0,
         origin=descriptor.origin if descriptor else "",
+        announced=Announced.one(int(store.announced[instance])),
         lease_of=descriptor.forwarded.cell if descriptor and descriptor.forwarded else "",
         values=values,
         host={

@@ -23,7 +23,6 @@ from trnfleet.tui.chip import panels
 from trnfleet.tui.chip.reading import ChipFacts, CounterRates, chip_at, read_chip
 from trnfleet.tui.format.alerts import alerts_line
 from trnfleet.tui.format.freshness import describe
-from trnfleet.tui.metric_display import CHIP_CHARTS
 from trnfleet.tui.snapshots.table import ExportTable, Value
 from trnfleet.tui.state.chip_table import CHIP_COLUMNS, ChipTable
 from trnfleet.tui.state.descriptors import Descriptions
@@ -356,25 +355,25 @@ def arrange(facts: ChipFacts, width: int, height: int, *, provenance: bool) -> l
         lines.extend(_wide(facts, width, inner))
     else:
         lines.extend(_compact(facts, width, inner))
-    across = 3 if width >= MEDIUM else 2
-    rows = -(-len(CHIP_CHARTS) // across)
+    fields = facts.fields
+    across = min(3 if width >= MEDIUM else 2, max(1, len(fields)))
+    rows = max(1, -(-len(fields) // across))
     widths = [(inner - GAP * (across - 1)) // across] * across
     free = height - len(lines)
     tall = min(14, max(3, free // rows - 1 - (width >= MEDIUM)))
     axes = [
-        max(
-            value_axis(facts.charts[field.key], cells, tall).cells
-            for field in CHIP_CHARTS[at::across]
-        )
+        max(value_axis(facts.charts[field.key], cells, tall).cells for field in fields[at::across])
         for at, cells in enumerate(widths)
+        if at < len(fields)
     ]
     for row in range(rows):
         if width >= MEDIUM:
             lines.append(blank_line(width))
-        fields = CHIP_CHARTS[row * across : (row + 1) * across]
         made = [
             panels.chart(facts, field, cells, tall, axis)
-            for field, cells, axis in zip(fields, widths, axes, strict=False)
+            for field, cells, axis in zip(
+                fields[row * across : (row + 1) * across], widths, axes, strict=False
+            )
         ]
         lines.extend(_columns(made, widths[: len(made)], width))
     return lines
@@ -384,20 +383,26 @@ def _compact(facts: ChipFacts, width: int, inner: int) -> list[Line]:
     """Return two columns for narrow screens: all panels but the instance's in 18 lines."""
     half = (inner - GAP) // 2
     halves = [half, inner - GAP - half]
-    upper = [
-        panels.cores(facts, halves[0], in_pairs=True, with_spark=True),
-        panels.engines(facts, halves[1]),
-    ]
-    lower = [
-        panels.hbm(facts, halves[0], with_spark=True),
-        panels.power(facts, halves[1], with_spark=True),
+    small = [
+        panel
+        for panel in (
+            panels.cores(facts, half, in_pairs=True, with_spark=True),
+            panels.engines(facts, half),
+            panels.hbm(facts, half, with_spark=True),
+            panels.power(facts, half, with_spark=True),
+        )
+        if panel
     ]
     return [
-        *_columns(upper, halves, width),
-        *_columns(lower, halves, width),
+        *(
+            line
+            for at in range(0, len(small), 2)
+            for line in _columns(small[at : at + 2], halves[: len(small) - at], width)
+        ),
         *_columns([panels.links(facts, inner, columns=2, with_spark=True)], [inner], width),
         *_columns([panels.counters(facts, inner, columns=2)], [inner], width),
         *_columns([panels.other(facts, inner)], [inner], width),
+        *_columns([panels.unknown(facts, inner)], [inner], width),
     ]
 
 
@@ -422,6 +427,7 @@ def _wide(facts: ChipFacts, width: int, inner: int) -> list[Line]:
             panels.links(facts, widths[2], columns=1, with_spark=False),
             panels.host(facts, widths[2]),
             panels.other(facts, widths[2]),
+            panels.unknown(facts, widths[2]),
         ),
     ]
     if across == 4:

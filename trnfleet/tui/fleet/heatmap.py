@@ -536,7 +536,12 @@ class HeatMap(LineView):
 
     def action_field(self, step: int) -> None:
         """Show the next (1) or previous (-1) field."""
-        self.show_field(FIELDS[(FIELDS.index(self.field) + step) % len(FIELDS)])
+        fields = [field for field in FIELDS if field is self.field or self.knows(field)]
+        self.show_field(fields[(fields.index(self.field) + step) % len(fields)])
+
+    def knows(self, field: Field) -> bool:
+        """Return whether any source of the fleet can know a field."""
+        return self._frame.summary.announced.knows(field.parts)
 
     def show_field(self, field: Field) -> None:
         """Show a field."""

@@ -26,6 +26,7 @@ from trnfleet.domain.quantities import counted, signed_percent, with_unit
 from trnfleet.monitor.fleet_state import LOADING, FleetState
 from trnfleet.monitor.problems.state import jobs_of
 from trnfleet.monitor.reservations.table import IDLE_BELOW_PCT
+from trnfleet.monitor.store.announced import unknown_text
 from trnfleet.monitor.store.fields import BY_KEY, Field
 from trnfleet.monitor.store.gaps import Reason
 from trnfleet.monitor.store.job_history import POWER, STEP_TIME
@@ -150,14 +151,15 @@ def trend_makers(context: UiContext) -> list[Callable[[], Trend]]:
     """
     source = FleetSource.read(context)
     steps = _steps(source)
+    announced = context.frame.summary.announced
     return [
-        partial(_power, source),
+        *([partial(_power, source)] if announced.knows([POWER]) else []),
         *([] if steps is None else [lambda: steps]),
         source.fleet.busy,
         *(
             partial(source.fleet.single, field)
             for field in FLEET_CHARTS
-            if field.key not in {POWER, UTIL}
+            if field.key not in {POWER, UTIL} and announced.knows(field.parts)
         ),
     ]
 
@@ -374,6 +376,7 @@ class FleetView(FilteredView):
         self._lent_rows = 0
         self._legend = Bar(id="legend")
         self._selection = Bar(id="selection")
+        self._unknown = Bar(id="unknown")
         self._problems_head = Bar(id="problems-head")
         self._jobs_head = Bar(id="jobs-head")
         self._list_side = Container(id="list-side")
@@ -388,6 +391,7 @@ class FleetView(FilteredView):
             yield self.map
             yield self.trends
             yield self._selection
+            yield self._unknown
         with self._list_side:
             yield self._problems_head
             yield self.problems
@@ -565,8 +569,8 @@ class FleetView(FilteredView):
         Return whether that changed.
         """
         self._share_lists()
-        # Legend and selection take a row each.
-        rows = self._map_side.size.height - 2
+        # Legend, selection and unknown figures take a row each.
+        rows = self._map_side.size.height - 2 - bool(self._unknown.display)
         if rows <= 0 or not self.map.grid.groups:
             return False
         self.map.give_room(rows)
@@ -626,6 +630,10 @@ class FleetView(FilteredView):
         self._write_legend()
         alerts = self.context.alerts.touching(self.map.place)
         self._selection.show(lambda width: [selection(self.map, width, alerts)])
+        summary = self.context.frame.summary
+        unknown = unknown_text(summary.announced, summary.chips)
+        self._unknown.display = bool(unknown)
+        self._unknown.show(lambda width: [[(f" {fit(unknown, width - 1)}", theme.QUIET)]])
         problems = self.problems.problems
         shows_silenced = self.problems.shows_silenced
         incomplete = self.monitor.incomplete
@@ -691,7 +699,7 @@ def selection(heat: HeatMap, width: int, alerts: Sequence[AlertWithStatus] = ())
     if alerts:
         parts.append((f"  {tally_text([*alerts])}", theme.SEVERITY_STYLE[worst_of([*alerts])]))
     for field in SELECTION:
-        if field is heat.field:
+        if field is heat.field or not heat.knows(field):
             continue
         value = first if field is SELECTION[0] and first is not None else heat.reading(field)[0]
         text = f"  {_figure(heat, field, value)}"

@@ -114,16 +114,22 @@ _SHOWN = {shown.field.key: shown for shown in TREE}
 
 
 @lru_cache(maxsize=16)
-def plan(width: int) -> TreePlan:
+def plan(width: int, unknown: frozenset[str] = frozenset()) -> TreePlan:
     """Return the columns for a width in cells.
 
     Where the width is too small, the first columns stay.
+
+    Args:
+        width: Cells.
+        unknown: Fields that no source can know. They have no column.
     """
     gap = 2 if width >= COMFORTABLE else 1
     made = {key: _column(key, gap) for key in _PLACES.left_to_right}
     left = width - NAME_MIN
     chosen: set[str] = set()
     for rank, key in _PLACES.by_rank:
+        if key in unknown:
+            continue
         if made[key].width > left:
             if rank <= TREE_CORE:
                 break

@@ -30,6 +30,7 @@ from trnfleet.tui.hierarchy.index import (
     row_key,
 )
 from trnfleet.tui.hierarchy.rows import FleetTreeRows, triangle_at
+from trnfleet.tui.metric_display import TREE
 from trnfleet.tui.state.chip_table import CHIP_COLUMNS, ChipTable
 from trnfleet.tui.state.leases import open_chips
 from trnfleet.tui.view import View
@@ -97,7 +98,9 @@ class TreeTable(CursorList[str]):
 
     @property
     def plan(self) -> columns.TreePlan:
-        return columns.plan(self.line_width)
+        announced = self._frame.summary.announced
+        unknown = [shown.field.key for shown in TREE if not announced.knows(shown.field.parts)]
+        return columns.plan(self.line_width, frozenset(unknown))
 
     @property
     def mean_s(self) -> float:

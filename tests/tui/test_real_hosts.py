@@ -1,0 +1,77 @@
+"""Views of hosts that know only some metrics: no empty chart, and no figure that claims more."""
+
+from __future__ import annotations
+
+import pytest
+from support.monitor.feed import Feed, standalone
+from support.tui.pilot import fleet_app, running
+
+from trnfleet.bridge.neuron.host_reader import NEURON_MONITOR
+from trnfleet.domain.metrics import BY_NAME
+from trnfleet.wire.messages import ColumnSpec
+
+SIZES = [(80, 24), (120, 40), (240, 70)]
+
+
+def hosts(*, simulated: int = 0) -> Feed:
+    """Return a fleet of a host that neuron-monitor describes, and simulated ones."""
+    feed = Feed(standalone(1 + simulated))
+    first, *others = feed.layout.instances
+    if others:
+        feed.describe(others)
+    feed.columns_described = tuple(ColumnSpec.of(BY_NAME[name]) for name in NEURON_MONITOR)
+    feed.publisher = "host"
+    feed.origin = "neuron"
+    feed.describe([first])
+    feed.scatter()
+    feed.tick()
+    return feed
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("view", ["1", "2", "4"])
+async def test_figures_that_no_source_knows_have_no_room(size: tuple[int, int], view: str) -> None:
+    """Header, columns, panels and charts are of known figures; one line names the others."""
+    feed = hosts()
+    app = fleet_app(feed)
+    async with running(app, size=size) as pilot:
+        await pilot.press(view)
+        for _ in range(3):
+            await pilot.telemetry(feed)
+        text = pilot.text()
+
+    assert "n/a" not in text.replace("? n/a", ""), text
+    assert "no telemetry" not in text
+    for word in ("temp ", "link tx", "HBM bw", "headroom"):
+        assert word not in text
+    assert "HBM" in text
+    if view != "2" and size[0] > 80:
+        assert "not known here: power" in text
+
+
+async def test_sums_of_a_mixed_fleet_say_how_many_chips_they_cover() -> None:
+    """Power is of the chips that know it; a line says so."""
+    feed = hosts(simulated=2)
+    app = fleet_app(feed)
+    async with running(app, size=(200, 55)) as pilot:
+        await pilot.telemetry(feed)
+        text = pilot.text()
+
+    assert "of 32 chips" in text.splitlines()[0]
+    assert "HBM bw" in text.splitlines()[1]
+    assert "of 32 chips" in text.splitlines()[1]
+    assert "known for 32 of 48 chips: power, temperature" in text
+
+
+async def test_the_map_offers_known_metrics_only() -> None:
+    """`m` passes over figures that no source knows."""
+    feed = hosts()
+    app = fleet_app(feed)
+    titles = []
+    async with running(app, size=(120, 40)) as pilot:
+        for _ in range(12):
+            await pilot.press("m")
+            titles.append(pilot.screen()[4].split()[0])
+
+    assert {"power", "temp", "link"}.isdisjoint(titles)
+    assert "NC" in titles

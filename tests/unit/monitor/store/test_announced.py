@@ -1,0 +1,110 @@
+"""Metrics that descriptors announce, and the rules that see them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from support.monitor.feed import Feed, standalone
+
+from trnfleet.domain.metrics import BY_NAME, METRICS
+from trnfleet.monitor.alerting.coverage import JOB_MESSAGES, Coverage, blind_text, read_coverage
+from trnfleet.services.files.rules import load_rules
+from trnfleet.wire.messages import STANDARD_COLUMNS, ColumnSpec
+
+if TYPE_CHECKING:
+    from trnfleet.monitor.store.announced import Announced
+
+HOST = ("nc_util_pct", "hbm_used_bytes", "vcpu_util_pct")
+COLUMNS = tuple(ColumnSpec.of(BY_NAME[name]) for name in HOST)
+
+
+def mixed() -> Feed:
+    """Return a fleet whose third host announces only `HOST`."""
+    feed = Feed(standalone(3))
+    first, second, third = feed.layout.instances
+    feed.describe([first, second])
+    feed.columns_described = COLUMNS
+    feed.publisher = "host"
+    feed.describe([third])
+    feed.monitor.compute()
+    return feed
+
+
+def announced(feed: Feed) -> Announced:
+    feed.monitor.compute()
+    return feed.monitor.summary().announced
+
+
+def test_a_fleet_counts_chips_by_what_their_source_announces() -> None:
+    """Figures of several metrics need all of them."""
+    counts = announced(mixed())
+
+    assert counts.chips(["nc_util_pct"]) == 48
+    assert counts.chips(["power_w"]) == 32
+    assert counts.chips(["nc_util_pct", "power_w"]) == 32
+    assert (counts.instances(HOST), counts.instances(["power_w"])) == (3, 2)
+    assert counts.knows(["power_w"])
+
+
+def test_columns_that_change_are_counted_anew() -> None:
+    """A new descriptor of the same host has its own columns."""
+    feed = mixed()
+    feed.columns_described = STANDARD_COLUMNS
+    feed.revision += 1
+    feed.describe([feed.layout.instances[2]])
+
+    assert announced(feed).chips(["power_w"]) == 48
+
+
+def test_json_without_columns_may_have_every_metric() -> None:
+    """Such messages name their values themselves."""
+    feed = Feed(standalone(1), json=True)
+    feed.columns_described = ()
+    feed.describe()
+
+    assert announced(feed).chips([metric.name for metric in METRICS]) == 16
+
+
+def test_a_new_layout_keeps_what_is_announced() -> None:
+    """Hosts that stay keep their columns when others come."""
+    feed = mixed()
+    more = Feed(standalone(1, cluster="uc2"))
+    feed.receive(more.announcements())
+    counts = announced(feed)
+
+    assert (counts.chips(["power_w"]), counts.chips(HOST)) == (48, 64)
+
+
+def test_coverage_of_rules_in_a_mixed_fleet() -> None:
+    """A rule sees the instances that know its figures; the others are named."""
+    feed = mixed()
+    seen = {rule.rule: rule for rule in read_coverage(load_rules(), feed.monitor.store)}
+
+    assert seen["overheated"] == Coverage("overheated", 2, 3, ("temperature_c",))
+    assert seen["hbm-nearly-full"].instances == 3
+    assert seen["publisher-offline"].instances == 3
+    assert not seen["job-hung"].applies
+    assert seen["job-hung"].lacks == (JOB_MESSAGES,)
+
+
+def test_rules_that_see_nothing_are_counted() -> None:
+    """With job messages and all columns every rule applies."""
+    feed = Feed(standalone(1))
+    feed.columns_described = COLUMNS
+    feed.describe()
+    feed.monitor.compute()
+    blind = read_coverage(load_rules(), feed.monitor.store)
+    assert blind_text(blind).endswith(f" of {len(load_rules())} rules do not apply here")
+
+    feed = Feed(standalone(1))
+    feed.jobs = {"train": feed.layout.instances}
+    feed.describe()
+    feed.monitor.compute()
+    assert blind_text(read_coverage(load_rules(), feed.monitor.store)) == ""
+
+
+def test_nothing_is_covered_without_instances() -> None:
+    """Before the first descriptor nothing is said of rules."""
+    feed = Feed(standalone(1))
+    assert read_coverage(load_rules(), feed.monitor.store) == []
+    assert feed.monitor.summary().announced.knows(["power_w"])
