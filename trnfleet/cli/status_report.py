@@ -6,6 +6,7 @@ Text names what needs attention; JSON has every figure.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections import Counter
@@ -18,7 +19,7 @@ from trnfleet.cli.output import MOST_SHOWN, row_lines, table_lines
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.alerts.relays import CellRelays
 from trnfleet.domain.alerts.watches import WatchPresence, receiver_error_text
-from trnfleet.domain.metrics import JOB_FIGURES, LASTING_JOB_FIGURES
+from trnfleet.domain.metrics import JOB_FIGURES, LASTING_JOB_FIGURES, METRICS
 from trnfleet.domain.quantities import (
     NOT_AVAILABLE,
     counted,
@@ -28,14 +29,17 @@ from trnfleet.domain.quantities import (
     with_unit,
 )
 from trnfleet.domain.severity import Severity
+from trnfleet.monitor.alerting.coverage import Coverage, blind_text, read_coverage
 from trnfleet.monitor.pipeline.health import PipelineHealth, contest_text
 from trnfleet.monitor.pipeline.publishers import PublisherTable, State
 from trnfleet.monitor.problems import texts
 from trnfleet.monitor.problems.texts import problem_facts
 from trnfleet.monitor.reservations.means import MeanUse
+from trnfleet.monitor.store.announced import unknown_text
 from trnfleet.monitor.store.last_known import LAST_KNOWN
 from trnfleet.monitor.summary import Means, Summary, undescribed_text
 from trnfleet.services.alerts_client import WITHHELD, PublishedProblems, published_problems
+from trnfleet.services.files.rules import load_rules
 from trnfleet.text import LONGEST, plain
 from trnfleet.wire.ports import RECORDING
 
@@ -228,6 +232,8 @@ class KnownFleet:
         # Its problems are the pipeline's.
         figures = dataclasses.asdict(self.summary)
         del figures["pipeline_problems"]
+        announced = self.summary.announced
+        figures["announced"] = {metric.name: announced.chips([metric.name]) for metric in METRICS}
         return {
             "v": VERSION,
             **figures,
@@ -235,6 +241,7 @@ class KnownFleet:
                 "highest": racks[-1]._asdict() if racks else None,
                 "lowest": racks[0]._asdict() if racks else None,
             },
+            "rules": [{**rule._asdict(), "applies": rule.applies} for rule in self._coverage],
             "receiver_errors": [error._asdict() for error in self.summary.receiver_errors],
             "watched": published.is_watched,
             "cell_doubts": list(published.cell_doubts),
@@ -290,6 +297,9 @@ class KnownFleet:
             )
             last = plain(summary.last_problem, 300)
             rows.append(("refused", f"{refused or 'nothing'}; the last problem: {last}"))
+        if blind := blind_text(self._coverage):
+            names = ", ".join(rule.rule for rule in self._coverage if not rule.applies)
+            rows.append(("rules", f"{blind}: {names}"))
         if summary.receiver_errors:
             first = plain(receiver_error_text(summary.receiver_errors[0]), LONGEST)
             rows.append(("receivers", f"{counted(summary.receiver_error_count, 'error')}: {first}"))
@@ -300,6 +310,12 @@ class KnownFleet:
             time = format_rfc3339(event.ts_ns)
             rows.append(("event", f"{time} {event.severity.value} {where}: {said}"))
         return rows
+
+    @functools.cached_property
+    def _coverage(self) -> list[Coverage]:
+        # A live monitor reads the watch's alerts, and evaluates no rules of its own.
+        rules = self.monitor.alerts.rules or load_rules(())
+        return read_coverage(rules, self.monitor.store)
 
     @property
     def _relays(self) -> list[CellRelays]:
@@ -463,6 +479,33 @@ def _figure_rows(summary: Summary) -> Rows:
     }
     efficiency = with_unit(mean.tflops_per_w, "TFLOP/s/W")
     temp = with_unit(mean.temperature_max_c, "degC")
+    rows = [
+        ("NC util", "nc_util_pct", with_unit(mean.nc_util_pct, "%")),
+        (
+            "compute",
+            "tflops",
+            f"{with_unit(mean.tflops, 'TFLOP/s')}, MFU {with_unit(mean.mfu_pct, '%')}",
+        ),
+        (
+            "HBM bw",
+            "hbm_read_bytes_per_s",
+            f"{with_unit(mean.hbm_traffic_bytes_per_s, 'bytes/s')}, {hbm_share}",
+        ),
+        ("link tx", "link_tx_bytes_per_s", with_unit(mean.link_tx_bytes_per_s, "bytes/s")),
+        ("power", "power_w", f"{watts['chips']}, host power {watts['hosts']}, {efficiency}"),
+        (
+            "facility",
+            "power_w",
+            f"{watts['facility']} with PUE {summary.pue:.2f}, of that IT {watts['it']}",
+        ),
+        ("headroom", "power_w", _headroom_text(mean)),
+        (
+            "temp max",
+            "temperature_c",
+            temp + (f" at {plain(mean.hottest_chip)}" if mean.hottest_chip else ""),
+        ),
+    ]
+    unknown = unknown_text(summary.announced, summary.chips)
     return [
         (
             "figures",
@@ -472,14 +515,8 @@ def _figure_rows(summary: Summary) -> Rows:
                 )
             ),
         ),
-        ("NC util", with_unit(mean.nc_util_pct, "%")),
-        ("compute", f"{with_unit(mean.tflops, 'TFLOP/s')}, MFU {with_unit(mean.mfu_pct, '%')}"),
-        ("HBM bw", f"{with_unit(mean.hbm_traffic_bytes_per_s, 'bytes/s')}, {hbm_share}"),
-        ("link tx", with_unit(mean.link_tx_bytes_per_s, "bytes/s")),
-        ("power", f"{watts['chips']}, host power {watts['hosts']}, {efficiency}"),
-        ("facility", f"{watts['facility']} with PUE {summary.pue:.2f}, of that IT {watts['it']}"),
-        ("headroom", _headroom_text(mean)),
-        ("temp max", temp + (f" at {plain(mean.hottest_chip)}" if mean.hottest_chip else "")),
+        *((name, text) for name, metric, text in rows if summary.announced.knows([metric])),
+        *([("sources", unknown)] if unknown else []),
     ]
 
 

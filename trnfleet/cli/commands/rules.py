@@ -124,6 +124,11 @@ def test(ctx: click.Context, files: tuple[str, ...]) -> None:
     "--figures", is_flag=True, help="List the figures that rules can use, instead of the rules."
 )
 @click.option(
+    "--coverage",
+    is_flag=True,
+    help="List which sources a rule sees: a source may not know the rule's figures.",
+)
+@click.option(
     "--rules",
     "files",
     type=ShippedName("alerts"),
@@ -131,21 +136,27 @@ def test(ctx: click.Context, files: tuple[str, ...]) -> None:
     multiple=True,
     help="Rule file instead of the shipped ones; repeatable.",
 )
-def list_rules(scope: str | None, figures: bool, files: tuple[str, ...]) -> None:
+def list_rules(scope: str | None, figures: bool, coverage: bool, files: tuple[str, ...]) -> None:
     """List the shipped rules, or the figures that rules can use.
 
     \b
     Examples:
       trnfleet rules list
       trnfleet rules list --figures --scope chip
+      trnfleet rules list --coverage
     """
     scopes = [Scope(scope)] if scope else list(Scope)
     if figures:
         click.echo("\n\n".join("\n".join(_figures(level)) for level in scopes))
         return
-    from trnfleet.services.files.rules import load_rules
+    from trnfleet.services.files.rules import SOURCES, load_rules, seen_by
 
     rules = [rule for rule in load_rules(files) if rule.scope in scopes]
+    if coverage:
+        table = [("RULE", *(source.upper() for source in SOURCES))]
+        table += [(rule.name, *seen_by(rule).values()) for rule in rules]
+        click.echo("\n".join(table_lines(table)))
+        return
     rows = [("RULE", "SCOPE", "SEVERITY", "FOR", "CONDITION")]
     rows += [
         (

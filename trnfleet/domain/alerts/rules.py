@@ -139,11 +139,33 @@ class Rule(Condition):
         return (self, *self.also)
 
     @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics that all of its conditions need."""
+        figures = FIGURES[self.scope]
+        parts = [part.figure for part in self.conditions if part.figure]
+        return tuple(dict.fromkeys(name for part in parts for name in figures[part].metrics))
+
+    @property
+    def needs_events(self) -> bool:
+        """Whether it is about events."""
+        return any(part.figure == "events" for part in self.conditions)
+
+    @property
+    def needs_jobs(self) -> bool:
+        """Whether only messages about jobs tell some of its figures."""
+        figures = FIGURES[self.scope]
+        return any(
+            (part.figure and figures[part.figure].is_of_job)
+            or (part.reference and part.reference.of == "job")
+            for part in self.conditions
+        )
+
+    @property
     def sources(self) -> tuple[Provider, ...]:
         """Sources other than a Neuron host that its conditions need."""
         figures = FIGURES[self.scope]
         needed = {figures[part.figure].source for part in self.conditions if part.figure}
-        if any(part.reference and part.reference.of == "job" for part in self.conditions):
+        if self.needs_jobs:
             needed.add(Provider.JOB)
         return tuple(source for source in Provider if source in needed - {Provider.HOST})
 

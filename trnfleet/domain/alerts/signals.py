@@ -81,6 +81,18 @@ _CAPITALS = {
 }
 LINKS_UP = "links_up"
 """Bit mask with the names of a chip's link lanes as its bits."""
+_MADE_OF = {
+    "hbm_traffic_bytes_per_s": ("hbm_read_bytes_per_s", "hbm_write_bytes_per_s"),
+    "hbm_bw_util_pct": ("hbm_read_bytes_per_s", "hbm_write_bytes_per_s"),
+    "hbm_used_pct": ("hbm_used_bytes",),
+    "mfu_pct": ("tflops",),
+    "tflops_per_w": ("tflops", "power_w"),
+    "power_share_pct": ("power_w",),
+    "links_down": (LINKS_UP,),
+    "link_up": (LINKS_UP,),
+    "z_links_down": (LINKS_UP,),
+}
+"""Metrics of derived figures."""
 
 
 class Form(enum.StrEnum):
@@ -103,7 +115,20 @@ class Figure(NamedTuple):
     """Names of a bit mask's bits, bit 0 first. For `links_up` the names of schema version 1."""
     flag: tuple[str, str] | None = None
     """Words for 0 and for 1, if the figure has only these values."""
-    source: Provider = Provider.HOST
+    is_of_job: bool = False
+    """Whether only messages about jobs tell it."""
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics that it is made of; empty for other figures."""
+        return (self.name,) if self.name in BY_NAME else _MADE_OF.get(self.name, ())
+
+    @property
+    def source(self) -> Provider:
+        """Provider of its values besides simulators."""
+        if any(BY_NAME[name].source is Provider.OTHERS for name in self.metrics):
+            return Provider.OTHERS
+        return Provider.JOB if self.is_of_job else Provider.HOST
 
     @property
     def words(self) -> str:
@@ -124,17 +149,15 @@ def _of_metric(name: str) -> Figure:
         metric.kind
     ]
     values = {"health": HEALTH_BITS, LINKS_UP: DIRECTIONS}.get(name, ())
-    return Figure(name, form, metric.unit, metric.help, values, source=metric.source)
+    return Figure(name, form, metric.unit, metric.help, values)
 
 
-def _number(name: str, unit: str, text: str, source: Provider = Provider.HOST) -> Figure:
-    return Figure(name, Form.NUMBER, unit, text, source=source)
+def _number(name: str, unit: str, text: str) -> Figure:
+    return Figure(name, Form.NUMBER, unit, text)
 
 
-def _flag(
-    name: str, is_not: str, is_so: str, text: str, source: Provider = Provider.HOST
-) -> Figure:
-    return Figure(name, Form.NUMBER, "", text, flag=(is_not, is_so), source=source)
+def _flag(name: str, is_not: str, is_so: str, text: str) -> Figure:
+    return Figure(name, Form.NUMBER, "", text, flag=(is_not, is_so))
 
 
 def _job_number(name: str, text: str) -> Figure:
@@ -150,13 +173,11 @@ _DERIVED = (
         "hbm_traffic_bytes_per_s",
         "bytes/s",
         "High-bandwidth memory read and write rate together",
-        BY_NAME["hbm_read_bytes_per_s"].source,
     ),
     _number(
         "hbm_bw_util_pct",
         "%",
         "HBM traffic as a share of the catalogue's peak bandwidth",
-        BY_NAME["hbm_read_bytes_per_s"].source,
     ),
     _number("hbm_used_pct", "%", "High-bandwidth memory in use as a share of the total"),
     _number("mfu_pct", "%", "Achieved FLOP/s as a share of the catalogue's dense BF16 peak"),
@@ -168,7 +189,6 @@ _DERIVED = (
         "links_down",
         "",
         "NeuronLinks that should be up and are not; both ends of a link count",
-        BY_NAME[LINKS_UP].source,
     ),
 )
 JOB_SLOWDOWN = "job_slowdown"
@@ -176,8 +196,7 @@ _OF_JOB = _number(
     JOB_SLOWDOWN,
     "",
     "step_time_s over ideal_step_s of the chip's job; nothing without the latter",
-    Provider.JOB,
-)
+)._replace(is_of_job=True)
 _EVENTS = Figure(
     "events",
     Form.COUNTER,
@@ -197,7 +216,6 @@ _TABLE: dict[Scope, tuple[Figure, ...]] = {
             "link down",
             "link up",
             "1 where the link is up, 0 where it is down; nothing where the chip has no such link",
-            BY_NAME[LINKS_UP].source,
         ),
     ),
     Scope.INSTANCE: (*_CHIPS, *_DERIVED, *_HOSTS, _EVENTS),
@@ -209,13 +227,12 @@ _TABLE: dict[Scope, tuple[Figure, ...]] = {
             "z_links_down",
             "",
             "NeuronLinks between its instances that are down; both ends of a link count",
-            BY_NAME[LINKS_UP].source,
         ),
         _EVENTS,
     ),
     # Only messages about a job say which chips are its own.
     Scope.JOB: tuple(
-        figure._replace(source=figure.source or Provider.JOB)
+        figure._replace(is_of_job=True)
         for figure in (
             Figure(
                 "state",

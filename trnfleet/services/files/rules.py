@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trnfleet.bridge.neuron.host_reader import EXPORTER, NEURON_MONITOR
 from trnfleet.config import find_file, load_model, shipped_names
 from trnfleet.domain.alerts.rules import Rule, RuleFile, join_rules
+from trnfleet.domain.alerts.signals import Scope
+from trnfleet.domain.metrics import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +34,32 @@ def load_rules(names: Sequence[str] = ()) -> tuple[Rule, ...]:
     return join_rules(
         ((str(file), load_model(file, RuleFile)) for file in files), elsewhere=elsewhere
     )
+
+
+SOURCES: dict[str, tuple[str, ...]] = {
+    "simulator": tuple(metric.name for metric in METRICS),
+    "neuron-monitor": NEURON_MONITOR,
+    "exporter": EXPORTER,
+}
+"""Metrics of each kind of source; the exporter is neuron-monitor-prometheus."""
+
+
+def seen_by(rule: Rule) -> dict[str, str]:
+    """Return what a rule needs for each kind of source: `sees`, or what it lacks.
+
+    Only the simulator publishes messages about jobs, and events.
+    """
+    seen = {}
+    for source, metrics in SOURCES.items():
+        lacks = [name for name in rule.metrics if name not in metrics]
+        is_simulated = source == "simulator"
+        if rule.needs_events and not is_simulated:
+            lacks.append("events")
+        if (rule.needs_jobs or rule.scope is Scope.JOB) and not is_simulated:
+            seen[source] = "needs job messages" if not lacks else f"no {', '.join(lacks)}"
+        else:
+            seen[source] = f"no {', '.join(lacks)}" if lacks else "sees"
+    return seen
 
 
 def shipped_rules(other_than: Path | None = None) -> list[str]:

@@ -20,6 +20,7 @@ from trnfleet.domain.alerts.watches import word_text
 from trnfleet.domain.filters.language import Filter, hint
 from trnfleet.domain.quantities import count, counted
 from trnfleet.domain.severity import Severity
+from trnfleet.monitor.alerting.coverage import blind_text
 from trnfleet.monitor.fleet_state import LOADING
 from trnfleet.text import plain
 from trnfleet.tui import theme
@@ -199,7 +200,15 @@ def nothing_words(snapshot: AlertSnapshot, tab: str, pattern: str) -> list[str]:
         if number
     ]
     calm = f"No unacknowledged alerts. {count(len(snapshot.alerts.rules))} rules loaded."
-    return [calm, f"{', '.join(others)}: t shows them." if others else ""]
+    lines = [calm, f"{', '.join(others)}: t shows them." if others else ""]
+    blind: dict[str, list[str]] = {}
+    for rule in snapshot.coverage:
+        if not rule.applies:
+            blind.setdefault(", ".join(rule.lacks), []).append(rule.rule)
+    if blind:
+        lines += [f"{blind_text(snapshot.coverage)}, because no source knows their figures:"]
+        lines += [f"no {lacks}: {', '.join(rules)}" for lacks, rules in blind.items()]
+    return lines
 
 
 ALERT_TITLES = (
@@ -558,7 +567,8 @@ class AlertsView(TabbedView["AlertList | SilenceList | HistoryList"]):
         if error := self.context.alerts.receiver_error():
             return with_doubt(tabs, error, width)
         others = self.context.fleets.beside(self.context)
-        return with_order(tabs, self.tab, self._order, width, word_text(word, ""), others)
+        words = filter(None, (word_text(word, ""), blind_text(self.context.alerts.coverage)))
+        return with_order(tabs, self.tab, self._order, width, "  ".join(words), others)
 
     def _match_count(self) -> int:
         """Count the matches, including collapsed ones."""

@@ -28,6 +28,7 @@ from trnfleet.domain.alerts.watches import (
 )
 from trnfleet.domain.layout import EMPTY_LAYOUT, Layout, Node
 from trnfleet.domain.severity import BY_RANK, Severity
+from trnfleet.monitor.alerting.coverage import Coverage, read_coverage
 from trnfleet.monitor.alerting.engine import AlertCounts, Alerts
 from trnfleet.monitor.alerting.store import AlertWithStatus
 from trnfleet.monitor.alerting.unpublished import Unpublished
@@ -172,6 +173,8 @@ class AlertSnapshot:
         self._layout: Layout | None = None
         self._by_name: dict[tuple[str, str], list[AlertWithStatus]] = {}
         self._unpublished = Unpublished()
+        self._covered: tuple[object, ...] = ()
+        self._coverage: list[Coverage] = []
         self._touching: tuple[int, str, list[AlertWithStatus]] = (-1, "", [])
 
     @property
@@ -182,6 +185,16 @@ class AlertSnapshot:
     def incomplete(self) -> str:
         """The part of the alerts missing at the moment shown; empty if complete."""
         return self._monitor.incomplete
+
+    @property
+    def coverage(self) -> list[Coverage]:
+        """How much of the fleet each rule sees."""
+        monitor = self._monitor
+        known = (monitor.summary().announced, len(monitor.ingest.jobs), monitor.alerts.rules)
+        if known != self._covered:
+            self._covered = known
+            self._coverage = read_coverage(monitor.alerts.rules, monitor.store)
+        return self._coverage
 
     @property
     def has_rules(self) -> bool:
