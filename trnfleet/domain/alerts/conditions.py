@@ -58,7 +58,7 @@ def plain_value(value: float, unit: str, style: DurationStyle) -> str:
 
 
 def _rate_value(value: float, unit: str, _style: DurationStyle) -> str:
-    return f"{value:.3g} {unit}".rstrip() + "/s"
+    return with_unit(value, "/s") if unit == "events" else f"{with_unit(value, unit)}/s"
 
 
 def _distance_value(value: float, unit: str, _style: DurationStyle) -> str:

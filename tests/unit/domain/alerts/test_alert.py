@@ -149,6 +149,8 @@ def test_a_summary_has_the_figures_and_the_cause() -> None:
         ({}, float("nan"), "n/a", "n/a"),
         ({"figure": "throttle_pct", "minus_median_of": "job"}, 8.0, "+8.0 %", "+8.0 %"),
         ({"figure": "throttle_pct", "share_of_median_of": "job"}, 1.25, "125 %", "125 %"),
+        ({"figure": "mem_ecc_corrected", "rate_over": "1m"}, 24.9, "24.9 /s", "24.9 /s"),
+        ({"figure": "mem_ecc_corrected", "rate_over": "1m"}, 1_812.0, "1.81 k/s", "1.81 k/s"),
         ({"figure": None, "above": None, "absent": True}, 75.0, "1 min 15 s", "1m 15s"),
         ({"scope": "pipeline", "figure": "lag_s"}, 1.5, "1.5 s", "1.5s"),
         ({"scope": "pipeline", "figure": "lag_s"}, 90.0, "1 min 30 s", "1m 30s"),
