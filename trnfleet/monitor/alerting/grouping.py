@@ -35,7 +35,7 @@ class AlertGroups(NamedTuple):
     since_ns: NDArray[np.int64]
     """Since when the first member's condition has been fulfilled."""
     fired_ns: NDArray[np.int64]
-    """When the first firing member began to fire; meaningless if none fires."""
+    """When enough members had begun to fire; meaningless if they do not."""
     values: NDArray[np.float64]
     """The most extreme value; NaN without one."""
     worst: NDArray[np.int64]
@@ -85,13 +85,19 @@ def group(rule: Rule, track: Track, layout: Layout) -> AlertGroups:
     spots = np.searchsorted(counted, starts)
     ends = np.r_[spots[1:], len(counted)]
     late = np.int64(2**62)
+    fired_ns = np.where(fires, track.fired_ns, late)
+    if rule.least_members > 1:
+        fired_ns = fired_ns[np.lexsort((fired_ns, np.repeat(starts, sizes)))]
+        begun_ns = fired_ns[np.minimum(starts + rule.least_members, starts + sizes) - 1]
+    else:
+        begun_ns = np.minimum.reduceat(fired_ns, starts)
     groups = AlertGroups(
         ids=ids[starts],
         firing=firing,
         members=np.where(firing, firing_members, sizes),
         chips=_chips(rule.scope, rows, counts, starts, layout),
         since_ns=np.minimum.reduceat(np.where(counts, track.since_ns, late), starts),
-        fired_ns=np.minimum.reduceat(np.where(fires, track.fired_ns, late), starts),
+        fired_ns=begun_ns,
         values=np.where(np.isinf(farthest), np.nan, sign * farthest),
         worst=worst,
         first=rows[counted[spots]],

@@ -186,6 +186,19 @@ def test_groups_are_as_a_loop_makes_them(
         assert bool(made_groups.silent[spot]) == all(ordered[place][3] for place in counted)
 
 
+def test_a_group_fires_when_it_has_enough_members() -> None:
+    made = rule(Scope.CHIP, Group.ULTRASERVER, least_members=3)
+    track = Track()
+    track.rows = np.array([0, 1, 2, 3, 64, 65], np.int64)
+    track.states = np.full(6, AlertState.FIRING, np.uint8)
+    track.since_ns = np.arange(6, dtype=np.int64)
+    track.fired_ns = np.array([40, 10, 30, 20, 10, 20], np.int64)
+    track.values = np.ones(6)
+    track.silent = np.zeros(6, np.bool_)
+    track.clear_ns = np.full(6, NEVER)
+    assert group(made, track, LAYOUT).fired_ns.tolist() == [30]
+
+
 def chips_of(scope: Scope, row: int) -> range:
     """Return the chips of a target."""
     if scope in LANES:
