@@ -13,8 +13,9 @@ from trnfleet.domain.address import level_of
 from trnfleet.domain.alerts.alert import Alert, cause_address
 from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
 from trnfleet.domain.alerts.status import AlertStatus
-from trnfleet.domain.alerts.subsystems import LINK, can_stop
+from trnfleet.domain.alerts.subsystems import LINK, PROGRESS, SILENCE, can_stop
 from trnfleet.domain.alerts.templates import title
+from trnfleet.domain.severity import Severity
 from trnfleet.monitor.problems import finding_groups, grouping, places
 from trnfleet.monitor.problems.impact import JobsAt, impacts
 from trnfleet.monitor.problems.problem import JobImpact, Place, Problem, Problems
@@ -82,7 +83,8 @@ def search(active: Sequence[AlertWithStatus], findings: Findings, fleet: Fleet) 
 
 def _problem(members: list[AlertWithStatus], fleet: Fleet) -> Problem:
     layout = fleet.layout
-    root = min(members, key=_rootness)
+    root = _root(members)
+    before = _before(root.alert, members)
     shown = [held for held in members if held.status is not AlertStatus.INHIBITED] or members
     statuses = {held.status for held in shown}
     status = min(
@@ -98,7 +100,7 @@ def _problem(members: list[AlertWithStatus], fleet: Fleet) -> Problem:
         status=status,
         subsystem=root.alert.subsystem,
         place=place,
-        text=title(root.alert),
+        text="; before: ".join(title(alert) for alert in (root.alert, *before)),
         chips=_chips(alerts),
         jobs=impacts(
             alerts,
@@ -108,11 +110,46 @@ def _problem(members: list[AlertWithStatus], fleet: Fleet) -> Problem:
             fleet.running,
             can_stop=any(can_stop(alert.subsystem, alert.figure) for alert in alerts),
         ),
-        since_ns=min(alert.fired_ns or alert.since_ns for alert in _of_cause(root.alert, shown)),
+        since_ns=min(
+            alert.fired_ns or alert.since_ns for alert in (*before, *_of_cause(root.alert, shown))
+        ),
         owner=owner,
         until_ns=until_ns,
         alerts=(root, *(held for held in members if held is not root)),
     )
+
+
+def _root(members: list[AlertWithStatus]) -> AlertWithStatus:
+    """Return the alert of the root cause.
+
+    Chips without progress only show a hang. If an alert of the job names the culprit, that is it.
+    """
+    is_named = any(
+        held.alert.rule.scope is Scope.JOB
+        and held.alert.cause
+        and held.status is not AlertStatus.INHIBITED
+        for held in members
+    )
+    causes = [held for held in members if held.alert.subsystem != PROGRESS or not is_named]
+    return min(causes, key=_rootness)
+
+
+def _before(root: Alert, members: list[AlertWithStatus]) -> list[Alert]:
+    """Return the first critical fault of an instance before it fell silent; empty without one.
+
+    Operators drain and stop what has such a fault, so that silence follows.
+    """
+    if root.subsystem != SILENCE:
+        return []
+    former = [
+        held.alert
+        for held in members
+        if held.severity is Severity.CRITICAL
+        and held.alert.rule.scope in LEVEL_OF
+        and held.alert.subsystem != SILENCE
+        and (held.alert.fired_ns or sys.maxsize) < (root.fired_ns or 0)
+    ]
+    return sorted(former, key=lambda alert: (alert.fired_ns or 0, alert.name))[:1]
 
 
 def _rootness(held: AlertWithStatus) -> tuple[bool, int, int, int, int, str, str]:
@@ -121,16 +158,9 @@ def _rootness(held: AlertWithStatus) -> tuple[bool, int, int, int, int, str, str
     Faults come before affected jobs, the widest first.
     """
     alert = held.alert
-    kind = (
-        0
-        if alert.rule.scope in LEVEL_OF
-        else 2
-        if alert.rule.scope in {Scope.JOB, Scope.RESERVATION}
-        else 1
-    )
     return (
         held.status is AlertStatus.INHIBITED,
-        kind,
+        _kind(alert),
         alert.severity.rank,
         -alert.chips,
         -(alert.fired_ns or 0),
@@ -139,9 +169,20 @@ def _rootness(held: AlertWithStatus) -> tuple[bool, int, int, int, int, str, str
     )
 
 
+def _kind(alert: Alert) -> int:
+    """Return 0 for an alert about hardware, 2 about a job or reservation, 1 about others."""
+    if alert.rule.scope in LEVEL_OF:
+        return 0
+    return 2 if alert.rule.scope in {Scope.JOB, Scope.RESERVATION} else 1
+
+
 def _of_cause(root: Alert, shown: list[AlertWithStatus]) -> list[Alert]:
     """Return the alerts about the cause itself, without affected jobs and reservations."""
-    return [held.alert for held in shown if held.alert.subsystem == root.subsystem] or [root]
+    return [
+        held.alert
+        for held in shown
+        if held.alert.subsystem == root.subsystem and _kind(held.alert) == _kind(root)
+    ] or [root]
 
 
 def _place(root: Alert, alerts: Sequence[Alert], layout: Layout) -> Place:
@@ -163,7 +204,11 @@ def _place(root: Alert, alerts: Sequence[Alert], layout: Layout) -> Place:
     if root.rule.scope is Scope.PIPELINE:
         # What causes it is a publisher, a broker or this program, none of which has an address.
         return Place(name=root.cause.partition(": ")[0])
-    placed = [places.place_of(alert) for alert in alerts if alert.rule.scope in LEVEL_OF]
+    placed = [
+        places.place_of(alert)
+        for alert in alerts
+        if alert.rule.scope in LEVEL_OF and not (root.cause and alert.subsystem == PROGRESS)
+    ]
     if placed:
         return places.joined(placed, layout)._replace(name=root.target)
     address, _, lane = cause_address(root).partition(":")

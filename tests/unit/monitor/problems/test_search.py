@@ -136,6 +136,40 @@ def test_a_job_that_starts_has_no_pace() -> None:
         assert [texts.impact_text(each, NOW_NS) for each in found(feed, slow).all] == [impact]
 
 
+def test_a_hang_is_at_the_chip_that_its_job_names() -> None:
+    chip = "uc1/us-0001/trn2u-0001-1/chip03"
+    busy = firing("nc-busy-no-progress", "uc1/us-0001", ago_s=20.0, chips=64, job="pretrain")
+    hung = firing("job-hung", "pretrain", ago_s=5.0)
+    assert texts.place_text(found(fleet(), hung, busy).all[0].place) == "us-0001"
+    hung.cause = f"{chip} (hang_collectives)"
+    (problem,) = found(fleet(), hung, busy).all
+    assert problem.place.address == chip
+    assert texts.text_of(problem).startswith("job hung")
+
+
+def test_an_instance_that_is_stopped_for_a_fault_names_the_fault() -> None:
+    instance = "uc1/us-0001/trn2u-0001-2"
+    silent = firing("instance-silent", instance, ago_s=20.0, chips=16)
+    ecc = firing("hbm-uncorrectable", instance, f"{instance}/chip04", value=1.0)
+    ecc.inhibited_by = silent.fingerprint
+    (problem,) = found(fleet(), silent, ecc).all
+    assert texts.text_of(problem) == "silent; before: 1 uncorrectable HBM error"
+    assert texts.age_text(problem, NOW_NS) == "1m"
+    ecc.fired_ns = NOW_NS - 10 * NS_PER_S
+    (problem,) = found(fleet(), silent, ecc).all
+    assert texts.text_of(problem) == "silent"
+
+
+def test_a_link_is_as_old_as_its_own_alert() -> None:
+    """EC2's status of the reservation can be older, of another link."""
+    end = "uc1/us-0001/trn2u-0001-0/chip12:z_next"
+    down = firing("link-down", "uc1/us-0001/trn2u-0001-0", end, ago_s=10.0, worst=end, members=1)
+    feed = fleet()
+    impaired = firing("interconnect-impaired", "cb-1", "uc1/us-0001", inhibited_by=down.fingerprint)
+    (problem,) = found(feed, down, impaired).all
+    assert texts.age_text(problem, NOW_NS) == "10s"
+
+
 def test_a_flapping_problem_says_that_it_comes_and_goes() -> None:
     """Flapping alerts last ten minutes, so their figures may be outdated."""
     chip = "uc1/us-0001/trn2u-0001-2/chip09"
