@@ -255,6 +255,16 @@ async def test_nothing_is_cut_while_lines_are_blank() -> None:
             "▲ trn2u-0001-1/chip06:south",
             "link at 40 % of its peers",
         ]
+        down = (JobImpact("pretrain-of-a-name", "failed"),)
+        app.context.alerts.problems = Problems((problem._replace(jobs=down, text="hot", owner=""),))
+        listed(app).tick()
+        await pilot.pause()
+        # A number is not apart from its noun.
+        assert "32 chips" in {line[73:].strip() for line in pilot.screen()[5:9]}
+        app.context.alerts.problems = Problems((problem._replace(jobs=(), text="hot"),))
+        listed(app).tick()
+        await pilot.pause()
+        assert "└ acknowledged ann  32 chips" in {line[73:].strip() for line in pilot.screen()}
         app.context.alerts.problems = Problems(
             tuple(problem._replace(key=str(n)) for n in range(9))
         )

@@ -150,14 +150,19 @@ def age_text(problem: Problem, now_ns: int) -> str:
 
 
 def second_line(problem: Problem, now_ns: int) -> str:
-    """Return the line below a problem: impact, owner, extent and number of alerts."""
+    """Return the line below a problem: its parts with gaps."""
+    return "  ".join(second_parts(problem, now_ns))
+
+
+def second_parts(problem: Problem, now_ns: int) -> list[str]:
+    """Return what is said below a problem: impact, owner, extent and number of alerts."""
     said = (
         impact_text(problem, now_ns),
         owner_text(problem, now_ns),
         extent_text(problem),
         alerts_text(problem),
     )
-    return "  ".join(part for part in said if part)
+    return [part for part in said if part]
 
 
 def severity_counts(counts: ProblemCounts) -> tuple[tuple[Severity, int], ...]:

@@ -118,6 +118,7 @@ class JobPlan(NamedTuple):
             fits = left - cells >= name_width and all(shown)
             shown.append(fits)
             left -= cells if fits else 0
+        state += max(0, min(left - name_width, STATE_WIDE - state))
         return JobPlan(max(NAME_LEAST, min(left, name_width)), state, *shown)
 
 

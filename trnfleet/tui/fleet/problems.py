@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
+
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.alerts.signals import Scope
 from trnfleet.domain.quantities import count
@@ -297,9 +299,15 @@ def _whole(problem: Problem, now_ns: int, width: int, name: str, *, selected: bo
         place = place_in(problem.place, max(1, width - _AROUND - len(name)))
         made = [_first(problem, name + place, now_ns, width, text="", selected=selected)]
         made += [[(f"   {line}", body)] for line in _uncut(text, room)]
-    said = texts.second_line(problem, now_ns)
-    made += [[(f"   {line}", quiet)] for line in (_uncut(f"└ {said}", room) if said else ())]
-    return made
+    below: list[str] = []
+    for part in texts.second_parts(problem, now_ns):
+        longer = f"{below[-1].rstrip()}  {part}" if below else f"└ {part}"
+        if below and cell_len(longer) > room:
+            # Rather a new line than `2` at the end of one and `alerts` on the next.
+            below += _uncut(part, room)
+        else:
+            below[-1:] = _uncut(longer, room)
+    return [*made, *([(f"   {line}", quiet)] for line in below)]
 
 
 def _uncut(text: str, room: int) -> list[str]:

@@ -89,6 +89,10 @@ def test_what_faults_cost() -> None:
     assert serving.split()[-2:] == ["n/a", "0"]
 
 
+def test_a_state_is_whole_if_there_is_room() -> None:
+    assert "checkpointing" in text_of(row(job("checkpointing"), JobPlan.arrange(43, 12)))
+
+
 @pytest.mark.parametrize("width", [30, 40, 47, 60, 75, 96, 140])
 @pytest.mark.parametrize("longest", [4, 12, 40])
 def test_lines_fit(width: int, longest: int) -> None:
