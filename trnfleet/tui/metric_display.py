@@ -140,7 +140,7 @@ _ROWS = (
     MetricDisplay(
         "power_w", ChipPanel.POWER, tree=4, heat_map=2, selection=2, fleet_chart=2, chip_chart=5
     ),
-    MetricDisplay("power_util_pct", ChipPanel.POWER, "above idle", tree=20),
+    MetricDisplay("power_util_pct", ChipPanel.POWER, "util, 1 min", tree=20),
     MetricDisplay("tflops_per_w", tree=11, heat_map=8),
     MetricDisplay(
         "temperature_c",

@@ -23,6 +23,7 @@ from trnfleet.tui.metric_display import (
     LAST,
     PANELS,
     TREE,
+    ChipPanel,
 )
 
 if TYPE_CHECKING:
@@ -113,6 +114,14 @@ def test_every_row_is_of_something_that_exists() -> None:
     assert set(HEAT_MAP) == set(FIELDS)
     panels = [shown.metric.name for shown in (each for panel in PANELS.values() for each in panel)]
     assert sorted(panels) == sorted(metric.name for metric in METRICS)
+
+
+def test_a_mean_of_a_minute_is_named_as_one() -> None:
+    """Beside the power of the present it would contradict it."""
+    (label,) = (
+        shown.label for shown in PANELS[ChipPanel.POWER] if shown.metric.name == "power_util_pct"
+    )
+    assert label == "util, 1 min"
 
 
 def test_ranks_are_unique() -> None:
