@@ -47,7 +47,9 @@ def place_in(place: Place, room: int) -> str:
         return text
     near, arrow, far = text.partition(" ↔ ")
     if arrow:
-        tight = f"{near.replace('/chip', ' ')}↔{far.rpartition('chip')[2]}"
+        other = far.rpartition("/")[0].rpartition("-")[2]
+        far = f"{f'-{other} ' if other else ''}{far.rpartition('chip')[2]}"
+        tight = f"{near.replace('/chip', ' ')}↔{far}"
         if len(tight) <= room:
             return tight
         text = near

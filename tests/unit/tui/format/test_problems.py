@@ -42,6 +42,15 @@ def test_a_link_in_little_room(room: int, text: str) -> None:
     assert len(text) <= room
 
 
+def test_a_link_to_another_instance_names_it_in_little_room() -> None:
+    link = Place(
+        "uc1/us-0001/trn2u-0001-1/chip08",
+        lane="z_next",
+        other_end="uc1/us-0001/trn2u-0001-2/chip08:z_prev",
+    )
+    assert place_in(link, 36) == "trn2u-0001-1 08:z_next↔-2 08:z_prev"
+
+
 def test_other_places() -> None:
     assert place_in(Place("uc1/us-0001", rack="rack-b"), 30) == "us-0001 rack B"
     assert place_in(Place("uc1/standalone/trn2-0002/chip11"), 30) == "trn2-0002/chip11"
