@@ -152,16 +152,18 @@ def _before(root: Alert, members: list[AlertWithStatus]) -> list[Alert]:
     return sorted(former, key=lambda alert: (alert.fired_ns or 0, alert.name))[:1]
 
 
-def _rootness(held: AlertWithStatus) -> tuple[bool, int, int, int, int, str, str]:
+def _rootness(held: AlertWithStatus) -> tuple[bool, int, int, bool, int, int, str, str]:
     """Return the sort key of alerts for the root cause.
 
-    Faults come before affected jobs, the widest first.
+    Faults come before affected jobs, a device that is down before the packets it lost, the widest
+    first.
     """
     alert = held.alert
     return (
         held.status is AlertStatus.INHIBITED,
         _kind(alert),
         alert.severity.rank,
+        alert.figure == "efa_retransmits",
         -alert.chips,
         -(alert.fired_ns or 0),
         alert.name,

@@ -160,6 +160,15 @@ def test_an_instance_that_is_stopped_for_a_fault_names_the_fault() -> None:
     assert texts.text_of(problem) == "silent"
 
 
+def test_a_device_that_is_down_is_the_cause_of_lost_packets() -> None:
+    instance = "uc1/standalone/trn2-0001"
+    down = firing("efa-link-down", instance, f"{instance}/chip00")
+    lost = firing("efa-retransmits", instance, chips=16, value=24.9)
+    (problem,) = found(fleet(), down, lost).all
+    assert texts.text_of(problem) == "EFA device down"
+    assert problem.place.address == instance
+
+
 def test_a_link_is_as_old_as_its_own_alert() -> None:
     """EC2's status of the reservation can be older, of another link."""
     end = "uc1/us-0001/trn2u-0001-0/chip12:z_next"
