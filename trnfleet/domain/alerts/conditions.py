@@ -163,7 +163,7 @@ class ComparisonKind:
             )
 
 
-_SIGNS = {"above": ">", "below": "<", "equals": "="}
+_SIGNS = {"above": ">", "below": "<", "equals": "=", "total_above": "in total >"}
 
 
 def compared_with(limit: float, condition: Condition, unit: str) -> str:
@@ -252,6 +252,7 @@ COMPARISONS: tuple[ComparisonKind, ...] = (
         "is not a bit mask: has does not go with it",
         lambda condition, _: f"has {_any_of(condition.has)}",
     ),
+    ComparisonKind("total_above", Form.COUNTER, "is not a counter", _number_words, operator.gt),
     ComparisonKind("absent", None, "", lambda _condition, _unit: "silent"),
 )
 """Comparisons; `equals` is two, depending on its value."""
@@ -261,7 +262,9 @@ _FORM_WORDS: Mapping[Form, str] = MappingProxyType(
     {
         Form.TEXT: "is a text: only equals or changes_over goes with it",
         Form.BITS: "is a bit mask: only has goes with it",
-        Form.COUNTER: "is a counter, which only grows: give rate_over or increase_over",
+        Form.COUNTER: (
+            "is a counter, which only grows: give rate_over, increase_over or total_above"
+        ),
     }
 )
 """Keys for figures other than plain numbers, for errors."""
@@ -300,6 +303,8 @@ class Condition(Model):
     """A number, a text, or several texts (any matches)."""
     has: Annotated[tuple[Segment, ...], Field(max_length=32)] = ()
     """Bits of a bit mask (any matches)."""
+    total_above: Number | None = None
+    """Of a counter itself, which begins at 0 when the driver is loaded."""
     absent: Literal[True] | None = None
     """Whether it is silent: described, and nothing live comes from it."""
     clear: Number | None = None
@@ -413,7 +418,8 @@ class Condition(Model):
         form = figure.form
         window = self.window
         if window is None:
-            if form is Form.COUNTER:
+            # Events are counted by their time alone.
+            if form is Form.COUNTER and (self.comparison.form is not form or self.named):
                 raise ValueError(f"{name} {_FORM_WORDS[form]}")
         elif form not in window.forms:
             raise ValueError(

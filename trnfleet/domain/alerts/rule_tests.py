@@ -276,6 +276,7 @@ class AlertCase(Model):
     place: Target | None = None
     members: Annotated[int, Field(ge=1)] | None = None
     summary: Annotated[str, StringConstraints(max_length=1_000)] | None = None
+    inhibited: bool | None = None
 
 
 class Expectation(Model):

@@ -42,6 +42,11 @@ HOT_TOO = {"figure": "temperature_c", "above": 85}
         ({"for": -1}, "rules.0.for = -1"),
         ({"increase_over": "1m"}, "temperature_c is not a counter"),
         ({"figure": "mem_ecc_corrected"}, "is a counter, which only grows"),
+        ({"above": None, "total_above": 0}, "temperature_c is not a counter"),
+        (
+            {"figure": "events", "named": ["xid"], "above": None, "total_above": 0},
+            "events is a counter, which only grows",
+        ),
         ({"figure": "mem_ecc_corrected", "increase_over": "2d"}, "longer than 86400 s"),
         (
             {"figure": "mem_ecc_corrected", "increase_over": "1m", "rate_over": "1m"},

@@ -22,7 +22,12 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
 
 _VALUES: Mapping[str, Callable[..., Flags]] = MappingProxyType(
-    {"above": np.greater, "below": np.less, "equals": np.equal}
+    {
+        "above": np.greater,
+        "below": np.less,
+        "equals": np.equal,
+        "total_above": np.greater,
+    }
 )
 """Comparisons of values, by their key: called with the values and the limits."""
 
@@ -102,7 +107,12 @@ def _codes_equal(codes: NDArray[Any], top: int, steps: float) -> Flags:
 
 
 _CODES: Mapping[str, Callable[..., Flags]] = MappingProxyType(
-    {"above": _codes_above, "below": _codes_below, "equals": _codes_equal}
+    {
+        "above": _codes_above,
+        "below": _codes_below,
+        "equals": _codes_equal,
+        "total_above": _codes_above,
+    }
 )
 """Comparisons of codes, by key. Arguments: the codes, the code for "not available", and the limits
 in code steps."""

@@ -193,14 +193,16 @@ class ActiveAlert(NamedTuple):
     place: str
     members: int
     summary: str
+    inhibited: bool
 
     def __str__(self) -> str:
         """Return it in one line."""
         value = "" if self.value is None else f" value={_short(self.value)}"
         place = f" place={self.place}" if self.place and self.place != self.target else ""
+        inhibited = " inhibited" if self.inhibited else ""
         return (
-            f"{self.target or 'the fleet'} {self.state}{value} members={self.members}{place} "
-            f" {self.summary}"
+            f"{self.target or 'the fleet'} {self.state}{inhibited}{value} members={self.members}"
+            f"{place}  {self.summary}"
         )
 
 
@@ -237,6 +239,7 @@ def _is_as(alert: AlertCase, seen: ActiveAlert) -> bool:
         alert.place in {None, seen.place}
         and alert.members in {None, seen.members}
         and alert.summary in {None, seen.summary}
+        and alert.inhibited in {None, seen.inhibited}
     )
 
 
@@ -252,7 +255,11 @@ def words(alert: AlertCase) -> str:
     members = "" if alert.members is None else f" members={alert.members}"
     place = "" if alert.place is None else f" place={alert.place}"
     summary_text = "" if alert.summary is None else f"  {alert.summary}"
-    return f"{alert.target or 'the fleet'} {alert.state}{value}{members}{place}{summary_text}"
+    inhibited = "" if alert.inhibited is None else " inhibited" if alert.inhibited else " loud"
+    return (
+        f"{alert.target or 'the fleet'} {alert.state}{inhibited}{value}{members}{place}"
+        f"{summary_text}"
+    )
 
 
 def _short(value: float | str) -> str:
@@ -434,7 +441,15 @@ class RuleTest:
             value = alert.text or alert.value
             state = "pending" if alert.fired_ns is None else "firing"
             by_rule.setdefault(alert.name, []).append(
-                ActiveAlert(alert.target, state, value, alert.place, alert.members, summary(alert))
+                ActiveAlert(
+                    alert.target,
+                    state,
+                    value,
+                    alert.place,
+                    alert.members,
+                    summary(alert),
+                    bool(alert.inhibited_by),
+                )
             )
         return {name: tuple(sorted(seen)) for name, seen in by_rule.items()}
 

@@ -292,6 +292,23 @@ def test_counters_of_chips_add_up() -> None:
     assert {(each.at_s, each.kind) for each in bench.play(12)} == {(12.0, "resolved")}
 
 
+@pytest.mark.parametrize(
+    ("scope", "figure", "row"),
+    [
+        ("chip", "exec_errors", 19),
+        ("instance", "exec_errors", 1),
+        ("instance", "efa_retransmits", 1),
+    ],
+)
+def test_a_counter_itself_is_compared(scope: str, figure: str, row: int) -> None:
+    """A counter counts from the first evaluation on, wherever it stands."""
+    bench = AlertBench(ultraservers(1), ())
+    bench.set(figure, 5.0, 19 if len(bench.store.columns[figure]) > 19 else 1)
+    rule = rule_of(scope=scope, figure=figure, above=None, total_above=4)
+
+    assert found(bench, rule) == {row: 5.0}
+
+
 def test_a_rate_of_events_is_told_as_one() -> None:
     """The value is the compared one: events per second."""
     rule = rule_of(figure="events", named=["xid"], above=0.15, rate_over="10s")
