@@ -111,8 +111,8 @@ class Rule(Condition):
     least_members: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     """Fewest members of an alert. With `group`, one or two members are another rule's."""
     inhibits: Annotated[tuple[str, ...], Field(max_length=MOST_RULES)] = ()
-    """Rules inhibited while this one fires on the same target or above it. They do not notify. `*`
-    for all others, except earlier rules with `*`."""
+    """Rules inhibited while this one fires on the same target, above it, or on the job there. They
+    do not notify. `*` for all others, except earlier rules with `*`."""
     labels: Annotated[dict[LabelName, Text], Field(max_length=16)] = Field(default_factory=dict)
     summary: Text | None = None
     """One line for receivers, by default the title. It gets the place, worst member and cause that

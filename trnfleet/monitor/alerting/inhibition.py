@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -61,7 +62,7 @@ def inhibit(
             name = source.rule.name
             if not firing[name]:
                 continue
-            if not state.has_rows or not (source.has_rows or source.rule.scope is Scope.PUBLISHER):
+            if not state.has_rows or not (source.has_rows or source.rule.scope in _NAMED_COVERS):
                 by = _same_name(state, unseen, source, firing[name]) | by
                 continue
             if name not in covers:
@@ -94,8 +95,8 @@ def _cover(
 
     None if there are none.
     """
-    if source.rule.scope is Scope.PUBLISHER:
-        return _OfflineChips(firing, readings)
+    if source.rule.scope in _NAMED_COVERS:
+        return _NAMED_COVERS[source.rule.scope](firing, readings)
     flags = covered_chips(source.rule, source.track, readings.layout)
     for alert in held:
         if flags is None:
@@ -249,7 +250,31 @@ class _OfflineChips:
         return self._by_client.get(client, "")
 
 
-_Cover = _CoveredChips | _OfflineChips
+class _JobChips:
+    """The chips of jobs with a firing alert, with the alert of each job."""
+
+    def __init__(self, firing: Sequence[Alert], readings: Readings) -> None:
+        places = readings.tables[Scope.JOB].places
+        self._by_job = {
+            places[alert.target]: alert.fingerprint for alert in firing if alert.target in places
+        }
+        self._owner = readings.layout.instance_of_chip
+        self._job_of = readings.store.job_of
+        self.flags: NDArray[np.bool_] = np.isin(self._job_of, list(self._by_job))[self._owner]
+
+    def find(self, chip: int) -> str:
+        """Return the fingerprint of the alert of a chip's job.
+
+        Empty for none.
+        """
+        return self._by_job.get(int(self._job_of[self._owner[chip]]), "")
+
+
+_Cover = _CoveredChips | _OfflineChips | _JobChips
+_NAMED_COVERS: Mapping[Scope, type[_OfflineChips | _JobChips]] = MappingProxyType(
+    {Scope.PUBLISHER: _OfflineChips, Scope.JOB: _JobChips}
+)
+"""The chips covered by alerts without an address, by scope."""
 
 
 def _same_name(
