@@ -253,6 +253,12 @@ COMPARISONS: tuple[ComparisonKind, ...] = (
         lambda condition, _: f"has {_any_of(condition.has)}",
     ),
     ComparisonKind("total_above", Form.COUNTER, "is not a counter", _number_words, operator.gt),
+    ComparisonKind(
+        "unchanged_for",
+        Form.COUNTER,
+        "is not a counter",
+        lambda condition, _: f"unchanged for {exact_duration(condition.unchanged_for or 0.0)}",
+    ),
     ComparisonKind("absent", None, "", lambda _condition, _unit: "silent"),
 )
 """Comparisons; `equals` is two, depending on its value."""
@@ -263,7 +269,8 @@ _FORM_WORDS: Mapping[Form, str] = MappingProxyType(
         Form.TEXT: "is a text: only equals or changes_over goes with it",
         Form.BITS: "is a bit mask: only has goes with it",
         Form.COUNTER: (
-            "is a counter, which only grows: give rate_over, increase_over or total_above"
+            "is a counter, which only grows: give rate_over, increase_over, total_above or"
+            " unchanged_for"
         ),
     }
 )
@@ -305,6 +312,8 @@ class Condition(Model):
     """Bits of a bit mask (any matches)."""
     total_above: Number | None = None
     """Of a counter itself, which begins at 0 when the driver is loaded."""
+    unchanged_for: Duration | None = None
+    """How long a counter of chips stands still, at most since it was first seen."""
     absent: Literal[True] | None = None
     """Whether it is silent: described, and nothing live comes from it."""
     clear: Number | None = None
@@ -378,11 +387,11 @@ class Condition(Model):
                 raise ValueError(f"{' and '.join(many)} exclude each other")
         if (self.share_of_median_of == "past") != (self.past is not None):
             raise ValueError('past goes with share_of_median_of = "past"')
-        if self.absent and (self.window or self.reference):
-            raise ValueError("absent stands alone")
+        if (self.absent or self.unchanged_for is not None) and (self.window or self.reference):
+            raise ValueError(f"{self.comparison.key} stands alone")
         if self.clear is not None:
             self.comparison.check_clear(self, self.clear)
-        for seconds in (self.window_s, self.past):
+        for seconds in (self.window_s, self.past, self.unchanged_for):
             if seconds is not None and seconds > DAY_S:
                 raise ValueError(f"a window of {seconds:g} s is longer than {DAY_S} s")
         return self
@@ -400,6 +409,8 @@ class Condition(Model):
                     " state"
                 )
             return
+        if self.unchanged_for is not None and scope is not Scope.CHIP:
+            raise ValueError(f"unchanged_for is for chips, not for {scope.value}")
         figures = FIGURES[scope]
         if self.figure is None or self.figure not in figures:
             raise ValueError(

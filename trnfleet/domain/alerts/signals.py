@@ -197,6 +197,16 @@ _OF_JOB = _number(
     "",
     "step_time_s over ideal_step_s of the chip's job; nothing without the latter",
 )._replace(is_of_job=True)
+JOB_PREPARES = "job_prepares"
+PREPARING = ("starting", "compiling", "loading", "checkpointing")
+"""States in which a job may execute nothing for long."""
+_PREPARES = _flag(
+    JOB_PREPARES,
+    "job not starting or saving",
+    "job starting or saving",
+    f"1 while the chip's job is {', '.join(PREPARING[:-1])} or {PREPARING[-1]}, else 0, also where"
+    " no job is known",
+)
 _EVENTS = Figure(
     "events",
     Form.COUNTER,
@@ -206,7 +216,7 @@ _EVENTS = Figure(
 _GROUPED = tuple(figure for figure in _CHIPS if figure.form is not Form.BITS)
 
 _TABLE: dict[Scope, tuple[Figure, ...]] = {
-    Scope.CHIP: (*_CHIPS, *_DERIVED, _OF_JOB, _EVENTS),
+    Scope.CHIP: (*_CHIPS, *_DERIVED, _OF_JOB, _PREPARES, _EVENTS),
     Scope.CORE: (_of_metric("nc_util_pct"),),
     Scope.LINK: (
         _of_metric("link_tx_bytes_per_s"),

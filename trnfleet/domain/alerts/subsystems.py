@@ -53,6 +53,7 @@ _OF_FIGURE: Mapping[str, str] = MappingProxyType(
         "efa_tx_bytes_per_s": NETWORK,
         "efa_rx_bytes_per_s": NETWORK,
         "efa_retransmits": NETWORK,
+        "exec_completed": PROGRESS,
         "tflops": PROGRESS,
         "nc_util_pct": PROGRESS,
         "mfu_pct": PROGRESS,

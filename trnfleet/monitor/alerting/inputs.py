@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trnfleet.domain.address import Level
-from trnfleet.domain.alerts.signals import JOB_SLOWDOWN, LANES, LEVEL_OF, Scope
+from trnfleet.domain.alerts.signals import (
+    JOB_PREPARES,
+    JOB_SLOWDOWN,
+    LANES,
+    LEVEL_OF,
+    PREPARING,
+    Scope,
+)
 from trnfleet.domain.hardware.topology import MOST_LANES
 from trnfleet.domain.links import neighbour
 from trnfleet.domain.metrics import BY_NAME, Metric
@@ -316,6 +323,12 @@ class Readings:
         unknown = np.full(len(step_s), np.nan)
         return np.asarray(np.divide(step_s, ideal_s, out=unknown, where=ideal_s > 0))
 
+    @cached_property
+    def preparing_jobs(self) -> NDArray[np.float64]:
+        """1 for each numbered job whose state is one of `PREPARING`, else 0."""
+        states = self.tables[Scope.JOB].column("state")
+        return np.array([state in PREPARING for state in states], np.float64)
+
     def _job_rows(self, job: int) -> Rows:
         return self.layout.chip_rows(np.flatnonzero(self.store.job_of == job))
 
@@ -325,10 +338,14 @@ class Readings:
             links = expected if isinstance(expected, np.uint8) else expected[rows]
             up = self.store.columns["links_up"][rows]
             return np.where(up == BY_NAME["links_up"].top, np.nan, _POPCOUNT[links & ~up])
-        if figure == JOB_SLOWDOWN:
+        if figure in {JOB_SLOWDOWN, JOB_PREPARES}:
             jobs = self.store.job_of[self.layout.instance_of_chip[rows]]
-            slowdowns: NDArray[np.float64] = np.append(self.job_slowdowns, np.nan)[jobs]
-            return slowdowns
+            of_jobs: NDArray[np.float64] = (
+                np.append(self.job_slowdowns, np.nan)
+                if figure == JOB_SLOWDOWN
+                else np.append(self.preparing_jobs, 0.0)
+            )
+            return of_jobs[jobs]
         if figure in SHARES:
             name, factor_of = SHARES[figure]
             values = self.store.chip_values(BY_NAME[name], rows)

@@ -47,6 +47,19 @@ HOT_TOO = {"figure": "temperature_c", "above": 85}
             {"figure": "events", "named": ["xid"], "above": None, "total_above": 0},
             "events is a counter, which only grows",
         ),
+        (
+            {"scope": "instance", "figure": "exec_errors", "above": None, "unchanged_for": "2m"},
+            "unchanged_for is for chips, not for instance",
+        ),
+        (
+            {
+                "figure": "exec_errors",
+                "above": None,
+                "unchanged_for": "2m",
+                "share_of_median_of": "job",
+            },
+            "unchanged_for stands alone",
+        ),
         ({"figure": "mem_ecc_corrected", "increase_over": "2d"}, "longer than 86400 s"),
         (
             {"figure": "mem_ecc_corrected", "increase_over": "1m", "rate_over": "1m"},

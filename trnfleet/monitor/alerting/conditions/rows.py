@@ -23,7 +23,7 @@ from trnfleet.domain.alerts.signals import (
 )
 from trnfleet.domain.metrics import BY_NAME, Aggregate
 from trnfleet.domain.metrics import Scope as MetricScope
-from trnfleet.monitor.alerting.conditions.compare import compare, compare_codes
+from trnfleet.monitor.alerting.conditions.compare import available, compare, compare_codes
 from trnfleet.monitor.alerting.conditions.medians import (
     InstanceShareRows,
     MedianDistanceRows,
@@ -294,6 +294,28 @@ class CounterRows(RowCondition):
         return totals / self.seconds if self.condition.rate_over else totals
 
 
+class UnchangedRows(RowCondition):
+    """Counters of chips that stand still. There is no value."""
+
+    def __init__(self, scope: Scope, condition: Condition, counters: Counters) -> None:
+        super().__init__(scope, condition, counters)
+        self._changes = counters.changes(self.figure)
+
+    def mask(self, readings: Readings, part: slice) -> Flags:
+        return self._stands(readings, part)
+
+    def values(self, readings: Readings, rows: Rows) -> Values:  # noqa: ARG002  as all kinds
+        return np.full(len(rows), np.nan)
+
+    def holds(self, readings: Readings, rows: Rows) -> Flags:
+        return self._stands(readings, rows)
+
+    def _stands(self, readings: Readings, rows: Rows | slice) -> Flags:
+        codes = readings.store.columns[self.figure][rows]
+        still_ns = readings.instant.flow_ns - self._changes.at_ns[rows]
+        return available(codes, BY_NAME[self.figure]) & (still_ns >= self.limit * 1e9)
+
+
 class EventRows(CounterRows):
     """The number of events of some names over a window, or their rate."""
 
@@ -343,6 +365,7 @@ ROW_CONDITIONS: Mapping[tuple[str, str], type[RowCondition]] = MappingProxyType(
         ("figure", "link_up"): LinkUpRows,
         ("has", ""): BitRows,
         ("absent", ""): SilentRows,
+        ("unchanged_for", ""): UnchangedRows,
         ("rate_over", ""): CounterRows,
         ("rate_over", "events"): EventRows,
         ("increase_over", ""): CounterRows,

@@ -96,6 +96,36 @@ class CounterFeed:
         self._before = moved
 
 
+class LastChanges:
+    """When one counter of all chips last changed, at the earliest when it was first seen."""
+
+    def __init__(self, top: int) -> None:
+        self._top = top
+        self._before: NDArray[Any] = np.zeros(0)
+        self.at_ns = NO_INCREASE.amounts
+        """Passed time of the last change, by row."""
+
+    def update(self, codes: NDArray[Any], now_ns: int) -> None:
+        """Go on to an instant with the counters of all chips."""
+        if len(self._before) != len(codes):
+            self._before = codes.copy()
+            self.at_ns = np.full(len(codes), now_ns, np.int64)
+            return
+        np.copyto(self.at_ns, now_ns, where=codes != self._before)
+        np.copyto(self._before, codes)
+
+    def move(self, to: Rows, source: Rows, count: int) -> None:
+        """Adopt a new layout; the next values of new rows are changes."""
+        if not len(self._before):
+            return
+        before = np.full(count, self._top, self._before.dtype)
+        before[to] = self._before[source]
+        at_ns = np.zeros(count, np.int64)
+        at_ns[to] = self.at_ns[source]
+        self._before = before
+        self.at_ns = at_ns
+
+
 class CounterWindow:
     """The increase of one counter of all chips or instances over a window."""
 
@@ -190,6 +220,13 @@ class Counters:
         self._feeds: dict[str, CounterFeed] = {}
         self._windows: dict[tuple[str, float], CounterWindow] = {}
         self._wanted: set[tuple[str, float]] = set()
+        self._changes: dict[str, LastChanges] = {}
+
+    def changes(self, figure: str) -> LastChanges:
+        """Return the last changes of a counter of chips, followed from the first call on."""
+        if figure not in self._changes:
+            self._changes[figure] = LastChanges(BY_NAME[figure].top)
+        return self._changes[figure]
 
     def want(self, figure: str, window_s: float) -> None:
         """Follow a counter over a window."""
@@ -197,6 +234,8 @@ class Counters:
 
     def update(self, readings: Readings) -> None:
         """Go on to the readings' instant."""
+        for figure, changes in self._changes.items():
+            changes.update(readings.store.columns[figure], readings.instant.flow_ns)
         increases = {}
         for figure, window_s in sorted(self._wanted):
             if figure not in increases:
@@ -228,6 +267,8 @@ class Counters:
         """
         for figure, feed in self._feeds.items():
             feed.move(*moves[BY_NAME[figure].scope])
+        for figure, changes in self._changes.items():
+            changes.move(*moves[BY_NAME[figure].scope])
         for (figure, _), window in self._windows.items():
             window.move(*moves[BY_NAME[figure].scope])
 

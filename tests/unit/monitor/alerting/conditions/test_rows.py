@@ -309,6 +309,26 @@ def test_a_counter_itself_is_compared(scope: str, figure: str, row: int) -> None
     assert found(bench, rule) == {row: 5.0}
 
 
+def test_a_counter_that_stands_still() -> None:
+    """A chip stands still from its last change on, or from the first look, in any layout.
+
+    A chip whose counter is not available does not.
+    """
+    rule = rule_of(figure="exec_completed", above=None, unchanged_for="5s", group="none")
+    bench = AlertBench(ultraservers(2)[4:], (rule,))
+    counter = bench.store.columns["exec_completed"]
+    counter[3] = BY_NAME["exec_completed"].top
+    assert bench.play(5) == []
+    counter[:2] += 1
+    assert len(bench.tick()) == 61
+
+    bench.arrange(ultraservers(2))
+    assert bench.play(4) == []
+    chips = [f"uc1/us-0002/trn2u-0002-0/chip0{row}" for row in range(2)]
+    assert [news.target for news in bench.tick()] == chips
+    assert len(bench.tick()) == 64
+
+
 def test_a_rate_of_events_is_told_as_one() -> None:
     """The value is the compared one: events per second."""
     rule = rule_of(figure="events", named=["xid"], above=0.15, rate_over="10s")
