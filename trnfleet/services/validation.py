@@ -48,6 +48,7 @@ def check_messages(path: Path) -> tuple[str, list[str]]:
 
         return f"devices of neuron-ls, {len(read_device_list(path).devices):,} of them", []
     from trnfleet.services.files.conversion import open_input  # noqa: PLC0415
+    from trnfleet.services.files.neuron import HostInput  # noqa: PLC0415
 
     given = open_input(path, kind, Kind.MCAP)
     telemetry = _Telemetry(given.about.root)
@@ -55,9 +56,15 @@ def check_messages(path: Path) -> tuple[str, list[str]]:
     for stored in given.messages():
         count += 1
         telemetry.take(stored)
-    problems = [] if given.skipped.is_sound else [given.skipped.text(NOUNS[kind])]
+    account = given.skipped.text(NOUNS[kind])
+    name = f"another program's recording, {count:,} messages"
+    if isinstance(given, HostInput):
+        form = f" ({', '.join(given.forms)})" if given.forms else ""
+        account = f"{kind}{form}: {account}"
+        name = f"{account}, {given.begin_text()}" if given.is_dated else account
+    problems = [] if given.skipped.is_sound else [account]
     problems += telemetry.problems()
-    return f"another program's recording, {count:,} messages", problems
+    return name, problems
 
 
 class _Telemetry:

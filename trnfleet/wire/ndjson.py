@@ -1,13 +1,20 @@
-"""Lines of JSON files: bounded reading with counts, and writing for any terminal."""
+"""Text and lines of files: bounded reading with counts, and writing for any terminal."""
 
 from __future__ import annotations
 
+import codecs
+import io
 import json
+import os
+import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from trnfleet.errors import ConfigError
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 
 @dataclass(slots=True)
@@ -54,6 +61,179 @@ class LeftOut:
                 f" {self.first_doubt})"
             )
         return f"{self.taken:,} {noun}{'' if self.taken == 1 else 's'}{left_out}"
+
+
+_PACKED = {
+    b"\x1f\x8b": "gzip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\xfd7zXZ": "xz",
+    b"BZh": "bzip2",
+    b"PK\x03\x04": "zip",
+    b"\x04\x22\x4d\x18": "lz4",
+}
+"""Packings by the begin of a file."""
+_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+"""Encodings by a text's byte order mark, the longest mark first."""
+
+
+class TextFile(io.BufferedReader):
+    """A file's text as UTF-8, unpacked."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        """Read the begin of a stream that can go back.
+
+        Raises:
+            ConfigError: its packing cannot be read.
+        """
+        self._source = _Utf8(stream)
+        super().__init__(self._source)
+
+    @classmethod
+    def open(cls, path: Path) -> TextFile:
+        """Open a file.
+
+        Raises:
+            ConfigError: its packing cannot be read; the message names the file.
+        """
+        stream = path.open("rb")
+        try:
+            return cls(stream)
+        except ConfigError as error:
+            stream.close()
+            raise ConfigError(f"{path}: {error}") from error
+
+    @property
+    def forms(self) -> list[str]:
+        """Encoding and packing, except plain UTF-8."""
+        return self._source.forms
+
+    @property
+    def problem(self) -> str:
+        """Reason why the text read so far ends before the file's; empty without one."""
+        return self._source.problem
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the text read so far ends with a newline."""
+        return self._source.last_byte == b"\n"
+
+
+class _Utf8(io.RawIOBase):
+    """Source of a `TextFile`."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.problem = ""
+        self.last_byte = b""
+        self._stream = stream
+        self._is_over = False
+        self._rest = b""
+        """Packed bytes after the end of a part."""
+        begin = stream.read(io.DEFAULT_BUFFER_SIZE)
+        stream.seek(-len(begin), os.SEEK_CUR)
+        self._packing = next((name for mark, name in _PACKED.items() if begin.startswith(mark)), "")
+        self._make = _unpacking(self._packing)
+        self._unpacker = self._make() if self._make else None
+        data = b""
+        while len(data) < len(codecs.BOM_UTF32_LE) and not self._is_over:
+            data += self._unpacked()
+        encoding = _encoding(data)
+        self._decoder = codecs.getincrementaldecoder(encoding)("replace") if encoding else None
+        self._ready = memoryview(self._decoded(data.removeprefix(codecs.BOM_UTF8)))
+        is_marked = data.startswith(codecs.BOM_UTF8)
+        name = "UTF-8 with a byte order mark" if is_marked else encoding.upper()
+        self.forms = [form for form in (name, self._packing) if form]
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def close(self) -> None:
+        """Close the file, too."""
+        self._stream.close()
+        super().close()
+
+    def readinto(self, buffer: Any) -> int:
+        """Read the next bytes of the text into a buffer; return their number, 0 at the end."""
+        while not self._ready and not self._is_over:
+            self._ready = memoryview(self._decoded(self._unpacked()))
+        part = self._ready[: len(buffer)]
+        buffer[: len(part)] = part
+        self._ready = self._ready[len(part) :]
+        return len(part)
+
+    def _decoded(self, data: bytes) -> bytes:
+        if self._decoder is not None:
+            data = self._decoder.decode(data, self._is_over).encode()
+        self.last_byte = data[-1:] or self.last_byte
+        return data
+
+    def _unpacked(self) -> bytes:
+        """Return the next bytes of the unpacked file; none may mean that it needs more."""
+        data: bytes
+        if self._make is None:
+            data = self._stream.read(io.DEFAULT_BUFFER_SIZE)
+            self._is_over = not data
+            return data
+        chunk = self._packed()
+        if self._unpacker is None:
+            # gzip's parts may be padded.
+            chunk = chunk.lstrip(b"\0") or self._packed().lstrip(b"\0")
+            if chunk:
+                self._unpacker = self._make()
+        elif not chunk:
+            self.problem = f"its {self._packing} data are cut off"
+        if self._unpacker is None or not chunk:
+            self._is_over = True
+            return b""
+        try:
+            data = self._unpacker.decompress(chunk)
+        except Exception as error:  # noqa: BLE001  each library has errors of its own
+            self._is_over = True
+            self.problem = f"its {self._packing} data are damaged: {error}"
+            return b""
+        if self._unpacker.eof:
+            self._rest = self._unpacker.unused_data
+            self._unpacker = None
+        return data
+
+    def _packed(self) -> bytes:
+        """Return the next packed bytes.
+
+        512 of zstd's are at most 16 MiB of text: a block of 128 KiB has 4 bytes.
+        """
+        chunk = self._rest or self._stream.read(512)
+        self._rest = b""
+        return chunk
+
+
+def _unpacking(packing: str) -> Callable[[], Any] | None:
+    """Return a maker of unpackers of parts; None for a file that is not packed."""
+    if packing == "gzip":
+        return lambda: zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    if packing == "zstd":
+        import zstandard  # noqa: PLC0415  few files are packed so
+
+        return lambda: zstandard.ZstdDecompressor().decompressobj()
+    if packing:
+        raise ConfigError(f"it is packed with {packing}: unpack it, or pack it with gzip or zstd")
+    return None
+
+
+def _encoding(data: bytes) -> str:
+    """Return the encoding of a text's begin; empty for UTF-8."""
+    for mark, name in _MARKS.items():
+        if data.startswith(mark):
+            return name
+    even = data[:4:2]
+    odd = data[1:4:2]
+    if odd == b"\0\0" and even.isascii() and 0 not in even:
+        return "utf-16-le"
+    return "utf-16-be" if even == b"\0\0" and odd.isascii() and 0 not in odd else ""
 
 
 def read_lines(stream: BinaryIO, most_bytes: int) -> Iterator[tuple[int, bytes | None]]:

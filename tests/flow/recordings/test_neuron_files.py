@@ -5,6 +5,7 @@ Also a simulated host's way there and back.
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 from typing import TYPE_CHECKING
@@ -370,11 +371,56 @@ def test_bad_documents_end_nothing(tmp_path: Path, capsys: pytest.CaptureFixture
     assert len(ticks(tmp_path / "a.mcap", "neuron", "uc1/standalone/i-00000000000000011")) == 3
 
 
+def test_a_containers_log_has_its_own_times(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Packed, with lines of stderr and a document that the log has lost its time of."""
+    documents = (FOLDER / "generic-total.ndjson").read_text().splitlines()
+    log = tmp_path / "pod.log.gz"
+    lines = [
+        f"2026-01-05T09:00:00.5Z stdout F {documents[0]}",
+        "2026-01-05T09:00:00.6Z stderr F a warning",
+        documents[1],
+        f"2026-01-05T09:10:00Z stdout F {documents[2]}",
+    ]
+    log.write_bytes(gzip.compress("\n".join(lines).encode()))
+
+    trnfleet("check", log)
+    trnfleet("convert", log, tmp_path / "a.mcap")
+    trnfleet("convert", log, tmp_path / "b.mcap", "--start", START)
+
+    told = capsys.readouterr()
+    assert (
+        "valid (neuron-monitor (gzip, lines of a container runtime's log, 1 line of stderr):"
+        in told.out
+    )
+    assert ": 3 documents, begins at 2026-01-05T08:59:55.5" in told.out
+    first_ns = parse_rfc3339("2026-01-05T09:00:00.5Z")
+    seconds = [
+        [(each.time_ns - first_ns) / NS_PER_S for each in messages(tmp_path / name)]
+        for name in ("a.mcap", "b.mcap")
+    ]
+    assert sorted(set(seconds[0])) == [0, 5, 599.5]
+    assert sorted(set(seconds[1])) == [4.5, 9.5, 604]
+
+
+def test_a_packed_file_that_is_cut_is_read_up_to_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And the cut is named."""
+    for name in ("generic-total.ndjson", "exporter-scrapes.prom"):
+        packed = gzip.compress((FOLDER / name).read_bytes())
+        (tmp_path / name).write_bytes(packed[:-20])
+        trnfleet("check", tmp_path / name, status=2)
+        assert "left out (first " in (told := capsys.readouterr().out)
+        assert "(gzip): " in told
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("exporter-scrapes.prom", "another program's recording, 9 messages"),
-        ("trn2.48xlarge-indented.json", "another program's recording, 4 messages"),
+        ("exporter-scrapes.prom", "prometheus: 5 scrapes, begins at 2026-01-05T00:00:00.000Z"),
+        ("trn2.48xlarge-indented.json", "neuron-monitor (indented): 2 documents"),
         ("neuron-ls.trn2.48xlarge.json", "devices of neuron-ls, 16 of them"),
     ],
 )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from trnfleet.bridge.neuron.fields import parse_json, text_of
 from trnfleet.bridge.neuron.stream import MOST_DOCUMENT_BYTES
 from trnfleet.errors import ConfigError, WireError
+from trnfleet.wire.ndjson import TextFile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,7 +105,7 @@ def read_device_list(path: Path) -> DeviceList:
         ConfigError: it cannot be read, or is something else; the message names the file.
     """
     try:
-        with path.open("rb") as stream:
+        with TextFile.open(path) as stream:
             text = stream.read(MOST_DOCUMENT_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}") from error

@@ -220,6 +220,12 @@ def _by_hardware(hardware: dict[str, Any]) -> InstanceType:
     """
     device = text_of(hardware.get("neuron_device_type"))
     count = hardware.get("neuron_device_count")
+    problem = text_of(hardware.get("error"))
+    if not device and (count == 0 or problem):
+        said = f" (neuron_hardware_info.error: {problem[:80]})" if problem else ""
+        raise WireError(
+            f"the host sees no Neuron device{said}, and instance_info.instance_type is empty"
+        )
     if not device or type(count) is not int:
         raise WireError(
             "it has neither instance_type nor neuron_device_type and neuron_device_count"
@@ -299,4 +305,6 @@ def _visible(hardware: dict[str, Any], kind: InstanceType) -> int:
     A container with only some chips sees them numbered from 0.
     """
     count = hardware.get("neuron_device_count")
-    return min(count, kind.chips) if type(count) is int and count >= 0 else kind.chips
+    if type(count) is int and count >= 0:
+        return min(count, kind.chips)
+    return 0 if hardware.get("error") else kind.chips

@@ -8,9 +8,8 @@ a logical one) are missing in the documents.
 from __future__ import annotations
 
 import math
-import os
 import re
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trnfleet.bridge.neuron.fields import MEMORY_PARTS, UTILISATION
 from trnfleet.clock import NS_PER_MS
@@ -19,6 +18,8 @@ from trnfleet.wire.ndjson import LeftOut, read_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from trnfleet.wire.ndjson import TextFile
 
 
 MEMORY_PREFIX = "neuroncore_memory_usage_"
@@ -180,7 +181,7 @@ class Scrapes:
         self._totals: dict[str, dict[tuple[str, str, str], float]] = {}
         """Counters as they were last, by host, then runtime, metric and kind."""
 
-    def read(self, stream: BinaryIO) -> Iterator[Scrape]:
+    def read(self, stream: TextFile) -> Iterator[Scrape]:
         """Yield the scrapes, each host's in order."""
         for number, line in read_lines(stream, MOST_LINE_BYTES):
             if line is None:
@@ -204,7 +205,7 @@ class Scrapes:
                 continue
             if done is not None:
                 yield done
-        if self._open and not _is_whole(stream):
+        if self._open and not stream.is_whole:
             self._left_out.doubt(
                 "end", "the text ends within a line: what would follow is not known"
             )
@@ -262,14 +263,6 @@ class Scrapes:
             # An unknown process may be on any core not listed by another.
             document["neuron_runtime_data"].append({"error": "lines are lost", "report": {}})
         return Scrape(host, scrape.ts_ns, scrape.line, document)
-
-
-def _is_whole(stream: BinaryIO) -> bool:
-    """Return whether a text ends with a newline, as Prometheus' format requires."""
-    if not stream.seekable():
-        return True
-    stream.seek(-1, os.SEEK_END)
-    return stream.read(1) == b"\n"
 
 
 _NO_LATENCY = ("execution_latency_seconds", "is NaN")

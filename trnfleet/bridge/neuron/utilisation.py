@@ -21,6 +21,7 @@ from trnfleet.bridge.neuron.host_reader import DEFAULT_PERIOD_S
 from trnfleet.bridge.neuron.stream import MOST_DOCUMENT_BYTES, read_documents
 from trnfleet.domain.metrics import MOST_PCT
 from trnfleet.errors import WireError
+from trnfleet.wire.ndjson import TextFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +42,7 @@ class Utilisation(NamedTuple):
 def read_utilisation(stream: BinaryIO) -> Iterator[Utilisation]:
     """Yield the utilisation of each document of a host, including unusable ones."""
     period_s = DEFAULT_PERIOD_S
-    for line, document in read_documents(stream):
+    for line, document, _ in read_documents(TextFile(stream)):
         if document is None:
             yield Utilisation(line, period_s, 0.0, f"longer than {MOST_DOCUMENT_BYTES} bytes")
             continue

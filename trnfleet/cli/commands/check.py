@@ -21,7 +21,8 @@ def command(ctx: click.Context, files: tuple[str, ...]) -> None:
     """Check each FILE, and print its first errors.
 
     The content decides the kind of a file: a recording, a file of neuron-monitor, its exporter or neuron-ls, a fleet, a scenario,
-    alert rules, tests of rules, or settings. An unfinished recording is invalid, but readable: see trnfleet info.
+    alert rules, tests of rules, or settings. An unfinished recording is invalid, but readable: see trnfleet info. Of files from real
+    hosts it prints form, count and begin. Text may be packed with gzip or zstd.
 
     \b
     Examples:
@@ -62,10 +63,15 @@ def _check(path: Path) -> tuple[str, list[str]]:
 
     try:
         return check_messages(path)
-    except UnknownKindError:
+    except UnknownKindError as unknown:
         if path.suffix in ENDINGS:
             raise
-    data = load_toml(path)
+        try:
+            data = load_toml(path)
+        except ConfigError:
+            if path.suffix == ".toml":
+                raise
+            raise unknown from None
     kind = check_document(path, data)
     if kind is None and looks_like_settings(data):
         check_file(path, data)

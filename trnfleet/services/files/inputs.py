@@ -23,7 +23,7 @@ from trnfleet.record.format.metadata import About
 from trnfleet.record.format.records import MAGIC
 from trnfleet.record.read.reader import refuse_special
 from trnfleet.record.read.recording import Recording
-from trnfleet.wire.ndjson import LeftOut
+from trnfleet.wire.ndjson import LeftOut, TextFile
 from trnfleet.wire.topics import DEFAULT_ROOT, VALUES, VERSION, TopicClass
 
 if TYPE_CHECKING:
@@ -100,31 +100,45 @@ def detect(path: Path) -> Kind:
         UnknownKindError: it is none of them.
         ConfigError: it cannot be read.
     """
-    long = ""
+    first = ""
     try:
         refuse_special(path)
-        with path.open("rb") as stream:
-            if stream.read(len(MAGIC)) == MAGIC:
+        with TextFile.open(path) as stream:
+            if stream.peek().startswith(MAGIC):
+                if stream.forms:
+                    raise ConfigError(f"{path}: a recording packed with {stream.forms[-1]}")
                 return Kind.MCAP
-            stream.seek(0)
-            for count, (line, text) in enumerate(read_documents(stream), start=1):
+            for count, (line, text, _) in enumerate(read_documents(stream), start=1):
                 kind = _kind_of(text) if text else None
-                if text is None and not long:
-                    long = f"; line {line}: longer than {MOST_DOCUMENT_BYTES} bytes"
                 if kind is not None:
                     return kind
+                first = first or _unlike(line, text)
                 if count >= LINES_TO_TRY:
                     break
             is_empty = path.stat().st_size == 0
+            problem = stream.problem and f"; {stream.problem}"
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}") from error
     if path.suffix == ".mcap" and not is_empty:
         # A recording that is damaged at its very begin; its reader says so.
         return Kind.MCAP
-    reason = f"no MCAP, no lines of mosquitto_sub -F %j, no neuron-monitor{long}"
+    reason = f"no MCAP, no lines of mosquitto_sub -F %j, no neuron-monitor{first}{problem}"
     if is_empty:
         reason = "it is empty"
     raise UnknownKindError(f"{path}: {reason}")
+
+
+def _unlike(line: int, text: bytes | None) -> str:
+    """Return a clause about a line, or a document of several, that is of no kind."""
+    if text is None:
+        return f"; line {line}: longer than {MOST_DOCUMENT_BYTES} bytes"
+    shown = ascii(text[:60].decode("utf-8", "replace"))
+    reason = "not JSON"
+    with contextlib.suppress(WireError):
+        data = parse_json(text)
+        keys = "neither neuron_runtime_data nor system_data"
+        reason = f"JSON with {keys if isinstance(data, dict) else 'no object'}"
+    return f"; line {line} is {reason}: {shown}"
 
 
 def _kind_of(text: bytes) -> Kind | None:
@@ -146,6 +160,12 @@ def _kind_of(text: bytes) -> Kind | None:
         if is_device_list([data]):
             return Kind.NEURON_LS
     return None
+
+
+def note_end(stream: TextFile, skipped: LeftOut) -> None:
+    """Count the part of a packed file that cannot be unpacked."""
+    if stream.problem:
+        skipped.add("end", stream.problem)
 
 
 class McapInput:
@@ -229,8 +249,9 @@ class LinesInput:
         Hold times that go back.
         """
         self.skipped = LeftOut()
-        with self._path.open("rb") as stream:
+        with TextFile.open(self._path) as stream:
             yield from decode_lines(stream, counts=self.skipped)
+            note_end(stream, self.skipped)
 
     def close(self) -> None:
         """Nothing is open."""

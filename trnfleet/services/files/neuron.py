@@ -6,6 +6,7 @@ import contextlib
 import statistics
 from abc import abstractmethod
 from array import array
+from collections import Counter
 from typing import TYPE_CHECKING, BinaryIO, ClassVar, Literal, NamedTuple
 
 from trnfleet.bridge.neuron.documents import (
@@ -20,11 +21,12 @@ from trnfleet.bridge.neuron.scrapes import Scrape, Scrapes
 from trnfleet.bridge.neuron.stream import MOST_DOCUMENT_BYTES, read_documents
 from trnfleet.bridge.neuron.telemetry import HostTelemetry, boot_of, default_path
 from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.domain.quantities import counted
 from trnfleet.errors import ConfigError, WireError, nearest
-from trnfleet.services.files.inputs import Input, Kind, about_file
+from trnfleet.services.files.inputs import Input, Kind, about_file, note_end
 from trnfleet.services.files.recordings import choose_fleet
 from trnfleet.wire.messages import decode_message
-from trnfleet.wire.ndjson import LeftOut
+from trnfleet.wire.ndjson import LeftOut, TextFile
 from trnfleet.wire.ports import Envelope, Stored
 from trnfleet.wire.reservations import ReservationMessage
 from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, parse_topic
@@ -49,6 +51,8 @@ class HostInput(Input):
     start_ns: int
     is_dated: bool
     """Whether its begin is known."""
+    forms: list[str]
+    """Encoding, packing and log that the last pass found around its text."""
     origin: ClassVar[str]
     """Tool that wrote it."""
     undated: ClassVar[str]
@@ -77,6 +81,7 @@ class HostInput(Input):
             device_list: What neuron-ls says of the host.
         """
         self.skipped = LeftOut()
+        self.forms = []
         self._path = path
         self._fleet = fleet or DEFAULT_FLEET
         self._address = address
@@ -132,35 +137,42 @@ class NeuronInput(HostInput):
     )
 
     def _survey(self, start_ns: int | None) -> None:
-        """Add up the file's periods: documents have no time."""
+        """Add up the file's periods, except where documents are in a log with times."""
         self._ends: array[int] = array("q")
         """Nanoseconds from the begin to each document's end."""
         periods: list[float] = []
         passed_ns = 0
         last_s = DEFAULT_PERIOD_S
-        with self._path.open("rb") as stream:
-            for _, document in read_documents(stream):
+        begin_ns: int | None = None
+        with TextFile.open(self._path) as stream:
+            for document in read_documents(stream):
                 with contextlib.suppress(WireError):
-                    period_s = read_period(document or b"")
+                    period_s = read_period(document.text or b"")
                     if period_s is not None:
                         last_s = period_s
                         periods.append(period_s)
                     passed_ns += round(last_s * NS_PER_S)
                 # What is no document takes no time.
+                if document.ts_ns is not None:
+                    if begin_ns is None:
+                        begin_ns = max(0, document.ts_ns - passed_ns)
+                    passed_ns = max(document.ts_ns - begin_ns, *self._ends[-1:], 0)
                 self._ends.append(passed_ns)
         self.period_s = statistics.median(periods) if periods else DEFAULT_PERIOD_S
-        self.is_dated = start_ns is not None
-        self.start_ns = (
-            max(0, self._path.stat().st_mtime_ns - passed_ns) if start_ns is None else start_ns
-        )
+        self.is_dated = start_ns is not None or begin_ns is not None
+        if begin_ns is None:
+            begin_ns = max(0, self._path.stat().st_mtime_ns - passed_ns)
+        self.start_ns = begin_ns if start_ns is None else start_ns
 
     def messages(self) -> Iterator[Stored]:
         """Yield the host's state and telemetry, received when its period ended."""
         skipped = self.skipped = LeftOut()
         reader = HostReader(self._device_list)
         telemetry: HostTelemetry | None = None
-        with self._path.open("rb") as stream:
-            for count, (line, document) in enumerate(read_documents(stream), start=1):
+        forms: Counter[str] = Counter()
+        with TextFile.open(self._path) as stream:
+            documents = read_documents(stream, forms=forms)
+            for count, (line, document, _) in enumerate(documents, start=1):
                 if document is None:
                     skipped.add(f"line {line}", f"longer than {MOST_DOCUMENT_BYTES} bytes")
                     continue
@@ -178,6 +190,11 @@ class NeuronInput(HostInput):
                 time_ns = self.start_ns + passed_ns
                 for envelope in telemetry.envelopes(time_ns):
                     yield Stored(time_ns, envelope)
+            note_end(stream, skipped)
+            stderr = forms.pop("stderr", 0)
+            self.forms = [*stream.forms, *forms]
+            if stderr:
+                self.forms.append(f"{counted(stderr, 'line')} of stderr")
 
 
 def _tell(reader: HostReader, line: int, skipped: LeftOut) -> None:
@@ -211,7 +228,7 @@ class PrometheusInput(HostInput):
         last: dict[str, int] = {}
         gaps: list[float] = []
         first_ns: int | None = None
-        with self._path.open("rb") as stream:
+        with TextFile.open(self._path) as stream:
             for scrape in Scrapes(LeftOut()).read(stream):
                 if scrape.ts_ns is None:
                     continue
@@ -232,7 +249,8 @@ class PrometheusInput(HostInput):
         skipped = self.skipped = LeftOut()
         hosts: dict[str, _Host] = {}
         received_ns = 0
-        with self._path.open("rb") as stream:
+        with TextFile.open(self._path) as stream:
+            self.forms = stream.forms
             for scrape in Scrapes(skipped).read(stream):
                 ts_ns = self.start_ns if scrape.ts_ns is None else scrape.ts_ns + self._shift_ns
                 try:
@@ -245,6 +263,7 @@ class PrometheusInput(HostInput):
                 received_ns = max(received_ns, ts_ns)
                 for envelope in host.telemetry.envelopes(ts_ns):
                     yield Stored(received_ns, envelope)
+            note_end(stream, skipped)
         if not skipped.taken and not skipped.count:
             skipped.add("line 1", "no metrics of neuron-monitor-prometheus")
 

@@ -15,7 +15,7 @@ from trnfleet.bridge.neuron.host_reader import HostReader
 from trnfleet.bridge.neuron.scrapes import UNDATED, Scrape, Scrapes, parse_sample
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.errors import WireError
-from trnfleet.wire.ndjson import LeftOut
+from trnfleet.wire.ndjson import LeftOut, TextFile
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,7 +32,7 @@ START_MS = 1_767_571_200_000
 
 def scrapes(text: str) -> tuple[list[Scrape], LeftOut]:
     left_out = LeftOut()
-    return list(Scrapes(left_out).read(io.BytesIO(text.encode()))), left_out
+    return list(Scrapes(left_out).read(TextFile(io.BytesIO(text.encode())))), left_out
 
 
 def values(reader: HostReader, scrape: Scrape) -> dict[str, NDArray[np.float64]]:
@@ -244,4 +244,4 @@ def test_labels_are_unescaped() -> None:
 @given(st.binary(max_size=120))
 def test_any_bytes_are_read_or_counted(noise: bytes) -> None:
     """Nothing else is raised."""
-    list(Scrapes(LeftOut()).read(io.BytesIO(ONE.encode()[:2_000] + noise)))
+    list(Scrapes(LeftOut()).read(TextFile(io.BytesIO(ONE.encode()[:2_000] + noise))))

@@ -24,7 +24,7 @@ MIB = 2**20
 
 def documents(name: str) -> list[bytes]:
     with (FOLDER / name).open("rb") as stream:
-        return [document or b"" for _, document in read_documents(stream)]
+        return [document or b"" for _, document, _ in read_documents(stream)]
 
 
 @pytest.fixture
@@ -166,6 +166,29 @@ def test_a_host_without_a_process(reader: HostReader) -> None:
     assert read["hbm_used_bytes"][0] == read["exec_completed"][0] == 0
     assert np.isnan(read["exec_latency_p50_s"][0])
     assert read["vcpu_util_pct"][0] == 4.0
+
+
+@pytest.mark.parametrize(
+    "hardware", [{"neuron_device_count": 0}, {"error": "no neuron device found"}]
+)
+def test_a_host_that_sees_no_device_is_an_instance_without_known_chips(
+    hardware: dict[str, object],
+) -> None:
+    """Its own figures are read. Without a type in sight the reason is the missing device."""
+    document = json.loads(documents("trn1.2xlarge-idle.ndjson")[1])
+    document["system_data"]["neuron_hw_counters"]["neuron_devices"] = None
+    document["neuron_hardware_info"] = hardware
+
+    read = feed(HostReader(), document)
+
+    for name in ("nc_util_pct", "hbm_used_bytes", "exec_completed", "mem_ecc_corrected"):
+        assert np.isnan(read[name]).all(), name
+    assert read["vcpu_util_pct"][0] == 4.0
+
+    document["instance_info"]["instance_type"] = ""
+    said = r" \(neuron_hardware_info.error: no neuron" if "error" in hardware else ","
+    with pytest.raises(WireError, match=f"the host sees no Neuron device{said}"):
+        feed(HostReader(), document)
 
 
 @pytest.mark.parametrize(

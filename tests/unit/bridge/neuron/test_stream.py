@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections import Counter
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,7 @@ from trnfleet.bridge.neuron.stream import read_documents
 
 
 def read(text: bytes, most_bytes: int = 1_000) -> list[tuple[int, bytes | None]]:
-    return list(read_documents(io.BytesIO(text), most_bytes))
+    return [each[:2] for each in read_documents(io.BytesIO(text), most_bytes)]
 
 
 def test_lines_and_indented_documents_follow_each_other() -> None:
@@ -108,6 +109,148 @@ def test_any_documents_come_back(told: list[tuple[dict[str, object], int | str |
     text = "".join(json.dumps(each, indent=indent) + "\n" for each, indent in told).encode()
 
     assert [json.loads(each or b"") for _, each in read(text, 10**6)] == [each for each, _ in told]
+
+
+# logs
+
+FIRST_NS = 1_767_603_600_000_000_000
+TIME = "2026-01-05T09:00:00.123456789Z"
+DOCUMENT = json.dumps({"text": 'a "b" ' * 9, "n": [1, {"c": 2}]})
+INDENTED = json.dumps(json.loads(DOCUMENT), indent=2).splitlines()
+
+
+def docker(text: str, stream: str = "stdout") -> str:
+    return json.dumps({"log": text, "stream": stream, "time": TIME})
+
+
+@pytest.mark.parametrize(
+    ("lines", "form", "micros"),
+    [
+        ([f"{TIME} {DOCUMENT}"], "lines with times", 123_456),
+        ([f"{TIME} {line}" for line in INDENTED], "lines with times", 123_456),
+        ([f"2026-01-05T10:00:00+01:00 {DOCUMENT}"], "lines with times", 0),
+        ([f"[pod/a-x/monitor] {TIME} {DOCUMENT}"], "lines of kubectl logs --prefix", 123_456),
+        ([f"[pod/a-x/monitor] {DOCUMENT}"], "lines of kubectl logs --prefix", None),
+        (
+            [
+                f"{TIME} stdout P {DOCUMENT[:20]}",
+                f"{TIME} stderr F a warning",
+                f"2026-01-05T09:00:01Z stdout F {DOCUMENT[20:]}",
+            ],
+            "lines of a container runtime's log",
+            123_456,
+        ),
+        (
+            [f"{TIME} stdout F {line}" for line in INDENTED],
+            "lines of a container runtime's log",
+            123_456,
+        ),
+        (
+            [f"2026-01-05T09:00:00+0000 host neuron-monitor[7]: {DOCUMENT}"],
+            "lines of the journal",
+            0,
+        ),
+        (
+            [docker(DOCUMENT[:9]), docker("oh\n", "stderr"), docker(DOCUMENT[9:] + "\n")],
+            "entries of Docker's json-file",
+            123_456,
+        ),
+        ([docker(DOCUMENT)], "entries of Docker's json-file", 123_456),
+        ([docker(line + "\n") for line in INDENTED], "entries of Docker's json-file", 123_456),
+        (
+            [json.dumps({"time": TIME, "stream": "stdout", "logtag": "F", "log": DOCUMENT})],
+            "entries of a log in JSON",
+            123_456,
+        ),
+        (
+            [
+                json.dumps(
+                    {
+                        "_PID": "7",
+                        "__REALTIME_TIMESTAMP": f"{FIRST_NS // 1000}",
+                        "MESSAGE": DOCUMENT,
+                    }
+                )
+            ],
+            "entries of a log in JSON",
+            0,
+        ),
+        (
+            [json.dumps({"message": "\n".join(INDENTED), "@timestamp": TIME})],
+            "entries of a log in JSON",
+            123_456,
+        ),
+        (
+            [json.dumps({"log": DOCUMENT, "time": "yesterday"})],
+            "entries of Docker's json-file",
+            None,
+        ),
+    ],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_documents_in_a_log_have_its_times(
+    lines: list[str], form: str, micros: int | None, end: str
+) -> None:
+    """Whatever writes the log; parts of a line are joined, and lines of stderr are counted."""
+    forms: Counter[str] = Counter()
+    text = "".join(line + end for line in [*lines, *lines])
+
+    got = list(read_documents(io.BytesIO(text.encode()), 1_000, forms))
+
+    assert [json.loads(each.text or b"") for each in got] == [json.loads(DOCUMENT)] * 2
+    assert [each.line for each in got] == [1, 1 + len(lines)]
+    expected = None if micros is None else FIRST_NS + micros * 1_000
+    assert {each.ts_ns for each in got} == {expected}
+    assert form in forms
+    assert forms["stderr"] == 2 * any("stderr" in line for line in lines)
+
+
+def test_a_log_that_is_cut_or_mixed_loses_only_what_is_missing() -> None:
+    """Parts without their end, a cut entry, other lines, and a line that is too long."""
+    part = f"{TIME} stdout P "
+    lines = [
+        part + DOCUMENT[:30],
+        "no entry",
+        f"{TIME} {DOCUMENT}",
+        docker(DOCUMENT)[:40],
+        part + "x" * 300,
+        part + "x" * 300,
+        f"{TIME} stdout F {DOCUMENT}",
+        docker(DOCUMENT + "\n"),
+        part + DOCUMENT[:20],
+    ]
+
+    got = read("\n".join(lines).encode(), 500)
+
+    assert [line for line, _ in got] == [1, 2, 3, 4, 5, 8, 9]
+    assert [number for number, (_, text) in enumerate(got) if text == DOCUMENT.encode()] == [2, 5]
+    assert got[4] == (5, None)
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                docker(DOCUMENT),
+                docker("{"),
+                f"{TIME} stdout P {{",
+                f"{TIME} stderr F x",
+                f"{TIME} [",
+                f"[pod/a/b] {TIME} ",
+                '{"log": 7}',
+                '{"MESSAGE": null}',
+                '{"log": "\\ud800"}',
+                "}",
+                DOCUMENT,
+            ]
+        ),
+        max_size=6,
+    ),
+    st.binary(max_size=20),
+)
+def test_any_log_is_read_to_its_end(lines: list[str], noise: bytes) -> None:
+    text = "\n".join(lines).encode() + noise
+    assert all(line > 0 for line, _ in read(text) + read(text[:-3]))
 
 
 @settings(max_examples=50)

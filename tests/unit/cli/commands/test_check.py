@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import gzip
 import json
+import lzma
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +13,7 @@ from support.paths import FIXTURES, ROOT
 from trnfleet.cli.commands.check import command
 from trnfleet.config import shipped_folder, shipped_names
 from trnfleet.record.format.metadata import About
+from trnfleet.record.format.records import MAGIC
 from trnfleet.record.write.writer import RecordingWriter
 from trnfleet.wire.ports import Envelope
 
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LINES = FIXTURES / "mosquitto" / "payload-text.ndjson"
+UNKNOWN = "no MCAP, no lines of mosquitto_sub -F %j, no neuron-monitor"
 HOST = FIXTURES / "neuron-monitor" / "trn2.48xlarge-lnc2.ndjson"
 TESTS = ROOT / "tests" / "alerts"
 START_NS = 1_767_600_000_000_000_000
@@ -125,14 +129,16 @@ def test_other_people_s_files(tmp_path: Path) -> None:
     assert lines[0].startswith(f"{torn}: INVALID: 10 messages, 1 left out (first line 10: not JSON")
     assert lines[1:] == [
         f"{sound}: valid (another program's recording, 10 messages)",
-        f"{HOST}: valid (another program's recording, 6 messages)",
+        f"{HOST}: valid (neuron-monitor: 4 documents)",
     ]
     damaged = tmp_path / "damaged.ndjson"
     documents = HOST.read_bytes().splitlines(keepends=True)
     damaged.write_bytes(documents[0] + b"{\n" + documents[1])
     status, [line] = check(damaged)
     assert status == 2
-    assert line.startswith(f"{damaged}: INVALID: 2 documents, 1 left out (first line 2: ")
+    assert line.startswith(
+        f"{damaged}: INVALID: neuron-monitor: 2 documents, 1 left out (first line 2: "
+    )
 
 
 @pytest.mark.parametrize("ending", ["ndjson", "jsonl", "json"])
@@ -142,5 +148,30 @@ def test_a_file_of_messages_is_never_taken_for_toml(ending: str, tmp_path: Path)
     file.write_text("hello\n")
     assert check(file) == (
         2,
-        [f"{file}: INVALID: no MCAP, no lines of mosquitto_sub -F %j, no neuron-monitor"],
+        [f"{file}: INVALID: {UNKNOWN}; line 1 is not JSON: 'hello'"],
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.log", b"<html>503</html>", f"{UNKNOWN}; line 1 is not JSON: '<html>503</html>'"),
+        ("a.gz", gzip.compress(b"[1]", mtime=0), f"{UNKNOWN}; line 1 is JSON with no object: '1'"),
+        (
+            "a.gz",
+            gzip.compress(b"x" * 9, mtime=0)[:-9],
+            f"{UNKNOWN}; line 1 is not JSON: 'xxxxxxxxx'; its gzip data are cut",
+        ),
+        ("a.xz", lzma.compress(b"{}"), "it is packed with xz: unpack it, or pack it with gzip"),
+        ("a.gz", gzip.compress(MAGIC, mtime=0), "a recording packed with gzip"),
+        ("a.toml", b"name = ", "not valid TOML"),
+    ],
+)
+def test_a_file_of_no_kind_is_named_by_its_content(
+    name: str, content: bytes, said: str, tmp_path: Path
+) -> None:
+    file = tmp_path / name
+    file.write_bytes(content)
+    status, [line] = check(file)
+    assert status == 2
+    assert line.startswith(f"{file}: INVALID: {said}")
