@@ -5,6 +5,7 @@ It knows the places of values in a document; their meaning for a chip is in `val
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 import statistics
@@ -38,6 +39,7 @@ MEMORY_PARTS = ("constants", "model_code", "model_shared_scratchpad", "runtime_m
 UTILISATION = "neuroncore_utilization"
 FLOPS = ("flops", "effective_flops")
 """Keys of a core's rate of operations: the documentation's, and that of releases before it."""
+_NUMBERS = frozenset({int, float})
 _PAIRED = re.compile(r"v\d{1,2}d")
 """Key of a logical core's physical cores, by the core's version, such as `v3d`."""
 
@@ -83,24 +85,16 @@ class Runtime(NamedTuple):
     p50_s: float | None
     p99_s: float | None
 
+    busy: frozenset[int] = frozenset()
+    """Cores whose counters are not all 0, or not all numbers."""
+    places: tuple[int, ...] = ()
+    """Logical cores assumed in use: those with memory or work, else all listed. A process that may
+    use all cores of a host lists all of them, though it has loaded its model on one."""
+
     @property
     def is_placed(self) -> bool:
         """Whether its possible cores are known at all."""
         return self.cores is not None or self.memory is not None
-
-    @property
-    def places(self) -> list[int]:
-        """Logical cores assumed in use: those with memory or work, else all listed.
-
-        A process that may use all cores of a host lists all of them, though it has loaded its model
-        on one.
-        """
-        cores = self.cores or {}
-        memory = self.memory or {}
-        used = {core for core, size in memory.items() if size} | {
-            core for core, facts in cores.items() if has_work(facts)
-        }
-        return sorted(used or (memory if self.cores is None else cores))
 
 
 def parse_document(document: bytes) -> dict[str, Any]:
@@ -194,16 +188,23 @@ def _runtime(block: dict[str, Any], doubts: Doubts) -> Runtime:
     counters, memory, stats = (
         group_of(report, name) for name in ("neuroncore_counters", "memory_used", "execution_stats")
     )
-    cores = None if counters is None else counters.get("neuroncores_in_use")
+    listed = None if counters is None else counters.get("neuroncores_in_use")
+    cores = _by_core(listed) if isinstance(listed, dict) else None
+    sizes = _core_memory(memory, doubts)
+    busy = [core for core, facts in (cores or {}).items() if not _is_idle(facts)]
+    used = {core for core in busy if has_work((cores or {})[core])}
+    used.update(core for core, size in (sizes or {}).items() if size)
     completed, failed = _summed(stats or {}, doubts)
     latency = object_of(object_of(stats or {}, "latency_stats"), "total_latency")
     return Runtime(
-        _by_core(cores) if isinstance(cores, dict) else None,
-        _core_memory(memory, doubts),
+        cores,
+        sizes,
         completed,
         failed,
         doubts.number(latency.get("p50"), "total_latency.p50"),
         doubts.number(latency.get("p99"), "total_latency.p99"),
+        frozenset(busy),
+        tuple(sorted(used or (sizes or {} if cores is None else cores))),
     )
 
 
@@ -235,6 +236,17 @@ def _counts(parent: dict[str, Any], keys: Iterable[str], doubts: Doubts) -> list
     return counts
 
 
+def _is_idle(facts: dict[str, Any]) -> bool:
+    """Return whether all counters are 0, physical cores' too; most of a large host's are."""
+    for value in facts.values():
+        if value.__class__ is dict:
+            if not value or not _is_idle(value):
+                return False
+        elif value or value.__class__ not in _NUMBERS:
+            return False
+    return True
+
+
 def has_work(facts: dict[str, Any]) -> bool:
     """Return whether a core's counters show activity."""
     values = [facts.get(key) for key in (UTILISATION, *FLOPS)]
@@ -259,22 +271,30 @@ def _core_memory(group: dict[str, Any] | None, doubts: Doubts) -> dict[int, floa
         return None
     result: dict[int, float] = {}
     for core, parts in _by_core(by_core).items():
-        sizes = [
-            or_nan(doubts.number(value, f"{part} of core {core}"))
-            for part, value in parts.items()
-            if value is not None
-        ]
-        if sizes:
-            result[core] = sum(sizes)
+        values = [value for value in parts.values() if value is not None]
+        is_sound = _NUMBERS.issuperset(map(type, values)) and min(values, default=0) >= 0
+        if not is_sound or number_of(sum(values)) is None:
+            values = [
+                or_nan(doubts.number(value, f"{part} of core {core}"))
+                for part, value in parts.items()
+                if value is not None
+            ]
+        if values:
+            result[core] = sum(values)
     return result
 
 
 def _by_core(by_core: dict[str, Any]) -> dict[int, dict[str, Any]]:
     return {
-        int(core): facts if isinstance(facts, dict) else {}
+        number: facts if isinstance(facts, dict) else {}
         for core, facts in by_core.items()
-        if core.isascii() and core.isdecimal() and len(core) < 6
+        if (number := _core_number(core)) is not None
     }
+
+
+@functools.lru_cache
+def _core_number(core: str) -> int | None:
+    return int(core) if core.isascii() and core.isdecimal() and len(core) < 6 else None
 
 
 def group_of(parent: dict[str, Any], name: str) -> dict[str, Any] | None:

@@ -162,11 +162,9 @@ def placed(
     then placed by number, and all others are unknown.
     """
     per_chip = chips.kind.chip.neuroncores // chips.lnc
-    cores = {
-        core
-        for runtime in runtimes or ()
-        for core in (*(runtime.cores or ()), *(runtime.memory or ()))
-    }
+    cores: set[int] = set()
+    for runtime in runtimes or ():
+        cores.update(runtime.cores or (), runtime.memory or ())
     devices = {number for number, _ in _devices(data)}
     if cores <= chips.cores.keys() and devices <= chips.devices.keys():
         return chips
@@ -268,15 +266,17 @@ def _memory(runtimes: list[Runtime], chips: Chips) -> NDArray[np.float64]:
     and none lists any.
     """
     used = chips.empty(is_known=all(runtime.is_placed for runtime in runtimes))
-    told: set[int] = set()
+    sums: dict[int, float] = {}
     unknown: set[int] = set()
     for runtime in runtimes:
         unknown.update(chips.of_all(runtime.places))
         for core, size in (runtime.memory or {}).items():
-            for chip in chips.of_all([core]):
-                used[chip] = size + (used[chip] if chip in told else 0.0)
-                told.add(chip)
-    used[list(unknown - told)] = math.nan
+            place = chips.cores.get(core)
+            if place is not None:
+                sums[place.chip] = sums.get(place.chip, 0.0) + size
+    used[list(unknown - sums.keys())] = math.nan
+    for chip, value in sums.items():
+        used[chip] = value
     return used
 
 
@@ -346,8 +346,17 @@ def _vcpu(group: dict[str, Any] | None, doubts: Doubts) -> float:
 
 
 def _cores(runtimes: list[Runtime], chips: Chips) -> Iterator[tuple[int, Core, dict[str, Any]]]:
+    """Yield the counters of each process's cores; those that are all 0 once for each core.
+
+    Most are: each process lists every core.
+    """
+    idle: set[tuple[int, int]] = set()
     for runtime in runtimes:
         for core, facts in (runtime.cores or {}).items():
+            if core not in runtime.busy:
+                if (core, len(facts)) in idle:
+                    continue
+                idle.add((core, len(facts)))
             place = chips.cores.get(core)
             if place is not None:
                 yield core, place, facts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from support.neuron import feed
 from support.paths import FIXTURES
 
 from trnfleet.bridge.neuron.devices import DeviceList, parse_device_list, read_device_list
+from trnfleet.bridge.neuron.fields import halves_of
 from trnfleet.bridge.neuron.host_reader import HostReader
 from trnfleet.bridge.neuron.stream import read_documents
 from trnfleet.bridge.neuron.telemetry import default_path
@@ -101,6 +103,35 @@ def test_processes_that_each_list_all_cores(reader: HostReader) -> None:
     assert read["nc_util_pct"][:, :2].ravel().tolist() == [10.0 + core % 12 for core in range(32)]
     assert reader.period_s == 5.0
     assert default_path(reader) == "uc1/us-0f00000000000001/i-00000000000000022"
+
+
+def test_counters_that_are_0_are_read_once_for_each_core(
+    reader: HostReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """16 processes list 32 cores each; 30 of them are not their own."""
+    looked = Mock(wraps=halves_of)
+    monkeypatch.setattr("trnfleet.bridge.neuron.values.halves_of", looked)
+    (document,) = documents("trn1n.32xlarge-16-processes.ndjson")
+
+    feed(reader, document)
+
+    assert looked.call_count == 32 + 32
+
+
+@pytest.mark.parametrize("value", [False, "", None, -1, 1e18, {}, []])
+def test_a_value_beside_zeros_that_is_no_number_is_not_0(value: object) -> None:
+    """In one of many processes, whichever place it has."""
+    document = json.loads(documents("trn1n.32xlarge-16-processes.ndjson")[0])
+    report = document["neuron_runtime_data"][3]["report"]
+    report["neuroncore_counters"]["neuroncores_in_use"]["9"]["neuroncore_utilization"] = value
+    memory = report["memory_used"]["neuron_runtime_used_bytes"]["usage_breakdown"]
+    memory["neuroncore_memory_usage"] = {"9": {"tensors": value, "constants": 0}}
+
+    read = feed(HostReader(), document)
+
+    assert np.isnan(read["nc_util_pct"][4, 1])
+    assert read["nc_util_pct"][4, 0] == 18.0
+    assert np.isnan(read["hbm_used_bytes"][4]) or value is None
 
 
 def test_work_on_two_cores_is_not_spread_over_the_host() -> None:
