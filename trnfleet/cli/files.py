@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def open_recording(
-    files: Sequence[str], *, name: str | None = None, neuron_ls: str | None = None
+    files: Sequence[str],
+    *,
+    name: str | None = None,
+    neuron_ls: str | None = None,
+    utilization: str | None = None,
 ) -> Iterator[Recording]:
     """Open recordings, or files of other programs, as one recording.
 
@@ -31,6 +35,7 @@ def open_recording(
         files: The files.
         name: Fleet of files that name none.
         neuron_ls: File of neuron-ls -j, for files of neuron-monitor.
+        utilization: Unit of Neuron Observer's utilization, if it is known.
 
     Raises:
         ConfigError: a file is no recording; the message names it.
@@ -46,6 +51,7 @@ def open_recording(
         report,
         name=name,
         neuron_ls=None if neuron_ls is None else Path(neuron_ls),
+        utilization=utilization,
     )
     try:
         for recovery in recording.recoveries:

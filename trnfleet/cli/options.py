@@ -155,6 +155,14 @@ all_fleets_option = setting(
     is_flag=True,
     help="Show all fleets of the brokers; the app adds new ones as they appear.",
 )
+utilization_option = click.option(
+    "--utilization",
+    type=click.Choice(["ratio", "percent"]),
+    help=(
+        "Unit of Neuron Observer's utilization; by default percent if any value of the file is"
+        " above 1.5."
+    ),
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 timeout_option = setting(
     "--timeout", type=Duration(LONGEST_WAIT_S), default="5s", help="Longest wait for an answer."

@@ -26,7 +26,7 @@ NO_PART = (1, 1_000_000_000)
 columns of chips and hosts, which use most of the memory."""
 
 
-def check_messages(path: Path) -> tuple[str, list[str]]:
+def check_messages(path: Path, utilization: str | None = None) -> tuple[str, list[str]]:
     """Return the kind of a file of messages, and its problems.
 
     Raises:
@@ -50,7 +50,7 @@ def check_messages(path: Path) -> tuple[str, list[str]]:
     from trnfleet.services.files.conversion import open_input  # noqa: PLC0415
     from trnfleet.services.files.neuron import HostInput  # noqa: PLC0415
 
-    given = open_input(path, kind, Kind.MCAP)
+    given = open_input(path, kind, Kind.MCAP, utilization=utilization)
     telemetry = _Telemetry(given.about.root)
     count = 0
     for stored in given.messages():
@@ -60,7 +60,8 @@ def check_messages(path: Path) -> tuple[str, list[str]]:
     name = f"another program's recording, {count:,} messages"
     if isinstance(given, HostInput):
         form = f" ({', '.join(given.forms)})" if given.forms else ""
-        account = f"{kind}{form}: {account}"
+        unread = f"; {given.unread_text()}" if given.unread else ""
+        account = f"{kind}{form}: {account}{unread}"
         name = f"{account}, {given.begin_text()}" if given.is_dated else account
     problems = [] if given.skipped.is_sound else [account]
     problems += telemetry.problems()

@@ -586,7 +586,7 @@ def test_wrong_use_is_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFix
             (bare, "-"),
             (
                 "bare.prom: nothing in it can be converted (first line 1: no metrics of"
-                " neuron-monitor-prometheus)"
+                " neuron-monitor-prometheus or Neuron Observer)"
             ),
         ),
     ):

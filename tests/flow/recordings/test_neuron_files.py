@@ -245,6 +245,9 @@ def test_replay_takes_neuron_ls_too(capsysbinary: pytest.CaptureFixture[bytes]) 
         status=2,
     )
     assert b"--neuron-ls is for files of neuron-monitor; " in capsysbinary.readouterr().err
+    lines_of_mosquitto = FIXTURES / "mosquitto" / "payload-text.ndjson"
+    trnfleet("replay", lines_of_mosquitto, "--stdout", "--utilization", "ratio", status=2)
+    assert b"--utilization is for files of neuron-monitor; " in capsysbinary.readouterr().err
 
 
 def test_a_scrape_is_shown_as_a_host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -402,6 +405,33 @@ def test_a_containers_log_has_its_own_times(
     ]
     assert sorted(set(seconds[0])) == [0, 5, 599.5]
     assert sorted(set(seconds[1])) == [4.5, 9.5, 604]
+
+
+def test_neuron_observers_text_is_read_in_its_unit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`check` names the unit and what is not read; the option decides."""
+    text = tmp_path / "observer.prom"
+    labels = 'neuron_device_index="0",neuroncore="1"'
+    text.write_text(
+        'neuron_system_info{instance_type="trn1.2xlarge",instance_name="node-1"} 1\n'
+        f"neuron_core_utilization{{{labels}}} 0.5\nneuron_core_cc_time_total{{{labels}}} 4\n"
+        f"neuron_core_utilization{{{labels.replace('1', '0')}}} 1.75\n"
+    )
+    for arguments, unit in (
+        ((), "percent: 1.75 on line 4"),
+        (("--utilization", "ratio"), "a ratio: as given"),
+    ):
+        trnfleet("check", text, *arguments, status=2 if arguments else 0)
+        said = capsys.readouterr().out
+        assert f"prometheus (utilization is {unit}): 1 scrape" in said
+        assert ("must be a number from 0 to 101, not 175" in said) == bool(arguments)
+        assert "; 1 series not read: neuron_core_cc_time_total (1)" in said
+
+        trnfleet("convert", text, tmp_path / f"{len(arguments)}.mcap", *arguments)
+        assert "1 series not read: neuron_core_cc_time_total (1)\n" in capsys.readouterr().err
+        (seen,) = ticks(tmp_path / f"{len(arguments)}.mcap", "neuron", "uc1/standalone/node-1")
+        assert seen["nc_util_pct"][0, 1] == (50 if arguments else 0.5)
 
 
 def test_a_packed_file_that_is_cut_is_read_up_to_there(

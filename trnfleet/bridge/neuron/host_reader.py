@@ -54,6 +54,11 @@ NEURON_MONITOR = (
 """Metrics that a document of neuron-monitor can have."""
 EXPORTER = tuple(name for name in NEURON_MONITOR if name != "tflops")
 """Metrics that the text of neuron-monitor-prometheus can have."""
+OBSERVER = (
+    *(name for name in NEURON_MONITOR if not name.startswith("exec_latency")),
+    "power_util_pct",
+)
+"""Metrics that the text of Neuron Observer can have."""
 _GENERATION = re.compile(r"(?:trn|inf)\d+")
 """Begin of an instance type's name, of Trainium or Inferentia."""
 
@@ -202,6 +207,7 @@ class HostReader:
                     ("device", "neuron_device_type"),
                     ("device_version", "neuron_device_version"),
                     ("neuroncore_version", "neuroncore_version"),
+                    ("driver", "neuron_driver_version"),
                 )
                 if (text := text_of(hardware.get(key)))
             },

@@ -1,4 +1,4 @@
-"""Scrapes of `neuron-monitor-prometheus` as documents of `neuron-monitor`, by host.
+"""Scrapes of `neuron-monitor-prometheus` or Neuron Observer as documents of `neuron-monitor`.
 
 The exporter sums the counts of all periods; a document has its own period's again. Ratios become
 percent, labels the instance's facts. Values missing in the exporter (FLOP/s, the physical cores of
@@ -9,9 +9,20 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trnfleet.bridge.neuron.fields import MEMORY_PARTS, UTILISATION
+from trnfleet.bridge.neuron.host_reader import EXPORTER, OBSERVER
+from trnfleet.bridge.neuron.observer import (
+    UTILISATION_NAME,
+    SeriesSample,
+    UtilisationUnit,
+    document_of,
+    growth,
+    is_name,
+    number_of,
+)
 from trnfleet.clock import NS_PER_MS
 from trnfleet.errors import WireError
 from trnfleet.wire.ndjson import LeftOut, read_lines
@@ -55,18 +66,6 @@ _COMMENT = re.compile(rb"# (?:HELP|TYPE) [a-zA-Z_:][a-zA-Z0-9_:]*(?: |$)")
 _ESCAPE = re.compile(r"\\(.)")
 
 
-class SeriesSample(NamedTuple):
-    """One value of a series."""
-
-    name: str
-    labels: dict[str, str]
-    value: float
-    """NaN if missing or not finite; `problem` names the reason."""
-    problem: str
-    ts_ns: int | None
-    """Time of the sample; None without a timestamp, as in an exporter's own text."""
-
-
 def is_exposition(line: bytes) -> bool:
     """Return whether a line is in this format: a metric's comment, or an exporter's value."""
     if _COMMENT.match(line):
@@ -94,7 +93,7 @@ def parse_sample(line: bytes) -> SeriesSample | None:
     name = _NAME.match(text)
     if name is None:
         raise WireError(f"no sample of Prometheus' text format: {text[:40]!r}")
-    if name[0] not in NAMES:
+    if name[0] not in NAMES and not is_name(name[0]):
         return None
     match = _SAMPLE.fullmatch(text, name.end())
     if match is None:
@@ -149,6 +148,8 @@ class Scrape(NamedTuple):
     line: int
     """On which it begins, counted from 1."""
     document: dict[str, Any]
+    metrics: tuple[str, ...]
+    """Metrics that the host's exporter can have."""
 
 
 class _Open:
@@ -172,8 +173,13 @@ class Scrapes:
     It has one scrape, or several with timestamps.
     """
 
-    def __init__(self, left_out: LeftOut) -> None:
+    def __init__(self, left_out: LeftOut, unit: UtilisationUnit | None = None) -> None:
         """Count unreadable lines and scrapes in `left_out`."""
+        self.unit = unit or UtilisationUnit()
+        """Unit of Observer's utilisation."""
+        self.unread: Counter[str] = Counter()
+        """Series of Observer without a place in a document, by name."""
+        self.has_observer = False
         self._left_out = left_out
         self._open: dict[str, _Open] = {}
         self._is_damaged = False
@@ -198,6 +204,8 @@ class Scrapes:
                 continue
             if sample.problem and (sample.name, sample.problem) != _NO_LATENCY:
                 self._left_out.doubt(f"line {number}", f"{sample.name} {sample.problem}")
+            if sample.name == UTILISATION_NAME:
+                self.unit.note(sample.value, number)
             try:
                 done = self._put(sample, number)
             except WireError as error:
@@ -225,7 +233,9 @@ class Scrapes:
         Raises:
             WireError: it belongs to none.
         """
-        host = next((sample.labels[key] for key in _HOST if sample.labels.get(key)), "")
+        is_observer = is_name(sample.name)
+        keys = _OBSERVED if is_observer else _HOST
+        host = next((sample.labels[key] for key in keys if sample.labels.get(key)), "")
         scrape = self._open.get(host)
         done = None
         if scrape is None or (sample.ts_ns is not None and sample.ts_ns != scrape.ts_ns):
@@ -237,6 +247,10 @@ class Scrapes:
             scrape.is_damaged = self._is_damaged
         elif sample.ts_ns is None and scrape.ts_ns is not None:
             raise WireError(f"{sample.name}: no timestamp, though others have one")
+        if scrape.samples and is_name(scrape.samples[0].name) != is_observer:
+            raise WireError(
+                f"{sample.name}: a second exporter of the host, whose counts would double"
+            )
         if sample.ts_ns is None:
             self._count_again(scrape, sample, number)
         if not scrape.is_over and len(scrape.samples) < MOST_SERIES:
@@ -258,16 +272,24 @@ class Scrapes:
 
     def _finished(self, host: str, scrape: _Open) -> Scrape:
         totals = self._totals.setdefault(host, {})
-        document = _document(scrape.samples, totals)
+        if scrape.samples and is_name(scrape.samples[0].name):
+            self.has_observer = True
+            metrics = OBSERVER
+            document = document_of(scrape.samples, totals, self.unit, self.unread)
+        else:
+            metrics = EXPORTER
+            document = _document(scrape.samples, totals)
         if scrape.is_damaged:
             # An unknown process may be on any core not listed by another.
             document["neuron_runtime_data"].append({"error": "lines are lost", "report": {}})
-        return Scrape(host, scrape.ts_ns, scrape.line, document)
+        return Scrape(host, scrape.ts_ns, scrape.line, document, metrics)
 
 
 _NO_LATENCY = ("execution_latency_seconds", "is NaN")
 """An exporter's problem for a process without executions."""
 _HOST = ("instance_id", "instance_name", "instance")
+_OBSERVED = ("instance_id", "instance")
+"""As `_HOST`, on every series of Observer."""
 _PLACES = {
     "instance_name": "instance_name",
     "instance_id": "instance_id",
@@ -296,10 +318,10 @@ def _document(
         instance.update({key: labels[label] for key, label in _PLACES.items() if labels.get(label)})
         if sample.name == "neuron_hardware_info":
             hardware.update(
-                {key: number for key in labels if (number := _number(labels, key)) is not None}
+                {key: number for key in labels if (number := number_of(labels, key)) is not None}
             )
         elif sample.name == "hardware_ecc_events_total":
-            index = _number(labels, "neuron_device_index")
+            index = number_of(labels, "neuron_device_index")
             if index is not None:
                 device = devices.setdefault(index, {"neuron_device_index": index})
                 device[labels.get("event_type", "")] = value
@@ -344,14 +366,8 @@ def _put_runtime(
         key, label = _COUNTS[sample.name]
         kind = labels.get(label, "")
         series = (labels["runtime_tag"], sample.name, kind)
-        last = totals.get(series, 0.0)
         counts = report.setdefault("execution_stats", {}).setdefault(key, {})
-        if math.isnan(value):
-            counts[kind] = value
-            return
-        totals[series] = value
-        # A counter that fell began again with the exporter.
-        counts[kind] = value - last if value >= last else value
+        counts[kind] = growth(totals, series, value)
     elif sample.name == "execution_latency_seconds":
         stats = report.setdefault("execution_stats", {}).setdefault(
             "latency_stats", {"total_latency": {}}
@@ -364,8 +380,3 @@ _COUNTS = {
     "execution_errors_total": ("error_summary", "error_type"),
 }
 """Counters of executions: key of their kinds in `execution_stats`, and label with the kind."""
-
-
-def _number(labels: dict[str, str], key: str) -> int | None:
-    text = labels.get(key, "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else None

@@ -330,6 +330,10 @@ def _ecc(
                 values[name][chip] = counters.count_ecc(chip, name, value)
             elif is_told(device.get(name)):
                 doubts.add(f"{name} of device {number} must be a count{shown(device[name])}")
+        if chip is not None and "power_utilization" in device:
+            column = values.setdefault("power_util_pct", np.full(chips.kind.chips, math.nan))
+            key = f"power_utilization of device {number}"
+            column[chip] = or_nan(doubts.number(device["power_utilization"], key, MOST_PCT))
     return values
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from trnfleet.cli.options import utilization_option
 from trnfleet.cli.output import MOST_SHOWN
 from trnfleet.cli.params import FileName
 from trnfleet.cli.settings.files import check_file
@@ -16,13 +17,14 @@ from trnfleet.text import LONGEST_LINE, plain
 
 @click.command("check")
 @click.argument("files", type=FileName(), metavar="FILE...", nargs=-1, required=True)
+@utilization_option
 @click.pass_context
-def command(ctx: click.Context, files: tuple[str, ...]) -> None:
+def command(ctx: click.Context, files: tuple[str, ...], utilization: str | None) -> None:
     """Check each FILE, and print its first errors.
 
-    The content decides the kind of a file: a recording, a file of neuron-monitor, its exporter or neuron-ls, a fleet, a scenario,
-    alert rules, tests of rules, or settings. An unfinished recording is invalid, but readable: see trnfleet info. Of files from real
-    hosts it prints form, count and begin. Text may be packed with gzip or zstd.
+    The content decides the kind of a file: a recording, a file of neuron-monitor, its exporter, Neuron Observer or neuron-ls, a fleet,
+    a scenario, alert rules, tests of rules, or settings. An unfinished recording is invalid, but readable: see trnfleet info. Files
+    of real hosts are shown with their form, count and begin. Text may be packed with gzip or zstd.
 
     \b
     Examples:
@@ -35,7 +37,7 @@ def command(ctx: click.Context, files: tuple[str, ...]) -> None:
     for name in files:
         shown = plain(name, LONGEST_LINE)
         try:
-            kind, problems = _check(Path(name))
+            kind, problems = _check(Path(name), utilization)
         except TrnfleetError as error:
             kind = ""
             problems = [str(error).removeprefix(f"{name}: ")]
@@ -51,7 +53,7 @@ def command(ctx: click.Context, files: tuple[str, ...]) -> None:
     ctx.exit(0 if valid else ExitStatus.INVALID)
 
 
-def _check(path: Path) -> tuple[str, list[str]]:
+def _check(path: Path, utilization: str | None = None) -> tuple[str, list[str]]:
     """Return the kind of a file, and its problems.
 
     Raises:
@@ -62,7 +64,7 @@ def _check(path: Path) -> tuple[str, list[str]]:
     from trnfleet.services.validation import check_document, check_messages
 
     try:
-        return check_messages(path)
+        return check_messages(path, utilization)
     except UnknownKindError as unknown:
         if path.suffix in ENDINGS:
             raise

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from trnfleet.cli.options import log_options
+from trnfleet.cli.options import log_options, utilization_option
 from trnfleet.cli.output import exit_on_broken_pipe, report, stdout_bytes
 from trnfleet.cli.params import FileName, FleetName, Instant, OneOf
 from trnfleet.clock import datetime_ns
@@ -66,6 +66,7 @@ SOURCE_KINDS = (*KINDS, "prometheus")
     metavar="ADDRESS",
     help="Instance to write as neuron-monitor documents, if there are several.",
 )
+@utilization_option
 @click.option(
     "--neuron-ls",
     type=FileName(),
@@ -94,14 +95,15 @@ def command(
     address: str | None,
     instance: str | None,
     neuron_ls: str | None,
+    utilization: str | None,
     start: datetime | None,
     encoding: str | None,
     overwrite: bool,
 ) -> None:
     """Convert between recordings (mcap), lines of mosquitto_sub -F '%j' and neuron-monitor's NDJSON.
 
-    IN may also have text of neuron-monitor-prometheus (prometheus): one scrape, or several with timestamps. IN and OUT may be -
-    for stdin and stdout; stdin is read to its end first. Invalid lines are skipped; stderr has their count and the first reason.
+    IN may also have text of neuron-monitor-prometheus or Neuron Observer (prometheus): one scrape, or several with timestamps.
+    IN and OUT may be - for stdin and stdout; stdin is read to its end first. Invalid lines are skipped; stderr has their count and the first reason.
     Lines keep text as it is. Binary payloads (frames) become a payload_base64, which mosquitto's own tools do not read.
 
     To repair a recording, convert it to another one: the new file has everything readable, and is finished.
@@ -137,6 +139,7 @@ def command(
             encoding=encoding,
             instance=instance,
             neuron_ls=neuron_ls,
+            utilization=utilization,
         )
         start_ns = None if start is None else datetime_ns(start)
         given = open_input(
@@ -148,6 +151,7 @@ def command(
             start_ns=start_ns,
             encoding=encoding,
             neuron_ls=None if neuron_ls is None else Path(neuron_ls),
+            utilization=utilization,
         )
         stack.callback(given.close)
         shown = "stdin" if source == STDIO else source
@@ -193,6 +197,7 @@ def _refuse_others(kind: Kind, to: Kind, **given: object) -> None:
         "encoding": "--format",
         "instance": "--instance",
         "neuron_ls": "--neuron-ls",
+        "utilization": "--utilization",
     }
     for option, value in given.items():
         is_of_target = option == "instance"

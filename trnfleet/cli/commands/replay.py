@@ -21,6 +21,7 @@ from trnfleet.cli.options import (
     pue_option,
     rules_option,
     setting,
+    utilization_option,
 )
 from trnfleet.cli.output import exit_on_broken_pipe, report, require_terminal, stdout_bytes
 from trnfleet.cli.params import (
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     noun="fleet",
     help="Name of the fleet, if the recording has several.",
 )
+@utilization_option
 @click.option(
     "--neuron-ls",
     type=FileName(),
@@ -146,6 +148,7 @@ def command(
     stdout: bool,
     name: str | None,
     neuron_ls: str | None,
+    utilization: str | None,
     begin: str | None,
     end: str | None,
     speed: float,
@@ -166,7 +169,7 @@ def command(
     """Play recordings in the app, to a broker (--broker), or to stdout as NDJSON (--stdout).
 
     Several FILEs, such as the parts of one recording, play one after the other. FILE may also have lines of mosquitto_sub -F '%j',
-    documents of neuron-monitor, or text of neuron-monitor-prometheus.
+    documents of neuron-monitor, or text of neuron-monitor-prometheus or Neuron Observer.
 
     \b
     Examples:
@@ -183,13 +186,17 @@ def command(
     _check(given, broker, stdout=stdout, allow_remote=allow_remote)
     if stdout:
         log.set_up()
-        with open_recording(files, name=name, neuron_ls=neuron_ls) as recording:
+        with open_recording(
+            files, name=name, neuron_ls=neuron_ls, utilization=utilization
+        ) as recording:
             _write(recording, files[0], name, begin, end, include)
     elif broker is not None:
         log.set_up()
         from trnfleet.services.replay import ReplayRequest, publish_recording
 
-        with open_recording(files, name=name, neuron_ls=neuron_ls) as recording:
+        with open_recording(
+            files, name=name, neuron_ls=neuron_ls, utilization=utilization
+        ) as recording:
             session = make_session(broker, root or recording.root, access, mqtt)
             request = ReplayRequest(
                 files[0], name, begin, end, speed, loop, filters, new_name, root, clears=clear
@@ -210,7 +217,9 @@ def command(
             folder = HistoryFolder(Path(history), clock)
         # A file that is wrong is named before a terminal that is missing.
         loaded = load_rules(rules)
-        with open_recording(files, name=name, neuron_ls=neuron_ls) as recording:
+        with open_recording(
+            files, name=name, neuron_ls=neuron_ls, utilization=utilization
+        ) as recording:
             fleet = fleet_of(recording, name, files[0])
             from_ns, to_ns = shown_part_of(recording, fleet, begin, end)
             require_terminal("--stdout, or --broker")

@@ -48,6 +48,7 @@ def open_recordings(
     *,
     name: str | None = None,
     neuron_ls: Path | None = None,
+    utilization: str | None = None,
 ) -> Recording:
     """Open recordings, or other message files, as one recording.
 
@@ -59,16 +60,18 @@ def open_recordings(
         report: Receives a line about what was left out of a file.
         name: Fleet of neuron-monitor's hosts.
         neuron_ls: What neuron-ls -j printed on the host, for files of neuron-monitor.
+        utilization: Unit of Neuron Observer's utilization, if it is known.
 
     Raises:
         ConfigError: a file cannot be read, or recordings and others are mixed.
     """
     kinds = [detect(path) for path in paths]
-    if neuron_ls is not None and not set(kinds) <= set(HOST_KINDS):
+    flag = "--utilization" if neuron_ls is None else "--neuron-ls"
+    if (neuron_ls or utilization) is not None and not set(kinds) <= set(HOST_KINDS):
         other = next(
             path for path, kind in zip(paths, kinds, strict=True) if kind not in HOST_KINDS
         )
-        raise ConfigError(f"--neuron-ls is for files of neuron-monitor; {other} is not one")
+        raise ConfigError(f"{flag} is for files of neuron-monitor; {other} is not one")
     if all(kind is Kind.MCAP for kind in kinds):
         return Recording.open(paths)
     if Kind.MCAP in kinds:
@@ -80,7 +83,9 @@ def open_recordings(
     folder = stack.enter_context(temporary_folder("trnfleet-convert-"))
     try:
         inputs = [
-            open_input(path, kind, Kind.MCAP, name=name, neuron_ls=neuron_ls)
+            open_input(
+                path, kind, Kind.MCAP, name=name, neuron_ls=neuron_ls, utilization=utilization
+            )
             for path, kind in zip(paths, kinds, strict=True)
         ]
         file = folder / "converted.mcap"
@@ -106,6 +111,7 @@ def open_input(
     start_ns: int | None = None,
     encoding: str | None = None,
     neuron_ls: Path | None = None,
+    utilization: str | None = None,
 ) -> Input:
     """Open a file to convert.
 
@@ -119,6 +125,7 @@ def open_input(
         encoding: Encoding of a neuron-monitor host's telemetry; by default `cbor` in recordings,
             `json` in lines.
         neuron_ls: What neuron-ls -j printed on that host.
+        utilization: Unit of Neuron Observer's utilization, if it is known.
 
     Raises:
         ConfigError: the file is missing or invalid, or the address is.
@@ -143,6 +150,7 @@ def open_input(
         start_ns=start_ns,
         encoding="cbor" if is_frame else "json",
         device_list=None if neuron_ls is None else read_device_list(neuron_ls),
+        utilization=utilization,
     )
 
 
@@ -239,6 +247,8 @@ def _report(
 ) -> None:
     if isinstance(given, HostInput):
         report(plain(f"{source}: {given.begin_text()}", LONGEST_LINE))
+        if given.unread:
+            report(plain(f"{source}: {given.unread_text()}", LONGEST_LINE))
     account = given.skipped.text(NOUNS[given.kind])
     report(plain(f"{source}: {account}; {target}: {written:,} written", LONGEST_LINE))
 

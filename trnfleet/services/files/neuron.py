@@ -16,7 +16,8 @@ from trnfleet.bridge.neuron.documents import (
     described_instances,
 )
 from trnfleet.bridge.neuron.fields import read_period
-from trnfleet.bridge.neuron.host_reader import DEFAULT_PERIOD_S, EXPORTER, HostReader
+from trnfleet.bridge.neuron.host_reader import DEFAULT_PERIOD_S, HostReader
+from trnfleet.bridge.neuron.observer import UtilisationUnit
 from trnfleet.bridge.neuron.scrapes import Scrape, Scrapes
 from trnfleet.bridge.neuron.stream import MOST_DOCUMENT_BYTES, read_documents
 from trnfleet.bridge.neuron.telemetry import HostTelemetry, boot_of, default_path
@@ -52,7 +53,9 @@ class HostInput(Input):
     is_dated: bool
     """Whether its begin is known."""
     forms: list[str]
-    """Encoding, packing and log that the last pass found around its text."""
+    """Encoding, packing and log that the last pass met around its text, and unit of utilization."""
+    unread: Counter[str]
+    """Series of the last pass without a metric here, by name."""
     origin: ClassVar[str]
     """Tool that wrote it."""
     undated: ClassVar[str]
@@ -67,6 +70,7 @@ class HostInput(Input):
         start_ns: int | None = None,
         encoding: Literal["json", "cbor"] = "cbor",
         device_list: DeviceList | None = None,
+        utilization: str | None = None,
     ) -> None:
         """Read the whole file for its begin and its period.
 
@@ -79,9 +83,13 @@ class HostInput(Input):
                 as the file says, else by its modification time.
             encoding: Frames, or JSON objects.
             device_list: What neuron-ls says of the host.
+            utilization: Unit of Neuron Observer's utilization, `ratio` or `percent`; by default
+                percent if any value of the file is above 1.5.
         """
         self.skipped = LeftOut()
         self.forms = []
+        self.unread = Counter()
+        self._unit = UtilisationUnit(utilization)
         self._path = path
         self._fleet = fleet or DEFAULT_FLEET
         self._address = address
@@ -109,6 +117,11 @@ class HostInput(Input):
         """Return the begin of the file in words, and whether it is assumed."""
         begin = format_rfc3339(self.start_ns)
         return f"begins at {begin}" if self.is_dated else self.undated.format(begin)
+
+    def unread_text(self) -> str:
+        """Return a clause about series without a metric here; empty without any."""
+        names = ", ".join(f"{name} ({count:,})" for name, count in sorted(self.unread.items()))
+        return f"{self.unread.total():,} series not read: {names}" if names else ""
 
     def _telemetry(self, reader: HostReader) -> HostTelemetry:
         """Return the messages of a host after its first document was read."""
@@ -211,7 +224,7 @@ class _Host(NamedTuple):
 
 
 class PrometheusInput(HostInput):
-    """Text of neuron-monitor-prometheus, from any number of hosts.
+    """Text of neuron-monitor-prometheus or Neuron Observer, from any number of hosts.
 
     It is one scrape, or several with timestamps.
     """
@@ -229,7 +242,7 @@ class PrometheusInput(HostInput):
         gaps: list[float] = []
         first_ns: int | None = None
         with TextFile.open(self._path) as stream:
-            for scrape in Scrapes(LeftOut()).read(stream):
+            for scrape in Scrapes(LeftOut(), self._unit).read(stream):
                 if scrape.ts_ns is None:
                     continue
                 first_ns = scrape.ts_ns if first_ns is None else min(first_ns, scrape.ts_ns)
@@ -250,8 +263,9 @@ class PrometheusInput(HostInput):
         hosts: dict[str, _Host] = {}
         received_ns = 0
         with TextFile.open(self._path) as stream:
-            self.forms = stream.forms
-            for scrape in Scrapes(skipped).read(stream):
+            scrapes = Scrapes(skipped, self._unit)
+            self.unread = scrapes.unread
+            for scrape in scrapes.read(stream):
                 ts_ns = self.start_ns if scrape.ts_ns is None else scrape.ts_ns + self._shift_ns
                 try:
                     host = self._read_scrape(scrape, hosts)
@@ -264,8 +278,9 @@ class PrometheusInput(HostInput):
                 for envelope in host.telemetry.envelopes(ts_ns):
                     yield Stored(received_ns, envelope)
             note_end(stream, skipped)
+            self.forms = stream.forms + [self._unit.text()] * scrapes.has_observer
         if not skipped.taken and not skipped.count:
-            skipped.add("line 1", "no metrics of neuron-monitor-prometheus")
+            skipped.add("line 1", "no metrics of neuron-monitor-prometheus or Neuron Observer")
 
     def _read_scrape(self, scrape: Scrape, hosts: dict[str, _Host]) -> _Host:
         """Pass a host's scrape to its reader.
@@ -280,7 +295,7 @@ class PrometheusInput(HostInput):
             return host
         if hosts and self._address is not None:
             raise ConfigError(f"a second host, {scrape.host[:64]}: an address is for a file of one")
-        reader = HostReader(self._device_list, EXPORTER)
+        reader = HostReader(self._device_list, scrape.metrics)
         reader.read_parsed(scrape.document)
         host = hosts[scrape.host] = _Host(reader, self._telemetry(reader))
         return host

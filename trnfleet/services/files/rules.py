@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trnfleet.bridge.neuron.host_reader import EXPORTER, NEURON_MONITOR
+from trnfleet.bridge.neuron.host_reader import EXPORTER, NEURON_MONITOR, OBSERVER
 from trnfleet.config import find_file, load_model, shipped_names
 from trnfleet.domain.alerts.rules import Rule, RuleFile, join_rules
 from trnfleet.domain.alerts.signals import Scope
@@ -40,6 +40,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "simulator": tuple(metric.name for metric in METRICS),
     "neuron-monitor": NEURON_MONITOR,
     "exporter": EXPORTER,
+    "Observer": OBSERVER,
 }
 """Metrics of each kind of source; the exporter is neuron-monitor-prometheus."""
 
