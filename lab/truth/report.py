@@ -10,7 +10,7 @@ from support.sim import variation
 from support.sim.fleets import shipped_fleet
 from support.sim.variation_run import CycleFigures, chip_figures, cycle_figures
 
-from lab.truth import published, tables
+from lab.truth import corrected, published, tables
 from lab.truth.economics import TokenCost, token_costs
 from lab.truth.flops import TOLERANCE, Agreement, agreements
 from lab.truth.observe import Observation, observe
@@ -99,6 +99,11 @@ def sections(seen: Seen) -> Iterator[tuple[str, str]]:
     yield "Published figures", _published(seen)
     yield "Variation", _variation(seen)
     yield "Interruptions", tables.rates()
+    yield (
+        "What the simulation once got wrong",
+        f"Before: figures of an earlier version. Now: seed {corrected.SEED}, in memory. Rows 11 and"
+        " 12 stand as they were.\n\n" + corrected.table(corrected.corrections()),
+    )
 
 
 def _most(rows: Sequence[Row], difference: Callable[[Row], float]) -> list[Row]:

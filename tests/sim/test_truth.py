@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.paths import ROOT
 
-from lab.truth import published, tables
+from lab.truth import corrected, published, tables
 from lab.truth.flops import TOLERANCE
 from lab.truth.report import Seen, look
 from lab.truth.traces import signature
@@ -74,3 +74,13 @@ def test_a_straggler_has_traces_of_its_own_beside_its_job_s() -> None:
     assert max(own.values()) <= 20
     assert found.step_ratio > 1.2
     assert found.events == []
+
+
+def test_a_straggler_and_a_hang_are_measured_as_a_host_would_see_them() -> None:
+    """Figures that were once wrong: a straggler is busier, and a hang shows after a timeout."""
+    rows = {row.number: row.now for row in (*corrected.straggler(), *corrected.hang())}
+    assert rows[1].startswith("throttle_pct 0.0, engine_util_pct ")
+    assert int(rows[1].split()[-2]) > 10
+    before, under = (float(text) for text in rows[2].removesuffix(" %").split(", "))
+    assert under == pytest.approx(before, abs=2.0)
+    assert rows[4] == "after 30 s, after 31 s"
