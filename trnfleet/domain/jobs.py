@@ -323,15 +323,15 @@ class Inference(_Started):
     kv_bytes_per_token: Positive | None = None
     """KV cache of one token. By default 8,192 tokens use 2 % of the weights, like Llama-3.3-70B."""
     context_tokens: Count = _SEQUENCE_TOKENS
-    """Tokens of a sequence, in and out."""
+    """Mean tokens of a sequence, in and out; the KV cache has room for as many."""
     input_tokens: Count | None = None
-    """Tokens of a prompt; by default `context_tokens` minus the output tokens."""
+    """Mean tokens of a prompt; by default `context_tokens` minus the output tokens."""
     output_tokens: Count | None = None
-    """Output tokens of a request; by default an eighth of `context_tokens` (assumed)."""
+    """Mean output tokens of a request; by default an eighth of `context_tokens` (assumed)."""
     tpot_s: Positive | None = None
     """Time per output token at batch 1; by default computed from the model."""
     ttft_s: Positive | None = None
-    """Time to first token without queueing; by default computed from the model."""
+    """Mean time to first token without queueing; by default computed from the model."""
     max_batch: Count = 32
     load_mean: Share = 0.55
     """Mean load over a day, as a share of the replicas' capacity."""

@@ -43,6 +43,15 @@ def test_times_in_the_docs_are_the_models(row: str, settings: dict[str, Any]) ->
     assert found[1] == expected
 
 
+def test_the_stair_in_the_docs_is_the_model_s() -> None:
+    """The row has the time per token of each bucket."""
+    serving = job(model="llama-3.1-8b", chips_per_replica=4, max_batch=48, context_tokens=4_096)
+    times = serving_times(serving, TRAINIUM2, 4)
+    sizes = (1, 2, 4, 8, 16, 32, 48)
+    cells = " | ".join(f"{times.tpot_s(size) * 1e3:.2f}" for size in sizes)
+    assert f"| ms a token | {cells} |" in PAGE
+
+
 @pytest.mark.parametrize("profile", PROFILES)
 def test_costs_in_the_docs_follow_from_price_and_load(profile: str) -> None:
     """Cost is the chips' price for an hour over their tokens in it."""

@@ -1,8 +1,8 @@
 """Inference jobs by request: router, replica lives, and the jobs' figures.
 
 Time advances in slots, with requests arriving at their begin. A replica processes the waiting
-prompts, then decodes in the remaining time: one pass advances all sequences of its batch. Without
-sequences it is idle.
+prompts, then decodes in the remaining time: one pass advances all sequences of its batch. Prompts
+and passes are padded to compiled sizes. Without sequences it is idle.
 """
 
 from __future__ import annotations
@@ -14,8 +14,22 @@ import numpy as np
 
 from trnfleet.domain.jobs import Inference
 from trnfleet.errors import ConfigError
-from trnfleet.sim.jobs.serving.requests import SLOT_S, Arrivals, Load, RequestSlots, poisson
-from trnfleet.sim.jobs.serving.times import ServingTimes, serving_times, used_share
+from trnfleet.sim.jobs.serving.requests import (
+    SLOT_S,
+    Arrivals,
+    Lengths,
+    Load,
+    RequestSlots,
+    poisson,
+)
+from trnfleet.sim.jobs.serving.times import (
+    ServingTimes,
+    bucket,
+    length_shares,
+    padded,
+    serving_times,
+    used_share,
+)
 from trnfleet.sim.jobs.slowdown import Halt
 from trnfleet.sim.jobs.startup import STARTUP, Startup, StartWork
 from trnfleet.sim.rng import Rng, Stream
@@ -47,12 +61,12 @@ class SlotWork(NamedTuple):
     tokens: Row
     read_bytes: Row
     """Read by all chips for decode."""
-    sequence_s: Row
-    """Seconds of sequences in the batch."""
+    padded_s: Row
+    """Seconds of sequences in the batch, padding included."""
     waited_s: Row
     """Seconds of sequences, including time spent on prompts."""
-    queued_s: Row
-    """Work that waits, times the slot's seconds."""
+    first_s: Row
+    """Work that waits and a prompt's own, times the slot's seconds."""
 
 
 class Batches:
@@ -70,12 +84,23 @@ class Batches:
             return np.array([float(getattr(replica, name)) for replica in times])[job]
 
         self.prefill_s = of_replicas("prefill_s")
-        """Time of one prefill."""
+        """Time of a waiting prompt's prefill, mean of each replica; of the last if none waits."""
         self.most = of_replicas("max_batch")
         """Largest batch."""
         self._weights_s, self._sequence_s = of_replicas("weights_s"), of_replicas("sequence_s")
         self._compute_s, self._overhead_s = of_replicas("compute_s"), of_replicas("overhead_s")
         self._accepted, self._answer = of_replicas("accepted"), of_replicas("answer_tokens")
+        costs = [padded(replica.prompt_tokens) for replica in times]
+        self._prompts = Lengths(
+            [
+                replica.prefill_s * cost / cost.mean()
+                for replica, cost in zip(times, costs, strict=True)
+            ],
+            job,
+        )
+        self._answers = Lengths([replica.answer_tokens * length_shares() for replica in times], job)
+        largest = int(self.most.max(initial=0.0))
+        self._buckets = np.array([bucket(size, largest) for size in range(largest + 1)])
         self._weights_bytes = of_replicas("weights_bytes")
         self._sequence_bytes = of_replicas("sequence_bytes")
         self._carry = of_replicas("requests_per_s")
@@ -101,15 +126,19 @@ class Batches:
         for state in (self._waiting, self._prefilled_s, self._sequences, self._made):
             state[chosen] = 0.0
 
-    def serve(self, length_s: float, speed: Row, came: Row) -> SlotWork:
+    def serve(self, length_s: float, speed: Row, came: Row, words: NDArray[np.uint64]) -> SlotWork:
         """Work for some seconds: prompts that fit the batch first, then decode.
 
         Args:
             length_s: These seconds.
             speed: Speed of each replica as a share of its full speed.
             came: Requests that arrive at their begin.
+            words: Random words of the slot, from which lengths follow.
         """
         budget_s = speed * length_s
+        # Bits that hardly count in the number of requests.
+        drawn_s = self._prompts.mean(words >> np.uint64(16), came)
+        _mix(self.prefill_s, self._waiting, drawn_s, came)
         prefill_s = self.prefill_s
         answer = self._answer
         self._waiting = np.minimum(self._waiting + came, self._most_waiting)
@@ -126,11 +155,14 @@ class Batches:
         self._prefilled_s = np.maximum(done_s - prefills * prefill_s, 0.0)
         waited_s = self.size * spent_s
         self._waiting -= prefills
+        drawn = self._answers.mean(words >> np.uint64(32), prefills)
+        _mix(answer, self._sequences, drawn, prefills)
         self._sequences += prefills
 
         batch = self.size
-        memory_s = self._weights_s + self._sequence_s * batch
-        pass_s = np.maximum(memory_s, self._compute_s * batch) + self._overhead_s
+        size = np.minimum(np.take(self._buckets, batch.astype(np.intp)), self.most)
+        memory_s = self._weights_s + self._sequence_s * size
+        pass_s = np.maximum(memory_s, self._compute_s * size) + self._overhead_s
         a_pass = batch * self._accepted
         passes = (budget_s - spent_s) / pass_s
         left = self._sequences * answer - self._made
@@ -141,24 +173,23 @@ class Batches:
         answers = np.floor(made / answer + _EDGE)
         self._sequences -= answers
         self._made = np.maximum(made - answers * answer, 0.0)
-        sequence_s = batch * decode_s
-        waited_s += sequence_s
+        waited_s += batch * decode_s
         queued_s += self._waiting * prefill_s - self._prefilled_s
         if blocked.any():
             # Each waits for a place in the batch.
             queued_s += 2.0 * blocked * answer * pass_s / np.maximum(a_pass, 1.0)
         # And for the rest of the prompt that is worked on.
-        queued_s = np.maximum(queued_s, 0.0) * (0.5 * length_s) + spent_s * (0.5 * prefill_s)
+        first_s = np.maximum(queued_s, 0.0) * (0.5 * length_s) + spent_s * (0.5 * prefill_s)
         return SlotWork(
             spent_s,
             decode_s,
             passes,
             prefills,
             tokens,
-            passes * (self._weights_bytes + batch * self._sequence_bytes),
-            sequence_s,
+            passes * (self._weights_bytes + size * self._sequence_bytes),
+            size * decode_s,
             waited_s,
-            queued_s,
+            first_s + prefill_s * length_s,
         )
 
 
@@ -186,7 +217,7 @@ class ReplicaWork(NamedTuple):
     pace: Row
     """Work of a second of prefill or decode, relative to a healthy replica's."""
     batch_share: Row
-    """Sequences of a pass as a share of the largest batch."""
+    """Sequences of a pass as a share of the largest batch, padding included."""
     hbm_read_bytes_per_s: Row
     """Read by one chip for decode."""
     flops: Row
@@ -329,11 +360,12 @@ class InferenceJobs:
         simulated_s = 0.0
         for slot, length_s, has_arrivals in self._slots.split(elapsed_s, middle_s):
             came = np.zeros(len(self.job))
+            words = self._arrivals.words(slot)
             if has_arrivals and len(came):
                 at_s = (slot + 0.5) * SLOT_S
                 load = self.loads.at(at_s, time_of_day_s + (at_s - middle_s), SLOT_S)
-                came = self._route(slot, load * rate, router)
-            part = self._batches.serve(length_s, rates, came)
+                came = self._route(slot, load * rate, router, words)
+            part = self._batches.serve(length_s, rates, came, words)
             work = (
                 part
                 if work is None
@@ -349,7 +381,7 @@ class InferenceJobs:
             hang=hang * of_job,
             start=StartWork(*(share * of_job for share in start)),
             pace=speed,
-            batch_share=work.sequence_s / self._batches.most,
+            batch_share=work.padded_s / self._batches.most,
             hbm_read_bytes_per_s=work.read_bytes / self._chips,
             flops=(work.tokens + work.prefill_s * self._prompt_per_s) * self._flops_per_token,
             there=there,
@@ -378,20 +410,21 @@ class InferenceJobs:
         there = 1.0 - start.time_s.sum(axis=0) + start.loaded_s
         return speed, hang, start, np.where(is_down, 0.0, there)
 
-    def _route(self, slot: int, rate: Row, router: Row) -> Row:
+    def _route(self, slot: int, rate: Row, router: Row, words: NDArray[np.uint64]) -> Row:
         """Return how many requests come to each replica in a slot.
 
         Args:
             slot: Its number.
             rate: Requests a second of each job.
             router: Share of its capacity with which each replica is there for the router.
+            words: Random words of the slot.
         """
         weights = self._arrivals.weights(slot) * router
         total = np.add.reduceat(weights, self._begin)
         mean = (rate / np.where(total > 0, total, 1.0))[self.job] * weights
         if not self._is_alive:
             self._begin_life(mean)
-        return self._arrivals.count(slot, mean * SLOT_S)
+        return poisson(mean * SLOT_S, words)
 
     def _begin_life(self, rate: Row) -> None:
         """Fill the replicas of jobs in the middle of their lives with their usual sequences."""
@@ -422,7 +455,7 @@ class InferenceJobs:
         there = total(router)
         # A request goes to a replica by its speed, and waits the longer the slower it is: the two
         # cancel out.
-        first_s = total(np.where(router > 0, self._batches.prefill_s + work.queued_s, 0.0))
+        first_s = total(np.where(router > 0, work.first_s, 0.0))
         replicas_there = np.where(there > 0, there, np.nan)
         recent = self._recent * math.exp(-elapsed_s / RECENT_S)
         recent += np.stack([total(_over(work.waited_s, speed)), total(work.tokens)]) * elapsed_s
@@ -443,6 +476,13 @@ def inference_of(jobs: Sequence[Job]) -> tuple[list[Inference], NDArray[np.intp]
     """Return a file's inference jobs and their numbers among all its jobs."""
     chosen = [(number, job) for number, job in enumerate(jobs) if isinstance(job, Inference)]
     return [job for _, job in chosen], np.array([number for number, _ in chosen], np.intp)
+
+
+def _mix(mean: Row, count: Row, other: Row, more: Row) -> None:
+    """Make the mean of a number of values that of `more` others as well, in place."""
+    other -= mean
+    other *= more / np.maximum(count + more, 1.0)
+    mean += other
 
 
 def _over(work: Row, speed: Row) -> Row:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trnfleet.domain.durations import DAY_S
+from trnfleet.sim.jobs.serving.times import LENGTHS
 from trnfleet.sim.rng import Rng, Stream
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ _STEPS = 16
 _MOST = 16
 """Largest mean in the table; above it counts are rounded from a normal distribution's."""
 _DRAWS = 1_024
+_STRIDES = (1, 637, 229)
+"""Order of the quantiles of each request of a slot: odd, so that each comes once."""
 
 
 class RequestSlots:
@@ -151,18 +154,49 @@ class Arrivals:
             self._knot = knot
         return self._before + (self._after - self._before) * (place - knot)
 
-    def count(self, slot: int, mean: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return how many requests come to each replica in a slot.
-
-        Args:
-            slot: Its number.
-            mean: Expected requests.
-        """
-        return poisson(mean, self._rng.words(Stream.REQUESTS, slot, self._replicas))
+    def words(self, slot: int) -> NDArray[np.uint64]:
+        """Return a random word for the requests of each replica in a slot."""
+        return self._rng.words(Stream.REQUESTS, slot, self._replicas)
 
     def _draw(self, knot: int) -> NDArray[np.float64]:
         draws = self._rng.uniform(Stream.ROUTER, knot, self._replicas)
         return 1.0 + IMBALANCE * (2.0 * draws - 1.0)
+
+
+class Lengths:
+    """Lengths of prompts or answers, drawn from even quantiles of each job."""
+
+    def __init__(self, quantiles: Sequence[NDArray[np.float64]], job: NDArray[np.intp]) -> None:
+        """Make a table for one request, and for the mean of two and of three.
+
+        Args:
+            quantiles: Of each job.
+            job: Place among these of the job of each replica.
+        """
+        tables = [np.zeros(0)]
+        for values in quantiles:
+            total = np.zeros(LENGTHS)
+            tables.append(total)
+            for drawn, step in enumerate(_STRIDES, start=1):
+                total = total + values[np.arange(LENGTHS) * step % LENGTHS]
+                tables.append(total / drawn)
+        self._table = np.concatenate(tables)
+        self._begin = job * ((1 + len(_STRIDES)) * LENGTHS)
+
+    def mean(self, draws: NDArray[np.uint64], count: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the mean length of a number of requests at each replica; 0 without requests.
+
+        Further requests of a slot are like the first three.
+
+        Args:
+            draws: Random words; their last bits are used.
+            count: These numbers.
+        """
+        place = np.minimum(count, float(len(_STRIDES))).astype(np.int64)
+        place *= LENGTHS
+        place += self._begin
+        place += (draws & np.uint64(LENGTHS - 1)).astype(np.int64)
+        return np.take(self._table, place)
 
 
 def poisson(mean: NDArray[np.float64], words: NDArray[np.uint64]) -> NDArray[np.float64]:

@@ -12,13 +12,20 @@ trn2.48xlarge):
 
 from __future__ import annotations
 
+import math
+from functools import cache
+from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from trnfleet.domain.models import DRAFT_MODEL, MODELS
 from trnfleet.errors import ConfigError
 from trnfleet.sim.jobs.activity import HBM_CEILING
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from trnfleet.domain.hardware.catalogue import ChipType
     from trnfleet.domain.jobs import Inference
 
@@ -42,6 +49,17 @@ KV_TOKENS = 8_192
 configured. Derived for Llama-3.3-70B (80 layers, 8 KV heads of 128, BF16), 2.7 of 141 GB."""
 RUNTIME_HBM_SHARE = 0.03
 """HBM share of the runtime besides weights and cache: assumed, as on reserved instances."""
+LENGTH_SD = 0.83
+"""Standard deviation of the logarithm of the tokens of prompts and of answers. The coefficient of
+variation is then 1, as that of the exponential distribution published for answers (ServeGen, arXiv
+2505.09999); assumed for prompts."""
+LENGTHS = 1_024
+"""Even quantiles of lengths in a table."""
+SEGMENT_TOKENS = 2_048
+"""Most tokens of a prompt in one execution; longer prompts are cut: vLLM's default."""
+SMALLEST_BUCKET = 128
+"""Fewest tokens for which prefill is compiled; further buckets double: published (Neuron SDK 2.33,
+`num_batched_tokens_buckets`)."""
 
 
 class ServingTimes(NamedTuple):
@@ -51,7 +69,7 @@ class ServingTimes(NamedTuple):
     """
 
     prefill_s: float
-    """Of one prompt."""
+    """Mean of prompts of all lengths, padded."""
     weights_s: float
     """Time of a pass for reading all weights, including the draft model's."""
     sequence_s: float
@@ -77,7 +95,8 @@ class ServingTimes(NamedTuple):
     max_batch: float
 
     def pass_s(self, batch: float) -> float:
-        """Return the time of a pass over a number of sequences."""
+        """Return the time of a pass over a number of sequences, padded to their bucket."""
+        batch = bucket(batch, self.max_batch)
         memory_s = self.weights_s + self.sequence_s * batch
         return max(memory_s, self.compute_s * batch) + self.overhead_s
 
@@ -100,8 +119,36 @@ class ServingTimes(NamedTuple):
         decoding = max(1.0 - requests_per_s * self.prefill_s, 1e-9)
         for _ in range(32):
             residence_s = self.answer_tokens * self.tpot_s(batch) / decoding
-            batch = min(requests_per_s * residence_s, self.max_batch)
+            # Half way, because a bucket's edge has no fixed point.
+            batch += (min(requests_per_s * residence_s, self.max_batch) - batch) / 2.0
         return batch
+
+
+def bucket(batch: float, most: float) -> float:
+    """Return the batch that is executed for a number of sequences: a power of two, or the largest.
+
+    Published (Neuron SDK 2.33, `num_seqs_buckets`).
+    """
+    return min(2.0 ** max(math.ceil(batch) - 1, 0).bit_length(), most)
+
+
+@cache
+def length_shares() -> NDArray[np.float64]:
+    """Return even quantiles of log-normal lengths, as shares of their mean."""
+    normal = NormalDist(sigma=LENGTH_SD)
+    shares = np.array([math.exp(normal.inv_cdf((at + 0.5) / LENGTHS)) for at in range(LENGTHS)])
+    return np.asarray(shares / shares.mean())
+
+
+def padded(prompt_tokens: float) -> NDArray[np.float64]:
+    """Return the tokens computed for prompts of each length, by their mean.
+
+    The last segment of a prompt is padded to its bucket.
+    """
+    tokens = np.maximum(np.rint(prompt_tokens * length_shares()), 1.0)
+    last = (tokens - 1.0) % SEGMENT_TOKENS + 1.0
+    buckets = SMALLEST_BUCKET * 2.0 ** np.arange(SEGMENT_TOKENS.bit_length())
+    return np.asarray(tokens - last + buckets[np.searchsorted(buckets, last)])
 
 
 def accepted_tokens(speculative_tokens: int) -> float:
@@ -136,7 +183,8 @@ def serving_times(job: Inference, kind: ChipType, chips: int) -> ServingTimes:
     if job.tpot_s is not None:
         overhead_s = job.tpot_s * accepted - max(weights_s + sequence_s, compute_s)
     prefill_s = job.ttft_s or max(
-        prompt * (prefill_flops / flops + token_layers * PREFILL_TOKEN_LAYER_S),
+        float(padded(prompt).mean())
+        * (prefill_flops / flops + token_layers * PREFILL_TOKEN_LAYER_S),
         job.model_bytes / bandwidth + LAYER_S * job.layers,
     )
     times = ServingTimes(
