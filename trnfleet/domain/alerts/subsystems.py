@@ -54,7 +54,6 @@ _OF_FIGURE: Mapping[str, str] = MappingProxyType(
         "efa_rx_bytes_per_s": NETWORK,
         "efa_retransmits": NETWORK,
         "exec_completed": PROGRESS,
-        "exec_latency_p50_s": PROGRESS,
         "tflops": PROGRESS,
         "nc_util_pct": PROGRESS,
         "mfu_pct": PROGRESS,

@@ -26,6 +26,7 @@ from trnfleet.domain.links import neighbour
 from trnfleet.domain.metrics import BY_NAME, Metric
 from trnfleet.domain.metrics import Scope as MetricScope
 from trnfleet.monitor.freshness import Freshness
+from trnfleet.monitor.medians import median
 from trnfleet.monitor.slices import Slices, checkpoint
 from trnfleet.monitor.store import fields
 from trnfleet.monitor.store.events import Event, Events
@@ -104,6 +105,7 @@ class Readings:
     """True if the monitor cannot hear its sources. Then only pipeline rules are evaluated."""
     unsettled: NDArray[np.bool_] | None = None
     """Instances heard for too short a time to call them silent; None for none."""
+    _medians: dict[tuple[str, int], float] = field(default_factory=dict, init=False)
     _generation: int = field(init=False)
     _revision: int = field(init=False)
 
@@ -292,38 +294,24 @@ class Readings:
         bits: NDArray[np.uint8] = of_instance[firsts][rows]
         return bits
 
-    def job_medians(
-        self, scope: Scope, figure: str, jobs: NDArray[np.int32]
-    ) -> NDArray[np.float64]:
-        """Return the median of a figure over the live chips or instances of each of some jobs.
+    def job_median(self, figure: str, job: int) -> float:
+        """Return the median of a figure over a job's live chips.
 
         NaN below `LEAST_PEERS`.
-
-        Args:
-            scope: The scope chip or instance.
-            figure: The figure.
-            jobs: Numbers of jobs, ascending.
         """
-        rows = np.flatnonzero(np.isin(self.store.job_of, jobs))
-        if LEVEL_OF[scope] is Level.CHIP:
-            rows = self.layout.chip_rows(rows)
-        rows = rows[self.is_known(scope, rows)]
-        values = self.values(scope, figure, rows)
-        rows = rows[~np.isnan(values)]
-        values = values[~np.isnan(values)]
-        owners = self.jobs_at(scope, rows)
-        order = np.lexsort((values, owners))
-        values = np.append(values[order], np.nan)
-        starts = np.searchsorted(owners[order], jobs)
-        counts = np.searchsorted(owners[order], jobs, side="right") - starts
-        low = values[starts + np.maximum(counts - 1, 0) // 2]
-        high = values[starts + counts // 2]
-        return np.where(counts >= LEAST_PEERS, (low + high) / 2, np.nan)
+        known = self._medians.get((figure, job))
+        if known is None:
+            rows = self._job_rows(job)
+            rows = rows[self.live[rows]]
+            values = self._chip_values(figure, rows)
+            values = values[~np.isnan(values)]
+            known = median(values) if len(values) >= LEAST_PEERS else np.nan
+            self._medians[figure, job] = known
+        return known
 
-    def jobs_at(self, scope: Scope, rows: Rows) -> NDArray[np.int32]:
-        """Return the job number of each chip or instance, -1 for none."""
-        owners = self.layout.instance_of_chip[rows] if LEVEL_OF[scope] is Level.CHIP else rows
-        return self.store.job_of[owners]
+    def job_of_chips(self, rows: Rows) -> NDArray[np.int32]:
+        """Return the job number of each chip, -1 for none."""
+        return self.store.job_of[self.layout.instance_of_chip[rows]]
 
     @cached_property
     def job_slowdowns(self) -> NDArray[np.float64]:
@@ -340,6 +328,9 @@ class Readings:
         """1 for each numbered job whose state is one of `PREPARING`, else 0."""
         states = self.tables[Scope.JOB].column("state")
         return np.array([state in PREPARING for state in states], np.float64)
+
+    def _job_rows(self, job: int) -> Rows:
+        return self.layout.chip_rows(np.flatnonzero(self.store.job_of == job))
 
     def _chip_values(self, figure: str, rows: Some) -> NDArray[np.float64]:
         if figure == "links_down":

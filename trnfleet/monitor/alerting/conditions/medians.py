@@ -1,6 +1,6 @@
 """Conditions that compare a figure with the median of its peers.
 
-Peers are the chips or instances of the same job, or the chips of the same instance.
+Peers are the chips of the same job or of the same instance.
 """
 
 from __future__ import annotations
@@ -244,11 +244,11 @@ def _rows(chips: Rows, flags: Flags) -> Rows:
     return rows
 
 
-def _job_medians(readings: Readings, scope: Scope, figure: str, rows: Rows) -> Values:
-    """Return the median over the live chips or instances of each target's job."""
-    numbers, place = np.unique(readings.jobs_at(scope, rows), return_inverse=True)
-    medians = readings.job_medians(scope, figure, numbers)
-    return np.where(numbers < 0, np.nan, medians)[place]
+def _job_medians(readings: Readings, scope: Scope, figure: str, rows: Rows) -> Values:  # noqa: ARG001  as all medians
+    """Return the median over the live chips of each chip's job."""
+    jobs = readings.job_of_chips(rows)
+    medians = {job: readings.job_median(figure, job) for job in set(jobs.tolist()) - {-1}}
+    return np.array([medians.get(job, np.nan) for job in jobs.tolist()])
 
 
 def _peer_medians(readings: Readings, scope: Scope, figure: str, rows: Rows) -> Values:
@@ -333,7 +333,6 @@ _MEDIANS: Mapping[tuple[Scope, str], Callable[[Readings, Scope, str, Rows], Valu
     MappingProxyType(
         {
             (Scope.CHIP, "job"): _job_medians,
-            (Scope.INSTANCE, "job"): _job_medians,
             (Scope.CHIP, "instance"): _peer_medians,
             (Scope.LINK, "job"): _peer_medians,
             (Scope.LINK, "instance"): _peer_medians,

@@ -193,23 +193,6 @@ def test_a_chip_is_held_against_its_job() -> None:
     assert list(found(bench, rule)) == [70]
 
 
-def test_an_instance_is_held_against_its_job() -> None:
-    """Only instances of the same job are peers; without a job there are none."""
-    bench = AlertBench(ultraservers(3), ())
-    bench.set("exec_latency_p50_s", [0.1] * 4 + [1.0] * 4 + [0.1] * 4)
-    bench.set("exec_latency_p50_s", 0.2, [2, 10])
-    bench.set("exec_latency_p50_s", 1.6, 5)
-    bench.job("train", "uc1/us-0001")
-    bench.job("tune", "uc1/us-0002")
-    rule = rule_of(
-        scope="instance", figure="exec_latency_p50_s", share_of_median_of="job", above=1.5
-    )
-
-    assert found(bench, rule) == {2: pytest.approx(2.0), 5: pytest.approx(1.6)}
-    bench.silence(bench.rows("uc1/us-0001/trn2u-0001-0"))
-    assert list(found(bench, rule)) == [5]
-
-
 def test_a_link_is_held_against_its_instance() -> None:
     """A link is compared with the same direction of other chips at the same instant.
 
