@@ -46,7 +46,7 @@ def test_a_fleet_counts_chips_by_what_their_source_announces() -> None:
     assert counts.knows(["power_w"])
 
 
-def test_columns_that_change_are_counted_anew() -> None:
+def test_columns_that_change_are_counted_again() -> None:
     """A new descriptor of the same host has its own columns."""
     feed = mixed()
     feed.columns_described = STANDARD_COLUMNS

@@ -312,8 +312,8 @@ class UnchangedRows(RowCondition):
 
     def _stands(self, readings: Readings, rows: Rows | slice) -> Flags:
         codes = readings.store.columns[self.figure][rows]
-        still_ns = readings.instant.flow_ns - self._changes.at_ns[rows]
-        return available(codes, BY_NAME[self.figure]) & (still_ns >= self.limit * 1e9)
+        stands = self._changes.stands(readings.instant.flow_ns, self.limit, rows)
+        return stands & available(codes, BY_NAME[self.figure])
 
 
 class EventRows(CounterRows):

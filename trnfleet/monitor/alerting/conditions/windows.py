@@ -102,16 +102,28 @@ class LastChanges:
     def __init__(self, top: int) -> None:
         self._top = top
         self._before: NDArray[Any] = np.zeros(0)
-        self.at_ns = NO_INCREASE.amounts
-        """Passed time of the last change, by row."""
+        self._begun_ns: int | None = None
+        self._at_s: NDArray[np.float32] = np.zeros(0, np.float32)
+        """Seconds from the begin to the last change, by row."""
+
+    def stands(self, now_ns: int, for_s: float, rows: Rows | slice) -> NDArray[np.bool_]:
+        """Return which counters have not changed for some seconds."""
+        flags: NDArray[np.bool_] = self._at_s[rows] <= self._since_s(now_ns) - for_s
+        return flags
+
+    def _since_s(self, now_ns: int) -> float:
+        if self._begun_ns is None:
+            self._begun_ns = now_ns
+        return (now_ns - self._begun_ns) / 1e9
 
     def update(self, codes: NDArray[Any], now_ns: int) -> None:
         """Go on to an instant with the counters of all chips."""
+        now_s = self._since_s(now_ns)
         if len(self._before) != len(codes):
             self._before = codes.copy()
-            self.at_ns = np.full(len(codes), now_ns, np.int64)
+            self._at_s = np.full(len(codes), now_s, np.float32)
             return
-        np.copyto(self.at_ns, now_ns, where=codes != self._before)
+        np.copyto(self._at_s, now_s, where=codes != self._before)
         np.copyto(self._before, codes)
 
     def move(self, to: Rows, source: Rows, count: int) -> None:
@@ -120,10 +132,10 @@ class LastChanges:
             return
         before = np.full(count, self._top, self._before.dtype)
         before[to] = self._before[source]
-        at_ns = np.zeros(count, np.int64)
-        at_ns[to] = self.at_ns[source]
+        at_s = np.zeros(count, np.float32)
+        at_s[to] = self._at_s[source]
         self._before = before
-        self.at_ns = at_ns
+        self._at_s = at_s
 
 
 class CounterWindow:
