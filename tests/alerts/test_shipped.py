@@ -40,7 +40,7 @@ PLACED = re.compile(
     r" [\w-]+)?(?![\w-])|fleet test: "
 )
 """A summary's beginning: an address, a name with its kind, or the fleet."""
-AMOUNT = re.compile(r"\b\d[\d,.]* ([a-zA-Z]|%|°C)")
+AMOUNT = re.compile(r"\b\d[\d,.]* ([a-zA-Z]|%|°C|/s)")
 WITHOUT_AMOUNT = {
     "efa-link-down",
     "interconnect-impaired",

@@ -232,8 +232,8 @@ class KnownFleet:
         # Its problems are the pipeline's.
         figures = dataclasses.asdict(self.summary)
         del figures["pipeline_problems"]
-        announced = self.summary.announced
-        figures["announced"] = {metric.name: announced.chips([metric.name]) for metric in METRICS}
+        chips = self.summary.announced.chips
+        figures["announced"] = {metric.name: chips([metric.name]) for metric in METRICS}
         return {
             "v": VERSION,
             **figures,
@@ -479,13 +479,11 @@ def _figure_rows(summary: Summary) -> Rows:
     }
     efficiency = with_unit(mean.tflops_per_w, "TFLOP/s/W")
     temp = with_unit(mean.temperature_max_c, "degC")
+    hottest = f" at {plain(mean.hottest_chip)}" if mean.hottest_chip else ""
+    mfu = with_unit(mean.mfu_pct, "%")
     rows = [
         ("NC util", "nc_util_pct", with_unit(mean.nc_util_pct, "%")),
-        (
-            "compute",
-            "tflops",
-            f"{with_unit(mean.tflops, 'TFLOP/s')}, MFU {with_unit(mean.mfu_pct, '%')}",
-        ),
+        ("compute", "tflops", f"{with_unit(mean.tflops, 'TFLOP/s')}, MFU {mfu}"),
         (
             "HBM bw",
             "hbm_read_bytes_per_s",
@@ -499,11 +497,7 @@ def _figure_rows(summary: Summary) -> Rows:
             f"{watts['facility']} with PUE {summary.pue:.2f}, of that IT {watts['it']}",
         ),
         ("headroom", "power_w", _headroom_text(mean)),
-        (
-            "temp max",
-            "temperature_c",
-            temp + (f" at {plain(mean.hottest_chip)}" if mean.hottest_chip else ""),
-        ),
+        ("temp max", "temperature_c", temp + hottest),
     ]
     unknown = unknown_text(summary.announced, summary.chips)
     return [

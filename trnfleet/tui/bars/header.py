@@ -263,7 +263,7 @@ def _facility(summary: Summary) -> tuple[str, ...]:
     both = f"IT {with_unit(mean.it_power_w, 'W')}, {facility}"
     known = summary.announced.chips(["power_w"])
     part = part_label(summary.live_chips, summary.chips)
-    if 0 < known < summary.chips:
+    if not part and 0 < known < summary.chips:
         part = f"of {counted(known, 'chip')}"
     part = f" {part}" if part else ""
     return f"{both} (PUE {summary.pue:.2f}){part}", f"{both}{part}", f"{facility}{part}"
