@@ -199,7 +199,7 @@ class Summary:
     """Cells with publishing relays."""
     last_known_jobs: int = 0
     """Jobs without a live chip: their state and figures are the last known."""
-    announced: Announced = field(default_factory=Announced)
+    announced: Announced = field(default_factory=Announced, compare=False)
     """Chips and instances by the metrics that their sources announce."""
     unwatched_cells: tuple[str, ...] = ()
     """Cells seen by a relay without a leading watch. Nobody evaluates rules about their chips and

@@ -350,7 +350,7 @@ def _vcpu(group: dict[str, Any] | None, doubts: Doubts) -> float:
 
 
 def _cores(runtimes: list[Runtime], chips: Chips) -> Iterator[tuple[int, Core, dict[str, Any]]]:
-    """Yield the counters of each process's cores; those that are all 0 once for each core.
+    """Yield the counters of each process's cores; cores with only 0 come once.
 
     Most are: each process lists every core.
     """

@@ -31,52 +31,53 @@ def bits_of(names: Iterable[str]) -> int:
     return bits
 
 
-class _Alike(NamedTuple):
-    """Instances with the same columns."""
-
-    bits: int
-    instances: int
-    chips: int
-
-
 class Announced(NamedTuple):
     """How many chips and instances of a fleet announce which metrics."""
 
-    parts: tuple[_Alike, ...] = ()
+    kinds: NDArray[np.uint64] = np.zeros(0, np.uint64)
+    """Different bit masks; with hostile sources as many as instances."""
+    instances_of: NDArray[np.int64] = np.zeros(0, np.int64)
+    """Instances of each kind."""
+    chips_of: NDArray[np.int64] = np.zeros(0, np.int64)
 
     @staticmethod
     def read(bits: NDArray[np.uint64], layout: Layout) -> Announced:
         """Return the counts of a layout, from the bit mask of each instance."""
-        if not len(bits):
-            return Announced()
-        # A sort of all is for fleets with several kinds of sources.
-        kinds = bits[:1] if (bits == bits[0]).all() else np.unique(bits)
-        same = [(kind, bits == kind) for kind in kinds]
-        return Announced(
-            tuple(
-                _Alike(int(kind), int(is_same.sum()), int(layout.sizes[is_same].sum()))
-                for kind, is_same in same
+        if len(bits) and (bits == bits[0]).all():
+            # The usual case, without a sort of all.
+            return Announced(
+                bits[:1].copy(), np.array([len(bits)]), layout.sizes.sum(keepdims=True)
             )
-        )
+        unique = np.unique(bits, return_inverse=True)
+        chips = np.bincount(unique[1], layout.sizes, len(unique[0])).astype(np.int64)
+        return Announced(unique[0], np.bincount(unique[1], minlength=len(unique[0])), chips)
 
     @staticmethod
     def one(bits: int) -> Announced:
         """Return the counts of a single chip."""
-        return Announced((_Alike(bits, 1, 1),))
+        return Announced(np.array([bits], np.uint64), np.ones(1, np.int64), np.ones(1, np.int64))
+
+    @property
+    def key(self) -> tuple[bytes, ...]:
+        """The counts in a form to compare."""
+        return tuple(array.tobytes() for array in self)
 
     def knows(self, names: Iterable[str]) -> bool:
         """Return whether any source announces all of these metrics; True without instances."""
-        return not self.parts or self.instances(names) > 0
+        return not len(self.kinds) or bool(self._has(names).any())
 
     def chips(self, names: Iterable[str]) -> int:
         """Return the number of chips with all of these metrics."""
-        needed = bits_of(names)
-        return sum(part.chips for part in self.parts if part.bits & needed == needed)
+        return int(self.chips_of[self._has(names)].sum())
 
     def instances(self, names: Iterable[str]) -> int:
         """Return the number of instances with all of these metrics."""
-        needed = bits_of(names)
-        return sum(part.instances for part in self.parts if part.bits & needed == needed)
+        return int(self.instances_of[self._has(names)].sum())
+
+    def _has(self, names: Iterable[str]) -> NDArray[np.bool_]:
+        needed = np.uint64(bits_of(names))
+        has: NDArray[np.bool_] = (self.kinds & needed) == needed
+        return has
 
 
 _ABSENT = (
@@ -100,7 +101,7 @@ def unknown_text(announced: Announced, chips: int) -> str:
         chips: Chips in all.
     """
     known: dict[int, list[str]] = {}
-    for word, name in _ABSENT if announced.parts else ():
+    for word, name in _ABSENT if len(announced.kinds) else ():
         known.setdefault(announced.chips([name]), []).append(word)
     parts = []
     for number, words in sorted(known.items()):

@@ -190,7 +190,7 @@ class AlertSnapshot:
     def coverage(self) -> list[Coverage]:
         """How much of the fleet each rule sees."""
         monitor = self._monitor
-        known = (monitor.summary().announced, len(monitor.ingest.jobs), monitor.alerts.rules)
+        known = (monitor.summary().announced.key, len(monitor.ingest.jobs), monitor.alerts.rules)
         if known != self._covered:
             self._covered = known
             self._coverage = read_coverage(monitor.alerts.rules, monitor.store)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import numpy as np
 from support.monitor.feed import Feed, standalone
 
 from trnfleet.domain.metrics import BY_NAME, METRICS
 from trnfleet.monitor.alerting.coverage import JOB_MESSAGES, Coverage, blind_text, read_coverage
+from trnfleet.monitor.store.announced import Announced
 from trnfleet.services.files.rules import load_rules
 from trnfleet.wire.messages import STANDARD_COLUMNS, ColumnSpec
-
-if TYPE_CHECKING:
-    from trnfleet.monitor.store.announced import Announced
 
 HOST = ("nc_util_pct", "hbm_used_bytes", "vcpu_util_pct")
 COLUMNS = tuple(ColumnSpec.of(BY_NAME[name]) for name in HOST)
@@ -44,6 +41,18 @@ def test_a_fleet_counts_chips_by_what_their_source_announces() -> None:
     assert counts.chips(["nc_util_pct", "power_w"]) == 32
     assert (counts.instances(HOST), counts.instances(["power_w"])) == (3, 2)
     assert counts.knows(["power_w"])
+
+
+def test_as_many_kinds_of_sources_as_hosts_are_counted_at_once() -> None:
+    """Each host announces other metrics; counts are still of all of them."""
+    layout = Feed(standalone(2_000)).layout
+    bits = np.arange(2_000, dtype=np.uint64)
+    counts = Announced.read(bits, layout)
+
+    first = METRICS[0].name
+    assert len(counts.kinds) == 2_000
+    assert (counts.instances([first]), counts.chips([first])) == (1_000, 16_000)
+    assert counts.key == Announced.read(bits, layout).key
 
 
 def test_columns_that_change_are_counted_again() -> None:
