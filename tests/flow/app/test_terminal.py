@@ -88,10 +88,9 @@ def test_without_job_control(tmp_path: Path) -> None:
         terminal.wait_for("us-0001")
         drawn = len(terminal.raw)
         terminal.send("\x1a")
-        terminal.wait_for("us-0001")
+        terminal.wait_until(lambda _: b"\x1b[?1049h" in terminal.raw[drawn:])
         terminal.send("2")
         terminal.wait_for("[2 Hierarchy]")
-        assert b"\x1b[?1049h" in terminal.raw[drawn:]
         assert terminal.end(signal.SIGTERM) == 143
         assert terminal.is_restored()
 
