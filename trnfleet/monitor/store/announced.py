@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.layout import Layout
 
-_BITS = {metric.name: 1 << number for number, metric in enumerate(METRICS)}
+METRIC_BITS = np.uint64(1) << np.arange(len(METRICS), dtype=np.uint64)
+"""The bit of each metric, in the order of the metric table."""
+_BITS = {metric.name: int(bit) for metric, bit in zip(METRICS, METRIC_BITS, strict=True)}
 
 
 def bits_of(names: Iterable[str]) -> int:

@@ -19,6 +19,7 @@ import numpy as np
 from trnfleet.domain.address import Level
 from trnfleet.domain.metrics import METRICS
 from trnfleet.monitor.freshness import STALE_AFTER_PERIODS, Freshness
+from trnfleet.monitor.store.announced import METRIC_BITS
 from trnfleet.wire.rollups import SEVERITIES, STATES, RollupFrame
 
 if TYPE_CHECKING:
@@ -119,6 +120,8 @@ class Rolled:
         """Number of each shown row among the instances of the layout."""
         self.totals: NDArray[np.float64] = np.zeros((len(METRICS), rows))
         self.counts: NDArray[np.float64] = np.zeros((len(METRICS), rows))
+        self.announced: NDArray[np.uint64] = np.zeros(rows, np.uint64)
+        """Metrics with a value in any frame of each row, as a bit mask; 0 without a frame."""
         self.states: NDArray[np.int64] = np.zeros((rows, STATES), np.int64)
         """Chips by freshness as the relay said it; none where nothing has come."""
         self.alerts: NDArray[np.int64] = np.zeros((rows, len(SEVERITIES)), np.int64)
@@ -408,6 +411,8 @@ class Rolled:
             to = (metrics, at) if isinstance(at, slice) else np.ix_(np.array(metrics, np.int64), at)
             self.totals[to] = _lines(totals, lines, pick)
             self.counts[to] = _lines(counts, lines, pick)
+        bits = np.where(self.counts[:, at] > 0, METRIC_BITS[:, None], np.uint64(0))
+        self.announced[at] |= np.bitwise_or.reduce(bits, axis=0)
 
     def parts(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return a metric's total, maximum or bits, and its chip or instance counts.

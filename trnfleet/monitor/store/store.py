@@ -221,6 +221,9 @@ class Store:
         states[rows] = of_rows
         self.chip_seen_s[rows] = rolled.seen_s
         self.chip_ts_ns[rows] = rolled.ts_ns
+        # The relay's columns are the same for all rows; a row's hosts may lack some.
+        has_come = rolled.announced > 0
+        self.announced[rolled.numbers[has_come]] = rolled.announced[has_come]
         # Of what its publisher describes here no relay decides.
         unseen = unseen[self.is_forwarded[unseen]]
         if len(unseen):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from support.monitor.feed import Feed, standalone
+from support.monitor.top import POWER_W, Top
 
 from trnfleet.domain.metrics import BY_NAME, METRICS
 from trnfleet.monitor.alerting.coverage import JOB_MESSAGES, Coverage, blind_text, read_coverage
@@ -63,6 +64,17 @@ def test_columns_that_change_are_counted_again() -> None:
     feed.describe([feed.layout.instances[2]])
 
     assert announced(feed).chips(["power_w"]) == 48
+
+
+def test_rows_of_a_relay_announce_what_has_come_from_them() -> None:
+    """All rows of a relay have the same columns; the chips covered tell which hosts lack some."""
+    top = Top()
+    top.frame(POWER_W)
+    top.monitor.compute()
+    counts = top.monitor.summary().announced
+
+    assert counts.chips(["power_w"]) == 144
+    assert not counts.knows(["temperature_c"])
 
 
 def test_json_without_columns_may_have_every_metric() -> None:
