@@ -576,6 +576,7 @@ class Monitor:
         """
         yield from self._stage("roll-ups", self._rollup_slices())
         with guard(self.counts, "jobs"):
+            self.ingest.job_table.follow_claims(self.store)
             self.ingest.job_table.last_known = find_last_known(self.ingest.job_table, self.rollups)
         yield from self._stage("findings", self._finding_slices())
         if len(self.reservations) or self.reservations.table():

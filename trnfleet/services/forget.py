@@ -13,7 +13,7 @@ from trnfleet.services.retained import RetainedFleet, find_live, names_of, read_
 from trnfleet.services.session import CONNECT_LIMIT_S, BrokerSession
 from trnfleet.tasks import background
 from trnfleet.text import plain
-from trnfleet.wire.topics import RETAINED, TopicClass
+from trnfleet.wire.topics import RETAINED, TopicClass, parse_topic
 
 if TYPE_CHECKING:
     from trnfleet.transport.mqtt import MqttPublisher
@@ -74,7 +74,9 @@ async def find_leftovers(
     Raises:
         BrokerError: the broker cannot be reached or read, or the publishers are online.
     """
-    classes = CLASSES if publisher is None else (TopicClass.NODE, TopicClass.PUBLISHER)
+    classes = (
+        CLASSES if publisher is None else (TopicClass.CLAIM, TopicClass.NODE, TopicClass.PUBLISHER)
+    )
     fleets, refused = await read_retained(session, fleet, classes)
     for topic_class in (TopicClass.PUBLISHER, TopicClass.NODE):
         if topic_class in refused:
@@ -86,6 +88,14 @@ async def find_leftovers(
     ]
     if retained is None:
         return left
+    publishers = {
+        descriptor.path: client
+        for client, descriptors in retained.descriptors.items()
+        for descriptor in descriptors
+    }
+    claims = retained.topics.get(TopicClass.CLAIM, {})
+    for topic in claims:
+        claims[topic] = publishers.get(parse_topic(topic, session.root).path, "")
     left.publishers = sorted(retained.descriptors.keys() | retained.presences.keys())
     left.unannounced = retained.unannounced()
     if publisher is not None:

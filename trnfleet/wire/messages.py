@@ -65,6 +65,8 @@ def named_lanes(types: Iterable[str]) -> dict[str, tuple[str, ...]]:
 REPEAT_S = 60.0
 """Time within which a publisher repeats its descriptors. Not every broker sends retained messages
 to every subscriber."""
+MOST_CLAIMS = 64
+"""Most claims of an instance: 16 chips have at most 64 logical cores at LNC=2."""
 MOST_BEHIND = 64
 """Most relays listed as behind a relay."""
 _FROM_CELL = "from_cell"
@@ -268,6 +270,31 @@ class JobMessage(Message, frozen=True, kw_only=True):
         if self.kind == "inference" and self.goodput is not None and self.availability is None:
             msgspec.structs.force_setattr(self, "availability", self.goodput)
             msgspec.structs.force_setattr(self, "goodput", None)
+
+
+class ClaimSpec(WireStruct, frozen=True, kw_only=True):
+    """A job's claim to chips of an instance."""
+
+    job: Name
+    display_name: Text | None = None
+    """The job's name at its source, if it is no segment."""
+    chips: Annotated[
+        tuple[Annotated[int, Meta(ge=0, le=15)], ...], Meta(min_length=1, max_length=16)
+    ]
+    since: Instant | None = None
+    """Source time from which the job has them."""
+    source: Annotated[str, Meta(pattern=r"^[a-z0-9-]{1,32}\Z")]
+    """Where the claim is from, such as `process-tag`."""
+
+
+class ClaimMessage(Message, frozen=True, kw_only=True):
+    """The jobs on one instance, as its host sees them."""
+
+    path: InstancePath
+    boot: Name
+    """The boot of the instance's descriptor."""
+    ts: Instant
+    claims: Annotated[tuple[ClaimSpec, ...], Meta(max_length=MOST_CLAIMS)]
 
 
 class PublisherMessage(Message, frozen=True, kw_only=True):

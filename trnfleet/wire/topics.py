@@ -35,6 +35,7 @@ class TopicClass(enum.StrEnum):
     COMMAND = "command"
     ROLLUP = "rollup"
     REPLY = "reply"
+    CLAIM = "claim"
 
 
 RETAINED = frozenset(
@@ -46,6 +47,7 @@ RETAINED = frozenset(
         TopicClass.ACK,
         TopicClass.SILENCE,
         TopicClass.PUBLISHER,
+        TopicClass.CLAIM,
     }
 )
 """Classes with messages retained by the broker: valid until replaced or cleared."""
@@ -59,6 +61,7 @@ SUBSCRIPTIONS: tuple[tuple[TopicClass, int], ...] = (
     (TopicClass.SILENCE, 1),
     (TopicClass.ACK, 1),
     (TopicClass.JOB, 1),
+    (TopicClass.CLAIM, 1),
     (TopicClass.NODE, 0),
     (TopicClass.ALERT, 1),
     (TopicClass.EVENT, 1),

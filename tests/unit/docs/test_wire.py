@@ -24,6 +24,8 @@ from trnfleet.wire.frames import FrameDecoder
 from trnfleet.wire.limits import DEFAULT_LIMITS
 from trnfleet.wire.messages import (
     COLUMN_SETS,
+    ClaimMessage,
+    ClaimSpec,
     ClockSpec,
     ColumnSpec,
     CommandMessage,
@@ -52,6 +54,8 @@ MESSAGES: dict[str, type[msgspec.Struct]] = {
     "publisher": WatchMessage,
     "receiver error": ReceiverErrorSpec,
     "job": JobMessage,
+    "claims": ClaimMessage,
+    "claim": ClaimSpec,
     "event": EventMessage,
     "reservation": ReservationMessage,
     "extension": ExtensionSpec,
@@ -369,9 +373,10 @@ def test_a_new_boot_is_no_loss() -> None:
 
 def test_messages_of_the_page_are_valid() -> None:
     """Readers accept the page's JSON."""
-    telemetry, command = re.findall(r"```json\n(.*?)```", read("wire.md"), re.DOTALL)
+    telemetry, claims, command = re.findall(r"```json\n(.*?)```", read("wire.md"), re.DOTALL)
     decoded = decode_sample(telemetry.encode())
     assert (decoded.path, decoded.head.seq) == (f"{PATH}/chip05", 41)
+    assert decode_message(claims.encode(), ClaimMessage).claims[0].chips == (0, 1, 2, 3)
     assert decode_message(command.encode(), CommandMessage).action == "inject"
 
 

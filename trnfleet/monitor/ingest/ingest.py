@@ -48,6 +48,7 @@ from trnfleet.monitor.store.store import Store
 from trnfleet.wire.alerts import AlertMessage
 from trnfleet.wire.frame_head import is_cbor
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
+from trnfleet.wire.messages import ClaimMessage
 from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic, parse_topic, presence_path
 
 if TYPE_CHECKING:
@@ -495,6 +496,10 @@ class Ingest:
         descriptor = self.descriptors.put(descriptor)
         client = descriptor.publisher
         boot = descriptor.boot
+        if self.job_table.has_claim_of_other_boot(path, boot):
+            # A publisher that is gone has left it on the broker.
+            self.job_table.remove_claim(path)
+            self.ledgers[ClaimMessage].remove(path)
         former = known.boot if known is not None and known.publisher == client else ""
         if known is None or former == boot or self._is_of_others(known):
             former = ""

@@ -29,6 +29,7 @@ from trnfleet.wire.alerts import AckMessage, AlertMessage, CellAlertMessage, Sil
 from trnfleet.wire.frames import is_known
 from trnfleet.wire.messages import (
     STANDARD_COLUMNS,
+    ClaimMessage,
     EventMessage,
     JobMessage,
     WatchMessage,
@@ -274,8 +275,8 @@ class RetainedHandler(Generic[M]):
             ledger.put(path, owner, size_bytes)
 
 
-class _OperatorCollection(NamedTuple, Generic[M]):
-    """The acknowledgements or the silences of operators."""
+class _Pair(NamedTuple, Generic[M]):
+    """Messages that share a collection with another class."""
 
     put: Callable[[M], object]
     remove: Callable[[str], object]
@@ -293,6 +294,16 @@ def _check_job(receiver: Receiver, message: JobMessage) -> None:
     most = receiver.limits.places
     if receiver.job_table.places_with(message) > most:
         raise RejectedError(f"jobs name over {most} places")
+
+
+def _check_claim(receiver: Receiver, message: ClaimMessage) -> None:
+    jobs = receiver.job_table
+    limits = receiver.limits
+    if jobs.claimed_with(message) > limits.places:
+        raise RejectedError(f"claims name jobs on over {limits.places} places")
+    described = receiver.descriptors.get(message.path)
+    if described is not None and described.boot != message.boot:
+        raise RejectedError("a claim of another boot than its descriptor's")
 
 
 def _check_reservation(receiver: Receiver, message: ReservationMessage) -> None:
@@ -458,6 +469,17 @@ MESSAGE_HANDLERS: dict[TopicClass, MessageHandler] = {
         owner=_cluster_of,
         before_put=_check_job,
     ),
+    TopicClass.CLAIM: RetainedHandler(
+        ClaimMessage,
+        "claim",
+        "path",
+        collection=lambda receiver: _Pair(
+            receiver.job_table.put_claim, receiver.job_table.remove_claim
+        ),
+        most=lambda limits: limits.places,
+        owner=lambda message: message.path.partition("/")[0],
+        before_put=_check_claim,
+    ),
     TopicClass.RESERVATION: RetainedHandler(
         ReservationMessage,
         "reservation",
@@ -472,7 +494,7 @@ MESSAGE_HANDLERS: dict[TopicClass, MessageHandler] = {
         AckMessage,
         "acknowledgement",
         "fingerprint",
-        collection=lambda receiver: _OperatorCollection(
+        collection=lambda receiver: _Pair(
             receiver.alerts.silences.put_ack, receiver.alerts.silences.remove_ack
         ),
         most=lambda limits: limits.alerts,
@@ -482,7 +504,7 @@ MESSAGE_HANDLERS: dict[TopicClass, MessageHandler] = {
         SilenceMessage,
         "silence",
         "id",
-        collection=lambda receiver: _OperatorCollection(
+        collection=lambda receiver: _Pair(
             receiver.alerts.silences.put_silence, receiver.alerts.silences.remove_silence
         ),
         most=lambda limits: limits.silences,

@@ -292,6 +292,7 @@ OF_SOURCES = frozenset(
         TopicClass.ROLLUP,
         TopicClass.EVENT,
         TopicClass.JOB,
+        TopicClass.CLAIM,
         TopicClass.RESERVATION,
     }
 )

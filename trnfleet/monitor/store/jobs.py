@@ -4,17 +4,37 @@ from __future__ import annotations
 
 import operator
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import msgspec
 import numpy as np
 
+from trnfleet.domain.metrics import BY_NAME
 from trnfleet.monitor.store.retained import RetainedCollection
-from trnfleet.wire.messages import JobMessage
+from trnfleet.wire.messages import ClaimMessage, JobMessage
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.layout import Layout
+
+
+CLAIMED = "claimed"
+"""Kind of a job without a message: claims of hosts are all that is known."""
+_STATES = ("unknown", "idle", "running")
+"""States of a claimed job: no chip's utilisation is known, all are idle, one is busy."""
+_UTILISATION = BY_NAME["nc_util_pct"]
+_MEMORY = BY_NAME["hbm_used_bytes"]
+
+
+class ClaimedFigures(NamedTuple):
+    """Figures of the chips that a job claims."""
+
+    chips: int
+    nc_util_pct: float
+    """Mean of the known cores; NaN without any."""
+    hbm_used_bytes: float
+    """Sum of the known chips; NaN without any."""
 
 
 class Placed(Protocol):
@@ -24,6 +44,7 @@ class Placed(Protocol):
     generation: int
     revision: int
     job_of: NDArray[np.int32]
+    columns: dict[str, NDArray[Any]]
 
 
 class Jobs(RetainedCollection[JobMessage]):
@@ -49,28 +70,152 @@ class Jobs(RetainedCollection[JobMessage]):
         """Whether any has come, gone or moved since they were placed."""
         self.generation = 0
         """Of the layout on which they were placed."""
+        self.sources: dict[str, str] = {}
+        """Source of each job's claims, as of the last placement."""
+        self._published: dict[str, JobMessage] = {}
+        """Job messages as they came."""
+        self._claims: dict[str, ClaimMessage] = {}
+        """Claims by the path of their instance."""
+        self._claimed = 0
+        """Jobs named by all claims, one per instance."""
+        self._claimed_rows: NDArray[np.int64] = np.zeros((0, 2), np.int64)
+        """Claimed chips and the number of their job, as of the last placement."""
 
     def places_with(self, message: JobMessage) -> int:
         """Return how many addresses and ranges all jobs would name if a message was put."""
-        known = self.by_key.get(message.job)
+        known = self._published.get(message.job)
         return self._places + len(message.on) - (0 if known is None else len(known.on))
 
     def put(self, message: JobMessage) -> None:
         """Replace the message of the same job."""
         known = self.by_key.get(message.job)
         self._places = self.places_with(message)
+        former = self._published.get(message.job)
+        self._published[message.job] = message
+        is_claimed = message.job in self.sources and not (former or message).on
+        if known is not None and is_claimed and not message.on:
+            message = msgspec.structs.replace(message, on=known.on)
         if known is None or known.on != message.on:
             self._have_moved = True
         super().put(message)
 
     def remove(self, key: str) -> None:
         """Remove a job after its message was cleared."""
-        known = self.by_key.get(key)
-        if known is not None:
-            self._places -= len(known.on)
-            self._have_moved = True
-            self.last_known -= {key}
+        known = self._published.pop(key, None)
+        if known is None:
+            return
+        self._places -= len(known.on)
+        self._have_moved = True
+        if key not in self.sources:
+            self._drop(key)
+
+    def _drop(self, key: str) -> None:
+        self.last_known -= {key}
         super().remove(key)
+
+    def claimed_with(self, message: ClaimMessage) -> int:
+        """Return how many jobs all claims would name if a message was put."""
+        known = self._claims.get(message.path)
+        return self._claimed + len(message.claims) - (0 if known is None else len(known.claims))
+
+    def put_claim(self, message: ClaimMessage) -> None:
+        """Replace the claims of an instance."""
+        if self._claims.get(message.path) != message:
+            self._claimed = self.claimed_with(message)
+            self._claims[message.path] = message
+            self._have_moved = True
+
+    def remove_claim(self, path: str) -> None:
+        """Remove the claims of an instance after its message was cleared."""
+        known = self._claims.pop(path, None)
+        if known is not None:
+            self._claimed -= len(known.claims)
+            self._have_moved = True
+
+    def has_claim_of_other_boot(self, path: str, boot: str) -> bool:
+        """Return whether an instance's claims are of another boot."""
+        known = self._claims.get(path)
+        return known is not None and known.boot != boot
+
+    def _merge(self, layout: Layout) -> list[ClaimMessage]:
+        """Make jobs from claims, and return those of known instances."""
+        claims = [claim for path, claim in self._claims.items() if path in layout.instance_index]
+        places: dict[str, dict[str, str]] = {}
+        former = self.sources
+        self.sources = {}
+        for claim in claims:
+            for spec in claim.claims:
+                places.setdefault(spec.job, {})[claim.path] = claim.ts
+                self.sources[spec.job] = spec.source
+        for name in former.keys() - places:
+            if name in self._published:
+                super().put(self._published[name])
+            else:
+                self._drop(name)
+        for name, instances in places.items():
+            message = self._published.get(name)
+            if message is None:
+                known = self.by_key.get(name)
+                state = known.state if known is not None and known.kind == CLAIMED else _STATES[0]
+                message = JobMessage(
+                    job=name, kind=CLAIMED, state=state, ts=max(instances.values()), on=()
+                )
+            super().put(
+                message if message.on else msgspec.structs.replace(message, on=tuple(instances))
+            )
+        return claims
+
+    def _place_claims(
+        self, claims: list[ClaimMessage], store: Placed, runs: list[tuple[int, int, int]]
+    ) -> None:
+        """Write claimed jobs into the store; of several on an instance the largest."""
+        numbers = {name: number for number, name in enumerate(self.placed)}
+        chips: list[tuple[int, int]] = []
+        for claim in claims:
+            row = store.layout.instance_index[claim.path]
+            first, last = store.layout.chip_start[[row, row + 1]].tolist()
+            for spec in sorted(claim.claims, key=lambda spec: len(spec.chips)):
+                number = numbers[spec.job]
+                chips += [(first + chip, number) for chip in {*spec.chips} if first + chip < last]
+                message = self._published.get(spec.job)
+                if message is None or not message.on:
+                    store.job_of[row] = number
+                    runs.append((number, row, row + 1))
+        self._claimed_rows = np.array(chips, np.int64).reshape(-1, 2)
+
+    def follow_claims(self, store: Placed) -> None:
+        """Update the states of claimed jobs from the utilisation of their chips."""
+        rows, owners = self._claimed_rows.T
+        if not len(rows) or store.generation != self.generation:
+            return
+        codes = store.columns[_UTILISATION.name][rows]
+        is_known = codes != _UTILISATION.top
+        levels = is_known.any(axis=1).astype(np.int64) + (is_known & (codes > 0)).any(axis=1)
+        states = np.zeros(len(self.placed), np.int64)
+        np.maximum.at(states, owners, levels)
+        for number in np.unique(owners).tolist():
+            job = self.by_key.get(self.placed[number])
+            state = _STATES[states[number]]
+            if job is not None and job.kind == CLAIMED and job.state != state:
+                super().put(msgspec.structs.replace(job, state=state))
+
+    def claimed_figures(self, name: str, store: Placed) -> ClaimedFigures | None:
+        """Return the figures of the chips that a job claims; None without claims."""
+        if name not in self.sources or name not in self.placed:
+            return None
+        if store.generation != self.generation:
+            return None
+        rows, owners = self._claimed_rows.T
+        rows = np.unique(rows[owners == self.placed.index(name)])
+        busy = _UTILISATION.decode(store.columns[_UTILISATION.name][rows])
+        used = _MEMORY.decode(store.columns[_MEMORY.name][rows])
+        busy = busy[~np.isnan(busy)]
+        used = used[~np.isnan(used)]
+        return ClaimedFigures(
+            len(rows),
+            float(busy.mean()) if len(busy) else np.nan,
+            float(used.sum()) if len(used) else np.nan,
+        )
 
     def place(self, store: Placed) -> bool:
         """Write the job of each instance into the store.
@@ -82,12 +227,15 @@ class Jobs(RetainedCollection[JobMessage]):
         self._have_moved = False
         self.generation = store.generation
         store.job_of[:] = -1
+        claims = self._merge(store.layout) if self._claims or self.sources else []
         self.placed = tuple(self.by_key)
         runs: list[tuple[int, int, int]] = []
+        self._place_claims(claims, store, runs)
         # Where two jobs claim an instance, the one dated last has it: a former run's may still be
         # retained.
         for number, job in sorted(enumerate(self.by_key.values()), key=lambda pair: pair[1].ts):
-            for target in job.on:
+            # A job without places of its own is placed by claims, before those with some.
+            for target in self._published[job.job].on if job.job in self._published else ():
                 # A job may be known before the hardware it runs on; placement is done again with
                 # the layout.
                 covered = store.layout.find_instances(target)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from textual.binding import Binding, BindingType
 
-from trnfleet.domain.quantities import bare, signed_percent, with_unit
+from trnfleet.domain.quantities import bare, counted, signed_percent, with_unit
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.problems import texts
@@ -273,6 +273,15 @@ class JobList(FleetList["JobMessage"]):
         problem = problem_of(self._alerts, job.job)
         first = plain(job.on[0].rpartition("/")[2], 40) if job.on else ""
         whole = place = f"{first} and {len(job.on) - 1:,} more" if len(job.on) > 1 else first
+        jobs = self.monitor.ingest.job_table
+        claimed = jobs.claimed_figures(job.job, self.monitor.store)
+        if claimed is not None:
+            busy = with_unit(claimed.nc_util_pct, "%")
+            used = with_unit(claimed.hbm_used_bytes, "bytes")
+            source = plain(jobs.sources[job.job])
+            whole = (
+                f"{place}: {counted(claimed.chips, 'chip')} claimed ({source}), {busy}, HBM {used}"
+            )
         if problem is not None:
             cause = texts.place_text(problem.place)
             whole = texts.text_of(problem)

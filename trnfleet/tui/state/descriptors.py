@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
+from trnfleet.monitor.store.jobs import CLAIMED
 from trnfleet.text import plain
 
 if TYPE_CHECKING:
@@ -62,7 +63,9 @@ class Descriptions:
         Safe for the screen; empty if unknown.
         """
         job = self.job(number)
-        return plain(job.state, 32) if job else ""
+        if job is None:
+            return ""
+        return plain(job.state, 32) + (", claimed" if job.kind == CLAIMED else "")
 
     def job(self, number: int) -> JobMessage | None:
         """Return the job with a number of the store's; None for none."""

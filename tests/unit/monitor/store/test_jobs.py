@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
-from support.monitor.feed import DEMO, Feed, ready, standalone
+from support.monitor.feed import DEMO, Feed, live_feed, ready, standalone
 
 from trnfleet.domain.layout import Layout
 from trnfleet.monitor.store.jobs import Jobs
 from trnfleet.monitor.store.store import Store
-from trnfleet.wire.messages import JobMessage
+from trnfleet.wire.limits import Limits
+from trnfleet.wire.messages import ClaimMessage, ClaimSpec, JobMessage, message_envelope
+from trnfleet.wire.ports import Envelope
+from trnfleet.wire.topics import TopicClass, build_topic
 
 
 def test_jobs_are_placed() -> None:
@@ -113,3 +116,95 @@ def test_a_job_spans_domains_where_its_instances_are_of_several() -> None:
     store.job_of[alone[2]] = 3
     assert store.placement.spans(6).tolist() == [False, True, True, False, False, False]
     assert store.placement.spans(2).tolist() == [False, True]
+
+
+def claim(number: int, *jobs: str, boot: str = "boot-1") -> Envelope:
+    """Return the claims of a node: two chips for the first job, one for the second."""
+    path = f"uc1/us-0001/trn2u-0001-{number}"
+    claims = tuple(
+        ClaimSpec(job=job, chips=chips, source="job-mapping")
+        for job, chips in zip(jobs, ((0, 1), (2,)), strict=False)
+    )
+    message = ClaimMessage(path=path, boot=boot, ts="2026-01-05T00:00:00Z", claims=claims)
+    return message_envelope(build_topic("demo", TopicClass.CLAIM, path), message, retain=True)
+
+
+def apply(feed: Feed, *messages: Envelope) -> dict[str, JobMessage]:
+    feed.monitor.apply(list(messages))
+    feed.monitor.compute()
+    return feed.monitor.ingest.jobs
+
+
+def test_claims_of_several_instances_are_one_job() -> None:
+    """Its state follows its own chips; of two jobs on an instance the larger has it."""
+    feed = ready()
+    feed.set("nc_util_pct", 0.0)
+    feed.tick()
+    jobs = apply(feed, claim(0, "a", "b"), claim(1, "a"))
+    nodes = [f"uc1/us-0001/trn2u-0001-{number}" for number in (0, 1)]
+    assert {name: (job.kind, job.state, list(job.on)) for name, job in jobs.items()} == {
+        "a": ("claimed", "idle", nodes),
+        "b": ("claimed", "idle", nodes[:1]),
+    }
+    table = feed.monitor.ingest.job_table
+    index = feed.monitor.store.layout.instance_index
+    assert [table.placed[feed.monitor.store.job_of[index[node]]] for node in nodes] == ["a", "a"]
+    chip = int(feed.monitor.store.layout.chip_start[index[nodes[0]]]) + 2
+    feed.set("nc_util_pct", 50.0, chip)
+    feed.tick()
+    assert [jobs[name].state for name in "ab"] == ["idle", "running"]
+    figures = table.claimed_figures("b", feed.monitor.store)
+    assert figures is not None
+    assert (figures.chips, round(figures.nc_util_pct)) == (1, 50)
+
+
+def test_a_job_message_wins_over_claims() -> None:
+    """Claims only place a job whose message has no places."""
+    feed = ready()
+    apply(feed, claim(0, "a"), claim(1, "b"))
+    topic = build_topic("demo", TopicClass.JOB, "a")
+    message = JobMessage(job="a", kind="training", state="hung", ts="2026-01-05T00:00:00Z", on=())
+    jobs = apply(feed, message_envelope(topic, message, retain=True))
+    assert (jobs["a"].kind, jobs["a"].state) == ("training", "hung")
+    assert jobs["a"].on == ("uc1/us-0001/trn2u-0001-0",)
+    placed = msgspec.structs.replace(message, on=("uc1/us-0001/trn2u-0001-1",))
+    apply(feed, message_envelope(topic, placed, retain=True))
+    names = feed.monitor.ingest.job_table.placed
+    index = feed.monitor.store.layout.instance_index
+    owners = feed.monitor.store.job_of[[index[f"uc1/us-0001/trn2u-0001-{at}"] for at in (0, 1)]]
+    assert [names[owner] if owner >= 0 else "" for owner in owners] == ["", "a"]
+    apply(feed, Envelope(topic, b"", retain=True))
+    assert (jobs["a"].kind, jobs["a"].on) == ("claimed", ("uc1/us-0001/trn2u-0001-0",))
+
+
+def test_claims_end() -> None:
+    """A cleared claim, one of a former boot and one of a host without descriptor make no job."""
+    feed = ready()
+    jobs = apply(feed, claim(0, "a"), claim(1, "b"))
+    assert set(jobs) == {"a", "b"}
+    assert set(apply(feed, claim(0, "a")._replace(payload=b""))) == {"b"}
+    feed.restart("boot-2")
+    feed.describe()
+    assert not jobs
+    apply(feed, claim(1, "b"))
+    assert (len(jobs), feed.monitor.counts.rejected) == (0, 1)
+    assert set(apply(feed, claim(1, "b", boot="boot-2"))) == {"b"}
+    node = build_topic("demo", TopicClass.NODE, "uc1/us-0001/trn2u-0001-1")
+    assert not apply(feed, Envelope(node, b"", retain=True))
+
+
+def test_claims_are_bounded() -> None:
+    """A claim beyond the limit is refused, counted and named."""
+    feed = ready(limits=Limits(places=1))
+    jobs = apply(feed, claim(0, "a"), claim(1, "b"))
+    assert (list(jobs), feed.monitor.counts.rejected) == (["a"], 1)
+    assert "claims" in (feed.monitor.counts.last_problem or "")
+
+
+async def test_a_silent_hosts_claims_are_last_known() -> None:
+    """A job made from claims is last known while its hosts are offline."""
+    feed = live_feed()
+    apply(feed, claim(0, "a"))
+    assert not feed.monitor.ingest.job_table.last_known
+    await feed.advance(60.0)
+    assert feed.monitor.ingest.job_table.last_known == {"a"}
