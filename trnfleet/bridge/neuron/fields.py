@@ -90,6 +90,8 @@ class Runtime(NamedTuple):
     places: tuple[int, ...] = ()
     """Logical cores assumed in use: those with memory or work, else all listed. A process that may
     use all cores of a host lists all of them, though it has loaded its model on one."""
+    tag: str = ""
+    """`NEURON_PROCESS_TAG`; empty without one, because the default is the pid."""
 
     @property
     def is_placed(self) -> bool:
@@ -185,6 +187,7 @@ def _blocks(data: Mapping[str, Any]) -> list[dict[str, Any]] | None:
 
 def _runtime(block: dict[str, Any], doubts: Doubts) -> Runtime:
     report = {} if _is_error(block) else object_of(block, "report")
+    tag = text_of(block.get("neuron_runtime_tag"))
     counters, memory, stats = (
         group_of(report, name) for name in ("neuroncore_counters", "memory_used", "execution_stats")
     )
@@ -205,6 +208,7 @@ def _runtime(block: dict[str, Any], doubts: Doubts) -> Runtime:
         doubts.number(latency.get("p99"), "total_latency.p99"),
         frozenset(busy),
         tuple(sorted(used or (sizes or {} if cores is None else cores))),
+        "" if tag == str(block.get("pid", tag if tag.isdecimal() else "")) else tag,
     )
 
 

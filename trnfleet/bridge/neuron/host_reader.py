@@ -120,6 +120,11 @@ class HostReader:
             raise LookupError("no document has been read")
         return self._kind
 
+    @property
+    def tagged(self) -> dict[str, set[int]]:
+        """Chips of each process tag (`NEURON_PROCESS_TAG`), in the last document."""
+        return self._counters.tagged
+
     def read(self, document: bytes) -> Columns:
         """Take a document and return the columns, which it has rewritten.
 

@@ -70,15 +70,15 @@ KEYS = (
     Key(
         f"{_RUNTIME}.pid",
         "",
-        Use.DROPPED,
-        "processes have no address in a fleet",
+        Use.DERIVED,
+        "a process tag that is not the pid is a job's name",
         "1000 and the first chip's number",
     ),
     Key(
         f"{_RUNTIME}.neuron_runtime_tag",
         "",
-        Use.DROPPED,
-        "as `pid`; a job's name is its job message's",
+        Use.DERIVED,
+        "a [claim](wire.md#claims) of the process's chips, where it is not the pid",
         "the pid",
     ),
     Key(

@@ -6,6 +6,7 @@ It knows no broker and no file; the caller sends the messages.
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import TYPE_CHECKING, Literal
 
 from trnfleet.clock import format_rfc3339
@@ -13,7 +14,11 @@ from trnfleet.domain.address import STANDALONE, Level, is_segment, split
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.errors import ConfigError
 from trnfleet.wire.frames import FrameEncoder
+from trnfleet.wire.limits import DEFAULT_LIMITS
 from trnfleet.wire.messages import (
+    MOST_CLAIMS,
+    ClaimMessage,
+    ClaimSpec,
     ClockSpec,
     ColumnSpec,
     Descriptor,
@@ -73,6 +78,11 @@ def boot_of(path: str, start_ns: int) -> str:
     return hashlib.sha256(f"{path}:{start_ns}".encode()).hexdigest()[:16]
 
 
+def job_segment(tag: str) -> str:
+    """Return a process tag as a segment of topics, other characters replaced by `-`."""
+    return re.sub(r"[^A-Za-z0-9_-]", "-", tag)[:64]
+
+
 class HostTelemetry:
     """Messages of one host; call `envelopes` once for each document that its reader has read."""
 
@@ -110,7 +120,11 @@ class HostTelemetry:
         self._encoding = encoding
         self._encoder: FrameEncoder | None = None
         self._epoch = ""
+        self._claimed_at = ""
         self._told_revision = -1
+        self._tags: dict[str, str | None] = {}
+        """Since when each process tag is there; None from the first document on."""
+        self._claims: tuple[ClaimSpec, ...] = ()
 
     def envelopes(self, ts_ns: int) -> Iterator[Envelope]:
         """Yield the messages for the present columns; new or changed state first.
@@ -131,6 +145,11 @@ class HostTelemetry:
                 instances=slice(0, 1),
             )
             yield from self.announce()
+        claims = self._read_claims(None if self.seq == 0 else format_rfc3339(ts_ns))
+        if claims != self._claims:
+            self._claims = claims
+            self._claimed_at = format_rfc3339(ts_ns)
+            yield self._claim()
         head = Head(self._boot, self.seq, ts_ns)
         self.seq += 1
         if self._encoding == "json" or self._encoder is None:
@@ -148,6 +167,32 @@ class HostTelemetry:
         ):
             topic = build_topic(self._fleet, topic_class, path, self._root)
             yield message_envelope(topic, message, retain=True)
+        if self._claims:
+            yield self._claim()
+
+    def _claim(self) -> Envelope:
+        """Return the message of the host's claims."""
+        message = ClaimMessage(
+            path=self._path, boot=self._boot, ts=self._claimed_at, claims=self._claims
+        )
+        topic = build_topic(self._fleet, TopicClass.CLAIM, self._path, self._root)
+        return message_envelope(topic, message, retain=True)
+
+    def _read_claims(self, ts: str | None) -> tuple[ClaimSpec, ...]:
+        """Return the claims of tagged processes; those of new tags begin at `ts`."""
+        tagged = sorted(self._reader.tagged.items())[:MOST_CLAIMS]
+        self._tags = {tag: self._tags.get(tag, ts) for tag, _ in tagged}
+        return tuple(
+            ClaimSpec(
+                job=job,
+                display_name=None if job == tag else tag[: DEFAULT_LIMITS.text_chars],
+                chips=tuple(sorted(chips)),
+                since=self._tags[tag],
+                source="process-tag",
+            )
+            for tag, chips in tagged
+            for job in [job_segment(tag)]
+        )
 
     def descriptor(self) -> Descriptor:
         """Return the host's descriptor, on the wall clock."""

@@ -119,6 +119,8 @@ class NeuronCounters:
         """Last value and counter by chip and kind."""
         self._completed = np.zeros(chips, np.int64)
         self._failed = np.zeros(chips, np.int64)
+        self.tagged: dict[str, set[int]] = {}
+        """Chips of each process tag, in the last document."""
         self._turn = 0
         """Place of the next execution of an uneven remainder."""
 
@@ -196,6 +198,10 @@ def values_of(
     runtimes = runtimes_of(data, doubts)
     chips = placed(data, runtimes, chips, doubts)
     values = _ecc(data, chips, counters, doubts)
+    counters.tagged = {}
+    for runtime in runtimes or ():
+        if runtime.tag and (claimed := chips.of_all(runtime.places)):
+            counters.tagged.setdefault(runtime.tag, set()).update(claimed)
     if runtimes is not None:
         values |= {
             "nc_util_pct": _utilisation(runtimes, chips, doubts),

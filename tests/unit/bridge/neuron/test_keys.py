@@ -75,6 +75,7 @@ def outcome(document: dict[str, Any]) -> Any:
         reader.ultraserver,
         reader.lnc,
         reader.period_s,
+        reader.tagged,
     )
     return columns, identity, reader.versions
 

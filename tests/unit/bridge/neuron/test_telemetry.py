@@ -16,6 +16,7 @@ from trnfleet.domain.metrics import METRICS
 from trnfleet.errors import ConfigError
 from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.monitor import Monitor
+from trnfleet.wire.messages import ClaimMessage, decode_message
 
 
 @pytest.mark.parametrize("encoding", ["json", "cbor"])
@@ -96,3 +97,55 @@ def test_addresses_of_hosts() -> None:
     for bad in ("a/b", "a/b/c/chip00", "a/b/c d"):
         with pytest.raises(ConfigError, match="address"):
             check_path(bad)
+
+
+def test_process_tags_are_claims() -> None:
+    """A tag claims its process's chips, once per change; the default tag, the pid, claims none."""
+    reader = HostReader()
+    telemetry = HostTelemetry(reader, "lab", "uc1/standalone/x", boot="b", period_s=1.0)
+    document = trn2()
+
+    def claims(tag: str, tick: int) -> list[ClaimMessage]:
+        document["neuron_runtime_data"][0]["neuron_runtime_tag"] = tag
+        feed(reader, document)
+        return [
+            decode_message(made.payload, ClaimMessage)
+            for made in telemetry.envelopes(START_NS + tick * 1_000_000_000)
+            if "/claim/uc1/standalone/x" in made.topic and made.retain
+        ]
+
+    pid = str(document["neuron_runtime_data"][0]["pid"])
+    assert claims(pid, 0) == []
+    [message] = claims("ns/llama3.1", 1)
+    [claim] = message.claims
+    assert (claim.job, claim.display_name, claim.source, claim.since) == (
+        "ns-llama3-1",
+        "ns/llama3.1",
+        "process-tag",
+        "2026-01-05T00:00:01.000Z",
+    )
+    assert set(claim.chips) == reader.tagged["ns/llama3.1"]
+    assert claims("ns/llama3.1", 2) == []
+    assert [message.claims for message in claims(pid, 3)] == [()]
+
+
+def test_a_replayed_host_with_tagged_processes_shows_a_job() -> None:
+    """A monitor makes a job of a tag: chips, state, utilisation and memory."""
+    reader = HostReader()
+    document = trn2()
+    document["neuron_runtime_data"][0]["neuron_runtime_tag"] = "llama"
+    feed(reader, document)
+    telemetry = HostTelemetry(reader, "lab", "uc1/standalone/x", boot="b", period_s=1.0)
+    monitor = Monitor(SilentSource(), "lab", clock=ManualClock(START_NS, 1_000.0))
+    for made in telemetry.envelopes(START_NS):
+        monitor.apply([made._replace(received_s=1_000.0)])
+        monitor.compute()
+    job = monitor.ingest.jobs["llama"]
+    assert (job.kind, job.state, job.on) == ("claimed", "running", ("uc1/standalone/x",))
+    assert job.mfu is None
+    assert job.steps_completed is None
+    claimed = monitor.ingest.job_table.claimed_figures("llama", monitor.store)
+    assert claimed is not None
+    assert claimed.chips == len(reader.tagged["llama"])
+    assert claimed.nc_util_pct > 0
+    assert claimed.hbm_used_bytes > 0
