@@ -59,5 +59,5 @@ class ListedNats(Nats):
 
     def environment(self) -> dict[str, str]:
         """Return the passwords."""
-        roles = ("PUBLISHER", "WATCH", "VIEWER", "OPERATOR", "RELAY", "AGENT")
+        roles = ("PUBLISHER", "WATCH", "VIEWER", "OPERATOR", "RELAY", "AGENT", "REPORTER")
         return {f"TRNFLEET_{role}_PASSWORD": PASSWORD for role in roles}

@@ -246,7 +246,15 @@ def test_the_page_names_the_files_and_their_users() -> None:
     for file, pattern in (("mosquitto.acl", r"^user (\S+)"), ("nats.conf", r"user: ([\w-]+),")):
         text = (LISTS / file).read_text(encoding="utf-8")
         users = re.findall(pattern, text, re.MULTILINE)
-        assert users == ["publisher", "watch", "viewer", "operator", "relay", "agent-trn2-0001"]
+        assert users == [
+            "publisher",
+            "watch",
+            "viewer",
+            "operator",
+            "relay",
+            "agent-trn2-0001",
+            "reporter-pretrain",
+        ]
         assert f"config/brokers/{file}" in page
         for user in users:
             assert f"**{user}**" in page

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.broker
 
 AGENT = "agent-trn2-0001"
+REPORTER = "reporter-pretrain"
 OWN = "uc1/standalone/trn2-0001"
 OTHER = "uc1/standalone/trn2-0002"
 TOPICS = (
@@ -34,7 +35,9 @@ TOPICS = (
     f"telemetry/{OWN}/chip00",
     f"event/{OWN}",
     f"publisher/{AGENT}",
+    f"claim/{OWN}",
     f"node/{OTHER}",
+    f"claim/{OTHER}",
     f"telemetry/{OTHER}",
     f"telemetry/{OTHER}/chip00",
     "telemetry/uc2/standalone/trn2-0001",
@@ -42,6 +45,7 @@ TOPICS = (
     f"event/{OTHER}",
     f"publisher/{AGENT}-2",
     "job/train",
+    "job/pretrain",
     "reservation/cr-1",
     "alert/0123456789abcdef",
     "ack/0123456789abcdef",
@@ -52,16 +56,35 @@ TOPICS = (
     "reply/asker/1",
 )
 _PASSED = ("event", "job", "reservation", "publisher", "alert")
-_STATE = ("node", "telemetry", "rollup", *_PASSED, "ack", "silence")
+_STATE = ("node", "telemetry", "claim", "rollup", *_PASSED, "ack", "silence")
 WRITES = {
-    "publisher": ("node", "telemetry", "event", "job", "reservation", "publisher", "reply"),
+    "publisher": (
+        "node",
+        "telemetry",
+        "event",
+        "job",
+        "claim",
+        "reservation",
+        "publisher",
+        "reply",
+    ),
     "watch": ("publisher", "alert", "ack", "silence"),
     "viewer": (),
     "operator": ("ack", "silence", "command"),
     "relay": ("node", "rollup", *_PASSED, "telemetry", "reply"),
 }
 READS = {
-    "publisher": ("node", "publisher", "job", "reservation", "alert", "ack", "silence", "command"),
+    "publisher": (
+        "node",
+        "publisher",
+        "job",
+        "claim",
+        "reservation",
+        "alert",
+        "ack",
+        "silence",
+        "command",
+    ),
     "watch": _STATE,
     "viewer": _STATE,
     "operator": (*_STATE, "reply"),
@@ -74,7 +97,9 @@ LOOKS_AT_FIGURES = ("watch", "viewer", "operator", "relay")
 def may_write(role: str, topic: str) -> bool:
     """Return whether docs/brokers.md lets a role write a topic."""
     if role == AGENT:
-        return topic in TOPICS[:5]
+        return topic in TOPICS[:6]
+    if role == REPORTER:
+        return topic == "job/pretrain"
     return topic.partition("/")[0] in WRITES[role]
 
 
@@ -85,7 +110,7 @@ def may_read(role: str, topic: str) -> bool:
     """
     if role == AGENT:
         return topic in {f"command/{OWN}", "command/fleet"}
-    return topic.partition("/")[0] in READS[role]
+    return role != REPORTER and topic.partition("/")[0] in READS[role]
 
 
 @pytest.fixture(
@@ -105,7 +130,7 @@ def url(broker: BrokerProcess, user: str) -> BrokerUrl:
     return BrokerUrl(HOST, broker.port, user)
 
 
-@pytest.mark.parametrize("role", [*WRITES, AGENT])
+@pytest.mark.parametrize("role", [*WRITES, AGENT, REPORTER])
 async def test_each_role_writes_and_reads_its_topics_alone(
     listed: BrokerProcess, role: str
 ) -> None:
@@ -140,10 +165,10 @@ async def test_each_role_writes_and_reads_its_topics_alone(
             for each in (await listener.take() if listener.waiting else [])
             if each.payload == b"all"
         }
-        # With MQTT 3.1.1 an agent reads back what it writes.
+        # With MQTT 3.1.1 an agent and a reporter read back what they write.
         heard -= (
-            {f"{root}/node/{OWN}"}
-            if role == AGENT and listener.status.protocol == "3.1.1"
+            {f"{root}/node/{OWN}", f"{root}/job/pretrain"}
+            if role in {AGENT, REPORTER} and listener.status.protocol == "3.1.1"
             else set()
         )
         assert heard == {f"{root}/{topic}" for topic in TOPICS if may_read(role, topic)}
