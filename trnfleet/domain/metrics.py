@@ -121,6 +121,8 @@ class Metric:
     name."""
     has_history: bool = False
     """Whether the monitor keeps the last minutes of every node; costs memory per node."""
+    is_simulated: bool = True
+    """Whether simulators publish it."""
 
     @property
     def short_title(self) -> str:
@@ -295,7 +297,14 @@ def _gauge(
 
 
 def _counter(
-    name: str, title: str, wire: WireType, text: str, source: str, scope: Scope = Scope.CHIP
+    name: str,
+    title: str,
+    wire: WireType,
+    text: str,
+    source: str,
+    scope: Scope = Scope.CHIP,
+    *,
+    is_simulated: bool = True,
 ) -> Metric:
     return Metric(
         name,
@@ -309,6 +318,7 @@ def _counter(
         _MEASURED,
         source,
         title=title,
+        is_simulated=is_simulated,
     )
 
 
@@ -467,6 +477,20 @@ METRICS: tuple[Metric, ...] = (
         real_source="sysfs stats/power/utilization, average of the last wall-clock minute",
     ),
     _gauge(
+        "power_util_max_pct",
+        Scope.CHIP,
+        "u16",
+        0.01,
+        "%",
+        Aggregate.MAX,
+        peak=100.0,
+        title="power max",
+        help="Share of the chip's maximum power above its background, largest of the last minute",
+        real_host=_MEASURED,
+        real_source="sysfs stats/power/utilization, maximum of the last wall-clock minute",
+        is_simulated=False,
+    ),
+    _gauge(
         "temperature_c",
         Scope.CHIP,
         "u16",
@@ -507,6 +531,14 @@ METRICS: tuple[Metric, ...] = (
         "u32",
         "HBM errors that ECC could not correct",
         "neuron-monitor, sysfs",
+    ),
+    _counter(
+        "mem_ecc_repairable_uncorrected",
+        "HBM repair",
+        "u32",
+        "HBM errors that ECC could not correct and that a reload of the driver repairs",
+        "sysfs, which counts them apart from mem_ecc_uncorrected",
+        is_simulated=False,
     ),
     _counter(
         "sram_ecc_corrected",
@@ -617,6 +649,24 @@ METRICS: tuple[Metric, ...] = (
         "sysfs infiniband hw_counters retrans_pkts",
         Scope.INSTANCE,
     ),
+    _counter(
+        "efa_impaired_remote_conn_events",
+        "EFA impair.",
+        "u32",
+        "EFA connections that became impaired, all adapters",
+        "sysfs infiniband hw_counters impaired_remote_conn_events",
+        Scope.INSTANCE,
+        is_simulated=False,
+    ),
+    _counter(
+        "efa_unresponsive_remote_events",
+        "EFA unresp.",
+        "u32",
+        "EFA peers that became unresponsive, all adapters",
+        "sysfs infiniband hw_counters unresponsive_remote_events",
+        Scope.INSTANCE,
+        is_simulated=False,
+    ),
     _gauge(
         "exec_latency_p50_s",
         Scope.INSTANCE,
@@ -643,6 +693,8 @@ METRICS: tuple[Metric, ...] = (
     ),
 )
 
+SIMULATED = tuple(metric for metric in METRICS if metric.is_simulated)
+"""Metrics that simulators publish."""
 BY_NAME = {metric.name: metric for metric in METRICS}
 CHIP_METRICS = tuple(metric for metric in METRICS if metric.scope is Scope.CHIP)
 INSTANCE_METRICS = tuple(metric for metric in METRICS if metric.scope is Scope.INSTANCE)

@@ -15,7 +15,7 @@ import numpy as np
 from trnfleet.clock import NS_PER_MS, NS_PER_S
 from trnfleet.domain.fleet import FleetFile, Inference, expand, lnc_by_instance
 from trnfleet.domain.layout import Layout, whole_spans_of
-from trnfleet.domain.metrics import BY_NAME, METRICS, Scope
+from trnfleet.domain.metrics import BY_NAME, SIMULATED, Scope
 from trnfleet.errors import ConfigError
 from trnfleet.sim.events import SimEvent
 from trnfleet.sim.faults.effects import RESTARTED_COUNTERS
@@ -446,7 +446,7 @@ def _allocate(layout: Layout, own: range) -> dict[str, NDArray[Any]]:
     chips = slice(int(layout.chip_start[own.start]), int(layout.chip_start[own.stop]))
     published = {Scope.CHIP: chips, Scope.INSTANCE: slice(own.start, own.stop)}
     columns: dict[str, NDArray[Any]] = {}
-    for metric in METRICS:
+    for metric in SIMULATED:
         shape = (rows[metric.scope], metric.width) if metric.is_vector else (rows[metric.scope],)
         columns[metric.name] = np.zeros(shape, metric.dtype)
         if metric.name not in _FROM_ZERO:

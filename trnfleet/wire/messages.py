@@ -15,8 +15,8 @@ from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, present_name
 from trnfleet.domain.hardware.topology import DIRECTIONS, MOST_LANES
 from trnfleet.domain.metrics import (
     BY_NAME,
-    CHIP_METRICS,
-    INSTANCE_METRICS,
+    METRICS,
+    SIMULATED,
     Metric,
     Scope,
     WireType,
@@ -432,11 +432,11 @@ COLUMN_SETS = {
 """Sets of columns that descriptors name, by name and version."""
 _STANDARD = COLUMN_SETS["standard/1"]
 STANDARD_COLUMNS = _STANDARD + tuple(
-    column
-    for column in map(ColumnSpec.of, CHIP_METRICS + INSTANCE_METRICS)
-    if column not in _STANDARD
+    column for column in map(ColumnSpec.of, SIMULATED) if column not in _STANDARD
 )
-"""Every column of the metric table, as our own publishers describe them."""
+"""Columns of our simulators."""
+OWN_COLUMNS = frozenset(map(ColumnSpec.of, METRICS))
+"""Every column of the metric table; others are converted."""
 
 
 def encode_message(message: WireStruct) -> bytes:

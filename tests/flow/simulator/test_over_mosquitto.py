@@ -14,7 +14,7 @@ from support.monitor.state import stored_difference
 from support.processes.programs import Program, run
 from support.processes.waiting import eventually, running, take_until
 
-from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS
+from trnfleet.domain.metrics import SIMULATED, Scope
 from trnfleet.errors import BrokerError
 from trnfleet.monitor.freshness import Freshness
 from trnfleet.services.live_monitor import LiveMonitor, monitor_fleet
@@ -72,8 +72,9 @@ async def test_what_a_subscriber_sees(mosquitto: MosquittoProcess, simulator: Pr
         chips = [got for got in by_seq[seq] if "chip" in got]
         instances = [got for got in by_seq[seq] if "chip" not in got]
         assert (len(chips), len(instances)) == (192, 12)
-        assert all(metric.name in got for metric in CHIP_METRICS for got in chips)
-        assert all(metric.name in got for metric in INSTANCE_METRICS for got in instances)
+        for scope, messages in ((Scope.CHIP, chips), (Scope.INSTANCE, instances)):
+            names = {metric.name for metric in SIMULATED if metric.scope is scope}
+            assert all(names <= got.keys() for got in messages)
 
 
 def test_status(mosquitto: MosquittoProcess, simulator: Program) -> None:

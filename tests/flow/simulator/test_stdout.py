@@ -10,7 +10,7 @@ import pytest
 from support.processes.programs import COMMAND, environment, run
 from support.sim.scenario_run import ScenarioRun
 
-from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS
+from trnfleet.domain.metrics import SIMULATED, Scope
 
 DEMO = ("simulate", "--stdout", "--fleet", "demo", "--seed", "7", "--ticks", "20")
 
@@ -41,7 +41,8 @@ def test_lines_are_the_messages_objects() -> None:
     assert lines[-1]["ts"] == "2026-01-05T09:00:19.000Z"
     assert [line["seq"] for line in lines] == [tick for tick in range(20) for _ in range(204)]
     for line in lines[:204]:
-        metrics = CHIP_METRICS if "chip" in line else INSTANCE_METRICS
+        scope = Scope.CHIP if "chip" in line else Scope.INSTANCE
+        metrics = [metric for metric in SIMULATED if metric.scope is scope]
         assert [name for name in line if name in {metric.name for metric in metrics}] == [
             each.name for each in metrics
         ]

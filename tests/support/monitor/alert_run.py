@@ -12,7 +12,7 @@ from support.monitor.feed import SilentSource
 from support.sim.simulation import Recorder
 from trnfleet.clock import ManualClock
 from trnfleet.domain.fleet import Publishing
-from trnfleet.domain.metrics import METRICS, Provider
+from trnfleet.domain.metrics import SIMULATED, Provider
 from trnfleet.domain.scenario import FaultEntry, Scenario
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.services.files.rules import load_rules
@@ -209,7 +209,7 @@ def _masked(engine: Engine) -> Callable[[int], Tick]:
 
     def masked(ticks: int = 1) -> Tick:
         result = step(ticks)
-        for metric in METRICS:
+        for metric in SIMULATED:
             if metric.source is Provider.OTHERS:
                 engine.columns[metric.name][:] = metric.top
         return result

@@ -13,7 +13,7 @@ import numpy as np
 
 from trnfleet.clock import ManualClock, format_rfc3339
 from trnfleet.domain.layout import Layout
-from trnfleet.domain.metrics import BY_NAME, METRICS, Scope
+from trnfleet.domain.metrics import BY_NAME, SIMULATED, Scope
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.wire.frames import FrameEncoder
@@ -112,7 +112,7 @@ class Feed:
         self.monitor = Monitor(SilentSource(), fleet, clock=self.clock, limits=limits)
         self.layout = Layout.of(instances)
         self.columns: dict[str, NDArray[Any]] = {}
-        for metric in METRICS:
+        for metric in SIMULATED:
             rows = self.layout.chips if metric.scope is Scope.CHIP else len(self.layout.instances)
             self.columns[metric.name] = np.zeros(
                 (rows, metric.width) if metric.is_vector else rows, metric.dtype
@@ -331,7 +331,7 @@ class Feed:
         """Make all values of an instance and its chips not available, as while booting."""
         number = self.layout.instance_index[instance]
         chips = slice(int(self.layout.chip_start[number]), int(self.layout.chip_start[number + 1]))
-        for metric in METRICS:
+        for metric in SIMULATED:
             self.columns[metric.name][chips if metric.scope is Scope.CHIP else number] = metric.top
 
     def tick(self, paths: list[str] | None = None) -> None:

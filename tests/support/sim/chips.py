@@ -10,7 +10,7 @@ import numpy as np
 from trnfleet.config import validate
 from trnfleet.domain.fleet import FleetFile, expand
 from trnfleet.domain.layout import Layout
-from trnfleet.domain.metrics import BY_NAME, METRICS, Scope
+from trnfleet.domain.metrics import BY_NAME, SIMULATED, Scope
 from trnfleet.sim.hardware.chips import ChipPhysics
 from trnfleet.sim.hardware.hosts import HostPhysics
 from trnfleet.sim.hardware.thermal import NOTHING, ThrottledChips
@@ -84,7 +84,7 @@ class Chips:
                 (rows[metric.scope], metric.width) if metric.is_vector else rows[metric.scope],
                 metric.dtype,
             )
-            for metric in METRICS
+            for metric in SIMULATED
         }
         self.rng = Rng(seed)
         self.inlet_delta_c = np.zeros(len(self.layout.instances), np.float32)

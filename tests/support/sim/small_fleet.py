@@ -12,7 +12,7 @@ import numpy as np
 from trnfleet.config import validate
 from trnfleet.domain.fleet import FleetFile, expand
 from trnfleet.domain.layout import Layout
-from trnfleet.domain.metrics import HEALTH_BITS, METRICS, Scope
+from trnfleet.domain.metrics import HEALTH_BITS, SIMULATED, Scope
 from trnfleet.domain.scenario import Scenario
 from trnfleet.sim.faults.timeline import IncidentTimeline
 from trnfleet.sim.jobs.slowdown import Slowdowns
@@ -99,7 +99,7 @@ class SmallFleet:
                 self.layout.chips if metric.scope == Scope.CHIP else len(self.layout.instances),
                 metric.dtype,
             )
-            for metric in METRICS
+            for metric in SIMULATED
             if not metric.is_vector
         }
         self.columns["links_up"][:] = self.links_up

@@ -14,7 +14,7 @@ from trnfleet.domain.metrics import (
     BY_NAME,
     CHIP_METRICS,
     INSTANCE_METRICS,
-    METRICS,
+    SIMULATED,
     Aggregate,
     Kind,
     Metric,
@@ -63,7 +63,7 @@ INSTANCE = (made_up("host_supply_v", Scope.INSTANCE, "u32"),)
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch, make_engine: Callable[..., Engine]) -> Engine:
     """Return an engine of two instances with a longer table of metrics, two ticks old."""
-    monkeypatch.setattr(engine_module, "METRICS", (*METRICS, *CHIP, *INSTANCE))
+    monkeypatch.setattr(engine_module, "SIMULATED", (*SIMULATED, *CHIP, *INSTANCE))
     for module in (frames_module, telemetry_module):
         monkeypatch.setattr(module, "CHIP_METRICS", (*CHIP_METRICS, *CHIP))
         monkeypatch.setattr(module, "INSTANCE_METRICS", (*INSTANCE_METRICS, *INSTANCE))
@@ -112,7 +112,7 @@ def test_a_frame_holds_the_top_codes(engine: Engine) -> None:
 def test_the_others_keep_their_codes(engine: Engine, make_engine: Callable[..., Engine]) -> None:
     """A longer table does not change the metrics filled by the simulator."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine_module, "METRICS", METRICS)
+        patch.setattr(engine_module, "SIMULATED", SIMULATED)
         plain = make_engine()
         for _ in range(2):
             plain.step()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.monitor.feed import Feed, ultraservers
 
-from trnfleet.domain.metrics import METRICS
+from trnfleet.domain.metrics import SIMULATED
 from trnfleet.errors import WireError
 from trnfleet.wire.frames import Unit
 from trnfleet.wire.messages import Descriptor, decode_message
@@ -33,7 +33,7 @@ def test_a_frame_gives_every_column(feed: Feed) -> None:
     codes = unit.codes(unit.decode(frame.payload))
     assert unit.chips == (0, 16, 32, 48, 64)
     assert [path for path, _ in unit.instances] == list(feed.layout.instances)
-    for metric in METRICS:
+    for metric in SIMULATED:
         assert np.array_equal(codes[metric.name], feed.columns[metric.name]), metric.name
 
 

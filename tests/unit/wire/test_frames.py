@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.monitor.feed import Feed, ultraservers
 
 import trnfleet.wire.frames as frames_module
-from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, INSTANCE_METRICS, Scope
+from trnfleet.domain.metrics import BY_NAME, Scope
 from trnfleet.errors import WireError
 from trnfleet.wire.frames import FrameDecoder, FrameEncoder, is_known, to_store_codes
 from trnfleet.wire.messages import STANDARD_COLUMNS, ColumnSpec
@@ -54,9 +54,9 @@ def test_frames_carry_every_column(reader: FrameDecoder, feed: Feed) -> None:
         frame = reader.decode(frames.encode(seq, 1_000 + seq))
         assert frame.head == ("boot", seq, 1_000 + seq)
         assert (frame.path, frame.revision) == (PATH, 0)
-        for arrays, metrics in ((frame.chip, CHIP_METRICS), (frame.instance, INSTANCE_METRICS)):
-            for metric in metrics:
-                assert np.array_equal(arrays[metric.name], feed.columns[metric.name]), metric.name
+        for name, column in feed.columns.items():
+            arrays = frame.chip if BY_NAME[name].scope is Scope.CHIP else frame.instance
+            assert np.array_equal(arrays[name], column), name
     assert len(reader.templates) == 1
 
 

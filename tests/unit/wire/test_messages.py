@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from support.monitor.feed import Feed, ultraservers, with_columns
 
-from trnfleet.domain.metrics import BY_NAME
+from trnfleet.domain.metrics import SIMULATED
 from trnfleet.errors import WireError
 from trnfleet.wire.limits import Limits
 from trnfleet.wire.messages import (
@@ -123,7 +123,7 @@ def test_a_set_of_columns_never_changes() -> None:
         name: hashlib.sha256(text.encode()).hexdigest() for name, text in lines.items()
     } == COLUMN_HASHES, 'a set has changed: see "How to add a metric" in CONTRIBUTING.md'
     assert STANDARD_COLUMNS[: len(COLUMN_SETS["standard/1"])] == COLUMN_SETS["standard/1"]
-    assert {column.name for column in STANDARD_COLUMNS} == set(BY_NAME)
+    assert {column.name for column in STANDARD_COLUMNS} == {metric.name for metric in SIMULATED}
 
 
 def test_new_columns_stand_beside_a_set() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from trnfleet import logs
 from trnfleet.domain.layout import Layout
-from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS, Scope
+from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, INSTANCE_METRICS, Scope
 from trnfleet.monitor.ingest.frame_rows import Shift
 from trnfleet.monitor.slices import DONE, SLICE, Slices, finish
 from trnfleet.monitor.store.announced import bits_of
@@ -33,11 +33,13 @@ if TYPE_CHECKING:
     )
     from trnfleet.monitor.sources.publishers import Publishers
     from trnfleet.monitor.store.store import Store
+    from trnfleet.wire.messages import ColumnSpec
 
 
 log = logs.get_logger(__name__)
 
 _STANDARD_BITS = bits_of(column.name for column in STANDARD_COLUMNS)
+_ALL_BITS = bits_of(BY_NAME)
 _SLASHES = operator.methodcaller("count", "/")
 
 
@@ -264,8 +266,7 @@ def write_descriptor(store: Store, descriptor: CompactDescriptor, publishers: Pu
         )
         if descriptor.rollup is not None:
             store.rolled.name_publisher(descriptor.path, publisher.number)
-    if descriptor.columns is not STANDARD_COLUMNS:
-        _blank_columns(store, descriptor, rows)
+    _blank_columns(store, descriptor.columns, rows)
 
 
 def _write_descriptors(
@@ -327,9 +328,11 @@ def _write_descriptors(
     store.publisher_of[places[is_offline][::-1]] = boots[is_offline][::-1]
     store.publisher_of[places[is_online]] = boots[is_online]
     ends = np.cumsum(np.array(counts, np.int64))
+    is_usual = np.array([each.columns is STANDARD_COLUMNS for each in descriptors], np.bool_)
+    _blank_columns(store, STANDARD_COLUMNS, places[np.repeat(is_usual, counts)])
     for descriptor, count, end in zip(descriptors, counts, ends.tolist(), strict=True):
         if descriptor.columns is not STANDARD_COLUMNS:
-            _blank_columns(store, descriptor, places[end - count : end])
+            _blank_columns(store, descriptor.columns, places[end - count : end])
             yield
 
 
@@ -337,18 +340,20 @@ def _announced(descriptor: CompactDescriptor) -> int:
     """Return the metrics that a descriptor announces, as a bit mask; without columns, all."""
     if descriptor.rollup is not None:
         return bits_of(descriptor.rollup_columns)
-    if descriptor.columns is STANDARD_COLUMNS or not descriptor.columns:
-        # JSON names its values itself.
+    if descriptor.columns is STANDARD_COLUMNS:
         return _STANDARD_BITS
+    if not descriptor.columns:
+        # JSON names its values itself.
+        return _ALL_BITS
     return bits_of(column.name for column in descriptor.columns)
 
 
-def _blank_columns(store: Store, descriptor: CompactDescriptor, rows: NDArray[np.int64]) -> None:
-    """Mark values a descriptor does not announce as not available.
+def _blank_columns(store: Store, columns: Sequence[ColumnSpec], rows: NDArray[np.int64]) -> None:
+    """Mark values not among a descriptor's columns as not available.
 
     Otherwise a former value would be drawn as live.
     """
-    names = {column.name for column in descriptor.columns if is_known(column)}
+    names = {column.name for column in columns if is_known(column)}
     chips = store.layout.chip_rows(rows)
     for metric in (*CHIP_METRICS, *INSTANCE_METRICS):
         if metric.name not in names:

@@ -33,7 +33,7 @@ import numpy as np
 
 from trnfleet.domain import address
 from trnfleet.domain.address import Level
-from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, INSTANCE_METRICS, Scope
+from trnfleet.domain.metrics import BY_NAME, SIMULATED, Scope
 from trnfleet.errors import WireError
 from trnfleet.monitor.ingest.frame_rows import (
     BatchColumns,
@@ -50,7 +50,7 @@ from trnfleet.monitor.slices import SLICE, Slices
 from trnfleet.wire.frame_batch import IS_LITTLE_ENDIAN, FrameForm
 from trnfleet.wire.frames import FrameDecoder, FrameTemplate, is_known, limited
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
-from trnfleet.wire.messages import STANDARD_COLUMNS, ColumnSpec
+from trnfleet.wire.messages import OWN_COLUMNS, STANDARD_COLUMNS, ColumnSpec
 from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope
 from trnfleet.wire.topics import TopicClass
 
@@ -281,8 +281,8 @@ def _is_uniform(topic: FramedTopic, size_bytes: int) -> bool:
     )
 
 
-_CHIP_NAMES = tuple(metric.name for metric in CHIP_METRICS)
-_INSTANCE_NAMES = tuple(metric.name for metric in INSTANCE_METRICS)
+_CHIP_NAMES = tuple(metric.name for metric in SIMULATED if metric.scope is Scope.CHIP)
+_INSTANCE_NAMES = tuple(metric.name for metric in SIMULATED if metric.scope is Scope.INSTANCE)
 _LIMITED = limited(STANDARD_COLUMNS)
 
 OF_SOURCES = frozenset(
@@ -720,10 +720,10 @@ def _sort_columns(state: TopicState, columns: tuple[ColumnSpec, ...]) -> None:
         state.limited = _LIMITED
         return
     known = [column for column in columns if is_known(column)]
-    same = [column for column in known if column in STANDARD_COLUMNS]
+    same = [column for column in known if column in OWN_COLUMNS]
     state.same_chip = tuple(column.name for column in same if column.per is Scope.CHIP)
     state.same_instance = tuple(column.name for column in same if column.per is Scope.INSTANCE)
-    state.foreign = tuple(column for column in known if column not in STANDARD_COLUMNS)
+    state.foreign = tuple(column for column in known if column not in OWN_COLUMNS)
     state.has_other_columns = len(same) < len(columns)
     state.limited = limited(known)
 

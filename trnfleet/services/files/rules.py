@@ -8,7 +8,7 @@ from trnfleet.bridge.neuron.host_reader import EXPORTER, NEURON_MONITOR, OBSERVE
 from trnfleet.config import find_file, load_model, shipped_names
 from trnfleet.domain.alerts.rules import Rule, RuleFile, join_rules
 from trnfleet.domain.alerts.signals import Scope
-from trnfleet.domain.metrics import METRICS
+from trnfleet.domain.metrics import SIMULATED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ def load_rules(names: Sequence[str] = ()) -> tuple[Rule, ...]:
 
 
 SOURCES: dict[str, tuple[str, ...]] = {
-    "simulator": tuple(metric.name for metric in METRICS),
+    "simulator": tuple(metric.name for metric in SIMULATED),
     "neuron-monitor": NEURON_MONITOR,
     "exporter": EXPORTER,
     "Observer": OBSERVER,

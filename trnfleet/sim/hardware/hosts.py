@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from trnfleet.domain.metrics import BY_NAME, INSTANCE_METRICS, Scope
+from trnfleet.domain.metrics import BY_NAME, SIMULATED, Scope
 from trnfleet.sim.jobs.activity import EFA_CEILING, QUANTITIES
 from trnfleet.sim.jobs.window import TAIL, JobTick
 from trnfleet.sim.rng import Rng, Stream, knot_of
@@ -122,7 +122,9 @@ class HostPhysics:
         own = range(len(layout.instances)) if own is None else own
         self._own = slice(own.start, own.stop)
         self._columns = {
-            metric.name: columns[metric.name][self._own] for metric in INSTANCE_METRICS
+            metric.name: columns[metric.name][self._own]
+            for metric in SIMULATED
+            if metric.scope is Scope.INSTANCE
         }
         self._rng = rng
         self._fixed = self._lanes(self._words(Stream.CHIP_POWER, 1))

@@ -13,7 +13,7 @@ from support.monitor.feed import Feed, described_feed, standalone, ultraservers
 from support.monitor.state import stored_difference
 
 from trnfleet.clock import NS_PER_S
-from trnfleet.domain.metrics import BY_NAME, INSTANCE_METRICS
+from trnfleet.domain.metrics import BY_NAME, SIMULATED, Scope
 from trnfleet.monitor.ingest.sequence import LARGEST_GAP
 from trnfleet.monitor.ingest.topic_state import TopicState
 from trnfleet.monitor.ingest.topics import FrameTables
@@ -34,6 +34,7 @@ from trnfleet.wire.telemetry import Head
 from trnfleet.wire.topics import TopicClass, build_topic
 
 INSTANCES = [*ultraservers(8), *standalone(8)]
+INSTANCE_NAMES = [metric.name for metric in SIMULATED if metric.scope is Scope.INSTANCE]
 
 
 def rolled_block(relay: str, ultraserver: str) -> list[Envelope]:
@@ -202,8 +203,8 @@ async def test_many_at_once_end_as_one_by_one_whatever_comes(seed: int) -> None:
         if tick % 9 == 5:
             together.silence(chance.choice(together.layout.instances))
         elif tick % 9 == 7:
-            for metric in INSTANCE_METRICS:
-                together.columns[metric.name][:3] = metric.top
+            for name in INSTANCE_NAMES:
+                together.columns[name][:3] = BY_NAME[name].top
         messages = together.telemetry()
         if tick % 11 == 7:
             messages += together.telemetry()

@@ -11,7 +11,7 @@ import pytest
 from support.monitor.feed import Feed, live_feed, ready, ultraservers
 from support.monitor.state import stored_difference
 
-from trnfleet.domain.metrics import BY_NAME, METRICS, Scope
+from trnfleet.domain.metrics import BY_NAME, SIMULATED, Scope
 from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.ingest.telemetry import reporting_rows
 from trnfleet.wire.messages import Descriptor, decode_message, encode_message
@@ -101,7 +101,7 @@ def test_a_frame_of_instances_that_do_not_follow_each_other() -> None:
         )
         rows = np.array([layout.instance_index[each] for each in part.layout.instances])
         chips = layout.chip_rows(rows)
-        for metric in METRICS:
+        for metric in SIMULATED:
             where = chips if metric.scope is Scope.CHIP else rows
             assert np.array_equal(columns[metric.name][where], part.columns[metric.name])
     feed.monitor.compute()

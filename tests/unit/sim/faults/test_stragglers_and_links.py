@@ -48,6 +48,7 @@ def same(
             second[name][rows if metric.scope == "chip" else instances],
         )
         for name, metric in BY_NAME.items()
+        if metric.is_simulated
     )
 
 

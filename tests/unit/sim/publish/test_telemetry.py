@@ -68,5 +68,8 @@ def test_json_and_cbor_carry_the_same_codes(shipped: Callable[[str], FleetFile])
         for is_chip, arrays in ((True, frame.chip), (False, frame.instance)):
             chosen = [sample for sample in samples if sample.is_chip is is_chip]
             for metric, column in split_codes(chosen):
+                if not metric.is_simulated:
+                    assert (column == metric.top).all()
+                    continue
                 assert np.array_equal(column, arrays[metric.name]), metric.name
                 assert np.array_equal(column, framing.columns[metric.name]), metric.name
