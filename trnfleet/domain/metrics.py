@@ -693,11 +693,11 @@ METRICS: tuple[Metric, ...] = (
     ),
 )
 
-SIMULATED = tuple(metric for metric in METRICS if metric.is_simulated)
-"""Metrics that simulators publish."""
 BY_NAME = {metric.name: metric for metric in METRICS}
 CHIP_METRICS = tuple(metric for metric in METRICS if metric.scope is Scope.CHIP)
 INSTANCE_METRICS = tuple(metric for metric in METRICS if metric.scope is Scope.INSTANCE)
+SIMULATED = tuple(metric for metric in METRICS if metric.is_simulated)
+"""Metrics that simulators publish."""
 
 JOB_FIGURES: dict[str, str] = {
     "steps_per_s": "Optimizer steps a second",

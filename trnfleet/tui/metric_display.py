@@ -141,6 +141,7 @@ _ROWS = (
         "power_w", ChipPanel.POWER, tree=4, heat_map=2, selection=2, fleet_chart=2, chip_chart=5
     ),
     MetricDisplay("power_util_pct", ChipPanel.POWER, "util, 1 min", tree=20),
+    MetricDisplay("power_util_max_pct", ChipPanel.POWER, "max, 1 min", tree=LAST),
     MetricDisplay("tflops_per_w", tree=11, heat_map=8),
     MetricDisplay(
         "temperature_c",
@@ -161,6 +162,9 @@ _ROWS = (
         tree=14,
         heat_map=12,
         critical_from=1.0,
+    ),
+    MetricDisplay(
+        "mem_ecc_repairable_uncorrected", ChipPanel.COUNTERS, "HBM repairable", tree=LAST
     ),
     MetricDisplay("sram_ecc_corrected", ChipPanel.COUNTERS, "SRAM corrected"),
     MetricDisplay(

@@ -328,7 +328,9 @@ def _write_descriptors(
     store.publisher_of[places[is_offline][::-1]] = boots[is_offline][::-1]
     store.publisher_of[places[is_online]] = boots[is_online]
     ends = np.cumsum(np.array(counts, np.int64))
-    is_usual = np.array([each.columns is STANDARD_COLUMNS for each in descriptors], np.bool_)
+    is_usual = np.array(
+        [descriptor.columns is STANDARD_COLUMNS for descriptor in descriptors], np.bool_
+    )
     _blank_columns(store, STANDARD_COLUMNS, places[np.repeat(is_usual, counts)])
     for descriptor, count, end in zip(descriptors, counts, ends.tolist(), strict=True):
         if descriptor.columns is not STANDARD_COLUMNS:
