@@ -9,6 +9,7 @@ import functools
 import math
 import re
 import statistics
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic_core import from_json
@@ -32,6 +33,20 @@ FAILED = (
     "failed_to_queue",
 )
 """Keys of `execution_summary` that are no success."""
+NRT_STATUS = {
+    "completed_with_err": (1004, "EXEC_COMPLETED_WITH_ERR"),
+    "completed_with_num_err": (1003, "EXEC_COMPLETED_WITH_NUM_ERR"),
+    "timed_out": (5, "TIMEOUT"),
+    "incorrect_input": (1002, "EXEC_BAD_INPUT"),
+    "hw_err_collectives": (1200, "EXEC_HW_ERR_COLLECTIVES"),
+    "hw_err_hbm_ue": (1201, "EXEC_HW_ERR_HBM_UE"),
+    "hw_err_nc_ue": (1202, "EXEC_HW_ERR_NC_UE"),
+    "hw_err_dma_abort": (1203, "EXEC_HW_ERR_DMA_ABORT"),
+    "hw_err_repairable_hbm_ue": (1205, "EXEC_HW_ERR_REPAIRABLE_HBM_UE"),
+}
+"""Code and name of NRT_STATUS by key of `execution_summary`. Published: the SDK's nrt_status.h;
+the causes in hardware are Neuron Observer's only."""
+HARDWARE_ERRORS = tuple(key for key in NRT_STATUS if key.startswith("hw_err_"))
 CAUSES = ("numerical", "transient", "model", "runtime", "hardware")
 """Keys of `error_summary` with failures of a period."""
 MEMORY_PARTS = ("constants", "model_code", "model_shared_scratchpad", "runtime_memory", "tensors")
@@ -85,6 +100,8 @@ class Runtime(NamedTuple):
     p50_s: float | None
     p99_s: float | None
 
+    failures: Mapping[str, int] = MappingProxyType({})
+    """Executions of the period by key of `NRT_STATUS`, without 0."""
     busy: frozenset[int] = frozenset()
     """Cores whose counters are not all 0, or not all numbers."""
     places: tuple[int, ...] = ()
@@ -198,6 +215,7 @@ def _runtime(block: dict[str, Any], doubts: Doubts) -> Runtime:
     used = {core for core in busy if has_work((cores or {})[core])}
     used.update(core for core, size in (sizes or {}).items() if size)
     completed, failed = _summed(stats or {}, doubts)
+    outcomes = object_of(stats or {}, "execution_summary")
     latency = object_of(object_of(stats or {}, "latency_stats"), "total_latency")
     return Runtime(
         cores,
@@ -206,6 +224,7 @@ def _runtime(block: dict[str, Any], doubts: Doubts) -> Runtime:
         failed,
         doubts.number(latency.get("p50"), "total_latency.p50"),
         doubts.number(latency.get("p99"), "total_latency.p99"),
+        {key: count for key in NRT_STATUS if (count := count_of(outcomes.get(key)))},
         frozenset(busy),
         tuple(sorted(used or (sizes or {} if cores is None else cores))),
         "" if tag == str(block.get("pid", tag if tag.isdecimal() else "")) else tag,

@@ -15,7 +15,7 @@ import numpy as np
 
 from trnfleet.bridge.neuron.devices import DeviceList
 from trnfleet.bridge.neuron.fields import Doubts, object_of, parse_document, period_of, text_of
-from trnfleet.bridge.neuron.values import Chips, NeuronCounters, values_of
+from trnfleet.bridge.neuron.values import EFA, Chips, FailedExecutions, NeuronCounters, values_of
 from trnfleet.domain.hardware.catalogue import (
     INSTANCE_TYPES,
     TRAINIUM3,
@@ -57,6 +57,9 @@ EXPORTER = tuple(name for name in NEURON_MONITOR if name != "tflops")
 OBSERVER = (
     *(name for name in NEURON_MONITOR if not name.startswith("exec_latency")),
     "power_util_pct",
+    "power_util_max_pct",
+    "mem_ecc_repairable_uncorrected",
+    *EFA,
 )
 """Metrics that the text of Neuron Observer can have."""
 _GENERATION = re.compile(r"(?:trn|inf)\d+")
@@ -151,6 +154,11 @@ class HostReader:
         chips = self._chips(object_of(data, "neuron_hardware_info"), kind)
         self._write(values_of(data, chips, self._counters, self.doubts))
         return self.columns
+
+    @property
+    def failures(self) -> tuple[FailedExecutions, ...]:
+        """Failed executions of the last document."""
+        return self._counters.failures
 
     def _chips(self, hardware: dict[str, Any], kind: InstanceType) -> Chips:
         """Return where the host's cores and devices are."""

@@ -12,7 +12,7 @@ import statistics
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from trnfleet.bridge.neuron.fields import FAILED, UTILISATION
+from trnfleet.bridge.neuron.fields import FAILED, HARDWARE_ERRORS, UTILISATION
 from trnfleet.domain.metrics import MOST_PCT
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ class DocumentPart(enum.Enum):
     MEMORY = enum.auto()
     """Device memory of a core."""
     DEVICE = enum.auto()
+    EFA = enum.auto()
+    """Counters of all adapters."""
     VCPU = enum.auto()
     HOST_MEMORY = enum.auto()
 
@@ -82,6 +84,8 @@ _VCPU = {
     "irq": "irq",
     "softirq": "soft_irq",
 }
+UNREPAIRABLE = "mem_ecc_unrepairable_uncorrected"
+"""HBM errors without the repairable ones, as the driver counts `mem_ecc_uncorrected`."""
 PLACES: Mapping[str, DocumentPlace] = {
     "core_utilization": DocumentPlace(DocumentPart.CORE, UTILISATION),
     "core_effective_flops": DocumentPlace(DocumentPart.CORE, "effective_flops"),
@@ -89,14 +93,18 @@ PLACES: Mapping[str, DocumentPlace] = {
         f"core_infer_{key}": DocumentPlace(DocumentPart.COUNT, key)
         for key in ("completed", *FAILED)
     },
+    **{f"core_{key}": DocumentPlace(DocumentPart.COUNT, key) for key in HARDWARE_ERRORS},
     **{f"core_device_mem_{part}": DocumentPlace(DocumentPart.MEMORY, part) for part in _MEMORY},
     "core_mem_usage_total_device": DocumentPlace(DocumentPart.MEMORY, TOTAL),
     "device_power_avg": DocumentPlace(DocumentPart.DEVICE, "power_utilization"),
+    "device_power_max": DocumentPlace(DocumentPart.DEVICE, "power_utilization_max"),
     **{
         f"device_{key}": DocumentPlace(DocumentPart.DEVICE, key)
         for key in (
             "mem_ecc_corrected",
             "mem_ecc_uncorrected",
+            UNREPAIRABLE,
+            "mem_ecc_repairable_uncorrected",
             "sram_ecc_corrected",
             "sram_ecc_uncorrected",
         )
@@ -105,6 +113,11 @@ PLACES: Mapping[str, DocumentPlace] = {
         f"{scope}_{name}_percent": DocumentPlace(DocumentPart.VCPU, key)
         for name, key in _VCPU.items()
         for scope in ("vcpu", "vcpu_vcpu", "system_vcpu")
+    },
+    "efa_retrans_pkts": DocumentPlace(DocumentPart.EFA, "efa_retransmits"),
+    **{
+        f"efa_{key}": DocumentPlace(DocumentPart.EFA, f"efa_{key}")
+        for key in ("impaired_remote_conn_events", "unresponsive_remote_events")
     },
     "system_memory_used_bytes": DocumentPlace(DocumentPart.HOST_MEMORY, "memory_used_bytes"),
 }
@@ -190,6 +203,7 @@ def document_of(
     devices: dict[int, dict[str, Any]] = {}
     vcpus: defaultdict[str, list[float]] = defaultdict(list)
     memory: dict[str, float] = {}
+    efa: defaultdict[str, float] = defaultdict(float)
     for sample in samples:
         name = sample.name
         value = sample.value
@@ -216,8 +230,14 @@ def document_of(
             vcpus[place.key].append(value)
         elif place is not None and group is DocumentPart.HOST_MEMORY:
             memory[place.key] = value
+        elif place is not None and group is DocumentPart.EFA:
+            adapter = "/".join(sample.labels.get(key, "") for key in ("efa_device", "efa_port"))
+            efa[place.key] += growth(totals, (adapter, name, ""), value)
         else:
             _count(unread, name)
+    for counters in devices.values():
+        if UNREPAIRABLE in counters:
+            counters["mem_ecc_uncorrected"] = counters.pop(UNREPAIRABLE)
     runtimes = [_runtime(tag, core, groups) for (tag, core), groups in cores.items()]
     # A core without series is unknown, not idle.
     runtimes.append({"error": "cores without series are not known", "report": {}})
@@ -229,6 +249,7 @@ def document_of(
                 "average_usage": {key: statistics.fmean(values) for key, values in vcpus.items()}
             },
             "memory_info": memory,
+            "efa": dict(efa),
         },
         "instance_info": instance,
         "neuron_hardware_info": hardware,

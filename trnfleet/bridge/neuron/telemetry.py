@@ -10,8 +10,10 @@ import re
 from typing import TYPE_CHECKING, Literal
 
 from trnfleet.clock import format_rfc3339
-from trnfleet.domain.address import STANDALONE, Level, is_segment, split
+from trnfleet.domain.address import STANDALONE, Level, format_chip, is_segment, split
 from trnfleet.domain.metrics import BY_NAME
+from trnfleet.domain.quantities import counted
+from trnfleet.domain.severity import Severity
 from trnfleet.errors import ConfigError
 from trnfleet.wire.frames import FrameEncoder
 from trnfleet.wire.limits import DEFAULT_LIMITS
@@ -22,6 +24,7 @@ from trnfleet.wire.messages import (
     ClockSpec,
     ColumnSpec,
     Descriptor,
+    EventMessage,
     InstanceSpec,
     PublisherMessage,
     message_envelope,
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trnfleet.bridge.neuron.host_reader import HostReader
+    from trnfleet.bridge.neuron.values import FailedExecutions
 
 CLUSTER = "uc1"
 """Cluster of a host without a given address."""
@@ -125,12 +129,14 @@ class HostTelemetry:
         self._tags: dict[str, str | None] = {}
         """Since when each process tag is there; None from the first document on."""
         self._claims: tuple[ClaimSpec, ...] = ()
+        self._events = 0
 
-    def envelopes(self, ts_ns: int) -> Iterator[Envelope]:
+    def envelopes(self, ts_ns: int, *, with_events: bool = True) -> Iterator[Envelope]:
         """Yield the messages for the present columns; new or changed state first.
 
         Args:
             ts_ns: Source time of the document.
+            with_events: Whether its failures are new, and not those since an exporter began.
         """
         reader = self._reader
         if self._told_revision != reader.revision:
@@ -157,6 +163,27 @@ class HostTelemetry:
         else:
             payload = self._encoder.encode(head.seq, ts_ns)
             yield Envelope(self._topic(self._path), payload, content_type=CONTENT_TYPE_CBOR)
+
+        for failure in self._reader.failures if with_events else ():
+            yield self._event(failure, ts_ns)
+
+    def _event(self, failure: FailedExecutions, ts_ns: int) -> Envelope:
+        """Return the event of failed executions."""
+        self._events += 1
+        is_hardware = failure.name.startswith("EXEC_HW_ERR")
+        chip = "" if failure.chip is None else f"/{format_chip(failure.chip)}"
+        message = EventMessage(
+            id=f"{self._boot}-{self._events}",
+            ts=format_rfc3339(ts_ns),
+            path=self._path + chip,
+            source="runtime",
+            name="execution_failed",
+            severity=Severity.CRITICAL if is_hardware else Severity.WARNING,
+            text=f"{counted(failure.executions, 'execution')} failed: {failure.name}",
+            nrt=failure.nrt,
+        )
+        topic = build_topic(self._fleet, TopicClass.EVENT, message.path, self._root)
+        return message_envelope(topic, message, retain=False)
 
     def announce(self) -> Iterator[Envelope]:
         """Yield the retained state: presence of the host, and its descriptor."""

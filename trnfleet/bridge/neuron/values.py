@@ -14,6 +14,7 @@ import numpy as np
 
 from trnfleet.bridge.neuron.fields import (
     FLOPS,
+    NRT_STATUS,
     UTILISATION,
     Doubts,
     Runtime,
@@ -38,6 +39,11 @@ if TYPE_CHECKING:
     from trnfleet.domain.hardware.catalogue import InstanceType
 
 ECC = ("mem_ecc_corrected", "mem_ecc_uncorrected", "sram_ecc_corrected", "sram_ecc_uncorrected")
+ECC_READ = (*ECC, "mem_ecc_repairable_uncorrected")
+POWER = {"power_utilization": "power_util_pct", "power_utilization_max": "power_util_max_pct"}
+"""Metrics of a chip's power, by key of its device."""
+EFA = tuple(name for name in BY_NAME if name.startswith("efa_") and not name.endswith("_per_s"))
+"""Counters of the host's adapters."""
 BUSY = ("user", "nice", "system", "irq", "soft_irq")
 """Keys of a vCPU's usage that are time in use; waiting for I/O is not."""
 
@@ -121,6 +127,9 @@ class NeuronCounters:
         self._failed = np.zeros(chips, np.int64)
         self.tagged: dict[str, set[int]] = {}
         """Chips of each process tag, in the last document."""
+        self.failures: tuple[FailedExecutions, ...] = ()
+        """Of the last document."""
+        self._adapters = dict.fromkeys(EFA, 0)
         self._turn = 0
         """Place of the next execution of an uneven remainder."""
 
@@ -133,6 +142,11 @@ class NeuronCounters:
         counter += value - last if value >= last else value
         self._ecc[chip, name] = (value, counter)
         return counter
+
+    def count_adapters(self, name: str, grown: int) -> int:
+        """Return the counter of all adapters after it grew."""
+        self._adapters[name] += grown
+        return self._adapters[name]
 
     def count_executions(self, chips: list[int], completed: int, failed: int) -> None:
         """Distribute a period's executions among `chips`, named once per core."""
@@ -202,6 +216,7 @@ def values_of(
     for runtime in runtimes or ():
         if runtime.tag and (claimed := chips.of_all(runtime.places)):
             counters.tagged.setdefault(runtime.tag, set()).update(claimed)
+    counters.failures = tuple(_failures(runtimes or (), chips))
     if runtimes is not None:
         values |= {
             "nc_util_pct": _utilisation(runtimes, chips, doubts),
@@ -217,6 +232,11 @@ def values_of(
     memory = group_of(system, "memory_info") or {}
     used = doubts.number(memory.get("memory_used_bytes"), "memory_used_bytes")
     values["host_memory_used_bytes"] = np.array([or_nan(used)])
+    efa = object_of(system, "efa")
+    for name in EFA:
+        grown = count_of(efa.get(name))
+        if grown is not None:
+            values[name] = np.array([counters.count_adapters(name, grown)], np.float64)
     return values
 
 
@@ -327,20 +347,43 @@ def _devices(data: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
 def _ecc(
     data: dict[str, Any], chips: Chips, counters: NeuronCounters, doubts: Doubts
 ) -> dict[str, NDArray[np.float64]]:
-    values = {name: np.full(chips.kind.chips, math.nan) for name in ECC}
+    values = {name: np.full(chips.kind.chips, math.nan) for name in ECC_READ}
     for number, device in _devices(data):
         chip = chips.devices.get(number)
-        for name in ECC if chip is not None else ():
+        for name in ECC_READ if chip is not None else ():
             value = count_of(device.get(name))
             if value is not None and chip is not None:
                 values[name][chip] = counters.count_ecc(chip, name, value)
             elif is_told(device.get(name)):
                 doubts.add(f"{name} of device {number} must be a count{shown(device[name])}")
-        if chip is not None and "power_utilization" in device:
-            column = values.setdefault("power_util_pct", np.full(chips.kind.chips, math.nan))
-            key = f"power_utilization of device {number}"
-            column[chip] = or_nan(doubts.number(device["power_utilization"], key, MOST_PCT))
+        for key in POWER.keys() & device.keys() if chip is not None else ():
+            column = values.setdefault(POWER[key], np.full(chips.kind.chips, math.nan))
+            share = doubts.number(device[key], f"{key} of device {number}", MOST_PCT)
+            column[chip] = or_nan(share)
     return values
+
+
+class FailedExecutions(NamedTuple):
+    """Failed executions of one status in a document."""
+
+    nrt: int
+    name: str
+    executions: int
+    chip: int | None
+    """None for several, or an unknown one."""
+
+
+def _failures(runtimes: Iterable[Runtime], chips: Chips) -> Iterator[FailedExecutions]:
+    """Yield the failures of a document, at most one a status."""
+    counts: Counter[str] = Counter()
+    places: defaultdict[str, set[int | None]] = defaultdict(set)
+    for runtime in runtimes:
+        for key, count in runtime.failures.items():
+            counts[key] += count
+            places[key].update(chips.of_all(runtime.places) or (None,))
+    for key, count in counts.items():
+        chip = next(iter(places[key])) if len(places[key]) == 1 else None
+        yield FailedExecutions(*NRT_STATUS[key], count, chip)
 
 
 def _vcpu(group: dict[str, Any] | None, doubts: Doubts) -> float:

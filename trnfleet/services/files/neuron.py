@@ -275,7 +275,9 @@ class PrometheusInput(HostInput):
                 skipped.taken += 1
                 _tell(host.reader, scrape.line, skipped)
                 received_ns = max(received_ns, ts_ns)
-                for envelope in host.telemetry.envelopes(ts_ns):
+                # The counters of a host's first scrape are those since its exporter began.
+                is_first = not host.telemetry.seq
+                for envelope in host.telemetry.envelopes(ts_ns, with_events=not is_first):
                     yield Stored(received_ns, envelope)
             note_end(stream, skipped)
             self.forms = stream.forms + [self._unit.text()] * scrapes.has_observer

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trnfleet.bridge.neuron.fields import HARDWARE_ERRORS
 from trnfleet.bridge.neuron.host_reader import OBSERVER, HostReader
-from trnfleet.bridge.neuron.observer import PLACES, DocumentPart, UtilisationUnit
+from trnfleet.bridge.neuron.observer import PLACES, UNREPAIRABLE, DocumentPart, UtilisationUnit
 from trnfleet.bridge.neuron.scrapes import Scrape, Scrapes
+from trnfleet.bridge.neuron.values import POWER
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.wire.ndjson import LeftOut, TextFile
 
@@ -59,9 +61,11 @@ def test_each_metric_of_the_table_has_its_column(name: str) -> None:
     labels = {
         DocumentPart.DEVICE: 'neuron_device_index="1"',
         DocumentPart.VCPU: "",
+        DocumentPart.EFA: 'efa_device="rdmap1",efa_port="1"',
         DocumentPart.HOST_MEMORY: "",
     }
-    suffix = "_total" if group is DocumentPart.COUNT or "ecc" in name else ""
+    is_counter = group in {DocumentPart.COUNT, DocumentPart.EFA} or "ecc" in name
+    suffix = "_total" if is_counter else ""
     number = {
         DocumentPart.CORE: 0.5,
         DocumentPart.MEMORY: 8 * GIB,
@@ -80,7 +84,32 @@ def test_each_metric_of_the_table_has_its_column(name: str) -> None:
     )
     if group is DocumentPart.COUNT:
         expected = "exec_completed" if key == "completed" else "exec_errors"
-    assert got == {"power_util_pct" if key == "power_utilization" else expected}
+    if key in HARDWARE_ERRORS:
+        assert not got
+        return
+    others = {**POWER, UNREPAIRABLE: "mem_ecc_uncorrected"}
+    assert got == {others.get(key, expected)}
+
+
+def test_errors_that_a_reload_repairs_are_counted_apart() -> None:
+    """As the driver counts them, in either order; adapters are added up."""
+    both = [
+        f'neuron_device_{name}_total{{neuron_device_index="1"}} {number}'
+        for name, number in (
+            ("mem_ecc_uncorrected", 5),
+            ("mem_ecc_unrepairable_uncorrected", 2),
+            ("mem_ecc_repairable_uncorrected", 3),
+        )
+    ]
+    adapters = [
+        f'neuron_efa_unresponsive_remote_events_total{{efa_device="rdmap{number}"}} {number}'
+        for number in (1, 2)
+    ]
+    for lines in (both, both[::-1]):
+        got = values(*lines, *adapters)
+        assert got["mem_ecc_uncorrected"][1] == 2
+        assert got["mem_ecc_repairable_uncorrected"][1] == 3
+        assert got["efa_unresponsive_remote_events"].tolist() == [3]
 
 
 def test_values_are_those_of_their_cores() -> None:

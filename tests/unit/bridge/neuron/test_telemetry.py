@@ -16,7 +16,7 @@ from trnfleet.domain.metrics import METRICS
 from trnfleet.errors import ConfigError
 from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.monitor import Monitor
-from trnfleet.wire.messages import ClaimMessage, decode_message
+from trnfleet.wire.messages import ClaimMessage, EventMessage, decode_message
 
 
 @pytest.mark.parametrize("encoding", ["json", "cbor"])
@@ -149,3 +149,27 @@ def test_a_replayed_host_with_tagged_processes_shows_a_job() -> None:
     assert claimed.chips == len(reader.tagged["llama"])
     assert claimed.nc_util_pct > 0
     assert claimed.hbm_used_bytes > 0
+
+
+def test_failed_executions_are_events() -> None:
+    """One a status, of the chip if it is only one; those of before are told once."""
+    reader = HostReader()
+    document = trn2()
+    summary = document["neuron_runtime_data"][0]["report"]["execution_stats"]["execution_summary"]
+    summary |= {"timed_out": 3, "completed_with_num_err": 1}
+    feed(reader, document)
+    telemetry = HostTelemetry(reader, "lab", "uc1/standalone/x", boot="b", period_s=1.0)
+
+    events = [
+        decode_message(each.payload, EventMessage)
+        for each in telemetry.envelopes(START_NS)
+        if "/event/" in each.topic
+    ]
+    assert [(each.nrt, each.text) for each in events] == [
+        (1003, "1 execution failed: EXEC_COMPLETED_WITH_NUM_ERR"),
+        (5, "3 executions failed: TIMEOUT"),
+    ]
+    assert len({each.id for each in events}) == 2
+    summary |= {"timed_out": 0, "completed_with_num_err": 0}
+    feed(reader, document)
+    assert not [each for each in telemetry.envelopes(START_NS + 1) if "/event/" in each.topic]
