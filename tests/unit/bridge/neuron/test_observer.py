@@ -256,3 +256,16 @@ def test_a_counter_goes_on_after_garbage(garbage: str) -> None:
         reader.read_parsed(scrape.document)
 
     assert reader.columns["exec_completed"][0] == 45
+
+
+def test_errors_of_hardware_are_failures_of_their_chip() -> None:
+    """With the NRT status, and the growth since the last scrape."""
+    line = f"neuron_core_hw_err_hbm_ue_total{{{PLACE}}}"
+    reader = HostReader(metrics=OBSERVER)
+    _, scrapes, _ = read()
+    text = "".join(
+        (INFO + f"{line} {number}\n").replace("\n", f" {1_000 * number}\n") for number in (1, 3)
+    )
+    for scrape in scrapes.read(TextFile(io.BytesIO(text.encode()))):
+        reader.read_parsed(scrape.document)
+    assert reader.failures == ((1201, "EXEC_HW_ERR_HBM_UE", 2, 1),)
