@@ -25,6 +25,7 @@ def open_recording(
     *,
     name: str | None = None,
     neuron_ls: str | None = None,
+    sysfs: str | None = None,
     utilization: str | None = None,
 ) -> Iterator[Recording]:
     """Open recordings, or files of other programs, as one recording.
@@ -35,6 +36,7 @@ def open_recording(
         files: The files.
         name: Fleet of files that name none.
         neuron_ls: File of neuron-ls -j, for files of neuron-monitor.
+        sysfs: Tree of the Neuron driver, for files of neuron-monitor.
         utilization: Unit of Neuron Observer's utilization, if it is known.
 
     Raises:
@@ -51,6 +53,7 @@ def open_recording(
         report,
         name=name,
         neuron_ls=None if neuron_ls is None else Path(neuron_ls),
+        sysfs=None if sysfs is None else Path(sysfs),
         utilization=utilization,
     )
     try:

@@ -163,6 +163,15 @@ utilization_option = click.option(
         " above 1.5."
     ),
 )
+sysfs_option = click.option(
+    "--sysfs",
+    type=FileName(),
+    metavar="DIR",
+    help=(
+        "The Neuron driver's tree of a neuron-monitor host, or a copy of it, such as /sys: health,"
+        " power, and what the documents do not know."
+    ),
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 timeout_option = setting(
     "--timeout", type=Duration(LONGEST_WAIT_S), default="5s", help="Longest wait for an answer."

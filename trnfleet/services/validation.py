@@ -26,12 +26,19 @@ NO_PART = (1, 1_000_000_000)
 columns of chips and hosts, which use most of the memory."""
 
 
-def check_messages(path: Path, utilization: str | None = None) -> tuple[str, list[str]]:
+def check_messages(
+    path: Path, utilization: str | None = None, sysfs: Path | None = None
+) -> tuple[str, list[str]]:
     """Return the kind of a file of messages, and its problems.
 
     Raises:
         ConfigError: it cannot be read; `UnknownKindError` where it is no file of messages.
     """
+    if path.is_dir():
+        from trnfleet.bridge.neuron.sysfs import read_tree  # noqa: PLC0415
+
+        tree = read_tree(path)
+        return tree.text(), [tree.problem()] if tree.doubts.count else []
     kind = detect(path)
     if kind is Kind.MCAP:
         from trnfleet.record.read.recording import Recording  # noqa: PLC0415
@@ -50,7 +57,7 @@ def check_messages(path: Path, utilization: str | None = None) -> tuple[str, lis
     from trnfleet.services.files.conversion import open_input  # noqa: PLC0415
     from trnfleet.services.files.neuron import HostInput  # noqa: PLC0415
 
-    given = open_input(path, kind, Kind.MCAP, utilization=utilization)
+    given = open_input(path, kind, Kind.MCAP, sysfs=sysfs, utilization=utilization)
     telemetry = _Telemetry(given.about.root)
     count = 0
     for stored in given.messages():

@@ -3,11 +3,12 @@
 Owns who the host is, and its columns. It knows neither topics nor files.
 
 What neuron-monitor does not have (power, temperature, bandwidths, links, health, EFA) has no
-column.
+column, unless the driver's sysfs tree has it.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from trnfleet.domain.hardware.catalogue import (
     find_instance_type,
     present_name,
 )
-from trnfleet.domain.metrics import BY_NAME, METRICS, Scope
+from trnfleet.domain.metrics import BY_NAME, METRICS, Kind, Scope
 from trnfleet.errors import ConfigError, WireError
 from trnfleet.wire.telemetry import reason_above
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from numpy.typing import NDArray
+
+    from trnfleet.bridge.neuron.sysfs import SysfsValues
 
 
 DEFAULT_PERIOD_S = 5.0
@@ -82,7 +85,10 @@ class HostReader:
     """
 
     def __init__(
-        self, device_list: DeviceList | None = None, metrics: Collection[str] = NEURON_MONITOR
+        self,
+        device_list: DeviceList | None = None,
+        metrics: Collection[str] = NEURON_MONITOR,
+        sysfs: SysfsValues | None = None,
     ) -> None:
         """Wait for the first document.
 
@@ -90,8 +96,12 @@ class HostReader:
             device_list: What neuron-ls says of the host or container; without it device 0 is chip
                 0.
             metrics: Metrics that the host's documents can have.
+            sysfs: Values of the driver's tree, for what the documents do not know.
         """
-        self._metrics = metrics
+        self._metrics = {*metrics, *(sysfs.metrics if sysfs else ())}
+        self._sysfs = sysfs
+        self._is_counted: dict[str, NDArray[np.bool_]] = {}
+        """Mask of the chips that documents have counted for, by counter."""
         self.columns: Columns = {}
         """Wire codes of the metrics that the documents can have, rewritten in place with each
         document. A row per chip, one row for the instance."""
@@ -100,11 +110,11 @@ class HostReader:
         self.ec2_id: str | None = None
         self.host = ""
         """The instance's name tag; empty without one."""
-        self.ultraserver = ""
+        self.ultraserver = sysfs.ultraserver if sysfs else ""
         """Id of the instance's UltraServer; empty if unknown."""
         self.lnc: int | None = None
         """Physical cores of a logical one."""
-        self.versions: dict[str, str] = {}
+        self.versions = {"driver": sysfs.driver} if sysfs and sysfs.driver else {}
         """Versions of the host's hardware, by name."""
         self.doubts = Doubts()
         """Impossible values of the last document, treated as not available."""
@@ -152,13 +162,32 @@ class HostReader:
         self.period_s = period_of(data) or self.period_s
         self.doubts = Doubts()
         chips = self._chips(object_of(data, "neuron_hardware_info"), kind)
-        self._write(values_of(data, chips, self._counters, self.doubts))
+        values = values_of(data, chips, self._counters, self.doubts)
+        if self._sysfs is not None:
+            self._fill(values, self._sysfs)
+        self._write(values)
         return self.columns
 
     @property
     def failures(self) -> tuple[FailedExecutions, ...]:
         """Failed executions of the last document."""
         return self._counters.failures
+
+    def _fill(self, values: dict[str, NDArray[np.float64]], sysfs: SysfsValues) -> None:
+        """Fill unknown values from the driver's tree.
+
+        A counter of the tree began when the driver was loaded, and one of documents with the first.
+        So a chip's is the tree's only until a document has counted.
+        """
+        chips = self.kind.chips
+        for name in sysfs.metrics:
+            told = values.get(name, np.full(chips, math.nan))
+            is_open = np.isnan(told)
+            if BY_NAME[name].kind is Kind.COUNTER:
+                counted = self._is_counted.setdefault(name, np.zeros(chips, np.bool_))
+                counted |= ~is_open
+                is_open &= ~counted
+            values[name] = np.where(is_open, sysfs.column(name, chips), told)
 
     def _chips(self, hardware: dict[str, Any], kind: InstanceType) -> Chips:
         """Return where the host's cores and devices are."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from trnfleet.cli.options import utilization_option
+from trnfleet.cli.options import sysfs_option, utilization_option
 from trnfleet.cli.output import MOST_SHOWN
 from trnfleet.cli.params import FileName
 from trnfleet.cli.settings.files import check_file
@@ -18,13 +18,16 @@ from trnfleet.text import LONGEST_LINE, plain
 @click.command("check")
 @click.argument("files", type=FileName(), metavar="FILE...", nargs=-1, required=True)
 @utilization_option
+@sysfs_option
 @click.pass_context
-def command(ctx: click.Context, files: tuple[str, ...], utilization: str | None) -> None:
+def command(
+    ctx: click.Context, files: tuple[str, ...], utilization: str | None, sysfs: str | None
+) -> None:
     """Check each FILE, and print its first errors.
 
     The content decides the kind of a file: a recording, a file of neuron-monitor, its exporter, Neuron Observer or neuron-ls, a fleet,
     a scenario, alert rules, tests of rules, or settings. An unfinished recording is invalid, but readable: see trnfleet info. Files
-    of real hosts are shown with their form, count and begin. Text may be packed with gzip or zstd.
+    of real hosts are shown with their form, count and begin. A folder is the Neuron driver's tree in sysfs, or a copy of it. Text may be packed with gzip or zstd.
 
     \b
     Examples:
@@ -37,7 +40,7 @@ def command(ctx: click.Context, files: tuple[str, ...], utilization: str | None)
     for name in files:
         shown = plain(name, LONGEST_LINE)
         try:
-            kind, problems = _check(Path(name), utilization)
+            kind, problems = _check(Path(name), utilization, None if sysfs is None else Path(sysfs))
         except TrnfleetError as error:
             kind = ""
             problems = [str(error).removeprefix(f"{name}: ")]
@@ -53,7 +56,9 @@ def command(ctx: click.Context, files: tuple[str, ...], utilization: str | None)
     ctx.exit(0 if valid else ExitStatus.INVALID)
 
 
-def _check(path: Path, utilization: str | None = None) -> tuple[str, list[str]]:
+def _check(
+    path: Path, utilization: str | None = None, sysfs: Path | None = None
+) -> tuple[str, list[str]]:
     """Return the kind of a file, and its problems.
 
     Raises:
@@ -64,7 +69,7 @@ def _check(path: Path, utilization: str | None = None) -> tuple[str, list[str]]:
     from trnfleet.services.validation import check_document, check_messages
 
     try:
-        return check_messages(path, utilization)
+        return check_messages(path, utilization, sysfs)
     except UnknownKindError as unknown:
         if path.suffix in ENDINGS:
             raise

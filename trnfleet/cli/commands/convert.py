@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from trnfleet.cli.options import log_options, utilization_option
+from trnfleet.cli.options import log_options, sysfs_option, utilization_option
 from trnfleet.cli.output import exit_on_broken_pipe, report, stdout_bytes
 from trnfleet.cli.params import FileName, FleetName, Instant, OneOf
 from trnfleet.clock import datetime_ns
@@ -73,6 +73,7 @@ SOURCE_KINDS = (*KINDS, "prometheus")
     metavar="FILE",
     help="Output of neuron-ls -j on a neuron-monitor host; it places the chips of a container.",
 )
+@sysfs_option
 @click.option(
     "--start",
     type=Instant(),
@@ -95,6 +96,7 @@ def command(
     address: str | None,
     instance: str | None,
     neuron_ls: str | None,
+    sysfs: str | None,
     utilization: str | None,
     start: datetime | None,
     encoding: str | None,
@@ -139,6 +141,7 @@ def command(
             encoding=encoding,
             instance=instance,
             neuron_ls=neuron_ls,
+            sysfs=sysfs,
             utilization=utilization,
         )
         start_ns = None if start is None else datetime_ns(start)
@@ -151,6 +154,7 @@ def command(
             start_ns=start_ns,
             encoding=encoding,
             neuron_ls=None if neuron_ls is None else Path(neuron_ls),
+            sysfs=None if sysfs is None else Path(sysfs),
             utilization=utilization,
         )
         stack.callback(given.close)
@@ -197,6 +201,7 @@ def _refuse_others(kind: Kind, to: Kind, **given: object) -> None:
         "encoding": "--format",
         "instance": "--instance",
         "neuron_ls": "--neuron-ls",
+        "sysfs": "--sysfs",
         "utilization": "--utilization",
     }
     for option, value in given.items():

@@ -21,6 +21,7 @@ from trnfleet.cli.options import (
     pue_option,
     rules_option,
     setting,
+    sysfs_option,
     utilization_option,
 )
 from trnfleet.cli.output import exit_on_broken_pipe, report, require_terminal, stdout_bytes
@@ -85,6 +86,7 @@ if TYPE_CHECKING:
         " container."
     ),
 )
+@sysfs_option
 @setting(
     "--from",
     "begin",
@@ -148,6 +150,7 @@ def command(
     stdout: bool,
     name: str | None,
     neuron_ls: str | None,
+    sysfs: str | None,
     utilization: str | None,
     begin: str | None,
     end: str | None,
@@ -187,7 +190,7 @@ def command(
     if stdout:
         log.set_up()
         with open_recording(
-            files, name=name, neuron_ls=neuron_ls, utilization=utilization
+            files, name=name, neuron_ls=neuron_ls, sysfs=sysfs, utilization=utilization
         ) as recording:
             _write(recording, files[0], name, begin, end, include)
     elif broker is not None:
@@ -195,7 +198,7 @@ def command(
         from trnfleet.services.replay import ReplayRequest, publish_recording
 
         with open_recording(
-            files, name=name, neuron_ls=neuron_ls, utilization=utilization
+            files, name=name, neuron_ls=neuron_ls, sysfs=sysfs, utilization=utilization
         ) as recording:
             session = make_session(broker, root or recording.root, access, mqtt)
             request = ReplayRequest(
@@ -218,7 +221,7 @@ def command(
         # A file that is wrong is named before a terminal that is missing.
         loaded = load_rules(rules)
         with open_recording(
-            files, name=name, neuron_ls=neuron_ls, utilization=utilization
+            files, name=name, neuron_ls=neuron_ls, sysfs=sysfs, utilization=utilization
         ) as recording:
             fleet = fleet_of(recording, name, files[0])
             from_ns, to_ns = shown_part_of(recording, fleet, begin, end)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from trnfleet.bridge.neuron.devices import read_device_list
+from trnfleet.bridge.neuron.sysfs import read_tree
 from trnfleet.bridge.neuron.telemetry import check_path
 from trnfleet.errors import ConfigError, TrnfleetError, write_failure
 from trnfleet.files import temporary_folder
@@ -48,6 +49,7 @@ def open_recordings(
     *,
     name: str | None = None,
     neuron_ls: Path | None = None,
+    sysfs: Path | None = None,
     utilization: str | None = None,
 ) -> Recording:
     """Open recordings, or other message files, as one recording.
@@ -60,14 +62,16 @@ def open_recordings(
         report: Receives a line about what was left out of a file.
         name: Fleet of neuron-monitor's hosts.
         neuron_ls: What neuron-ls -j printed on the host, for files of neuron-monitor.
+        sysfs: The Neuron driver's tree of the host, for files of neuron-monitor.
         utilization: Unit of Neuron Observer's utilization, if it is known.
 
     Raises:
         ConfigError: a file cannot be read, or recordings and others are mixed.
     """
     kinds = [detect(path) for path in paths]
-    flag = "--utilization" if neuron_ls is None else "--neuron-ls"
-    if (neuron_ls or utilization) is not None and not set(kinds) <= set(HOST_KINDS):
+    given_flags = {"--neuron-ls": neuron_ls, "--sysfs": sysfs, "--utilization": utilization}
+    flag = next((flag for flag, value in given_flags.items() if value is not None), "")
+    if flag and not set(kinds) <= set(HOST_KINDS):
         other = next(
             path for path, kind in zip(paths, kinds, strict=True) if kind not in HOST_KINDS
         )
@@ -84,7 +88,13 @@ def open_recordings(
     try:
         inputs = [
             open_input(
-                path, kind, Kind.MCAP, name=name, neuron_ls=neuron_ls, utilization=utilization
+                path,
+                kind,
+                Kind.MCAP,
+                name=name,
+                neuron_ls=neuron_ls,
+                sysfs=sysfs,
+                utilization=utilization,
             )
             for path, kind in zip(paths, kinds, strict=True)
         ]
@@ -111,6 +121,7 @@ def open_input(
     start_ns: int | None = None,
     encoding: str | None = None,
     neuron_ls: Path | None = None,
+    sysfs: Path | None = None,
     utilization: str | None = None,
 ) -> Input:
     """Open a file to convert.
@@ -125,6 +136,7 @@ def open_input(
         encoding: Encoding of a neuron-monitor host's telemetry; by default `cbor` in recordings,
             `json` in lines.
         neuron_ls: What neuron-ls -j printed on that host.
+        sysfs: The Neuron driver's tree of that host.
         utilization: Unit of Neuron Observer's utilization, if it is known.
 
     Raises:
@@ -150,6 +162,7 @@ def open_input(
         start_ns=start_ns,
         encoding="cbor" if is_frame else "json",
         device_list=None if neuron_ls is None else read_device_list(neuron_ls),
+        sysfs=None if sysfs is None else read_tree(sysfs),
         utilization=utilization,
     )
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trnfleet.bridge.neuron.devices import DeviceList
+    from trnfleet.bridge.neuron.sysfs import SysfsValues
     from trnfleet.record.format.metadata import About
 
 DEFAULT_FLEET = "neuron"
@@ -70,6 +71,7 @@ class HostInput(Input):
         start_ns: int | None = None,
         encoding: Literal["json", "cbor"] = "cbor",
         device_list: DeviceList | None = None,
+        sysfs: SysfsValues | None = None,
         utilization: str | None = None,
     ) -> None:
         """Read the whole file for its begin and its period.
@@ -83,6 +85,7 @@ class HostInput(Input):
                 as the file says, else by its modification time.
             encoding: Frames, or JSON objects.
             device_list: What neuron-ls says of the host.
+            sysfs: Values of the Neuron driver's tree of the host.
             utilization: Unit of Neuron Observer's utilization, `ratio` or `percent`; by default
                 percent if any value of the file is above 1.5.
         """
@@ -95,6 +98,7 @@ class HostInput(Input):
         self._address = address
         self._encoding: Literal["json", "cbor"] = encoding
         self._device_list = device_list
+        self._sysfs = sysfs
         self._survey(start_ns)
 
     @abstractmethod
@@ -122,6 +126,14 @@ class HostInput(Input):
         """Return a clause about series without a metric here; empty without any."""
         names = ", ".join(f"{name} ({count:,})" for name, count in sorted(self.unread.items()))
         return f"{self.unread.total():,} series not read: {names}" if names else ""
+
+    def _new_count(self) -> LeftOut:
+        """Return the counts of a pass, with what the driver's tree has of impossible values."""
+        skipped = LeftOut()
+        doubts = self._sysfs.doubts if self._sysfs is not None else None
+        if doubts is not None and doubts.count:
+            skipped.doubt("sysfs", doubts.first, doubts.count)
+        return skipped
 
     def _telemetry(self, reader: HostReader) -> HostTelemetry:
         """Return the messages of a host after its first document was read."""
@@ -179,8 +191,8 @@ class NeuronInput(HostInput):
 
     def messages(self) -> Iterator[Stored]:
         """Yield the host's state and telemetry, received when its period ended."""
-        skipped = self.skipped = LeftOut()
-        reader = HostReader(self._device_list)
+        skipped = self.skipped = self._new_count()
+        reader = HostReader(self._device_list, sysfs=self._sysfs)
         telemetry: HostTelemetry | None = None
         forms: Counter[str] = Counter()
         with TextFile.open(self._path) as stream:
@@ -259,7 +271,7 @@ class PrometheusInput(HostInput):
 
     def messages(self) -> Iterator[Stored]:
         """Yield the hosts' state and telemetry, received in the order of the file."""
-        skipped = self.skipped = LeftOut()
+        skipped = self.skipped = self._new_count()
         hosts: dict[str, _Host] = {}
         received_ns = 0
         with TextFile.open(self._path) as stream:
@@ -295,9 +307,11 @@ class PrometheusInput(HostInput):
         if host is not None:
             host.reader.read_parsed(scrape.document)
             return host
+        if hosts and self._sysfs is not None:
+            raise ConfigError(f"a second host, {scrape.host[:64]}: --sysfs is for a file of one")
         if hosts and self._address is not None:
             raise ConfigError(f"a second host, {scrape.host[:64]}: an address is for a file of one")
-        reader = HostReader(self._device_list, scrape.metrics)
+        reader = HostReader(self._device_list, scrape.metrics, self._sysfs)
         reader.read_parsed(scrape.document)
         host = hosts[scrape.host] = _Host(reader, self._telemetry(reader))
         return host
