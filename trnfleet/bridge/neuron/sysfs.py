@@ -138,8 +138,8 @@ def read_tree(tree: Path) -> SysfsValues:
     Raises:
         ConfigError: it has no device.
     """
-    found = _find_devices(tree)
-    if not found:
+    folders = _find_devices(tree)
+    if not folders:
         problem = "no neuronN/, as in /sys/devices/virtual/neuron_device"
         raise ConfigError(f"{tree}: {problem if tree.is_dir() else 'there is no such folder'}")
     files = _Files(Doubts())
@@ -147,8 +147,8 @@ def read_tree(tree: Path) -> SysfsValues:
     devices: dict[int, dict[str, float]] = {}
     seen: set[str] = set()
     silent = []
-    for number, folder in sorted(found.items()):
-        device = _Device(folder, files)
+    for number, folder in sorted(folders.items()):
+        device = _DeviceNodes(folder, files)
         seen |= device.names
         devices[number] = device.values()
         failures += device.failures
@@ -261,7 +261,7 @@ class _Files:
         self.doubts.add(f"{'/'.join(path.parts[-4:])}: {reason}")
 
 
-class _Device:
+class _DeviceNodes:
     """The nodes of a device by name."""
 
     def __init__(self, folder: Path, files: _Files) -> None:
