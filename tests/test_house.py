@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 CEILINGS = {
-    "statements of trnfleet": 62_441,
-    "statements of tests and lab": 61_209,
-    "numeric constants": 833,
+    "statements of trnfleet": 62_928,
+    "statements of tests and lab": 61_618,
+    "numeric constants": 837,
     "tuple assignments": 193,
     "modules that one sibling imports": 40,
     "class names twice": 34,
