@@ -196,7 +196,7 @@ def test_a_neuron_monitor_file_is_shown_as_a_real_host(
     begin = parse_rfc3339("2026-01-05T09:00:00Z")
     assert [each.time_ns - begin for each in taken] == [1_000_000_000] * 3 + [
         2_000_200_000,
-        3_000_400_000,
+        *[3_000_400_000] * 2,  # with an event of failed executions
         4_000_600_000,
     ]
     assert monitor.store.chip_ts_ns[0] == begin + 4_000_600_000
@@ -264,10 +264,13 @@ def test_an_instance_becomes_neuron_monitor_documents(
 
 
 def test_a_hosts_telemetry_may_be_json_in_a_recording(tmp_path: Path) -> None:
-    """--format json gives an object a chip and one of the instance for each document."""
+    """--format json gives an object a chip and one of the instance for each document.
+
+    One document has an event of failed executions, too.
+    """
     convert(HOST, tmp_path / "a.mcap", "--format", "json")
 
-    assert len(read(tmp_path / "a.mcap")) == 2 + 4 * 17
+    assert len(read(tmp_path / "a.mcap")) == 2 + 4 * 17 + 1
 
 
 def test_through_a_pipe(tmp_path: Path) -> None:

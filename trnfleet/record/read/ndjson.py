@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.layout import Layout
-from trnfleet.domain.metrics import METRICS, Scope
+from trnfleet.domain.metrics import SIMULATED, Scope
 from trnfleet.errors import WireError
 from trnfleet.record.read.player import preroll
 from trnfleet.wire.frame_head import is_cbor
@@ -225,7 +225,7 @@ class NdjsonLines:
         unit, frame = held
         columns = unit.codes(frame)
         rows = {Scope.CHIP: unit.chips[-1], Scope.INSTANCE: len(unit.instances)}
-        for metric in METRICS:
+        for metric in SIMULATED:
             if metric.name not in columns:
                 columns[metric.name] = metric.blank(rows[metric.scope])
         job_of = self._placement()
