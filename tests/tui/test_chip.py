@@ -10,7 +10,7 @@ from support.monitor.feed import Feed, standalone, ultraservers
 from support.tui.pilot import ViewHost
 
 from trnfleet.clock import NS_PER_S
-from trnfleet.tui.chip.reading import CounterRates, neighbour
+from trnfleet.tui.chip.reading import COUNTERS, CounterRates, neighbour
 from trnfleet.tui.chip.view import ChipView
 from trnfleet.tui.state.context import UiContext
 from trnfleet.wire.messages import Descriptor, decode_message, encode_message
@@ -278,11 +278,11 @@ async def test_counters_have_rates_and_charts_their_history() -> None:
 def test_rates_restart() -> None:
     """No rate after a single sample, for another chip, or after a counter fell."""
     rates = CounterRates()
-    assert np.isnan(rates.add("a", 1_000_000_000, np.full(6, 5.0))["exec_errors"])
-    assert rates.add("a", 3_000_000_000, np.full(6, 9.0))["exec_errors"] == 2.0
-    assert rates.add("a", 3_000_000_000, np.full(6, 9.0))["exec_errors"] == 2.0
-    assert np.isnan(rates.add("a", 4_000_000_000, np.zeros(6))["exec_errors"])
-    assert np.isnan(rates.add("b", 5_000_000_000, np.full(6, 9.0))["exec_errors"])
+    assert np.isnan(rates.add("a", 1_000_000_000, np.full(len(COUNTERS), 5.0))["exec_errors"])
+    assert rates.add("a", 3_000_000_000, np.full(len(COUNTERS), 9.0))["exec_errors"] == 2.0
+    assert rates.add("a", 3_000_000_000, np.full(len(COUNTERS), 9.0))["exec_errors"] == 2.0
+    assert np.isnan(rates.add("a", 4_000_000_000, np.zeros(len(COUNTERS)))["exec_errors"])
+    assert np.isnan(rates.add("b", 5_000_000_000, np.full(len(COUNTERS), 9.0))["exec_errors"])
 
 
 def test_a_replaced_instances_counters_restart() -> None:
@@ -292,11 +292,13 @@ def test_a_replaced_instances_counters_restart() -> None:
     """
     rates = CounterRates()
     for second in range(1, 10):
-        rates.add("a", second * 1_000_000_000, np.full(6, 1_000.0 + 5 * second))
-    assert np.isnan(rates.add("a", 10_000_000_000, np.full(6, 2.0))["exec_completed"])
-    assert rates.add("a", 11_000_000_000, np.full(6, 9.0))["exec_completed"] == 7.0
+        rates.add("a", second * 1_000_000_000, np.full(len(COUNTERS), 1_000.0 + 5 * second))
+    assert np.isnan(rates.add("a", 10_000_000_000, np.full(len(COUNTERS), 2.0))["exec_completed"])
+    assert rates.add("a", 11_000_000_000, np.full(len(COUNTERS), 9.0))["exec_completed"] == 7.0
     # Far more than before the fall: still only what came after it.
-    assert rates.add("a", 12_000_000_000, np.full(6, 4_002.0))["exec_completed"] == 2_000.0
+    assert (
+        rates.add("a", 12_000_000_000, np.full(len(COUNTERS), 4_002.0))["exec_completed"] == 2_000.0
+    )
 
 
 async def test_charts_say_that_they_go_by_the_wall_clock() -> None:

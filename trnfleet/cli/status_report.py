@@ -398,30 +398,12 @@ def _job_facts(monitor: Monitor, job: JobMessage) -> dict[str, Any]:
         "age_s": None if age_s is None else round(age_s, 1),
         "ts": job.ts,
         "on": job.on,
-        "claims": _claim_facts(monitor, job.job),
+        "claims": monitor.ingest.job_table.claim_facts(job.job, monitor.store),
         **{
             name: getattr(job, name) if age_s is None or name in LASTING_JOB_FIGURES else None
             for name in JOB_FIGURES
         },
     }
-
-
-def _claim_facts(monitor: Monitor, name: str) -> dict[str, Any] | None:
-    """Return the chips that a job claims; None without claims."""
-    jobs = monitor.ingest.job_table
-    figures = jobs.claimed_figures(name, monitor.store)
-    if figures is None:
-        return None
-    return {
-        "source": jobs.sources[name],
-        "chips": figures.chips,
-        "nc_util_pct": _known(figures.nc_util_pct),
-        "hbm_used_bytes": _known(figures.hbm_used_bytes),
-    }
-
-
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else round(value, 1)
 
 
 def _jobs_text(jobs: Jobs) -> str:
@@ -433,8 +415,7 @@ def _jobs_text(jobs: Jobs) -> str:
     if old:
         states = ", ".join(f"{number:,} {plain(state)}" for state, number in sorted(old.items()))
         said.append(f"{len(silent):,} {LAST_KNOWN} ({states})")
-    claimed = sum(job.kind == CLAIMED for job in jobs.by_key.values())
-    if claimed:
+    if claimed := sum(job.kind == CLAIMED for job in jobs.by_key.values()):
         said.append(f"{claimed:,} from claims")
     return f"{len(jobs):,}" + (f": {', '.join(said)}" if said else "")
 

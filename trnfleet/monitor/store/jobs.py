@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -216,6 +217,17 @@ class Jobs(RetainedCollection[JobMessage]):
             float(busy.mean()) if len(busy) else np.nan,
             float(used.sum()) if len(used) else np.nan,
         )
+
+    def claim_facts(self, name: str, store: Placed) -> dict[str, Any] | None:
+        """Return the figures of the chips that a job claims, for JSON; None without claims."""
+        figures = self.claimed_figures(name, store)
+        if figures is None:
+            return None
+        known = {
+            key: None if math.isnan(value) else round(value, 1)
+            for key, value in figures._asdict().items()
+        }
+        return {"source": self.sources[name], **known}
 
     def place(self, store: Placed) -> bool:
         """Write the job of each instance into the store.

@@ -472,15 +472,16 @@ def provenance(facts: ChipFacts, width: int) -> Panel:
     # The title says where they come from if all have one origin; the room is for what differs.
     kinds = {record.origin for record in facts.provenance}
     cells = 0 if len(kinds) == 1 and width < _ROOMY else 12
+    room = 2 + max((len(record.metric.name) for record in facts.provenance), default=0)
     for metric, where, source in facts.provenance:
-        name = fit(metric.name, 24)
+        name = fit(metric.name, room)
         kind = fit(where, cells)
         style = theme.GHOST if where in {"unavailable", "not sent"} else ink.base
         lines.append(
             (
                 (name, ink.quiet),
                 (kind, style),
-                (_whole_words(source, width - 24 - cells), ink.quiet),
+                (_whole_words(source, width - room - cells), ink.quiet),
             )
         )
     return lines

@@ -249,7 +249,12 @@ def read_chip(
         },
         samples=monitor.history.samples,
         window=source.note,
-        provenance=tuple(_provenance(metric, descriptor) for metric in METRICS),
+        provenance=tuple(
+            _provenance(metric, descriptor)
+            for metric in METRICS
+            # Metrics that no simulator has are no news of a simulator's chip.
+            if metric.is_simulated or descriptor is None or descriptor.origin != "simulated"
+        ),
         speed=descriptor.clock.speed if descriptor else 1.0,
         marks=read_marks(context.alerts, path, layout, layout.lane_names_of(instance)),
         limits=context.alerts.limits,
