@@ -21,7 +21,7 @@ from trnfleet.domain.faults.fault import FaultScope
 from trnfleet.domain.faults.table import FAULTS
 from trnfleet.domain.fleet import Rates
 from trnfleet.domain.jobs import JOB_STATES
-from trnfleet.domain.metrics import METRICS, Kind, Metric, Origin, Scope
+from trnfleet.domain.metrics import SIMULATED, Kind, Metric, Origin, Scope
 from trnfleet.sim.engine import Engine, to_ns
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def signature(name: str) -> Signature:
     bad, own = _observe(name, target)
     traces = [
         trace
-        for metric in METRICS
+        for metric in SIMULATED
         if (
             trace := _trace(
                 metric, good.columns[metric.name], bad.columns[metric.name], own[metric.scope]
@@ -128,7 +128,7 @@ def _observe(fault: str | None, target: str) -> tuple[Observed, Mapping[Scope, s
     instances = np.flatnonzero(engine.job_of_instance == job)
     chips = layout.chip_rows(instances)
     rows = {Scope.CHIP: chips, Scope.INSTANCE: instances}
-    columns: dict[str, list[Values]] = {metric.name: [] for metric in METRICS}
+    columns: dict[str, list[Values]] = {metric.name: [] for metric in SIMULATED}
     step_s = []
     states = []
     events: list[tuple[float, str]] = []
@@ -137,7 +137,7 @@ def _observe(fault: str | None, target: str) -> tuple[Observed, Mapping[Scope, s
         if tick == BEGINS and fault is not None:
             engine.inject(fault, target)
         step = engine.step()
-        for metric in METRICS:
+        for metric in SIMULATED:
             values = metric.decode(engine.columns[metric.name][rows[metric.scope]])
             flat = values.reshape(len(values), -1)
             columns[metric.name].append(
