@@ -49,7 +49,7 @@ from lab.bench.packets import (
 )
 from trnfleet.clock import SystemClock
 from trnfleet.domain.fleet import Publishing
-from trnfleet.domain.metrics import METRICS, Kind
+from trnfleet.domain.metrics import SIMULATED, Kind
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.slices import DONE, batch_slices
 from trnfleet.services.files.rules import load_rules
@@ -117,7 +117,7 @@ class Hosts:
             )
             for unit, boot in zip(units, boots, strict=True)
         ]
-        counters = [metric.name for metric in METRICS if metric.kind is Kind.COUNTER]
+        counters = [metric.name for metric in SIMULATED if metric.kind is Kind.COUNTER]
         counted: dict[str, Any] = {}
         for _ in range(VARIANTS):
             engine.step()
