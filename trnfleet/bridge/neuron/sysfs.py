@@ -82,7 +82,7 @@ class SysfsValues(NamedTuple):
     doubts: Doubts
     """Unreadable files and impossible values."""
     failures: Counter[str]
-    """Failed executions of all cores by kind, without those that are 0."""
+    """Failed executions of all cores by kind; kinds without any are left out."""
     driver: str = ""
     """The driver's version; empty where the tree has none."""
     ultraserver: str = ""
@@ -191,7 +191,7 @@ def _find_devices(tree: Path) -> dict[int, Path]:
 
 
 class _Files:
-    """Reads small files; counts and names those that it cannot read."""
+    """Reads small files; counts and names unreadable ones."""
 
     def __init__(self, doubts: Doubts) -> None:
         self.doubts = doubts
