@@ -31,17 +31,15 @@ if TYPE_CHECKING:
 
 STDOUT = "-"
 LEAST_SPLIT = 2**20
-_STATE = RETAINED - {TopicClass.CLAIM}
 RECORDED = (
-    *(topic_class for topic_class in TopicClass if topic_class in _STATE),
+    *(topic_class for topic_class in TopicClass if topic_class in RETAINED),
     *(
         topic_class
         for topic_class in TopicClass
-        if topic_class not in {*_STATE, TopicClass.COMMAND, TopicClass.REPLY}
+        if topic_class not in {*RETAINED, TopicClass.COMMAND, TopicClass.REPLY}
     ),
 )
-"""Classes to record, state first, and claims last: on NATS without users, telemetry as the ninth
-class was not recorded. Without commands and replies: a viewer may not read them."""
+"""Classes to record, state first. Without commands and replies: a viewer may not read them."""
 
 
 @click.command("record")
