@@ -392,6 +392,7 @@ def _job_facts(monitor: Monitor, job: JobMessage) -> dict[str, Any]:
     age_s = monitor.job_age_s(job.job)
     return {
         "job": job.job,
+        "display_name": job.display_name,
         "kind": job.kind,
         "state": job.state,
         "live": age_s is None,

@@ -8,6 +8,12 @@ from __future__ import annotations
 
 import enum
 import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from trnfleet.text import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 STANDALONE = "standalone"
 
@@ -108,3 +114,39 @@ def sort_key(address: str) -> str:
 def parent(address: str) -> str:
     """Return the address one level up; the fleet's own for a cluster's."""
     return address.rpartition("/")[0]
+
+
+class Names(NamedTuple):
+    """Display names of instances by address and of jobs by segment, as their publishers sent them.
+
+    Texts for people come from here, fit for the screen. Segments stay the identity.
+    """
+
+    instances: Mapping[str, str]
+    jobs: Mapping[str, str]
+
+    def job(self, segment: str) -> str:
+        """Return the text shown for a job."""
+        return plain(self.jobs.get(segment, segment))
+
+    def segment(self, address: str) -> str:
+        """Return the text shown for the last segment of an address."""
+        return plain(self.instances.get(address) or address.rpartition("/")[2])
+
+    def address(self, address: str) -> str:
+        """Return an address with the display name of its instance.
+
+        What follows the instance stays: a chip, a lane, or words after a space.
+        """
+        if not self.instances:
+            return address
+        place, space, words = address.partition(" ")
+        segments = place.split("/")
+        name = self.instances.get("/".join(segments[: Level.INSTANCE]))
+        if name is None:
+            return address
+        segments[Level.INSTANCE - 1] = plain(name)
+        return "/".join(segments) + space + words
+
+
+NO_NAMES = Names({}, {})

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 from pydantic_core import from_json
 
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, present_name
@@ -51,6 +51,8 @@ Path = Annotated[str, Meta(pattern=rf"^{_SEGMENT}(/{_SEGMENT}){{0,4}}\Z")]
 InstancePath = Annotated[str, Meta(pattern=rf"^{_SEGMENT}(/{_SEGMENT}){{2}}\Z")]
 ColumnSetName = Annotated[str, Meta(pattern=r"^[a-z0-9-]{1,64}/[0-9]{1,4}\Z")]
 Arn = Annotated[str, Meta(pattern=r"^arn:[!-~]{1,250}\Z")]
+DisplayName = Annotated[str, Meta(max_length=128)]
+"""Name of a job or a host as people write it, in any script: the segment stays its identity."""
 DetailText = Annotated[str, Meta(max_length=128)]
 TypeName = Annotated[str, Meta(pattern=rf"^{_TYPE}\Z")]
 LaneNames = Annotated[tuple[Name, ...], Meta(min_length=1, max_length=MOST_LANES)]
@@ -103,6 +105,8 @@ class InstanceSpec(msgspec.Struct, frozen=True, kw_only=True):
     path: InstancePath
     type: TypeName
     ec2_id: Text | None = None
+    display_name: DisplayName | UnsetType | None = UNSET
+    """Shown in place of the instance's segment. Left out of the message without one."""
     lnc: Annotated[int, Meta(ge=1, le=8)] | None = None
     versions: Annotated[dict[Name, Text], Meta(max_length=16)] = msgspec.field(default_factory=dict)
 
@@ -236,6 +240,8 @@ class JobMessage(Message, frozen=True, kw_only=True):
     """A job: its kind, state, figures and place."""
 
     job: Name
+    display_name: DisplayName | None = None
+    """Shown in place of `job`. Left out of the message without one."""
     kind: Annotated[str, Meta(pattern=r"^[a-z0-9_-]{1,32}\Z")]
     state: Annotated[str, Meta(pattern=r"^[a-z0-9_-]{1,32}\Z")]
     ts: Instant
@@ -270,6 +276,13 @@ class JobMessage(Message, frozen=True, kw_only=True):
         if self.kind == "inference" and self.goodput is not None and self.availability is None:
             msgspec.structs.force_setattr(self, "availability", self.goodput)
             msgspec.structs.force_setattr(self, "goodput", None)
+
+    def as_written(self) -> dict[str, Any]:
+        """Return the fields as written: without an absent display name."""
+        data = msgspec.structs.asdict(self)
+        if not self.display_name:
+            del data["display_name"]
+        return data
 
 
 class ClaimSpec(WireStruct, frozen=True, kw_only=True):

@@ -9,6 +9,8 @@ import hashlib
 import re
 from typing import TYPE_CHECKING, Literal
 
+from msgspec import UNSET
+
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.address import STANDALONE, Level, format_chip, is_segment, split
 from trnfleet.domain.metrics import BY_NAME
@@ -224,6 +226,7 @@ class HostTelemetry:
     def descriptor(self) -> Descriptor:
         """Return the host's descriptor, on the wall clock."""
         reader = self._reader
+        own = self._path.rpartition("/")[2]
         return Descriptor(
             path=self._path,
             publisher=self.publisher,
@@ -237,6 +240,7 @@ class HostTelemetry:
                     path=self._path,
                     type=reader.kind.name,
                     ec2_id=reader.ec2_id,
+                    display_name=UNSET if reader.host in {"", own} else reader.host[:128],
                     lnc=reader.lnc,
                     versions=reader.versions,
                 ),

@@ -10,7 +10,7 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from trnfleet.domain.address import Level
+from trnfleet.domain.address import NO_NAMES, Level, Names
 from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
 from trnfleet.domain.alerts.status import AlertState
 
@@ -89,6 +89,8 @@ class Alert:
     """Its acknowledgement in its cell."""
     cell_silence: Silence | None = None
     """The silence hiding it in its cell."""
+    names: Names = NO_NAMES
+    """Display names for its texts; labels keep segments."""
     labels: dict[str, str] = field(default_factory=dict)
     """Labels for matchers and receivers."""
 

@@ -104,17 +104,17 @@ def fill(template: str, alert: Alert) -> str:
     share = alert.value if rule.reference is not None and rule.share_of_median_of else None
     return template.format(
         alertname=rule.name,
-        target=alert.target or place,
+        target=_shown(alert, alert.target) or place,
         place=place,
-        worst=alert.worst or alert.target or place,
+        worst=alert.names.address(alert.worst) or _shown(alert, alert.target) or place,
         value=_Counted(value_text(rule, alert.value, alert.text), alert.value),
         change="n/a" if share is None else signed_percent(100.0 * (share - 1.0)),
         limit=limit_text(rule.scope, rule),
         count=_Counted(f"{alert.members:,}", alert.members),
         chips=counted(alert.chips, "chip"),
         links=_Counted(f"{links:,}", links),
-        job=alert.job or "no job",
-        cause=alert.cause or "unknown",
+        job=alert.names.job(alert.job) or "no job",
+        cause=alert.names.address(alert.cause) or "unknown",
         severity=rule.severity.value,
         silence=alert.silence,
     )
@@ -127,8 +127,14 @@ def place_text(alert: Alert) -> str:
     if not (address if scope in LEVEL_OF else alert.target) or scope is Scope.PIPELINE:
         return f"fleet {alert.labels['fleet']}" if "fleet" in alert.labels else "the fleet"
     if scope not in LEVEL_OF:
-        return f"{scope.value} {alert.target}"
-    return f"{address} {rack_text(alert.rack)}".rstrip()
+        return f"{scope.value} {_shown(alert, alert.target)}"
+    return f"{alert.names.address(address)} {rack_text(alert.rack)}".rstrip()
+
+
+def _shown(alert: Alert, target: str) -> str:
+    """Return the text shown for a target of an alert's scope."""
+    is_job = alert.rule.scope is Scope.JOB
+    return alert.names.job(target) if is_job else alert.names.address(target)
 
 
 def _below(address: str, place: str) -> str:
@@ -177,9 +183,11 @@ def summary(alert: Alert) -> str:
     if alert.members > 1 and alert.worst and "worst" not in named:
         # Silent chips and events have no order.
         is_ordered = rule.comparison.is_worse is not None and not rule.named
-        said += f", {'worst' if is_ordered else 'first'} {_below(alert.worst, address_of(alert))}"
+        address = alert.names.address
+        member = _below(address(alert.worst), address(address_of(alert)))
+        said += f", {'worst' if is_ordered else 'first'} {member}"
     if alert.cause and "cause" not in named:
-        said += f"; cause: {alert.cause}"
+        said += f"; cause: {alert.names.address(alert.cause)}"
     if alert.is_flapping:
         said += f" (flapping, {alert.times} times in 30 min)"
     return said

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from trnfleet.domain.address import Names
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.monitor.pipeline.counts import PipelineCounts
     from trnfleet.wire.alerts import AlertMessage
@@ -118,6 +119,10 @@ class Alerts:
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for pickles: everything except the listener."""
         return {**self.__dict__, "listener": None}
+
+    def use_names(self, names: Names) -> None:
+        """Write texts of alerts with display names."""
+        self._store.names = names
 
     # Reads
 

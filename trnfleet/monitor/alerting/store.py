@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
+from trnfleet.domain.address import NO_NAMES
 from trnfleet.domain.alerts.alert import Alert, fingerprint_of, labels_of
 from trnfleet.domain.alerts.subsystems import subsystem_of
 from trnfleet.domain.alerts.templates import summary
@@ -53,6 +54,8 @@ class AlertStore:
             fleet: The fleet's name, part of every fingerprint.
         """
         self.fleet = fleet
+        self.names = NO_NAMES
+        """Display names for the texts of alerts."""
         self.active: dict[str, Alert] = {}
         """Pending and firing alerts by fingerprint."""
         self.resolved: deque[Alert] = deque(maxlen=KEPT_RESOLVED)
@@ -100,6 +103,7 @@ class AlertStore:
                 target,
                 fingerprint,
                 since_ns=since_ns,
+                names=self.names,
                 labels=labels,
                 subsystem=subsystem_of(rule),
                 figure=rule.figure or "",

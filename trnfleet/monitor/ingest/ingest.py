@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trnfleet.domain.address import Names
 from trnfleet.errors import WireError
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.alerting.events import AlertEvents
@@ -203,6 +204,9 @@ class Ingest:
         self.alert_events = AlertEvents()
         """Events of alerts, added after each pass."""
         self.job_table = Jobs()
+        self.names = Names(self.descriptors.names, self.job_table.names)
+        """Display names, as they are now."""
+        self.alerts.use_names(self.names)
         self.reservations = Reservations()
         self.lag_s = 0.0
         """Largest lag by source clocks in the last batch with any, in wall seconds. Messages more

@@ -224,6 +224,8 @@ class CompactDescriptor(NamedTuple):
     """Cell of a block of roll-ups, or of a host forwarded under a lease."""
     relay_boot: str = ""
     """Boot of the forwarding relay. Empty if received directly from the publisher."""
+    names: tuple[tuple[str, str], ...] = ()
+    """Paths and display names of the instances that have one."""
     links: int = 0
     """Bit mask of the connections it arrived over. 0 in a fleet with one connection."""
 
@@ -259,11 +261,15 @@ class CompactDescriptor(NamedTuple):
             (descriptor.instances, descriptor.origin, descriptor.clock, forwarded)
         )
         # Types, clock, publisher and boot are objects that many share.
+        display_names = tuple(
+            [(spec.path, spec.display_name) for spec in descriptor.instances if spec.display_name]
+        )
         own = (descriptor.path, paths, *paths, rest)
         size_bytes = (
             sum(map(getsizeof, own))
             + ALLOCATION_BYTES * len(own)
             + (held_bytes(lanes) if lanes else 0)
+            + (held_bytes(display_names) if display_names else 0)
         )
         return CompactDescriptor(
             descriptor.path,
@@ -279,6 +285,7 @@ class CompactDescriptor(NamedTuple):
             _clock_of(descriptor),
             hash(payload),
             size_bytes + ENTRY_BYTES + INSTANCE_BYTES * len(paths),
+            names=display_names,
             cell="" if forwarded is None else sys.intern(forwarded.cell),
             relay_boot="" if forwarded is None else sys.intern(forwarded.boot),
         )
@@ -364,6 +371,8 @@ class Descriptors:
         self._bytes = Room(limits.descriptors_bytes)
         self.column_sets = ColumnSets()
         self.lane_sets = LaneSets()
+        self.names: dict[str, str] = {}
+        """Display names of instances by path."""
         self.paths_of: dict[str, int] = {}
         """How many of them each publisher has."""
         self.changed = ChangedDescriptors()
@@ -464,6 +473,11 @@ class Descriptors:
     def _count(self, descriptor: CompactDescriptor, more: int) -> None:
         """Count an added (1) or removed (-1) descriptor."""
         self.lane_sets.count(descriptor.lanes, more)
+        for path, name in descriptor.names:
+            if more > 0:
+                self.names[path] = name
+            else:
+                self.names.pop(path, None)
         _add(self.instances_of, descriptor.clock, more * len(descriptor.instances))
         _add(self.paths_of, descriptor.publisher, more)
 

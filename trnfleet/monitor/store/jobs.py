@@ -56,6 +56,8 @@ class Jobs(RetainedCollection[JobMessage]):
 
     def __init__(self) -> None:
         super().__init__(operator.attrgetter("job"))
+        self.names: dict[str, str] = {}
+        """Display names by job, where there is one."""
         self.placements = 0
         """Goes up whenever jobs are placed."""
         self.placed: tuple[str, ...] = ()
@@ -98,6 +100,9 @@ class Jobs(RetainedCollection[JobMessage]):
             message = msgspec.structs.replace(message, on=known.on)
         if known is None or known.on != message.on:
             self._have_moved = True
+        self.names.pop(message.job, None)
+        if message.display_name:
+            self.names[message.job] = message.display_name
         super().put(message)
 
     def remove(self, key: str) -> None:
@@ -112,6 +117,7 @@ class Jobs(RetainedCollection[JobMessage]):
 
     def _drop(self, key: str) -> None:
         self.last_known -= {key}
+        self.names.pop(key, None)
         super().remove(key)
 
     def claimed_with(self, message: ClaimMessage) -> int:
@@ -148,6 +154,8 @@ class Jobs(RetainedCollection[JobMessage]):
             for spec in claim.claims:
                 places.setdefault(spec.job, {})[claim.path] = claim.ts
                 self.sources[spec.job] = spec.source
+                if spec.display_name and spec.job not in self._published:
+                    self.names[spec.job] = spec.display_name
         for name in former.keys() - places:
             if name in self._published:
                 super().put(self._published[name])

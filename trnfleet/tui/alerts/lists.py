@@ -163,7 +163,7 @@ def alert_parts(
         amount = (not plan.status and status) or extent
         parts.append((f"{right(amount, plan.amount)} ", ink.quiet))
     if plan.job:
-        parts.append((f"{fit(plain(alert.job), plan.job)} ", ink.quiet))
+        parts.append((f"{fit(alert.names.job(alert.job), plan.job)} ", ink.quiet))
     parts.append((fit(status, plan.status), ink.quiet))
     return parts
 

@@ -236,6 +236,8 @@ def alert_text(alert: Alert, status: str, words: str) -> str:
         alert.place,
         alert.worst,
         alert.job,
+        alert.names.job(alert.job),
+        alert.names.address(alert.place),
         status,
         words,
         labels,

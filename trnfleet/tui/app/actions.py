@@ -389,10 +389,14 @@ class ActionsApp(TimeKeys):
         else:
             # A job's name goes to the job's first place.
             mask = chips.having(rest.lower())
+            shown = self.monitor.ingest.names.job
             if not mask.any():
                 raise ConfigError(f"nothing here is called {plain(rest, 60)!r}")
             node = layout.parent(Node(Level.CHIP, int(np.argmax(mask))))
-            matches = sum(rest.lower() in name.lower() for name in self.job_names())
+            matches = sum(
+                rest.lower() in name.lower() or rest.lower() in shown(name).lower()
+                for name in self.job_names()
+            )
         noun = "place" if having else "job"
         path = layout.path(node)
         if view == CHIP:
@@ -409,7 +413,11 @@ class ActionsApp(TimeKeys):
 
     def go_to_job(self, rest: str) -> None:
         """Go to a job's instances, or to its first place."""
-        job = checked("job", rest, self.monitor.ingest.jobs)
+        names = self.monitor.ingest.names
+        by_name = {names.job(job): job for job in names.jobs} | {
+            job: job for job in self.job_names()
+        }
+        job = by_name[checked("job", rest, by_name)]
         layout = self.monitor.store.layout
         chips = ChipTable(self.monitor, self.context.alerts).named("job", job.__eq__)
         if not chips.any():

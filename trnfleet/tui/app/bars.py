@@ -271,7 +271,8 @@ class ScreenBars:
         """Write the path to an address, and news beside it."""
         picked, fleets = self._context.highlight.words(), self._context.fleets
         root = self._context.monitor.fleet_name if fleets.are_several else "fleet"
-        self.crumbs.show(lambda width: [breadcrumbs(address, width, event, picked, root)])
+        names = self._context.monitor.ingest.names
+        self.crumbs.show(lambda width: [breadcrumbs(address, width, event, picked, root, names)])
 
     def write_past(
         self, playback: Playback, before: ProblemCounts | None, now: ProblemCounts | None

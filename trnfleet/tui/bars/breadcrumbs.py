@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
+
+from trnfleet.domain.address import NO_NAMES, Names
 from trnfleet.monitor.store.events import Event
 from trnfleet.text import plain
 from trnfleet.tui import theme
@@ -25,13 +28,14 @@ _NOTICE_FROM = 48
 _LEAST_NOTICE = 12
 
 
-def crumbs(address: str, room: int, root: str = "fleet") -> Parts:
+def crumbs(address: str, room: int, root: str = "fleet", shown: Names = NO_NAMES) -> Parts:
     """Return an address as a path from the fleet, without its beginning in little room.
 
     Each segment but the last links to its place.
     """
     segments = address.split("/") if address else []
-    names = [plain(root, 32), *(plain(segment) for segment in segments)]
+    paths = ("/".join(segments[: number + 1]) for number in range(len(segments)))
+    names = [plain(root, 32), *map(shown.segment, paths)]
     first = 0
     while first < len(names) - 1 and _width(names[first:], first > 0) > room:
         first += 1
@@ -54,6 +58,7 @@ def breadcrumbs(
     event: Event | AlertNotice | Tour | None = None,
     picked: str = "",
     root: str = "fleet",
+    names: Names = NO_NAMES,
 ) -> Parts:
     """Return the whole line: the path, and behind it news, the highlight or the tour.
 
@@ -63,6 +68,7 @@ def breadcrumbs(
         event: The notice, or the tour, that is shown for a while.
         picked: Words about the highlighted reservation; shown while there is no notice.
         root: What the fleet is called.
+        names: Display names.
     """
     tour_cells = 0
     if isinstance(event, Tour):
@@ -70,8 +76,8 @@ def breadcrumbs(
         event = None
     beside = _NOTICE_FROM if event is not None else len(picked) + 2 if picked else tour_cells
     # Text beside the path may shorten the path to its end. The view repeats the end.
-    least = len(plain(address).rpartition("/")[2]) + 5
-    parts = crumbs(address, max(min(width, least), width - beside) - 1, root)
+    least = cell_len(names.segment(address)) + 5
+    parts = crumbs(address, max(min(width, least), width - beside) - 1, root, names)
     room = width - width_of(parts)
     if event is not None:
         return [*parts, *notice(event, room - 1)]
@@ -109,4 +115,4 @@ def notice(event: Event | AlertNotice, room: int) -> Parts:
 
 
 def _width(segments: list[str], is_cut: bool) -> int:
-    return sum(map(len, segments)) + len(BETWEEN) * (len(segments) - 1) + (5 if is_cut else 1)
+    return sum(map(cell_len, segments)) + len(BETWEEN) * (len(segments) - 1) + (5 if is_cut else 1)

@@ -78,6 +78,8 @@ class ChipFacts:
     """One chip at one moment."""
 
     address: str
+    shown: str
+    """The address with the display name of its instance."""
     kind: InstanceType
     lnc: int | None
     """Physical cores per logical core. None if not published."""
@@ -220,6 +222,7 @@ def read_chip(
     message = descriptions.job(job)
     return ChipFacts(
         address=path,
+        shown=monitor.ingest.names.address(path),
         kind=layout.type_of(instance),
         lnc=descriptions.lnc(layout.instances[instance]),
         ec2_id=descriptions.ec2_id(layout.instances[instance]),

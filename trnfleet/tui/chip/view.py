@@ -467,7 +467,7 @@ def _head(facts: ChipFacts, width: int) -> list[Line]:
     elif facts.freshness is Freshness.LIVE:
         right.append((f" {duration(facts.age_s, DurationStyle.COARSE)} ago", theme.QUIET))
     right.append((f"  {when} ", theme.QUIET))
-    left = ((" " + facts.address, theme.STRONG),)
+    left = ((" " + facts.shown, theme.STRONG),)
     room = max(1, width - width_of(left) - width_of(tuple(right)))
     job = f"job {facts.job}" if facts.job else "no job"
     said = [facts.job_state] if facts.job_state not in {"", "running"} else []

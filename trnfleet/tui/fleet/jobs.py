@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from rich.cells import cell_len
 from textual.binding import Binding, BindingType
 
 from trnfleet.domain.quantities import bare, counted, signed_percent, with_unit
@@ -179,7 +180,11 @@ class JobList(FleetList["JobMessage"]):
 
     def plan(self, width: int) -> JobPlan:
         return JobPlan.arrange(
-            width - self._room_of_alerts, max(map(len, self.monitor.ingest.jobs), default=0)
+            width - self._room_of_alerts,
+            max(
+                map(cell_len, map(self.monitor.ingest.names.job, self.monitor.ingest.jobs)),
+                default=0,
+            ),
         )
 
     @property
@@ -233,6 +238,7 @@ class JobList(FleetList["JobMessage"]):
                 job,
                 plan,
                 running.slowdown_pct(job) if plan.has_step else None,
+                name=self.monitor.ingest.names.job(job.job),
                 selected=selected,
                 age_s=self.monitor.job_age_s(job.job),
             )
@@ -341,6 +347,7 @@ def row(
     plan: JobPlan,
     slowdown_pct: float | None = None,
     *,
+    name: str = "",
     selected: bool = False,
     age_s: float | None = None,
 ) -> Parts:
@@ -350,6 +357,7 @@ def row(
         job: The job.
         plan: The columns.
         slowdown_pct: By how much its steps take longer than usual; None where that is not known.
+        name: Its display name; the segment by default.
         selected: Whether the cursor is on it.
         age_s: Seconds since its chips were last heard; None while any is live. It has no pace then.
     """
@@ -361,7 +369,7 @@ def row(
     body = theme.SELECTED if selected else theme.BASE if is_live else theme.QUIET
     parts: Parts = [
         (f"{'>' if selected else ' '}{glyph} ", style),
-        (_cut(plain(job.job), plan.name).ljust(plan.name), body),
+        (fit(name or plain(job.job), plan.name), body),
     ]
     if age_s is None:
         parts.append((f" {_cut(plain(job.state), plan.state):{plan.state}}", style))

@@ -79,8 +79,8 @@ def where_text(alert: Alert, room: int = 200) -> str:
     place = address_of(alert)
     if alert.rule.scope not in LEVEL_OF:
         # A job's first place says less than its name.
-        return plain(alert.target, max(1, room)) if alert.target else "fleet"
-    return in_room(plain(place), room) or "fleet"
+        return plain(alert.names.job(alert.target), max(1, room)) if alert.target else "fleet"
+    return in_room(plain(alert.names.address(place)), room) or "fleet"
 
 
 def event_address(event: Event, alerts: Alerts) -> str:
@@ -145,7 +145,9 @@ def _status_text(held: AlertWithStatus, alerts: Alerts, now_ns: int) -> str:
 
 def said_text(alert: Alert) -> str:
     """Return the problem in a few words, and its cause if known."""
-    cause = f"; cause: {plain(alert.cause, _LONGEST_TITLE)}" if alert.cause else ""
+    cause = (
+        f"; cause: {plain(alert.names.address(alert.cause), _LONGEST_TITLE)}" if alert.cause else ""
+    )
     return plain(title(alert), _LONGEST_TITLE) + cause
 
 
@@ -175,7 +177,8 @@ def alerts_line(
         said = plain(title(alert.alert), _LONGEST_TITLE)
         text = f"{theme.SEVERITY_GLYPH[alert.severity]} {said}"
         if with_place and address_of(alert.alert) and alert.alert.rule.scope in LEVEL_OF:
-            text += f" at {plain(last_segments(address_of(alert.alert)), _LONGEST_TITLE)}"
+            place = alert.alert.names.address(address_of(alert.alert))
+            text += f" at {plain(last_segments(place), _LONGEST_TITLE)}"
         age = f" ({age_text(alert.alert, now_ns)})"
         left = len(ordered) - number
         more = f"+{count(left)} more"

@@ -286,7 +286,7 @@ class TreeRows:
             lnc = self._descriptions.lnc(instance)
             return "       " + "  " * self.indent + _core_name(core, lnc or 1)
         triangle = "▾" if row.is_open else "▸"
-        name = layout.path(node).rpartition("/")[2]
+        name = self._monitor.ingest.names.segment(layout.path(node))
         if node.level is Level.FLEET:
             name = plain(self._monitor.fleet_name, 64)
         return self._mark(node) + "  " * (node.level - 1 + self.indent) + f"{triangle} {name}"

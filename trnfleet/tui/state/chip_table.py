@@ -18,6 +18,7 @@ from trnfleet.domain.layout import Layout, Node
 from trnfleet.domain.severity import BY_RANK
 from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.store.fields import FIELDS, Field
+from trnfleet.text import plain
 from trnfleet.tui.state.alerts import NONE, AlertSnapshot
 
 if TYPE_CHECKING:
@@ -120,13 +121,32 @@ class ChipTable:
         """Return a mask of chips with a text in their address or job name."""
         store = self._monitor.store
         mask = self.addressed(part)
+        names = self._monitor.ingest.names
+        for number in self._display_named(part):
+            rows = self._layout.chip_range(Node(Level.INSTANCE, number))
+            mask[rows.start : rows.stop] = True
         jobs = np.array(
-            [part in name.lower() for name in self._monitor.ingest.jobs] + [False], np.bool_
+            [
+                part in name.lower() or part in names.job(name).lower()
+                for name in self._monitor.ingest.jobs
+            ]
+            + [False],
+            np.bool_,
         )
         if jobs.any():
             whole = jobs[np.where(store.job_of < len(jobs) - 1, store.job_of, -1)]
             mask |= whole[self._layout.instance_of_chip]
         return mask
+
+    def _display_named(self, part: str) -> list[int]:
+        """Return the instances with a part of text in their display name."""
+        index = self._layout.instance_index
+        names = self._monitor.ingest.names.instances if part else {}
+        return [
+            index[path]
+            for path, name in names.items()
+            if part in plain(name).lower() and path in index
+        ]
 
     def addressed(self, part: str) -> NDArray[np.bool_]:
         """Return a mask of chips with a part of text in their address."""
@@ -165,6 +185,10 @@ class ChipTable:
             matches += itertools.islice(
                 (node for node in nodes if node != exact), most - len(matches)
             )
+        for number in self._display_named(part):
+            node = Node(Level.INSTANCE, number)
+            if node not in matches and len(matches) < most:
+                matches.append(node)
         if not matches and part.endswith("/"):
             text = part + _CHIP
         if len(matches) < most and _CHIP in text:
@@ -215,7 +239,11 @@ class ChipTable:
             kinds = np.array([fits(kind.name) for kind in layout.types], np.bool_)
             mask = kinds[layout.instance_type] if len(kinds) else np.zeros(0, np.bool_)
         elif column == "job":
-            jobs = np.array([*map(fits, self._monitor.ingest.jobs), fits("")], np.bool_)
+            names = self._monitor.ingest.names
+            given = self._monitor.ingest.jobs
+            jobs = np.array(
+                [*(fits(name) or fits(names.job(name)) for name in given), fits("")], np.bool_
+            )
             mask = jobs[np.where(store.job_of < len(jobs) - 1, store.job_of, -1)]
         else:
             mask = np.full(len(layout.instances), fits(""), np.bool_)

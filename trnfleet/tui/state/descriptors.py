@@ -78,4 +78,4 @@ class Descriptions:
         Safe for the screen; empty if unknown.
         """
         job = self.job(number)
-        return plain(job.job, 64) if job else ""
+        return self._monitor.ingest.names.job(job.job) if job else ""
