@@ -384,10 +384,14 @@ class TreeRows:
         where = where_text(self._context.live, self._context.clock.monotonic_s())
         return f"{self._signs() or 'OK'}  {where}"
 
-    def job(self, node: Node) -> str:
+    def job(self, node: Node, *, is_segment: bool = False) -> str:
         """Return a node's only job, or the number of its jobs.
 
         A fleet's row shows its problems and brokers.
+
+        Args:
+            node: The node.
+            is_segment: Whether the job is named by its segment.
         """
         if node.level >= Level.CHIP:
             return ""
@@ -397,7 +401,9 @@ class TreeRows:
         covered = store.layout.instance_range(node)
         jobs = store.job_of[covered.start : covered.stop]
         if (jobs == jobs[0]).all():
-            return self._descriptions.job_name(int(jobs[0]))
+            number = int(jobs[0])
+            job = self._descriptions.job(number) if is_segment else None
+            return plain(job.job) if job else self._descriptions.job_name(number)
         count = len(set(jobs.tolist()) - {-1})
         return f"{count} job{'s' if count != 1 else ''}"
 
@@ -504,6 +510,7 @@ def open_rows(context: UiContext, descriptions: Descriptions, index: TreeIndex) 
     Figures computed from the chips in each pass are unknown until the first pass of that layout.
     """
     reader = TreeRows(context, descriptions)
+    names = context.monitor.ingest.names
     layout = index.layout
     rows = [row for row in index.window(0, min(index.rows, MOST_ROWS)) if row.fleet is None]
     table: list[list[Value]] = [[] for _ in rows]
@@ -520,7 +527,10 @@ def open_rows(context: UiContext, descriptions: Descriptions, index: TreeIndex) 
                 level.name.lower(),
                 *((chips[number], live[number]) if has_counts else (None, None)),
                 *(column[number] for column in figures),
+                reader.job(node, is_segment=True),
+                names.segment(node_path(layout, node)),
                 reader.job(node),
             ]
-    titles = (*_FIRST, *(titled(shown.field.key, shown.field.unit) for shown in TREE), "job")
+    figures_of = (titled(shown.field.key, shown.field.unit) for shown in TREE)
+    titles = (*_FIRST, *figures_of, "job", "display name", "display name of the job")
     return ExportTable(titles, table, index.rows if index.rows > MOST_ROWS else 0)

@@ -9,7 +9,15 @@ from support.monitor.feed import DEMO, Feed
 from trnfleet.tui.bars.breadcrumbs import crumbs
 from trnfleet.tui.fleet.jobs import JobPlan, row
 from trnfleet.tui.widgets.cells import text_of, width_of
-from trnfleet.wire.messages import InstanceSpec, JobMessage, encode_message
+from trnfleet.wire.messages import (
+    ClaimMessage,
+    ClaimSpec,
+    InstanceSpec,
+    JobMessage,
+    encode_message,
+    message_envelope,
+)
+from trnfleet.wire.topics import TopicClass, build_topic
 
 HOST = "uc1/standalone/trn2-0003"
 NODE = "ip-10-0-1-7.ec2.internal"
@@ -59,3 +67,20 @@ def test_a_message_without_one_is_as_before() -> None:
     job = JobMessage(job="a", kind="training", state="running", ts="2026-01-05T00:00:00Z", on=())
     assert b"display_name" not in encode_message(job)
     assert not InstanceSpec(path=HOST, type="trn2.48xlarge").display_name
+
+
+def test_claims_name_jobs_until_a_message_does() -> None:
+    """A tag that is no segment is shown as it is."""
+    feed = Feed(DEMO)
+    feed.jobs = {}
+    feed.monitor.apply(feed.announcements())
+    feed.monitor.compute()
+    descriptor = next(each for each in feed.monitor.ingest.descriptors if HOST in each.instances)
+    spec = ClaimSpec(job="ns-a-b", display_name="ns/a.b", chips=(0, 1), source="process-tag")
+    claims = ClaimMessage(
+        path=HOST, boot=descriptor.boot, ts="2026-01-05T00:00:00Z", claims=(spec,)
+    )
+    topic = build_topic("demo", TopicClass.CLAIM, HOST)
+    feed.monitor.apply([message_envelope(topic, claims, retain=True)])
+    feed.monitor.compute()
+    assert feed.monitor.ingest.names.job("ns-a-b") == "ns/a.b"
